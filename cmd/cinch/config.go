@@ -17,7 +17,7 @@ import (
 func newConfigCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration file, or show what it amounts to",
+		Short: "Check a configuration file, or show the effective configuration",
 		Example: `  cinch config check cinch.yaml
   cinch config show cinch.yaml`,
 		Args: cobra.NoArgs,
@@ -30,14 +30,14 @@ func newConfigCheckCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE | -]",
-		Short: "Find what is wrong with a configuration file",
-		Long: `Find what is wrong with a configuration: unknown keys, bad values, files that can't be read. It does all that serve
-does when it starts, but opens no port and no connection: serve starts with a configuration that passes, unless a port
-is taken or an address is not this machine's. Warnings name what is probably a mistake.
+		Short: "Report errors in a configuration file",
+		Long: `Report errors in a configuration: unknown keys, bad values, files that can't be read. It makes the checks that serve
+makes when it starts, but opens no port and no connection: serve starts with a configuration that passes, unless a port
+is in use or an address does not belong to this machine. Warnings name probable mistakes.
 The configuration comes from FILE, from standard input (-), or without either from the file that CINCH_CONFIG names.
-CINCH_… variables count as they do for serve.
+CINCH_… variables override it, as for serve.
 
-Exit codes: 0 it is valid, 11 it is not.`,
+Exit codes: 0 valid, 11 invalid.`,
 		Example: `  cinch config check cinch.yaml && systemctl reload cinch
   helm template CHART | yq 'select(.kind == "ConfigMap").data["cinch.yaml"]' | cinch config check -`,
 		Args: cobra.MaximumNArgs(1),
@@ -47,7 +47,7 @@ Exit codes: 0 it is valid, 11 it is not.`,
 				file = args[0]
 			}
 			if file == "" {
-				return wrongUsage(ui.WithHint(errors.New("which file?"), "write 'cinch config check cinch.yaml', or set "+configVariable))
+				return wrongUsage(ui.WithHint(errors.New("no configuration file given"), "write 'cinch config check cinch.yaml', or set "+configVariable))
 			}
 			return runConfigCheck(file, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -31,9 +31,9 @@ func newDictCommand() *cobra.Command {
 		Short: "Train, show and list dictionaries",
 		Long: `Train, show and list dictionaries.
 
-A dictionary holds what values have in common, so that small ones compress too. Keep it as long as any value names it:
-without it they can't be read. It never changes, and its number follows from its content. It contains pieces of the
-values that it was trained from, so its file is readable by its owner only.`,
+A dictionary holds content that values have in common, so that small values compress too. Keep it as long as any value
+names it: without it that value can't be read. It never changes, and its number is computed from its content. It
+contains pieces of the values that it was trained on, so its file is readable by its owner only.`,
 		Example: `  cinch dict train --out orders.dict orders.jsonl
   cinch dict ls redis://127.0.0.1:6379`,
 		Args: cobra.NoArgs,
@@ -152,10 +152,10 @@ func newDictListCommand() *cobra.Command {
 		Long: `List dictionaries in files, in a directory's *.dict files, or in a store.
 
 Redis keeps them as function libraries, Redis 6 as keys of database 0, Tarantool in a space. For dictionaries that
-gateways made (dictionary: auto) the list says for which rule, when, and which share of the values' memory they saved
-when they were judged. What has a dictionary's name and is none is listed with its problem.
+gateways trained (dictionary: auto) the list shows the rule, the time, and the share of the values' memory that they
+saved when they were tested. An entry that has a dictionary's name but is not one is listed with its problem.
 
---count scans the whole store for values that name each one. A scan can miss what is renamed meanwhile.`,
+--count scans the whole store and counts the values that name each dictionary. It can miss keys renamed meanwhile.`,
 		Example: `  cinch dict ls /etc/cinch
   cinch dict ls redis://127.0.0.1:6379 --count
   cinch dict ls tarantool://cinch:secret@127.0.0.1:3301`,
@@ -166,7 +166,7 @@ when they were judged. What has a dictionary's name and is none is listed with i
 		},
 	}
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON")
-	cmd.Flags().BoolVar(&o.count, "count", false, "scan stores for values that name each dictionary")
+	cmd.Flags().BoolVar(&o.count, "count", false, "scan the store and count the values that name each dictionary")
 	return cmd
 }
 

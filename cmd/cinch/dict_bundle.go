@@ -24,10 +24,10 @@ func newDictExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export URL {NUMBER FILE | --all DIR}",
 		Short: "Write a dictionary of a store to a file, or all of them to a directory",
-		Long: `Write a dictionary of a store to a file, or with --all every one that it holds, archived ones too, to a directory. Values
+		Long: `Write a dictionary of a store to a file. With --all write every dictionary, archived ones too, to a directory. Values
 that leave the store compressed (DUMP, RDB files, snapshots, copies of tuples) can't be read without them.
 
-From a cluster, or from shards, it takes the dictionaries of all nodes. Files that are there already stay.`,
+From a cluster, or from shards, it takes the dictionaries of all nodes. Existing files are kept.`,
 		Example: `  cinch dict export redis://127.0.0.1:6379 0a1b2c3d orders.dict
   cinch dict export redis://127.0.0.1:6379 --all bundle
   cinch dict import redis://elsewhere:6379 bundle`,
@@ -46,7 +46,7 @@ From a cluster, or from shards, it takes the dictionaries of all nodes. Files th
 		},
 	}
 	m.jsonFlag(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "every dictionary of the store, into a directory")
+	cmd.Flags().BoolVar(&all, "all", false, "write every dictionary of the store, into a directory")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func newDictImportCommand() *cobra.Command {
 		Long: `Put dictionaries into a store, where gateways and readers find them by their numbers: from files, or from all *.dict
 files of a directory that 'cinch dict export --all' wrote. In a cluster, and in shards, every node gets them.
 
-A dictionary that was retired, archived or forgotten there is live again. A rule uses it by its number: setting:
+A dictionary that was retired, archived or erased there becomes live again. A rule names it by its number: setting:
 zstd-3@0a1b2c3d.`,
 		Example: `  cinch dict import redis://127.0.0.1:6379 orders.dict
   cinch dict import tarantool://cinch:secret@127.0.0.1:3301 bundle`,

@@ -39,18 +39,18 @@ func newDictCollectCommand() *cobra.Command {
 		Short: "Archive dictionaries of a store that no value names any more",
 		Long: `Archive dictionaries of a store that no value names any more.
 
-Without numbers it takes the dictionaries that gateways have made and replaced since, and those of rules that no gateway
-has had for long (--unused). It
+Without numbers it takes the dictionaries that gateways have trained and since replaced, and those of rules that no
+gateway has had for a long time (--unused). It
   1. scans the whole store: all databases, in a cluster all primaries, in Tarantool all spaces that the user may read
      (so use an administrator);
-  2. retires what no value names, and waits (--wait) until all gateways must have heard of that;
-  3. scans again, and moves what is still not named into the archive.
-Nothing is lost: values that the scans missed can still be read, as readers look into the archive too. 'cinch dict
-import' takes a dictionary out again.
+  2. retires the dictionaries that no value names, and waits (--wait) until all gateways must have learnt of it;
+  3. scans again, and archives the dictionaries that are still not named.
+Nothing is lost: readers look into the archive too, so values that the scans missed can still be read. 'cinch dict
+import' makes an archived dictionary live again.
 
---forget erases archived dictionaries for good. A scan can't prove that nothing names one: it misses values that are
-renamed meanwhile, and sees no backups. Values that name an erased dictionary can NEVER be read again. Keep a file of it
-('cinch dict export') unless that is what you want.`,
+--forget erases archived dictionaries for good. A scan can't prove that no value names one: it misses keys that are
+renamed meanwhile, and does not see backups. Values that name an erased dictionary can NEVER be read again. Keep a file
+of it ('cinch dict export') to be able to restore it.`,
 		Example: `  cinch dict gc redis://127.0.0.1:6379
   cinch dict gc redis://127.0.0.1:6379 --dry-run
   cinch dict gc redis://127.0.0.1:6379 0a1b2c3d --forget --yes
@@ -61,11 +61,11 @@ renamed meanwhile, and sees no backups. Values that name an erased dictionary ca
 			return runDictCollect(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().DurationVar(&o.wait, "wait", store.DefaultWait, "`TIME` that gateways may take to hear that a dictionary is retired")
+	cmd.Flags().DurationVar(&o.wait, "wait", store.DefaultWait, "`TIME` to wait until gateways have learnt that a dictionary is retired")
 	cmd.Flags().DurationVar(&o.unused, "unused", defaultUnused, "archive the dictionaries of rules that no gateway has had for `TIME`")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and say what would be archived")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "scan only, and list what would be archived")
 	cmd.Flags().BoolVar(&o.forget, "forget", false, "erase archived dictionaries; give their numbers")
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --forget: erase, instead of only saying what that means")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "with --forget: erase; without it only the consequences are printed")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON")
 	return cmd
 }
@@ -100,7 +100,7 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 	case o.forget:
 		all, err = o.forgetAll(ctx, s, numbers)
 	case len(numbers) == 0:
-		fmt.Fprintln(o.notes, "nothing to collect: no gateway has replaced a dictionary here; name others by their numbers")
+		fmt.Fprintln(o.notes, "nothing to collect: no gateway has replaced a dictionary here; give the numbers of others")
 	case o.dryRun:
 		all, err = o.look(ctx, s, numbers)
 	default:

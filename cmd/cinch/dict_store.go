@@ -108,7 +108,7 @@ func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err erro
 func parseNumber(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 16, 32)
 	if err != nil || len(text) != 8 || n == 0 {
-		return 0, wrongUsage(ui.WithHint(fmt.Errorf("%q is no dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it"))
+		return 0, wrongUsage(ui.WithHint(fmt.Errorf("%q is not a dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it"))
 	}
 	return uint32(n), nil
 }

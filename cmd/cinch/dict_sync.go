@@ -18,9 +18,9 @@ func newDictSyncCommand() *cobra.Command {
 The URL of any node will do. For Tarantool that is any storage or router of vshard; where it can't be asked, name the
 masters of all shards.
 
-When a slot moves to another node, its values take no dictionary along. 'redis-cli --cluster add-node' copies
-dictionaries to a new node. With other tools run this after a node has joined, before slots are moved to it. It does no
-harm at any other time.`,
+Moving a slot to another node does not copy the dictionaries of its values. 'redis-cli --cluster add-node' copies
+dictionaries to a new node. With other tools run this after a node has joined, before slots are moved to it. It is
+harmless at any other time.`,
 		Example: `  cinch dict sync redis://node1.internal:6379
   cinch dict sync tarantool://cinch:secret@storage1.internal:3301
   cinch dict sync tarantool://cinch:secret@storage1.internal,storage2.internal,storage3.internal`,

@@ -41,9 +41,9 @@ func newDictTrainCommand() *cobra.Command {
 		Short: "Train a dictionary from sample values",
 		Long: `Train a dictionary from sample values: each file, each file below a directory, each line of a .jsonl file.
 
-It trains on three quarters of the samples, and measures on the quarter that it has not seen: how many bytes would be
-stored plain, with zstd, and with zstd and the dictionary. That includes headers; values that gain nothing count plain.
-It tries several algorithms, and several sizes unless you give one: bigger is often worse.`,
+It trains on three quarters of the samples, and measures on the other quarter how many bytes would be stored plain, with
+zstd, and with zstd and the dictionary. Headers are included; values that gain nothing count as plain. It tries several
+algorithms, and several sizes unless you give one: bigger is often worse.`,
 		Example: `  cinch dict train --out orders.dict orders.jsonl
   cinch dict train --out menus.dict --size 16KiB --setting zstd-9 samples/menus`,
 		Args: cobra.MinimumNArgs(1),
@@ -54,7 +54,7 @@ It tries several algorithms, and several sizes unless you give one: bigger is of
 	}
 	cmd.Flags().StringVar(&o.out, "out", "", "`FILE` to write; it must not exist")
 	cmd.Flags().StringVar(&o.size, "size", "auto", "`SIZE` of the dictionary; auto tries several and keeps the best")
-	cmd.Flags().StringVar(&o.setting, "setting", "zstd-3", "`SETTING` that it is measured with")
+	cmd.Flags().StringVar(&o.setting, "setting", "zstd-3", "`SETTING` to measure the dictionary with")
 	cmd.Flags().StringVar(&o.zstd, "zstd", "", zstdFlag)
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write JSON")
 	_ = cmd.MarkFlagRequired("out")
@@ -100,7 +100,7 @@ func runDictTrain(o dictTrainOptions) error {
 		return err
 	}
 	if len(all) < minTrainSamples {
-		return ui.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; a file of one value a line must be called .jsonl", minTrainSamples)
+		return ui.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; the name of a file with one value a line must end in .jsonl", minTrainSamples)
 	}
 	samples.Shuffle(all)
 	bar := ui.NewProgress(o.stderr)
@@ -119,7 +119,7 @@ func runDictTrain(o dictTrainOptions) error {
 	result.WithoutRatio = ratio(result.PlainBytes, result.WithoutBytes)
 	gains := result.addTrials(engine, st, best, tried, heldOut)
 	if !gains {
-		err = ui.WithHint(errors.New("no dictionary gains anything on the samples held out; nothing was written"), "are the samples alike, and are there enough of them?")
+		err = ui.WithHint(errors.New("no dictionary saves bytes on the samples held out to measure it; nothing was written"), "give more samples, or samples that are more alike")
 	} else if err = dict.Save(o.out, best.Dict); err == nil {
 		result.File = o.out
 	}
@@ -160,7 +160,7 @@ func (o dictTrainOptions) parse(e *codec.Engine) (st codec.Setting, candidates [
 		return st, nil, ui.WithHint(fmt.Errorf("--setting: %w", err), "write zstd and a level, as in zstd-3")
 	}
 	if st.Codec != codec.Zstd || st.Dict != 0 {
-		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd takes a dictionary: zstd-1 to zstd-22")
+		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd supports dictionaries: zstd-1 to zstd-22")
 	}
 	candidates = dict.Candidates(st.Level, trainerOf(e))
 	if o.size == "auto" {
@@ -171,7 +171,7 @@ func (o dictTrainOptions) parse(e *codec.Engine) (st codec.Setting, candidates [
 		return st, nil, fmt.Errorf("--size: %w", err)
 	}
 	if size < minDictSize || size > codec.MaxDictLen {
-		return st, nil, fmt.Errorf("--size %s: a dictionary has %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
+		return st, nil, fmt.Errorf("--size %s: write a size from %d bytes to %d KiB", o.size, minDictSize, codec.MaxDictLen>>10)
 	}
 	return st, oneSize(candidates, int(size)), nil
 }

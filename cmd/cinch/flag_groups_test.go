@@ -17,7 +17,7 @@ func TestGroupedHelpHasEveryFlag(t *testing.T) {
 			t.Errorf("--%s is not in the help", f.Name)
 		}
 	})
-	if flags < 30 || !strings.Contains(help, "\nWhat it costs:\n      --reads N") || strings.Contains(help, "\nFlags:") {
+	if flags < 30 || !strings.Contains(help, "\nRates and prices:\n      --reads N") || strings.Contains(help, "\nFlags:") {
 		t.Errorf("%d flags in\n%s", flags, help)
 	}
 }

@@ -34,7 +34,7 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
 	},
 	{
-		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that it reads; ?history=client is for before a gateway with ?peers=true",
+		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that the server can read; ?history=client needs an upstream gateway with ?peers=true",
 		"LISTEN=URL, as in 127.0.0.1:8080=https://host",
 		func(o *serveOptions) *[]string { return &o.http }, config.DefaultHTTPRule, one(config.HTTPGateway),
 	},
@@ -54,12 +54,12 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.postgres }, nil, one(config.PostgresGateway),
 	},
 	{
-		config.Tunnel, "CINCH_TUNNEL", "the near end of a tunnel, `LISTEN=PEER`: clients connect to it, and it to a --tunnel-exit",
+		config.Tunnel, "CINCH_TUNNEL", "tunnel entry, `LISTEN=PEER`: clients connect to LISTEN, and PEER is a --tunnel-exit",
 		"LISTEN=HOST:PORT, as in 127.0.0.1:5432=peer.zone-b:9480",
 		func(o *serveOptions) *[]string { return &o.tunnel }, nil, tunnelEnd(config.Tunnel),
 	},
 	{
-		config.TunnelExit, "CINCH_TUNNEL_EXIT", "the far end of a tunnel, `LISTEN=UPSTREAM`, whatever is spoken there",
+		config.TunnelExit, "CINCH_TUNNEL_EXIT", "tunnel exit, `LISTEN=UPSTREAM`, for any TCP protocol",
 		"LISTEN=HOST:PORT, as in 127.0.0.1:5432=db.internal:5432",
 		func(o *serveOptions) *[]string { return &o.tunnelExit }, nil, tunnelEnd(config.TunnelExit),
 	},
@@ -106,7 +106,7 @@ func (f *gatewayFlag) gateways(o *serveOptions, getenv func(string) string) (lis
 	for _, pair := range f.of(o, getenv) {
 		listen, upstream, ok := strings.Cut(pair, "=")
 		if !ok {
-			return nil, f.wrong(errors.New("there is no = in it")) // the pair isn't shown: it may hold a password
+			return nil, f.wrong(errors.New("missing = after LISTEN")) // the pair isn't shown: it may hold a password
 		}
 		name := f.protocol
 		if len(list) > 0 { // a URI of several hosts may have made several

@@ -38,15 +38,15 @@ func newInspectCommand() *cobra.Command {
 	var o inspectOptions
 	cmd := &cobra.Command{
 		Use:   "inspect {FILE | - | URL KEY}",
-		Short: "Show what a stored value holds: its envelope, or that it is plain",
-		Long: `Show what a stored value holds: the fields of its envelope, whether it opens, and how its value begins.
+		Short: "Show a stored value's envelope, or that the value is plain",
+		Long: `Show the fields of a stored value's envelope, whether it can be decompressed, and the first bytes of its content.
 
 The stored value comes from a file, from standard input (-), or from a key of a store. Give the store's own URL, not a
 gateway's: a gateway decompresses.
 Dictionaries come from the files given with --dict, and from the store if there is one.
 
-Exit codes: 0 it opens or is a plain value, 1 failed, 2 the command line is wrong, 4 it is damaged, 10 the store can't be
-reached, 11 the address is a gateway's, 12 its dictionary is missing.`,
+Exit codes: 0 the value can be decompressed or is plain, 1 failed, 2 the command line is wrong, 4 it is damaged, 10 the
+store can't be reached, 11 the address is a gateway's, 12 its dictionary is missing.`,
 		Example: `  cinch inspect value.bin
   redis-cli --raw GET menu:7 | head -c -1 | cinch inspect - --json
   cinch inspect redis://127.0.0.1:6379/0 menu:7
@@ -65,7 +65,7 @@ reached, 11 the address is a gateway's, 12 its dictionary is missing.`,
 	cmd.Flags().StringVar(&o.space, "space", "", "`NAME` of a space of Tarantool; the key is JSON, a list if it has several parts")
 	cmd.Flags().StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary's `FILE` (may be repeated)")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "write the report as JSON")
-	cmd.Flags().BoolVar(&o.raw, "raw", false, "write the opened value itself instead of a report")
+	cmd.Flags().BoolVar(&o.raw, "raw", false, "write the decompressed value itself instead of a report")
 	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	return cmd
 }
@@ -123,7 +123,7 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if len(b) > maxInspectBytes {
-		return nil, fmt.Errorf("%s: more than %d MiB are no stored value", name, maxInspectBytes>>20)
+		return nil, fmt.Errorf("%s: larger than %d MiB, the most that a stored value can have", name, maxInspectBytes>>20)
 	}
 	return b, nil
 }
@@ -156,7 +156,7 @@ func inspectFailure(r inspect.Report, storeAsked bool) error {
 		}
 		return withCode(exitDictMissing, ui.WithHint(r.Err, "%s", hint))
 	case inspect.UnknownCodec:
-		return ui.WithHint(r.Err, "a newer version sealed it: use that one or a later one")
+		return ui.WithHint(r.Err, "a newer version of Cinch compressed it: use that version or a later one")
 	}
 	return r.Err
 }

@@ -21,14 +21,14 @@ type layoutFlags struct {
 func (l *layoutFlags) add(f *pflag.FlagSet) {
 	l.set = f
 	f.IntVar(&l.zones, "zones", price.DefaultZones, "`N` availability zones that clients, servers and copies are spread over evenly: (N-1)/N of the traffic crosses zones; 1: none")
-	f.StringVar(&l.crossZone, "cross-zone", "", "`SHARE` of the traffic that crosses zones, where it is known: 100% for all of it (default: as --zones says)")
+	f.StringVar(&l.crossZone, "cross-zone", "", "`SHARE` of the traffic that crosses zones, if known: 100% for all of it (default: computed from --zones)")
 }
 
 // read returns the layout, and whether it is the default.
 func (l *layoutFlags) read() (at price.Layout, assumed bool, err error) {
 	at.Zones = l.zones
 	if at.Zones < 1 {
-		return at, false, errors.New("--zones: there is at least one zone")
+		return at, false, errors.New("--zones: write 1 or more")
 	}
 	if l.crossZone == "" {
 		return at, !l.set.Changed("zones"), nil

@@ -53,10 +53,10 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cinch",
 		Short: "Compress what servers store and what crosses zones, without changing applications",
-		Long: `Cinch shrinks what your servers store and what crosses your zones. A gateway in front of a store compresses ("seals")
-values on their way in and decompresses ("opens") them on their way out, by rules. Applications stay as they are.
+		Long: `Cinch shrinks stored data and the traffic between zones. A gateway in front of a store compresses values that clients
+write and decompresses values that clients read, as its rules say. Applications need no change.
 
-Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 a stored value is damaged,
+Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 3 finished, exceptions listed, 4 a stored value is damaged,
 10 a store can't be reached, 11 configuration invalid, or a store's address is a gateway's, 12 dictionary missing, 130
 interrupted.`,
 		Example: `  cinch serve
@@ -69,7 +69,7 @@ interrupted.`,
 		DisableSuggestions: true, // explainUsage makes its own
 	}
 	addPasswords(root)
-	root.PersistentFlags().BoolP(quietFlag, "q", false, "no progress and no notes: results, warnings and errors only")
+	root.PersistentFlags().BoolP(quietFlag, "q", false, "print only results, warnings and errors, no progress and no notes")
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if quiet(cmd) {
 			root.SetErr(ui.Quiet(root.ErrOrStderr()))

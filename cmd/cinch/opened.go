@@ -37,10 +37,10 @@ type storeOptions struct {
 
 func (o *storeOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.configFile, "config", "", "configuration `FILE`, with the gateway whose upstream is meant; variable "+configVariable)
-	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in it (needed if it has several)")
+	f.StringVar(&o.configFile, "config", "", "configuration `FILE` with the gateway whose upstream is the store; variable "+configVariable)
+	f.StringVar(&o.gateway, "gateway", "", "`NAME` of the gateway in the configuration (required if it has several)")
 	f.IntSliceVar(&o.dbs, "db", nil, "`NUMBER` of a database (may be repeated; default: all)")
-	f.StringArrayVar(&o.dictFiles, "dict", nil, "a dictionary `FILE`, beside those in the store and the configuration (may be repeated)")
+	f.StringArrayVar(&o.dictFiles, "dict", nil, "dictionary `FILE`, in addition to those in the store and the configuration (may be repeated)")
 	f.StringVar(&o.zstd, "zstd", "", zstdFlag)
 }
 
@@ -54,7 +54,7 @@ func (o *storeOptions) take(args []string) error {
 		o.configFile = os.Getenv(configVariable)
 	}
 	if url == "" && o.configFile == "" {
-		return wrongUsage(ui.WithHint(errors.New("which store?"), "give its URL, redis://host:6379, or --config FILE"))
+		return wrongUsage(ui.WithHint(errors.New("no store given"), "give its URL, redis://host:6379, or --config FILE"))
 	}
 	var err error
 	if o.at, err = open.Locate(url, o.dbs); err != nil {
@@ -62,9 +62,9 @@ func (o *storeOptions) take(args []string) error {
 	}
 	switch {
 	case o.gateway != "" && o.configFile == "":
-		err = ui.WithHint(errors.New("--gateway is the name of a gateway in a configuration file"), "give the file with --config")
+		err = ui.WithHint(errors.New("--gateway needs a configuration file"), "give the file with --config")
 	case len(o.rules) > 0 && o.configFile != "":
-		err = ui.WithHint(errors.New("--rule is for a store that no configuration file describes"), "leave out --rule or --config")
+		err = ui.WithHint(errors.New("--rule can't be used with a configuration file"), "leave out --rule or --config")
 	}
 	return wrongUsage(err)
 }

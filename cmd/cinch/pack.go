@@ -37,27 +37,27 @@ func newPackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack [URL]",
 		Short: "Compress existing data in a store",
-		Long: `Compress ("seal") the values that a store already holds, by the rules of a gateway, while clients go on using it. Before
+		Long: `Compress the values that a store already holds, by the rules of a gateway, while clients go on using the store. Before
 you begin, all readers must use a gateway: clients that bypass it see compressed bytes. 'cinch unpack' undoes it.
 
-A value is replaced only by an envelope that was found to open to it, and only if no client has changed it meanwhile;
-type and expiry stay. You may stop and repeat it at any time: values that are sealed already are passed over, and with
---state it goes on where it was. The first SIGINT or SIGTERM finishes what was begun and saves the position, the second
-stops at once.
+A value is replaced only by an envelope that decompresses to it (this is verified), and only if no client has changed it
+meanwhile; type and expiry stay. You may stop and repeat pack at any time: it skips compressed values, and with --state
+it continues at the saved position. The first SIGINT or SIGTERM finishes what was begun and saves the position, the
+second stops at once.
 
 Rules come from --config, or from --rule as for 'cinch serve'. Without either, strings and hash values of 64 bytes or
-more get zstd-3 and a dictionary, which is first trained from what is stored. --to replaces the setting of all rules,
-and seals values again that are sealed already, where that saves.
+more get zstd-3 and a dictionary, which is first trained on stored values. --to replaces the setting of all rules, and
+recompresses values that are compressed already, where that saves bytes.
 
-Values that a client's library has compressed gain nothing as they are. Under a rule with a format (format: glide) their
-content is sealed, and clients get it in that format again. A value whose very bytes can't be made again is left alone unless
---allow-recode is given.
+Compressing a value that a client's library has compressed saves nothing. Under a rule with a format (format: glide) the
+value's content is compressed instead, and clients get it in that format again. A value that could not be restored byte
+for byte is left alone, unless --allow-recode is given.
 
 docs/PACK.md says what this means for WATCH, notifications, eviction and replication.
 
-Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 done but for what was listed, 4 an envelope did not open
-to its value, 10 the store can't be reached, 11 configuration invalid, or the address is a gateway's, 12 a dictionary is
-missing, 130 interrupted.`,
+Exit codes: 0 done, 1 failed, 2 the command line is wrong, 3 finished, exceptions listed, 4 an envelope did not
+decompress to its value, 10 the store can't be reached, 11 configuration invalid, or the address is a gateway's, 12 a
+dictionary is missing, 130 interrupted.`,
 		Example: `  cinch pack redis://cache.internal --rule 'key=menu:*,setting=zstd-6' --dry-run
   cinch pack --config cinch.yaml --gateway cache --state pack.state --keys-per-second 5000
   cinch pack --config cinch.yaml --gateway cache --to zstd-9 --skip-idle-below 10m
@@ -76,13 +76,13 @@ missing, 130 interrupted.`,
 	o.walkOptions.flags(cmd, true)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.rules, "rule", nil, "a rule, `KEY=VALUE,...`, where there is no configuration file (may be repeated, the first match decides)")
-	f.StringVar(&o.to, "to", "", "`SETTING` in place of the rules' own, also for what is sealed: zstd-9, zstd-3@0a1b2c3d")
-	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of sealed values even where that saves nothing; those that gain nothing become plain")
-	f.BoolVar(&o.recode, "allow-recode", false, "under rules with a format: seal also values that clients will get back in other bytes with the same content")
+	f.StringVar(&o.to, "to", "", "`SETTING` that replaces the rules' own, also for compressed values: zstd-9, zstd-3@0a1b2c3d")
+	f.BoolVar(&o.always, "even-larger", false, "with --to: change codec or dictionary of compressed values even where that saves nothing; values that gain nothing become plain")
+	f.BoolVar(&o.recode, "allow-recode", false, "under rules with a format: compress values even if clients will get other bytes with the same content")
 	f.BoolVar(&o.dryRun, "dry-run", false, "change nothing, and estimate from a sample what would be saved")
 	f.IntVar(&o.sample, "sample", 20000, "with --dry-run: look at about `N` keys, 0 for all")
-	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "pass over keys that were used less than `TIME` ago")
-	f.IntVar(&o.freqAbove, "skip-freq-above", 0, "pass over keys whose LFU counter is above `N` (servers with an LFU policy)")
+	f.DurationVar(&o.idleBelow, "skip-idle-below", 0, "skip keys that were used less than `TIME` ago")
+	f.IntVar(&o.freqAbove, "skip-freq-above", 0, "skip keys whose LFU counter is above `N` (servers with an LFU policy)")
 	return cmd
 }
 
@@ -164,7 +164,7 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 		Tell: o.tellChoice,
 		Learning: func(going bool) {
 			if progress.Clear(); going && !o.asJSON {
-				progress.Show(0, "learning dictionaries")
+				progress.Show(0, "training dictionaries")
 			}
 		},
 	}
@@ -174,11 +174,11 @@ func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	switch {
 	case o.asJSON:
 	case c.Several:
-		fmt.Fprintf(o.errs, "rule %s: values are sealed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are; share_samples: true allows one\n", c.Rule)
+		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: the server has, or may have, several users, and the user of a stored value is unknown; share_samples: true allows one\n", c.Rule)
 	case c.Trained == nil:
-		fmt.Fprintf(o.errs, "rule %s: no dictionary that is worth it could be trained; values are sealed without\n", c.Rule)
+		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", c.Rule)
 	default:
-		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained of what is stored\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
+		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
 	}
 }
 
@@ -191,16 +191,16 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 			return to, ui.WithHint(fmt.Errorf("--to: %w", err), "write a setting as in a rule: zstd-9, lz4, zstd-3@0a1b2c3d")
 		}
 		if to.Codec == codec.Raw {
-			return to, ui.WithHint(errors.New("--to raw seals nothing"), "'cinch unpack' puts values back")
+			return to, ui.WithHint(errors.New("--to raw compresses nothing"), "'cinch unpack' decompresses stored values")
 		}
 	}
 	switch {
 	case o.sample < 0, o.idleBelow < 0, o.freqAbove < 0:
 		return to, errors.New("--sample, --skip-idle-below and --skip-freq-above can't be negative")
 	case o.always && o.to == "":
-		return to, errors.New("--even-larger goes with --to")
+		return to, errors.New("--even-larger needs --to")
 	case o.idleBelow > 0 && o.freqAbove > 0:
-		return to, ui.WithHint(errors.New("--skip-idle-below and --skip-freq-above exclude each other"), "a server keeps either idle times or frequencies, by its maxmemory-policy")
+		return to, ui.WithHint(errors.New("--skip-idle-below and --skip-freq-above exclude each other"), "a server keeps either idle times or frequencies, depending on its maxmemory-policy")
 	}
 	return to, nil
 }
@@ -237,7 +237,7 @@ func (o *packOptions) publish(ctx context.Context, w *openedStore, to codec.Sett
 
 func (w *openedStore) dictFailure(err error) error {
 	if errors.Is(err, cinch.ErrDictMissing) {
-		return withCode(exitDictMissing, ui.WithHint(err, "neither the store nor a file has it: give its file with --dict"))
+		return withCode(exitDictMissing, ui.WithHint(err, "it is neither in the store nor in a given file: give its file with --dict"))
 	}
 	if err != nil {
 		return w.store.Explain(err)

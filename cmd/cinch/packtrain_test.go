@@ -98,7 +98,7 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 	acl("cinch", "on", ">pw", "~*", "+@all")
 	file := filepath.Join(t.TempDir(), "cinch.yaml")
 	writeTrainingConfig(t, file, "cinch:pw@"+server.Addr)
-	if both := packed(t, "--config", file, "--dry-run"); !strings.Contains(both, "rule docs: values are sealed without a dictionary") {
+	if both := packed(t, "--config", file, "--dry-run"); !strings.Contains(both, "rule docs: values are compressed without a dictionary") {
 		t.Errorf("the values of the default user, which is on, and of another are mixed:\n%s", both)
 	}
 	acl("default", "off")
@@ -111,7 +111,7 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 		t.Errorf("trained again:\n%s", again)
 	}
 	acl("tenant", "on", ">pw", "~doc:*", "+@all")
-	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are sealed without a dictionary") {
+	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are compressed without a dictionary") {
 		t.Errorf("the values of two users are mixed:\n%s", several)
 	}
 }
@@ -134,7 +134,7 @@ func TestPackTrainsFirst(t *testing.T) {
 	if err := client.Do(t.Context(), "ACL", "SETUSER", "tenant", "on", "nopass", "~doc:*", "+@all").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are sealed without a dictionary") {
+	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are compressed without a dictionary") {
 		t.Errorf("the values of two users are mixed:\n%s", several)
 	}
 	if err := client.Do(t.Context(), "ACL", "DELUSER", "tenant").Err(); err != nil {

@@ -15,7 +15,7 @@ const passwordFlag = "password-file"
 
 // addPasswords adds the flag for passwords that are not on the command line to all commands.
 func addPasswords(root *cobra.Command) {
-	root.PersistentFlags().String(passwordFlag, "", "`FILE` with passwords for URLs that name a user and none: lines host:port:user:password, or one password; variables "+config.PasswordFileVariable+" and "+config.PasswordVariable)
+	root.PersistentFlags().String(passwordFlag, "", "`FILE` with passwords for URLs that name a user and no password: lines host:port:user:password, or one password; variables "+config.PasswordFileVariable+" and "+config.PasswordVariable)
 }
 
 // fillPasswords adds passwords to the URLs in arguments and flags. The flag's file applies to the

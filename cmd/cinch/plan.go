@@ -78,24 +78,24 @@ func newPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan SOURCE…",
 		Short: "Estimate savings on your data, and what they cost, and write the configuration",
-		Long: `Estimate what compression would save on your data, and what it would cost. It samples a source, groups what is in it,
+		Long: `Estimate what compression would save on your data, and what it would cost. It samples a source, groups similar values,
 measures every codec, level and trained dictionary on each group with the code that runs in production, and prices the
-result. It recommends one setting for each group, or to leave the group alone, and writes the configuration (--write).
+result. For each group it recommends one setting or no compression, and it writes the configuration (--write).
 
 Sources are files and directories (.jsonl, .json, .csv, and any others), redis://host, mongodb://host,
-tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no
-more than --share of a server's time, and remembers numbers, no values. Of values that Valkey GLIDE, django-redis or phpredis
-has compressed it says so, and what sealing their content would save.
+tarantool://user:password@host, and http://host:9470, the admin page of a running gateway. It only reads, takes no more
+than --share of a server's time, and keeps figures, not values. It recognizes values that Valkey GLIDE, django-redis or
+phpredis has compressed, and estimates what compressing their content instead would save.
 
---otlp and --remote-write take the admin page of a gateway with sample: true that OTLP (HTTP or gRPC) or Prometheus' remote write
-goes through, and say what that costs a month between zones: as it comes, by zstd, by cinch-proto, and between two gateways with
-history. What stays in one zone costs nothing, so they say first how to keep it there.
+--otlp and --remote-write take the admin page of a gateway with sample: true through which OTLP (HTTP or gRPC) or
+Prometheus' remote write passes, and estimate what it costs a month between zones: unchanged, by zstd, by cinch-proto, and
+between two gateways with history. Traffic within a zone costs nothing, so they first say how to keep it there.
 
---bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and says where to look first.
---disk zfs or --disk btrfs computes what the filesystem would need for a directory, by its own arithmetic. With --exact it
-stores the directory in a btrfs on a loop device, and measures.
+--bill FILE reads a cloud bill (AWS cost and usage report, CSV or Parquet) and lists the costs that compression can cut.
+--disk zfs or --disk btrfs computes the space that a directory would take there, as the filesystem computes it. With
+--exact it stores the directory in a btrfs on a loop device, and measures.
 
-docs/PLAN.md says how the figures are made, and what they don't tell.
+docs/PLAN.md describes how the figures are computed, and their limits.
 
 Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be reached, 11 it is a gateway,
 130 interrupted.`,
@@ -127,49 +127,49 @@ Exit codes: 0 ok, 1 failed, 2 the command line is wrong, 10 the source can't be 
 func (o *planOptions) flags(cmd *cobra.Command) {
 	g := flagGroups{cmd: cmd}
 	defer g.done()
-	f := g.group("What comes out")
+	f := g.group("Output and files")
 	f.StringVar(&o.write, "write", "", "write the recommended configuration to `FILE`, which must not exist")
 	f.StringVar(&o.listen, "listen", "", "with --write: `ADDRESS` of the gateway (default: on 127.0.0.1, the protocol's port and 1)")
 	f.StringVar(&o.upstream, "upstream", "", "with --write: `URL` of the gateway's upstream (default: the source)")
-	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: `WHAT` the rules use: files written beside the configuration, auto (gateways train them), or none")
+	f.StringVar(&o.dictionaries, "dictionaries", "files", "with --write: dictionaries in the rules, `WHAT`: files written beside the configuration, auto (gateways train them), or none")
 	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
 	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	f.BoolVar(&o.details, "details", false, "show all candidates of all groups")
-	f.StringVar(&o.keep, "keep-samples", "", "write what was measured into `DIR`, a file for each group (default: values are forgotten)")
+	f.StringVar(&o.keep, "keep-samples", "", "write the measured values into `DIR`, a file for each group (default: values are not kept)")
 
-	f = g.group("What is wanted")
-	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` to make small: balance (cost, with a preference for less CPU), cost, latency or bytes")
+	f = g.group("Goals and candidates")
+	f.StringVar(&o.minimize, "minimize", "balance", "`WHAT` to minimize: balance (cost, with a preference for less CPU), cost, latency or bytes")
 	f.StringArrayVar(&o.links, "link", nil, "`LINK` between application and store: bandwidth and round-trip time, 100mbit,1.5ms (may be repeated)")
-	f.DurationVar(&o.maxLatency, "max-latency", 0, "a read or write may get slower by at most `TIME`, on the first --link")
-	f.StringVar(&o.maxCPU, "max-cpu", "", "at most this CPU: `TIME` to compress and open a value once (50us), or a number of cores for a group")
+	f.DurationVar(&o.maxLatency, "max-latency", 0, "most `TIME` by which a read or write may get slower, on the first --link")
+	f.StringVar(&o.maxCPU, "max-cpu", "", "most CPU: `TIME` to compress and decompress a value once (50us), or a number of cores for a group")
 	f.StringVar(&o.zstd, "zstd", "", zstdFlag+", as gateways will have it")
-	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of what is measured, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen usual ones)")
+	f.StringSliceVar(&o.candidates, "candidates", nil, "`LIST` of settings to measure, as in zstd-19,lz4-9,zstd-3+dict,brotli-9 (default: fourteen common ones)")
 
-	f = g.group("What it costs")
-	f.Float64Var(&o.rates.Reads, "reads", 0, "reads a second on all of the source, `N` (default: what the server has counted, or an assumption that the plan names)")
-	f.Float64Var(&o.rates.Writes, "writes", 0, "writes a second on all of the source, `N`")
+	f = g.group("Rates and prices")
+	f.Float64Var(&o.rates.Reads, "reads", 0, "`N` reads a second of the whole source (default: as counted by the server, or an assumption that the plan names)")
+	f.Float64Var(&o.rates.Writes, "writes", 0, "`N` writes a second to the whole source")
 	f.IntVar(&o.copies, "copies", 1, "`N` copies of every value that the store keeps, replicas included")
 	o.layout.add(f)
-	f.StringVar(&o.cloud, "cloud", "aws", "`CLOUD` whose prices between zones count: aws (0.01 dollars a GB on either side), gcp (0.01 for the sender) or azure (none)")
-	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with prices of your own; docs/PLAN.md has the list")
+	f.StringVar(&o.cloud, "cloud", "aws", "`CLOUD` whose prices between zones are used: aws (0.01 dollars a GB on either side), gcp (0.01 for the sender) or azure (none)")
+	f.StringVar(&o.prices, "prices", "", "YAML `FILE` with your own prices; docs/PLAN.md has the list")
 
-	f = g.group("What is read of the source, and for how long")
+	f = g.group("Sampling limits")
 	f.StringVar(&o.match, "match", "", "only keys, spaces or namespaces that match `PATTERN`")
 	f.IntSliceVar(&o.dbs, "db", nil, "Redis: `NUMBER` of a database (may be repeated; default: all)")
 	f.DurationVar(&o.maxTime, "max-time", 55*time.Second, "spend no more than about `TIME`, up to 70% of it reading")
 	f.StringVar(&o.maxBytes, "max-bytes", "1GiB", "read no more than about `SIZE`")
 	f.StringVar(&o.share, "share", "5%", "take no more than `PERCENT` of a server's time")
 	f.IntVar(&o.groups, "groups", 0, "measure the `N` largest groups, as far as the time allows (default 64)")
-	f.Uint64Var(&o.seed, "seed", 0, "`NUMBER` that decides what is sampled: the same again gives the same sample")
-	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP, gRPC: there may be a gateway beside the server, too")
-	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents a reply of a query (default: what the server has counted, or a range)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed `NUMBER` of the sample: the same seed gives the same sample")
+	f.BoolVar(&o.pair, "pair", false, "MongoDB, HTTP, gRPC: assume that a second gateway can run beside the server")
+	f.IntVar(&o.batch, "batch", 0, "MongoDB: `N` documents in a query's reply (default: as counted by the server, or a range)")
 
-	f = g.group("Instead of a source: telemetry that a running gateway with sample: true has seen")
-	f.StringVar(&o.otlp, "otlp", "", "what OTLP costs between zones and could, by the gateway with the admin page `URL`: paths /v1/metrics, /v1/traces and /v1/logs, and OTLP's services of gRPC")
-	f.StringVar(&o.remoteWrite, "remote-write", "", "likewise Prometheus' remote write, by the gateway with the admin page `URL`: paths /api/v1/write, /api/v1/push and their like")
+	f = g.group("Instead of a source: telemetry sampled by a running gateway with sample: true")
+	f.StringVar(&o.otlp, "otlp", "", "estimate the cost of OTLP between zones from the gateway with the admin page `URL`: paths /v1/metrics, /v1/traces and /v1/logs, and OTLP's gRPC services")
+	f.StringVar(&o.remoteWrite, "remote-write", "", "the same for Prometheus' remote write, from the gateway with the admin page `URL`: paths such as /api/v1/write and /api/v1/push")
 	f = g.group("Instead of a source: a cloud bill")
-	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE`, and say where to look first")
-	o.disk.flags(g.group("Instead of a store: what a filesystem would keep of a directory"))
+	f.StringVar(&o.bill, "bill", "", "read a cloud bill from `FILE`, and list the costs that compression can cut")
+	o.disk.flags(g.group("Instead of a store: space that a directory takes on a filesystem"))
 }
 
 func runPlan(ctx context.Context, o planOptions) error {
@@ -182,7 +182,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	case o.bill != "":
 		return runBill(ctx, o)
 	case len(o.from) == 0:
-		return wrongUsage(ui.WithHint(errors.New("which source?"), "give files, a directory, redis://host or http://host:9470; or --bill FILE"))
+		return wrongUsage(ui.WithHint(errors.New("no source given"), "give files, a directory, redis://host or http://host:9470; or --bill FILE"))
 	case o.disk.filesystem != "":
 		return runDisk(ctx, o)
 	}
@@ -226,10 +226,10 @@ func (o *planOptions) report(ctx context.Context, p plan.Options, l planLimits) 
 	o.askRates(ctx, c, &p)
 	r, err := plan.Make(ctx, c, p)
 	if errors.Is(err, plan.ErrSealed) {
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "what they save, the admin page of their gateway says, and 'cinch pack --to SETTING --dry-run' what another setting would")
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "the admin page of their gateway shows what they save; 'cinch pack --to SETTING --dry-run' estimates another setting")
 	}
 	if errors.Is(err, plan.ErrEmpty) {
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "is it the right one, and does it hold values?")
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "check that it is the right source, and that it holds values")
 	}
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	}
 	var share config.Percent
 	if err := share.UnmarshalText([]byte(o.share)); err != nil || share == 0 {
-		return p, l, ui.WithHint(fmt.Errorf("--share: %q is no share of a server's time", o.share), "write a percentage, as in 5%%")
+		return p, l, ui.WithHint(fmt.Errorf("--share: %q is not a share of a server's time", o.share), "write a percentage, as in 5%%")
 	}
 	if o.maxTime <= 0 || bytes <= 0 {
 		return p, l, errors.New("--max-time and --max-bytes have to be above zero")
@@ -274,7 +274,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 func (o *planOptions) priceTable() (price.Table, error) {
 	t, err := price.For(o.cloud)
 	if err != nil {
-		return nil, ui.WithHint(fmt.Errorf("--cloud: %w", err), "for another one write its prices into a file for --prices")
+		return nil, ui.WithHint(fmt.Errorf("--cloud: %w", err), "for another cloud, write its prices into a file and give it with --prices")
 	}
 	if o.prices == "" {
 		return t, nil
@@ -318,7 +318,7 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	}
 	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.copies - 1)} {
 		if !(n >= 0) {
-			return errors.New("rates can't be negative, and there is at least one copy")
+			return errors.New("--reads and --writes can't be negative, and --copies is at least 1")
 		}
 	}
 	var err error
@@ -358,7 +358,7 @@ func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	for _, from := range o.from {
 		if strings.Contains(from, "://") && len(o.from) > 1 {
-			return nil, wrongUsage(ui.WithHint(errors.New("a server is planned by itself"), "name one server, or any number of files and directories"))
+			return nil, wrongUsage(ui.WithHint(errors.New("a server can't be combined with other sources"), "name one server, or any number of files and directories"))
 		}
 	}
 	for _, from := range o.from {
@@ -373,7 +373,7 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 		})
 	}
 	if scheme, _, found := strings.Cut(o.from[0], "://"); found {
-		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is no source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
+		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is not a source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
 	var err error

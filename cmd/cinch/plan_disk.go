@@ -32,16 +32,16 @@ type diskOptions struct {
 }
 
 func (o *diskOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.filesystem, "disk", "", "compute what the filesystem `FS`, zfs or btrfs, would store of the directory that is named as the source")
-	f.StringSliceVar(&o.compression, "compression", nil, "`LIST` of settings, as in lz4,zstd-3 or zstd:1,zlib:3 (default: usual ones)")
+	f.StringVar(&o.filesystem, "disk", "", "compute the space that the source, a directory, would take on the filesystem `FS`, zfs or btrfs")
+	f.StringSliceVar(&o.compression, "compression", nil, "`LIST` of settings, as in lz4,zstd-3 or zstd:1,zlib:3 (default: common ones)")
 	f.StringSliceVar(&o.recordsize, "recordsize", []string{"8KiB", "16KiB", "64KiB", "128KiB"}, "ZFS: `LIST` of record sizes")
 	f.IntVar(&o.ashift, "ashift", 12, "ZFS: sectors of 2^`N` bytes")
-	f.StringVar(&o.raidz, "raidz", "", "ZFS: `PARITY/DISKS`, as in 1/3, for what blocks take with their parity")
-	f.BoolVar(&o.force, "force", false, "btrfs: compress-force")
-	f.BoolVar(&o.exact, "exact", false, "btrfs: write the sample to a filesystem in a loop device, and tell what it takes there. As root; needs mkfs.btrfs, and room in TMPDIR for the sample")
-	f.IntVar(&o.sample, "sample", 4000, "compute `N` records, spread over all; 0 for all of them")
-	f.StringVar(&o.growth, "growth", "", "`SIZE` by which the data grows each day, for the days until 80% are in use")
-	f.StringSliceVar(&o.skip, "skip", nil, "`LIST` of names in the directory that are left out, as in pg_wal")
+	f.StringVar(&o.raidz, "raidz", "", "ZFS: raidz layout, `PARITY/DISKS`, as in 1/3, to include parity")
+	f.BoolVar(&o.force, "force", false, "btrfs: as mounted with compress-force")
+	f.BoolVar(&o.exact, "exact", false, "btrfs: write the sample to a filesystem on a loop device, and measure the space that it takes; needs root, mkfs.btrfs, and room in TMPDIR for the sample")
+	f.IntVar(&o.sample, "sample", 4000, "compute a sample of `N` records; 0 for all")
+	f.StringVar(&o.growth, "growth", "", "`SIZE` by which the data grows each day, to compute the days until 80% are in use")
+	f.StringSliceVar(&o.skip, "skip", nil, "`LIST` of names in the directory to leave out, as in pg_wal")
 }
 
 func runDisk(ctx context.Context, o planOptions) error {
@@ -65,11 +65,11 @@ func runDisk(ctx context.Context, o planOptions) error {
 		result, err := disk.Compute(ctx, r.Path, run)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return ui.WithHint(err, "give the directory or a file that is there")
+			return ui.WithHint(err, "give an existing directory or file")
 		case errors.Is(err, disk.ErrUnread):
 			return ui.WithHint(err, "run it as the user that owns the files, or as root")
 		case errors.Is(err, disk.ErrEmpty):
-			return ui.WithHint(err, "there are no files with anything in them; symbolic links below are not followed: give their targets")
+			return ui.WithHint(err, "the directory has no files with content; symbolic links in it are not followed: give their targets")
 		case errors.Is(err, disk.ErrLayout):
 			return wrongUsage(ui.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that"))
 		case errors.Is(err, disk.ErrSetting):
@@ -96,11 +96,11 @@ func runDisk(ctx context.Context, o planOptions) error {
 // exactHint adds a hint on what --exact lacks.
 func exactHint(err error) error {
 	for what, hint := range map[error]string{
-		trial.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact: then it is computed",
-		trial.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact: then it is computed",
+		trial.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact to compute the result",
+		trial.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact to compute the result",
 		trial.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
 		trial.ErrMkfs:  "install btrfs-progs",
-		trial.ErrSpace: "set TMPDIR to a directory with more room, or a smaller --sample: a record has up to 512 KiB",
+		trial.ErrSpace: "set TMPDIR to a directory with more room, or choose a smaller --sample: a record has up to 512 KiB",
 	} {
 		if errors.Is(err, what) {
 			return ui.WithHint(err, "%s", hint)
@@ -114,7 +114,7 @@ func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err
 		return nil, 0, ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
 	}
 	if o.write != "" {
-		return nil, 0, ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; --html and --json are there")
+		return nil, 0, ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; use --html or --json")
 	}
 	if o.disk.sample < 0 {
 		return nil, 0, errors.New("--sample can't be negative")
@@ -137,10 +137,10 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 		return []disk.Options{run}, nil
 	case "zfs":
 		if o.force {
-			return nil, ui.WithHint(errors.New("compress-force is of btrfs"), "leave --force out")
+			return nil, ui.WithHint(errors.New("compress-force is only for btrfs"), "leave --force out")
 		}
 		if o.exact {
-			return nil, ui.WithHint(errors.New("--exact is of btrfs"), "leave it out: ZFS is computed")
+			return nil, ui.WithHint(errors.New("--exact is only for btrfs"), "leave it out: for ZFS the result is always computed")
 		}
 		parity, disks, err := o.disks()
 		if err != nil {
@@ -192,7 +192,7 @@ func (o *diskOptions) perDay() (config.Bytes, error) {
 		return 0, nil
 	}
 	if err := n.UnmarshalText([]byte(o.growth)); err != nil || n <= 0 {
-		return 0, ui.WithHint(fmt.Errorf("--growth %q", o.growth), "write the bytes of a day before compression, as in 5GiB")
+		return 0, ui.WithHint(fmt.Errorf("--growth %q", o.growth), "write the growth per day before compression, as in 5GiB")
 	}
 	return n, nil
 }

@@ -19,11 +19,11 @@ func (o *planOptions) takeTelemetry() error {
 		return nil
 	}
 	if o.otlp != "" && o.remoteWrite != "" || len(o.from) > 0 || o.bill != "" || o.disk.filesystem != "" {
-		return wrongUsage(ui.WithHint(errors.New("--otlp and --remote-write take no source beside them, and no --bill or --disk"), "run the command once for each"))
+		return wrongUsage(ui.WithHint(errors.New("--otlp and --remote-write can't be combined with a source, --bill or --disk"), "run the command once for each"))
 	}
 	page := cmp.Or(o.otlp, o.remoteWrite)
 	if !isAdminURL(page) {
-		return wrongUsage(ui.WithHint(fmt.Errorf("%q is no address of an admin page", page), "give that of a gateway that telemetry goes through and that has sample: true, as in http://127.0.0.1:9470"))
+		return wrongUsage(ui.WithHint(fmt.Errorf("%q is not the address of an admin page", page), "give the page of a gateway that has sample: true and through which telemetry passes, as in http://127.0.0.1:9470"))
 	}
 	o.from = []string{page}
 	return nil
@@ -57,9 +57,9 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 	}
 	switch {
 	case errors.Is(err, plan.ErrNotAmong):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists what passes the gateway", p.Source.Name)
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists the gateway's traffic", p.Source.Name)
 	case errors.Is(err, plan.ErrNoMessages), errors.Is(err, remote.ErrNotFound):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "it takes a gateway for gRPC, HTTP or MongoDB with sample: true, or a rule with dictionary: auto, and some traffic")
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "this needs a gateway for gRPC, HTTP or MongoDB with sample: true or a rule with dictionary: auto, and some traffic")
 	case err != nil && ctx.Err() == nil:
 		return nil, withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "give the address of a running gateway's admin page, http://host:9470"))
 	}

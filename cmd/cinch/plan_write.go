@@ -72,7 +72,7 @@ func (o *planOptions) planUpstream() (string, error) {
 	case o.upstream != "":
 		return o.upstream, nil
 	case isAdminURL(o.from[0]):
-		return "", ui.WithHint(errors.New("--write needs to know the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
+		return "", ui.WithHint(errors.New("--write needs the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
 	case open.Kind(from) != "":
 		return open.UpstreamOf(from)
 	}

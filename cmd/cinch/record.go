@@ -22,7 +22,7 @@ which never waits for the file: what can't be written in time is dropped, and it
 
 The file is encrypted with age for its recipients, and readable by its owner alone. It must not exist yet. Logins are not
 recorded. With --redact, values of matching keys (MongoDB: of collections, as shop.users or shop.*) are replaced by others
-of the same length, and commands whose values can't be told are left out.
+of the same length, and commands whose values can't be identified are left out.
 
 The first SIGINT or SIGTERM ends the recording with a whole file, while clients stay connected; one after that ends the
 process. docs/SHADOW.md has the details.
@@ -46,13 +46,13 @@ Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't 
 	f.StringVar(&t.To, "to", "", "`FILE` to write")
 	f.StringArrayVar(&t.Recipients, "recipient", nil, "age `RECIPIENT` that can read the file (may be repeated)")
 	f.StringArrayVar(&t.RecipientFiles, "recipients-file", nil, "`FILE` of age recipients (may be repeated)")
-	f.BoolVar(&t.Plain, "no-encryption", false, "write what clients store as it is")
+	f.BoolVar(&t.Plain, "no-encryption", false, "write what clients store unredacted")
 	f.StringArrayVar(&t.Redact, "redact", nil, "replace the values of keys, or of MongoDB's collections, that match `PATTERN` (may be repeated)")
 	f.StringVar(&t.Limit, "limit", "1GiB", "`SIZE` of the file at which the recording ends")
-	f.StringVar(&t.Memory, "memory", "128MiB", "`SIZE` of what may wait to be written")
+	f.StringVar(&t.Memory, "memory", "128MiB", "`SIZE` of the buffer for data not yet written")
 	f.DurationVar(&t.Bound, "bound", time.Millisecond, "`TIME` for which recording may hold up 1 % of the traffic of a second before it ends")
 	f.BoolVar(&asJSON, "json", false, "print what was recorded as JSON, when the recording has ended")
-	f.BoolVar(&t.Exit, "exit", false, "end with the recording, instead of passing clients through on")
+	f.BoolVar(&t.Exit, "exit", false, "end with the recording, instead of still passing clients through")
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func newReplayCommand() *cobra.Command {
 		Use:   "replay FILE",
 		Short: "Drive a control and a test target from a recording, and judge the test",
 		Long: `Drive two targets from a file of cinch record, and judge the test as cinch shadow does. Both targets should hold the data
-that production had when the recording began. Nothing is dropped: what the targets can't take in time comes later.
+that production had when the recording began. Nothing is dropped: operations that the targets can't take in time are late.
 
 With --test cinch=URL both targets are first measured as they are (A/A phase), with half of the recording at most. Then a
 Cinch gateway with the given rules is put in front of the test target.

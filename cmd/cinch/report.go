@@ -43,10 +43,11 @@ func newReportCommand() *cobra.Command {
 		Use:   "report [ADMIN ...]",
 		Short: "State what gateways have saved between two times, in bytes, CPU and money",
 		Long: `State what gateways have saved between two times, from the samples that they keep (history in the configuration): bytes,
-CPU and money, by gateway and rule, with the interval in which the saving lies. Where the time begins before compression was
-turned on, what is sent for each byte that comes in is compared with before, so that growing traffic hides and makes no saving.
+CPU and money, by gateway and rule, with a confidence interval of the saving. Where the time begins before compression was
+turned on, bytes sent for each byte received are compared with those before, so that growing traffic neither hides nor
+inflates a saving.
 
-With --prometheus the samples are those of a Prometheus that scrapes the gateways, also of processes that are no more.
+With --prometheus the samples come from a Prometheus that scrapes the gateways, and include exited processes.
 
 ADMIN is the address of an admin page: 9470, host:9470, https://host:9470 or unix:/path. Without one it is 127.0.0.1:9470.
 Times are 2026-11-01, 2026-11-01T12:00:00Z, or an age: 24h, 30d.
@@ -64,19 +65,19 @@ Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "30d", "`TIME` at which it begins")
-	f.StringVar(&o.to, "to", "0h", "`TIME` at which it ends")
-	f.StringVar(&o.since, "since", "", "`TIME` at which compression was turned on (default: when something was compressed first)")
+	f.StringVar(&o.from, "from", "30d", "`TIME` at which the report begins")
+	f.StringVar(&o.to, "to", "0h", "`TIME` at which the report ends")
+	f.StringVar(&o.since, "since", "", "`TIME` at which compression was turned on (default: when the first value was compressed)")
 	f.StringVar(&o.prometheus, "prometheus", "", "ask the Prometheus at `URL` instead of admin pages")
-	f.StringVar(&o.match, "prometheus-match", "", "`MATCHERS` of labels that narrow down what it is asked, as job=\"cinch\"")
+	f.StringVar(&o.match, "prometheus-match", "", "label `MATCHERS` that select the gateways in Prometheus, as job=\"cinch\"")
 	o.layout.add(f)
-	f.StringVar(&o.cloud, "cloud", "aws", "whose prices between zones: aws, azure or gcp")
-	f.StringVar(&o.prices, "prices", "", "`FILE` with prices of your own")
+	f.StringVar(&o.cloud, "cloud", "aws", "cloud whose prices between zones are used: aws, azure or gcp")
+	f.StringVar(&o.prices, "prices", "", "`FILE` with your own prices")
 	f.StringVar(&o.bill, "bill", "", "`DOLLARS` that the cloud billed for this traffic since compression was turned on, or a FILE with the bill: a cost and usage report of AWS")
 	f.BoolVar(&o.asJSON, "json", false, "print a JSON document")
 	f.StringVar(&o.html, "html", "", "write the report as a web page to `FILE`, which must not exist: one file, nothing is loaded from elsewhere")
 	f.StringVar(&o.reach.TokenFile, "token-file", "", "`FILE` with the token of the pages (default $"+remote.TokenVariable+"), or of Prometheus")
-	f.StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with who signs the servers' certificates, instead of the system's")
+	f.StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with CA certificates of the servers (default: system roots)")
 	return cmd
 }
 
@@ -140,20 +141,20 @@ func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.C
 func (o *reportOptions) whyNobody(err error) string {
 	switch {
 	case o.prometheus == "":
-		return "is cinch serve running, and is this the address of its admin page?"
+		return "check that cinch serve is running, and that this is the address of its admin page"
 	case errors.Is(err, report.ErrAccess):
 		return "give --token-file, or a user in the URL and --password-file"
 	case errors.Is(err, report.ErrAnswer):
-		return "is this the address of Prometheus, and is --prometheus-match as job=\"cinch\"?"
+		return "check that this is the address of Prometheus, and that --prometheus-match has the form job=\"cinch\""
 	}
-	return "is this the address of Prometheus?"
+	return "check that this is the address of Prometheus"
 }
 
 func (o *reportOptions) whyNothing() string {
 	if o.prometheus != "" {
-		return "does it scrape the gateways, does it keep samples for so long, and is --prometheus-match right?"
+		return "check that Prometheus scrapes the gateways, that its retention covers the time, and --prometheus-match"
 	}
-	return "without history.path in the configuration a gateway remembers what it has counted since it was started only"
+	return "without history.path in the configuration a gateway's history begins when it was started"
 }
 
 // writePage writes the report as a web page, if requested.
@@ -186,16 +187,16 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 	}
 	switch {
 	case !w.To.After(w.From):
-		return w, r, errors.New("--to is not after --from, or that is still to come")
+		return w, r, errors.New("--to is not after --from, or --from is in the future")
 	case w.To.Sub(w.From) > history.MaxSpan:
 		return w, r, errors.New("--from is more than 200 years before --to")
 	}
 	w = report.NewWindow(w.From, w.To)
 	if o.prometheus != "" && len(o.pages) > 0 {
-		return w, r, ui.WithHint(errors.New("--prometheus is asked instead of admin pages"), "leave out %s", o.pages[0])
+		return w, r, ui.WithHint(errors.New("--prometheus and admin pages exclude each other"), "leave out %s", o.pages[0])
 	}
 	if o.prometheus == "" && o.match != "" {
-		return w, r, errors.New("--prometheus-match is for --prometheus")
+		return w, r, errors.New("--prometheus-match needs --prometheus")
 	}
 	if r.Bill, err = o.amount(); err != nil {
 		return w, r, err
@@ -222,7 +223,7 @@ func (o *reportOptions) amount() (*float64, error) {
 		return &dollars, nil
 	}
 	if _, err := os.Stat(o.bill); err != nil {
-		return nil, ui.WithHint(fmt.Errorf("--bill: %.80q is no amount, and no file", o.bill), "write dollars, as 1834.20, or name a cost and usage report")
+		return nil, ui.WithHint(fmt.Errorf("--bill: %.80q is neither an amount nor a file", o.bill), "write dollars, as 1834.20, or name a cost and usage report")
 	}
 	return nil, nil
 }
@@ -237,9 +238,9 @@ func (o *reportOptions) addBill(ctx context.Context, r *report.Report) error {
 	case errors.Is(err, bill.ErrFormat):
 		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it takes")
 	case errors.Is(err, bill.ErrEmpty):
-		return ui.WithHint(err, "is it of the report's time?")
+		return ui.WithHint(err, "check that the bill covers the report's time")
 	case err != nil:
 		return err
 	}
-	return ui.WithHint(r.AddBill(filepath.Base(o.bill), b), "is it of the account and the time in which the gateways run?")
+	return ui.WithHint(r.AddBill(filepath.Base(o.bill), b), "check that the bill covers the gateways' account and the report's time")
 }

@@ -131,7 +131,7 @@ func TestReportFromPrometheus(t *testing.T) {
 		t.Errorf("of a page as a bill: %d, %s", code, &errs)
 	}
 	errs.Reset()
-	if code := run([]string{"report", "--from", "1h", "--prometheus", "http://" + g.Admin}, strings.NewReader(""), &out, &errs); code != exitUnreachable || !strings.Contains(errs.String(), "is this the address of Prometheus") {
+	if code := run([]string{"report", "--from", "1h", "--prometheus", "http://" + g.Admin}, strings.NewReader(""), &out, &errs); code != exitUnreachable || !strings.Contains(errs.String(), "address of Prometheus") {
 		t.Errorf("of what is no Prometheus: %d, %s", code, &errs)
 	}
 }

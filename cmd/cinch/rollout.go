@@ -22,22 +22,23 @@ func newRolloutCommand() *cobra.Command {
 		Short: "Move a PostgreSQL cell to new nodes, one by one, under load",
 		Long: `Move a PostgreSQL cell (a primary and its standbys) to new nodes, for instance with a compressed filesystem. Each new node
 gets a base backup, catches up, is compared with the primary, and takes an old node's place: standbys first, the primary
-last. Clients wait in 'cinch serve --postgres' meanwhile. Old nodes are stopped and kept. docs/ROLLOUT.md has the file of
-a cell, and what happens when something dies.
+last. Clients wait in 'cinch serve --postgres' meanwhile. Old nodes are stopped and kept. docs/ROLLOUT.md describes the
+cell's file, and what happens when a node or process fails.
 
-You can stop 'run' at any time; the next 'run' continues. Up to the promotion of the new primary 'abort' goes back.
+You can stop 'run' at any time; the next 'run' continues. Until the new primary is promoted, 'abort' undoes the current
+node's replacement.
 
-The first Ctrl-C puts a switchover back, or finishes it if the promotion has begun; the second one ends the process at once.
+The first Ctrl-C undoes a switchover, or finishes it if the promotion has begun; the second one ends the process at once.
 
-Exit codes: 0 ok, 1 failed, 3 a node waits to be confirmed, or a problem stands in the way (such as a server that does not
-answer), 11 the file of the cell is invalid.`,
+Exit codes: 0 ok, 1 failed, 3 a node waits to be confirmed, or a problem blocks the roll-out (such as a server that does
+not answer), 11 the cell's file is invalid.`,
 		Example: `  cinch rollout run orders.yaml --dry-run
   cinch rollout run orders.yaml
   cinch rollout confirm orders.yaml`,
 	}
 	cmd.AddCommand(newRolloutRunCommand(), newRolloutStatusCommand(),
-		rolloutAction("confirm", "Say that the old node that was replaced last is no longer needed", func(_ context.Context, r *rollout.Rollout) error { return r.Confirm() }),
-		rolloutAction("abort", "Put the cell back as it was before the current node", func(ctx context.Context, r *rollout.Rollout) error { return r.Abort(ctx) }))
+		rolloutAction("confirm", "Confirm that the old node that was replaced last is no longer needed", func(_ context.Context, r *rollout.Rollout) error { return r.Confirm() }),
+		rolloutAction("abort", "Undo the replacement of the current node", func(ctx context.Context, r *rollout.Rollout) error { return r.Abort(ctx) }))
 	return cmd
 }
 
@@ -96,7 +97,7 @@ func planRollout(cmd *cobra.Command, r *rollout.Rollout, asJSON bool) error {
 	}
 	problems, err := plan(cmd.Context(), cmd.OutOrStdout())
 	if err == nil && problems > 0 {
-		err = withCode(exitSkipped, fmt.Errorf("%d problems stand in the way", problems))
+		err = withCode(exitSkipped, fmt.Errorf("%d problems block the roll-out", problems))
 	}
 	return rolloutCode(err)
 }
@@ -105,7 +106,7 @@ func newRolloutStatusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "status CELL.yaml",
-		Short:   "Say how far a roll-out has come",
+		Short:   "Show the progress of a roll-out",
 		Example: "  cinch rollout status orders.yaml --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -170,11 +171,11 @@ func teller(cmd *cobra.Command) func(node, text string) {
 func rolloutCode(err error) error {
 	switch {
 	case errors.Is(err, rollout.ErrUnconfirmed):
-		return withCode(exitSkipped, ui.WithHint(err, "look at it, then cinch rollout confirm and run; or abort"))
+		return withCode(exitSkipped, ui.WithHint(err, "check the new node, then run cinch rollout confirm and cinch rollout run; or cinch rollout abort"))
 	case errors.Is(err, rollout.ErrCheck):
 		return withCode(exitSkipped, err)
 	case errors.Is(err, rollout.ErrGate) && ui.Hint(err) == "":
-		return ui.WithHint(err, "the cell is as it was: run looks again, abort gives the new node up")
+		return ui.WithHint(err, "the cell is unchanged: cinch rollout run checks again, cinch rollout abort gives the new node up")
 	}
 	return err
 }

@@ -47,21 +47,22 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run gateways to stores and services",
 		Long: `Run gateways to stores and services.
-  Redis, Tarantool   rules choose which values to compress ("seal"), and how; clients get them decompressed
+  Redis, Tarantool   rules choose which values to compress, and how; clients get them decompressed
   HTTP               bodies of requests get another content coding, and replies where a rule says so: docs/HTTP.md
   gRPC, MongoDB      messages are compressed on the wire, if the next hop supports it
   PostgreSQL         connections pass unchanged, and can move to another server without being dropped: docs/POSTGRES.md
   any TCP protocol   --tunnel and --tunnel-exit compress what travels between them: docs/TUNNEL.md
 
-Without --config and any gateway it starts an embedded in-memory store to play with, behind a gateway on
+Without --config and without gateways it starts an embedded in-memory store to try Cinch with, behind a gateway on
 127.0.0.1:6380. A gateway without a configuration file has one rule, which --rule replaces:
   Redis              strings and hash values of 64 bytes or more, zstd-3
   Tarantool          fields of 64 bytes or more that nothing in the server computes on, zstd-3
   gRPC               messages of 64 bytes or more, zstd
-  HTTP               requests of 256 bytes or more, in the best coding that the upstream is known to read
+  HTTP               requests of 256 bytes or more, in the best coding that the upstream is known to support
   MongoDB            all messages, zstd-3
-All but HTTP's have dictionary: auto: dictionaries are trained from what passes. They are kept in the server, if the gateway's user
-may do so. Those for messages are used between two gateways, and kept in both (docs/DICTIONARIES.md).
+All but HTTP's have dictionary: auto: dictionaries are trained on the traffic. They are kept in the server, if the
+gateway's user may do so. Dictionaries for messages are used between two gateways, and kept in both
+(docs/DICTIONARIES.md).
 
 Signals (docs/UPGRADE.md):
   SIGINT, SIGTERM    accept no more clients, let commands in flight finish, end idle connections, for at most the drain
@@ -112,9 +113,9 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	for _, flag := range overrideFlags {
 		f.String(flag.name, "", flag.usage)
 	}
-	f.BoolVar(&o.open, "allow-open-listener", false, "let other machines reach servers on this one that ask for no password, through the gateways of flags")
+	f.BoolVar(&o.open, "allow-open-listener", false, "allow other machines to reach, through the gateways of flags, servers on this machine that require no password")
 	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
-	f.BoolVar(&o.testForce, "test-force", false, "for tests: seal everything that may be sealed, even at a loss")
+	f.BoolVar(&o.testForce, "test-force", false, "for tests: compress every value that rules cover, even at a loss")
 	_ = f.MarkHidden("test-force")
 	return cmd
 }
@@ -122,14 +123,14 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 // overrideFlags lists the flags that set one key of the configuration.
 var overrideFlags = []struct{ name, key, usage string }{
 	{"admin", "admin.listen", "`ADDR` of the admin page and /metrics, or off (default " + config.DefaultAdmin + ")"},
-	{"admin-token-file", "admin.token_file", "`FILE` of the token that the admin page asks for (not on loopback)"},
+	{"admin-token-file", "admin.token_file", "`FILE` with the token that the admin page requires (not on loopback)"},
 	{"log-level", "log.level", "`LEVEL`: debug, info, warn or error (default info)"},
 	{"log-format", "log.format", "`FORMAT`: text or json (default text)"},
-	{"memory", "memory.budget", "`SIZE` of the values in flight (default 256MiB)"},
+	{"memory", "memory.budget", "memory `SIZE` for the values in flight (default 256MiB)"},
 	{"zstd", "zstd", zstdFlag},
-	{"drain-delay", "drain_delay", "after the first signal, `TIME` in which clients are still accepted while /readyz says 503 (default 0s)"},
-	{"drain-timeout", "drain_timeout", "after the first signal, `TIME` for commands in flight: then connections are cut (default 30s)"},
-	{"drain-grace", "drain_grace", "after the first signal, `TIME` for clients that only wait, as in BLPOP: then they are ended (default 2s)"},
+	{"drain-delay", "drain_delay", "after the first signal, `TIME` to accept clients while /readyz answers 503 (default 0s)"},
+	{"drain-timeout", "drain_timeout", "after the first signal, `TIME` to let commands in flight finish before connections are closed (default 30s)"},
+	{"drain-grace", "drain_grace", "after the first signal, `TIME` before clients blocked in a command, such as BLPOP, are disconnected (default 2s)"},
 }
 
 func flagOverrides(cmd *cobra.Command) []config.Override {
@@ -187,9 +188,9 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 func (o serveOptions) checkUse(getenv func(string) string) error {
 	switch {
 	case o.listen != "" && !o.embedded(getenv):
-		return ui.WithHint(errors.New("--listen is for the embedded store"), "write --redis LISTEN=URL")
+		return ui.WithHint(errors.New("--listen is only for the embedded store"), "write --redis LISTEN=URL")
 	case len(o.rules) > 0 && !o.embedded(getenv) && !o.hasTargets(getenv):
-		return ui.WithHint(errors.New("--rule is for gateways without a configuration file"), "put the rule into the file")
+		return ui.WithHint(errors.New("--rule is only for gateways without a configuration file"), "put the rule into the file")
 	}
 	return nil
 }
@@ -265,9 +266,9 @@ func serveFailure(err error) error {
 	if errors.As(err, &occupied) {
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, gateway.ErrAddressInUse):
-			err = ui.WithHint(err, "another process serves that address, perhaps another cinch: choose a different one (for the admin page by --admin)")
+			err = ui.WithHint(err, "another process, perhaps another cinch, listens there: choose a different address (for the admin page with --admin)")
 		case errors.Is(err, os.ErrPermission):
-			err = ui.WithHint(err, "ports below 1024, and sockets in others' directories, need rights that this user lacks")
+			err = ui.WithHint(err, "this user lacks the rights for ports below 1024, or for sockets in that directory")
 		}
 	}
 	var invalid *serve.ConfigError

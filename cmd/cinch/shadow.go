@@ -19,19 +19,20 @@ func newShadowCommand() *cobra.Command {
 		Use:   "shadow",
 		Short: "Mirror live traffic to a control and a test target, and judge the test",
 		Long: `Mirror live traffic to two targets, a control with the old configuration and a test with the new one, and judge
-whether the test is as fast, answers alike and holds the same data. Clients connect to LISTEN and are passed through to
-production, which answers them and never waits for the mirror: what the targets can't take is dropped and counted.
+whether the test is as fast, gives the same answers and holds the same data. Clients connect to LISTEN and are passed
+through to production, which answers them and never waits for the mirror: operations that the targets can't take are
+dropped and counted.
 
 PostgreSQL: statements go to the targets in production's order, those that write or lock one by one. Clients log in at
 production; the mirror logs in at the targets with the user of their URLs, and the client's database and settings. Clients
-that ask for TLS need --tls-cert and --tls-key; without these they are told that there is none.
+that ask for TLS need --tls-cert and --tls-key; without these they are told that there is no TLS.
 
 Both targets should hold production's data when the run begins: replicas that were promoted, or a restored backup.
 With --test cinch=URL both targets are first measured as they are (A/A phase). Then a Cinch gateway with the given rules
 is put in front of the test target.
 
-Before the run a self-test plants a slowdown, a wrong answer, a lost write and a drop in the path to the test target, in
-a key of its own, and must find each.
+Before the run a self-test plants a slowdown, a wrong answer, a lost write and a drop in the path to the test target, on
+its own key, and must detect each.
 
 Signals: the first SIGINT or SIGTERM lets the targets finish and prints the verdict so far, while clients stay connected.
 A second one before the report prints it without waiting for the targets, and ends the process. Any after the report ends
@@ -59,19 +60,19 @@ func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
 	addListenerFlags(f, &o.Servers.Listeners, &o.TLS)
 	addTargetFlags(f, o)
 	f.DurationVar(&o.Config.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
-	f.StringVar(&o.OffFile, "off-file", "", "turn the mirror off when this `FILE` is there")
+	f.StringVar(&o.OffFile, "off-file", "", "turn the mirror off when this `FILE` exists")
 	f.StringVar(&o.Page.Listen, "admin", "off", "`ADDR` of a page with the report so far, /metrics and a switch that turns the mirror off")
-	f.StringVar(&o.Page.TokenFile, "admin-token-file", "", "`FILE` of the token that the switch asks for, and reading does off loopback")
-	f.BoolVar(&o.Exit, "exit", false, "end when there is a verdict, instead of passing clients through on")
+	f.StringVar(&o.Page.TokenFile, "admin-token-file", "", "`FILE` with the token, required for the switch and, off loopback, for reading")
+	f.BoolVar(&o.Exit, "exit", false, "end when there is a verdict, instead of still passing clients through")
 }
 
 // addListenerFlags adds the flags that record has too.
 func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *gateway.TLSFiles) {
-	f.StringVar(&l.Redis, "redis", "", "where clients connect and what production is, `LISTEN=URL`")
-	f.StringVar(&l.Mongo, "mongo", "", "where clients connect and what production is, `LISTEN=URI`: one server, which clients reach with directConnection=true")
-	f.StringVar(&l.Postgres, "postgres", "", "where clients connect and what production is, `LISTEN=URL`; the URL's sslmode says whether it is reached by TLS")
+	f.StringVar(&l.Redis, "redis", "", "where clients connect and where production is, `LISTEN=URL`")
+	f.StringVar(&l.Mongo, "mongo", "", "where clients connect and where production is, `LISTEN=URI`: one server; clients connect with directConnection=true")
+	f.StringVar(&l.Postgres, "postgres", "", "where clients connect and where production is, `LISTEN=URL`; the URL's sslmode says whether to use TLS")
 	f.StringVar(&tls.Cert, "tls-cert", "", "`FILE` with the certificate for clients that ask for TLS (PostgreSQL)")
-	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with its key")
+	f.StringVar(&tls.Key, "tls-key", "", "`FILE` with the certificate's key")
 }
 
 // addTargetFlags adds the flags that replay has too.
@@ -79,25 +80,25 @@ func addTargetFlags(f *pflag.FlagSet, o *operate.Mirror) {
 	f.StringVar(&o.Servers.Control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.Servers.Test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
 	f.StringArrayVar(&o.Rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
-	f.Float64Var(&o.Config.Reads, "reads", 0, "`SHARE` of the reads that are mirrored, above 0 to 1 (default: 1, with --postgres 0.01)")
-	f.Float64Var(&o.Config.Margins.P50, "margin-p50", 0.05, "`SHARE` by which the median may grow")
-	f.Float64Var(&o.Config.Margins.P99, "margin-p99", 0.10, "`SHARE` by which the 99th percentile may grow")
-	f.DurationVar(&o.Config.Margins.Absolute, "margin-absolute", 0, "`TIME` by which both may grow, whatever share that is (such as 20us; default: none)")
+	f.Float64Var(&o.Config.Reads, "reads", 0, "`SHARE` of the reads to mirror, above 0 and up to 1 (default: 1, with --postgres 0.01)")
+	f.Float64Var(&o.Config.Margins.P50, "margin-p50", 0.05, "`SHARE` by which the median latency may grow")
+	f.Float64Var(&o.Config.Margins.P99, "margin-p99", 0.10, "`SHARE` by which the 99th percentile of latency may grow")
+	f.DurationVar(&o.Config.Margins.Absolute, "margin-absolute", 0, "`TIME` by which median and 99th percentile may always grow, such as 20us (default: none)")
 	f.DurationVar(&o.Config.Batch, "batch", 30*time.Second, "`TIME` of a batch")
-	f.IntVar(&o.Config.Baseline, "baseline", 0, "`BATCHES` of the A/A phase (default: as many as a verdict needs)")
-	f.IntVar(&o.Config.Batches, "batches", 0, "`BATCHES` after which the run ends without a verdict (default: none)")
-	f.StringVar(&o.Config.State, "state", "", "keep what is observed in `FILE`, and go on from what is there")
-	f.BoolVar(&o.Config.BaselineOnly, "baseline-only", false, "make the A/A phase of a run that goes on from --state: both targets have the old configuration")
+	f.IntVar(&o.Config.Baseline, "baseline", 0, "number of `BATCHES` of the A/A phase (default: as many as a verdict needs)")
+	f.IntVar(&o.Config.Batches, "batches", 0, "number of `BATCHES` after which the run ends without a verdict (default: no limit)")
+	f.StringVar(&o.Config.State, "state", "", "keep the observations in `FILE`, and continue from those in it")
+	f.BoolVar(&o.Config.BaselineOnly, "baseline-only", false, "make the A/A phase of a run that continues from --state: both targets have the old configuration")
 	o.Config.DataCheck = shadow.DataSample
-	f.Var(&o.Config.DataCheck, "data-check", "compare the targets' data at the end, off, sample or full (PostgreSQL)")
-	f.DurationVar(&o.Config.DataTime, "data-check-time", 10*time.Minute, "`TIME` that this may take")
-	f.BoolVar(&o.Config.DataProduction, "data-check-production", false, "compare them with production's, too: nobody may write to it then")
-	f.StringArrayVar(&o.Config.Ignore, "ignore-column", nil, "leave `SCHEMA.TABLE.COLUMN` out of what is compared, since it differs by nature (PostgreSQL; may be repeated)")
-	f.StringArrayVar(&o.Config.Databases, "only-database", nil, "mirror clients of the database `NAME` alone; others are passed through and counted (PostgreSQL; may be repeated)")
-	f.BoolVar(&o.Config.AllowForeign, "allow-foreign-servers", false, "mirror though targets have foreign servers or extensions as dblink, and would carry writes out there again (PostgreSQL)")
-	f.StringVar(&o.Memory, "memory", "128MiB", "`SIZE` of what may wait for the targets")
-	f.StringArrayVar(&o.Storage, "storage-command", nil, "`TARGET=COMMAND` that prints how many bytes control or test take on disk (default: looked up, where the files are on this machine)")
-	f.BoolVar(&o.SelfTest, "self-test", true, "find planted faults first; the report says when it was not done")
+	f.Var(&o.Config.DataCheck, "data-check", "compare the targets' data at the end: off, sample or full (PostgreSQL)")
+	f.DurationVar(&o.Config.DataTime, "data-check-time", 10*time.Minute, "most `TIME` for the comparison of data")
+	f.BoolVar(&o.Config.DataProduction, "data-check-production", false, "compare the targets' data with production's, too: no client may write to production meanwhile")
+	f.StringArrayVar(&o.Config.Ignore, "ignore-column", nil, "leave `SCHEMA.TABLE.COLUMN` out of the comparison, for columns that always differ (PostgreSQL; may be repeated)")
+	f.StringArrayVar(&o.Config.Databases, "only-database", nil, "mirror only clients of the database `NAME`; others are passed through and counted (PostgreSQL; may be repeated)")
+	f.BoolVar(&o.Config.AllowForeign, "allow-foreign-servers", false, "mirror even if targets have foreign servers or extensions such as dblink, where writes would be repeated (PostgreSQL)")
+	f.StringVar(&o.Memory, "memory", "128MiB", "`SIZE` of the buffer for operations that wait for the targets")
+	f.StringArrayVar(&o.Storage, "storage-command", nil, "`TARGET=COMMAND` that prints how many bytes control or test take on disk (default: measured, if the files are on this machine)")
+	f.BoolVar(&o.SelfTest, "self-test", true, "detect planted faults first; the report says if this was skipped")
 	f.StringVar(&o.HTML, "html", "", "write the report as a page with plots to `FILE`")
 	f.BoolVar(&o.JSON, "json", false, "print the report as JSON")
 }
@@ -107,24 +108,24 @@ func newShadowCheckCommand() *cobra.Command {
 	var probe time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what stands in the way of a run, and how long it will need",
-		Long: `Say what a run would meet: versions, settings of the targets that differ, data that is missing, what the targets can
-take, how long a verdict will need and the smallest difference that it would see. Clients are not served. Production is
-only asked; the targets get reads and writes of a key of the tool's own, which is removed.
+		Short: "List the problems that block a run, and how long it will take",
+		Long: `Report on a run before you begin it: versions, settings of the targets that differ, missing data, the load that the
+targets can take, the time until a verdict and the smallest difference that it would detect. Clients are not served.
+Production is only queried; on the targets the check reads and writes its own key, which it removes.
 
-Exit codes: 0 nothing stands in the way, 1 failed, 2 the command line is wrong, 3 something does, 10 a server can't be used.`,
+Exit codes: 0 no problem blocks a run, 1 failed, 2 the command line is wrong, 3 a problem does, 10 a server can't be used.`,
 		Example: `  cinch shadow check --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test redis://b.internal`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			problems, err := o.Check(cmd.Context(), probe, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err == nil && problems > 0 {
-				err = withCode(exitSkipped, fmt.Errorf("%d of these stand in the way of a run", problems))
+				err = withCode(exitSkipped, fmt.Errorf("%d of these problems block a run", problems))
 			}
 			return err
 		},
 	}
 	addShadowFlags(cmd.Flags(), &o)
-	cmd.Flags().DurationVar(&probe, "probe", 20*time.Second, "`TIME` for which the targets' noise is measured")
+	cmd.Flags().DurationVar(&probe, "probe", 20*time.Second, "`TIME` to measure the targets' noise")
 	return cmd
 }
 

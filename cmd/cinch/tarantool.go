@@ -18,7 +18,7 @@ func newTarantoolCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tarantool",
 		Short:   "Prepare a Tarantool server for Cinch",
-		Long:    "Prepare a Tarantool server for Cinch. docs/TARANTOOL.md says what for.",
+		Long:    "Prepare a Tarantool server for Cinch. docs/TARANTOOL.md explains the use of the stored functions.",
 		Example: "  cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app",
 		Args:    cobra.NoArgs,
 	}
@@ -43,12 +43,12 @@ func newTarantoolInitCommand() *cobra.Command {
 		Short: "Install the stored functions and the dictionaries' space, once, on the master",
 		Long: `Install Cinch's stored functions and the space for dictionaries in a Tarantool server. An administrator runs it once,
 on the master; replicas receive it. The user needs the right to run Lua (execute on universe). You may repeat it: it adds
-what is missing, updates what is old, says so, and never loses anything.
+what is missing, updates what is old, prints what it changed, and never loses data.
 
-Everyone may then call the functions that run with the caller's own rights, and see which fields constraints read.
-Dictionaries hold pieces of values: only users (or roles) named with --user may read and add them, and administrators.
+Every user may then call the functions that run with the caller's own rights, and see which fields constraints read.
+Dictionaries hold pieces of values: only administrators and users (or roles) named with --user may read and add them.
 
---lua prints cinch.lua, which opens and seals values in the server's own Lua.`,
+--lua prints cinch.lua, which compresses and decompresses values in the server's own Lua.`,
 		Example: `  cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app --dry-run
   cinch tarantool init tarantool://admin:secret@127.0.0.1:3301 --user app --user cinch
   cinch tarantool init --lua > /usr/share/tarantool/cinch.lua`,
@@ -63,8 +63,8 @@ Dictionaries hold pieces of values: only users (or roles) named with --user may 
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.users, "user", nil, "`NAME` of a user or role that may read and add dictionaries (may be repeated)")
-	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
-	f.BoolVar(&o.remove, "remove", false, "remove what init installed; dictionaries stay if there are any")
+	f.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
+	f.BoolVar(&o.remove, "remove", false, "remove what init installed, except for dictionaries")
 	f.BoolVar(&o.lua, "lua", false, "write the Lua module cinch.lua to standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write JSON")
 	cmd.MarkFlagsMutuallyExclusive("lua", "user")
@@ -81,7 +81,7 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 		return err
 	}
 	if o.url == "" {
-		return wrongUsage(ui.WithHint(errors.New("which server?"), "give its URL: tarantool://admin:secret@host:3301"))
+		return wrongUsage(ui.WithHint(errors.New("no server given"), "give its URL: tarantool://admin:secret@host:3301"))
 	}
 	c, name, err := open.ConnectTarantool(ctx, o.url)
 	if err != nil {

@@ -36,7 +36,7 @@ func newTopCommand() *cobra.Command {
 errors a second, and the rules of the gateway that is chosen with the arrow keys.
 
 ADMIN is the address of an admin page: 9470, host:9470, https://host:9470 or unix:/path. Without one it is 127.0.0.1:9470.
-On a terminal it redraws itself until q; otherwise, and with --json or --count, it prints what an interval has brought.
+On a terminal it redraws itself until q; otherwise, and with --json or --count, it prints the figures of each interval.
 
 Exit codes: 0 ok, 2 the command line is wrong, 10 no page answers.`,
 		Example: `  cinch top
@@ -50,11 +50,11 @@ Exit codes: 0 ok, 2 the command line is wrong, 10 no page answers.`,
 			return runTop(ctx, o, cmd.Flags().Changed("count"))
 		},
 	}
-	cmd.Flags().DurationVar(&o.every, "interval", o.every, "`TIME` between two looks, from 250ms")
-	cmd.Flags().IntVar(&o.count, "count", 0, "print `N` intervals and end; 0 is without end (default 1 where the output is no terminal)")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print a JSON document an interval, one a line")
+	cmd.Flags().DurationVar(&o.every, "interval", o.every, "refresh interval, a `TIME` from 250ms")
+	cmd.Flags().IntVar(&o.count, "count", 0, "print `N` intervals and end; 0: no end (default 1 if the output is not a terminal)")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print each interval as a line of JSON")
 	cmd.Flags().StringVar(&o.reach.TokenFile, "token-file", "", "`FILE` with the pages' token (default $"+remote.TokenVariable+")")
-	cmd.Flags().StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with who signs the pages' certificates, instead of the system's")
+	cmd.Flags().StringVar(&o.reach.CA, "ca", "", "PEM `FILE` with CA certificates of the pages (default: system roots)")
 	return cmd
 }
 
@@ -87,7 +87,7 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 	}
 	err := top.Print(ctx, o.out, pages, top.Printing{Every: o.every, Count: o.count, JSON: o.asJSON, Width: width})
 	if errors.Is(err, top.ErrNobody) {
-		return withCode(exitUnreachable, ui.WithHint(err, "is cinch serve running, and is this the address of its admin page?"))
+		return withCode(exitUnreachable, ui.WithHint(err, "check that cinch serve is running, and that this is the address of its admin page"))
 	}
 	return err
 }

@@ -26,16 +26,16 @@ func newUnpackCommand() *cobra.Command {
 		Use:   "unpack [URL]",
 		Short: "Decompress all data in a store: undo pack",
 		Long: `Decompress all values of a store, so that it no longer needs a gateway, while clients go on using it.
-Set enabled: false on all gateways first, or what clients write is sealed again.
+Set enabled: false on all gateways first; otherwise gateways compress again what clients write.
 
-A value is replaced only if no client has changed it meanwhile; type and expiry stay. Before it begins it looks at a
-sample, and refuses when the server's maxmemory (or else the machine's memory) would not hold the plain values.
+A value is replaced only if no client has changed it meanwhile; type and expiry stay. Before it begins it estimates the
+memory from a sample, and refuses if the server's maxmemory (or the machine's memory) can't hold the plain values.
 
-It lists what it can't decompress: values that begin with the magic (the first bytes of an envelope) themselves and must
-stay wrapped, damaged envelopes, those whose dictionary is missing, entries of streams. Dictionaries stay.
+It lists values that it can't decompress: those whose content begins with the magic (the first bytes of an envelope) and
+which must stay wrapped, damaged envelopes, those whose dictionary is missing, and entries of streams. Dictionaries stay.
 
-Exit codes: 0 done, 1 failed (no room, say), 2 the command line is wrong, 3 done but for what was listed, 10 the store
-can't be reached, 11 configuration invalid, or the address is a gateway's, 130 interrupted.`,
+Exit codes: 0 done, 1 failed (not enough memory, say), 2 the command line is wrong, 3 finished, exceptions listed, 10 the
+store can't be reached, 11 configuration invalid, or the address is a gateway's, 130 interrupted.`,
 		Example: `  cinch unpack redis://cache.internal && cinch verify redis://cache.internal
   cinch unpack --config cinch.yaml --gateway cache --state unpack.state --max-latency 5ms
   cinch unpack redis://cache.internal --key 'menu:*'`,
@@ -51,7 +51,7 @@ can't be reached, 11 configuration invalid, or the address is a gateway's, 130 i
 	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, true)
 	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
-	cmd.Flags().BoolVar(&o.force, "force", false, "begin, and go on, although the server's memory may not suffice")
+	cmd.Flags().BoolVar(&o.force, "force", false, "run even if the server may run out of memory")
 	return cmd
 }
 
@@ -84,7 +84,7 @@ func (o *unpackOptions) runOptions(ctx context.Context, w *openedStore) (pack.Op
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
 		if !o.asJSON {
-			ui.Note(o.errs, "looking at a sample, to see whether there is room\n")
+			ui.Note(o.errs, "estimating from a sample whether memory suffices\n")
 		}
 		if err := w.checkRoom(ctx, p); err != nil {
 			return p, err

@@ -25,19 +25,19 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [URL]",
 		Short: "Read everything in a store and list what can't be decompressed",
-		Long: `Read everything in a store, streams included, and list the sealed values that don't open. Nothing is changed.
-Whatever begins with the magic (the first bytes of an envelope) and is not a whole envelope is listed as damaged, and so is
-an envelope whose magic was overwritten, or that stands behind other bytes, up to 256 bytes into the value. An application
-that keeps envelopes inside values of its own sees those listed, too.
+		Long: `Read everything in a store, streams included, and list the compressed values that can't be decompressed. Nothing is
+changed. These are listed as damaged: a value that begins with the magic (the first bytes of an envelope) and is not a
+whole envelope, an envelope whose magic was overwritten, and an envelope behind other bytes, up to 256 bytes into the
+value. An application's own values that contain envelopes are listed, too.
 
 Before you first enable rules, use --before. It lists the plain values that happen to begin with the magic: a gateway
-would take them for damaged. Write those again through a gateway with enabled: false, which wraps them.
+would treat them as damaged. Write those again through a gateway with enabled: false, which wraps them.
 
 In a cluster it reads all primaries. With Tarantool it reads the masters of all shards: those that the server knows from
 vshard, those of the configuration, or those that the URL names.
 
-Exit codes: 0 everything opens, 1 failed, 2 the command line is wrong, 4 something is damaged (with --before: begins
-with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 a
+Exit codes: 0 every value can be decompressed, 1 failed, 2 the command line is wrong, 4 a value is damaged (with --before:
+begins with the magic) or could not be read, 12 only dictionaries are missing (in a cluster: also on one node only), 10 a
 store can't be reached, 11 configuration invalid, or the address is a gateway's, 130 interrupted.`,
 		Example: `  cinch verify --before redis://cache.internal
   cinch verify --config cinch.yaml --gateway cache --keys-per-second 10000 --json
@@ -54,7 +54,7 @@ store can't be reached, 11 configuration invalid, or the address is a gateway's,
 	o.storeOptions.flags(cmd)
 	o.walkOptions.flags(cmd, false)
 	cmd.Flags().StringVar(&o.match, "key", "", "only keys that match `PATTERN`")
-	cmd.Flags().BoolVar(&o.before, "before", false, "before rules are first enabled: list plain values that a gateway would take for envelopes")
+	cmd.Flags().BoolVar(&o.before, "before", false, "before rules are first enabled: list plain values that a gateway would treat as envelopes")
 	return cmd
 }
 
@@ -110,11 +110,11 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 			"write them again through a gateway with enabled: false, which wraps them"))
 	case r.Missing == r.Problems:
 		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
-			"give its file with --dict to see whether they open with it"))
+			"give its file with --dict to check whether it decompresses them"))
 	}
 	err := fmt.Errorf("%s not open", count(n, "value does", "values do"))
 	if r.Damaged > 0 && r.Missing == 0 && r.Left[store.Denied] == 0 {
-		return withCode(exitDifference, ui.WithHint(err, "either something on the server has changed the envelope (a script, a stored function, a client that bypasses the gateway), or the value was written past Cinch and only begins with the magic, or holds an envelope behind bytes of its own: 'cinch inspect' shows one, and written again through a gateway it is whole"))
+		return withCode(exitDifference, ui.WithHint(err, "either a script, a stored function or a client that bypasses the gateway has changed the envelope, or the value was written without Cinch and only begins with the magic or contains an envelope: 'cinch inspect' shows a value; writing it again through a gateway repairs it"))
 	}
 	return withCode(exitDifference, deniedHint(r, err))
 }

@@ -47,14 +47,14 @@ type walkOptions struct {
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	f := cmd.Flags()
 	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: this is the K-th of N processes that share the keys")
-	f.IntVar(&o.parallel, "parallel", 4, "`PAGES` of keys to work on at the same time, on each node")
-	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "look at no more keys than `N` a second (default no limit)")
-	f.StringVar(&o.bytes, "bytes-per-second", "", "read no more than `SIZE` a second (default no limit)")
+	f.IntVar(&o.parallel, "parallel", 4, "number of `PAGES` of keys to work on at the same time, on each node")
+	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "check at most `N` keys a second (default no limit)")
+	f.StringVar(&o.bytes, "bytes-per-second", "", "read at most `SIZE` a second (default no limit)")
 	f.DurationVar(&o.maxLatency, "max-latency", 0, "slow down when a PING takes longer than `TIME` (default: twice its best time, and at least 1ms more)")
-	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down with the server")
+	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down when the server does")
 	f.BoolVar(&o.asJSON, "json", false, "write events as JSON, one a line")
 	if resumes {
-		f.StringVar(&o.stateFile, "state", "", "`FILE` to keep the position in, and to go on from")
+		f.StringVar(&o.stateFile, "state", "", "`FILE` to save the position in, and to continue from")
 	}
 }
 
@@ -113,7 +113,7 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 	}
 	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.store.Name(), o.worker), fingerprint)
 	if errors.Is(err, pack.ErrOtherState) {
-		err = ui.WithHint(err, "give another --state FILE, or delete this one to begin anew")
+		err = ui.WithHint(err, "give another --state FILE, or delete this one to start from the beginning")
 	}
 	if errors.Is(err, pack.ErrState) {
 		err = w.runFailure(err, o.stateFile)
@@ -154,11 +154,11 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, pack.ErrState):
-		return ui.WithHint(err, "what is done stays done; give a --state FILE that can be written")
+		return ui.WithHint(err, "processed keys stay processed; give a --state FILE that can be written")
 	case errors.Is(err, pack.ErrInterrupted), errors.Is(err, context.Canceled):
-		hint := "the same command begins anew; what is done is passed over quickly"
+		hint := "the same command starts from the beginning, and quickly skips processed keys"
 		if stateFile != "" {
-			hint = "the same command goes on from here"
+			hint = "the same command continues from here"
 		}
 		return withCode(exitInterrupted, ui.WithHint(pack.ErrInterrupted, "%s", hint))
 	case errors.Is(err, pack.ErrMismatch):
@@ -166,9 +166,9 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 	case errors.Is(err, pack.ErrNoDictionary):
 		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
 	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
-		return ui.WithHint(err, "raise %s; what is done stays done", w.store.MemorySetting())
+		return ui.WithHint(err, "raise %s; processed keys stay processed", w.store.MemorySetting())
 	case errors.Is(err, store.ErrReadOnly):
-		return ui.WithHint(err, "it was the primary before: give the address of the new one")
+		return ui.WithHint(err, "it is no longer the primary: give the address of the new one")
 	}
 	if strings.Contains(err.Error(), "DB index is out of range") {
 		return ui.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
@@ -183,9 +183,9 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 func deniedHint(r *pack.Report, err error) error {
 	switch {
 	case r.Missing > 0:
-		return ui.WithHint(err, "'cinch dict import' puts a dictionary back that is missing, from where 'cinch dict export' wrote it")
+		return ui.WithHint(err, "'cinch dict import' restores a missing dictionary from a file that 'cinch dict export' wrote")
 	case r.Left[store.Denied] == 0:
 		return err
 	}
-	return ui.WithHint(err, "docs/PACK.md says which rights the user in the URL needs, docs/TARANTOOL.md those of Tarantool")
+	return ui.WithHint(err, "docs/PACK.md lists the rights that the user in the URL needs, docs/TARANTOOL.md those for Tarantool")
 }

@@ -72,7 +72,7 @@ func TestInterruptedAndResumed(t *testing.T) {
 	testenv.Eventually(t, "it is under way", func() bool { return sealed(before, c) > 0 })
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "goes on from here") {
+	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(out.String(), "continues from here") {
 		t.Fatalf("ended with %d:\n%s", code, out.String())
 	}
 	text, err := os.ReadFile(state)

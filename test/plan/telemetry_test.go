@@ -178,7 +178,7 @@ func TestPlanPredictsWhatAPairCarries(t *testing.T) {
 				t.Log("\n" + e.out)
 			}
 			other := map[string]string{"--otlp": "--remote-write", "--remote-write": "--otlp"}[s.flag]
-			if e := cinch(t, "plan", other, page); e.code != 1 || !strings.Contains(e.err, "lists what passes") {
+			if e := cinch(t, "plan", other, page); e.code != 1 || !strings.Contains(e.err, "lists the gateway's traffic") {
 				t.Errorf("%s: %d: %s%s", other, e.code, e.out, e.err)
 			}
 		})
