@@ -63,8 +63,8 @@ func (f *inForce) join(rule *policy.Rule, login string) *sampler {
 		f.divideMemory(ours)
 		s = r.sampler
 	} else {
-		f.o.Log.Warn("too many logins write under a rule for each to have a dictionary; values of this one are sealed without",
-			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give it a rule of its own, or write share_samples: true if they may know each other's values")
+		f.o.Log.Warn("too many logins write under a rule for each to get a dictionary; this login's values are compressed without one",
+			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give the login its own rule, or set share_samples: true if the logins may know each other's values")
 	}
 	next := maps.Clone(before)
 	next[ruleLogin{rule.Name, login}] = s

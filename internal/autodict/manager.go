@@ -111,7 +111,7 @@ func (m *Manager) dropRetired(r *managed) {
 	if r.current.dict == nil || !m.o.Store.Retired(r.current.dict.Number()) {
 		return
 	}
-	r.tally().log.Info("dictionary was retired; values are sealed without one until the next training", "dictionary", name(r.current.dict))
+	r.tally().log.Info("dictionary was retired; values are compressed without one until the next training", "dictionary", name(r.current.dict))
 	r.watch.schedule.lost()
 	m.use(r, choice{})
 }

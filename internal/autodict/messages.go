@@ -332,7 +332,7 @@ func (m *Messages) finish(k *Kind, got result) {
 		k.refused.Store(false)
 		k.watch.schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
-		log.Info("no dictionary that is worth it", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
+		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		k.refused.Store(true)
 		k.watch.schedule.refused(now)
 	default:

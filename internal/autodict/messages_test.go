@@ -253,7 +253,7 @@ func TestMessagesTellHowFarTheyAre(t *testing.T) {
 		t.Errorf("with one message: %+v", s)
 	}
 	m.o.train = func(_ context.Context, k task) result {
-		k.going(Step{1, 9, "what is in use"})
+		k.going(Step{1, 9, "the current dictionary"})
 		*now = now.Add(progressEvery)
 		k.going(Step{2, 9, "cover of 4 KiB"})
 		if s := m.Status()[0]; s.Step != (Step{2, 9, "cover of 4 KiB"}) {
@@ -272,8 +272,8 @@ func TestMessagesTellHowFarTheyAre(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
 	for i, want := range []string{
 		fmt.Sprintf(`msg="training a dictionary" rule=a method=/s/M direction=request reason=first samples=100 raw_bytes_seen=%.0f`, raw),
-		`msg="training goes on" rule=a method=/s/M direction=request step=2 of=9 trying="cover of 4 KiB"`,
-		`msg="no dictionary that is worth it"`,
+		`msg="training in progress" rule=a method=/s/M direction=request step=2 of=9 trying="cover of 4 KiB"`,
+		`msg="no useful dictionary found"`,
 	} {
 		if len(lines) != 3 || !strings.Contains(lines[i], want) {
 			t.Errorf("line %d has no %s:\n%s", i, want, logged.String())

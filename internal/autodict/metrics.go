@@ -21,18 +21,18 @@ type NamedManager struct {
 
 // docs/METRICS.md lists the same names; a test compares them.
 var (
-	descTrainings = desc("cinch_dictionary_trainings_total", "Trainings begun.", "gateway", "rule", "reason")
-	descSeconds   = prometheus.NewDesc("cinch_dictionary_training_cpu_seconds_total", "Time spent on training and judging.", nil, nil)
-	descBytes     = prometheus.NewDesc("cinch_dictionary_training_bytes", "Bytes of the samples that a training works on now.", nil, nil)
+	descTrainings = desc("cinch_dictionary_trainings_total", "Trainings begun, by reason.", "gateway", "rule", "reason")
+	descSeconds   = prometheus.NewDesc("cinch_dictionary_training_cpu_seconds_total", "CPU time spent on training and evaluating dictionaries, in seconds.", nil, nil)
+	descBytes     = prometheus.NewDesc("cinch_dictionary_training_bytes", "Size of the samples in the current training, in bytes.", nil, nil)
 	descRollouts  = desc("cinch_dictionary_rollouts_total", "Dictionaries trained, stored and announced.", "gateway", "rule")
 	descAdopted   = desc("cinch_dictionary_adopted_total", "Dictionaries of other gateways taken into use.", "gateway", "rule")
-	descRejected  = desc("cinch_dictionary_rejected_total", "Dictionaries of other gateways that did not suit the values here.", "gateway", "rule")
-	descRefused   = desc("cinch_dictionary_refused_total", "Trainings that ended without a rollout.", "gateway", "rule", "reason")
+	descRejected  = desc("cinch_dictionary_rejected_total", "Dictionaries of other gateways that were rejected, because they did not suit this gateway's values.", "gateway", "rule")
+	descRefused   = desc("cinch_dictionary_refused_total", "Trainings that ended without a rollout, by reason.", "gateway", "rule", "reason")
 	descInfo      = desc("cinch_dictionary_info", "Always 1; number is the dictionary in use for the rule.", "gateway", "rule", "number")
-	descPromised  = desc("cinch_dictionary_promised_ratio", "Raw by stored bytes, as judged before the rollout.", "gateway", "rule")
-	descObserved  = desc("cinch_dictionary_observed_ratio", "Raw by stored bytes, of about the last thousand values.", "gateway", "rule")
+	descPromised  = desc("cinch_dictionary_promised_ratio", "Ratio of raw to stored bytes that was estimated before the rollout.", "gateway", "rule")
+	descObserved  = desc("cinch_dictionary_observed_ratio", "Ratio of raw to stored bytes of about the last thousand values.", "gateway", "rule")
 	descSamples   = desc("cinch_dictionary_sample_values", "Values in the sample.", "gateway", "rule")
-	descMemory    = desc("cinch_dictionary_sample_bytes", "Memory that the sample takes.", "gateway", "rule")
+	descMemory    = desc("cinch_dictionary_sample_bytes", "Memory used by the sample, in bytes.", "gateway", "rule")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -98,7 +98,7 @@ func (n Number) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%08x", 
 func (n *Number) UnmarshalText(text []byte) error {
 	var v uint32
 	if _, err := fmt.Sscanf(string(text), "%08x", &v); err != nil || len(text) != 8 {
-		return fmt.Errorf("dictionary number %q", text)
+		return fmt.Errorf("invalid dictionary number %q", text)
 	}
 	*n = Number(v)
 	return nil

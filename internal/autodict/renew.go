@@ -112,7 +112,7 @@ func tellProgress(log *slog.Logger, now func() time.Time) func(Step) {
 	return func(at Step) {
 		if now := now(); now.Sub(told) >= progressEvery {
 			told = now
-			log.Info("training goes on", "step", at.Number, "of", at.Of, "trying", at.Trying)
+			log.Info("training in progress", "step", at.Number, "of", at.Of, "trying", at.Trying)
 		}
 	}
 }
@@ -164,12 +164,12 @@ func (m *Manager) finish(ctx context.Context, r *managed, got result) {
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))
 		schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
-		log.Info("no dictionary that is worth it", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
+		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		schedule.refused(now)
 	case refusedStore: // already logged
 		schedule.failed(now)
 	default:
-		log.Info("training came to nothing", "reason", got.refused)
+		log.Info("training ended without a dictionary", "reason", got.refused)
 		schedule.failed(now)
 	}
 	if got.refused != "" {

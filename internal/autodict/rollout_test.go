@@ -66,7 +66,7 @@ func TestRolloutStopsAtEachStep(t *testing.T) {
 		cut            func(*shared)
 		refused, trace string
 	}{
-		"name":      {func(s *shared) { s.refused["ReplaceRecord"] = true }, refusedStore, "can't be kept"},
+		"name":      {func(s *shared) { s.refused["ReplaceRecord"] = true }, refusedStore, "can't be stored in the server"},
 		"overtaken": {func(s *shared) { s.version++ }, refusedRace, ""},
 		"publish":   {func(s *shared) { s.refused["Publish"] = true }, refusedStore, "can't be stored"},
 		"ready":     {func(s *shared) { s.unready = true }, refusedUnready, ""},
@@ -108,7 +108,7 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 			t.Error("read what is refused")
 		}
 	}
-	if n := strings.Count(logged.String(), "can't be looked for"); n != 1 {
+	if n := strings.Count(logged.String(), "can't be read from"); n != 1 {
 		t.Errorf("logged %d times: %q", n, logged)
 	}
 	s.refused["Record"], s.refused["ReplaceRecord"] = false, true
@@ -123,7 +123,7 @@ func TestAnnouncerPutsBackWhatWasLost(t *testing.T) {
 		t.Errorf("put back %s, %v", s.text, err)
 	}
 	s.refused["Record"] = true
-	if a.read(t.Context()); strings.Count(logged.String(), "can't be looked for") != 2 {
+	if a.read(t.Context()); strings.Count(logged.String(), "can't be read from") != 2 {
 		t.Errorf("new trouble is not logged: %q", logged)
 	}
 }

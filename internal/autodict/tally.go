@@ -63,12 +63,12 @@ func (t *tally) read() Status {
 
 // Troubles with a store.
 const (
-	troubleRead   = "dictionaries can't be looked for in the server, so values are sealed without"
-	troubleWrite  = "dictionaries can't be kept in the server, so values are sealed without new ones"
+	troubleRead   = "dictionaries can't be read from the server, so values are compressed without them"
+	troubleWrite  = "dictionaries can't be stored in the server, so values are compressed without new ones"
 	troubleRecord = "the record of a rule's dictionaries can't be read"
-	troubleStore  = "a new dictionary can't be stored, so values are sealed without it"
-	troubleWeigh  = "the server does not tell how much it holds, so dictionaries are weighed against what passes"
-	troubleFetch  = "an announced dictionary can't be had"
+	troubleStore  = "a new dictionary can't be stored, so values are compressed without it"
+	troubleWeigh  = "the server reports no memory use, so dictionaries are weighed against the traffic"
+	troubleFetch  = "an announced dictionary can't be fetched"
 )
 
 // troubles holds the troubles that were logged and are not over, so that each is logged once. The zero value

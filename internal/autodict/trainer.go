@@ -154,7 +154,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	s.judge = bounded(k.samples, maxJudge, maxJudgeBytes)
-	s.work("what another gateway has announced", func() {
+	s.work("another gateway's dictionary", func() {
 		current, with = s.ratio(k.current), s.ratio(other)
 	})
 	return current, with, true
@@ -240,7 +240,7 @@ func (s *search) run() result {
 	sizes, lower := s.sizes(), s.lowerLevels()
 	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower) + 1
 	best := result{values: len(s.judge), refused: refusedSamples}
-	s.work("what is in use", func() { best.before = s.ratio(s.task.current) })
+	s.work("the current dictionary", func() { best.before = s.ratio(s.task.current) })
 	worse := 0                          // consecutive sizes without improvement; two end the search
 	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
 	for _, size := range sizes {
