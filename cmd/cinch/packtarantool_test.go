@@ -65,7 +65,7 @@ func TestServePacksTarantool(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	p.served = startServe(t, serveOptions{configFile: p.file})
-	p.logged("packed what was stored")
+	p.logged("packed stored values")
 	got := opens(t, p.url)
 	if got["zstd"] != "600" || got["lz4"] != "600" || len(got) != 2 {
 		t.Errorf("opens %v: want the bodies of docs by the rule and of enterprise by its format, and no tag", got)
@@ -75,8 +75,8 @@ func TestServePacksTarantool(t *testing.T) {
 	p.configure(t, pack, "rules: [{space: late, field: body, setting: zlib-6}]")
 	p.signals <- syscall.SIGHUP
 	testenv.Eventually(t, "the new rules are carried out", func() bool { return opens(t, p.url)["zlib"] == "600" })
-	testenv.Eventually(t, "the pass ends", func() bool { return p.log.count("msg=\"packed what was stored\"") == 2 })
-	if n := p.log.count("msg=\"packing what is stored\""); n != 2 {
+	testenv.Eventually(t, "the pass ends", func() bool { return p.log.count("msg=\"packed stored values\"") == 2 })
+	if n := p.log.count("msg=\"packing stored values\""); n != 2 {
 		t.Errorf("%d passes were begun by two gateways for two tasks\n%s", n, p.log.String())
 	}
 	p.configure(t, pack, "enabled: false, rules: [{space: '*', setting: zstd-3}]")
@@ -108,7 +108,7 @@ func TestServePacksTarantoolWithDictionary(t *testing.T) {
 		t.Errorf("without its dictionary it packs %v", got)
 	}
 	publishToTarantool(t, p.url, d)
-	p.logged("packed what was stored")
+	p.logged("packed stored values")
 	if got := opens(t, p.url); got[fmt.Sprintf("zstd@%08x", d.Number())] != "300" || len(got) != 1 {
 		t.Errorf("opens %v\n%s", got, p.log.String())
 	}

@@ -45,7 +45,7 @@ func (h *Header) rows(row func(name, format string, args ...any), stored int) {
 	row("value", "%d bytes", h.RawBytes)
 	row("stored", "%d bytes: header %d, payload %d", stored, h.HeaderBytes, h.PayloadBytes)
 	if h.Foreign != "" {
-		row("foreign", "the content of a value in the format %s, which it opens to", h.Foreign)
+		row("foreign", "the value's content without the format %s; readers get the value in that format", h.Foreign)
 	}
 	row("ratio", "%.2f", h.Ratio)
 	if h.Tag != "" {

@@ -34,7 +34,7 @@ func RunAgain(ctx context.Context, next func() (Options, error), moved func(cont
 			return all, err
 		}
 		if o.Tell != nil {
-			o.Tell(Event{Notice: "slots of the cluster have moved meanwhile, so once more"})
+			o.Tell(Event{Notice: "cluster slots have moved during the run, scanning once more"})
 		}
 	}
 	return all, err

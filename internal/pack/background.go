@@ -131,7 +131,7 @@ const (
 // ErrNotYet: the store lacks something that rules name, but may get it soon.
 var ErrNotYet = errors.New("packing has to wait")
 
-var errLost = errors.New("the turn was lost") // another gateway may have it now
+var errLost = errors.New("the turn to pack was lost to another gateway") // another gateway may have it now
 
 // NewBackground returns a Background that does nothing before Run.
 func NewBackground(o BackgroundOptions) *Background {
@@ -275,7 +275,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	if e := lease.Finish(ended, wait); e != nil && err == nil {
-		b.o.Log.Warn("the turn to pack could not be given back", "err", e)
+		b.o.Log.Warn("the turn to pack could not be released", "err", e)
 	}
 	return wait, err
 }
@@ -301,7 +301,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	var watch sync.WaitGroup
 	start(&watch, cancel, func() error { return b.watch(passed, stop, job, lease, giveUp) })
 	b.set(func(s *BackgroundStatus) { s.Running, s.Done = true, 0 })
-	b.o.Log.Info("packing what is stored", "dry_run", job.DryRun, "databases", len(o.Targets))
+	b.o.Log.Info("packing stored values", "dry_run", job.DryRun, "databases", len(o.Targets))
 	report, err := Run(passed, o)
 	if cause := context.Cause(passed); err != nil && (errors.Is(cause, errLost) || errors.Is(cause, errPanic)) {
 		err = cause
@@ -358,7 +358,7 @@ func (b *Background) tell(e Event) {
 	case e.Problem != nil:
 		b.o.Log.Debug("a value could not be packed", "space", e.Problem.Space, "err", e.Problem.Err)
 	default:
-		b.o.Log.Info("packing what is stored: " + e.Notice)
+		b.o.Log.Info("packing stored values: " + e.Notice)
 	}
 }
 
@@ -372,7 +372,7 @@ func (b *Background) ended(r *Report, err error) {
 	if err == nil {
 		s.Passes[PassDone]++
 		s.Last, s.Trouble = time.Now(), ""
-		b.o.Log.Info("packed what was stored", "keys", r.Keys, "values", r.Replaced, "saved_bytes", r.Saved(), "problems", r.Problems, "took", r.Took)
+		b.o.Log.Info("packed stored values", "keys", r.Keys, "values", r.Replaced, "saved_bytes", r.Saved(), "problems", r.Problems, "took", r.Took)
 	}
 }
 

@@ -38,7 +38,7 @@ func because(why store.Reason) error {
 var (
 	ErrInterrupted = errors.New("interrupted")
 	// ErrMismatch: an envelope does not open to the value that it was made from.
-	ErrMismatch = errors.New("an envelope does not open to the value that it was to replace")
+	ErrMismatch = errors.New("an envelope does not decompress to the value that it was to replace")
 	// ErrNoRoom: the server is too close to its memory limit.
 	ErrNoRoom = errors.New("not enough memory left on the server")
 	// ErrNoDictionary: the server lacks a dictionary that new values would name.

@@ -39,7 +39,7 @@ func (r *room) claim(ctx context.Context, bytes int64) error {
 		return nil
 	}
 	if r.left -= bytes; r.left < 0 {
-		return fmt.Errorf("%w: %s has %d bytes as its limit", ErrNoRoom, r.node.Name(), r.limit)
+		return fmt.Errorf("%w: the memory limit of %s is %d bytes", ErrNoRoom, r.node.Name(), r.limit)
 	}
 	return nil
 }

@@ -19,12 +19,12 @@ import (
 )
 
 // ErrOtherState: the file holds positions of a run of another kind.
-var ErrOtherState = errors.New("the state is of another run")
+var ErrOtherState = errors.New("the state file belongs to another run")
 
 // ErrState: the file can't be read or written.
 var ErrState = errors.New("the position can't be saved")
 
-var errOtherRules = fmt.Errorf("%w: the rules are others now", ErrOtherState)
+var errOtherRules = fmt.Errorf("%w: the rules have changed", ErrOtherState)
 
 // State keeps the positions of a run in a file, so that the run can continue after any kind of end. Each time
 // the whole file is written under another name, synced, and renamed.
@@ -89,7 +89,7 @@ func OpenState(file, run, fingerprint string) (*State, error) {
 	case old.Version != stateVersion:
 		return nil, fmt.Errorf("%s: %w: version %d", file, ErrOtherState, old.Version)
 	case old.Run != run:
-		return nil, fmt.Errorf("%s: %w: it is of %q, this is %q", file, ErrOtherState, old.Run, run)
+		return nil, fmt.Errorf("%s: %w: it belongs to %q, this run is %q", file, ErrOtherState, old.Run, run)
 	case old.Fingerprint != fingerprint:
 		return nil, fmt.Errorf("%s: %w", file, errOtherRules)
 	}

@@ -185,7 +185,7 @@ func (t *Seal) verify(sealed []byte, s *subject) error {
 // Skipped reports values that should have been compressed and could not be.
 func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 	if why == KeptChanging || why == store.Denied {
-		return fmt.Errorf("not sealed: %w", because(why))
+		return fmt.Errorf("not compressed: %w", because(why))
 	}
 	return nil
 }

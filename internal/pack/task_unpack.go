@@ -14,11 +14,11 @@ var (
 	// ErrMustStay: the value itself begins with the magic.
 	ErrMustStay = errors.New("the value begins like an envelope, so it must stay wrapped")
 	// ErrLooksForeign: gateways would decompress the plain value for clients.
-	ErrLooksForeign = errors.New("the value looks like one that a library has compressed, and a rule says to: plain: take format and to out of the rule first")
+	ErrLooksForeign = errors.New("the value looks like one that a library has compressed, and its rule says to: plain; remove format and to from the rule first")
 	// ErrImmutable: the value is in a stream entry.
 	ErrImmutable = errors.New("entries of streams can't be changed")
 	// ErrNotReplaced: the value could not be read or replaced.
-	ErrNotReplaced = errors.New("not put back")
+	ErrNotReplaced = errors.New("not decompressed in place")
 )
 
 // Unpack decompresses values in place.

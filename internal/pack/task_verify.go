@@ -17,7 +17,7 @@ var (
 	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", cinch.ErrDamaged)
 	// ErrBehind: a complete envelope follows other bytes. A client prepended them, or the application stores
 	// envelopes that way.
-	ErrBehind = fmt.Errorf("%w (a whole envelope behind other bytes)", cinch.ErrDamaged)
+	ErrBehind = fmt.Errorf("%w (a whole envelope after other bytes)", cinch.ErrDamaged)
 	// ErrNotRead: the value could not be read.
 	ErrNotRead = errors.New("not read")
 )
@@ -44,9 +44,9 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	_, err := t.Sealer.Open(nil, v.Stored)
 	switch {
 	case t.Before && err == nil:
-		return Verdict{Problem: fmt.Errorf("%w, and opens as one", ErrMagic)}
+		return Verdict{Problem: fmt.Errorf("%w, and decompresses as one", ErrMagic)}
 	case t.Before:
-		return Verdict{Problem: fmt.Errorf("%w, but does not open", ErrMagic)}
+		return Verdict{Problem: fmt.Errorf("%w, but can't be decompressed", ErrMagic)}
 	case err != nil:
 		return unopened(err)
 	}

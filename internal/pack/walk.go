@@ -47,7 +47,7 @@ func (w *walk) resume() {
 	case !ok:
 		w.setPosition("", false)
 	case p.RunID != w.runID:
-		w.run.notice("%s: the server was started anew since, so from the beginning", w.space.Name())
+		w.run.notice("%s: the server was restarted since, starting from the beginning", w.space.Name())
 		w.setPosition("", false)
 	default:
 		w.setPosition(string(p.Cursor), p.Done)
@@ -111,7 +111,7 @@ func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error
 			continue
 		}
 		if id != w.runID {
-			w.run.notice("%s: the server was started anew, so from the beginning", w.space.Name())
+			w.run.notice("%s: the server was restarted, starting from the beginning", w.space.Name())
 			w.runID = id
 			w.setPosition("", false)
 		}

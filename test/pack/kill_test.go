@@ -85,8 +85,8 @@ func TestInterruptedAndResumed(t *testing.T) {
 		t.Fatalf("%d sealed at the interruption", done)
 	}
 
-	expect(t, 1, []string{"pack", server.URL(), "--state", state, "--rule", "key=other:*,setting=lz4"}, "the rules are others now", "hint: give another --state")
-	expect(t, 1, []string{"unpack", server.URL(), "--state", state}, "the state is of another run")
+	expect(t, 1, []string{"pack", server.URL(), "--state", state, "--rule", "key=other:*,setting=lz4"}, "the rules have changed", "hint: give another --state")
+	expect(t, 1, []string{"unpack", server.URL(), "--state", state}, "the state file belongs to another run")
 	e := expect(t, 0, args)
 	if e.prints("keys looked at 1500 of 1500") {
 		t.Errorf("it began anew:\n%s", e.out)
@@ -119,7 +119,7 @@ func TestServerRestarts(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	if !strings.Contains(out.String(), "started anew") {
+	if !strings.Contains(out.String(), "server was restarted") {
 		t.Errorf("nothing was said of it:\n%s", out.String())
 	}
 	c = connect(t, server.Addr)

@@ -21,7 +21,7 @@ func TestDeniedAreCounted(t *testing.T) {
 			p.Tell(pack.Event{Problem: &pack.Problem{Space: "db", Value: &store.Value{Key: fmt.Append(nil, i)}, Err: err}})
 		}
 	}
-	show(1000, fmt.Errorf("not sealed: %w", pack.ErrDenied))
+	show(1000, fmt.Errorf("not compressed: %w", pack.ErrDenied))
 	show(50, errors.New("damaged"))
 	if denied, damaged := strings.Count(out.String(), "no right"), strings.Count(out.String(), "damaged"); denied != maxDenied || damaged != 50 {
 		t.Errorf("%d lines of denied, %d of damaged values", denied, damaged)

@@ -31,14 +31,14 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 		add("of these, recoded: other bytes, same content", "%d", r.Recoded)
 	}
 	if r.Replaced > 0 {
-		add("their length", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
+		add("length of these values", "%s -> %s", ui.Size(r.StoredBefore), ui.Size(r.StoredAfter))
 		add("allocated for them, computed", "%s -> %s (%s)", ui.Size(r.CostBefore), ui.Size(r.CostAfter), change(r.CostBefore, r.CostAfter))
 	}
 	if r.Probed > 0 {
 		add("MEMORY USAGE", "%s -> %s in a sample of %d keys (%s)", ui.Size(r.ProbeBefore), ui.Size(r.ProbeAfter), r.Probed, change(r.ProbeBefore, r.ProbeAfter))
 	}
 	if r.Rebuilt > 0 {
-		add("hashes made listpacks", "%d", r.Rebuilt)
+		add("hashes converted to listpacks", "%d", r.Rebuilt)
 	}
 	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
 		add("opens: "+setting, "%d", r.Opens[setting])
@@ -49,7 +49,7 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 		}
 	}
 	if r.Raced > 0 {
-		add("a writer was faster", "%d times", r.Raced)
+		add("changed by a client first", "%d times", r.Raced)
 	}
 	if r.Problems > 0 {
 		add("problems", "%d", r.Problems)
