@@ -33,7 +33,7 @@ func (e *Engine) ContentWriter(s Setting) (ContentWriter, error) {
 	case Gzip:
 		return newGzipContent(s.Level)
 	}
-	return nil, fmt.Errorf("%w: %s compresses no stream", ErrSetting, s)
+	return nil, fmt.Errorf("%w: %s does not support streams", ErrSetting, s)
 }
 
 // ContentBytes returns an upper estimate of the memory that a ContentWriter holds, in bytes.

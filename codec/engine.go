@@ -140,9 +140,9 @@ func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []
 	case !id.Known():
 		return dst, fmt.Errorf("%w: %d", ErrUnknownCodec, uint8(id))
 	case rawLen < 0:
-		return dst, fmt.Errorf("%w: a length of %d", ErrCorrupt, rawLen)
+		return dst, fmt.Errorf("%w: invalid length %d", ErrCorrupt, rawLen)
 	case d != nil && id != Zstd:
-		return dst, fmt.Errorf("%w: %s takes none", ErrDictionary, id)
+		return dst, fmt.Errorf("%w: %s does not support dictionaries", ErrDictionary, id)
 	case id == Raw:
 		if len(src) != rawLen {
 			return dst, wrongLen(len(src), rawLen)

@@ -40,7 +40,7 @@ func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 		return nil, err
 	}
 	if s.Codec != Zstd || s.Dict != 0 || len(value) == 0 {
-		return nil, fmt.Errorf("%w: %s makes no frames of %d bytes", ErrSetting, s, len(value))
+		return nil, fmt.Errorf("%w: %s can't write a frame of %d bytes", ErrSetting, s, len(value))
 	}
 	w, err := e.framer().NewFrameWriter(value, zstdLevel(s.Level))
 	if err != nil {

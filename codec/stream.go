@@ -73,7 +73,7 @@ func (e *Engine) StreamBytes(level, window int) (writer, reader int) {
 
 func checkWindow(window int) error {
 	if window < MinStreamWindow || window > MaxStreamWindow {
-		return fmt.Errorf("%w: a window of 2^%d", ErrSetting, window)
+		return fmt.Errorf("%w: invalid window of 2^%d bytes", ErrSetting, window)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func ratio(raw, compressed int) float64 {
 func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte) (Report, error) {
 	r := Report{Values: len(heldOut)}
 	if len(heldOut) == 0 {
-		return r, fmt.Errorf("%w: none held out", ErrSamples)
+		return r, fmt.Errorf("%w: no values to evaluate the dictionary with", ErrSamples)
 	}
 	s.Dict = d.Number()
 	plain := s

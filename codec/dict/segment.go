@@ -67,7 +67,7 @@ func coverContent(c *cover, o TrainOptions, k int, choose func(size, k int) []by
 
 func enough(content []byte) ([]byte, error) {
 	if len(content) < codec.MinDictLen {
-		return nil, fmt.Errorf("%w: they have %d bytes in common", ErrSamples, len(content))
+		return nil, fmt.Errorf("%w: they have only %d bytes in common", ErrSamples, len(content))
 	}
 	return content, nil
 }

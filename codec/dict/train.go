@@ -85,11 +85,11 @@ func (o *TrainOptions) setDefaults() error {
 	case o.Size < minSize || o.Size > codec.MaxDictLen:
 		return fmt.Errorf("%w: a size of %d bytes, want %d to %d", codec.ErrDictionary, o.Size, minSize, codec.MaxDictLen)
 	case o.Level < 1 || o.Level > codec.Zstd.MaxLevel():
-		return fmt.Errorf("%w: level %d", codec.ErrDictionary, o.Level)
+		return fmt.Errorf("%w: invalid level %d", codec.ErrDictionary, o.Level)
 	case o.Algorithm > External || o.Algorithm == External && o.External == nil:
-		return fmt.Errorf("%w: no %s to train with", codec.ErrDictionary, o.Algorithm)
+		return fmt.Errorf("%w: algorithm %s is not available", codec.ErrDictionary, o.Algorithm)
 	case o.Segment != 0 && (o.Segment < dmerLen || o.Segment > o.Size):
-		return fmt.Errorf("%w: segments of %d bytes", codec.ErrDictionary, o.Segment)
+		return fmt.Errorf("%w: invalid segment size of %d bytes", codec.ErrDictionary, o.Segment)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	}
 	samples = usable(samples, o)
 	if len(samples) < minSamples {
-		return nil, fmt.Errorf("%w: %d of 8 bytes and more, want %d", ErrSamples, len(samples), minSamples)
+		return nil, fmt.Errorf("%w: %d samples have 8 bytes or more, want %d", ErrSamples, len(samples), minSamples)
 	}
 	content, err := train(samples, o)
 	if err != nil {

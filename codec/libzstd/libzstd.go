@@ -86,7 +86,7 @@ func (c *coder) compressor(d *codec.Dict, level int) (*gozstd.CDict, error) {
 func probe(cd *gozstd.CDict) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("libzstd refuses it: %v", r)
+			err = fmt.Errorf("libzstd refuses the dictionary: %v", r)
 		}
 	}()
 	gozstd.CompressDict(nil, []byte("probe"), cd)

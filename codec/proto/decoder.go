@@ -46,7 +46,7 @@ func (d *Decoder) Append(dst, src []byte, maxSize int) ([]byte, error) {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
-		return dst, fmt.Errorf("%w: checksum", ErrCorrupt)
+		return dst, fmt.Errorf("%w: checksum does not match", ErrCorrupt)
 	}
 	return out, nil
 }
@@ -72,7 +72,7 @@ func (d *Decoder) unpack(h header, rest []byte) error {
 		v, ok := take(&rest)
 		n := v >> 1
 		if !ok || n == 0 || n > uint64(h.columns-len(d.columns)) {
-			return fmt.Errorf("%w: section", ErrCorrupt)
+			return fmt.Errorf("%w: invalid section", ErrCorrupt)
 		}
 		size, id := n, codec.Raw
 		if v&1 != 0 {
@@ -80,19 +80,19 @@ func (d *Decoder) unpack(h header, rest []byte) error {
 			size, ok = take(&rest)
 		}
 		if !ok || size > uint64(len(rest)) {
-			return fmt.Errorf("%w: section", ErrCorrupt)
+			return fmt.Errorf("%w: invalid section", ErrCorrupt)
 		}
 		// The engine grows a buffer by no more than needed, which would copy all previous sections for each
 		// further one.
 		d.columns = slices.Grow(d.columns, int(n)+slack(id))
 		var err error
 		if d.columns, err = d.engine.Decompress(d.columns, rest[:size], id, int(n), nil); err != nil {
-			return fmt.Errorf("%w: section: %w", ErrCorrupt, err)
+			return fmt.Errorf("%w: invalid section: %w", ErrCorrupt, err)
 		}
 		rest = rest[size:]
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("%w: %d bytes behind the last section", ErrCorrupt, len(rest))
+		return fmt.Errorf("%w: %d bytes after the last section", ErrCorrupt, len(rest))
 	}
 	return nil
 }

@@ -60,35 +60,35 @@ func parseHeader(src []byte, maxSize int) (h header, rest []byte, err error) {
 		return h, nil, ErrStream
 	}
 	if len(src) < 2 || src[0] != formPlain && src[0] != formColumns {
-		return h, nil, fmt.Errorf("%w: no form that is known", ErrCorrupt)
+		return h, nil, fmt.Errorf("%w: unknown form", ErrCorrupt)
 	}
 	h.form, h.codec = src[0], codec.ID(src[1])
 	if h.codec > codec.Zstd {
-		return h, nil, fmt.Errorf("%w: codec %d", ErrCorrupt, src[1])
+		return h, nil, fmt.Errorf("%w: unknown codec %d", ErrCorrupt, src[1])
 	}
 	rest = src[2:]
 	raw, ok := take(&rest)
 	if !ok {
-		return h, nil, fmt.Errorf("%w: no length", ErrCorrupt)
+		return h, nil, fmt.Errorf("%w: the length is missing", ErrCorrupt)
 	}
 	if maxSize < 0 || raw > uint64(maxSize) {
 		return h, nil, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, raw, maxSize)
 	}
 	if raw > MaxBytes {
-		return h, nil, fmt.Errorf("%w: a length of %d", ErrCorrupt, raw)
+		return h, nil, fmt.Errorf("%w: invalid length %d", ErrCorrupt, raw)
 	}
 	h.raw = int(raw)
 	if h.form == formPlain {
 		return h, rest, nil
 	}
 	if len(rest) < 4 {
-		return h, nil, fmt.Errorf("%w: header", ErrCorrupt)
+		return h, nil, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}
 	h.sum = binary.LittleEndian.Uint32(rest)
 	rest = rest[4:]
 	columns, ok := take(&rest)
 	if !ok || columns > raw {
-		return h, nil, fmt.Errorf("%w: header", ErrCorrupt)
+		return h, nil, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}
 	h.columns = int(columns)
 	return h, rest, nil

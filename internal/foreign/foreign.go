@@ -10,7 +10,7 @@ var (
 	ErrCorrupt  = errors.New("damaged foreign value")
 	ErrTooLarge = errors.New("foreign value too large")
 	ErrFormat   = errors.New("unknown foreign format")
-	ErrContent  = errors.New("content that the foreign format does not hold")
+	ErrContent  = errors.New("content that the foreign format can't hold")
 	ErrNone     = errors.New("a value of none of these foreign formats")
 )
 

@@ -148,7 +148,7 @@ func openLZ4Block(dst, block []byte, raw int64, maxRaw int) ([]byte, error) {
 	n := len(dst)
 	out := slices.Grow(dst, int(raw))[:n+int(raw)]
 	if got, err := lz4.UncompressBlock(block, out[n:]); err != nil || int64(got) != raw {
-		return nil, fmt.Errorf("%w: an LZ4 block of %d bytes is not of %d", ErrCorrupt, got, raw)
+		return nil, fmt.Errorf("%w: an LZ4 block holds %d bytes, not %d", ErrCorrupt, got, raw)
 	}
 	return out, nil
 }

@@ -47,7 +47,7 @@ func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 			return out, nil
 		case room < full:
 		case full < most:
-			return nil, fmt.Errorf("%w, if not damaged: %w", ErrTooLarge, err)
+			return nil, fmt.Errorf("%w, or damaged: %w", ErrTooLarge, err)
 		default:
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
@@ -60,7 +60,7 @@ func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 func zstdSize(stored []byte) (most int, declared bool, err error) {
 	var h zstd.Header
 	if err := h.Decode(stored); err != nil || h.Skippable || h.DictionaryID != 0 {
-		return 0, false, fmt.Errorf("%w: no zstd frame that we open: %w", ErrCorrupt, err)
+		return 0, false, fmt.Errorf("%w: not a zstd frame without a dictionary: %w", ErrCorrupt, err)
 	}
 	rest := stored[h.HeaderSize:]
 	for last := false; !last; {
@@ -76,7 +76,7 @@ func zstdSize(stored []byte) (most int, declared bool, err error) {
 	}
 	switch {
 	case len(rest) != checksum:
-		return 0, false, fmt.Errorf("%w: %d bytes behind the last block", ErrCorrupt, len(rest))
+		return 0, false, fmt.Errorf("%w: %d bytes after the last block", ErrCorrupt, len(rest))
 	case h.HasFCS && h.FrameContentSize > uint64(most):
 		return 0, false, fmt.Errorf("%w: the blocks can't hold %d bytes", ErrCorrupt, h.FrameContentSize)
 	case h.HasFCS:

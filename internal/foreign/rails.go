@@ -81,7 +81,7 @@ func openRails(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) 
 		return out, nil
 	}
 	if !bytes.HasPrefix(out[start+header:], marshalMagic) {
-		return nil, fmt.Errorf("%w: nothing of Marshal's", ErrCorrupt)
+		return nil, fmt.Errorf("%w: not data of Ruby's Marshal", ErrCorrupt)
 	}
 	out[start] = rails70Plain
 	return out, nil

@@ -32,7 +32,7 @@ func openRedisson(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, erro
 	}
 	out, err := openZstd(dst, rest, maxRaw)
 	if err == nil && int64(len(out)-len(dst)) != raw {
-		return nil, fmt.Errorf("%w: a frame of %d bytes is not of %d", ErrCorrupt, len(out)-len(dst), raw)
+		return nil, fmt.Errorf("%w: a frame holds %d bytes, not %d", ErrCorrupt, len(out)-len(dst), raw)
 	}
 	return out, err
 }

@@ -46,7 +46,7 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 		return nil, err
 	}
 	if s.src.Len() > 0 {
-		return nil, fmt.Errorf("%w: %d bytes behind the end", ErrCorrupt, s.src.Len())
+		return nil, fmt.Errorf("%w: %d bytes after the end", ErrCorrupt, s.src.Len())
 	}
 	s.src.Reset(nil)
 	streams[f].Put(s)

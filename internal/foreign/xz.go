@@ -102,7 +102,7 @@ func openXZ(dst, stored []byte, maxRaw int) ([]byte, error) {
 	}
 	content := out[len(dst):]
 	if uint64(len(content)) != raw || src.Len() > 0 || crc64.Checksum(content, xzPolynomial) != sum {
-		return nil, fmt.Errorf("%w: %d bytes are not what the index and the checksum say", ErrCorrupt, len(content))
+		return nil, fmt.Errorf("%w: %d bytes, which differ from the index or the checksum", ErrCorrupt, len(content))
 	}
 	return out, nil
 }
@@ -111,7 +111,7 @@ func openXZ(dst, stored []byte, maxRaw int) ([]byte, error) {
 func xzBlock(stored []byte) (chunks []byte, sum, raw uint64, err error) {
 	index := 4 * (uint64(binary.LittleEndian.Uint32(stored[len(stored)-xzFooter+xzIndexBytes:])) + 1)
 	if index > uint64(len(stored)-xzHeaders-xzFooter) {
-		return nil, 0, 0, fmt.Errorf("%w: an index of %d bytes", ErrCorrupt, index)
+		return nil, 0, 0, fmt.Errorf("%w: invalid index of %d bytes", ErrCorrupt, index)
 	}
 	tail := stored[len(stored)-xzFooter-int(index):]
 	numbers := tail[min(2, len(tail)):]
@@ -122,7 +122,7 @@ func xzBlock(stored []byte) (chunks []byte, sum, raw uint64, err error) {
 	case n <= 0 || m <= 0 || !bytes.Equal(appendXZTail(nil, block, raw), tail):
 		return nil, 0, 0, fmt.Errorf("%w: not the index of one block", ErrCorrupt)
 	case block < xzBlockHeader+crc64.Size || block > uint64(len(stored)) || padded != uint64(len(stored)-len(tail)-xzStreamHeader):
-		return nil, 0, 0, fmt.Errorf("%w: a block of %d bytes", ErrCorrupt, block)
+		return nil, 0, 0, fmt.Errorf("%w: invalid block of %d bytes", ErrCorrupt, block)
 	}
 	chunks, end := stored[xzHeaders:xzStreamHeader+int(block)-crc64.Size], stored[len(stored)-len(tail)-crc64.Size:]
 	return chunks, binary.LittleEndian.Uint64(end), raw, nil

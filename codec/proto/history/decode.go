@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-var errCoded = errors.New("what is coded makes no message")
+var errCoded = errors.New("the coded data is not a message")
 
 // decoder is the reader's model with the message being made.
 type decoder struct {

@@ -31,7 +31,7 @@ func (r *Reader) Append(dst, src []byte, maxSize int) ([]byte, error) {
 
 func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 	if len(src) == 0 {
-		return nil, fmt.Errorf("%w: empty", ErrCorrupt)
+		return nil, fmt.Errorf("%w: empty message", ErrCorrupt)
 	}
 	form, rest := src[0], src[1:]
 	switch {
@@ -43,7 +43,7 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 		r.reset()
 		r.begun = true
 	case form != formNext || !r.begun:
-		return nil, fmt.Errorf("%w: no form that may come", ErrCorrupt)
+		return nil, fmt.Errorf("%w: unexpected form", ErrCorrupt)
 	}
 	h, err := parseHead(rest, maxSize)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 		r.Trim()
 	}
 	if crc32.Checksum(out[len(dst):], castagnoli) != h.sum {
-		return nil, fmt.Errorf("%w: checksum", ErrCorrupt)
+		return nil, fmt.Errorf("%w: checksum does not match", ErrCorrupt)
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ type head struct {
 func parseHead(src []byte, maxSize int) (h head, err error) {
 	raw, n := uvarint(src)
 	if n == 0 || raw > MaxBytes || len(src) < n+4 {
-		return h, fmt.Errorf("%w: head", ErrCorrupt)
+		return h, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}
 	if raw > uint64(max(maxSize, 0)) {
 		return h, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, raw, maxSize)
@@ -97,7 +97,7 @@ func parseHead(src []byte, maxSize int) (h head, err error) {
 	src = src[n+4:]
 	coded, n := uvarint(src)
 	if n == 0 || coded > uint64(len(src)-n) {
-		return h, fmt.Errorf("%w: head", ErrCorrupt)
+		return h, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}
 	h.coded, h.text = src[n:n+int(coded)], src[n+int(coded):]
 	return h, nil

@@ -50,7 +50,7 @@ func NewEncoder(s codec.Setting) (Encoder, error) {
 	case codec.Gzip:
 		return newGzipEncoder(s)
 	default:
-		return nil, fmt.Errorf("%w: %s is no stream format here", codec.ErrUnknownCodec, s.Codec)
+		return nil, fmt.Errorf("%w: %s is not a stream format of gRPC messages", codec.ErrUnknownCodec, s.Codec)
 	}
 }
 
@@ -70,6 +70,6 @@ func NewDecoder(id codec.ID, maxWindow int) (Decoder, error) {
 	case codec.Gzip:
 		return &gzipDecoder{}, nil
 	default:
-		return nil, fmt.Errorf("%w: %s is no stream format here", codec.ErrUnknownCodec, id)
+		return nil, fmt.Errorf("%w: %s is not a stream format of gRPC messages", codec.ErrUnknownCodec, id)
 	}
 }

@@ -129,7 +129,7 @@ const maxProtoIn = proto.MaxBytes + proto.MaxBytes>>7
 func (d *ProtoDecoder) open() error {
 	var form [1]byte
 	if _, err := io.ReadFull(d.src, form[:]); err != nil {
-		return fmt.Errorf("%w: no form", proto.ErrCorrupt)
+		return fmt.Errorf("%w: the form is missing", proto.ErrCorrupt)
 	}
 	if form[0] == proto.FormStream {
 		long, err := newZstdDecoder(d.maxWindow)
@@ -147,7 +147,7 @@ func (d *ProtoDecoder) open() error {
 		return err
 	}
 	if len(d.in) > maxProtoIn {
-		return fmt.Errorf("%w: longer than any", proto.ErrCorrupt)
+		return fmt.Errorf("%w: longer than any valid message", proto.ErrCorrupt)
 	}
 	d.out, err = d.Columns.Append(d.out[:0], d.in, d.maxWhole)
 	d.left = d.out
