@@ -14,9 +14,9 @@ func TestCodecsOfValuesAlone(t *testing.T) {
 	const fresh = codec.ID(15) // an unused number
 	s := &Setting{Setting: codec.Setting{Codec: fresh}}
 	for want, check := range map[string]func(*validator){
-		"tunnels have no " + s.String(): func(v *validator) { v.tunnelSetting(s, "setting") },
-		"gRPC has no " + s.String():     func(v *validator) { v.grpcRule(&Rule{Setting: s}, "rule") },
-		"MongoDB has no " + s.String():  func(v *validator) { v.mongoRule(&Rule{Setting: s}, "rule") },
+		"tunnels do not support " + s.String():   func(v *validator) { v.tunnelSetting(s, "setting") },
+		"gRPC does not support " + s.String():    func(v *validator) { v.grpcRule(&Rule{Setting: s}, "rule") },
+		"MongoDB does not support " + s.String(): func(v *validator) { v.mongoRule(&Rule{Setting: s}, "rule") },
 	} {
 		v := validator{problems{c: Default()}}
 		check(&v)

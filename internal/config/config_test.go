@@ -168,7 +168,7 @@ func TestOverrides(t *testing.T) {
 		}
 	}
 	_, err := Parse("f", []byte(full), nil, Override{From: "--memory", Key: "memory.budget", Value: "much"})
-	if err == nil || err.Error() != `--memory: "much" is no size: write bytes, or a unit as in 256KB or 32MiB` {
+	if err == nil || err.Error() != `--memory: "much" is not a size: write bytes, or a unit as in 256KB or 32MiB` {
 		t.Errorf("got %v", err)
 	}
 	if env := FromEnvironment(func(string) string { return "x" }); len(env) != len(environment) {
@@ -185,9 +185,9 @@ func TestParseRule(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for text, want := range map[string]string{
-		"menu":          `--rule: "menu" has no =: write key=PATTERN,setting=SETTING`,
+		"menu":          `--rule: missing = in "menu": write key=PATTERN,setting=SETTING`,
 		"keys=x":        `--rule.keys: unknown key: did you mean "key"?`,
-		"min_size=much": `--rule.min_size: "much" is no size: write bytes, or a unit as in 256KB or 32MiB`,
+		"min_size=much": `--rule.min_size: "much" is not a size: write bytes, or a unit as in 256KB or 32MiB`,
 	} {
 		if _, err := ParseRule(text); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v", text, err)

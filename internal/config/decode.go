@@ -27,7 +27,7 @@ func (c *Config) decodeYAML(text []byte) error {
 		return d.syntaxError(err)
 	}
 	if err := docs.Decode(&more); err == nil {
-		d.list = append(d.list, Problem{File: c.file, Line: more.Line, Text: "a second document", Hint: "one file holds one configuration"})
+		d.list = append(d.list, Problem{File: c.file, Line: more.Line, Text: "a second document", Hint: "a file must hold one configuration"})
 	} else if !errors.Is(err, io.EOF) {
 		return d.syntaxError(err)
 	}
@@ -165,7 +165,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Int:
 		i, err := strconv.Atoi(n.Value)
 		if err != nil {
-			d.at(n.Line, path, "", "%q is no whole number", n.Value)
+			d.at(n.Line, path, "", "%q is not a whole number", n.Value)
 			return
 		}
 		v.SetInt(int64(i))

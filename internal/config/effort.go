@@ -26,7 +26,7 @@ func (g *Gateway) unsteered() (why, hint string) {
 	case Postgres:
 		return "a gateway for PostgreSQL compresses nothing", "leave it out"
 	case Tunnel, TunnelExit:
-		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or leave it to auto, which measures"
+		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or auto, which measures"
 	}
 	if g.Link != nil {
 		return "a link compresses connections as a whole, at one setting", "drop link, or choose a cheaper setting for it, such as lz4"
@@ -47,9 +47,9 @@ func (v *validator) effort(g *Gateway, path string) {
 		}
 	}
 	budget("cpu_budget", v.given(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
-		"20% is a fifth of one core and 2 are two cores; leave it out for no bound", "0.1% of one core and 256 cores")
+		"20% is a fifth of one core and 2 are two cores; leave it out for no limit", "0.1% of one core and 256 cores")
 	budget("latency_budget", v.given(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
-		"for example 500us; leave it out for no bound", "1us and 10s")
+		"for example 500us; leave it out for no limit", "1us and 10s")
 }
 
 // given reports whether a key is in the file, or is set otherwise.

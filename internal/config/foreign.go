@@ -17,7 +17,7 @@ func checkForeign(v *validator, r *Rule, path string) {
 	}
 	switch {
 	case r.Format == "" && r.To != "":
-		v.add(path+".to", "name the format that the clients' library writes: format: glide", "has no format to begin with")
+		v.add(path+".to", "name the format that the clients' library writes, as in format: glide", "needs a format")
 	case r.Format == "":
 		return
 	}
@@ -25,19 +25,19 @@ func checkForeign(v *validator, r *Rule, path string) {
 		v.add(path+".format", "one of "+strings.Join(foreign.Names(), ", "), "no library's format is called %q", r.Format)
 	}
 	if r.Mode == RuleObserve {
-		v.add(path+".mode", "ask cinch plan what it would gain", "observe knows nothing of formats")
+		v.add(path+".mode", "cinch plan estimates what it would save", "mode: observe does not support formats")
 	}
 	if r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto {
-		v.add(path+".format", "leave it out", "raw leaves values as they come")
+		v.add(path+".format", "leave it out", "setting: raw leaves values unchanged")
 	}
 	if r.To == ToPlain && r.Field != "" {
-		v.add(path+".to", "leave field out", "is for all fields of a hash")
+		v.add(path+".to", "leave field out", "applies to all fields of a hash")
 	}
 	if r.To == ToPlain && r.hasSizes() {
-		v.add(path+".to", "leave min_size and max_size out", "is for values of all sizes")
+		v.add(path+".to", "leave min_size and max_size out", "applies to values of all sizes")
 	}
 	if r.To == ToPlain && slices.Contains(r.Type, "stream") {
-		v.add(path+".to", "leave stream out of type", "is for strings and hashes")
+		v.add(path+".to", "remove stream from type", "is for strings and hashes")
 	}
 }
 
@@ -54,7 +54,7 @@ func checkToPlain(v *validator, rules []Rule, path string) {
 		}
 		for j := range rules[:i] {
 			if r := &rules[j]; (r.hasSizes() || r.Field != "") && r.meets(&rules[i]) {
-				v.add(fmt.Sprintf("%s.rules[%d].to", path, i), "put it in front of that rule", "rules[%d] covers some values of the same keys by their size or field", j)
+				v.add(fmt.Sprintf("%s.rules[%d].to", path, i), "put this rule before that rule", "rules[%d] covers some values of the same keys by their size or field", j)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func (v *validator) grpc(g *Gateway, path string) {
 		return
 	}
 	if len(g.Exclude) > 0 {
-		v.add(path+".exclude", "give a rule for the service the setting raw", "is for stores")
+		v.add(path+".exclude", "give a rule for the service setting: raw", "is only for stores")
 	}
 	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
 	between(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
@@ -84,7 +84,7 @@ func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
 		v.add(path, "leave them out of the URL: clients send their own in metadata", "has credentials")
 	}
 	if up.Database != "" {
-		v.add(path, hint, "has a path behind the host")
+		v.add(path, hint, "has a path after the host")
 	}
 }
 
@@ -100,7 +100,7 @@ func isEncoding(id codec.ID) bool {
 func (v *validator) onlyGRPC(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, "", "is for protocol: grpc")
+			v.add(path+"."+key, "", "is only for protocol: grpc")
 		}
 	}
 	isHTTP := g.Protocol == HTTP
@@ -115,7 +115,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")
 		only(fmt.Sprintf("rules[%d].method", i), len(r.Method) > 0 && !isHTTP)
 		if r.Setting != nil && r.Setting.Codec == codec.Proto && !isHTTP {
-			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is for protocol: grpc and http", r.Setting)
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "write zstd-3", "%s is only for protocol: grpc and http", r.Setting)
 		}
 		if g.Protocol != Mongo {
 			only(fmt.Sprintf("rules[%d].direction", i), len(r.Direction) > 0 && !isHTTP)
@@ -140,7 +140,7 @@ func (v *validator) grpcRule(r *Rule, path string) {
 		}
 	}
 	if s := r.Setting; s != nil && (s.Codec != codec.Raw && !isEncoding(s.Codec) || s.Dict != 0) {
-		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto, cinch-proto-raw or raw", "gRPC has no %s", r.Setting)
+		v.add(path+".setting", "write zstd-1, minlz, s2, lz4, snappy, gzip-6, cinch-proto, cinch-proto-raw or raw", "gRPC does not support %s", r.Setting)
 	}
 }
 
@@ -150,7 +150,7 @@ func notOfStores(v *validator, r *Rule, path, hint string) {
 	other.setDefaults()
 	not := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, hint, "is for stores")
+			v.add(path+"."+key, hint, "is only for stores")
 		}
 	}
 	not("key", r.Key != other.Key)

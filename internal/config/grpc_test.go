@@ -34,20 +34,20 @@ func TestGRPC(t *testing.T) {
 	}
 	for bad, want := range map[string]string{
 		strings.Replace(good, "gzip]", "zlib]", 1):                                  "unknown encoding",
-		strings.Replace(good, "setting: raw", "setting: zlib-1", 1):                 "gRPC has no zlib-1",
-		strings.Replace(good, "direction: request", "key: x", 1):                    "is for stores",
+		strings.Replace(good, "setting: raw", "setting: zlib-1", 1):                 "gRPC does not support zlib-1",
+		strings.Replace(good, "direction: request", "key: x", 1):                    "is only for stores",
 		strings.Replace(good, "direction: request", "type: hash", 1):                "rules[0].type",
 		strings.Replace(good, "host:2", "host", 1):                                  "no port",
 		strings.Replace(good, "window: 64KiB", "window: 1KiB", 1):                   "is not between",
 		strings.Replace(good, "direction: request", "direction: up", 1):             "unknown direction",
-		strings.Replace(good, "grpcs:", "rediss:", 1):                               "rediss:// is for protocol: redis",
+		strings.Replace(good, "grpcs:", "rediss:", 1):                               "rediss:// is only for protocol: redis",
 		strings.Replace(good, "grpcs://", "grpcs://me:secret@", 1):                  "has credentials: leave them out",
-		strings.Replace(good, "host:2", "host:2/x", 1):                              "has a path behind the host: write grpc://",
+		strings.Replace(good, "host:2", "host:2/x", 1):                              "has a path after the host: write grpc://",
 		strings.Replace(good, `"cortex.*"`, "/cortex.Ingester", 1):                  "has a slash in it: for /cortex",
 		strings.Replace(good, "[Push", "[/cortex.Ingester/Push", 1):                 "begins with a slash: for /cortex",
-		strings.Replace(good, "grpc\n", "redis\n", 1):                               "grpcs:// is for protocol: grpc",
+		strings.Replace(good, "grpc\n", "redis\n", 1):                               "grpcs:// is only for protocol: grpc",
 		strings.Replace(good, "window: 64KiB", "window: 64MiB", 1):                  "64MiB is not between 16KiB and 16MiB: leave it out",
-		strings.NewReplacer("grpc\n", "redis\n", "grpcs:", "rediss:").Replace(good): "is for protocol: grpc",
+		strings.NewReplacer("grpc\n", "redis\n", "grpcs:", "rediss:").Replace(good): "is only for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -87,11 +87,11 @@ func TestProtoSetting(t *testing.T) {
 	}
 	redis := strings.NewReplacer("protocol: grpc", "protocol: redis", "grpc://", "redis://", "    upstream_encodings: [cinch-proto]\n", "").Replace(grpc)
 	for bad, want := range map[string]string{
-		redis: "cinch-proto is for protocol: grpc and http: write zstd-3",
+		redis: "cinch-proto is only for protocol: grpc and http: write zstd-3",
 		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "no cinch-proto",
-		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is for protocol: grpc",
+		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is only for protocol: grpc",
 		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-1", 1):                               "unknown codec",
-		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "cinch-proto takes no dictionary",
+		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "cinch-proto does not support dictionaries",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -152,10 +152,10 @@ gateways:
 		t.Error("a dictionary that other gateways don't take")
 	}
 	for bad, want := range map[string]string{
-		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 takes no dictionary",
+		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 does not support dictionaries",
 		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `no dictionary "others"`,
-		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is for stores",
-		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is for protocol: grpc, http and mongo",
+		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is only for stores",
+		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is only for protocol: grpc, http and mongo",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -65,7 +65,7 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 		return
 	}
 	if len(g.Exclude) > 0 {
-		v.add(path+".exclude", "give a rule for the path the setting raw", "is for stores")
+		v.add(path+".exclude", "give a rule for the path setting: raw", "is only for stores")
 	}
 	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
 	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
@@ -87,14 +87,14 @@ func checkHTTPLink(v *validator, g *Gateway, path string) {
 		return
 	}
 	if s := g.Link.Setting; s.Auto || s.Codec != codec.Zstd {
-		v.add(path+".setting", "write zstd-1 to zstd-9", "bodies with history have no %s", s)
+		v.add(path+".setting", "write zstd-1 to zstd-9", "history does not support %s", s)
 	}
 }
 
 func onlyHTTP(v *validator, g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, "", "is for protocol: http")
+			v.add(path+"."+key, "", "is only for protocol: http")
 		}
 	}
 	only("upstream_host", g.UpstreamHost)
@@ -111,7 +111,7 @@ func checkHTTPRule(v *validator, r *Rule, path string) {
 	v.glob(path+".host", r.Host)
 	v.glob(path+".path", r.Path)
 	if r.Path != "" && !strings.HasPrefix(r.Path, "/") && !strings.HasPrefix(r.Path, "*") {
-		v.add(path+".path", "for example /api/v1/*", "%q would match nothing, paths begin with a slash", r.Path)
+		v.add(path+".path", "for example /api/v1/*", "%q matches nothing: paths begin with a slash", r.Path)
 	}
 	for i, m := range r.Method {
 		v.glob(fmt.Sprintf("%s.method[%d]", path, i), m)
@@ -123,6 +123,6 @@ func checkHTTPRule(v *validator, r *Rule, path string) {
 		v.add(path+".dictionary", "leave it out", "HTTP has no dictionaries yet")
 	}
 	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && s.Codec != codec.Proto && !isContentCoding(s.Codec) || s.Dict != 0) {
-		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy, cinch-proto or raw", "HTTP has no %s", s)
+		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy, cinch-proto or raw", "HTTP does not support %s", s)
 	}
 }

@@ -45,7 +45,7 @@ func (v *validator) link(g *Gateway, path string) {
 	case l.History != "":
 		v.oneOf(path+".history", l.History, ClientHistory, SharedHistory)
 	case !g.Peers:
-		v.add(path+".history", "write history: client, or peers: true where other gateways connect", "is missing")
+		v.add(path+".history", "write history: client, or peers: true if other gateways connect to this one", "is missing")
 	}
 	v.historyWindow(l.Window, path+".window")
 	between(v, path+".memory", l.Memory, 1<<20, 1<<40)

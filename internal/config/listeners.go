@@ -39,9 +39,9 @@ func (v *validator) listeners() {
 				continue
 			}
 			if l.Address == other.Address {
-				v.add(l.Path, "", "%s is the address of %s already", l.Address, other.Path)
+				v.add(l.Path, "", "%s is already the address of %s", l.Address, other.Path)
 			} else {
-				v.add(l.Path, "choose another port", "%s is taken by %s, %s", l.Address, other.Path, other.Address)
+				v.add(l.Path, "choose another port", "%s is used by %s, %s", l.Address, other.Path, other.Address)
 			}
 			break
 		}

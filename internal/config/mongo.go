@@ -74,7 +74,7 @@ func addStandby(list []Gateway, name, uri string, rules []Rule, others []string)
 	return append(list, g), nil
 }
 
-var errStandbyBalanced = errors.New("standby is for gateways of which drivers know each member's, not for loadBalanced=true")
+var errStandbyBalanced = errors.New("standby is not for loadBalanced=true: drivers must know the gateway of each member")
 
 func (g *Gateway) balanced() bool {
 	_, options, err := splitMongoURI(g.Upstream)
@@ -117,7 +117,7 @@ func (g Gateway) perMember() ([]Gateway, error) {
 	return list, nil
 }
 
-var errMembersPort = errors.New("several members need a listener host:port, whose next ports the others get")
+var errMembersPort = errors.New("several members need a listener host:port; the others get the next ports")
 
 // portBehind returns an address n ports higher. Port 0 stays 0: the system chooses one for each.
 func portBehind(address string, n int) (string, error) {
@@ -149,16 +149,16 @@ func splitMongoURI(uri string) (hosts []string, options string, err error) {
 	rest, ok := strings.CutPrefix(uri, "mongodb://")
 	switch {
 	case strings.HasPrefix(uri, "mongodb+srv://"):
-		return nil, "", errors.New("mongodb+srv is not supported: list the members that its DNS records name")
+		return nil, "", errors.New("mongodb+srv is not supported: list the members from its DNS records")
 	case !ok:
 		return nil, "", errNotMongo
 	case strings.Contains(rest, "@"):
-		return nil, "", errors.New("credentials are not needed: clients bring their own")
+		return nil, "", errors.New("has credentials, but clients log in with their own")
 	}
 	rest, options, _ = strings.Cut(rest, "?")
 	list, path, _ := strings.Cut(rest, "/")
 	if path != "" {
-		return nil, "", errors.New("names a database, but clients name their own")
+		return nil, "", errors.New("names a database, but clients name their own database")
 	}
 	for _, host := range strings.Split(list, ",") {
 		if host == "" {
@@ -242,11 +242,11 @@ func (v *validator) mongo(g *Gateway, path string) {
 		return
 	}
 	if len(g.Exclude) > 0 {
-		v.add(path+".exclude", "give a rule for the namespace the setting raw", "is for stores")
+		v.add(path+".exclude", "give a rule for the namespace setting: raw", "is only for stores")
 	}
 	for i, addr := range g.Standby {
 		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !isPort(port) {
-			v.add(fmt.Sprintf("%s.standby[%d]", path, i), "write host:port as clients reach it", "%q is no address", addr)
+			v.add(fmt.Sprintf("%s.standby[%d]", path, i), "write the host:port that clients use", "%q is not an address", addr)
 		}
 	}
 	for i := range g.Rules {
@@ -257,20 +257,20 @@ func (v *validator) mongo(g *Gateway, path string) {
 func (v *validator) onlyMongo(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, "", "is for protocol: mongo")
+			v.add(path+"."+key, "", "is only for protocol: mongo")
 		}
 	}
 	only("standby", len(g.Standby) > 0)
 	servers, _ := g.RedisServers()
 	if g.Advertise != "" && (g.Protocol != Redis || servers.Kind == "") {
-		v.add(path+".advertise", "", "is for protocol: mongo, and for Redis with several servers")
+		v.add(path+".advertise", "", "is only for protocol: mongo, and for Redis with several servers")
 	}
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].namespace", i), r.Namespace != "")
 		only(fmt.Sprintf("rules[%d].command", i), len(r.Command) > 0)
 		if r.Setting != nil && r.Setting.Auto && g.Protocol != HTTP {
-			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "name a codec, as in zstd-3", "auto is for protocol: mongo and http")
+			v.add(fmt.Sprintf("%s.rules[%d].setting", path, i), "name a codec, as in zstd-3", "auto is only for protocol: mongo and http")
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	other.setDefaults()
 	not := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, "write namespace, command and direction", "is for stores")
+			v.add(path+"."+key, "write namespace, command and direction", "is only for stores")
 		}
 	}
 	not("key", r.Key != other.Key)
@@ -301,6 +301,6 @@ func (v *validator) mongoRule(r *Rule, path string) {
 				return
 			}
 		}
-		v.add(path+".setting", "write zstd-3, snappy, zlib-6, auto or raw", "MongoDB has no %s", s)
+		v.add(path+".setting", "write zstd-3, snappy, zlib-6, auto or raw", "MongoDB does not support %s", s)
 	}
 }

@@ -26,7 +26,7 @@ func TestMongoGateways(t *testing.T) {
 		"redis://a":            "not mongodb",
 		"mongodb://":           "not mongodb",
 		"mongodb://a,,b":       "not mongodb",
-		"mongodb://u:secret@a": "bring their own",
+		"mongodb://u:secret@a": "log in with their own",
 		"mongodb://a/shop":     "database",
 		"mongodb://a/?w=1":     "unknown option",
 		"mongodb://a/?tls=yes": "neither",
@@ -91,10 +91,10 @@ gateways:
 	}
 	for text, want := range map[string]string{
 		// The lines are those of the file, whatever precedes them.
-		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: "a" is there twice`,
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: duplicate "a"`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:65535', upstream: 'mongodb://a,b'}":                                                                  `f:2: gateways[0].listen: port "65536" is not between`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "several members need a listener host:port",
-		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: b, protocol: redis, listen: ':2', upstream: 'redis://h'}": "f:3: gateways[1].listen: :2 is taken by gateways[0].listen, h:2",
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: b, protocol: redis, listen: ':2', upstream: 'redis://h'}": "f:3: gateways[1].listen: :2 is used by gateways[0].listen, h:2",
 	} {
 		if _, err := Parse("f", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %s", text, err, want)
@@ -144,9 +144,9 @@ func TestMongoRules(t *testing.T) {
 	for rule, want := range map[string]string{
 		"{setting: lz4}":                                      "no lz4",
 		"{setting: zstd-3, key: 'a*'}":                        "for stores",
-		"{setting: snappy, dictionary: auto}":                 "takes no dictionary",
+		"{setting: snappy, dictionary: auto}":                 "does not support dictionaries",
 		"{setting: zstd-3, dictionary: auto, no_sample: [x]}": "for stores",
-		"{setting: zstd-3, service: x}":                       "is for protocol: grpc",
+		"{setting: zstd-3, service: x}":                       "is only for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(head+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", rule, err)
@@ -154,9 +154,9 @@ func TestMongoRules(t *testing.T) {
 	}
 	redis := strings.NewReplacer("mongo\n", "redis\n", "mongodb://", "redis://", "    advertise: db.example:27018\n", "").Replace(head)
 	for rule, want := range map[string]string{
-		"{setting: auto}":                    "is for protocol: mongo",
-		"{setting: lz4, namespace: a}":       "is for protocol: mongo",
-		"{setting: lz4, direction: request}": "is for protocol: grpc",
+		"{setting: auto}":                    "is only for protocol: mongo",
+		"{setting: lz4, namespace: a}":       "is only for protocol: mongo",
+		"{setting: lz4, direction: request}": "is only for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(redis+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", rule, err)

@@ -36,21 +36,21 @@ func (g *Gateway) knowsLogins() bool {
 
 func (g *Gateway) wantsCertificates() bool { return g.TLS != nil && g.TLS.ClientCA != "" }
 
-const openListenerHint = "have the server ask for a password, listen on 127.0.0.1, set tls.client_ca, or allow it by allow_open_listener: true (--allow-open-listener)"
+const openListenerHint = "set a password in the server, listen on 127.0.0.1, set tls.client_ca, or allow it with allow_open_listener: true (--allow-open-listener)"
 
 // OpenListener returns the error for a gateway that OpensLoopback and whose server requires no
 // authentication.
 func (c *Config) OpenListener(g *Gateway, upstream string) error {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint,
-		"other machines would reach %s through %s: a server that asks for no password and is otherwise reached from this machine only", upstream, g.Listen)
+		"other machines would reach %s through %s: the server requires no password and otherwise only this machine reaches it", upstream, g.Listen)
 	return ps.err()
 }
 
 // MayOpenListener returns the warning for a gateway that OpensLoopback and whose server was not asked.
 func (c *Config) MayOpenListener(g *Gateway, upstream string) Problem {
 	ps := problems{c: c}
-	ps.add(g.path+".listen", openListenerHint, "serve does not start with it if %s, which is on this machine, asks for no password", upstream)
+	ps.add(g.path+".listen", openListenerHint, "serve will not start with it if %s, which is on this machine, requires no password", upstream)
 	return ps.list[0]
 }
 
@@ -59,11 +59,11 @@ func (c *Config) MayOpenListener(g *Gateway, upstream string) Problem {
 // otherwise.
 func (c *Config) addReadableSecrets(ps *problems) {
 	if file := c.AdminToken(); file != "" && readableByAll(file) {
-		ps.add("admin.token_file", "chmod 600 "+file, "every user of this machine may read the token in %s", file)
+		ps.add("admin.token_file", "chmod 600 "+file, "other users of this machine may read the token in %s", file)
 	}
 	if c.secret && readableByAll(c.file) {
 		ps.add("gateways", "chmod 600 "+c.file+", or put them into a file that "+PasswordFileVariable+" names",
-			"every user of this machine may read the passwords in %s", c.file)
+			"other users of this machine may read the passwords in %s", c.file)
 	}
 }
 

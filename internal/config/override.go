@@ -68,7 +68,7 @@ func ParseRule(text string) (Rule, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(part, "=")
 		if !ok {
-			d.at(0, "--rule", `write key=PATTERN,setting=SETTING`, "%q has no =", part)
+			d.at(0, "--rule", `write key=PATTERN,setting=SETTING`, "missing = in %q", part)
 			continue
 		}
 		n.Content = append(n.Content, scalarNode(strings.TrimSpace(key)), scalarNode(strings.TrimSpace(value)))

@@ -60,13 +60,13 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 	}
 	path += ".pack"
 	if !g.HasStore() {
-		v.add(path, "leave it out", "a gateway for %s has no store to walk over", g.Protocol)
+		v.add(path, "leave it out", "a gateway for %s has no store to pack", g.Protocol)
 	}
 	if g.Protocol == Tarantool && p.SkipIdleBelow != 0 {
-		v.add(path+".skip_idle_below", "leave it out", "is for Redis: Tarantool does not count the use of tuples")
+		v.add(path+".skip_idle_below", "leave it out", "is only for Redis: Tarantool does not count the use of tuples")
 	}
 	if g.Protocol == Tarantool && p.SkipFreqAbove != 0 {
-		v.add(path+".skip_freq_above", "leave it out", "is for Redis: Tarantool does not count the use of tuples")
+		v.add(path+".skip_freq_above", "leave it out", "is only for Redis: Tarantool does not count the use of tuples")
 	}
 	if p.AllowRecode && !slices.ContainsFunc(g.Rules, func(r Rule) bool { return r.Format != "" }) {
 		v.add(path+".allow_recode", "leave it out", "no rule has a format")
@@ -88,18 +88,18 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 		{".skip_freq_above", int64(p.SkipFreqAbove)},
 	} {
 		if x.n < 0 {
-			v.add(path+x.key, "0 is none", "is negative")
+			v.add(path+x.key, "0 is no limit", "is negative")
 		}
 	}
 	if p.SkipIdleBelow > 0 && p.SkipFreqAbove > 0 {
-		v.add(path+".skip_freq_above", "drop one of them: a server keeps either, by its maxmemory-policy", "excludes skip_idle_below")
+		v.add(path+".skip_freq_above", "drop one of them: a server keeps one or the other, depending on its maxmemory-policy", "excludes skip_idle_below")
 	}
 	if p.State == "" {
 		return
 	}
 	file := v.c.path(p.State)
 	if other, taken := states[file]; taken {
-		v.add(path+".state", "", "%s is the file of %s already", p.State, other)
+		v.add(path+".state", "", "%s is already the file of %s", p.State, other)
 	}
 	states[file] = fmt.Sprintf("gateway %q", g.Name)
 }

@@ -20,12 +20,12 @@ func TestPack(t *testing.T) {
 		t.Error("it runs without being told to")
 	}
 	other := strings.Replace(with("{background: true}"), "protocol: redis", "protocol: grpc", 1)
-	if _, err := Parse("cinch.yaml", []byte(other), nil); err == nil || !strings.Contains(err.Error(), "has no store to walk over") {
+	if _, err := Parse("cinch.yaml", []byte(other), nil); err == nil || !strings.Contains(err.Error(), "has no store to pack") {
 		t.Errorf("pack of another protocol: %v", err)
 	}
 	tarantool := strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://")
 	for pack, want := range map[string]string{
-		"{background: true}": "", "{skip_idle_below: 1m}": "pack.skip_idle_below: is for Redis", "{skip_freq_above: 9}": "pack.skip_freq_above: is for Redis",
+		"{background: true}": "", "{skip_idle_below: 1m}": "pack.skip_idle_below: is only for Redis", "{skip_freq_above: 9}": "pack.skip_freq_above: is only for Redis",
 	} {
 		_, err := Parse("cinch.yaml", []byte(tarantool.Replace(with(pack))), nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -16,10 +16,10 @@ func (v *validator) pair(g *Gateway, path string) {
 		return
 	}
 	if g.Peers && g.Protocol != HTTP {
-		v.add(path+".peers", "", "is for protocol: grpc, http and mongo")
+		v.add(path+".peers", "", "is only for protocol: grpc, http and mongo")
 	}
 	if g.Sample && g.Protocol != HTTP {
-		v.add(path+".sample", "", "is for protocol: grpc, http and mongo")
+		v.add(path+".sample", "", "is only for protocol: grpc, http and mongo")
 	}
 }
 
@@ -37,7 +37,7 @@ func (r *Rule) setDictionary(m *policy.MessageRule, dicts map[string]*codec.Dict
 		return fmt.Errorf("rule %s: dictionary %q is not loaded", r.Name, r.Dictionary)
 	}
 	if n := len(d.Content()); n > maxPairDictionary {
-		return fmt.Errorf("rule %s: dictionary %q has %s, and gateways take %s of each other", r.Name, r.Dictionary, Bytes(n), Bytes(maxPairDictionary))
+		return fmt.Errorf("rule %s: dictionary %q has %s, and gateways accept at most %s from each other", r.Name, r.Dictionary, Bytes(n), Bytes(maxPairDictionary))
 	}
 	m.Dict = d
 	return nil

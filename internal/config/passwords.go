@@ -48,7 +48,7 @@ func ReadPasswords(getenv func(string) string) (*Passwords, error) {
 		return nil, err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-		return nil, ui.WithHint(fmt.Errorf("%s: everybody may read the passwords in it", file), "chmod 600 %s", file)
+		return nil, ui.WithHint(fmt.Errorf("%s: other users may read the passwords in it", file), "chmod 600 %s", file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

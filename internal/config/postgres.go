@@ -40,19 +40,19 @@ func (v *validator) postgres(g *Gateway, path string) {
 	if g.Protocol != Postgres {
 		for key, given := range map[string]string{"users_file": g.UsersFile, "auth_query": g.AuthQuery, "state_file": g.StateFile} {
 			if given != "" {
-				v.add(path+"."+key, "", "is for protocol: postgres")
+				v.add(path+"."+key, "", "is only for protocol: postgres")
 			}
 		}
 		return
 	}
 	if len(g.Rules) > 0 {
-		v.add(path+".rules", "leave them out", "a gateway for PostgreSQL changes no values, so it has no rules")
+		v.add(path+".rules", "leave them out", "a gateway for PostgreSQL changes no values and has no rules")
 	}
 	if len(g.Exclude) > 0 {
-		v.add(path+".exclude", "", "is for stores")
+		v.add(path+".exclude", "", "is only for stores")
 	}
 	if g.AuthQuery != "" && !strings.Contains(g.AuthQuery, "$1") {
-		v.add(path+".auth_query", postgres.DefaultAuthQuery, "does not ask for the user, $1")
+		v.add(path+".auth_query", postgres.DefaultAuthQuery, "does not use the user, $1")
 	}
 }
 

@@ -34,11 +34,11 @@ func parseNetwork(text string) (netip.Prefix, error) {
 
 func (v *validator) proxy(g *Gateway, path string) {
 	if len(g.ProxyFrom) > 0 && !g.ProxyProtocol {
-		v.add(path+".proxy_from", "write proxy_protocol: true", "is for listeners with proxy_protocol")
+		v.add(path+".proxy_from", "write proxy_protocol: true", "is only for listeners with proxy_protocol")
 	}
 	for i, text := range g.ProxyFrom {
 		if _, err := parseNetwork(text); err != nil {
-			v.add(fmt.Sprintf("%s.proxy_from[%d]", path, i), "write 10.0.0.0/8, or an address", "%q is no network", text)
+			v.add(fmt.Sprintf("%s.proxy_from[%d]", path, i), "write 10.0.0.0/8, or an address", "%q is not a network", text)
 		}
 	}
 }

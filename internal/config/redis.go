@@ -56,7 +56,7 @@ func (g *Gateway) RedisServers() (s RedisServers, err error) {
 func (s *RedisServers) readQuery(text string) error {
 	query, err := url.ParseQuery(text)
 	if err != nil {
-		return errors.New("what stands behind the ? is no list of parameters")
+		return errors.New("the text after the ? is not a list of parameters")
 	}
 	for name, values := range query {
 		switch {
@@ -74,13 +74,13 @@ func (s *RedisServers) readQuery(text string) error {
 func (s *RedisServers) masterOf(path string) (string, error) {
 	switch {
 	case s.Kind == Cluster && path != "":
-		return "", errors.New("names a database, but a cluster has one only")
+		return "", errors.New("names a database, but a cluster has only one")
 	case s.Kind == Sentinel && (path == "" || strings.Contains(path, "/")):
-		return "", errors.New("does not say which primary: the name that the Sentinels have for it stands behind the hosts, as in /mymaster")
+		return "", errors.New("lacks the name of the primary: write the name that the Sentinels have for it after the hosts, as in /mymaster")
 	}
 	name, err := url.PathUnescape(path)
 	if err != nil {
-		return "", errors.New("the name of the primary is not readable")
+		return "", errors.New("the name of the primary has an invalid escape")
 	}
 	return name, nil
 }
@@ -110,14 +110,14 @@ func (v *validator) redis(g *Gateway, path string) {
 	several := g.Protocol == Redis && err == nil && s.Kind != ""
 	if g.Nodes != 0 {
 		if !several {
-			v.add(path+".nodes", "write the upstream as redis+cluster://…", "is for several servers")
+			v.add(path+".nodes", "write the upstream as redis+cluster://…", "is only for several servers")
 		}
 		between(v, path+".nodes", g.Nodes, 1, 1000)
 	}
 	if g.Sentinel != "" {
 		v.address(path+".sentinel", g.Sentinel)
 		if !several || s.Kind != Sentinel {
-			v.add(path+".sentinel", "write the upstream as redis+sentinel://…", "is for servers that Sentinels watch")
+			v.add(path+".sentinel", "write the upstream as redis+sentinel://…", "is only for servers that Sentinels watch")
 		}
 	}
 	if g.Advertise != "" && (several || g.Protocol == Mongo) {
@@ -127,6 +127,6 @@ func (v *validator) redis(g *Gateway, path string) {
 		return
 	}
 	if _, _, err := net.SplitHostPort(g.Listen); err != nil || strings.HasPrefix(g.Listen, "unix:") {
-		v.add(path+".listen", "write host:port: the servers get the ports behind it", "is no port for several servers")
+		v.add(path+".listen", "write host:port: the servers get this port and the next ones", "must be host:port for several servers")
 	}
 }

@@ -63,11 +63,11 @@ func (v *validator) shard(url, path string) {
 	up, err := gateway.ParseUpstream(url, TarantoolPort)
 	switch {
 	case err != nil:
-		v.add(path, "write tarantool://host:3301, or none alone", "%v", err)
+		v.add(path, "write tarantool://host:3301, or only none", "%v", err)
 	case scheme != Tarantool && scheme != Tarantool+"s" && scheme != "unix":
-		v.add(path, "write tarantool://host:3301, of each shard's master, or none alone", "%q is no URL of a Tarantool server", RedactURL(url))
+		v.add(path, "write tarantool://host:3301 for each shard's master, or only none", "%q is not the URL of a Tarantool server", RedactURL(url))
 	case up.Database != "":
-		v.add(path, "leave it out of the URL", "has a path behind the host")
+		v.add(path, "leave it out of the URL", "has a path after the host")
 	}
 }
 
@@ -93,7 +93,7 @@ func (v *validator) tarantool(g *Gateway, path string) {
 func (v *validator) onlyTarantool(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
-			v.add(path+"."+key, "", "is for protocol: tarantool")
+			v.add(path+"."+key, "", "is only for protocol: tarantool")
 		}
 	}
 	only("sql", g.SQL != "")
@@ -125,13 +125,13 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	v.glob(path+".function", r.Function)
 	switch {
 	case r.Function == "" && r.Argument != "":
-		v.add(path+".argument", "write the function's name as well", "belongs to a function")
+		v.add(path+".argument", "write the function's name, too", "needs function")
 	case r.Function != "" && (r.TupleSpace != "" || r.Field != ""):
 		v.add(path+".function", "write argument: 2, or 2.body for a field of it", "excludes space and field")
 	case r.Function != "" && r.Unconstrained:
-		v.add(path+".unconstrained", "write it to rules with space and field", "is for fields")
+		v.add(path+".unconstrained", "move it to a rule with space and field", "is only for rules with space and field")
 	case r.Function != "" && !isArgument(r.Argument):
-		v.add(path+".argument", "write 2 for the second one, 2.3 or 2.body for a field of it; it has no patterns and goes no deeper", "%q is no argument", r.Argument)
+		v.add(path+".argument", "write 2 for the second argument, 2.3 or 2.body for a field of it; patterns and deeper fields are not supported", "%q is not an argument", r.Argument)
 	}
 }
 

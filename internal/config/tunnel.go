@@ -38,30 +38,30 @@ func (v *validator) tunnel(g *Gateway, path string) {
 	if !g.IsTunnel() {
 		for key, given := range map[string]bool{"setting": g.Setting != nil, "history": g.History != 0, "links": g.Links != nil} {
 			if given {
-				v.add(path+"."+key, "", "is for protocol: tunnel and tunnel-exit")
+				v.add(path+"."+key, "", "is only for protocol: tunnel and tunnel-exit")
 			}
 		}
 		return
 	}
 	if len(g.Rules) > 0 {
-		v.add(path+".rules", "write setting, which is for all connections", "a tunnel knows no protocol, so it has no rules")
+		v.add(path+".rules", "write setting, which applies to all connections", "a tunnel does not parse protocols and has no rules")
 	}
 	if len(g.Exclude) > 0 {
-		v.add(path+".exclude", "", "is for stores")
+		v.add(path+".exclude", "", "is only for stores")
 	}
 	between(v, path+".history", g.History, 1<<20, 1<<40)
 	v.historyWindow(g.Window, path+".window")
 	if n := g.Links; n != nil && (*n < 0 || *n > 1024) {
 		v.add(path+".links", "leave it out for the default", "%d is not between 0 and 1024", *n)
 	} else if n != nil && g.Protocol == TunnelExit {
-		v.add(path+".links", "", "is for protocol: tunnel")
+		v.add(path+".links", "", "is only for protocol: tunnel")
 	}
 	v.tunnelSetting(g.Setting, path+".setting")
 }
 
 func (v *validator) historyWindow(w Bytes, path string) {
 	if w != 0 && (w < 1<<codec.MinStreamWindow || w > 1<<codec.MaxStreamWindow || bits.OnesCount(uint(w)) != 1) {
-		v.add(path, "leave it out for 8MiB", "%v is no power of two from 64KiB to 8MiB", w)
+		v.add(path, "leave it out for 8MiB", "%v is not a power of two from 64KiB to 8MiB", w)
 	}
 }
 
@@ -71,9 +71,9 @@ func (v *validator) tunnelSetting(s *Setting, path string) {
 	}
 	switch {
 	case s.Dict != 0, !isPiece(s.Codec):
-		v.add(path, "write auto, zstd-1 to zstd-9, s2, minlz, lz4, snappy or raw", "tunnels have no %s", s)
+		v.add(path, "write auto, zstd-1 to zstd-9, s2, minlz, lz4, snappy or raw", "tunnels do not support %s", s)
 	case s.Codec == codec.Zstd && s.Level > codec.MaxStreamLevel:
-		v.add(path, "higher levels keep tens of megabytes a connection", "tunnels have zstd-1 to zstd-%d", codec.MaxStreamLevel)
+		v.add(path, "higher levels need tens of megabytes a connection", "tunnels support zstd-1 to zstd-%d", codec.MaxStreamLevel)
 	}
 }
 

@@ -44,22 +44,22 @@ func TestTunnelDefaults(t *testing.T) {
 func TestTunnelProblems(t *testing.T) {
 	for more, want := range map[string]string{
 		"setting: zstd-10":         "zstd-1 to zstd-9",
-		"setting: gzip-6":          "tunnels have no gzip-6",
-		"setting: zstd-3@0a1b2c3d": "tunnels have no zstd-3@0a1b2c3d",
-		"window: 3MiB":             "no power of two",
-		"window: 16MiB":            "no power of two",
+		"setting: gzip-6":          "tunnels do not support gzip-6",
+		"setting: zstd-3@0a1b2c3d": "tunnels do not support zstd-3@0a1b2c3d",
+		"window: 3MiB":             "not a power of two",
+		"window: 16MiB":            "not a power of two",
 		"history: 1KiB":            "gateways[0].history",
 		"links: -1":                "gateways[0].links",
-		"rules: [{setting: raw}]":  "it has no rules",
-		"exclude: [x]":             "is for stores",
-		"max_streams: 5":           "is for protocol: grpc",
-		"upstream_tls: {ca: x}":    "not reached by TLS",
+		"rules: [{setting: raw}]":  "has no rules",
+		"exclude: [x]":             "is only for stores",
+		"max_streams: 5":           "is only for protocol: grpc",
+		"upstream_tls: {ca: x}":    "does not use TLS",
 	} {
 		if _, err := parseTunnel(t, Tunnel, more+"\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", more, err)
 		}
 	}
-	if _, err := parseTunnel(t, TunnelExit, "links: 3\n"); err == nil || !strings.Contains(err.Error(), "is for protocol: tunnel") {
+	if _, err := parseTunnel(t, TunnelExit, "links: 3\n"); err == nil || !strings.Contains(err.Error(), "is only for protocol: tunnel") {
 		t.Errorf("links of an exit: %v", err)
 	}
 	if _, err := parseTunnel(t, Redis, "setting: raw\n"); err == nil || !strings.Contains(err.Error(), "tunnel and tunnel-exit") {

@@ -12,13 +12,13 @@ import (
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
 	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
-	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path; behind it may stand ?upstream_encodings=zstd,gzip, upstream_host=true, sample=true, peers=true, history=client or shared, with & between them",
+	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path; optional parameters: ?upstream_encodings=zstd,gzip, upstream_host=true, sample=true, peers=true, history=client or shared, joined by &",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
 	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",
 	TunnelExit: "write host:port, tls://host:port for TLS, or unix:///path",
 
-	Postgres:  "write postgres://[user:password@]host[:port], with ?sslmode=require, verify-ca or verify-full for TLS, or postgres:///?host=/directory of a socket",
+	Postgres:  "write postgres://[user:password@]host[:port], with ?sslmode=require, verify-ca or verify-full for TLS, or postgres:///?host=/directory for a socket in that directory",
 	Tarantool: "write tarantool://[user:password@]host[:port], or unix:///path",
 }
 
@@ -49,7 +49,7 @@ func (g *Gateway) checkScheme() error {
 	for _, other := range [...]string{Redis, GRPC, HTTP, Tarantool, Postgres} {
 		base, _, _ := strings.Cut(scheme, "+")
 		if other != g.Protocol && (base == other || base == other+"s") {
-			return fmt.Errorf("%s:// is for protocol: %s", scheme, other)
+			return fmt.Errorf("%s:// is only for protocol: %s", scheme, other)
 		}
 	}
 	return nil

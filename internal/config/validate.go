@@ -25,7 +25,7 @@ func (c *Config) validate() error {
 	v.dictionaries()
 	v.training()
 	if len(c.Gateways) == 0 {
-		v.add("gateways", "list at least one, or run without a configuration to try Cinch", "there are none")
+		v.add("gateways", "list at least one, or run without a configuration to try Cinch", "there are no gateways")
 	}
 	v.listeners()
 	names := map[string]bool{}
@@ -63,7 +63,7 @@ func (v *validator) process() {
 	v.traces()
 	v.prices()
 	if c.Memory.Budget < 1<<20 {
-		v.add("memory.budget", "give it at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
+		v.add("memory.budget", "write at least 1MiB, better 256MiB", "%s is too small", c.Memory.Budget)
 	}
 }
 
@@ -74,7 +74,7 @@ func (v *validator) traces() {
 	}
 	u, err := url.Parse(t.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		v.add("traces.endpoint", "write http://collector:4318; headers with secrets are for OTEL_EXPORTER_OTLP_HEADERS", "%q is no URL of an OTLP/HTTP receiver", t.Endpoint)
+		v.add("traces.endpoint", "write http://collector:4318; put headers with secrets into OTEL_EXPORTER_OTLP_HEADERS", "%q is not the URL of an OTLP/HTTP receiver", t.Endpoint)
 	}
 	if t.MaxPerSecond < 1 {
 		v.add("traces.max_per_second", "leave traces out to trace nothing", "is below 1")
@@ -85,7 +85,7 @@ func (v *validator) prices() {
 	p := v.c.Prices
 	v.oneOf("prices.cloud", p.Cloud, price.Clouds...)
 	if p.Zones < 1 || p.Zones > maxZones {
-		v.add("prices.zones", "write how many zones clients and servers are spread over; 1 where nothing crosses between zones", "%d is not between 1 and %d", p.Zones, maxZones)
+		v.add("prices.zones", "write how many zones clients and servers are spread over; 1 if no traffic crosses zones", "%d is not between 1 and %d", p.Zones, maxZones)
 	}
 }
 
@@ -109,7 +109,7 @@ func (v *validator) training() {
 	t := &v.c.Training
 	memory := func(path string, b Bytes) {
 		if b < minSampleMemory {
-			v.add(path, "the defaults are 64MiB for all and 8MiB a rule", "%s is below %s", b, Bytes(minSampleMemory))
+			v.add(path, "the defaults are 64MiB for all rules and 8MiB for one", "%s is below %s", b, Bytes(minSampleMemory))
 		}
 	}
 	memory("training.sample_memory", t.SampleMemory)
@@ -118,7 +118,7 @@ func (v *validator) training() {
 		v.add("training.max_sample", "", "%s is below 64", t.MaxSample)
 	}
 	if t.MinSamples < 64 {
-		v.add("training.min_samples", "a thousand and more make good dictionaries", "%d is below 64", t.MinSamples)
+		v.add("training.min_samples", "a thousand or more make good dictionaries", "%d is below 64", t.MinSamples)
 	}
 	if t.CPU < 1 {
 		v.add("training.cpu", "", "is below 1%%")
@@ -170,7 +170,7 @@ func (v *validator) limits(g *Gateway, path string) {
 	case *g.MaxOpen < 1 || *g.MaxOpen > maxBytes:
 		v.add(path+".max_open", "", "%s is not between 1 and %s", *g.MaxOpen, Bytes(maxBytes))
 	case *g.MaxOpen < g.MaxSeal:
-		v.add(path+".max_open", "what is sealed has to open again", "%s is below max_seal, %s", *g.MaxOpen, g.MaxSeal)
+		v.add(path+".max_open", "values up to max_seal are compressed, and must fit max_open to be read again", "%s is below max_seal, %s", *g.MaxOpen, g.MaxSeal)
 	}
 	if g.MaxConnections < 1 || g.MaxConnections > maxConnections {
 		v.add(path+".max_connections", "", "%d is not between 1 and %d", g.MaxConnections, maxConnections)
@@ -195,13 +195,13 @@ func (v *validator) upstream(g *Gateway, path string) {
 	if g.Protocol == GRPC || g.Protocol == HTTP {
 		v.grpcUpstream(up, path, hint)
 	} else if g.Protocol != Postgres && up.Database != "" && up.Database != "0" {
-		v.add(path, "leave it out of the URL", "names a database, but clients select their own")
+		v.add(path, "leave it out of the URL", "names a database, but clients select their own database")
 	}
 	if up.Network == "tcp" && up.Address == g.Listen {
-		v.add(path, "", "is the gateway itself")
+		v.add(path, "", "is the gateway's own address")
 	}
 	if g.UpstreamTLS != nil && up.TLS == nil {
-		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…, grpcs://…, mongodb://…/?tls=true or postgres://…/?sslmode=require", "the upstream is not reached by TLS")
+		v.add(path[:len(path)-len(".upstream")]+".upstream_tls", "write the upstream as rediss://…, grpcs://…, mongodb://…/?tls=true or postgres://…/?sslmode=require", "the upstream URL does not use TLS")
 	}
 }
 
@@ -221,10 +221,10 @@ func (v *validator) tls(g *Gateway, path string) {
 	v.serverTLS(g.TLS, path)
 	if t := g.UpstreamTLS; t != nil {
 		if (t.Cert == "") != (t.Key == "") {
-			v.add(path+".upstream_tls", "", "cert and key belong together")
+			v.add(path+".upstream_tls", "", "cert and key must be given together")
 		}
 		if t.InsecureSkipVerify && (t.CA != "" || t.ServerName != "") {
-			v.add(path+".upstream_tls.insecure_skip_verify", "drop one of them", "makes ca and server_name pointless")
+			v.add(path+".upstream_tls.insecure_skip_verify", "drop one of them", "excludes ca and server_name")
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	}
 	switch {
 	case len(r.Type) == 0:
-		v.add(path+".type", "leave it out for string and hash", "names no type")
+		v.add(path+".type", "leave it out for string and hash", "is empty")
 	case r.Field != "" && !slices.ContainsFunc(r.Type, func(t TypeName) bool { return t != "string" }):
 		v.add(path+".field", "strings have no fields", "only makes sense for type hash or stream")
 	}
@@ -254,10 +254,10 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
 	}
 	if r.ShareSamples && r.Dictionary != autoDictionary {
-		v.add(path+".share_samples", "it belongs to dictionary: auto", "nothing is sampled for this rule")
+		v.add(path+".share_samples", "it is only for dictionary: auto", "this rule takes no samples")
 	}
 	if len(r.NoSample) > 0 && r.Dictionary != autoDictionary {
-		v.add(path+".no_sample", "it belongs to dictionary: auto", "nothing is sampled for this rule")
+		v.add(path+".no_sample", "it is only for dictionary: auto", "this rule takes no samples")
 	}
 }
 
@@ -272,7 +272,7 @@ func (v *validator) mode(r *Rule, path string) {
 		return
 	}
 	if r.Dictionary == autoDictionary {
-		v.add(path+".dictionary", "name a dictionary from a file, or ask cinch plan what one would gain", "auto stores dictionaries in the upstream, and a rule that observes stores nothing")
+		v.add(path+".dictionary", "name a dictionary from a file; cinch plan estimates what one would save", "auto stores dictionaries in the upstream, and a rule with mode: observe stores nothing")
 	}
 	if r.Setting != nil && r.Setting.Codec == codec.Raw && !r.Setting.Auto {
 		v.add(path+".setting", "for example zstd-3", "raw has nothing to observe")
@@ -281,11 +281,11 @@ func (v *validator) mode(r *Rule, path string) {
 
 func (v *validator) setting(r *Rule, path string) {
 	if r.Setting == nil {
-		v.add(path+".setting", "for example zstd-3, lz4, or raw to leave values alone", "is missing")
+		v.add(path+".setting", "for example zstd-3, lz4, or raw to leave values uncompressed", "is missing")
 		return
 	}
 	if r.Setting.Dict != 0 && r.Dictionary != "" {
-		v.add(path+".dictionary", "drop one of them", "the setting %s names one already, by its number", r.Setting)
+		v.add(path+".dictionary", "drop one of them", "the setting %s already names one by its number", r.Setting)
 	}
 	if r.Dictionary == "" {
 		return
@@ -294,9 +294,9 @@ func (v *validator) setting(r *Rule, path string) {
 	known := func(d Dictionary) bool { return d.Name == r.Dictionary }
 	switch {
 	case r.Dictionary != autoDictionary && !slices.ContainsFunc(v.c.Dictionaries, known):
-		v.add(path, v.nearDictionary(r.Dictionary), "there is no dictionary %q", r.Dictionary)
+		v.add(path, v.nearDictionary(r.Dictionary), "unknown dictionary %q", r.Dictionary)
 	case r.Setting.Codec != codec.Zstd && !r.Setting.Auto:
-		v.add(path, "write setting: zstd-3", "%s takes no dictionary", r.Setting.Codec)
+		v.add(path, "write setting: zstd-3", "%s does not support dictionaries", r.Setting.Codec)
 	}
 }
 

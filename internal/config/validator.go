@@ -41,9 +41,9 @@ func (v *validator) address(path, addr string) {
 		socket = strings.TrimPrefix(socket, "//")
 		switch {
 		case socket == "":
-			v.add(path, "write unix:/path/to/socket", "names no socket")
+			v.add(path, "write unix:/path/to/socket", "has no path")
 		case socket[0] == '@':
-			v.add(path, "write unix:/path/to/socket", "abstract sockets, which have no permissions, can't be listened on")
+			v.add(path, "write unix:/path/to/socket", "abstract sockets are not supported: they have no permissions")
 		case len(socket) > maxSocketPath:
 			v.add(path, "choose a shorter path", "the path of a socket has at most %d bytes", maxSocketPath)
 		}
@@ -77,11 +77,11 @@ func isPort(text string) bool {
 func (v *validator) name(path, name string, seen map[string]bool) bool {
 	switch {
 	case name == "":
-		v.add(path, "names show up in metrics and logs", "is missing")
+		v.add(path, "metrics and logs show the name", "is missing")
 	case !nameRegexp.MatchString(name):
 		v.add(path, "use up to 64 letters, digits, '_', '-' and '.'", "bad name %q", name)
 	case seen[name]:
-		v.add(path, "", "%q is there twice", name)
+		v.add(path, "", "duplicate %q", name)
 	default:
 		seen[name] = true
 		return true

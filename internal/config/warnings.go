@@ -54,7 +54,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 	}
 	for _, glob := range g.Exclude {
 		if g.Protocol == Redis && policy.Covers(glob, r.Key) {
-			return fmt.Sprintf("exclude has all its keys, with %q", glob), "drop one of them"
+			return fmt.Sprintf("exclude covers all its keys with %q", glob), "drop one of them"
 		}
 	}
 	if slices.ContainsFunc(g.Rules, func(r Rule) bool { return r.To != "" }) {

@@ -22,7 +22,7 @@ func TestWarnings(t *testing.T) {
 		gateway("postgres", "postgres://h", ""):                                                    "",
 		gateway("redis", "redis+cluster://h", ", rules: [{db: 2, setting: lz4}]"):                  "database 0 only",
 		gateway("redis", "redis://h", ", max_seal: 10, rules: [{setting: lz4}]"):                   "above max_seal",
-		gateway("redis", "redis://h", ", exclude: ['b*'], rules: [{key: 'bull:*', setting: lz4}]"): "exclude has all",
+		gateway("redis", "redis://h", ", exclude: ['b*'], rules: [{key: 'bull:*', setting: lz4}]"): "exclude covers all",
 
 		redis("{setting: lz4}, {key: 'm*', setting: zstd-3}"):                                                  shadowed,
 		redis("{setting: lz4}, {key: 'm*', setting: raw}"):                                                     shadowed,
