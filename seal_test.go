@@ -89,7 +89,7 @@ func TestSealChoosesWhatIsWorth(t *testing.T) {
 		worth func(int, int) bool
 	}{
 		{"declined", text, lz4, func(int, int) bool { return false }},
-		{"raw asks nobody", text, codec.Setting{}, always},
+		{"raw does not call worth", text, codec.Setting{}, always},
 		{"noise gains nothing", noise(1000), lz4, nil},
 		{"three bytes gain nothing", []byte("abc"), lz4, nil},
 		{"unknown codec", text, codec.Setting{Codec: 12}, nil},
@@ -102,7 +102,7 @@ func TestSealChoosesWhatIsWorth(t *testing.T) {
 		}
 	}
 	if h, err := ParseHeader(s.Seal(nil, noise(1000), lz4, always)); err != nil || h.Codec != codec.Raw && h.Codec != codec.LZ4 {
-		t.Errorf("who wants all sealed gets %+v, %v", h, err)
+		t.Errorf("forced sealing gives %+v, %v", h, err)
 	}
 	with := len(s.Seal(nil, order(7), codec.Setting{Codec: codec.Zstd, Dict: dict}, nil))
 	without := len(s.Seal(nil, order(7), codec.Setting{Codec: codec.Zstd}, nil))

@@ -77,7 +77,7 @@ func TestCopyingFromADictionaryTakesItsTag(t *testing.T) {
 		}
 		putTag(d, planted)
 		if got, err := s.Open(nil, planted); err != nil || !bytes.Equal(got, secret[5:24]) {
-			t.Errorf("who has the dictionary: %q, %v", got, err)
+			t.Errorf("with the dictionary: %q, %v", got, err)
 		}
 	}
 }

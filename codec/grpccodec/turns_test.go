@@ -72,7 +72,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	}
 	for range 3 {
 		if turn := <-without; turn != nil {
-			t.Error("a turn that nobody gave back")
+			t.Error("a turn that was not returned")
 		}
 	}
 	turns.give(held)

@@ -56,7 +56,7 @@ func TestLookedIsForAllRules(t *testing.T) {
 	f.looked(all[0], enoughLooks)
 	for range enoughLooks {
 		if f.Looked() {
-			t.Error("nobody has looked for alice")
+			t.Error("no gateway has looked for alice")
 		}
 		f.looked(all[1], 1)
 	}

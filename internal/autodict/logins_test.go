@@ -81,12 +81,12 @@ func TestChoicesOfLogins(t *testing.T) {
 	in := func(login string) codec.Setting { return m.Policy().Rules()[0].SettingFor(login) }
 	with, without := codec.Setting{Codec: codec.Zstd, Level: 1, Dict: d.Number()}, codec.Setting{Codec: codec.Zstd, Level: 3}
 	if in("alice") != with || in("bob") != without || in("") != without || m.Policy().Rules()[0].Setting != without {
-		t.Errorf("alice %v, bob %v, default %v, anybody %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
+		t.Errorf("alice %v, bob %v, default %v, any login %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
 	}
 	m.Sample(rule, "bob", nil, []byte("value"), 5)
 	m.again()
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
-		t.Errorf("two write: alice %v, bob %v, anybody %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
+		t.Errorf("two write: alice %v, bob %v, any login %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}
 	// A reload keeps the logins that have joined, and removes them if samples are shared.
 	m.SetRules(m.rules)

@@ -152,7 +152,7 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 	*now = now.Add(2 * time.Minute)
 	if m.Kind(rule, "/s/Later", policy.Request) == nil {
-		t.Error("those that nobody calls any more keep others out")
+		t.Error("methods that are no longer called keep others out")
 	}
 	if m.Kind(rule, string(make([]byte, maxMethod+1)), policy.Request) != nil {
 		t.Error("a name of any length")

@@ -29,7 +29,7 @@ func TestAnnouncersAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !a.read(t.Context()) || !b.read(t.Context()) || a.lease(t.Context()) != "" {
-		t.Fatal("nobody may train")
+		t.Fatal("no gateway may train")
 	}
 	if b.lease(t.Context()) != refusedRace {
 		t.Error("b has the lease that a has taken since b looked")

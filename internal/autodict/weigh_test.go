@@ -41,7 +41,7 @@ func TestWeighsWhatIsStored(t *testing.T) {
 			t.Errorf("%s: weighed against %.0f bytes, want %.0f", c.name, got, c.want)
 		}
 		if r.watch.whole = 2; m.weigh(t.Context(), r) != r.watch.volume(m.o.now()) {
-			t.Errorf("%s: what a job knows of the whole does not count", c.name)
+			t.Errorf("%s: the whole that a job measured does not count", c.name)
 		}
 	}
 }

@@ -178,7 +178,7 @@ func TestBackgroundFollowsThePolicy(t *testing.T) {
 		until(t, "it runs", func() bool { return b.Status().Running })
 		rules.Store(rulesFor(t, "key")) // reloaded, with the same effect
 		keys := b.Status().Report.Keys
-		until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
+		until(t, "it continues", func() bool { return b.Status().Report.Keys > keys+10 })
 		if n := b.Status().Passes[PassInterrupted]; n != 0 {
 			t.Errorf("begun anew %d times for the same rules", n)
 		}
@@ -235,7 +235,7 @@ func TestBackgroundSurvivesBugs(t *testing.T) {
 				})
 				bug.method.Store("none")
 				keys := b.Status().Report.Keys
-				until(t, "it goes on", func() bool { return b.Status().Report.Keys > keys+10 })
+				until(t, "it continues", func() bool { return b.Status().Report.Keys > keys+10 })
 			})
 		})
 	}
@@ -257,7 +257,7 @@ func TestBackgroundSurvives(t *testing.T) {
 			})
 			until(t, "it fails, again", func() bool { return b.Status().Passes[PassFailed] > 1 })
 			well.Store(true)
-			until(t, "it goes on", func() bool { return b.Status().Report.Keys > 10 })
+			until(t, "it continues", func() bool { return b.Status().Report.Keys > 10 })
 		})
 	}
 }

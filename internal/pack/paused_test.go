@@ -86,7 +86,7 @@ func TestBackgroundIsPaused(t *testing.T) {
 	if b.Status().Paused {
 		t.Error("paused after Resume")
 	}
-	until(t, "it goes on", func() bool { return reads.Load() > still+10 })
+	until(t, "it continues", func() bool { return reads.Load() > still+10 })
 	if s := b.Status(); lease.taken.Load() != 1 || s.Passes[PassInterrupted] != 0 {
 		t.Errorf("it began anew: %+v", s)
 	}

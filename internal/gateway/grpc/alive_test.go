@@ -74,7 +74,7 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 	deaf.Store(true)
 	_, err := unary(within(t), c, "Unary", payload(100))
 	if status.Code(err) != codes.Unavailable {
-		t.Errorf("a call that nobody answers: %v", err)
+		t.Errorf("a call without an answer: %v", err)
 	}
 	var out []byte
 	if err := s.RecvMsg(&out); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "cinch: "+errSilent.Error() {

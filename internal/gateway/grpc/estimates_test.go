@@ -59,7 +59,7 @@ func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 		}
 	}
 	if g := startGateway(t, "grpc://"+server, nil); g.Measured() != nil || g.SampleBytes() != 0 {
-		t.Error("messages are measured that nobody asked for")
+		t.Error("messages are measured without a request for it")
 	}
 }
 

@@ -107,7 +107,7 @@ func TestInquiry(t *testing.T) {
 		"looks at nothing, no health":  {always(cMethod), single, unknown, unknown, 2, true},
 		"is away":                      {always("|14|no healthy upstream"), single, unknown, unknown, 2, false},
 		"lists when it refuses":        {tonic, single, yes, no, 2, false},
-		"somebody else says no to all": {always("|16|no token"), single, unknown, unknown, 2, true},
+		"a balancer refuses all calls": {always("|16|no token"), single, unknown, unknown, 2, true},
 	} {
 		k, asked, told := inquire(t, test.server, test.single)
 		if zstd, lz4 := k.reads("zstd"), k.reads("lz4"); zstd != test.zstd || lz4 != test.lz4 || len(asked) != test.asked || told != test.told {

@@ -433,6 +433,6 @@ func TestUpstreamDies(t *testing.T) {
 		}
 	}
 	if _, err := unary(within(t), connect(t, g.addr), "Unary", nil); status.Code(err) != codes.Unavailable {
-		t.Errorf("with nobody there: %v", err)
+		t.Errorf("without a server: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestPanicOfADrain(t *testing.T) {
 		s.calls.begin(panickyCall{})
 		s.drain(time.Hour, nil)
 		if err := s.server.Serve(); err == nil {
-			t.Error("the connection goes on")
+			t.Error("the connection continues")
 		}
 		if !s.calls.mu.TryLock() {
 			t.Error("the calls are locked")

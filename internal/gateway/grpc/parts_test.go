@@ -220,7 +220,7 @@ func TestNegotiatedRequests(t *testing.T) {
 		{"a server that reads it", rules, nil, says("gzip,zstd"), "zstd", ""},
 		{"a server that reads none", rules, nil, says("identity"), "", ""},
 		{"the client's own, to an unknown server", rules, []string{"Grpc-Encoding", "gzip"}, silent(), "gzip", "zstd"},
-		{"the client's own, which nobody reads", rules, []string{"Grpc-Encoding", "gzip"}, says("identity"), "", ""},
+		{"the client's own, which no server reads", rules, []string{"Grpc-Encoding", "gzip"}, says("identity"), "", ""},
 		{"one that we can't open", rules, []string{"Grpc-Encoding", "strange"}, says("zstd"), "strange", ""},
 		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
 	} {

@@ -247,7 +247,7 @@ func TestHostileUpstream(t *testing.T) {
 		for range 50 {
 			status, _, out := post(t, c, "Unary", bytes.NewReader(frame(false, payload(100))))
 			if status == "0" || len(out) > 0 {
-				t.Fatalf("status %s, %d bytes of what nobody can open", status, len(out))
+				t.Fatalf("status %s, %d bytes that can't be decompressed", status, len(out))
 			}
 		}
 		if len(near.pool.Hops()) > 0 && len(near.pool.Hops()[0].knows.partner.fetched.Load().dicts) > 0 {

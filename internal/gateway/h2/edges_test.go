@@ -33,7 +33,7 @@ func TestClientGoesWithinABody(t *testing.T) {
 			t.Error("a body that was cut off looks whole")
 		}
 	case <-within(t).Done():
-		t.Error("the handler goes on")
+		t.Error("the handler continues")
 	}
 }
 

@@ -135,7 +135,7 @@ func TestHostileClients(t *testing.T) {
 			_ = r.WriteRSTStream(1, http2.ErrCodeCancel)
 			r.headers(1, true, get...)
 		}},
-		{"5.1: DATA behind a reset of ours", "RST 1 PROTOCOL_ERROR", func(r *raw) { // but no second reset
+		{"5.1: DATA after a reset by the server", "RST 1 PROTOCOL_ERROR", func(r *raw) { // but no second reset
 			r.headers(1, false, with("connection", "x")...)
 		}},
 		{"5.1.2: too many streams", "RST 21 REFUSED_STREAM", func(r *raw) {
@@ -267,7 +267,7 @@ func TestHostileClients(t *testing.T) {
 				_ = r.WriteData(1, false, nil)
 			}
 		}},
-		{"frames that nobody knows", "ok", func(r *raw) {
+		{"frames of unknown types", "ok", func(r *raw) {
 			_ = r.WriteRawFrame(77, 255, 99, make([]byte, 100))
 			_ = r.WritePriority(1, http2.PriorityParam{StreamDep: 3})
 			_ = r.WriteRawFrame(http2.FramePriorityUpdate, 0, 0, []byte{0, 0, 0, 1, 'u'})

@@ -151,7 +151,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		cancelled(t, shared.Conn, bad, 1)
 		own := hopOf(bad)
 		if own == shared || hopOf(bad) != own || hopOf(good) != shared {
-			t.Error("which connections who has")
+			t.Error("the connections of the clients are wrong")
 		}
 		if len(apart) != 1 || apart[0] != "10.0.0.1" {
 			t.Errorf("set apart: %v", apart)
@@ -217,7 +217,7 @@ func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 		}
 		bad := came()
 		if hopOf(bad) == shared || hopOf(good) != shared || hopOf(other) != shared {
-			t.Error("which connections who has")
+			t.Error("the connections of the clients are wrong")
 		}
 		cancelled(t, hopOf(bad).Conn, bad, 10*addressBurst) // these harm only connections that are apart
 		p.Leave(bad)

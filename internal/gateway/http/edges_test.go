@@ -30,7 +30,7 @@ func TestDrainBeforeRun(t *testing.T) {
 		}()
 		synctest.Wait()
 		if !ended {
-			t.Error("the session goes on")
+			t.Error("the session continues")
 		}
 		_ = there.Close()
 	})

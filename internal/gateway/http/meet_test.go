@@ -256,7 +256,7 @@ func TestClientLeavesBehindItsRequests(t *testing.T) {
 			<-out.Context().Done()
 			select {
 			case <-ended:
-				t.Errorf("%.10q: the request goes on", begin)
+				t.Errorf("%.10q: the request continues", begin)
 			case <-time.After(50 * time.Millisecond):
 			}
 			return nil, out.Context().Err()

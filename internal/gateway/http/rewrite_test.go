@@ -143,7 +143,7 @@ func TestKnowledge(t *testing.T) {
 		return (<-got).Header.Get("Content-Encoding")
 	}
 	if c := codingTo("/a"); c != "" {
-		t.Errorf("%q to who has said nothing", c)
+		t.Errorf("%q to a client that has said nothing", c)
 	}
 	says = "gzip, zstd;q=0, br"
 	if c := codingTo("/a"); c != "" {

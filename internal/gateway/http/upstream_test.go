@@ -232,7 +232,7 @@ func TestIdleUpstream(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if n := open.Load(); n != 0 {
-			t.Errorf("%d connections that nobody uses", n)
+			t.Errorf("%d unused connections", n)
 		}
 	})
 }

@@ -180,7 +180,7 @@ func drainOf(t *testing.T, g *Gateway, addr string) (ended <-chan error) {
 	t.Helper()
 	end := make(chan error, 1)
 	go func() { end <- g.Shutdown(context.Background()) }()
-	testenv.Eventually(t, "nobody else is accepted", func() bool {
+	testenv.Eventually(t, "no other client is accepted", func() bool {
 		d, err := net.Dial("tcp", addr)
 		if err == nil {
 			_ = d.Close()

@@ -90,7 +90,7 @@ func TestWhoWrites(t *testing.T) {
 	auth("bob", "pw")
 	wrote("bob has logged in", "bob")
 	auth("nobody", "pw")
-	wrote("a login of nobody's", "bob")
+	wrote("a login of an unknown user", "bob")
 
 	c.write(append(encode(t, wire.Auth, 900, nil, authBody(salt[:20], "alice", "pw")),
 		encode(t, wire.Replace, 901, nil, keyed{0x10, docs, 0x21, tuple(3, document(3))})...))

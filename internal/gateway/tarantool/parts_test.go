@@ -568,7 +568,7 @@ func TestSpliceEndsWithTheReplies(t *testing.T) {
 		p.s.background.Wait()
 	}, func() {})
 	if p.s.Context().Err() == nil {
-		t.Error("the session goes on")
+		t.Error("the session continues")
 	}
 }
 

@@ -60,7 +60,7 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 		}
 		waitFor(t, func() bool { return e.Shutdown(context.Background()) == nil })
 		if s := e.links.State(); s.Used != 0 || s.Promised != 0 || s.Unused != 0 {
-			t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, by nobody", name, s.Used, s.Promised, s.Unused)
+			t.Errorf("%s: of histories %d bytes are held, %d promised and %d of them not used, without a connection", name, s.Used, s.Promised, s.Unused)
 		}
 		if t.Failed() {
 			t.Logf("log of %s:\n%s", name, e.log)

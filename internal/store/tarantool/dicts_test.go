@@ -31,11 +31,11 @@ func TestDicts(t *testing.T) {
 	d := NewDicts(mustConnect(t, server.Addr, "app", "secret"), nil)
 	x := testDict(t, "a")
 	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
-		t.Fatalf("a dictionary that nobody put there: %v", err)
+		t.Fatalf("a dictionary that was not stored: %v", err)
 	}
 	early := NewDicts(c, nil)
 	if _, err := early.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
-		t.Fatalf("a dictionary that nobody put there: %v", err)
+		t.Fatalf("a dictionary that was not stored: %v", err)
 	}
 	if err := d.Publish(t.Context(), x); err != nil {
 		t.Fatal(err)
@@ -69,10 +69,10 @@ func TestDicts(t *testing.T) {
 	}
 	other := NewDicts(mustConnect(t, server.Addr, "other", "secret"), nil)
 	if _, err := other.Dictionary(x.Number()); !errors.Is(err, ErrDenied) {
-		t.Errorf("somebody else reads it: %v", err)
+		t.Errorf("another user reads it: %v", err)
 	}
 	if err := other.Publish(t.Context(), testDict(t, "b")); err == nil {
-		t.Error("somebody else adds one")
+		t.Error("another user adds one")
 	}
 	checkRestored(t, c, d, x)
 }

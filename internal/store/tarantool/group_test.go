@@ -77,7 +77,7 @@ func TestGroupPublishesEverywhere(t *testing.T) {
 	s := newShards(t, 3)
 	g, ctx, x := s.group(0), t.Context(), testDict(t, "a")
 	if err := g.Publish(ctx, x); !errors.Is(err, ErrShards) || g.Ready(x.Number()) {
-		t.Errorf("as long as nobody knows who the shards are: ready %t, %v", g.Ready(x.Number()), err)
+		t.Errorf("as long as the shards are unknown: ready %t, %v", g.Ready(x.Number()), err)
 	}
 	s.set(0, 1)
 	if err := g.Publish(ctx, x); err != nil || !g.Ready(x.Number()) || !s.has(1, x.Number()) {
@@ -116,7 +116,7 @@ func TestGroupWithAShardDown(t *testing.T) {
 		t.Errorf("a new one: ready %t, %v", g.Ready(fresh.Number()), err)
 	}
 	if _, err := g.Dictionary(7); err == nil || errors.Is(err, cinch.ErrDictMissing) {
-		t.Errorf("whether it has another nobody knows: %v", err)
+		t.Errorf("it is unknown whether it has another: %v", err)
 	}
 	if err := s.all[1].Restart(t); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestGroupKeepsOneRecord(t *testing.T) {
 	s := newShards(t, 2)
 	first, second, ctx := s.group(0), s.group(1), t.Context()
 	if _, _, err := first.Record(ctx, "r"); !errors.Is(err, ErrShards) {
-		t.Errorf("as long as nobody knows who the shards are: %v", err)
+		t.Errorf("as long as the shards are unknown: %v", err)
 	}
 	s.set(0, 1)
 	if v, err := first.ReplaceRecord(ctx, "r", 0, "text"); v != 1 || err != nil {

@@ -50,7 +50,7 @@ func TestLease(t *testing.T) {
 	}
 	z := d.Lease("z", "a")
 	take(z, time.Millisecond, true)
-	testenv.Eventually(t, "who doesn't keep a turn loses it", func() bool {
+	testenv.Eventually(t, "a holder that doesn't extend its turn loses it", func() bool {
 		kept, err := z.Keep(ctx, time.Millisecond)
 		return !kept && err == nil
 	})

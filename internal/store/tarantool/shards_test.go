@@ -46,7 +46,7 @@ func TestAskShards(t *testing.T) {
 				t.Errorf("of a router: %v, %v", got, err)
 			}
 			if _, err := AskShards(t.Context(), mustConnect(t, server.Addr, "other", "secret")); !errors.Is(err, ErrDenied) {
-				t.Errorf("somebody else asks: %v", err)
+				t.Errorf("another user asks: %v", err)
 			}
 		})
 	}
