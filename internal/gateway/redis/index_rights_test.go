@@ -50,3 +50,15 @@ func TestIndexBehindLogin(t *testing.T) {
 		t.Error("what is sealed under the index was not put back")
 	}
 }
+
+// Where the gateway's own user may not run scripts, hashes under a new index are decompressed by the rights of the client that
+// makes it.
+func TestIndexByRightsOfTheClient(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t, "--rename-command", "DEL", "FT.CREATE") // the renamed DEL takes any arguments
+	direct := clientOf(t, sock)
+	expect(t, direct, "ACL SETUSER gw on >pw ~* &* +@all -eval", "OK")
+	front, _ := startGateway(t, sock, func(c *Config) { c.Upstream.User, c.Upstream.Password = "gw", "pw" })
+	expect(t, clientOf(t, front), "HSET h:1 f {long}", "1", "FT.CREATE i ON HASH PREFIX 1 h: SCHEMA f TEXT", "0")
+	expect(t, direct, "HGET h:1 f", "{long}")
+}

@@ -62,7 +62,7 @@ func (c *indexCommands) clearFor(prefixes []string) (refusal string) {
 	deadline := time.Now().Add(indexPatience)
 	for _, p := range prefixes {
 		err := c.awaitSweep(c.indexes.clear(p, nil), deadline)
-		if err != nil && isNoRight(err.Error()) {
+		if lacksRight(err) {
 			who := c.talk.st.who.Load()
 			if who == nil {
 				who = &credentials{}

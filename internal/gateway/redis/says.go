@@ -15,6 +15,12 @@ func isNoRight(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "user executing the script can't ")
 }
 
+// lacksRight reports whether err is, or wraps, the server's refusal of a command that the user may not run.
+func lacksRight(err error) bool {
+	var reply goredis.Error
+	return errors.As(err, &reply) && isNoRight(reply.Error())
+}
+
 // isNoLua matches the refusal of EVAL by Redis 7.0 and later.
 func isNoLua(text string) bool {
 	return strings.HasPrefix(text, "NOPERM") && strings.Contains(text, "'eval'")
