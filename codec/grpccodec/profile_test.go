@@ -79,11 +79,11 @@ func TestOutsideZstdProfile(t *testing.T) {
 	}{
 		"two frames":         {bytes.Repeat(half, 2), "half of a message, half of a message, ", nil},
 		"skippable in front": {append(bytes.Clone(skippable), half...), "half of a message, ", nil},
-		"skippable behind":   {append(bytes.Clone(half), skippable...), "half of a message, ", nil},
+		"skippable after":    {append(bytes.Clone(half), skippable...), "half of a message, ", nil},
 		"skippable alone":    {skippable, "", nil},
 		"names a dictionary": {named, "", grpccodec.ErrCorrupt},
 		"cut off":            {half[:len(half)-1], "", grpccodec.ErrCorrupt},
-		"garbage behind":     {append(bytes.Clone(half), "garbage"...), "", grpccodec.ErrCorrupt},
+		"garbage after":      {append(bytes.Clone(half), "garbage"...), "", grpccodec.ErrCorrupt},
 	} {
 		got, err := set.AppendDecompress(nil, test.packed, "zstd", 1<<20)
 		if !errors.Is(err, test.err) || string(got) != test.want {

@@ -332,7 +332,7 @@ func TestLimits(t *testing.T) {
 		{"a huge length", []byte{formColumns, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, 1 << 40, ErrTooLarge},
 		{"a negative limit", sealed, -1, ErrTooLarge},
 		{"longer than messages may be", binary.AppendUvarint([]byte{formColumns, 5}, MaxBytes+1), math.MaxInt, ErrCorrupt},
-		{"something behind", append(bytes.Clone(sealed), 0), 1 << 20, ErrCorrupt},
+		{"something after it", append(bytes.Clone(sealed), 0), 1 << 20, ErrCorrupt},
 		{"cut off", sealed[:len(sealed)-1], 1 << 20, ErrCorrupt},
 	} {
 		if out, err := d.Append([]byte("x"), c.src, c.max); !errors.Is(err, c.want) || string(out) != "x" {

@@ -283,7 +283,7 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 			"the magic replaced":       splice(0, 3, "something longer"),
 			"the magic cut off":        splice(0, 3, ""),
 			"text before it":           splice(0, 0, "XXX"),
-			"text behind it":           splice(len(sealed), 0, "XXX"),
+			"text after it":            splice(len(sealed), 0, "XXX"),
 			"the end cut off":          splice(len(sealed)-3, 3, ""),
 			"cut within the header":    splice(4, 3, "XXX"),
 			"cut within the payload":   splice(20, 3, "XXX"),

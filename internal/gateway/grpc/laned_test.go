@@ -313,7 +313,7 @@ func interleaved(ctx context.Context, c *grpc.ClientConn, r *rand.Rand, cancel f
 	}
 	var out []byte
 	if err := s.RecvMsg(&out); err != io.EOF {
-		return fmt.Errorf("behind the last: %w", err)
+		return fmt.Errorf("after the last: %w", err)
 	}
 	return nil
 }

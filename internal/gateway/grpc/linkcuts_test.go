@@ -343,7 +343,7 @@ func apart(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
 	}
 	var out []byte
 	if err := s.RecvMsg(&out); err != io.EOF {
-		return fmt.Errorf("behind the last: %w", err)
+		return fmt.Errorf("after the last: %w", err)
 	}
 	return nil
 }

@@ -380,7 +380,7 @@ func TestNoContinueBehindTheResponse(t *testing.T) {
 		switch f := r.read().(type) {
 		case *http2.HeadersFrame:
 			if blocks++; blocks > 1 {
-				t.Fatal("headers behind those of the response")
+				t.Fatal("headers after those of the response")
 			}
 			_ = r.WriteData(1, true, nil)
 			ended = true

@@ -128,9 +128,9 @@ func TestHostileClients(t *testing.T) {
 		{"5.1: DATA on an idle stream", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteData(1, true, nil) }},
 		{"5.1: RST_STREAM on an idle stream", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteRSTStream(1, 8) }},
 		{"5.1: WINDOW_UPDATE on an idle stream", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteWindowUpdate(1, 8) }},
-		{"5.1: DATA behind the end", "RST 1 STREAM_CLOSED", func(r *raw) { r.headers(1, true, get...); _ = r.WriteData(1, true, nil) }},
-		{"5.1: HEADERS behind the end", "RST 1 STREAM_CLOSED", func(r *raw) { r.headers(1, true, get...); r.headers(1, true, "a", "b") }},
-		{"5.1: HEADERS behind a reset", "GOAWAY STREAM_CLOSED", func(r *raw) {
+		{"5.1: DATA after the end", "RST 1 STREAM_CLOSED", func(r *raw) { r.headers(1, true, get...); _ = r.WriteData(1, true, nil) }},
+		{"5.1: HEADERS after the end", "RST 1 STREAM_CLOSED", func(r *raw) { r.headers(1, true, get...); r.headers(1, true, "a", "b") }},
+		{"5.1: HEADERS after a reset", "GOAWAY STREAM_CLOSED", func(r *raw) {
 			r.headers(1, true, get...)
 			_ = r.WriteRSTStream(1, http2.ErrCodeCancel)
 			r.headers(1, true, get...)
@@ -234,7 +234,7 @@ func TestHostileClients(t *testing.T) {
 		{"8.2.2: transfer-encoding", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, with("transfer-encoding", "chunked")...) }},
 		{"8.2.2: te", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, with("te", "gzip")...) }},
 		{"8.2.2: te: trailers", "ok", func(r *raw) { r.headers(1, true, with("te", "trailers")...) }},
-		{"8.3: a pseudo-header field behind others", "RST 1 PROTOCOL_ERROR", func(r *raw) {
+		{"8.3: a pseudo-header field after others", "RST 1 PROTOCOL_ERROR", func(r *raw) {
 			r.headers(1, true, ":method", "GET", ":scheme", "http", "a", "b", ":path", "/")
 		}},
 		{"8.3: an unknown one", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, true, ":method", "GET", ":scheme", "http", ":path", "/", ":x", "y") }},
@@ -479,7 +479,7 @@ func TestHostileServers(t *testing.T) {
 		}},
 		{"a reset", "CANCEL", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, http2.ErrCodeCancel) }},
 		{"a refusal", "REFUSED_STREAM", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, http2.ErrCodeRefusedStream) }},
-		{"a reset behind the end", "", func(r *raw, id uint32) { r.headers(id, true, ok...); _ = r.WriteRSTStream(id, http2.ErrCodeNo) }},
+		{"a reset after the end", "", func(r *raw, id uint32) { r.headers(id, true, ok...); _ = r.WriteRSTStream(id, http2.ErrCodeNo) }},
 		{"GOAWAY below", "goes away", func(r *raw, id uint32) { _ = r.WriteGoAway(0, http2.ErrCodeNo, nil) }},
 		{"GOAWAY above", "", func(r *raw, id uint32) { _ = r.WriteGoAway(id, http2.ErrCodeNo, nil); r.headers(id, true, ok...) }},
 		{"GOAWAY with a reason", "ENHANCE_YOUR_CALM \"too_many_pings\"", func(r *raw, id uint32) {

@@ -227,7 +227,7 @@ func TestDrain(t *testing.T) {
 		return !usable
 	})
 	if _, err := c.RoundTrip(request(within(t), t, "GET", "/", nil)); !errors.Is(err, ErrUnusable) {
-		t.Errorf("a request behind GOAWAY: %v", err)
+		t.Errorf("a request after GOAWAY: %v", err)
 	}
 	close(proceed)
 	if err := <-got; err != nil {

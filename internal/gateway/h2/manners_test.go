@@ -387,7 +387,7 @@ func TestWholeBodies(t *testing.T) {
 			t.Errorf("read %d bytes of %d, %v", len(p), len(want), ok)
 		}
 		if n, err := b.Read(make([]byte, 1)); n != 0 || err != io.EOF {
-			t.Errorf("behind the end: %d bytes, %v", n, err)
+			t.Errorf("after the end: %d bytes, %v", n, err)
 		}
 	}
 	c := pair(t, func(w http.ResponseWriter, r *http.Request) {

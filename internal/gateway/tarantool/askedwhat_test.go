@@ -59,7 +59,7 @@ func TestGatewayTellsStrangersNoAddress(t *testing.T) {
 	}
 	c := &raw{t: t, c: conn}
 	if got, want := c.must(wire.Ping, question...), []any{"cinch.gateway", "t", ""}; !reflect.DeepEqual(got, want) {
-		t.Errorf("a stranger is told %v", got)
+		t.Errorf("a client without a login is told %v", got)
 	}
 	c.must(wire.Auth, authBody(salt[:20], "app", "secret")...)
 	if got, want := c.must(wire.Ping, question...), []any{"cinch.gateway", "t", behindTest}; !reflect.DeepEqual(got, want) {

@@ -98,7 +98,7 @@ func TestWhoWrites(t *testing.T) {
 		c.read()
 	}
 	if got := seen.take(); slices.Contains(got, "bob") {
-		t.Errorf("behind an AUTH: %q", got)
+		t.Errorf("after an AUTH: %q", got)
 	}
-	wrote("behind it", "alice")
+	wrote("after it", "alice")
 }

@@ -187,7 +187,7 @@ func TestIdentity(t *testing.T) {
 	}
 	l.noteReply(wire.Auth, 2, wire.ErrorFlag)
 	if !l.door.Stranger(t.Context()) {
-		t.Error("a refused login opens the door")
+		t.Error("a refused login counts as a login")
 	}
 	l.noteReply(wire.Select, 1, wire.OK)
 	if l.login() != notSure || !l.door.Stranger(t.Context()) {
@@ -203,7 +203,7 @@ func TestIdentity(t *testing.T) {
 	}
 	l = &identity{door: gateway.Door{Keeper: keeper}}
 	if l.noteReply(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
-		t.Error("a guest that has written something is a stranger")
+		t.Error("a guest that has written something counts as not logged in")
 	}
 }
 

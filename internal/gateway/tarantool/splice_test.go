@@ -34,14 +34,14 @@ func splices(doc string) map[string]struct {
 		"by name":                 {list{list{":", "doc", 5, 3, "longer"}}, 0, doc[:5] + "longer" + doc[8:]},
 		"by path":                 {list{list{":", "[3]", 5, 0, "in"}}, 0, doc[:5] + "in" + doc[5:]},
 		"from the end":            {list{list{":", -3, 0, 1, ""}}, 0, doc[1:]},
-		"behind the last":         {list{list{":", "doc", -1, 0, "end"}}, 0, doc + "end"},
-		"far behind":              {list{list{":", "doc", n + 99, 5, "end"}}, 0, doc + "end"},
+		"after the last":          {list{list{":", "doc", -1, 0, "end"}}, 0, doc + "end"},
+		"far after it":            {list{list{":", "doc", n + 99, 5, "end"}}, 0, doc + "end"},
 		"leaves some":             {list{list{":", "doc", 4, -6, "-"}}, 0, doc[:4] + "-" + doc[n-6:]},
 		"all":                     {list{list{":", "doc", 0, n, ""}}, 0, ""},
 		"begins like an envelope": {list{list{":", "doc", 0, 0, cinch.Magic}}, 0, cinch.Magic + doc},
 		"and other things":        {list{list{"=", "tag", "new"}, list{":", "doc", 0, 1, "Y"}, list{"=", "extra", document(7)}}, 0, "Y" + doc[1:]},
 		"and then assigned":       {list{list{":", "doc", 0, 1, "Y"}, list{"=", "doc", "other"}}, 0, "other"},
-		"behind an insertion":     {list{list{"!", -1, list{}}, list{":", -4, 0, 1, "Z"}, list{"#", -1, 1}}, 0, "Z" + doc[1:]},
+		"after an insertion":      {list{list{"!", -1, list{}}, list{":", -4, 0, 1, "Z"}, list{"#", -1, 1}}, 0, "Z" + doc[1:]},
 	}
 }
 

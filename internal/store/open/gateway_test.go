@@ -121,7 +121,7 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 	stranger := goredis.NewClient(&goredis.Options{Addr: closed})
 	defer stranger.Close()
 	if said, err := stranger.Do(t.Context(), "cinch.gateway").StringSlice(); err != nil || strings.Join(said, " ") != "cinch.gateway closed " {
-		t.Errorf("a stranger is told %q, %v", said, err)
+		t.Errorf("a client without a login is told %q, %v", said, err)
 	}
 
 	before := errorsOf(t, direct)
