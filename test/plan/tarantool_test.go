@@ -122,7 +122,7 @@ func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
 	if !r.LookedAt.Whole || r.LookedAt.Names != stored*3/2 || r.LookedAt.Total != stored*3/2 {
 		t.Errorf("looked at %+v", r.LookedAt)
 	}
-	if n := r.Left[`values of field owner of space docs: index "owner" has it`]; n < stored*7/8 {
+	if n := r.Left[`values of field owner of space docs: index "owner" has the field`]; n < stored*7/8 {
 		t.Errorf("left: %v", r.Left)
 	}
 	if n := r.Left["arrays and maps, whose values are never sealed"]; n != stored {
