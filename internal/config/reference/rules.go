@@ -9,8 +9,8 @@ var rules = []Row{
 	},
 	{
 		Keys: "`key`", Default: "`*`",
-		Meaning: "pattern with Redis's own meaning: `*` any bytes, `?` one byte, `[a-c]`, `[^a]`, `\\` before a character that " +
-			"stands for itself. In quotes, as YAML has its own use for `*` and `[`",
+		Meaning: "pattern as in Redis: `*` any bytes, `?` one byte, `[a-c]`, `[^a]`, `\\` before a " +
+			"literal character. Write it in quotes, as YAML gives `*` and `[` another meaning",
 	},
 	{
 		Keys: "`field`", Default: "any",
@@ -23,58 +23,58 @@ var rules = []Row{
 	{
 		Keys: "`type`", Default: "`[string, hash]`",
 		Meaning: "one of `string`, `hash`, `stream`, or a list of them. Streams are opt-in; lists, sets and sorted sets are " +
-			"never sealed",
+			"never compressed",
 	},
 	{
 		Keys: "`min_size`", Default: "`64`; `0` for `raw`",
-		Meaning: "bytes of the value as the application sent it",
+		Meaning: "size in bytes of the value as the application sent it",
 	},
 	{
 		Keys: "`max_size`", Default: "none",
-		Meaning: "the same: longer values go on to the next rule",
+		Meaning: "the same; the next rules apply to longer values",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of the memory that the server allocates for the value that sealing must free, `0%` for any gain. " +
-			"Computed as Redis 7 does with jemalloc: strings of 109 and of 124 bytes both take 128, so nothing is gained " +
-			"between them",
+		Meaning: "share of the server's memory for the value that compression must free, `0%` for any gain. " +
+			"Computed as for Redis 7 with jemalloc: strings of 109 and of 124 bytes both take 128, so compressing from one " +
+			"to the other saves nothing",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "codec and level: `zstd-3`, `lz4`, `snappy`, `s2`, `minlz`, `zlib-6`, `gzip-6`; `raw` leaves values alone and " +
-			"ends the search. `zstd-3@0a1b2c3d` uses the dictionary of that number, which the upstream holds already " +
+		Meaning: "codec and level: `zstd-3`, `lz4`, `snappy`, `s2`, `minlz`, `zlib-6`, `gzip-6`; `raw` leaves values uncompressed and " +
+			"ends the search. `zstd-3@0a1b2c3d` uses the dictionary with that number, which must be in the upstream " +
 			"(`cinch dict ls URL`)",
 	},
 	{
 		Keys: "`dictionary`", Default: "none",
-		Meaning: "name of a dictionary, for `zstd` only; or `auto`: the gateway trains dictionaries from the values that pass " +
-			"and rolls out what pays, with the level of `setting` or a lower one that does as well; see " +
+		Meaning: "name of a dictionary, for `zstd` only; or `auto`: the gateway trains dictionaries on the values that pass " +
+			"and rolls out the useful ones, with the level of `setting` or a lower one that saves as much; see " +
 			"[DICTIONARIES.md](DICTIONARIES.md)",
 	},
 	{
 		Keys: "`no_sample`", Default: "none",
-		Meaning: "patterns of keys whose values no dictionary is made of, for `dictionary: auto`",
+		Meaning: "patterns of keys whose values are not used for training, for `dictionary: auto`",
 	},
 	{
 		Keys: "`mode`", Default: "`seal`",
-		Meaning: "`observe` seals each value, opens and compares it, counts and forgets it, and stores it as it came: so a " +
-			"rule's saving and cost are known on live traffic before a byte is changed. Not with `dictionary: auto`, " +
+		Meaning: "`observe` compresses each value, decompresses it, compares and counts the result, and stores the value unchanged: so a " +
+			"rule's saving and cost are measured on live traffic before a byte is changed. Not with `dictionary: auto`, " +
 			"which stores dictionaries. A reload to `seal` turns it on. Redis only",
 	},
 	{
 		Keys: "`share_samples`", Default: "`false`",
-		Meaning: "`true`: one dictionary of the values of all logins that write under the rule, for `dictionary: auto`. " +
-			"Otherwise each of the first eight has [its own](DICTIONARIES.md#several-logins)",
+		Meaning: "`true`: one dictionary trained on the values of all users that write under the rule, for `dictionary: auto`. " +
+			"Otherwise each of the first eight users has [its own](DICTIONARIES.md#several-logins)",
 	},
 	{
 		Keys: "`format`", Default: "none",
-		Meaning: "values that the clients' own library has compressed in this format (`glide`, `django`, `phpredis`, `zlib`, …) are " +
-			"opened, and their content is sealed. Clients get it in the library's format again, by our encoder and not " +
+		Meaning: "values that the clients' library has compressed in this format (`glide`, `django`, `phpredis`, `zlib`, …) are " +
+			"decompressed, and their content is compressed. Clients get it in the library's format again, from Cinch's encoder and not " +
 			"always in the same bytes; see [LIBRARIES.md](LIBRARIES.md#values-that-other-libraries-compressed)",
 	},
 	{
 		Keys: "`to`", Default: "the format",
-		Meaning: "`plain`: clients get the content of such values, sealed or not, without the format",
+		Meaning: "`plain`: clients get the content of such values without the format",
 	},
 }
 
@@ -94,15 +94,15 @@ var grpcRules = []Row{
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "as above",
-		Meaning: "bytes of the message before compression",
+		Meaning: "size in bytes of the message before compression",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of its bytes that compression must save, else a message goes plain",
+		Meaning: "share of a message's bytes that compression must save; otherwise the message is sent plain",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd` (its level is chosen by what suits messages: see [GRPC.md](GRPC.md)) or `zstd-1`, `minlz`, `s2`, " +
+		Meaning: "`zstd` (with a level that suits messages: see [GRPC.md](GRPC.md)) or `zstd-1`, `minlz`, `s2`, " +
 			"`lz4`, `snappy`, `gzip-6`; `raw` sends messages plain",
 	},
 	{
@@ -116,7 +116,7 @@ var grpcRules = []Row{
 var httpRules = []Row{
 	{
 		Keys: "`host`", Default: "any",
-		Meaning: "pattern for the `Host` that the client asks for, without a port: `mimir.*`",
+		Meaning: "pattern for the client's `Host` header, without a port: `mimir.*`",
 	},
 	{
 		Keys: "`path`", Default: "any",
@@ -132,21 +132,21 @@ var httpRules = []Row{
 	},
 	{
 		Keys: "`direction`", Default: "`request`",
-		Meaning: "`request`, `reply` or a list. Replies are compressed only where a rule says so, see [HTTP.md](HTTP.md#replies)",
+		Meaning: "`request`, `reply` or a list. Replies are compressed only if a rule says so, see [HTTP.md](HTTP.md#replies)",
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "as above",
-		Meaning: "bytes of the body as it comes; bodies of unknown length are covered whatever their size",
+		Meaning: "size in bytes of the body as received; a rule covers bodies of unknown length whatever their size",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of its bytes that another coding must save, else a body goes as it came",
+		Meaning: "share of a body's bytes that another coding must save; otherwise the body is sent unchanged",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to read; `cinch-proto` as in " +
-			"[gRPC](GRPC.md#messages-of-protocol-buffers), between gateways only, where `auto` takes it for content types with " +
-			"`protobuf` in them; `raw` leaves bodies alone",
+		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to support; `cinch-proto` as in " +
+			"[gRPC](GRPC.md#messages-of-protocol-buffers), only between gateways, where `auto` chooses it for content types with " +
+			"`protobuf` in them; `raw` leaves bodies unchanged",
 	},
 }
 
@@ -154,11 +154,11 @@ var httpRules = []Row{
 var mongoRules = []Row{
 	{
 		Keys: "`namespace`", Default: "any",
-		Meaning: "pattern for `database.collection`: `shop.*`; commands about no collection have `database.$cmd`",
+		Meaning: "pattern for `database.collection`: `shop.*`; commands without a collection have `database.$cmd`",
 	},
 	{
 		Keys: "`command`", Default: "any",
-		Meaning: "pattern or list of patterns, as they are spelled on the wire: `find`, `[find, getMore, aggregate]`",
+		Meaning: "pattern or list of patterns, as spelled on the wire: `find`, `[find, getMore, aggregate]`",
 	},
 	{
 		Keys: "`direction`", Default: "both",
@@ -166,11 +166,11 @@ var mongoRules = []Row{
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "`0`, none",
-		Meaning: "bytes of the message before compression; of replies, those that such requests have had recently",
+		Meaning: "size in bytes of the message before compression; for replies, the recent size of replies to such requests",
 	},
 	{
 		Keys: "`min_gain`", Default: "`5%`",
-		Meaning: "share of its bytes that compression must save, those of the reply included that it entails",
+		Meaning: "share of a message's bytes that compression must save, including the reply that it causes",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
@@ -193,24 +193,24 @@ var tarantoolRules = []Row{
 	{
 		Keys: "`field`", Default: "any",
 		Meaning: "pattern for a field's name in the space's format, or its number as Lua counts, from 1. Fields that an index " +
-			"or a constraint touches are never sealed; the log says why",
+			"or a constraint touches are never compressed; the log says why",
 	},
 	{
 		Keys: "`function`", Default: "",
-		Meaning: "in place of `space` and `field`: pattern for the name of a stored function that writes what it is given",
+		Meaning: "instead of `space` and `field`: pattern for the name of a stored function that writes its arguments",
 	},
 	{
 		Keys: "`argument`", Default: "",
-		Meaning: "with `function`: which argument, from 1: `2`; or a field of an argument that is an array or a map: `2.3`, " +
+		Meaning: "with `function`: number of the argument, from 1: `2`; or a field of an argument that is an array or a map: `2.3`, " +
 			"`1.body`",
 	},
 	{
 		Keys: "`unconstrained`", Default: "`false`",
-		Meaning: "Tarantool: nothing that the gateway's user may not see reads the field, no check constraint and no foreign " +
+		Meaning: "Tarantool: declares that nothing hidden from the gateway's user reads the field, no check constraint and no foreign " +
 			"key; see [TARANTOOL.md](TARANTOOL.md#rights-to-ones-own-spaces-only)",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of its bytes that sealing must save",
+		Meaning: "share of a field's bytes that compression must save",
 	},
 }
