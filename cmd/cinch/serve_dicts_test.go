@@ -78,7 +78,7 @@ func TestServeFetchesDictionaries(t *testing.T) {
 	c.sealsWith(t, 0, first, "first")
 
 	c.write(t, "admin: {listen: off}", rule(missing))
-	s.reload(fmt.Sprintf("values are sealed without it\" gateway=g0 dictionary=%08x", missing.Number()))
+	s.reload(fmt.Sprintf("values are compressed without it\" gateway=g0 dictionary=%08x", missing.Number()))
 	client := dial(t, c.sockets[0])
 	value := strings.Repeat("sealed without ", 100)
 	if got := client.do("SET", "k", value) + client.do("GET", "k"); got != "+OK"+value {

@@ -240,7 +240,7 @@ func TestServeSealsAndReloads(t *testing.T) {
 
 	write("    max_seal: 1MiB\n    enabled: false\n    rules: [{key: \"b*\", setting: lz4}]\n")
 	s.reload("configuration reloaded")
-	if log := s.log.String(); !strings.Contains(log, "takes a restart") || !strings.Contains(log, "gateways[a].max_seal") {
+	if log := s.log.String(); !strings.Contains(log, "needs a restart") || !strings.Contains(log, "gateways[a].max_seal") {
 		t.Errorf("what can't change is not logged:\n%s", log)
 	}
 	c.setSealed(store, "b4", value, false)

@@ -110,17 +110,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case s.probe(w, r):
 		case may >= reads: // browsers hide answers from such a page, but still request streams and profiles
-			s.opts.Log.Warn("refused: asked for by another site's page", "client", r.RemoteAddr, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
-			http.Error(w, "not from this page", http.StatusForbidden)
+			s.opts.Log.Warn("refused a request from another site's page", "client", r.RemoteAddr, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
+			http.Error(w, "requests from another site's page are refused", http.StatusForbidden)
 		case may == misled:
-			s.opts.Log.Warn("admin page asked for by another host's name", "client", r.RemoteAddr, "host", r.Host)
-			http.Error(w, "this is not the host "+fmt.Sprintf("%.80q", r.Host)+": use localhost or an address, or list the name in admin.hosts", http.StatusMisdirectedRequest)
+			s.opts.Log.Warn("admin page requested under an unknown host name", "client", r.RemoteAddr, "host", r.Host)
+			http.Error(w, "unknown host name "+fmt.Sprintf("%.80q", r.Host)+": use localhost or an address, or list the name in admin.hosts", http.StatusMisdirectedRequest)
 		default:
 			if r.Header.Get("Authorization") != "" {
 				s.opts.Log.Warn("admin page: wrong token", "client", r.RemoteAddr)
 			}
 			w.Header().Set("WWW-Authenticate", `Basic realm="cinch: any name, and the token as password", charset="UTF-8"`)
-			http.Error(w, "the token of admin.token_file is needed, or a client certificate that admin.tls.client_ca has signed", http.StatusUnauthorized)
+			http.Error(w, "the token of admin.token_file is required, or a client certificate signed by admin.tls.client_ca", http.StatusUnauthorized)
 		}
 	})
 }

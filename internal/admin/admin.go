@@ -63,8 +63,8 @@ type Question struct {
 
 // Errors of a Question.
 var (
-	ErrNoGateway = errors.New("there is no gateway of that name")
-	ErrNoPolicy  = errors.New("policy is all or any")
+	ErrNoGateway = errors.New("there is no gateway with that name")
+	ErrNoPolicy  = errors.New("policy must be all or any")
 )
 
 // Server is the admin listener's HTTP server.
@@ -194,7 +194,7 @@ func (s *Server) caught(next http.Handler) http.Handler {
 				return
 			}
 			if p != http.ErrAbortHandler {
-				s.opts.Log.Error("a fault of the admin page", "class", "panic", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+				s.opts.Log.Error("internal error of the admin page", "class", "panic", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 			}
 			panic(http.ErrAbortHandler)
 		}()

@@ -35,7 +35,7 @@ func newEvents(status func(time.Time) Status) *events {
 func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !e.enter() {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, fmt.Sprintf("%d pages listen already: ask /api/status", maxListeners), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d pages get events already: poll /api/status", maxListeners), http.StatusServiceUnavailable)
 		return
 	}
 	defer e.leave()

@@ -93,7 +93,7 @@ func pastQuestion(asked url.Values, now time.Time) (q history.Question, err erro
 	}
 	if text := asked.Get("step"); text != "" {
 		if q.Step, err = history.ParseAge(text); err != nil || q.Step <= 0 {
-			return q, fmt.Errorf("step: %q is no time: write 10s, 1h or 1d", cut(text))
+			return q, fmt.Errorf("step: %q is not a duration: write 10s, 1h or 1d", cut(text))
 		}
 	}
 	var names []string

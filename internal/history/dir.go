@@ -138,7 +138,7 @@ func (r *ring) merge(group []*segment, log *slog.Logger) []*segment {
 		}
 		good := readFrames(part, nil)
 		if good < len(part) {
-			log.Info("history: the end of a file was not whole", "file", s.file, "bytes", len(part)-good)
+			log.Info("history: file truncated", "file", s.file, "bytes", len(part)-good)
 		}
 		all = append(all, part[:good]...)
 	}

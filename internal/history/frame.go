@@ -21,7 +21,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // errTorn reports bytes that end within a frame, or are not a frame.
-var errTorn = errors.New("a frame that is not whole")
+var errTorn = errors.New("truncated or damaged frame")
 
 // appendFrame appends a frame with the body that body appends.
 func appendFrame(dst []byte, body func([]byte) []byte) []byte {

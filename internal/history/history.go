@@ -76,7 +76,7 @@ func Open(o Options) *History {
 	}
 	if o.Path != "" {
 		if err := prepare(o.Path); err != nil {
-			o.Log.Warn("history: its path can't be used, it is held in memory", "err", err)
+			o.Log.Warn("history: path can't be used, samples are kept in memory", "err", err)
 			o.Path = ""
 		}
 	}
@@ -145,7 +145,7 @@ func (h *History) Sync() {
 	defer h.mu.Unlock()
 	for _, r := range h.rings() {
 		if err := r.sync(); err != nil {
-			h.log.Warn("history: not on the disk yet", "err", err)
+			h.log.Warn("history: samples could not be written to disk yet", "err", err)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (h *History) Close() {
 	defer h.mu.Unlock()
 	if h.index > firstCoarse && h.index%coarse != firstCoarse {
 		if err := h.coarse.add(h.writer, h.index, h.lastTime, h.last); err != nil {
-			h.log.Warn("history: the last minutes are kept for a day only", "err", err)
+			h.log.Warn("history: the last minutes are missing from the 5-minute samples", "err", err)
 		}
 	}
 	for _, r := range h.rings() {

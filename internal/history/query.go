@@ -70,7 +70,7 @@ func (q *Question) steps() (int, error) {
 	if n := (span-1)/q.Step + 1; n <= MaxSteps {
 		return int(n), nil
 	}
-	return 0, fmt.Errorf("%w: that is more than %d steps: ask for longer ones", ErrQuestion, MaxSteps)
+	return 0, fmt.Errorf("%w: that is more than %d steps: use longer steps", ErrQuestion, MaxSteps)
 }
 
 // Query answers a question. It reads files, and may take about 100 ms of CPU for the whole history.
@@ -205,7 +205,7 @@ func (c *collector) segment(ctx context.Context, h *History, s segment) error {
 	c.last = nil
 	readFrames(all, c.point)
 	if c.overfull {
-		return fmt.Errorf("%w: that is more than %d values: ask for fewer series or longer steps", ErrQuestion, MaxValues)
+		return fmt.Errorf("%w: that is more than %d values: use fewer series or longer steps", ErrQuestion, MaxValues)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ const (
 )
 
 // errUnreadable reports a file that is not a segment, or a damaged one.
-var errUnreadable = errors.New("not a segment that can be read")
+var errUnreadable = errors.New("not a readable segment")
 
 var packing = codec.Setting{Codec: codec.Zstd, Level: 3}
 

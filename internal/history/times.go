@@ -21,7 +21,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	if age, err := ParseAge(text); err == nil && age >= 0 {
 		return now.Add(-age), nil
 	}
-	return time.Time{}, fmt.Errorf("%.40q is no time: write 2026-11-01, 2026-11-01T12:00:00Z, or an age as 24h or 30d", text)
+	return time.Time{}, fmt.Errorf("%.40q is not a time: write 2026-11-01, 2026-11-01T12:00:00Z, or an age as 24h or 30d", text)
 }
 
 // ParseAge parses a duration, which may be in days.
@@ -29,7 +29,7 @@ func ParseAge(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		if err != nil || !(n >= 0 && n < 36500) {
-			return 0, fmt.Errorf("%.40q is no number of days", text)
+			return 0, fmt.Errorf("%.40q is not a number of days", text)
 		}
 		return time.Duration(n * 24 * float64(time.Hour)), nil
 	}

@@ -111,7 +111,7 @@ func (r *MessageRule) prepare(i int) error {
 	}
 	switch {
 	case r.Direction&^BothDirections != 0:
-		return errors.New("goes in no direction")
+		return errors.New("has no direction")
 	case r.MinSize < 0 || r.MaxSize < 0:
 		return errors.New("has a negative size")
 	case r.MaxSize != 0 && r.MaxSize < r.MinSize:
@@ -119,11 +119,11 @@ func (r *MessageRule) prepare(i int) error {
 	case r.MinGain < 0 || r.MinGain >= 1:
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	case r.Auto && r.Setting != codec.Setting{}:
-		return errors.New("names a codec and leaves the choice to the gateway")
+		return errors.New("names a codec, but leaves the choice to the gateway")
 	case r.HasDictionary() && r.Setting.Codec != codec.Zstd && !r.Auto:
-		return fmt.Errorf("has a dictionary, which %s does not take", r.Setting)
+		return fmt.Errorf("has a dictionary, which %s does not support", r.Setting)
 	case r.Dict != nil && r.AutoDict:
-		return errors.New("names a dictionary and leaves the choice to the gateway")
+		return errors.New("names a dictionary, but leaves the choice to the gateway")
 	}
 	r.space, r.host = compileOrAny(r.Space), compileOrAny(r.Host)
 	r.commands, r.types = compileAll(r.Commands), compileAll(r.Types)

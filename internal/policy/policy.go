@@ -187,7 +187,7 @@ func (r *Rule) prepare(i int) error {
 func (r *Rule) check() error {
 	switch {
 	case r.Types == 0 || r.Types&^Any != 0:
-		return fmt.Errorf("covers no type that holds values (a rule with a field covers hashes and streams)")
+		return fmt.Errorf("covers no type with values (a rule with a field covers hashes and streams)")
 	case r.MinSize < 0:
 		return fmt.Errorf("min size %d is negative", r.MinSize)
 	case r.MaxSize < 0:
@@ -195,11 +195,11 @@ func (r *Rule) check() error {
 	case r.MaxSize != 0 && r.MaxSize < r.MinSize:
 		return fmt.Errorf("max size %d is below min size %d", r.MaxSize, r.MinSize)
 	case r.Auto && r.Setting.Codec != codec.Zstd:
-		return fmt.Errorf("%s takes no dictionary", r.Setting.Codec)
+		return fmt.Errorf("%s does not support dictionaries", r.Setting.Codec)
 	case r.ToPlain && len(r.Formats) == 0:
-		return fmt.Errorf("has no format that could be made plain")
+		return fmt.Errorf("needs a format to convert to plain")
 	case r.ToPlain && (r.Field != "" || r.Types&^(String|Hash) != 0):
-		return fmt.Errorf("to plain is for strings, and for all fields of hashes")
+		return fmt.Errorf("conversion to plain is only for strings, and for all fields of hashes")
 	case !(r.MinGain > 0 && r.MinGain < 1):
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	}

@@ -113,9 +113,9 @@ func (p *Process) listenAdmin() (*adminPage, error) {
 	access.Credentials = access.Credentials || certificates
 	switch {
 	case !access.Open && token == nil && !certificates:
-		log.Warn("the admin page is not on loopback: without admin.token_file or admin.tls.client_ca it answers probes only, and no metrics", "address", l.Addr().String())
+		log.Warn("the admin page is not on loopback: without admin.token_file or admin.tls.client_ca it only answers health probes, and serves no metrics", "address", l.Addr().String())
 	case !access.Open && secure == nil:
-		log.Warn("the admin page is not on loopback, and its token travels as it is: give it admin.tls", "address", l.Addr().String())
+		log.Warn("the admin page is not on loopback, and its token is sent unencrypted: set admin.tls", "address", l.Addr().String())
 	}
 	if secure != nil {
 		l = tls.NewListener(l, secure)

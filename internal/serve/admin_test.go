@@ -81,7 +81,7 @@ func TestAdminOffLoopback(t *testing.T) {
 	}
 
 	bare, log := startAdmin(t, "admin: {listen: 0.0.0.0:0}")
-	if log.Count("answers probes only") != 1 {
+	if log.Count("only answers health probes") != 1 {
 		t.Errorf("the log says %s", log)
 	}
 	locked, _ := startAdmin(t, fmt.Sprintf("admin: {listen: 0.0.0.0:0, token_file: %q}", token))

@@ -72,7 +72,7 @@ func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Conf
 	case config.Redis:
 		return s.addRedis(l, g, r, secure)
 	default:
-		return fmt.Errorf("gateway %s: nothing makes one for protocol: %s", g.Name, g.Protocol)
+		return fmt.Errorf("gateway %s: unsupported protocol: %s", g.Name, g.Protocol)
 	}
 	return nil
 }

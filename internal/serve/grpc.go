@@ -15,7 +15,7 @@ var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClien
 // warnOfSharing warns if clients share a history.
 func warnOfSharing(g *config.Gateway, r *running) {
 	if historyOf(g) == config.SharedHistory {
-		r.log.Warn("link.history is shared: who sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); write client unless all clients are of one trust")
+		r.log.Warn("link.history is shared: a client that sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); set it to client unless all clients trust each other")
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	r.gateway, r.messages, r.http = made, made, made
 	warnOfSharing(g, r)
 	if g.Peers && anyClient(g) {
-		r.log.Warn("peers without tls.client_ca: whoever reaches the gateway may have it keep histories, up to link.memory")
+		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
 	}
 	r.told = func() {
 		r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)

@@ -85,7 +85,7 @@ func (s *redisStore) pause() store.Pause { return s.paused }
 func (s *redisStore) formats() bool { return false }
 
 func (s *redisStore) toKeep() string {
-	return "name a user in the upstream's URL who may +function|list +function|load +function|delete (docs/DICTIONARIES.md), and leave room below maxmemory; without dictionaries small values hardly shrink"
+	return "name a user in the upstream's URL with the rights +function|list +function|load +function|delete (docs/DICTIONARIES.md), and leave room below maxmemory; without dictionaries small values hardly shrink"
 }
 
 func (s *redisStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
@@ -138,7 +138,7 @@ func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]str
 		s.keeper.log.Info("dictionary was found in the server", "dictionary", name)
 	case err != nil && err.Error() != told[number] && ctx.Err() == nil:
 		told[number] = err.Error()
-		s.keeper.log.Warn("a dictionary that rules name can't be fetched, so values are sealed without it", "dictionary", name, "err", err)
+		s.keeper.log.Warn("a dictionary that rules name can't be fetched, so values are compressed without it", "dictionary", name, "err", err)
 	}
 	return err == nil
 }

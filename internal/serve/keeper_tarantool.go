@@ -73,7 +73,7 @@ func (s *tarantoolStore) pause() store.Pause { return s.dicts.Pause() }
 func (s *tarantoolStore) formats() bool { return true }
 
 func (s *tarantoolStore) toKeep() string {
-	return "'cinch tarantool init … --user NAME' installs what keeps dictionaries, for the user in the upstream's URL; without dictionaries small values hardly shrink"
+	return "'cinch tarantool init … --user NAME' installs the space for dictionaries, for the user in the upstream's URL; without dictionaries small values hardly shrink"
 }
 
 func (s *tarantoolStore) close() {
@@ -94,7 +94,7 @@ func (s *tarantoolStore) adopt(ctx context.Context, files []*codec.Dict, others 
 		}
 		if err.Error() != told {
 			told = err.Error()
-			s.keeper.log.Warn("a dictionary that rules name can't be used, so values are sealed without it", "err", err, "hint", "'cinch tarantool init' installs what keeps dictionaries")
+			s.keeper.log.Warn("a dictionary that rules name can't be used, so values are compressed without it", "err", err, "hint", "'cinch tarantool init' installs the space for dictionaries")
 		}
 		select {
 		case <-ctx.Done():

@@ -25,15 +25,15 @@ type processMetrics struct {
 
 // docs/METRICS.md lists the same names: a test compares them.
 var (
-	descReady    = prometheus.NewDesc("cinch_serve_ready", "1: clients of the gateway would be served.", []string{"gateway"}, nil)
-	descDegraded = prometheus.NewDesc("cinch_serve_degraded", "Things that are amiss although the gateway is ready.", []string{"gateway"}, nil)
-	descDraining = prometheus.NewDesc("cinch_serve_draining", "1: the process is about to end, and takes no more clients.", nil, nil)
+	descReady    = prometheus.NewDesc("cinch_serve_ready", "1 if the gateway is ready to serve clients, 0 if not.", []string{"gateway"}, nil)
+	descDegraded = prometheus.NewDesc("cinch_serve_degraded", "Number of problems of a gateway that is ready.", []string{"gateway"}, nil)
+	descDraining = prometheus.NewDesc("cinch_serve_draining", "1 if the process is draining and accepts no more clients, 0 if not.", nil, nil)
 
-	descReloads  = prometheus.NewDesc("cinch_serve_config_reloads_total", "Configurations read again.", []string{"result"}, nil)
-	descReloadOK = prometheus.NewDesc("cinch_serve_config_last_reload_successful", "0: the last configuration was refused, and an older one is in force.", nil, nil)
-	descReloadAt = prometheus.NewDesc("cinch_serve_config_last_reload_success_timestamp_seconds", "When the configuration in force was read.", nil, nil)
+	descReloads  = prometheus.NewDesc("cinch_serve_config_reloads_total", "Reloads of the configuration, by result.", []string{"result"}, nil)
+	descReloadOK = prometheus.NewDesc("cinch_serve_config_last_reload_successful", "1 if the last reload succeeded; 0 if it was refused and an older configuration is still in force.", nil, nil)
+	descReloadAt = prometheus.NewDesc("cinch_serve_config_last_reload_success_timestamp_seconds", "Time at which the configuration in force was read, in seconds since 1970.", nil, nil)
 
-	descExpiry = prometheus.NewDesc("cinch_serve_certificate_expiry_timestamp_seconds", "Until when the certificates in the file count.", []string{"gateway", "use"}, nil)
+	descExpiry = prometheus.NewDesc("cinch_serve_certificate_expiry_timestamp_seconds", "Time at which the certificates in the file expire, in seconds since 1970.", []string{"gateway", "use"}, nil)
 )
 
 // Describe implements prometheus.Collector. All descriptions are constant.

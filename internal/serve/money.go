@@ -16,7 +16,7 @@ type priceMetrics struct {
 	current  *atomic.Pointer[loaded]
 }
 
-var descPrice = prometheus.NewDesc("cinch_serve_price_dollars", "What a unit is worth that the gateway counts.", []string{"gateway", "per"}, nil)
+var descPrice = prometheus.NewDesc("cinch_serve_price_dollars", "Price in US dollars of one unit that the gateway counts.", []string{"gateway", "per"}, nil)
 
 // Describe implements prometheus.Collector.
 func (priceMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descPrice }

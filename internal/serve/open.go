@@ -28,9 +28,9 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 		switch closed, err := asksLogin(g.Protocol, upstreams); {
 		case closed && err == nil:
 		case g.AllowOpenListener:
-			log.Warn("other machines reach this gateway, and its server on this machine may ask for no password: allow_open_listener is set")
+			log.Warn("other machines reach this gateway, and its server on this machine may require no password: allow_open_listener is set")
 		case err != nil:
-			log.Warn("other machines reach this gateway, and its server on this machine can't be asked whether it wants passwords: until it does, clients of other machines are refused", "err", err)
+			log.Warn("other machines reach this gateway, and it is unknown whether its server on this machine requires a password: until the server answers, clients of other machines are refused", "err", err)
 		default:
 			return invalid(cfg.OpenListener(g, r.upstream.String()))
 		}

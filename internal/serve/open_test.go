@@ -73,7 +73,7 @@ func TestOpenListenersAreRefused(t *testing.T) {
 		{":6380", "redis://" + closed, "", false, ""},
 		{"127.0.0.1:6380", "redis://" + open, "", false, ""},
 		{"unix:/run/cinch.sock", "redis://" + open, "", false, ""},
-		{":6380", "redis://" + gone.Addr().String(), "", false, "can't be asked"},
+		{":6380", "redis://" + gone.Addr().String(), "", false, "it is unknown whether"},
 		{":6380", "redis://cache.internal:6379", "", false, ""},
 	} {
 		log, err := startBefore(t, c.listen, c.upstream, c.more)

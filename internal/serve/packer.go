@@ -73,7 +73,7 @@ func (p *Process) stopPacking(ctx context.Context) {
 			if !k.packing().Background {
 				continue // it had nothing to do
 			}
-			p.log.Warn("packing in the background was cut off", "gateway", k.of.name)
+			p.log.Warn("packing in the background was interrupted", "gateway", k.of.name)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (k *packer) prepared(rules *policy.Policy) error {
 // dictionaries yet.
 func (k *packer) looked(rules *policy.Policy) error {
 	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
-		return fmt.Errorf("%w: which dictionaries rules with dictionary: auto have is not known yet", pack.ErrNotYet)
+		return fmt.Errorf("%w: the dictionaries of rules with dictionary: auto are not known yet", pack.ErrNotYet)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func (k *packer) tellMixed(rules *policy.Policy, mixed bool) {
 	names := rules.PerLogin()
 	k.mixed.Store(mixed && len(names) > 0)
 	if k.mixed.Load() {
-		k.of.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and nobody knows whose values these are",
+		k.of.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and the users of stored values are unknown",
 			"rules", names, "hint", "share_samples: true allows one")
 	}
 }

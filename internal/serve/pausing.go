@@ -47,16 +47,16 @@ func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, 
 	case err == nil:
 		return now, nil
 	case k.of.keeper.store.unavailable(err):
-		return nil, fmt.Errorf("gateway %s: its upstream does not answer, so nothing was changed: ask again when it is back (%w)", k.of.name, err)
+		return nil, fmt.Errorf("gateway %s: the upstream does not answer, so nothing was changed: retry when it is back (%w)", k.of.name, err)
 	}
-	return nil, fmt.Errorf("gateway %s: its upstream refuses, so nothing was changed (%w); docs/PACK.md has the rights that it takes", k.of.name, err)
+	return nil, fmt.Errorf("gateway %s: the upstream refuses, so nothing was changed (%w); docs/PACK.md lists the rights needed", k.of.name, err)
 }
 
 // Reasons why there is nothing to pause.
 var (
-	errWhichGateway = errors.New(`which gateway? post {"gateway": "NAME"}`)
+	errWhichGateway = errors.New(`no gateway given: post {"gateway": "NAME"}`)
 	errNoSuch       = errors.New("there is no gateway of that name")
-	errNoPacking    = errors.New("it does not pack in the background: give it pack: {background: true}, which gateways for Redis and Tarantool can have")
+	errNoPacking    = errors.New("it does not pack in the background: set pack: {background: true} (Redis and Tarantool only)")
 )
 
 // packerOf returns the packer of the gateway that was posted.
@@ -80,7 +80,7 @@ func (p *Process) packerOf(posted []byte) (*packer, error) {
 		}
 		return r.packer, nil
 	}
-	return nil, fmt.Errorf("gateway %.80q: %w; there are: %s", asked.Gateway, errNoSuch, strings.Join(names, ", "))
+	return nil, fmt.Errorf("gateway %.80q: %w; gateways: %s", asked.Gateway, errNoSuch, strings.Join(names, ", "))
 }
 
 // pauseNow pauses packing of the store by all gateways.
@@ -89,7 +89,7 @@ func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
 	if err != nil {
 		return pausing{}, err
 	}
-	k.of.log.Info("an operator has paused packing in the background, by all gateways of the store, until somebody resumes it", "client", admin.Client(ctx), "since", since)
+	k.of.log.Info("an operator paused packing on all gateways of the store, until it is resumed", "client", admin.Client(ctx), "since", since)
 	now := pausing{Gateway: k.of.name, Paused: true}
 	if !since.IsZero() {
 		now.PausedAt = &since
@@ -102,6 +102,6 @@ func (k *packer) resumeNow(ctx context.Context) (pausing, error) {
 	if err := k.Resume(ctx); err != nil {
 		return pausing{}, err
 	}
-	k.of.log.Info("an operator has packing in the background resumed, by all gateways of the store", "client", admin.Client(ctx))
+	k.of.log.Info("an operator resumed packing on all gateways of the store", "client", admin.Client(ctx))
 	return pausing{Gateway: k.of.name}, nil
 }

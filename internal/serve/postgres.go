@@ -38,7 +38,7 @@ func followMove(g *postgres.Gateway, state string, log *slog.Logger) error {
 	if err != nil || to == "" {
 		return err
 	}
-	log.Info("clients go where they were moved to, not to the upstream of the configuration", "upstream", config.RedactURL(to), "file", state)
+	log.Info("clients use the server they were moved to, not the configured upstream", "upstream", config.RedactURL(to), "file", state)
 	return g.StartAt(to)
 }
 

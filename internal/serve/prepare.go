@@ -92,10 +92,10 @@ func checkSockets(cfg *config.Config) error {
 		if info, err := os.Stat(filepath.Dir(socket)); err != nil {
 			return cfg.Invalid(path, err)
 		} else if !info.IsDir() {
-			return cfg.Invalid(path, fmt.Errorf("%s is no directory", filepath.Dir(socket)))
+			return cfg.Invalid(path, fmt.Errorf("%s is not a directory", filepath.Dir(socket)))
 		}
 		if info, err := os.Lstat(socket); err == nil && info.Mode().Type() != fs.ModeSocket {
-			return cfg.Invalid(path, fmt.Errorf("%s is there and is no socket", socket))
+			return cfg.Invalid(path, fmt.Errorf("%s exists and is not a socket", socket))
 		}
 	}
 	return nil

@@ -149,7 +149,7 @@ func (r *running) missingDicts() (notes []string) {
 	}
 	for _, number := range r.auto.Policy().Dictionaries() {
 		if !r.keeper.dicts.Ready(number) {
-			notes = append(notes, fmt.Sprintf("dictionary %08x is not in every server: values are sealed without it", number))
+			notes = append(notes, fmt.Sprintf("dictionary %08x is not in every server: values are compressed without it", number))
 		}
 	}
 	return notes
@@ -177,6 +177,6 @@ func (r *running) reach(ctx context.Context) (err error) {
 // up later.
 func (p *Process) warnUnreachable() {
 	if _, err := verdict(p.probe(startTimeout), "", false); err != nil {
-		p.log.Warn("upstream unreachable, clients get errors until it is there", "err", err)
+		p.log.Warn("upstream unreachable, clients get errors until it answers", "err", err)
 	}
 }

@@ -44,7 +44,7 @@ func (p *Process) tryReload() error {
 		return err
 	}
 	for _, key := range config.Frozen(p.started, cfg) {
-		p.log.Warn("configuration changed where it takes a restart", "key", key)
+		p.log.Warn("changed configuration key needs a restart", "key", key)
 	}
 	setLevel(p.level, cfg.Log.Level)
 	p.warn(cfg.Warnings())

@@ -41,7 +41,7 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 		pid, err = p.succeed(ctx)
 	}
 	if err != nil {
-		p.log.Error("not replaced, this process goes on", "err", err)
+		p.log.Error("not replaced, this process continues", "err", err)
 	} else {
 		p.log.Info("another process serves, on the same sockets", "pid", pid)
 		handover.SayReplaced(pid, p.status())

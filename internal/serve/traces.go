@@ -39,8 +39,8 @@ type traceMetrics struct{ tracer *trace.Tracer }
 
 var (
 	descTraced = prometheus.NewDesc("cinch_serve_traced_requests_total", "Requests that were traced.", nil, nil)
-	descSpans  = prometheus.NewDesc("cinch_serve_trace_spans_total", "Spans by what became of them.", []string{"result"}, nil)
-	descQueued = prometheus.NewDesc("cinch_serve_trace_spans_unsent", "Spans that wait, or were dropped because too many did.", nil, nil)
+	descSpans  = prometheus.NewDesc("cinch_serve_trace_spans_total", "Spans of traced requests, by result.", []string{"result"}, nil)
+	descQueued = prometheus.NewDesc("cinch_serve_trace_spans_unsent", "Spans that wait to be sent, and spans dropped because too many waited.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

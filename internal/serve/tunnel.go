@@ -33,7 +33,7 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	s.links = append(s.links, made.Links())
 	r.told = func() {
 		if g.Protocol == config.TunnelExit && anyClient(g) && !isLoopback(r.listener.Addr()) {
-			r.log.Warn("tunnel-exit without tls.client_ca: whoever reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
+			r.log.Warn("tunnel-exit without tls.client_ca: any client that reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 		}
 	}
 }

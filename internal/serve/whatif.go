@@ -58,7 +58,7 @@ func (w *whatIf) ended() {
 		return
 	}
 	if n := w.overrides.Clear(); n > 0 {
-		w.log.Info("rules are as the configuration says again, as it was reloaded", "rules", n)
+		w.log.Info("the reload restored the configured settings of rules", "rules", n)
 	}
 }
 
@@ -67,7 +67,7 @@ func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
 	w.watch.Ask()
 	d := whatIfGateway{Gateway: w.gateway, Protocol: w.protocol, Rules: []whatIfRule{}}
 	if cfg == nil {
-		d.Unavailable = "the configuration lists the gateway no more"
+		d.Unavailable = "the configuration no longer has the gateway"
 		return d
 	}
 	applied, counted := w.overrides.Applied(), w.counted()
@@ -159,7 +159,7 @@ func readPosted(text []byte) (p whatIfPosted, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p); err != nil || d.More() {
-		return p, refuse(`post {"gateway", "rule", "codec", "level", "dictionary", "min_size"} as /api/whatif lists them`, "this is not what can be applied")
+		return p, refuse(`post {"gateway", "rule", "codec", "level", "dictionary", "min_size"} as /api/whatif lists them`, "not a setting that can be applied")
 	}
 	return p, nil
 }
@@ -176,7 +176,7 @@ func (w *whatIf) chosen(g *config.Gateway, posted whatIfPosted) (*whatif.Choice,
 				return c, nil
 			}
 		}
-		return nil, refuse("GET /api/whatif lists them: other ones go into the configuration",
+		return nil, refuse("GET /api/whatif lists the choices: write other settings into the configuration",
 			"rule %.80q has no choice of codec %.40q, level %d, dictionary %.40q, from %d bytes", posted.Rule, posted.Codec, posted.Level, posted.Dictionary, posted.MinSize)
 	}
 	return nil, refuse("GET /api/whatif lists them", "gateway %.80q has no rule %.80q", posted.Gateway, posted.Rule)

@@ -9,9 +9,9 @@ import (
 type whatIfMetrics struct{ gateways []*running }
 
 var (
-	descOverrides   = prometheus.NewDesc("cinch_serve_rule_overrides", "Rules that have another setting until the next reload.", []string{"gateway"}, nil)
-	descWhatIf      = prometheus.NewDesc("cinch_serve_whatif_values_total", "Values that were taken to measure other settings on them, by what became of them.", []string{"gateway", "result"}, nil)
-	descWhatIfSpent = prometheus.NewDesc("cinch_serve_whatif_cpu_seconds_total", "CPU time of that.", []string{"gateway"}, nil)
+	descOverrides   = prometheus.NewDesc("cinch_serve_rule_overrides", "Rules with a setting tried on the admin page, in effect until the next reload.", []string{"gateway"}, nil)
+	descWhatIf      = prometheus.NewDesc("cinch_serve_whatif_values_total", "Values sampled to measure other settings, by result.", []string{"gateway", "result"}, nil)
+	descWhatIfSpent = prometheus.NewDesc("cinch_serve_whatif_cpu_seconds_total", "CPU time spent on measuring other settings, in seconds.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -50,7 +50,7 @@ func (p whatIfPage) found(name string) (*whatIf, error) {
 			continue
 		}
 		if r.whatIf == nil {
-			return nil, refuse("change its rules in the configuration, and reload", "gateway %.80q has no rules that could be replaced here", name)
+			return nil, refuse("change its rules in the configuration, and reload", "the rules of gateway %.80q can't be replaced here", name)
 		}
 		return r.whatIf, nil
 	}
@@ -72,14 +72,14 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 	cfg := p.current.Load().cfg
 	g := cfg.Gateway(w.gateway)
 	if g == nil {
-		return nil, refuse("", "the configuration lists gateway %.80q no more", posted.Gateway)
+		return nil, refuse("", "the configuration no longer has gateway %.80q", posted.Gateway)
 	}
 	choice, err := w.chosen(g, posted)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := cfg.WithRule(w.gateway, posted.Rule, config.RuleChange(choice.Replacement)); err != nil {
-		return nil, refuse(hintOf(err), "the rule can't be so: %v", err)
+		return nil, refuse(hintOf(err), "the rule would be invalid: %v", err)
 	}
 	a := whatif.Applied{
 		Replacement: choice.Replacement, Setting: choice.Setting, At: time.Now(), Before: w.counted()[posted.Rule],
@@ -88,7 +88,7 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 		a.Forecast = choice.Ratio
 	}
 	w.overrides.Replace(posted.Rule, a)
-	w.log.Info("a rule has another setting until the next reload", "rule", posted.Rule, "setting", choice.Setting, "forecast", a.Forecast)
+	w.log.Info("a rule's setting was replaced until the next reload", "rule", posted.Rule, "setting", choice.Setting, "forecast", a.Forecast)
 	return w.fact(a, a.Before, 0), nil
 }
 
@@ -112,8 +112,8 @@ func (p whatIfPage) undo(text []byte) (any, error) {
 		return nil, err
 	}
 	if !w.overrides.Undo(posted.Rule) {
-		return nil, refuse("", "rule %.80q is as the configuration says", posted.Rule)
+		return nil, refuse("", "rule %.80q has the configured setting already", posted.Rule)
 	}
-	w.log.Info("a rule is as the configuration says again", "rule", posted.Rule)
+	w.log.Info("a rule's configured setting was restored", "rule", posted.Rule)
 	return map[string]string{"rule": posted.Rule}, nil
 }

@@ -299,9 +299,9 @@ func TestWhatIfAppliesAndEnds(t *testing.T) {
 func TestWhatIfRefuses(t *testing.T) {
 	b := newWhatIfBench(t, `[{name: all, setting: zstd-3}, {name: watched, setting: lz4, mode: observe}]`)
 	for name, c := range map[string]struct{ action, text, want string }{
-		"no JSON":           {"whatif-apply", "lz4", "not what can be applied"},
-		"unknown key":       {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz4","force":true}`, "not what can be applied"},
-		"two of them":       {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz4","min_size":64} {}`, "not what can be applied"},
+		"no JSON":           {"whatif-apply", "lz4", "not a setting that can be applied"},
+		"unknown key":       {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz4","force":true}`, "not a setting that can be applied"},
+		"two of them":       {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz4","min_size":64} {}`, "not a setting that can be applied"},
 		"another gateway":   {"whatif-apply", `{"gateway":"cash","rule":"all","codec":"lz4","min_size":64}`, "no gateway"},
 		"another rule":      {"whatif-apply", `{"gateway":"cache","rule":"al","codec":"lz4","min_size":64}`, "no rule"},
 		"another codec":     {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz5","min_size":64}`, "no choice"},
@@ -309,7 +309,7 @@ func TestWhatIfRefuses(t *testing.T) {
 		"another size":      {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"lz4","min_size":-1}`, "no choice"},
 		"a dictionary":      {"whatif-apply", `{"gateway":"cache","rule":"all","codec":"zstd","level":3,"dictionary":"auto","min_size":64}`, "no choice"},
 		"raw that observes": {"whatif-apply", `{"gateway":"cache","rule":"watched","codec":"raw"}`, "nothing to observe"},
-		"nothing to undo":   {"whatif-undo", `{"gateway":"cache","rule":"all"}`, "as the configuration says"},
+		"nothing to undo":   {"whatif-undo", `{"gateway":"cache","rule":"all"}`, "has the configured setting already"},
 	} {
 		if status, answer := b.post(c.action, c.text); status != http.StatusConflict || !strings.Contains(answer, c.want) {
 			t.Errorf("%s: %d %s", name, status, answer)

@@ -150,7 +150,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("%v keys looked at: it began anew", n)
 	}
 	wholeAndSame(t, c, before, 1200)
-	if p := packingOf(t, b); p.Paused || p.At != "" || !strings.Contains(b.Output(), "an operator has paused packing") {
+	if p := packingOf(t, b); p.Paused || p.At != "" || !strings.Contains(b.Output(), "an operator paused packing") {
 		t.Errorf("%+v\n%s", p, b.Output())
 	}
 	server.Kill()

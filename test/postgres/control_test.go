@@ -86,7 +86,7 @@ func TestControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = again.Close(ctx)
-	if !strings.Contains(g.Output(), "where they were moved to") {
+	if !strings.Contains(g.Output(), "the server they were moved to") {
 		t.Error("the log does not say that the file counts")
 	}
 }

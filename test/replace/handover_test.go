@@ -36,11 +36,11 @@ func pingUnix(ctx context.Context, path string) error {
 // fails makes the process try to replace itself, and waits until it reports that this failed.
 func (s *service) fails() {
 	s.t.Helper()
-	before := s.count("not replaced, this process goes on")
+	before := s.count("not replaced, this process continues")
 	if err := syscall.Kill(s.pid(), syscall.SIGUSR2); err != nil {
 		s.t.Fatal(err)
 	}
-	testenv.Eventually(s.t, "it is not replaced", func() bool { return s.count("not replaced, this process goes on") > before })
+	testenv.Eventually(s.t, "it is not replaced", func() bool { return s.count("not replaced, this process continues") > before })
 }
 
 // A new process that fails to start changes nothing: the Unix socket, its file and connected clients are

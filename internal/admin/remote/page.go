@@ -17,8 +17,8 @@ import (
 
 // Errors of an answer.
 var (
-	ErrNotFound = errors.New("the page has no such answer")
-	ErrToken    = errors.New("the page wants a token")
+	ErrNotFound = errors.New("the page does not serve this path")
+	ErrToken    = errors.New("the page requires a token")
 )
 
 // TokenVariable names the file with the token of an admin page.
@@ -56,6 +56,6 @@ func (p *Page) Get(ctx context.Context, path string, read func(io.Reader) error)
 		case http.StatusUnauthorized:
 			return fmt.Errorf("%w: name its file in %s", ErrToken, TokenVariable)
 		}
-		return fmt.Errorf("it answers %s", answer.Status)
+		return fmt.Errorf("the page answers %s", answer.Status)
 	})
 }
