@@ -20,7 +20,7 @@ import (
 )
 
 // ErrAddress reports an invalid address.
-var ErrAddress = errors.New("no address of a server")
+var ErrAddress = errors.New("not the address of a server")
 
 const (
 	timeout        = time.Minute // of an answer; estimating messages takes some time
@@ -57,7 +57,7 @@ func Open(address string, o Options) (*Server, error) {
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s: no certificate in PEM", o.CA)
+			return nil, fmt.Errorf("%s: no PEM certificate in the file", o.CA)
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool}
 	}

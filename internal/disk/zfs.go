@@ -53,7 +53,7 @@ func (z *ZFS) Prepare() error {
 	}
 	name, number, found := strings.Cut(z.Compression, "-")
 	if fast, ok := strings.CutPrefix(z.Compression, "zstd-fast-"); ok {
-		return fmt.Errorf("%w: zstd-fast-%s is not computed; zstd-1 takes a little less", ErrSetting, fast)
+		return fmt.Errorf("%w: zstd-fast-%s is not supported; zstd-1 takes a little less space", ErrSetting, fast)
 	}
 	var err error
 	if z.level = 0; found {

@@ -20,7 +20,7 @@ import (
 const served = "serving"
 
 var (
-	errFirst     = errors.New("this is process 1 of a container, which ends with it: replace the container, or send SIGHUP")
+	errFirst     = errors.New("this is process 1 of a container, and the container ends with it: replace the container, or send SIGHUP")
 	errSucceeded = errors.New("this process has been replaced already")
 )
 
@@ -146,9 +146,9 @@ func (n *successor) await(ctx context.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = errors.New("the new process has ended before it served; its log says why")
+		err = errors.New("the new process ended before it was ready; see its log")
 	} else if ctx.Err() != nil {
-		err = fmt.Errorf("the new process does not serve: %w", context.Cause(ctx))
+		err = fmt.Errorf("the new process is not ready: %w", context.Cause(ctx))
 	}
 	_ = n.process.Kill()
 	_, _ = n.process.Wait()

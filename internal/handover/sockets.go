@@ -106,7 +106,7 @@ func (s *Sockets) CloseUnused(log *slog.Logger, last bool) {
 	s.given = left
 	s.mu.Unlock()
 	for _, k := range unused {
-		log.Warn("a socket that was handed over is closed: nothing listens there", "name", k.Name, "address", k.listener.Addr().String())
+		log.Warn("an inherited socket is closed: nothing listens there", "name", k.Name, "address", k.listener.Addr().String())
 		k.keepFile(false)
 		_ = k.listener.Close()
 	}

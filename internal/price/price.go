@@ -62,7 +62,7 @@ func For(cloud string) (Table, error) {
 		return t, err
 	}
 	if !slices.Contains(Clouds, cloud) {
-		return nil, fmt.Errorf("%w: unknown cloud %q; there are %s", ErrTable, cloud, strings.Join(Clouds, ", "))
+		return nil, fmt.Errorf("%w: unknown cloud %q; known are %s", ErrTable, cloud, strings.Join(Clouds, ", "))
 	}
 	text, err := clouds.ReadFile("clouds/" + cloud + ".yaml")
 	if err != nil {
@@ -81,7 +81,7 @@ func (t Table) With(text []byte) (Table, error) {
 	all := maps.Clone(t)
 	for name, e := range more {
 		if _, ok := t[name]; !ok {
-			return nil, fmt.Errorf("%w: unknown price %q; there are %s", ErrTable, name, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
+			return nil, fmt.Errorf("%w: unknown price %q; known are %s", ErrTable, name, strings.Join(slices.Sorted(maps.Keys(t)), ", "))
 		}
 		all[name] = e
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrBill reports a bill without anything to compare the report with.
-var ErrBill = errors.New("the bill has no traffic between zones in that time")
+var ErrBill = errors.New("the bill has no traffic between zones in the report's time")
 
 // Billed compares the cloud's bill with what was saved.
 type Billed struct {
@@ -50,7 +50,7 @@ func (b *Billed) text() string {
 	case b.Source == "":
 		return fmt.Sprintf("The bill: %s for this traffic. At the same traffic it would have been about %s without compression, %s more.", ui.Dollars(b.Amount), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 	case b.From == nil:
-		return fmt.Sprintf("The bill in %s: %s for traffic between zones, of all its lines, as they have no dates. Without compression it would have been about %s, %s more.", b.Source, ui.Dollars(b.Amount), ui.Dollars(b.Without), ui.Dollars(b.Saved))
+		return fmt.Sprintf("The bill in %s: %s for traffic between zones, in all its lines, as they have no dates. Without compression it would have been about %s, %s more.", b.Source, ui.Dollars(b.Amount), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 	}
 	return fmt.Sprintf("The bill in %s: %s for traffic between zones from %s to %s. Without compression it would have been about %s, %s more.", b.Source, ui.Dollars(b.Amount), day(*b.From), day(*b.To), ui.Dollars(b.Without), ui.Dollars(b.Saved))
 }

@@ -19,9 +19,9 @@ var (
 	// ErrNobody reports a server that does not answer.
 	ErrNobody = errors.New("no answer")
 	// ErrNothing reports a period in which nothing was counted.
-	ErrNothing = errors.New("nothing was counted in that time")
+	ErrNothing = errors.New("there are no samples in that time")
 	// ErrAccess reports a wrong or missing token or password.
-	ErrAccess = errors.New("it wants a token or a password")
+	ErrAccess = errors.New("it requires a token or a password")
 )
 
 // Page is an admin page.
@@ -141,7 +141,7 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 	}
 	err = p.Get(ctx, "/api/history?"+q.Encode(), func(body io.Reader) error { return json.NewDecoder(body).Decode(&past) })
 	if errors.Is(err, remote.ErrNotFound) {
-		return fmt.Errorf("%s: %w: its cinch is older than /api/history", p.Name(), ErrNothing)
+		return fmt.Errorf("%s: %w: its version of cinch is too old for /api/history", p.Name(), ErrNothing)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)

@@ -17,7 +17,7 @@ func (r *Report) page() *page.Page {
 	p := &page.Page{
 		Title: "What compression saved", Subject: date(r.From) + " to " + date(r.To), Lead: r.lead(), Tiles: r.tiles(),
 		Sections: []page.Section{r.mainGraph(), r.rawGraph(), r.rules()},
-		Footer:   "Made by cinch report from what gateways count. It holds sums of bytes and times, and nothing of what was sent. Times are UTC.",
+		Footer:   "Made by cinch report from the counters of gateways. It holds sums of bytes and times, and no content of messages or values. Times are UTC.",
 	}
 	if r.Before != nil && len(r.Gateways) > 1 {
 		p.Sections = append(p.Sections, r.gateways())
@@ -59,7 +59,7 @@ func (r *Report) tiles() []page.Tile {
 	t := &r.Total
 	return []page.Tile{
 		{Name: "Saved", Value: t.Saving.short(), Note: t.Saving.interval() + " at 95%"},
-		{Name: "Not sent", Value: size(t.SavedBytes), Note: "of " + size(t.RawBytes)},
+		{Name: "Bytes saved", Value: size(t.SavedBytes), Note: "of " + size(t.RawBytes)},
 		{Name: "Net so far", Value: ui.Dollars(t.Net), Note: ui.Dollars(t.Traffic) + " traffic less " + ui.Dollars(t.CPU) + " CPU"},
 		{Name: "A month at this rate", Value: ui.Dollars(t.NetMonth), Note: "at the prices below"},
 	}
@@ -76,7 +76,7 @@ func (r *Report) mainGraph() page.Section {
 	})
 	l.fill()
 	s := page.Section{
-		Title:  "What was sent for each 100 bytes without compression",
+		Title:  "Bytes sent for each 100 bytes without compression",
 		Words:  []string{"A share, so that growing traffic neither hides nor inflates a saving. The area between the lines is what compression saved."},
 		Legend: []page.Key{{Class: "now", Name: "without compression"}, {Class: "after", Name: "sent"}},
 		Lines:  []page.Lines{l.Lines},
@@ -91,7 +91,7 @@ func (r *Report) mainGraph() page.Section {
 
 // phasesTable compares the periods before and after.
 func phasesTable(list []Compared) *page.Table {
-	t := &page.Table{Header: []page.Column{{Name: "On since", Text: true}, {Name: "Sent for 100 in, before"}, {Name: "After"}, {Name: "Saved"}, {Name: "Interval, 95%"}, {Name: "Traffic"}}}
+	t := &page.Table{Header: []page.Column{{Name: "On since", Text: true}, {Name: "Sent for 100 received, before"}, {Name: "After"}, {Name: "Saved"}, {Name: "Interval, 95%"}, {Name: "Traffic"}}}
 	for _, c := range list {
 		cells := []string{date(c.After.From), "", bytesOf(c.After.OutPerIn), "", "", ""}
 		if c.Before != nil {
@@ -143,7 +143,7 @@ func (r *Report) rawGraph() page.Section {
 	l := r.graph(unit+" "+name, func(p Point) (would, did float64) { return rate(p, p.InBytes) / scale, rate(p, p.OutBytes) / scale })
 	s := page.Section{
 		Title: "The traffic itself", Words: []string{"The raw traffic, which shows growth and saving at once."}, Lines: []page.Lines{l.Lines},
-		Legend: []page.Key{{Class: "traffic", Name: "came in"}, {Class: "after", Name: "sent"}},
+		Legend: []page.Key{{Class: "traffic", Name: "bytes received"}, {Class: "after", Name: "sent"}},
 	}
 	for i := range s.Lines[0].Series {
 		if s.Lines[0].Series[i].Class == "now" {
@@ -151,7 +151,7 @@ func (r *Report) rawGraph() page.Section {
 		}
 	}
 	if b := r.Before; b != nil && b.InPerDay > 0 && b.OutPerDay > 0 {
-		s.Words = []string{fmt.Sprintf("What came in %s against the time before, and what was sent %s. By itself the second figure says nothing about compression.",
+		s.Words = []string{fmt.Sprintf("Bytes received %s against the time before, and bytes sent %s. The second figure alone does not show the effect of compression.",
 			grew(b.InPerDay, r.After.InPerDay), grew(b.OutPerDay, r.After.OutPerDay))}
 	}
 	return s
@@ -208,7 +208,7 @@ func (r *Report) rules() page.Section {
 	s := page.Section{
 		Title: "By gateway and rule", Bars: &page.Bars{},
 		Legend: []page.Key{{Class: "now", Name: "without compression"}, {Class: "after", Name: "sent, with its interval"}},
-		Words:  []string{"Since " + date(r.After.From) + ". The same values counted twice, as they came and as they were sent on, so these need no time before to compare with."},
+		Words:  []string{"Since " + date(r.After.From) + ". The same values are counted before and after compression, so these figures need no time before to compare with."},
 		Table: &page.Table{Header: []page.Column{
 			{Name: "Gateway and rule", Text: true}, {Name: "Without"}, {Name: "Sent"}, {Name: "Saved"}, {Name: "Share, 95% interval"}, {Name: "CPU", Minor: true}, {Name: "Traffic", Minor: true}, {Name: "Net"},
 		}},
@@ -220,7 +220,7 @@ func (r *Report) rules() page.Section {
 		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: row.cells(row.name())})
 	}
 	if more := len(r.Rows) - shownRules; more > 0 {
-		s.Words = append(s.Words, fmt.Sprintf("The %d rules that saved most have bars, the other %d stand in the table.", shownRules, more))
+		s.Words = append(s.Words, fmt.Sprintf("The chart shows the %d rules that saved most; the other %d are only in the table.", shownRules, more))
 	}
 	s.Table.Rows = append(s.Table.Rows, page.Row{Cells: r.Total.cells("All"), Total: true})
 	return s
@@ -250,13 +250,13 @@ func (r *Report) billed() page.Section {
 		return page.BarRow{Name: name, Bars: []page.Bar{{Parts: []page.Part{{Class: class, Value: dollar, Tip: ui.Dollars(dollar)}}, Label: ui.Dollars(dollar)}}}
 	}
 	s := page.Section{
-		Title: "Beside the bill", Words: []string{b.text()},
+		Title: "Compared with the bill", Words: []string{b.text()},
 		Bars: &page.Bars{Rows: []page.BarRow{bar("Without compression, about", "now", b.Without), bar("Billed", "after", b.Amount)}},
 	}
 	if b.Source == "" {
 		return s
 	}
-	s.Words = append(s.Words, "All traffic between zones is in these lines, also that of others. What was saved is at the prices below.")
+	s.Words = append(s.Words, "These lines contain all traffic between zones, including traffic without Cinch. Savings use the prices below.")
 	s.Table = &page.Table{Header: []page.Column{{Name: "Line of the bill", Text: true}, {Name: "GB"}, {Name: "Cost"}}}
 	for _, l := range b.Lines[:min(len(b.Lines), shownLines)] {
 		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{l.Name, fmt.Sprintf("%.0f", l.Amount), ui.Dollars(l.Cost)}})

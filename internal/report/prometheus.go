@@ -19,7 +19,7 @@ import (
 )
 
 // ErrAnswer reports an answer that is not from Prometheus, or an error of it.
-var ErrAnswer = errors.New("no answer as Prometheus gives them")
+var ErrAnswer = errors.New("not an answer of Prometheus")
 
 // Prometheus is a server that has scraped gateways.
 type Prometheus struct {
@@ -53,14 +53,14 @@ type sample struct{ at, value float64 }
 func (s *sample) UnmarshalJSON(text []byte) error {
 	at, value, ok := strings.Cut(strings.Trim(string(text), "[] \n"), ",")
 	if !ok {
-		return fmt.Errorf("%w: a sample of one part", ErrAnswer)
+		return fmt.Errorf("%w: a sample without a value", ErrAnswer)
 	}
 	var err error
 	if s.at, err = strconv.ParseFloat(at, 64); err != nil {
-		return fmt.Errorf("%w: a sample at no time", ErrAnswer)
+		return fmt.Errorf("%w: a sample without a valid time", ErrAnswer)
 	}
 	if s.value, err = strconv.ParseFloat(strings.Trim(value, `" `), 64); err != nil || math.IsNaN(s.value) || math.IsInf(s.value, 0) {
-		return fmt.Errorf("%w: a sample that is no number", ErrAnswer)
+		return fmt.Errorf("%w: a sample that is not a number", ErrAnswer)
 	}
 	return nil
 }
@@ -99,11 +99,11 @@ func (p *Prometheus) ask(ctx context.Context, path string, form url.Values) (lis
 		bad := json.NewDecoder(body).Decode(&doc)
 		switch {
 		case answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden:
-			return fmt.Errorf("%w: it answers %s", ErrAccess, answer.Status)
+			return fmt.Errorf("%w: the server answers %s", ErrAccess, answer.Status)
 		case doc.Error != "":
 			return fmt.Errorf("%w: %.500q", ErrAnswer, doc.Error)
 		case answer.StatusCode != http.StatusOK || bad != nil || doc.Status != "success":
-			return fmt.Errorf("%w: it answers %s", ErrAnswer, answer.Status)
+			return fmt.Errorf("%w: the server answers %s", ErrAnswer, answer.Status)
 		case slices.ContainsFunc(doc.Data.Result, func(f found) bool { return f.Metric == nil }):
 			return fmt.Errorf("%w: a series without labels", ErrAnswer)
 		}

@@ -151,11 +151,11 @@ func (o *Options) method() []string {
 	if o.Assumed {
 		flags = "--zones, --cross-zone"
 	}
-	return append(slices.Clone(method), fmt.Sprintf("Money is traffic between zones at list prices, less the CPU time spent compressing and opening: %s. What values take in a store's memory is not in it: gateways see what passes, not how long it stays. cinch plan prices that.", o.Layout.Words(flags)))
+	return append(slices.Clone(method), fmt.Sprintf("Money is traffic between zones at list prices, less the CPU time spent compressing and decompressing: %s. It does not include the memory of stores: gateways see values pass, not how long they are stored. cinch plan estimates that.", o.Layout.Words(flags)))
 }
 
 var method = []string{
-	"Saved bytes are counted, value by value: what came in less what was sent on, values left as they are included. So they don't depend on how much traffic grew.",
-	"As a check, the wire: bytes on the gateways' upstream side for each byte on their clients' side, since compression was turned on against the time before. Protocol overhead and TLS are in it, so that share is of more bytes.",
-	"Intervals are at 95 %: how much up to 30 parts of the time differ from the whole (ratio estimator).",
+	"Saved bytes are counted for each value: bytes received less bytes sent on, including values left uncompressed. So they don't depend on the growth of traffic.",
+	"A check on the wire compares bytes on the gateways' upstream side for each byte on their clients' side, since compression was turned on and before. It includes protocol overhead and TLS, so its share is of more bytes.",
+	"± is a 95 % interval, from the differences between up to 30 parts of the time (ratio estimator).",
 }

@@ -30,7 +30,7 @@ func (r *Report) Print(out io.Writer) error {
 	}
 	for _, s := range r.Sources {
 		if s.Oldest != nil && s.Oldest.After(r.From.Add(time.Hour)) {
-			fmt.Fprintf(out, "\n%s has counted since %s only.", s.Name, day(*s.Oldest))
+			fmt.Fprintf(out, "\n%s has samples only since %s.", s.Name, day(*s.Oldest))
 		}
 	}
 	fmt.Fprintln(out, "\nMethod:")
@@ -48,7 +48,7 @@ func (r *Report) printPhases(out io.Writer) error {
 	if r.Before == nil {
 		return nil
 	}
-	fmt.Fprintf(out, "\nOn the wire, by traffic that came in:\n")
+	fmt.Fprintf(out, "\nOn the wire, for the traffic received:\n")
 	var rows [][]string
 	for _, p := range []struct {
 		name string
@@ -56,7 +56,7 @@ func (r *Report) printPhases(out io.Writer) error {
 	}{{"before", r.Before}, {"after", &r.After}} {
 		rows = append(rows, []string{p.name, day(p.From), size(p.InPerDay), size(p.OutPerDay), fmt.Sprintf("%.3f", p.OutPerIn.Value)})
 	}
-	if err := ui.Table(out, []string{"", "from", "in a day", "out a day", "out for each byte in"}, rows); err != nil {
+	if err := ui.Table(out, []string{"", "from", "received a day", "sent a day", "sent per byte received"}, rows); err != nil {
 		return err
 	}
 	if r.WireSaving != nil {

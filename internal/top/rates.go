@@ -203,7 +203,7 @@ func learning(l admin.Learning) string {
 	case l.Waiting:
 		return l.Rule + ": waits for another training to end"
 	case l.Refused:
-		return l.Rule + ": no dictionary was worth it so far"
+		return l.Rule + ": no useful dictionary so far"
 	}
 	return fmt.Sprintf("%s: %d of %d values for a dictionary", l.Rule, l.Samples, l.Wanted)
 }

@@ -116,15 +116,15 @@ func (s *screen) report() string {
 var helpLines = []string{
 	"up, down, j, k   choose a gateway: its rules and errors are below the list",
 	"s                sort by name, saving, CPU, clients",
-	"p, space         stop the clock, and go on",
-	"?, h             this",
-	"q, escape        leave",
+	"p, space         pause, and continue",
+	"?, h             this help",
+	"q, escape        quit",
 	"",
-	"Rates are those of the last interval. BEFORE and AFTER are bytes of values",
-	"a second, values that were left alone included. CPU is in cores. P99 is what",
-	"the gateway itself adds to an exchange: up to so much. Net is what traffic",
-	"between zones is worth less CPU, at the rate of the last hour and the prices",
-	"of the configuration; below zero compression costs more than it saves.",
+	"Rates are for the last interval. BEFORE and AFTER are bytes of values",
+	"a second, including uncompressed values. CPU is in cores. P99 is the latency",
+	"that the gateway adds to 99 of 100 exchanges, at most. Net is the price of",
+	"saved traffic between zones less CPU, at the last hour's rate and the prices",
+	"of the configuration; below zero, compression costs more than it saves.",
 }
 
 func (s *screen) headline() string {

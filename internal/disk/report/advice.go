@@ -27,15 +27,15 @@ func (r *Report) Advise(g Given) {
 		list = btrfsAdvice(postgres)
 	}
 	if r.Filesystem == "btrfs" && first.Computed < first.Records && !g.Force {
-		list = append(list, "without --force btrfs gives up on a whole file when one part of it gains nothing, which a sample can't see: --sample 0 is exact")
+		list = append(list, "without --force btrfs stops compressing a file when one part of it gains nothing, which a sample can't show: --sample 0 is exact")
 	}
 	if g.GoZstd {
-		list = append(list, "computed with zstd in Go, as this binary was built without libzstd: what the filesystem's own takes may differ by some percent")
+		list = append(list, "computed with zstd in Go, as this binary was built without libzstd: the filesystem's own zstd may differ by a few percent")
 	}
 	if postgres > 0 {
-		list = append(list, "PostgreSQL: on a filesystem that copies on write (and files without nodatacow) pages can't be torn, if its records are not smaller than a page: full_page_writes = off saves most of the WAL; wal_init_zero = off and wal_recycle = off, too")
+		list = append(list, "PostgreSQL: on a copy-on-write filesystem (and for files without nodatacow) pages can't be torn if records are at least as large as a page: full_page_writes = off saves most of the WAL; wal_init_zero = off and wal_recycle = off, too")
 	}
-	r.Advice = append(list, "above 80% in use filesystems that copy on write get slow: plan for less")
+	r.Advice = append(list, "above 80% in use copy-on-write filesystems get slow: plan for less")
 }
 
 func (g Given) zfs() (list []string) {
@@ -47,20 +47,20 @@ func (g Given) zfs() (list []string) {
 		}
 		switch int(size) / sector {
 		case 0, 1:
-			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't be compressed: a block takes whole sectors, but for the few that come out at 112 bytes or less", text, ui.Size(int64(sector))))
+			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't be compressed: a block takes whole sectors, except for the few of 112 bytes or less after compression", text, ui.Size(int64(sector))))
 		case 2:
-			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't get above 2.0, whatever compresses them, but for the few that come out at 112 bytes or less", text, ui.Size(int64(sector))))
+			list = append(list, fmt.Sprintf("records of %s on sectors of %s can't get above 2.0 with any compression, except for the few of 112 bytes or less after it", text, ui.Size(int64(sector))))
 		}
 	}
 	return append(list,
 		"the ARC holds blocks compressed: the ratio multiplies what fits into memory, too",
-		"a change of compression or recordsize affects what is written from then on: 'zfs rewrite' (2.3.4 and newer) compresses what is there anew, in place, but for the recordsize, and snapshots keep the old blocks; replacing a node does both",
-		"zstd here is newer than the 1.4.5 in ZFS: where blocks come out just at a sector's border that can make 2%")
+		"a change of compression or recordsize affects only new writes: 'zfs rewrite' (2.3.4 and newer) recompresses existing data in place, but not with another recordsize, and snapshots keep the old blocks; replacing a node applies both",
+		"zstd here is newer than the 1.4.5 in ZFS: if compressed blocks end close to a sector's border, that can make 2%")
 }
 
 func btrfsAdvice(postgres int) []string {
 	list := []string{
-		"this is the state after a restore: random writes leave parts of old extents behind, and the ratio falls with time (5.8 to 3.6 after 80 s of pgbench)",
+		"this is the state after a restore: random writes leave parts of old extents allocated, and the ratio falls with time (5.8 to 3.6 after 80 s of pgbench)",
 		"files that were extended with fallocate, and those with nodatacow, are never compressed",
 	}
 	if postgres >= 16 {

@@ -36,20 +36,20 @@ func (r *Report) HTML(w io.Writer) error {
 	}
 	p := &page.Page{Title: "What " + r.Filesystem + " would store", Subject: r.Path, Lead: fmt.Sprintf("%s, %s long.", count(first.Files, "file", "files"), ui.Size(first.Bytes))}
 	if best != "" {
-		p.Lead += fmt.Sprintf(" With %s, the least, they would take %s.", best, ui.Size(least))
+		p.Lead += fmt.Sprintf(" With %s, which needs least space, they would take %s.", best, ui.Size(least))
 	}
 	words := "All records were computed."
 	if first.Computed < first.Records {
-		words = fmt.Sprintf("%d of %d records were computed; margins are of 95%%.", first.Computed, first.Records)
+		words = fmt.Sprintf("%d of %d records were computed; ± is a 95 %% interval.", first.Computed, first.Records)
 	}
 	words += " " + r.errorWords()
 	if first.Unread > 0 {
-		words += fmt.Sprintf(" %s could not be read and are not in it.", count(first.Unread, "file", "files"))
+		words += fmt.Sprintf(" %s could not be read and are not included.", count(first.Unread, "file", "files"))
 	}
-	p.Sections = []page.Section{{Title: "What the files would take, by setting", Bars: bars}, {Words: []string{words}, Table: table}}
+	p.Sections = []page.Section{{Title: "Space that the files would take, by setting", Bars: bars}, {Words: []string{words}, Table: table}}
 	if len(r.Advice) > 0 {
 		p.Sections = append(p.Sections, page.Section{Title: "Worth knowing", List: r.Advice})
 	}
-	p.Footer = "Made by cinch plan --disk, by the filesystem's own arithmetic."
+	p.Footer = "Made by cinch plan --disk, computed as the filesystem does."
 	return page.Write(w, p)
 }

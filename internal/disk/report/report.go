@@ -84,18 +84,18 @@ func (r *Report) Print(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	if r.Space != nil {
-		fmt.Fprintf(out, "The filesystem that it is on now: %s, %.0f%% in use", ui.Size(r.Space.Total), 100*float64(r.Space.Used)/float64(r.Space.Total))
+		fmt.Fprintf(out, "The current filesystem: %s, %.0f%% in use", ui.Size(r.Space.Total), 100*float64(r.Space.Used)/float64(r.Space.Total))
 		if r.Days != nil {
-			fmt.Fprintf(out, ", and 80%% in %.0f days as it is", r.Days["now"])
+			fmt.Fprintf(out, ", and 80%% in %.0f days without a change", r.Days["now"])
 		}
 		fmt.Fprintln(out, ".")
 	}
 	if first.Computed < first.Records {
-		fmt.Fprintln(out, "Computed on a sample (--sample 0 for all); margins are of 95%.")
+		fmt.Fprintln(out, "Computed on a sample (--sample 0 for all); ± is a 95 % interval.")
 	}
 	fmt.Fprintln(out, r.errorWords())
 	if r.OnBtrfs {
-		fmt.Fprintln(out, "It is on btrfs now: what it takes there is known to compsize, so nothing is said of space in use.")
+		fmt.Fprintln(out, "It is on btrfs now: only compsize knows the space in use there, so it is not shown.")
 	}
 	for _, line := range leftOut(first) {
 		fmt.Fprintln(out, line)
@@ -109,9 +109,9 @@ func (r *Report) Print(out io.Writer) error {
 // errorWords explains the error column.
 func (r *Report) errorWords() string {
 	if r.Results[0].Estimates[0].Measured {
-		return "Measured: a btrfs in a loop device stored what was sampled."
+		return "Measured: the sample was stored in a btrfs on a loop device."
 	}
-	return "Error: the most by which what directories take was off, against the filesystem itself."
+	return "Error: the most by which computed sizes of directories differed from the filesystem's own."
 }
 
 func (r *Report) parity() bool { return r.Results[0].Estimates[0].RaidBytes > 0 }
@@ -168,8 +168,8 @@ func leftOut(r *disk.Result) (lines []string) {
 		one, more, say string
 	}{
 		{r.Unread, "file or directory", "files or directories", "that could not be read"},
-		{r.Changed, "file", "files", "that vanished meanwhile"},
-		{r.Links, "symbolic link", "symbolic links", "(pg_wal and tablespaces often are): give their targets to have them"},
+		{r.Changed, "file", "files", "that were deleted meanwhile"},
+		{r.Links, "symbolic link", "symbolic links", "(pg_wal and tablespaces often are): give their targets to include them"},
 		{r.Mounts, "other filesystem", "other filesystems", "mounted below"},
 	} {
 		if l.n > 0 {
@@ -177,7 +177,7 @@ func leftOut(r *disk.Result) (lines []string) {
 		}
 	}
 	if r.Fixed > 0 {
-		lines = append(lines, fmt.Sprintf("Never compressed by btrfs: %s with nodatacow or once fallocated, %s.", count(r.Fixed, "file", "files"), ui.Size(r.FixedSize)))
+		lines = append(lines, fmt.Sprintf("Never compressed by btrfs: %s with nodatacow or ever fallocated, %s.", count(r.Fixed, "file", "files"), ui.Size(r.FixedSize)))
 	}
 	return lines
 }

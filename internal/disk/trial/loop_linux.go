@@ -24,7 +24,7 @@ func newImage(bytes int64) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	if free := int64(st.Bavail) * int64(st.Bsize); free < bytes+spare {
-		return nil, fmt.Errorf("%w in %s: %d MiB are free, and it may take %d", ErrSpace, dir, free>>20, (bytes+spare)>>20)
+		return nil, fmt.Errorf("%w in %s: %d MiB are free, and up to %d are needed", ErrSpace, dir, free>>20, (bytes+spare)>>20)
 	}
 	f, err := os.CreateTemp("", "cinch-exact-")
 	if err != nil {

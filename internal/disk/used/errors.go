@@ -3,4 +3,4 @@ package used
 import "errors"
 
 // ErrRoot reports that only root can query the size of files.
-var ErrRoot = errors.New("btrfs says to root only what files take")
+var ErrRoot = errors.New("btrfs shows only root the space that files take")

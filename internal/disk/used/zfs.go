@@ -24,5 +24,5 @@ func dataset(ctx context.Context, name string) string {
 			values[property] = value
 		}
 	}
-	return fmt.Sprintf("ZFS says of %s: used %s, logicalused %s, compressratio %s", lines[1], values["used"], values["logicalused"], values["compressratio"])
+	return fmt.Sprintf("ZFS reports for %s: used %s, logicalused %s, compressratio %s", lines[1], values["used"], values["logicalused"], values["compressratio"])
 }

@@ -112,19 +112,19 @@ var kinds = []struct {
 	},
 	{
 		"traffic between regions", nil, regexp.MustCompile(`-AWS-(In|Out)-Bytes|InterRegion-`),
-		"replication and clients across regions: cinch plan on what they carry",
+		"replication and clients across regions: cinch plan on a sample of their data",
 	},
 	{
 		"traffic to the internet", nil, regexp.MustCompile(`DataTransfer-Out-Bytes`),
-		"what clients outside are sent: cinch plan on a sample of it in a file",
+		"data sent to outside clients: cinch plan on a sample of it in a file",
 	},
 	{
 		"NAT and load balancers, by the byte", regexp.MustCompile(`^$|EC2|VPC|ELB|LoadBalanc`), regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
-		"what goes through them: cinch plan http://GATEWAY:9470, or a sample of it in a file",
+		"the traffic through them: cinch plan http://GATEWAY:9470, or a sample of it in a file",
 	},
 	{
 		"snapshots and backups", nil, regexp.MustCompile(`Snapshot(Usage|ArchiveStorage)|BackupUsage|ChargedBackup`),
-		"the volumes that they are of: cinch plan --disk zfs PATH",
+		"their volumes: cinch plan --disk zfs PATH",
 	},
 	{
 		"caches in memory", regexp.MustCompile(`ElastiCache|MemoryDB`), regexp.MustCompile(`Usage:|NodeUsage|DataStorage|CachedData`),
@@ -132,11 +132,11 @@ var kinds = []struct {
 	},
 	{
 		"instances sized by memory", nil, regexp.MustCompile(`(BoxUsage|SpotUsage|DedicatedUsage|ReservedUsage|HeavyUsage)[:.].*\b(r\d|x\d|x2|u-|z1)|InstanceUsage:db\.(r|x)`),
-		"what fills their memory: cinch plan redis://HOST, tarantool://HOST",
+		"the stores that fill their memory: cinch plan redis://HOST, tarantool://HOST",
 	},
 	{
 		"database storage", nil, regexp.MustCompile(`RDS:.*Storage|Aurora:Storage|DocDB:Storage|StorageUsage|TimedStorage.*(DynamoDB|DDB)`),
-		"cinch plan on an export, mongodb://HOST for what crosses the wire",
+		"cinch plan on an export, mongodb://HOST for its traffic",
 	},
 	{
 		"volumes", nil, regexp.MustCompile(`EBS:VolumeUsage|EFS|FSx.*Storage`),

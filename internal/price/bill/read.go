@@ -112,7 +112,7 @@ func places(header []string) (map[string]int, error) {
 	}
 	for _, name := range []string{colUsage, colCost} {
 		if at[name] == 0 {
-			return nil, fmt.Errorf("%w: it has no column %s", ErrFormat, name)
+			return nil, fmt.Errorf("%w: the report has no column %s", ErrFormat, name)
 		}
 	}
 	return at, nil
@@ -188,7 +188,7 @@ func moment(text string) (time.Time, error) {
 		}
 		return time.UnixMilli(n).UTC(), nil
 	}
-	return time.Time{}, fmt.Errorf("%w: %q is no date", ErrFormat, text[:min(len(text), 40)])
+	return time.Time{}, fmt.Errorf("%w: %q is not a date", ErrFormat, text[:min(len(text), 40)])
 }
 
 // mostMillis is the year 5138 in milliseconds, and 1973 in microseconds.
@@ -200,7 +200,7 @@ func number(text string) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %q is no number", ErrFormat, text[:min(len(text), 40)])
+		return 0, fmt.Errorf("%w: %q is not a number", ErrFormat, text[:min(len(text), 40)])
 	}
 	return v, nil
 }
@@ -240,7 +240,7 @@ func readParquet(ctx context.Context, f *os.File, size int64, a *adder) (err err
 	}
 	for _, name := range []string{colUsage, colCost} {
 		if group[name] == nil {
-			return fmt.Errorf("%w: it has no column %s", ErrFormat, name)
+			return fmt.Errorf("%w: the report has no column %s", ErrFormat, name)
 		}
 	}
 	schema := parquet.NewSchema("bill", group)

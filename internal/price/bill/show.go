@@ -30,12 +30,12 @@ func (r *Report) Page(file string) *page.Page {
 		}}})
 	}
 	if len(r.Rows) == 0 {
-		p.Sections = append(p.Sections, page.Section{Words: []string{"Nothing in it is paid for by the byte."}})
+		p.Sections = append(p.Sections, page.Section{Words: []string{"The bill has no costs by the byte."}})
 		return p
 	}
 	p.Sections = append(p.Sections, page.Section{
-		Title: "What is paid for by the byte", Bars: bars,
-		Words: []string{"Usage only: taxes, credits and refunds are left out. How much of it compression saves depends on the data: plan the source that is named with each kind."},
+		Title: "Costs by the byte", Bars: bars,
+		Words: []string{"Usage only: taxes, credits and refunds are left out. How much compression saves depends on the data: run cinch plan on the source named with each kind."},
 	})
 	for i, c := range r.Rows {
 		t := &page.Table{Header: []page.Column{{Name: "Usage type"}, {Name: "Cost"}, {Name: "If halved"}}}
@@ -73,7 +73,7 @@ func (r *Report) Print(out io.Writer) error {
 		fmt.Fprintf(out, "\n%d. %s: %s\n   next: %s\n", i+1, c.Name, strings.Join(types, ", "), c.Next)
 	}
 	if len(r.Rows) == 0 {
-		fmt.Fprintln(out, "Nothing in it is paid for by the byte.")
+		fmt.Fprintln(out, "The bill has no costs by the byte.")
 	}
 	return nil
 }
