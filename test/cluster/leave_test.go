@@ -46,6 +46,34 @@ func TestRemovedNode(t *testing.T) {
 	}
 }
 
+// Nodes that announce the gateway's address as theirs, so that clients go through it, would have it connect to itself for each
+// client, without end. It refuses clients and says why, until the nodes announce themselves.
+func TestNodesThatAnnounceTheGateway(t *testing.T) {
+	nodes := testenv.Cluster(t, 1, 0)
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes)})
+	_ = throughEach(t, gateway, nodes, 2)
+	announce := func(port string) {
+		for _, n := range nodes {
+			expect(t, connect(t, n.Addr, 2), "CONFIG SET cluster-announce-port "+port, "OK")
+		}
+	}
+	_, port, _ := net.SplitHostPort(gateway.Addr)
+	announce(port)
+	testenv.Eventually(t, "clients are refused", func() bool {
+		return strings.HasPrefix(do(t, connect(t, gateway.Addr, 2), "PING"), "error")
+	})
+	if n := gateway.Metric(t, "cinch_connections_total"); n > 1000 {
+		t.Errorf("%v connections: the gateway has connected to itself", n)
+	}
+	if !strings.Contains(gateway.Output(), "where this gateway listens") {
+		t.Errorf("the log does not say why:\n%s", gateway.Output())
+	}
+	announce("0")
+	testenv.Eventually(t, "clients are served again", func() bool {
+		return do(t, connect(t, gateway.Addr, 2), "PING") == "PONG"
+	})
+}
+
 // When a slot moves, the server ends subscriptions to its channels unasked.
 func TestShardedSubscriptionMoves(t *testing.T) {
 	for _, hello := range []string{"", "HELLO 3\r\n"} {

@@ -162,14 +162,15 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 	if n := len(s.Targets()); n != 3 {
 		t.Errorf("%d nodes of the cluster itself", n)
 	}
+	// The nodes announce the address of a gateway as theirs: addresses found that way are checked too.
+	_, one, _ := net.SplitHostPort(served(t, "127.0.0.1:0", redis.NewGateway(redis.Config{Name: "one", Upstream: seeds[0], Behind: behind})))
 	for _, n := range nodes {
 		c := goredis.NewClient(&goredis.Options{Addr: n.Addr})
-		if err := c.ConfigSet(t.Context(), "cluster-announce-port", strconv.Itoa(port)).Err(); err != nil {
+		if err := c.ConfigSet(t.Context(), "cluster-announce-port", one).Err(); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Close()
 	}
-	// The nodes announce the gateway's address as theirs: addresses found that way are checked too.
 	var announced error
 	testenv.Eventually(t, "a node names the gateway", func() bool {
 		s, err := Open(t.Context(), "redis+cluster://"+nodes[1].Addr, Options{})
