@@ -134,8 +134,8 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 		acl  []any
 		line string
 	}{
-		"nobody logs in": {args: []string{"--requirepass", "secret"}, line: "dictionaries can't be read from the server"},
-		"no right":       {user: "gw:pw@", acl: []any{"ACL", "SETUSER", "gw", "on", ">pw", "~*", "+@all", "-@scripting"}, line: "dictionaries can't be read from the server"},
+		"no user logs in": {args: []string{"--requirepass", "secret"}, line: "dictionaries can't be read from the server"},
+		"no right":        {user: "gw:pw@", acl: []any{"ACL", "SETUSER", "gw", "on", ">pw", "~*", "+@all", "-@scripting"}, line: "dictionaries can't be read from the server"},
 		"no right to write": {
 			user: "gw:pw@", acl: []any{"ACL", "SETUSER", "gw", "on", ">pw", "~*", "+@all", "-function|load"}, line: "dictionaries can't be stored in the server",
 		},

@@ -120,7 +120,7 @@ func TestDictCollect(t *testing.T) {
 	}
 	for _, bad := range []string{"xyz", "123", "00000000", "0a1b2c3d4"} {
 		if _, _, err := runGC(t, dictCollectOptions{url: url, numbers: []string{bad}}); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	if got, _, err := runGC(t, dictCollectOptions{url: url, numbers: []string{"00000001"}}); err != nil || got["00000001"].Reason == "" {

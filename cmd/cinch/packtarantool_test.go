@@ -86,7 +86,7 @@ func TestServePacksTarantool(t *testing.T) {
 		t.Errorf("unpack: %d\n%s%s", code, out, errs)
 	}
 	if got := opens(t, p.url); len(got) != 0 {
-		t.Errorf("unpacked, and it opens %v", got)
+		t.Errorf("unpacked, and it decompresses %v", got)
 	}
 }
 

@@ -91,6 +91,6 @@ func TestPasswordsOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, out := runCommand(t, "dict", "ls", url); code != exitConfig || !strings.Contains(out, "chmod 600") {
-		t.Errorf("a file for everybody: %d %s", code, out)
+		t.Errorf("a file that other users may read: %d %s", code, out)
 	}
 }

@@ -15,7 +15,7 @@ func runBill(ctx context.Context, o planOptions) error {
 	r, err := bill.Read(ctx, o.bill)
 	switch {
 	case errors.Is(err, bill.ErrFormat):
-		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it takes")
+		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
 	case err != nil:
 		return err
 	}

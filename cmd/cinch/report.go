@@ -236,7 +236,7 @@ func (o *reportOptions) addBill(ctx context.Context, r *report.Report) error {
 	b, err := bill.ReadBetween(ctx, o.bill, r.After.From, r.To)
 	switch {
 	case errors.Is(err, bill.ErrFormat):
-		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it takes")
+		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
 	case errors.Is(err, bill.ErrEmpty):
 		return ui.WithHint(err, "check that the bill covers the report's time")
 	case err != nil:

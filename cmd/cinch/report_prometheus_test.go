@@ -132,6 +132,6 @@ func TestReportFromPrometheus(t *testing.T) {
 	}
 	errs.Reset()
 	if code := run([]string{"report", "--from", "1h", "--prometheus", "http://" + g.Admin}, strings.NewReader(""), &out, &errs); code != exitUnreachable || !strings.Contains(errs.String(), "address of Prometheus") {
-		t.Errorf("of what is no Prometheus: %d, %s", code, &errs)
+		t.Errorf("a server that is not Prometheus: %d, %s", code, &errs)
 	}
 }

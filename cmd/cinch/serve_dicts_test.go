@@ -51,7 +51,7 @@ func (c *dictConfig) sealsWith(t *testing.T, gateway int, d *codec.Dict, about s
 	t.Helper()
 	client := dial(t, c.sockets[gateway])
 	value := strings.Repeat(fmt.Sprintf(`{"order":%q,"state":"open"} `, about), 5)
-	testenv.Eventually(t, fmt.Sprintf("something is sealed with %08x", d.Number()), func() bool {
+	testenv.Eventually(t, fmt.Sprintf("a value is compressed with dictionary %08x", d.Number()), func() bool {
 		client.do("SET", "k", value)
 		stored, err := c.stores[gateway].Get("k")
 		if err != nil {

@@ -231,7 +231,7 @@ func TestServeSealsAndReloads(t *testing.T) {
 	c.setSealed(store, "a2", value, false)
 	c.setSealed(store, "b2", value, true)
 	if got := c.do("GET", "a1"); got != value {
-		t.Errorf("what an earlier rule sealed does not open: %q", got)
+		t.Errorf("a value compressed by an earlier rule can't be read: %q", got)
 	}
 
 	write("    rules: [{key: \"c*\", settng: lz4}]\n") // a mistake changes nothing
@@ -245,7 +245,7 @@ func TestServeSealsAndReloads(t *testing.T) {
 	}
 	c.setSealed(store, "b4", value, false)
 	if got := c.do("GET", "b3"); got != value {
-		t.Errorf("off, and what was sealed does not open: %q", got)
+		t.Errorf("off, and a compressed value can't be read: %q", got)
 	}
 	s.stop(os.Interrupt)
 }

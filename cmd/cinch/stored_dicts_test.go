@@ -100,7 +100,7 @@ func TestDictListOfAStore(t *testing.T) {
 			breakDict(t, addr, place)
 			var out bytes.Buffer
 			if err := runDictList(context.Background(), dictListOptions{from: []string{"redis://u:secret@" + addr}, asJSON: true, out: &out}); err == nil {
-				t.Error("a password where none is set is taken")
+				t.Error("a password is accepted although none is set")
 			}
 			if err := runDictList(context.Background(), dictListOptions{from: []string{"redis://" + addr + "/3"}, asJSON: true, out: &out}); err != nil {
 				t.Fatal(err)

@@ -66,7 +66,7 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 	g.logged("_ck_constraint")
 	client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
 	if got := direct.sealedFields(1); got != nil {
-		t.Fatalf("fields %v are sealed, and nobody knows what reads them", got)
+		t.Fatalf("fields %v are compressed, although their readers are unknown", got)
 	}
 	splice := tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if got := client.must(splice)[0].([]any)[1]; got != "words"+ownBody[4:] {
@@ -89,10 +89,10 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, envelope))) // by another user, or before
 	splice = tnt.NewUpdateRequest("docs").Key([]any{3}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch does not support") {
-		t.Errorf("what is sealed was cut: %v", err)
+		t.Errorf("the splice changed a compressed field: %v", err)
 	}
 	if got := client.get(3); got != ownBody {
-		t.Errorf("what is sealed reads as %.40q", got)
+		t.Errorf("the compressed field reads as %.40q", got)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTarantoolRuleThatVouches(t *testing.T) {
 	defer g.stop(t)
 	client.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(1, ownBody)))
 	if got := direct.sealedFields(1); len(got) != 1 || got[0] != 2 {
-		t.Errorf("fields %v are sealed, not the second alone", got)
+		t.Errorf("fields %v are compressed, not only the second", got)
 	}
 	if got := client.get(1); got != ownBody {
 		t.Errorf("it reads as %.40q", got)
@@ -112,7 +112,7 @@ func TestTarantoolRuleThatVouches(t *testing.T) {
 	g.logged("has the field") // the index
 	splice := tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch tarantool init") {
-		t.Errorf("what is sealed was cut: %v", err)
+		t.Errorf("the splice changed a compressed field: %v", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestTarantoolUserWhoMayRunLua(t *testing.T) {
 				want = 2 // this server has no such checks
 			}
 			if got := tuplesAt(t, server.Addr, "", "").sealedFields(1); len(got) != want || got[0] != 2 {
-				t.Errorf("fields %v are sealed, not %d of them", got, want)
+				t.Errorf("fields %v are compressed, not %d of them", got, want)
 			}
 		})
 	}

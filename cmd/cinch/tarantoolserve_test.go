@@ -300,7 +300,7 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 		t.Errorf("another gateway reads %q, not %q", got, last)
 	}
 	if _, adopted := other.measure(t, direct, d); fmt.Sprint(adopted) != fmt.Sprint(numbers) {
-		t.Errorf("another gateway seals with %v, not %v", adopted, numbers)
+		t.Errorf("another gateway compresses with %v, not %v", adopted, numbers)
 	}
 	other.stop(t)
 
@@ -308,12 +308,12 @@ func TestServeTarantoolAutoDictionary(t *testing.T) {
 	g.stop(t)
 	g.start(t)
 	if got := g.client.get(1_000_007); got != last {
-		t.Errorf("a gateway that was started anew reads %q, not %q", got, last)
+		t.Errorf("a restarted gateway reads %q, not %q", got, last)
 	}
 	g.client.put(999_999, string(d.next()))
 	g.logged("dictionary adopted")
 	if _, again := g.measure(t, direct, d); fmt.Sprint(again) != fmt.Sprint(numbers) {
-		t.Errorf("a gateway that was started anew seals with %v, not %v", again, numbers)
+		t.Errorf("a restarted gateway compresses with %v, not %v", again, numbers)
 	}
 	g.stop(t)
 

@@ -112,7 +112,7 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
 			"give its file with --dict to check whether it decompresses them"))
 	}
-	err := fmt.Errorf("%s not open", count(n, "value does", "values do"))
+	err := fmt.Errorf("%s not decompress", count(n, "value does", "values do"))
 	if r.Damaged > 0 && r.Missing == 0 && r.Left[store.Denied] == 0 {
 		return withCode(exitDifference, ui.WithHint(err, "either a script, a stored function or a client that bypasses the gateway has changed the envelope, or the value was written without Cinch and only begins with the magic or contains an envelope: 'cinch inspect' shows a value; writing it again through a gateway repairs it"))
 	}

@@ -65,7 +65,7 @@ func TestHostsOfOthers(t *testing.T) {
 		t.Errorf("a probe hears %d %s", w.Code, w.Body)
 	}
 	if w := request(t, o, "GET", "http://localhost/readyz"); w.Code != 503 || !strings.Contains(w.Body.String(), "secret") {
-		t.Errorf("who may read hears %d %s", w.Code, w.Body)
+		t.Errorf("a client with read access gets %d %s", w.Code, w.Body)
 	}
 	o.Access.Local = true
 	if w := request(t, o, "GET", "http://anything/api/status"); w.Code != 200 {
@@ -108,7 +108,7 @@ func TestToken(t *testing.T) {
 		}
 	}
 	if w := request(t, o, "GET", "http://10.0.0.1/readyz", "Authorization", "Bearer "+secret); !strings.Contains(w.Body.String(), "10.0.0.9") {
-		t.Errorf("who has the token hears %s", w.Body)
+		t.Errorf("a client with the token gets %s", w.Body)
 	}
 
 	other := strings.Repeat("x", 20)
@@ -168,7 +168,7 @@ func TestActions(t *testing.T) {
 		{"of a form", "POST", "pause", append(with, "Sec-Fetch-Site", "cross-site"), 403, 0},
 		{"that fails", "POST", "fail", with, 409, 0},
 		{"unknown", "POST", "stop", with, 404, 0},
-		{"nobody asks", "POST", "gateway/ask", nil, 401, 0},
+		{"no credentials", "POST", "gateway/ask", nil, 401, 0},
 		{"with an answer", "POST", "gateway/ask", with, 200, 0},
 		{"with a refusal", "POST", "gateway/refuse", with, 409, 0},
 	} {

@@ -321,7 +321,7 @@ func TestOddRequests(t *testing.T) {
 		{"two lengths", off, "POST /api/actions/do HTTP/1.1\r\nHost: localhost\r\n" + auth + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400},
 		{"a length and pieces", off, "POST /api/actions/do HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 401},
 		{"unknown pieces", off, "POST /api/actions/do HTTP/1.1\r\nHost: localhost\r\n" + auth + "Transfer-Encoding: gzip\r\n\r\n", 501},
-		{"more than an action takes", off, "POST /api/actions/do HTTP/1.1\r\nHost: localhost\r\n" + auth + "Content-Length: 65537\r\n\r\n" + strings.Repeat("x", 65537), 400},
+		{"a body over an action's limit", off, "POST /api/actions/do HTTP/1.1\r\nHost: localhost\r\n" + auth + "Content-Length: 65537\r\n\r\n" + strings.Repeat("x", 65537), 400},
 		{"a header in a header", off, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: y\rAuthorization: " + right + "\r\n\r\n", 400},
 		{"a space before the colon", off, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization : " + right + "\r\n\r\n", 400},
 	} {

@@ -126,7 +126,7 @@ func TestPricesAreThoseOfNow(t *testing.T) {
 	}
 	before := s.status(s.started.Add(time.Minute)).Money
 	if !before.Assumed {
-		t.Error("nobody has said so")
+		t.Error("assumed prices are not marked as assumed")
 	}
 	r.Table, err = table.With([]byte("prices: {cross_zone_out_gb: {price: 0.03, unit: GB, source: contract, date: 2026-11-01}}"))
 	if err != nil {

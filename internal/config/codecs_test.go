@@ -21,7 +21,7 @@ func TestCodecsOfValuesAlone(t *testing.T) {
 		v := validator{problems{c: Default()}}
 		check(&v)
 		if !slices.ContainsFunc(v.list, func(p Problem) bool { return p.Text == want }) {
-			t.Errorf("nobody says %q: %v", want, v.list)
+			t.Errorf("no problem says %q: %v", want, v.list)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestParseAndPolicy(t *testing.T) {
 		t.Errorf("%+v", r[2])
 	}
 	if _, err := g.Policy(nil); err == nil {
-		t.Error("a dictionary that is not loaded is taken")
+		t.Error("a dictionary that is not loaded is accepted")
 	}
 }
 

@@ -52,7 +52,7 @@ func TestLink(t *testing.T) {
 		"zstd-6}":                       "cinch-proto}",
 	} {
 		if _, err := Parse("f", []byte(strings.Replace(near, old, bad, 1)), nil); err == nil {
-			t.Errorf("%s is taken", bad)
+			t.Errorf("%s is accepted", bad)
 		}
 	}
 }

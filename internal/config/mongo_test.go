@@ -51,7 +51,7 @@ func TestMongoGateways(t *testing.T) {
 	if _, err := MongoGateways("mongo", "127.0.0.1:27018", "mongodb://a/?peers=false", nil); err != nil {
 		t.Error(err)
 	} else if _, err := parseMongoURI("mongodb://a/?peers=false", false); err == nil {
-		t.Error("peers=false is taken")
+		t.Error("peers=false is accepted")
 	}
 }
 

@@ -480,7 +480,7 @@ func TestQuestionsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := h.Query(ctx, Question{From: start, To: start.Add(time.Hour)}); err == nil {
-		t.Error("nobody waits for it")
+		t.Error("a canceled query is answered")
 	}
 }
 

@@ -73,7 +73,7 @@ func TestToPlainIsForWholeHashes(t *testing.T) {
 	field.Field, stream.Types = "f*", String|Stream
 	for _, r := range []Rule{field, stream} {
 		if _, err := New(Options{Rules: []Rule{r}}); err == nil {
-			t.Errorf("%+v is taken", r)
+			t.Errorf("%+v is accepted", r)
 		}
 	}
 }

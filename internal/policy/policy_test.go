@@ -114,7 +114,7 @@ func TestOffAndForce(t *testing.T) {
 	}
 	p.Off, p.Force = true, false
 	if p.Lookup(Address{Key: []byte("m"), Type: Hash, Size: 1000}) != nil {
-		t.Error("off, but seals")
+		t.Error("disabled, but compresses")
 	}
 	if !p.MayHoldHash("0", []byte("m")) || !p.MayHoldHash("0", []byte("r")) || p.MayHoldHash("0", []byte("z")) {
 		t.Error("MayHoldHash must follow the rules even when they are off")

@@ -57,7 +57,7 @@ func TestStringSizesAgainstRedis(t *testing.T) {
 		}
 		want := int64(stringSize(n)) + overhead
 		if got != want && !(n >= 32<<10 && got == int64(stringSize(n+2))+overhead) {
-			t.Errorf("%d bytes: Redis takes %d, we say %d", n, got, want)
+			t.Errorf("%d bytes: Redis takes %d, computed %d", n, got, want)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestHashSizesAgainstRedis(t *testing.T) {
 			overhead = got - int64(sdsSize(n))
 		}
 		if want := int64(sdsSize(n)) + overhead; got != want {
-			t.Errorf("%d bytes: Redis takes %d, we say %d", n, got, want)
+			t.Errorf("%d bytes: Redis takes %d, computed %d", n, got, want)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestListpackSizesAgainstRedis(t *testing.T) {
 	base := length(1) - listpackSize(1)
 	for _, n := range []int{2, 62, 63, 64, 65, 124, 125, 126, 4095, 4096, 4097, 16376, 16377, 16378, 16379, 20000, 300000} {
 		if got, want := length(n)-base, listpackSize(n); got != want {
-			t.Errorf("%d bytes: Redis takes %d, we say %d", n, got, want)
+			t.Errorf("%d bytes: Redis takes %d, computed %d", n, got, want)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func TestShareOf(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if s := shareOf([]float64{1, 0, 1}, []float64{0.5, 0, 0.5}); s.Value != 0.5 || s.Low != nil {
-		t.Errorf("too few to tell: %+v", s)
+		t.Errorf("too few samples: %+v", s)
 	}
 	steady := make([]float64, 100)
 	for i := range steady {

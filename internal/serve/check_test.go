@@ -319,7 +319,7 @@ func TestCheckIsStart(t *testing.T) {
 	}
 	t.Logf("%d examples; of the changed ones %d started and %d were refused", good, started, refused)
 	if good < 10 || started < 200 || refused < 500 {
-		t.Error("that is too few to mean something")
+		t.Error("too few cases for a result")
 	}
 }
 

@@ -55,7 +55,7 @@ func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, 
 // Reasons why there is nothing to pause.
 var (
 	errWhichGateway = errors.New(`no gateway given: post {"gateway": "NAME"}`)
-	errNoSuch       = errors.New("there is no gateway of that name")
+	errNoSuch       = errors.New("there is no gateway with that name")
 	errNoPacking    = errors.New("it does not pack in the background: set pack: {background: true} (Redis and Tarantool only)")
 )
 

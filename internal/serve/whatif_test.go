@@ -217,7 +217,7 @@ func TestWhatIfForecastIsFact(t *testing.T) {
 		}
 		t.Logf("%v: forecast %.3f, fact %.3f of %d values; the server holds 1/%.3f of all", c, a.Forecast, a.Observed, a.Values, float64(raw)/float64(stored))
 		if held := float64(raw) / float64(stored); c.all == 1 && math.Abs(held/a.Observed-1) > 0.001 {
-			t.Errorf("%v: the server holds %.3f, we say %.3f", c, held, a.Observed)
+			t.Errorf("%v: the server holds %.3f, estimated %.3f", c, held, a.Observed)
 		}
 		current := 0 // choice
 		for _, choice := range r.Choices {

@@ -91,7 +91,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 	must(t, c.Set(ctx, "nested", s.Escape(nil, envelope), 0).Err())
 	must(t, c.HSet(ctx, "hash", "bad", envelope[:30], "good", envelope).Err())
 	must(t, c.XAdd(ctx, streamEntry(string(envelope))).Err())
-	expect(t, 4, []string{"verify", server.URL()}, `key "damaged": `, `key "hash" field "bad": `, "3 values do not open")
+	expect(t, 4, []string{"verify", server.URL()}, `key "damaged": `, `key "hash" field "bad": `, "3 values do not decompress")
 	expect(t, 4, []string{"verify", server.URL(), "--before"}, "7 values begin with the magic", `key "stream" entry `)
 
 	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not put back", `key "damaged": `, `key "missing"`, `key "nested": `,

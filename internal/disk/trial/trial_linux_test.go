@@ -114,7 +114,7 @@ func TestInterrupted(t *testing.T) {
 	o.Progress = func(done float64, _ string) {
 		if done > 0.6 { // the second pass: the sample is being written
 			if ctx.Err() == nil && !strings.Contains(loops(t), os.TempDir()) {
-				t.Errorf("no loop device of ours: %s", loops(t))
+				t.Errorf("not a loop device of this test: %s", loops(t))
 			}
 			cancel()
 		}
