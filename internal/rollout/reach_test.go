@@ -36,7 +36,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 	r := &Rollout{Cell: c, Yes: true}
 	r.dies = at(StepBackup, true, func() { hba("host all app all reject\n" + everybody) })
-	mustSay(t, r.Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways in which clients have logged in fail there: app at ")
+	mustSay(t, r.Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways of login that clients have used fail on the new server: app at ")
 	client := &control.Client{Admin: g.Admin, TokenFile: c.Gateway.TokenFile}
 	if s, err := client.State(t.Context()); err != nil || s.Phase != control.Open || !r.state.Nodes["a"].HeldAt.IsZero() {
 		t.Errorf("nobody was held: %+v %v", s, err)

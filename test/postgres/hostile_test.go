@@ -286,7 +286,7 @@ func (f *front) noMessages(t *testing.T) {
 	} {
 		direct := &front{addr: f.production.Addr}
 		want, got := direct.answerTo(t, message), f.answerTo(t, message)
-		if got != want && got != "E 08P01 the gateway does not understand the client\nend" {
+		if got != want && got != "E 08P01 the gateway can't parse the client's message\nend" {
 			t.Errorf("to %q the server says %q, and here it is %q", message, want, got)
 		}
 	}

@@ -41,7 +41,7 @@ func startups() []startup {
 		// Libpq 19 sends it, to detect servers that can't negotiate.
 		{name: "3.9999", packet: version(3, 9999, with())},
 		// The server would answer with protocol 2.0.
-		{name: "2.0", packet: version(2, 0, with()), gateway: "E 08P01 this is a gateway for PostgreSQL's protocol 3\nend\n"},
+		{name: "2.0", packet: version(2, 0, with()), gateway: "E 08P01 the gateway supports only version 3 of PostgreSQL's protocol\nend\n"},
 		{name: "4.0", packet: version(4, 0, with())},
 		{name: "an unknown request", packet: version(1234, 5690, with())},
 		{name: "protocol options", packet: with("_pq_.one", "1", "_pq_.two", "2")},

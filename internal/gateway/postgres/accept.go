@@ -17,7 +17,7 @@ const firstTime = time.Minute
 const mostQuestions = 4
 
 // ErrFirstPacket is wrapped by the error for a first packet that no PostgreSQL client sends.
-var ErrFirstPacket = errors.New("no PostgreSQL client")
+var ErrFirstPacket = errors.New("not a PostgreSQL client")
 
 // Accept answers a client's requests for encryption. It returns the connection to use from then on and the
 // first packet for the server: a startup or a cancellation. Clients may request TLS, or begin with it at

@@ -52,7 +52,7 @@ func certificate(config *tls.Config) []byte {
 }
 
 // bindingHint is added to the server's refusal, as a hint field.
-const bindingHint = "HCinch stands between client and server, so TLS has two ends. Give Cinch the server's own certificate, " +
+const bindingHint = "HCinch terminates TLS between client and server, so channel binding needs the server's certificate at Cinch. Give Cinch that certificate, " +
 	"or connect with channel_binding=disable.\x00"
 
 // Append appends a message of the server's login in the form for the client.

@@ -32,7 +32,7 @@ func (g *Gateway) cancelled(client net.Conn, packet []byte) {
 	g.counts.cancels.Add(1)
 	up, key := g.cancelKey(string(packet[pg.StartupHeaderBytes:]))
 	if err := sendCancel(g.ctx, up, key); err != nil {
-		g.cfg.Log.Debug("cancellation not passed on", "client", client.RemoteAddr(), "err", err)
+		g.cfg.Log.Debug("could not forward a cancellation", "client", client.RemoteAddr(), "err", err)
 	}
 }
 

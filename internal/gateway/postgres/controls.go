@@ -38,7 +38,7 @@ func taking[T any](do func(context.Context, T) (control.State, error)) func(cont
 			d := json.NewDecoder(bytes.NewReader(asked))
 			d.DisallowUnknownFields()
 			if err := d.Decode(&t); err != nil {
-				return nil, fmt.Errorf("what was asked: %w", err)
+				return nil, fmt.Errorf("the request's body: %w", err)
 			}
 		}
 		st, err := do(ctx, t)

@@ -55,7 +55,7 @@ func (g *Gateway) secrets(ctx context.Context, up gateway.Upstream) (x *secrets,
 		return x, nil
 	}
 	if x.own, err = ownConnection(ctx, up); err != nil {
-		return nil, fmt.Errorf("the gateway's own user %s: %w", up.User, err)
+		return nil, fmt.Errorf("log in as the gateway's own user %s: %w", up.User, err)
 	}
 	return x, nil
 }
@@ -86,7 +86,7 @@ func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, er
 }
 
 // errNoSecret means that neither a password nor a verifier of the user is known.
-var errNoSecret = errors.New("there is no password or verifier of the user: give the gateway a users_file, or a user of its own that may ask auth_query")
+var errNoSecret = errors.New("no password or verifier is known for the user: add it to users_file, or give the gateway a user of its own that may run auth_query")
 
 // of returns the user's password, or what pg_authid stores of it.
 func (x *secrets) of(ctx context.Context, user string) (string, error) {
@@ -129,7 +129,7 @@ func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) 
 func (x *secrets) ask(ctx context.Context, query string) (string, error) {
 	r := x.own.ExecParams(ctx, query, nil, nil, nil, nil).Read()
 	if r.Err != nil || len(r.Rows) != 1 {
-		return "", errors.Join(errors.New("the gateway's own user asks: "+query), r.Err)
+		return "", errors.Join(errors.New("query of the gateway's own user failed: "+query), r.Err)
 	}
 	return string(r.Rows[0][0]), nil
 }
@@ -152,7 +152,7 @@ func readUsers(file string) (map[string]string, error) {
 		user, rest, ok := inQuotes(line)
 		secret, _, also := inQuotes(strings.TrimSpace(rest))
 		if !ok || !also {
-			return nil, fmt.Errorf("%s:%d: not \"user\" \"password\"", file, n)
+			return nil, fmt.Errorf("%s:%d: expected \"user\" \"password\"", file, n)
 		}
 		users[user] = secret
 	}
@@ -231,7 +231,7 @@ func (r *relogin) password() error {
 			return err
 		}
 		if _, verifier := pg.ParseVerifier(password); verifier || pg.IsMD5(password) {
-			return errors.New("the server asks for the password in clear, and only its verifier is known")
+			return errors.New("the server asks for the password in clear text, but only its verifier is known")
 		}
 	}
 	return r.send([]byte(password), []byte{0})
@@ -246,7 +246,7 @@ func (r *relogin) md5(salt []byte) error {
 		}
 	}
 	if _, verifier := pg.ParseVerifier(secret); verifier {
-		return errors.New("the server asks for MD5, and only a SCRAM verifier is known")
+		return errors.New("the server asks for MD5, but only a SCRAM verifier is known")
 	}
 	return r.send([]byte(pg.MD5(r.user, secret, salt)), []byte{0})
 }
@@ -277,16 +277,16 @@ func (r *relogin) keys() error {
 	v, ok := pg.ParseVerifier(secret)
 	switch {
 	case pg.IsMD5(secret):
-		return errors.New("the server asks for SCRAM, and only an MD5 verifier is known")
+		return errors.New("the server asks for SCRAM, but only an MD5 verifier is known")
 	case !ok:
 		r.scram.Password = secret
 		return nil
 	case r.shown.proof == nil:
-		return errors.New("only the user's verifier is known, and it did not log in by SCRAM")
+		return errors.New("only the user's verifier is known, and the client did not log in by SCRAM")
 	}
 	keys, ok := v.Keys(r.shown.proof)
 	if !ok {
-		return errors.New("the user's password has been changed since it logged in")
+		return errors.New("the user's password has been changed since the client logged in")
 	}
 	r.scram.Keys = &keys
 	return nil

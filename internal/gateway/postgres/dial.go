@@ -35,7 +35,7 @@ func ParseURL(raw string) (gateway.Upstream, error) {
 		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
 	}
 	if len(c.Fallbacks) > 0 {
-		return gateway.Upstream{}, fmt.Errorf("%w: one host, and sslmode disable, require, verify-ca or verify-full", gateway.ErrUpstreamURL)
+		return gateway.Upstream{}, fmt.Errorf("%w: give one host, and sslmode disable, require, verify-ca or verify-full", gateway.ErrUpstreamURL)
 	}
 	up := gateway.Upstream{
 		Network: "tcp", Address: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))), Host: c.Host,
@@ -89,7 +89,7 @@ func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, erro
 		return nil, err
 	}
 	if answer[0] != 'S' {
-		return nil, errors.New("the server has no TLS")
+		return nil, errors.New("the server has no TLS: set sslmode=disable, or enable ssl on the server")
 	}
 	secure := tls.Client(c, config)
 	if err := secure.HandshakeContext(ctx); err != nil {

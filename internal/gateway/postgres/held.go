@@ -33,7 +33,7 @@ func (s *session) describe() control.ClientSession {
 		d.State = inTransaction
 	}
 	if s.tracker.lost {
-		d.Reasons = append(d.Reasons, "replication, or what is not understood")
+		d.Reasons = append(d.Reasons, "replication, or a message that the gateway does not know")
 	}
 	if s.trouble != "" {
 		d.Reasons = append(d.Reasons, s.trouble)

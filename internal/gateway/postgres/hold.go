@@ -67,7 +67,7 @@ func (g *Gateway) State() control.State {
 // operate takes the gateway for an operation in one of some phases.
 func (g *Gateway) operate(phases ...string) (done func(), err error) {
 	if !g.operating.TryLock() {
-		return nil, fmt.Errorf("%w: another operation is under way", ErrBusy)
+		return nil, fmt.Errorf("%w: another operation is in progress", ErrBusy)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *Gateway) operate(phases ...string) (done func(), err error) {
 		if g.hold.phase == control.Open {
 			return nil, fmt.Errorf("%w: clients are not held", ErrBusy)
 		}
-		return nil, fmt.Errorf("%w: clients are held already, by %q", ErrBusy, g.hold.by)
+		return nil, fmt.Errorf("%w: clients are already held by %q", ErrBusy, g.hold.by)
 	}
 	return g.operating.Unlock, nil
 }
@@ -137,7 +137,7 @@ func policy(name, value string) error {
 	case "", control.Abort, control.End:
 		return nil
 	}
-	return fmt.Errorf("%s is %s or %s, not %q", name, control.Abort, control.End, value)
+	return fmt.Errorf("%s must be %s or %s, not %q", name, control.Abort, control.End, value)
 }
 
 func (g *Gateway) renew(r control.HoldRequest) (control.State, error) {
@@ -171,7 +171,7 @@ func (g *Gateway) expire(until time.Time) {
 	by := g.hold.by
 	g.mu.Unlock()
 	if over {
-		g.cfg.Log.Warn("nobody renewed the hold, clients go on", "by", by)
+		g.cfg.Log.Warn("the hold's lease ran out, clients continue", "by", by)
 		g.release(g.ctx)
 	}
 }
@@ -319,8 +319,8 @@ func (g *Gateway) endOr(end bool, list []*session, message string) error {
 	}
 	for _, s := range list {
 		g.counts.ended.Add(1)
-		g.cfg.Log.Info("session ended, for it stands in the way of a move", "session", s.describe())
-		s.end(fatal(codeShutdown, "terminating connection because the gateway moves to another server"))
+		g.cfg.Log.Info("session ended because it blocks a move", "session", s.describe())
+		s.end(fatal(codeShutdown, "terminating connection because the gateway is moving to another server"))
 	}
 	for _, s := range list {
 		<-s.over
@@ -353,5 +353,5 @@ func (g *Gateway) release(ctx context.Context) {
 		g.reconnect(ctx, lost)
 	}
 	g.open()
-	g.cfg.Log.Info("clients go on", "longest_wait", g.State().Longest)
+	g.cfg.Log.Info("clients continue", "longest_wait", g.State().Longest)
 }

@@ -70,7 +70,7 @@ func (q *question) take(p pg.Piece) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.answer)+len(p.Raw) > maxKeptBytes {
-		q.err = errors.New("it keeps more than can be moved")
+		q.err = errors.New("its session state is too large to move")
 	}
 	if q.err == nil {
 		q.answer = append(q.answer, p.Raw...)
@@ -102,7 +102,7 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	select {
 	case <-q.done:
 	case <-ctx.Done(): // a late response would be mistaken for another one
-		s.end(fatal(codeShutdown, "terminating connection: its server does not say what the session keeps"))
+		s.end(fatal(codeShutdown, "terminating connection: the server did not report the session's state in time"))
 		return nil, ctx.Err()
 	}
 	q.mu.Lock()
@@ -111,7 +111,7 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 }
 
 // errLost means that the session has no server to ask.
-var errLost = errors.New("its server has closed the connection")
+var errLost = errors.New("the server has closed its connection")
 
 // look returns the state of the session, and queries it if it is not known.
 func (s *session) look(ctx context.Context) (*keeps, error) {
@@ -130,7 +130,7 @@ func (s *session) look(ctx context.Context) (*keeps, error) {
 		return nil, err
 	}
 	if made.more {
-		k.reasons = append(k.reasons, "it sets settings by set_config whose names are not in the statement's text, or too many")
+		k.reasons = append(k.reasons, "it calls set_config with names that are not in the statement's text, or with too many names")
 	}
 	s.mu.Lock()
 	s.keeps = k
@@ -150,7 +150,7 @@ func readKeeps(answer []byte, user string) (*keeps, error) {
 		answer = answer[len(m.Raw):]
 		switch m.Type {
 		case pg.ErrorResponse:
-			return nil, errors.New("the server does not say what it keeps: " + pg.Text(m.Body))
+			return nil, errors.New("the server can't report the session's state: " + pg.Text(m.Body))
 		case pg.DataRow:
 			var row [5]string
 			if err := pg.Fields(m.Body, func(i int, value []byte) {

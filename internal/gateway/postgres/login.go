@@ -64,7 +64,7 @@ type admission struct {
 }
 
 // errRefused ends a login that the server has refused. The client has got the server's error.
-var errRefused = errors.New("the server has refused the login")
+var errRefused = errors.New("the server refused the login")
 
 func (a *admission) run(startup []byte) error {
 	if _, err := a.server.conn.Write(startup); err != nil {
@@ -108,7 +108,7 @@ func (a *admission) heard(m pg.Message) error {
 }
 
 // errUnknownLogin means an authentication method that can't pass through a gateway.
-var errUnknownLogin = errors.New("GSSAPI and SSPI do not pass through a gateway")
+var errUnknownLogin = errors.New("GSSAPI and SSPI logins do not work through a gateway: use SCRAM, MD5 or a password")
 
 func (a *admission) authenticate(m pg.Message) error {
 	code, rest, err := pg.Auth(m.Body)
@@ -153,7 +153,7 @@ func (a *admission) answer() ([]byte, error) {
 		return nil, err
 	}
 	if m.Type != pg.Password {
-		return nil, fmt.Errorf("%w: %q in place of a password", pg.ErrProtocol, m.Type)
+		return nil, fmt.Errorf("%w: message %q instead of a password", pg.ErrProtocol, m.Type)
 	}
 	_, err = a.server.conn.Write(m.Raw)
 	return m.Body, err

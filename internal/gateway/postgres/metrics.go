@@ -12,21 +12,21 @@ type Metrics struct{ Gateways []*Gateway }
 
 var (
 	descTransactions = prometheus.NewDesc("cinch_postgres_transactions_total",
-		"Transactions that ended, statements outside of any included.", []string{"gateway"}, nil)
+		"Transactions that ended, including statements outside a transaction.", []string{"gateway"}, nil)
 	descCancels = prometheus.NewDesc("cinch_postgres_cancels_total",
-		"Cancellations that clients have asked for.", []string{"gateway"}, nil)
+		"Cancellations requested by clients.", []string{"gateway"}, nil)
 	descHolds = prometheus.NewDesc("cinch_postgres_holds_total",
-		"Times that clients were to be held, by what became of it.", []string{"gateway", "outcome"}, nil)
+		"Attempts to hold clients, by outcome.", []string{"gateway", "outcome"}, nil)
 	descMoved = prometheus.NewDesc("cinch_postgres_sessions_moved_total",
-		"Sessions that were connected to another server.", []string{"gateway"}, nil)
+		"Sessions connected to another server, or again to the same one.", []string{"gateway"}, nil)
 	descEnded = prometheus.NewDesc("cinch_postgres_sessions_ended_total",
-		"Sessions that were ended because they stood in the way of that.", []string{"gateway"}, nil)
+		"Sessions ended because they blocked a hold or a move.", []string{"gateway"}, nil)
 	descHeld = prometheus.NewDesc("cinch_postgres_held",
-		"1 while clients are held.", []string{"gateway"}, nil)
+		"1 while clients are held, else 0.", []string{"gateway"}, nil)
 	descWaiting = prometheus.NewDesc("cinch_postgres_waiting",
-		"Clients that want something and are held.", []string{"gateway"}, nil)
+		"Held clients that wait with a request or a new connection.", []string{"gateway"}, nil)
 	descLongest = prometheus.NewDesc("cinch_postgres_longest_wait_seconds",
-		"Longest time that a client waited in the last hold, or in the one that there is.", []string{"gateway"}, nil)
+		"Longest time in seconds that a client waited in the current hold, or in the last one.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.

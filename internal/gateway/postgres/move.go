@@ -51,7 +51,7 @@ func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.Stat
 	if err := m.move(ctx, r); err != nil {
 		return control.State{}, err
 	}
-	g.cfg.Log.Info("clients are connected to another server", "upstream", up.String(), "sessions", len(m.made))
+	g.cfg.Log.Info("clients moved to another server", "upstream", up.String(), "sessions", len(m.made))
 	return g.State(), nil
 }
 
@@ -90,7 +90,7 @@ type mover struct {
 func (m *mover) check(ctx context.Context, standby bool) error {
 	primary, asked, err := m.secrets.primary(ctx)
 	if err == nil && asked && !primary && !standby {
-		return errors.New("the server is a standby: promote it first")
+		return errors.New("the new server is a standby: promote it first")
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
 		defer m.secrets.close(ctx)
 		m.connect(ctx, lost)
 	} else {
-		g.cfg.Log.Warn("sessions can't be connected again", "err", err)
+		g.cfg.Log.Warn("could not reconnect sessions", "err", err)
 		m.failed = lost
 	}
 	m.commit()
@@ -194,7 +194,7 @@ func (b *backend) leave() {
 func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	k := s.known()
 	if k == nil || k.unknown {
-		return nil, errors.New("what it keeps is not known")
+		return nil, errors.New("its session state is not known")
 	}
 	n, err := m.logIn(ctx, s)
 	if err != nil {

@@ -59,7 +59,7 @@ func (m *mover) meet(ctx context.Context, started string) error {
 	}
 	is, err := m.secrets.ask(ctx, "SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time())::pg_catalog.text")
 	if err == nil && is != started {
-		err = errors.New("another server answers at this address than the one that is meant")
+		err = errors.New("another server answers at this address, not the expected one")
 	}
 	return err
 }
@@ -85,7 +85,7 @@ func answers(ctx context.Context, up gateway.Upstream) error {
 		return fmt.Errorf("%w: %s: %w", gateway.ErrUnreachable, up.Address, err)
 	}
 	if answer[0] != 'S' && answer[0] != 'N' {
-		return fmt.Errorf("%s does not answer as PostgreSQL does", up.Address)
+		return fmt.Errorf("%s does not answer as PostgreSQL does: check the address", up.Address)
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (m *mover) tryLogins(ctx context.Context, unmovable string) (refused []cont
 	if len(refused) == 0 || unmovable == control.End && len(refused) < len(tried) {
 		return refused, nil
 	}
-	return nil, &control.Refusal{Message: fmt.Sprintf("%d of %d ways in which clients have logged in fail there", len(refused), len(tried)), Sessions: refused}
+	return nil, &control.Refusal{Message: fmt.Sprintf("%d of %d ways of login that clients have used fail on the new server", len(refused), len(tried)), Sessions: refused}
 }
 
 // tryAll returns the sessions that could not log in, each with the reason.

@@ -33,7 +33,7 @@ var errorClasses = gateway.ErrorClasses{
 }
 
 // errPlain refuses a client without TLS where TLS is required.
-var errPlain = errors.New("the gateway takes connections by TLS only")
+var errPlain = errors.New("the gateway accepts connections by TLS only")
 
 // errEnded ends a session whose client has its last message already, or needs none.
 var errEnded = errors.New("the session has ended")

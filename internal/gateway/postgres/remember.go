@@ -16,7 +16,7 @@ type remembered struct {
 }
 
 // errNoStateFile refuses a move that would be lost at a restart.
-var errNoStateFile = errors.New("the gateway has no state_file: started again it would go back to the old server")
+var errNoStateFile = errors.New("the gateway has no state_file: after a restart it would connect to the old server; set state_file")
 
 // remember writes the server that the gateway uses from now on.
 func (g *Gateway) remember(to string) error {
@@ -64,7 +64,7 @@ func Remembered(file string) (string, error) {
 }
 
 // errCredentials refuses a URL with credentials.
-var errCredentials = errors.New("the URL has a user or a password: a move keeps the credentials of the configuration, so leave them out")
+var errCredentials = errors.New("the URL has a user or a password: remove them, a move uses the credentials of the configuration")
 
 // withoutUser returns an error if the URL has credentials.
 func withoutUser(raw string) error {

@@ -172,10 +172,10 @@ func (s *session) refuse(err error) {
 	case errors.Is(err, errPlain), errors.Is(err, errUnknownLogin):
 		say = fatal(codeLogin, err.Error())
 	case errors.Is(err, gateway.ErrUnreachable):
-		say = fatal(codeUnreachable, "the gateway does not reach the server")
+		say = fatal(codeUnreachable, "the gateway can't reach the server")
 	case errorClasses.Of(err) != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, errorClasses.Of(err), err)
-		say = fatal(codeProtocol, "this is a gateway for PostgreSQL's protocol 3")
+		say = fatal(codeProtocol, "the gateway supports only version 3 of PostgreSQL's protocol")
 	}
 	if say != nil {
 		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
@@ -318,7 +318,7 @@ func (s *session) requestsEnded(err error) {
 	switch class := errorClasses.Of(err); {
 	case class != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, class, err)
-		s.end(fatal(codeProtocol, "the gateway does not understand the client"))
+		s.end(fatal(codeProtocol, "the gateway can't parse the client's message"))
 	case errors.Is(err, errEnded): // the other goroutine sends the last message
 	case errors.As(err, &refused) && s.busy(): // the server's earlier replies are still to be read
 		_ = s.server().SetReadDeadline(time.Now().Add(goodbye))
@@ -525,13 +525,13 @@ func expire(s *session) {
 		s.end(shutdownNotice())
 	default:
 		if err := sendCancel(s.g.ctx, b.at, b.key); err != nil {
-			s.g.cfg.Log.Debug("not cancelled at the end of a drain", "client", s.raw.RemoteAddr(), "err", err)
+			s.g.cfg.Log.Debug("could not cancel a statement at the end of a drain", "client", s.raw.RemoteAddr(), "err", err)
 		}
 	}
 }
 
 func shutdownNotice() []byte {
-	return fatal(codeShutdown, "terminating connection because the gateway shuts down")
+	return fatal(codeShutdown, "terminating connection because the gateway is shutting down")
 }
 
 // isCancelled reports whether an ErrorResponse is query_canceled.

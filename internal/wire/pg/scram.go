@@ -180,7 +180,7 @@ func (c *ScramClient) Final(serverFirst []byte) ([]byte, error) {
 func (c *ScramClient) Done(serverFinal []byte) error {
 	want := "v=" + base64.StdEncoding.EncodeToString(sum(c.Keys.server, c.said))
 	if subtle.ConstantTimeCompare([]byte(want), serverFinal) != 1 {
-		return fmt.Errorf("%w: the server does not know the user's verifier", ErrScram)
+		return fmt.Errorf("%w: the server's proof is wrong: it does not have the user's verifier", ErrScram)
 	}
 	return nil
 }

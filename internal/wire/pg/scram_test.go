@@ -17,7 +17,7 @@ func TestScram(t *testing.T) {
 	c.First(nonce)
 	c.first = "n=user,r=" + nonce // PostgreSQL's clients send no user
 	if _, err := c.Final([]byte(serverFirst)); err == nil {
-		t.Fatal("a nonce that does not begin with ours is taken")
+		t.Fatal("a nonce that does not begin with the client's is accepted")
 	}
 	said := "n=user,r=" + nonce + "," + serverFirst + "," + final[:len(final)-len(",p=")-44]
 	salt, _ := base64.StdEncoding.DecodeString("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -90,7 +90,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 			refusal.Message = Shown(refusal.Message)
 			return &refusal
 		}
-		return fmt.Errorf("the gateway's admin page answers %s: %s", resp.Status, Shown(string(bytes.TrimSpace(text))))
+		return fmt.Errorf("the gateway's admin page answered %s: %s", resp.Status, Shown(string(bytes.TrimSpace(text))))
 	})
 }
 
