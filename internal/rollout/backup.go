@@ -50,7 +50,7 @@ func (p preparation) ours(ctx context.Context, directory string) (bool, error) {
 		return false, err
 	}
 	if id := append(says, "")[1]; id != p.id {
-		return false, fmt.Errorf("%s is of another roll-out (%s): go on with that one; if it is gone, empty the directory and remove %s", directory, strings.Join(says[1:], " "), marker(directory))
+		return false, fmt.Errorf("%s belongs to another roll-out (%s): continue that one; if it is gone, empty the directory and remove %s", directory, strings.Join(says[1:], " "), marker(directory))
 	}
 	return true, nil
 }
@@ -78,7 +78,7 @@ func (p preparation) empty(ctx context.Context) error {
 
 // errAtWork means that the base backup of an earlier try is still running: a tool that is killed leaves it
 // behind.
-var errAtWork = errors.New("the base backup of an earlier try still writes there: wait for its end, or end pg_basebackup on that machine, and run again")
+var errAtWork = errors.New("the base backup of an earlier try still writes there: wait until it ends, or end pg_basebackup on that machine, and run again")
 
 // alone runs a command that writes into a new node's directory while no other such command does, from this
 // process or an earlier one. The command itself holds the lock until it ends. atWork is the exit code if
@@ -198,7 +198,7 @@ func (p preparation) isStandby(ctx context.Context) error {
 	}
 	must, err := systemOf(ctx, p.primary)
 	if err == nil && is != must {
-		err = fmt.Errorf("%w: what was restored to %s belongs to another cell (%s, and %s has %s)", ErrGate, made.Name, is, p.primary.Name, must)
+		err = fmt.Errorf("%w: the data restored to %s belongs to another cell (system identifier %s; %s has %s)", ErrGate, made.Name, is, p.primary.Name, must)
 	}
 	return errors.Join(err, made.serves(ctx))
 }
@@ -210,7 +210,7 @@ func (p preparation) notPromoted(ctx context.Context) error {
 	const script = `if [ -e "$1/global/pg_control" ] && [ ! -e "$1/standby.signal" ] && [ ! -e "$1/backup_label" ]; then echo yes; else echo no; fi`
 	out, err := made.look(ctx, "sh", "-c", script, "sh", made.Directory)
 	if err == nil && strings.TrimSpace(out) == "yes" {
-		err = fmt.Errorf("%w: %s is a primary, and stays as it is. If nobody needs it, stop it and empty %s; if it is the primary now, describe the cell anew in another file",
+		err = fmt.Errorf("%w: %s is a primary, and was not changed. If it is not needed, stop it and empty %s; if it is the primary now, describe the cell again in another file",
 			errRole, made.Name, made.Directory)
 	}
 	return err
@@ -235,7 +235,7 @@ func (p preparation) remove(ctx context.Context) error {
 		err = made.stop(ctx, p.cell.shutdownTime())
 	}
 	if err != nil {
-		p.tell("%s could not be stopped, so its slot stays, and keeps WAL at %s: %v", made.Name, p.primary.Name, err)
+		p.tell("%s could not be stopped, so its slot remains, and keeps WAL at %s: %v", made.Name, p.primary.Name, err)
 		return nil
 	}
 	return errors.Join(p.primary.dropSlot(ctx, made.slot()), p.reclaim(ctx))

@@ -15,7 +15,7 @@ import (
 const smallLags = 4
 
 // errRole is wrapped by the error for a server that was made a primary, or a standby, by other means.
-var errRole = errors.New("somebody has changed the primary")
+var errRole = errors.New("the primary was changed by other means")
 
 // lag returns how much of the primary's WAL the new node has not replayed, in bytes.
 func (t *task) lag(ctx context.Context) (int64, error) {
@@ -51,7 +51,7 @@ func (t *task) slotGone(ctx context.Context) error {
 	if err != nil || status != "lost" && status != "gone" {
 		return nil //nolint:nilerr // who does not answer is waited for
 	}
-	return fmt.Errorf("%w: the slot %s at %s is %s, and WAL that %s needs with it: abort, and the next run makes a new copy (a higher max_slot_wal_keep_size keeps more)",
+	return fmt.Errorf("%w: the slot %s at %s is %s, and with it WAL that %s needs: abort, then run makes a new copy (a higher max_slot_wal_keep_size keeps more)",
 		ErrGate, t.made.slot(), t.primary.Name, status, t.made.Name)
 }
 
@@ -91,7 +91,7 @@ func (t *task) catchUp(ctx context.Context) error {
 			}
 		}
 		if time.Since(since) > t.cell.catchUpTime() {
-			return fmt.Errorf("%w: %s is %s behind and has not come nearer for %v", ErrGate, t.made.Name, ui.Size(lag), t.cell.catchUpTime())
+			return fmt.Errorf("%w: %s is %s behind, without progress for %v", ErrGate, t.made.Name, ui.Size(lag), t.cell.catchUpTime())
 		}
 		if err := pause(ctx); err != nil {
 			return err
@@ -112,7 +112,7 @@ func waitReplayed(ctx context.Context, n *Node, beyond int64) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("it has replayed %d bytes less than the primary wrote: %w", beyond-at, ctx.Err())
+				return fmt.Errorf("it is %d bytes of WAL behind the primary: %w", beyond-at, ctx.Err())
 			case <-time.After(lookTime / 10):
 			}
 		}

@@ -103,7 +103,7 @@ type Hooks struct {
 }
 
 // ErrCell is wrapped by errors in a cell's file.
-var ErrCell = errors.New("the file of the cell")
+var ErrCell = errors.New("cell file")
 
 // ReadCell reads a cell's file, and sets the defaults.
 func ReadCell(name string) (*Cell, error) {
@@ -148,16 +148,16 @@ func (g *Gates) fill() {
 
 func (c *Cell) validate() error {
 	if c.Name == "" || len(c.Nodes) == 0 {
-		return errors.New("a cell needs a name (cell) and nodes")
+		return errors.New("set the cell's name (cell) and its nodes")
 	}
 	if (c.Gateway.Admin == "") == (c.Hooks.Hold == nil || c.Hooks.Move == nil || c.Hooks.Release == nil) {
-		return errors.New("give gateway: {admin: the admin page of the gateway that clients go through, token_file: ...}, or hooks hold, move and release")
+		return errors.New("set gateway: {admin: admin page of the gateway that clients use, token_file: ...}, or the hooks hold, move and release")
 	}
 	if u := c.Gateway.Unmovable; u != "" && u != control.Abort && u != control.End {
-		return fmt.Errorf("gateway: unmovable is %s or %s, not %q", control.Abort, control.End, u)
+		return fmt.Errorf("gateway: unmovable must be %s or %s, not %q", control.Abort, control.End, u)
 	}
 	if c.Patroni != nil && c.Hooks.Fence != nil {
-		return errors.New("hooks: fence is not for Patroni, which fences by itself (its watchdog)")
+		return errors.New("hooks: remove fence: Patroni fences by itself (its watchdog)")
 	}
 	if err := c.Gates.Shadow.validate(); err != nil {
 		return err
@@ -172,18 +172,18 @@ func (c *Cell) validate() error {
 				return err
 			}
 			if seen[one.Name] {
-				return fmt.Errorf("two nodes are called %s", one.Name)
+				return fmt.Errorf("duplicate node name %s", one.Name)
 			}
 			if seen[one.slot()] {
-				return fmt.Errorf("the slot of node %s, %s, is that of another one, too", one.Name, one.slot())
+				return fmt.Errorf("the slot of node %s, %s, is also that of another node: change a name", one.Name, one.slot())
 			}
 			if seen[one.server()] {
-				return fmt.Errorf("node %s has the url of another one: %s", one.Name, one.server())
+				return fmt.Errorf("node %s has the url of another node: %s", one.Name, one.server())
 			}
 			seen[one.Name], seen[one.slot()], seen[one.server()] = true, true, true
 		}
 		if n.Replacement.Replacement != nil {
-			return fmt.Errorf("node %s is a replacement and can't have one", n.Replacement.Name)
+			return fmt.Errorf("node %s is a replacement and can't have a replacement", n.Replacement.Name)
 		}
 	}
 	return c.validateDirectories()
@@ -209,11 +209,11 @@ func (c *Cell) validateDirectories() error {
 	all = append(all, made...)
 	for _, p := range all {
 		if !path.IsAbs(p.directory) {
-			return fmt.Errorf("node %s: the directory %q does not begin with /", p.node.Name, p.directory)
+			return fmt.Errorf("node %s: the directory %q must begin with /", p.node.Name, p.directory)
 		}
 		for _, m := range made {
 			if m != p && slices.Equal(m.node.Run, p.node.Run) && (within(m.directory, p.directory) || within(p.directory, m.directory)) {
-				return fmt.Errorf("directories of %s and %s lie within each other: %s, %s", m.node.Name, p.node.Name, m.directory, p.directory)
+				return fmt.Errorf("directories of %s and %s are the same or nested: %s, %s", m.node.Name, p.node.Name, m.directory, p.directory)
 			}
 		}
 	}
@@ -231,10 +231,10 @@ func (n *Node) validate() error {
 		return fmt.Errorf("node %q needs name, url: postgres://user@host:port/database and directory", n.Name)
 	}
 	if strings.Contains(u.Host, ",") {
-		return fmt.Errorf("node %q: its url has more than one host, and whichever answers would be taken for it", n.Name)
+		return fmt.Errorf("node %q: its url must have one host: with several, another server could answer for it", n.Name)
 	}
 	if !slotName.MatchString(n.slot()) {
-		return fmt.Errorf("node %q: a name has letters, digits, - and _ only, since a replication slot is called by it", n.Name)
+		return fmt.Errorf("node %q: a name may have letters, digits, - and _ only, as it becomes a replication slot's name", n.Name)
 	}
 	return nil
 }
@@ -243,11 +243,11 @@ func (n *Node) validate() error {
 func (n *Node) validateAgent(managed bool) error {
 	switch {
 	case !managed && n.Patroni != nil:
-		return fmt.Errorf("node %q has patroni, and the cell has not: write patroni: {} if its REST API needs no user", n.Name)
+		return fmt.Errorf("node %q has patroni, but the cell has not: set patroni: {} in the cell if the REST API needs no user", n.Name)
 	case !managed:
 		return nil
 	case n.Patroni == nil || n.Patroni.Config == "" || !strings.HasPrefix(n.Patroni.API, "http://") && !strings.HasPrefix(n.Patroni.API, "https://"):
-		return fmt.Errorf("node %q needs patroni: {api: http://host:8008, config: the file of its configuration}", n.Name)
+		return fmt.Errorf("node %q needs patroni: {api: http://host:8008, config: its configuration file}", n.Name)
 	case len(n.Start) == 0 || len(n.Stop) == 0:
 		return fmt.Errorf("node %q needs start and stop: commands that start and stop Patroni there, such as [sudo, systemctl, start, patroni]", n.Name)
 	}

@@ -71,7 +71,7 @@ func (t *task) find(ctx context.Context) ([]Finding, error) {
 	if standby, err := primary.inRecovery(ctx); err != nil {
 		return nil, err
 	} else if standby {
-		f.problem("make it the primary again, or abort and begin anew with another file of the cell", "%s is a standby now: somebody has changed the primary", primary.Name)
+		f.problem("make it the primary again, or abort and begin again with another cell file", "%s is a standby now: the primary was changed by other means", primary.Name)
 		return f.list, nil
 	}
 	err := primary.ask(ctx, func(c *pgx.Conn) error {
@@ -101,19 +101,19 @@ func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) erro
 	}
 	f.say("PostgreSQL %s, checksums of blocks %s, archive_mode %s, wal_keep_size %s MB", settings["server_version"], settings["data_checksums"], settings["archive_mode"], settings["wal_keep_size"])
 	if settings["wal_level"] == "minimal" {
-		f.problem("set wal_level = replica, and restart the primary", "wal_level is minimal: nobody can follow the primary")
+		f.problem("set wal_level = replica, and restart the primary", "wal_level is minimal: no standby can follow the primary")
 	}
 	if settings["hot_standby"] == "off" {
-		f.problem("set hot_standby = on", "hot_standby is off: nobody can ask a new node before it is the primary")
+		f.problem("set hot_standby = on", "hot_standby is off: a new node does not answer queries before it is the primary")
 	}
 	if v, _ := strconv.Atoi(settings["server_version_num"]); v < 150000 {
-		f.problem("upgrade first", "PostgreSQL %s: it takes 15", settings["server_version"])
+		f.problem("upgrade first", "PostgreSQL %s is not supported: 15 or newer is needed", settings["server_version"])
 	}
 	if settings["synchronous_standby_names"] != "" && made.Patroni == nil {
 		f.say("synchronous_standby_names is %q: the new node is called %s there", settings["synchronous_standby_names"], made.slot())
 	}
 	if file, dir := settings["config_file"], settings["data_directory"]; !strings.HasPrefix(file, strings.TrimRight(dir, "/")+"/") && len(made.Start) == 0 {
-		f.problem("copy it to the new machine, and say in start: how the server is started with it", "the configuration is in %s, beside the data: a base backup does not have it", file)
+		f.problem("copy it to the new machine, and set start: to a command that starts the server with it", "the configuration is in %s, outside the data directory: a base backup does not have it", file)
 	}
 	if err := findEnds(ctx, c, f); err != nil {
 		return err
@@ -131,7 +131,7 @@ func findEnds(ctx context.Context, c *pgx.Conn, f *findings) error {
 		WHERE name IN ('recovery_target', 'recovery_target_lsn', 'recovery_target_name', 'recovery_target_time', 'recovery_target_xid', 'promote_trigger_file') AND setting <> ''
 		OR name = 'recovery_target_timeline' AND setting <> 'latest'`).Scan(&names)
 	if err == nil && names != "" {
-		f.problem("remove them from the configuration: they are left over from a restore, and a primary does not need them", "%s would have a standby end its recovery", names)
+		f.problem("remove them from the configuration: they are left over from a restore, and a primary does not need them", "%s would make a standby end its recovery", names)
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) err
 	}
 	f.say("%s of data; extensions: %s", ui.Size(bytes), extensions)
 	if prepared > 0 {
-		f.say("%d transactions are prepared: they stay so", prepared)
+		f.say("%d transactions are prepared: they remain prepared", prepared)
 	}
 	if unlogged > 0 {
 		f.say("%d unlogged relations will be empty", unlogged)
@@ -157,7 +157,7 @@ func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) err
 	spaces, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, space := range spaces {
 		if made.Tablespaces[space] == "" {
-			f.problem("add tablespaces: {"+space+": new directory} to the replacement", "there is a tablespace in %s", space)
+			f.problem("add tablespaces: {"+space+": new directory} to the replacement", "the tablespace in %s has no new directory", space)
 		}
 	}
 	return err
@@ -174,13 +174,13 @@ func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
 		return err
 	}
 	if logical != "" {
-		f.problem("drop the slots, and make their subscriptions anew behind the roll-out", "logical replication slots (%s) do not follow to a new primary", logical)
+		f.problem("drop the slots, and create their subscriptions again after the roll-out", "logical replication slots (%s) do not exist on a new primary", logical)
 	}
 	if free < 1 {
-		f.problem("raise max_replication_slots", "there is no free replication slot")
+		f.problem("raise max_replication_slots", "no free replication slot")
 	}
 	if senders < 2 {
-		f.problem("raise max_wal_senders", "%d more connections for replication are allowed, a base backup needs 2", senders)
+		f.problem("raise max_wal_senders", "%d replication connections are free, a base backup needs 2", senders)
 	}
 	return nil
 }
@@ -203,14 +203,14 @@ func findStrangers(ctx context.Context, f *findings, n neighbours) error {
 func (c neighbours) findStranger(f *findings, server *Node, one stranger) {
 	switch {
 	case one.ours:
-		f.problem("have it follow the primary first", "%s serves %v: that is a node of the cell, and would follow nobody when %s is stopped", server.Name, one, server.Name)
+		f.problem("make it follow the primary first", "%s serves %v: a node of the cell, which would lose its upstream when %s is stopped", server.Name, one, server.Name)
 	case one.perhaps != "":
-		f.say("%s serves %v: that may be the one of %s, which does not answer", server.Name, one, one.perhaps)
+		f.say("%s serves %v: it may belong to %s, which does not answer", server.Name, one, one.perhaps)
 	case c.cell.leavesBehind(one):
-		f.say("%s serves %v: that is left behind when %s is stopped", server.Name, one, server.Name)
+		f.say("%s serves %v: it is left behind when %s is stopped", server.Name, one, server.Name)
 	default:
-		f.problem("make it one of the nodes, end or drop it, or write left_behind: ["+one.called()+"] into the cell's file, and have it follow the new primary yourself",
-			"%s serves %v: that is no node of the cell, and is left behind when %s is stopped", server.Name, one, server.Name)
+		f.problem("make it one of the nodes, stop or drop it, or set left_behind: ["+one.called()+"] in the cell's file, and make it follow the new primary yourself",
+			"%s serves %v: not a node of the cell, and left behind when %s is stopped", server.Name, one, server.Name)
 	}
 }
 
@@ -225,9 +225,9 @@ func (t *task) findStandby(ctx context.Context, f *findings) error {
 	case err != nil:
 		return err
 	case !standby:
-		f.problem("there must be one", "%s and %s are both primaries", t.primary.Name, t.old.Name)
+		f.problem("a cell has one primary: make one of them a standby, or stop it", "%s and %s are both primaries", t.primary.Name, t.old.Name)
 	case !receives:
-		f.say("%s does not stream at the moment", t.old.Name)
+		f.say("%s is not streaming now", t.old.Name)
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	n, made := t.old, t.made
 	here, err := n.control(ctx)
 	if err != nil {
-		f.problem("directory: must be the data directory, run: and bin: say how to reach it", "%s: %v", n.Name, err)
+		f.problem("set directory: to the data directory, and run: and bin: to how it is reached", "%s: %v", n.Name, err)
 		return nil
 	}
 	system, err := systemOf(ctx, t.primary)
@@ -247,12 +247,12 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	if running, err := n.running(ctx); err != nil {
 		return err
 	} else if !running {
-		f.problem("directory: must be the one of the server at url:", "%s: the server answers, and none runs in %s", n.Name, n.Directory)
+		f.problem("set directory: to that of the server at url:", "%s: the server at its url answers, but no server runs in %s", n.Name, n.Directory)
 	} else if err := n.serves(ctx); err != nil {
-		f.problem("directory: must be the one of the server at url:", "%v", err)
+		f.problem("set directory: to that of the server at url:", "%v", err)
 	}
 	if here[controlSystem] != system {
-		f.problem("directory: must be the one of the server at url:", "%s: %s belongs to another cell", n.Name, n.Directory)
+		f.problem("set directory: to that of the server at url:", "%s: %s belongs to another cell", n.Name, n.Directory)
 	}
 	was, err := n.command(ctx, n.program("postgres"), "--version")
 	if err != nil {
@@ -260,7 +260,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	}
 	is, err := made.command(ctx, made.program("postgres"), "--version")
 	if err != nil || was != is {
-		f.problem("install the same version there, or say in bin: where it is", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
+		f.problem("install the same version there, or set bin: to its directory", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
 	}
 	missing, err := t.missingFiles(ctx)
 	if err != nil {
@@ -285,19 +285,19 @@ func (t *task) findRoom(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
-	f.say("%s takes %s; the place of %s has %s free, on %s", n.Directory, takes, made.Name, ui.Size(place.free), place)
+	f.say("%s takes %s; the filesystem of %s has %s free: %s", n.Directory, takes, made.Name, ui.Size(place.free), place)
 	predicted, err := t.predict(ctx, place)
 	t.progress.Predicted = predicted
 	if err != nil {
-		f.say("what %s will take is not known: %v", made.Name, err)
+		f.say("the size of %s can't be predicted: %v", made.Name, err)
 		if least := takes.Data / smallest; place.free < least {
-			f.problem("cinch plan --disk says what it will take", "%s would not fit if it became %d times smaller", n.Directory, smallest)
+			f.problem("cinch plan --disk predicts its size", "%s would not fit even if it became %d times smaller", n.Directory, smallest)
 		}
 		return context.Cause(ctx)
 	}
 	f.say("%s will take %s without WAL on %s, %+.0f %%", made.Name, ui.Size(predicted.Bytes), predicted.Setting, 100*(share(predicted.Bytes, takes.Data)-1))
 	if predicted.Bytes+takes.WAL > place.free {
-		f.problem("give it more room", "%s of data and %s of WAL do not fit", ui.Size(predicted.Bytes), ui.Size(takes.WAL))
+		f.problem("free or add disk space there", "%s of data and %s of WAL do not fit", ui.Size(predicted.Bytes), ui.Size(takes.WAL))
 	}
 	return nil
 }
@@ -312,22 +312,22 @@ func findGateway(ctx context.Context, t through, f *findings, primary *Node) {
 	defer cancel()
 	s, err := t.gateway.Check(ctx)
 	if err != nil {
-		f.problem("gateway: {admin, token_file, name} are those of the cinch serve --postgres that clients go through", "the gateway at %s: %v", t.gateway.Admin, err)
+		f.problem("set gateway: {admin, token_file, name} to those of the cinch serve --postgres that clients use", "the gateway at %s: %v", t.gateway.Admin, err)
 		return
 	}
 	if s.Phase != control.Open && s.By != t.holder() {
-		f.say("clients of the gateway %s are held by %q: nobody else can hold them until that ends", s.Gateway, s.By)
+		f.say("clients of the gateway %s are held by %q: they can't be held again until that ends", s.Gateway, s.By)
 	}
 	if !s.Remembers {
-		f.problem("give it one, and start it again", "the gateway %s has no state_file, and would not move its clients", s.Gateway)
+		f.problem("set state_file, and restart the gateway", "the gateway %s has no state_file, so it can't move its clients", s.Gateway)
 	}
 	leads := t.cell.Gateway.Upstream
 	if leads == "" {
 		leads = strings.TrimPrefix(primary.server(), "postgres://")
 	}
 	if !sameHost(ctx, address(s.Upstream), leads) {
-		f.problem("give the admin page of this cell's gateway; if it is, and calls the primary by another name, give that in gateway: {upstream: host:port}",
-			"clients of the gateway %s are served by %s, and %s is at %s", s.Gateway, s.Upstream, primary.Name, leads)
+		f.problem("set gateway: {admin} to this cell's gateway; if it is, and knows the primary by another name, set gateway: {upstream: host:port} to that",
+			"clients of the gateway %s are served by %s, but %s is at %s", s.Gateway, s.Upstream, primary.Name, leads)
 	}
 	for _, session := range s.Sessions {
 		if len(session.Reasons) > 0 && t.cell.Gateway.Unmovable != control.End {

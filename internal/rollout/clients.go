@@ -109,10 +109,10 @@ func (t through) reached(ctx context.Context, to *Node, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case !errors.As(err, &no):
-		return fmt.Errorf("the gateway at %s can't be asked whether it reaches %s: %w", t.gateway.Admin, to.Name, err)
+		return fmt.Errorf("ask the gateway at %s whether it can reach %s: %w", t.gateway.Admin, to.Name, err)
 	}
 	return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, naming(err)),
-		"%s must let the gateway's machine and its clients' users in (firewall, listen_addresses, pg_hba.conf), by the host, port and sslmode of its url; run looks again", to.Name)
+		"%s must accept the gateway's machine and its clients' users (firewall, listen_addresses, pg_hba.conf) at the host, port and sslmode of its url; run checks again", to.Name)
 }
 
 // ownParameters lists parameters of a URL that only the roll-out uses, not a gateway.

@@ -31,10 +31,10 @@ func (s switchover) fence(ctx context.Context) error {
 		return err
 	}
 	if last < written {
-		return fmt.Errorf("%s ends at %s, before what the server at the URL of %s has written: it is not the directory of that server", s.old.Directory, s.progress.LastWAL, s.old.Name)
+		return fmt.Errorf("the WAL in %s ends at %s, but the server at the URL of %s has written more: it is not the directory of that server", s.old.Directory, s.progress.LastWAL, s.old.Name)
 	}
 	if err := waitReplayed(ctx, s.made, last); err != nil {
-		return fmt.Errorf("%s does not have all that %s wrote: %w", s.made.Name, s.old.Name, err)
+		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", s.made.Name, s.old.Name, err)
 	}
 	if err := s.silent(ctx); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 	if err != nil {
 		return 0, "", err
 	}
-	follows := fmt.Errorf("%s does not follow %s any more", s.made.Name, s.old.Name)
+	follows := fmt.Errorf("%s no longer follows %s", s.made.Name, s.old.Name)
 	if !streams {
 		return 0, "", follows
 	}
@@ -117,7 +117,7 @@ func (s switchover) end(ctx context.Context) (last int64, err error) {
 		return 0, err
 	}
 	if state := control[controlState]; state != shutDown {
-		return 0, fmt.Errorf("%s was not shut down cleanly as a primary: its directory says %q", s.old.Name, state)
+		return 0, fmt.Errorf("%s was not shut down cleanly as a primary: pg_controldata says %q", s.old.Name, state)
 	}
 	s.progress.LastWAL = control[controlCheckpoint]
 	return parseLSN(s.progress.LastWAL)
@@ -132,7 +132,7 @@ func (s switchover) silent(ctx context.Context) error {
 	}
 	takes, err := value[bool](ctx, s.old, "SELECT NOT pg_is_in_recovery() AND system_identifier::text = $1 FROM pg_control_system()", control[controlSystem])
 	if err == nil && takes {
-		return fmt.Errorf("a primary answers at the URL of %s, though the server in %s is down", s.old.Name, s.old.Directory)
+		return fmt.Errorf("a primary answers at the URL of %s, although the server in %s is down", s.old.Name, s.old.Directory)
 	}
 	return nil
 }
@@ -146,18 +146,18 @@ func (s switchover) staysDown(ctx context.Context) error {
 	}
 	marked, err := s.old.markedStandby(ctx, s.progress.Mark)
 	if err != nil && len(s.cell.Hooks.Fence) > 0 {
-		s.tell("%s can't be asked, so it is left to the hook: %v", s.old.Name, err)
+		s.tell("%s can't be reached, so the fence hook decides: %v", s.old.Name, err)
 		return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
 	}
 	if err == nil && !marked {
-		err = fmt.Errorf("%s would start as a primary, somebody has removed or changed %s: abort", s.old.Name, s.old.signalFile())
+		err = fmt.Errorf("%s would start as a primary, because %s was removed or changed: abort", s.old.Name, s.old.signalFile())
 	}
 	if err != nil {
 		return err
 	}
 	control, err := s.old.control(ctx)
 	if err == nil && control[controlCheckpoint] != s.progress.LastWAL {
-		err = fmt.Errorf("%s has run since it was fenced, its last checkpoint is at %s and was at %s: abort", s.old.Name, control[controlCheckpoint], s.progress.LastWAL)
+		err = fmt.Errorf("%s has run since it was fenced: its last checkpoint is at %s and was at %s; abort", s.old.Name, control[controlCheckpoint], s.progress.LastWAL)
 	}
 	return err
 }
@@ -168,7 +168,7 @@ func parseLSN(text string) (int64, error) {
 	h, err := strconv.ParseUint(high, 16, 31)
 	l, lowErr := strconv.ParseUint(low, 16, 32)
 	if !ok || err != nil || lowErr != nil {
-		return 0, fmt.Errorf("%q is no position in the WAL", text)
+		return 0, fmt.Errorf("%q is not a WAL position", text)
 	}
 	return int64(h<<32 | l), nil
 }

@@ -59,7 +59,7 @@ var hostilities = []hostile{
 		name: "the old primary is killed and the new node promoted by hand", at: StepFence, does: func(t *testing.T, c *Cell) {
 			kill9(t, &c.Nodes[0])
 			mustExec(t, c.Nodes[0].Replacement, "SELECT pg_promote()")
-		}, says: "there is no way back", then: "a2",
+		}, says: "this can't be undone", then: "a2",
 	}, {
 		name: "both is done by hand, in order", at: StepFence, does: func(t *testing.T, c *Cell) {
 			if err := c.Nodes[0].stop(t.Context(), time.Minute); err != nil {
@@ -225,7 +225,7 @@ func TestSupervisor(t *testing.T) {
 	cancel()
 	<-over
 	if err == nil {
-		t.Error("it went on, though somebody starts the old primary")
+		t.Error("it went on, though a supervisor starts the old primary")
 	}
 	t.Log(err)
 	if err := (&Rollout{Cell: c, clients: &gate{url: a.URL}}).Abort(t.Context()); err != nil {
@@ -253,7 +253,7 @@ func TestLeftOver(t *testing.T) {
 	mustExec(t, &c.Nodes[0], "ALTER SYSTEM SET recovery_target_action = 'promote'")
 	var out strings.Builder
 	problems, err := (&Rollout{Cell: c, clients: &gate{}}).Plan(t.Context(), &out)
-	if err != nil || problems != 1 || !strings.Contains(out.String(), "recovery_target would have a standby end its recovery") {
+	if err != nil || problems != 1 || !strings.Contains(out.String(), "recovery_target would make a standby end its recovery") {
 		t.Errorf("%d problems, %v:\n%s", problems, err, &out)
 	}
 }

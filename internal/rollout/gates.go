@@ -74,13 +74,13 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	p.tell("database %s: %d rows of %d tables are the same on both", database, s.rows, s.tables)
+	p.tell("database %s: %d rows of %d tables are equal on both", database, s.rows, s.tables)
 	if !*p.cell.Gates.Amcheck {
 		return nil
 	}
 	checked, err := amcheck(ctx, standby)
 	if err == nil && checked > 0 {
-		p.tell("database %s: amcheck found nothing wrong with %d indexes", database, checked)
+		p.tell("database %s: amcheck found no damage in %d indexes", database, checked)
 	}
 	return err
 }
@@ -98,7 +98,7 @@ func collations(ctx context.Context, c *pgx.Conn) error {
 		SELECT format('%s is of version %s there and %s on the new machine', name, built, coalesce(has, 'none')) FROM versions WHERE built <> '' AND built IS DISTINCT FROM has ORDER BY 1`)
 	differ, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err == nil && len(differ) > 0 {
-		err = fmt.Errorf("%w: the collation %s, so indexes on texts would be wrong", ErrGate, strings.Join(differ, ", and "))
+		err = fmt.Errorf("%w: the collation %s: indexes on texts would be wrong", ErrGate, strings.Join(differ, ", and "))
 	}
 	return err
 }

@@ -188,10 +188,10 @@ func (n *Node) signalFile() string { return path.Join(n.Directory, "standby.sign
 var errMark = errors.New("standby.signal")
 
 // errAnotherServer means that a node's url and directory belong to two servers.
-var errAnotherServer = errors.New("run leads to another machine than url")
+var errAnotherServer = errors.New("run: and url: lead to different machines")
 
 func anotherServer(n *Node) error {
-	return fmt.Errorf("node %s: the server at its url is not the one in %s there: %w", n.Name, n.Directory, errAnotherServer)
+	return fmt.Errorf("node %s: the server at its url is not the one in %s: %w", n.Name, n.Directory, errAnotherServer)
 }
 
 // markStandby makes the node start as a standby from now on. When it returns, the file is on the disk, or
@@ -204,7 +204,7 @@ func (n *Node) markStandby(ctx context.Context, mark, ours, process string) erro
 		printf %s "$2" > "$1.new" && sync "$1.new" && mv "$1.new" "$1" && sync "$3" && exit; rm -f "$1.new"; exit 1`
 	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory, ours, marks, process)
 	if err == nil && strings.TrimSpace(out) == "other" {
-		err = fmt.Errorf("%w: %s was put there by another roll-out: go on with that one; if it is gone, remove the file", errMark, n.signalFile())
+		err = fmt.Errorf("%w: %s was created by another roll-out: continue that one; if it is gone, remove the file", errMark, n.signalFile())
 	}
 	if err == nil && strings.TrimSpace(out) == "another" {
 		err = anotherServer(n)
@@ -217,7 +217,7 @@ func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	script := `if [ ! -e "$1" ]; then echo none; elif [ "$(cat "$1")" = "$2" ]; then rm -f "$1" && sync "$3" && echo done; else echo other; fi`
 	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory)
 	if err == nil && strings.TrimSpace(out) == "other" {
-		err = fmt.Errorf("%w: %s was not put there by this roll-out; if nobody needs it, remove it and run again", errMark, n.signalFile())
+		err = fmt.Errorf("%w: %s was not created by this roll-out; if it is not needed, remove it and run again", errMark, n.signalFile())
 	}
 	return err
 }

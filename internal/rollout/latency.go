@@ -40,7 +40,7 @@ func (s *Shadow) fill() {
 
 func (s *Shadow) validate() error {
 	if s.Report != "" && s.Test == "" {
-		return errors.New("gates: shadow: needs test, the host:port of the mirror's test target, so that no other run's verdict is taken")
+		return errors.New("gates: shadow: set test to the host:port of the mirror's test target, so that another run's verdict is not used")
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (p preparation) latency(ctx context.Context) error {
 		case v.Outcome != "INCONCLUSIVE":
 			return fmt.Errorf("%w: the mirror's verdict is %s: %s", ErrGate, v.Outcome, strings.Join(v.Reasons, "; "))
 		case last == nil:
-			p.tell("the mirror's verdict is INCONCLUSIVE: waits for up to %v", time.Duration(s.Wait))
+			p.tell("the mirror's verdict is INCONCLUSIVE: waiting for up to %v", time.Duration(s.Wait))
 		}
 		last = v
 		if err := pause(waiting); err != nil {
@@ -98,23 +98,23 @@ func (p preparation) latency(ctx context.Context) error {
 // fits returns an error if a report is for another target, is too old, or has a wider margin.
 func (s *Shadow) fits(v *verdict) error {
 	if v.Test != s.Test {
-		return fmt.Errorf("its test target is %q, and should be %s", v.Test, s.Test)
+		return fmt.Errorf("its test target is %q, expected %s", v.Test, s.Test)
 	}
 	switch age := time.Since(v.last()); {
 	case age > time.Duration(s.Age):
-		return fmt.Errorf("its last batch ended %v ago, that is more than %v", age.Round(time.Minute), time.Duration(s.Age))
+		return fmt.Errorf("its last batch ended %v ago, limit %v", age.Round(time.Minute), time.Duration(s.Age))
 	case age < -clocksDiffer:
-		return fmt.Errorf("its last batch ends %v from now: the clocks of the two machines differ", -age.Round(time.Minute))
+		return fmt.Errorf("its last batch ends %v in the future: the clocks of the two machines differ", -age.Round(time.Minute))
 	}
 	judged := false
 	for _, m := range v.Metrics {
 		judged = judged || m.Judged
 		if m.Judged && m.Margin > s.Margin {
-			return fmt.Errorf("its margin for %s is %g, that is more than %g", m.Name, m.Margin, s.Margin)
+			return fmt.Errorf("its margin for %s is %g, limit %g", m.Name, m.Margin, s.Margin)
 		}
 	}
 	if v.Outcome == "PASS" && !judged {
-		return errors.New("it judges no latency")
+		return errors.New("it has no verdict on latency")
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (s *Shadow) read(ctx context.Context) (*verdict, error) {
 		return nil, err
 	}
 	if v.Outcome == "" || v.Began.IsZero() {
-		return nil, fmt.Errorf("%s is no report of cinch shadow", s.Report)
+		return nil, fmt.Errorf("%s is not a report of cinch shadow", s.Report)
 	}
 	return &v, nil
 }
@@ -164,7 +164,7 @@ func (s *Shadow) text(ctx context.Context) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", s.Report, answer.Status)
+		return nil, fmt.Errorf("%s answered %s", s.Report, answer.Status)
 	}
 	return io.ReadAll(io.LimitReader(answer.Body, maxReportBytes))
 }

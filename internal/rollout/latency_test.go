@@ -36,8 +36,8 @@ func TestLatency(t *testing.T) {
 		{func(r *shadow.Report) { r.Test = "10.0.0.8:5432" }, `test target is "10.0.0.8:5432"`},
 		{func(r *shadow.Report) { r.Series[0].At = time.Now().Add(-25 * time.Hour) }, "25h0m0s ago"},
 		{func(r *shadow.Report) { r.Metrics[0].Margin = 0.2 }, "margin for p99 of reads is 0.2"},
-		{func(r *shadow.Report) { r.Metrics[0].Judged = false }, "judges no latency"},
-		{func(r *shadow.Report) { r.Outcome = "" }, "no report"},
+		{func(r *shadow.Report) { r.Metrics[0].Judged = false }, "no verdict on latency"},
+		{func(r *shadow.Report) { r.Outcome = "" }, "not a report"},
 	} {
 		r := good()
 		c.change(r)

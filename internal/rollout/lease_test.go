@@ -107,7 +107,7 @@ func endLease(t *testing.T, g *testenv.GatewayServer, token string) {
 	if _, err := client.Hold(t.Context(), control.HoldRequest{Renew: true, Lease: 0.01}); err != nil {
 		t.Error(err)
 	}
-	testenv.Eventually(t, "clients go on by themselves", func() bool {
+	testenv.Eventually(t, "clients continue by themselves", func() bool {
 		s, err := client.State(t.Context())
 		return err == nil && s.Phase == control.Open
 	})

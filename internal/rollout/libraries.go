@@ -26,7 +26,7 @@ const firstMade uint32 = 16384
 var preloads = []string{"shared_preload_libraries", "session_preload_libraries", "local_preload_libraries", "archive_library"}
 
 // librariesHint is the hint for missing libraries and extensions.
-const librariesHint = "install the packages of extensions there that %s has"
+const librariesHint = "install there the packages of extensions that %s has"
 
 // missingFiles returns the files that the new machine lacks and the old one has. Without pg_config they are
 // unknown before the copy, and the gate finds them.
@@ -144,7 +144,7 @@ func (p preparation) samePreloads(ctx context.Context) error {
 		}
 		if lacks := slices.DeleteFunc(was[setting], func(name string) bool { return slices.Contains(is[setting], name) }); len(lacks) > 0 {
 			return ui.WithHint(fmt.Errorf("%w: %s of %s lacks %s, which %s has", ErrGate, setting, p.made.Name, strings.Join(lacks, ", "), p.primary.Name),
-				"set it there; if it is meant, say so in options: of %s", p.made.Name)
+				"set it there; if it is intended, set it in options: of %s", p.made.Name)
 		}
 	}
 	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it by itself

@@ -149,7 +149,7 @@ func TestMissingFiles(t *testing.T) {
 	if err != nil || problems != 1 || p.Problems != 1 || len(p.Nodes) != 1 {
 		t.Fatalf("for programs: %d problems, %v: %s", problems, err, &out)
 	}
-	if n := p.Nodes[0]; n.Role != "primary" || n.Steps[0].Step != "provision" || n.Steps[3].Step != "catch up" || len(n.Steps[1].Text) != 2 || !strings.Contains(n.Steps[1].Text[1], " are copied") {
+	if n := p.Nodes[0]; n.Role != "primary" || n.Steps[0].Step != "provision" || n.Steps[3].Step != "catch up" || len(n.Steps[1].Text) != 2 || !strings.Contains(n.Steps[1].Text[1], " to copy: about") {
 		t.Errorf("%+v", n)
 	}
 }

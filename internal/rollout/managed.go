@@ -73,7 +73,7 @@ func (m managed) leader(ctx context.Context) (string, error) {
 // no leader.
 func (m managed) sameLeader(ctx context.Context) error {
 	if leader, err := m.leader(ctx); err == nil && leader != m.primary.Name {
-		return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
+		return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (m managed) find(ctx context.Context) ([]Finding, error) {
 	}
 	if len(c.Scheduled) == 0 {
 		if err := m.api.MayOrder(ctx, m.primary.Patroni.API); err != nil {
-			f.problem("patroni: {user, password_file} are those of restapi.authentication", "Patroni takes no orders: %v", err)
+			f.problem("set patroni: {user, password_file} to those of restapi.authentication", "Patroni refuses requests: %v", err)
 		}
 	}
 	if err := m.findSettings(ctx, f); err != nil {
@@ -128,22 +128,22 @@ func (m managed) find(ctx context.Context) ([]Finding, error) {
 // findCluster checks what all members share.
 func (m managed) findCluster(f *findings, c patroni.Cluster) {
 	if c.Pause {
-		f.problem("patronictl resume", "Patroni is in maintenance mode (pause), and would not do what is ordered")
+		f.problem("patronictl resume", "Patroni is in maintenance mode (pause), and would not carry out a switchover")
 	}
 	if len(c.Scheduled) > 0 {
-		f.problem("patronictl flush switchover", "a switch-over is scheduled: %s", c.Scheduled)
+		f.problem("patronictl flush switchover", "a switchover is scheduled: %s", c.Scheduled)
 	}
 	if l := c.Leader(); l != nil && l.Role == patroni.StandbyLeader {
-		f.problem("make the roll-out at the cluster that it follows last", "the cluster is a standby of another one: clients are not here")
+		f.problem("roll out the cluster that it follows", "the cluster is a standby of another cluster, and has no clients")
 	}
 	for _, n := range m.nodes {
 		if n != m.made && c.Member(n.Name) == nil {
-			f.problem("a node has the name here that it has in Patroni's configuration", "Patroni's cluster %s has no member %s", c.Scope, n.Name)
+			f.problem("use the name from Patroni's configuration as the node's name", "Patroni's cluster %s has no member %s", c.Scope, n.Name)
 		}
 	}
 	for _, member := range c.Members {
 		if m.cell.node(member.Name) == nil && m.cell.replaces(member.Name) == nil {
-			f.say("member %s is none of the nodes of this roll-out, and stays as it is", member.Name)
+			f.say("member %s is not a node of this roll-out, and will not be changed", member.Name)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (m managed) findFollowers(ctx context.Context, f *findings, c patroni.Clust
 	list, err := followersOf(ctx, m.primary)
 	for _, one := range list {
 		if c.Member(one.name) == nil {
-			f.say("%s serves %v: that is no member, so see that it finds the new leader", m.primary.Name, one)
+			f.say("%s serves %v: not a member, so make sure that it finds the new leader", m.primary.Name, one)
 		}
 	}
 	return err
@@ -171,7 +171,7 @@ func (m managed) findSettings(ctx context.Context, f *findings) error {
 	}
 	f.say("Patroni %s, cluster %s, loop_wait %d s, synchronous_mode %v", status.Patroni.Version, status.Patroni.Scope, settings.LoopWait, settings.SynchronousMode)
 	if settings.OnlySynchronous() && len(m.cell.Nodes) > 1 {
-		f.say("only a synchronous standby can become the leader: raise synchronous_node_count for the time of the roll-out (patronictl edit-config), so that a new member is one")
+		f.say("only a synchronous standby can become the leader: raise synchronous_node_count during the roll-out (patronictl edit-config), so that a new member is one")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (m managed) findConfigs(ctx context.Context, f *findings) error {
 		_, err = m.derived(text)
 	}
 	if err != nil {
-		f.problem("patroni: {config} must be a file that the user of run: may read and write", "%s: %v", m.old.Name, err)
+		f.problem("set patroni: {config} to a file that the user of run: may read and write", "%s: %v", m.old.Name, err)
 		return nil
 	}
 	there, err := m.made.exists(ctx, m.made.Patroni.Config)
@@ -195,7 +195,7 @@ func (m managed) findConfigs(ctx context.Context, f *findings) error {
 		return err
 	}
 	if name, err := patroni.MemberName(text); err != nil || name != m.made.Name {
-		f.problem("a member is called in its configuration as the node is here", "%s says that its name is %q %v", m.made.Patroni.Config, name, err)
+		f.problem("set name in that file to the node's name", "%s has the name %q %v", m.made.Patroni.Config, name, err)
 	}
 	return nil
 }

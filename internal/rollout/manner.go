@@ -20,7 +20,7 @@ type manner interface {
 }
 
 // errNotPromoted is wrapped by the error of a promotion that did not happen and will not.
-var errNotPromoted = errors.New("the primary has not changed")
+var errNotPromoted = errors.New("the primary was not changed")
 
 // plain implements manner for a cell without a cluster manager, with PostgreSQL's own programs.
 type plain struct {

@@ -76,11 +76,11 @@ func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
 		}
 		if !asked {
 			if err := m.api.Reload(ctx, n.Patroni.API); err != nil {
-				return fmt.Errorf("node %s: reload: %w", n.Name, err)
+				return fmt.Errorf("node %s: reload Patroni: %w", n.Name, err)
 			}
 		}
 		if err := pause(ctx); err != nil {
-			return fmt.Errorf("the Patroni of %s has not read its tags: %w", n.Name, err)
+			return fmt.Errorf("Patroni of %s has not read its new tags: %w", n.Name, err)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (m managed) copied(ctx context.Context) error {
 			return nil
 		}
 		if l := c.Leader(); l != nil && l.Name != m.primary.Name {
-			return fmt.Errorf("%w: it is %s", errOtherLeader, l.Name)
+			return fmt.Errorf("%w: the leader is %s", errOtherLeader, l.Name)
 		}
 		if c.Pause {
 			return errPaused
@@ -148,7 +148,7 @@ func (m managed) copied(ctx context.Context) error {
 			most, since = size.Data+size.WAL, time.Now()
 		}
 		if time.Since(since) > m.cell.catchUpTime() {
-			return errors.Join(err, fmt.Errorf("the Patroni of %s says %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
+			return errors.Join(err, fmt.Errorf("Patroni of %s reports %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
 				ui.Size(most), m.cell.catchUpTime()))
 		}
 		if err := pause(ctx); err != nil {
@@ -181,7 +181,7 @@ func (m managed) halt(ctx context.Context, n *Node) error {
 			_ = server.stop(ctx, m.cell.shutdownTime()) // it may have ended by now
 		}
 		if err := pause(ctx); err != nil {
-			return fmt.Errorf("of %s Patroni or the server still runs: %w", n.Name, err)
+			return fmt.Errorf("Patroni or the server of %s is still running: %w", n.Name, err)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (m managed) retire(ctx context.Context) error {
 func (m managed) mustNotLead(ctx context.Context, n *Node) error {
 	leader, err := m.leader(ctx)
 	if err == nil && leader == n.Name {
-		err = fmt.Errorf("%w: it is %s", errOtherLeader, n.Name)
+		err = fmt.Errorf("%w: the leader is %s", errOtherLeader, n.Name)
 	}
 	return err
 }

@@ -57,13 +57,13 @@ func TestTablespaces(t *testing.T) {
 	mustExec(t, a, "CREATE TABLESPACE fast LOCATION '"+old+"'")
 	mustExec(t, a, "CREATE TABLE t TABLESPACE fast AS SELECT i FROM generate_series(1, 1000) i")
 	r := &Rollout{Cell: c, Yes: true, DestroyOld: true}
-	mustSay(t, r.Run(t.Context()), ErrCheck, "there is a tablespace")
+	mustSay(t, r.Run(t.Context()), ErrCheck, "has no new directory")
 	made.Tablespaces = map[string]string{old: its}
 	killedAt(t, c, &gate{}, StepBackup, true)
 	other := *c
 	other.State += "-2"
 	// The other roll-out was begun on another machine.
-	mustSay(t, (&Rollout{Cell: &other, Yes: true}).Run(t.Context()), nil, "is of another roll-out ("+r.state.ID)
+	mustSay(t, (&Rollout{Cell: &other, Yes: true}).Run(t.Context()), nil, "belongs to another roll-out ("+r.state.ID)
 	if err := r.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestSynchronousStandby(t *testing.T) {
 	mustExec(t, a, "ALTER SYSTEM SET synchronous_standby_names = 'cinch_b'")
 	mustExec(t, a, "SELECT pg_reload_conf()")
 	r := &Rollout{Cell: c, Yes: true}
-	mustSay(t, r.Run(t.Context()), ErrGate, "put cinch_b2 into synchronous_standby_names of a")
+	mustSay(t, r.Run(t.Context()), ErrGate, "add cinch_b2 to synchronous_standby_names of a")
 	if running, err := b.running(t.Context()); err != nil || !running || r.state.Step != StepRetire {
 		t.Errorf("the old standby runs: %t %v; the step is %s", running, err, r.state.Step)
 	}
@@ -102,7 +102,7 @@ func TestSynchronousStandby(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	testenv.Full(t)
 	if os.Getuid() != 0 {
-		t.Skip("takes root")
+		t.Skip("needs root")
 	}
 	t.Parallel()
 	c := newCell(t)
@@ -112,7 +112,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=400M,mode=777", "tmpfs", filepath.Dir(made.Directory)).CombinedOutput(); err != nil {
-		without(t, "this machine lets nobody mount: %s", out)
+		without(t, "this machine does not allow mounts: %s", out)
 	}
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", filepath.Dir(made.Directory)).Run() })
 	filler := filepath.Join(filepath.Dir(made.Directory), "filler")

@@ -55,7 +55,7 @@ func newNetwork(t *testing.T) *network {
 		}
 	}
 	if os.Getuid() != 0 {
-		without(t, "network namespaces take root")
+		without(t, "network namespaces need root")
 	}
 	n := &network{t: t, prefix: fmt.Sprintf("cinch-%d-%x-", os.Getpid(), time.Now().UnixNano()&0xffffff)}
 	t.Cleanup(func() {
@@ -64,7 +64,7 @@ func newNetwork(t *testing.T) *network {
 		}
 	})
 	if out, err := exec.Command("ip", "netns", "add", n.prefix+"router").CombinedOutput(); err != nil {
-		without(t, "this machine lets nobody make network namespaces: %s", out)
+		without(t, "this machine does not allow network namespaces: %s", out)
 	}
 	n.must("netns", "exec", n.prefix+"router", "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
 	for i := range hosts {

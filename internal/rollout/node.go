@@ -129,7 +129,7 @@ func (n *Node) serves(ctx context.Context) error {
 	}
 	out, err := n.look(ctx, "sh", "-c", `if [ "$(readlink -f -- "$1")" = "$(readlink -f -- "$2")" ]; then echo same; fi`, "sh", directory, n.Directory)
 	if err == nil && strings.TrimSpace(out) != "same" {
-		err = fmt.Errorf("node %s: the server at its url has the directory %s, and not %s", n.Name, directory, n.Directory)
+		err = fmt.Errorf("node %s: the server at its url has the directory %s, not %s", n.Name, directory, n.Directory)
 	}
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (n *Node) dropSlot(ctx context.Context, name string) error {
 				return err
 			}
 			if pause(ctx) != nil {
-				return fmt.Errorf("%w, and keeps WAL: %s; when nobody needs it, drop it: SELECT pg_drop_replication_slot('%s')", errSlotUsed, name, name)
+				return fmt.Errorf("%w, and keeps WAL: %s; when it is no longer needed, drop it: SELECT pg_drop_replication_slot('%s')", errSlotUsed, name, name)
 			}
 		}
 	})

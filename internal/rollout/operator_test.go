@@ -44,7 +44,7 @@ func TestAbortOfOthers(t *testing.T) {
 		t.Error(err)
 	}
 	if running, err := made.running(t.Context()); err != nil || !running {
-		t.Fatalf("somebody else's server runs: %t %v", running, err)
+		t.Fatalf("another operator's server runs: %t %v", running, err)
 	}
 	if err := made.stop(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestAbortOfOthers(t *testing.T) {
 		mustSay(t, (&Rollout{Cell: c}).Abort(t.Context()), errRole, "a2 is a primary")
 	}
 	if standby, err := made.inRecovery(t.Context()); err != nil || standby {
-		t.Errorf("what somebody has made the primary is one: %t %v", !standby, err)
+		t.Errorf("a server promoted by hand is a primary: %t %v", !standby, err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDestroyOld(t *testing.T) {
 	if err := made.stop(t.Context(), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	mustSay(t, r.Run(t.Context()), nil, "the data of a stay")
+	mustSay(t, r.Run(t.Context()), nil, "the data of a remains")
 	mustStart(t, made)
 	directory := a.Directory
 	a.Directory = filepath.Join(filepath.Dir(directory), "other")
@@ -188,7 +188,7 @@ func TestGatewayIsFound(t *testing.T) {
 		{Gateway{Admin: forgets.Admin, TokenFile: token}, "has no state_file"},
 		{Gateway{Admin: forgets.Admin, TokenFile: other}, "the gateway at"},
 		{Gateway{Admin: forgets.Admin, TokenFile: token, Name: "redis"}, "the gateway at"},
-		{Gateway{Admin: elsewhere.Admin, TokenFile: token}, "are served by tcp://127.0.0.1:1, and a is at"},
+		{Gateway{Admin: elsewhere.Admin, TokenFile: token}, "are served by tcp://127.0.0.1:1, but a is at"},
 	} {
 		c.Gateway = one.gateway
 		var out strings.Builder

@@ -59,7 +59,7 @@ func (m managed) admit(ctx context.Context) error {
 		case made.Tags["nofailover"] == true:
 			return m.made.Name + " must not become the leader: nofailover"
 		case settings.OnlySynchronous() && made.Role != patroni.SyncStandby:
-			return m.made.Name + " is no synchronous standby, and Patroni lets no other become the leader: raise synchronous_node_count"
+			return m.made.Name + " is not a synchronous standby, and Patroni lets only those become the leader: raise synchronous_node_count"
 		}
 		return ""
 	})
@@ -79,11 +79,11 @@ func (m managed) ready(ctx context.Context) error {
 	case c.Pause:
 		return errPaused
 	case len(c.Scheduled) > 0:
-		return fmt.Errorf("%w: a switch-over is scheduled: %s", ErrGate, c.Scheduled)
+		return fmt.Errorf("%w: a switchover is scheduled: %s", ErrGate, c.Scheduled)
 	case leader == nil:
 		return errNoLeader
 	case leader.Name != m.old.Name:
-		return fmt.Errorf("%w: it is %s", errOtherLeader, leader.Name)
+		return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader.Name)
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (m managed) fence(ctx context.Context) error {
 		return err
 	}
 	if err := waitReplayed(ctx, m.made, written-1); err != nil {
-		return fmt.Errorf("%s does not have all that %s wrote: %w", m.made.Name, m.old.Name, err)
+		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", m.made.Name, m.old.Name, err)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (m managed) promote(ctx context.Context) error {
 			return err
 		}
 	case leader != m.made.Name:
-		return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
+		return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
 	}
 	ctx, cancel := context.WithTimeout(ctx, promoteTime)
 	defer cancel()
@@ -137,7 +137,7 @@ func (m managed) promote(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(err, fmt.Errorf("%s is the leader, and no primary within %v", m.made.Name, promoteTime))
+			return errors.Join(err, fmt.Errorf("%s is the leader, but has not become a primary within %v", m.made.Name, promoteTime))
 		case <-time.After(lookTime / 10):
 		}
 	}
@@ -164,7 +164,7 @@ func (m managed) order(ctx context.Context) error {
 	case leader == m.old.Name:
 		return fmt.Errorf("%w: %w", errNotPromoted, refused)
 	}
-	return fmt.Errorf("%w: it is %s", errOtherLeader, leader)
+	return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
 }
 
 // revoke keeps an order that was refused from being carried out later. In its next loop the leader drops an
@@ -239,7 +239,7 @@ func (m managed) follow(ctx context.Context) error {
 	back, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
 	if err := m.waitFor(back, m.follows([]*Node{m.old})); err != nil {
-		m.tell("%v; it is stopped as it is", err)
+		m.tell("%v; it is stopped anyway", err)
 	}
 	return m.retire(ctx)
 }

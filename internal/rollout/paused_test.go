@@ -112,7 +112,7 @@ func TestPatroniSecure(t *testing.T) {
 	for says, access := range map[string]patroni.Access{
 		"certificate required": {User: good.User, PasswordFile: good.PasswordFile, CA: good.CA},
 		"unknown authority":    {User: good.User, PasswordFile: good.PasswordFile, Cert: good.Cert, Key: good.Key},
-		"Patroni answers 401":  {User: good.User, PasswordFile: passwordFile(t, "another"), CA: good.CA, Cert: good.Cert, Key: good.Key},
+		"Patroni answered 401": {User: good.User, PasswordFile: passwordFile(t, "another"), CA: good.CA, Cert: good.Cert, Key: good.Key},
 	} {
 		c := *p.Cell
 		c.Patroni = &access

@@ -150,15 +150,15 @@ func (r *Rollout) planned(n *Node) []string {
 		"backup     " + orHook(c.Hooks.Restore, made.shown(made.program("pg_basebackup"), c.backupArguments(made, from)...)),
 		"           " + r.backupTime(n),
 		"start      " + made.starting(),
-		fmt.Sprintf("catch up   to within %s of WAL; it fails after %v in which that comes no nearer", ui.Size(int64(c.Gates.Lag)), c.catchUpTime()),
+		fmt.Sprintf("catch up   to within %s of WAL; fails after %v without progress", ui.Size(int64(c.Gates.Lag)), c.catchUpTime()),
 		fmt.Sprintf("gates      lag, libraries, collations, rows of %s of each table%s", ui.Size(int64(c.Gates.Sample)), andHook(c.Hooks.Gate)),
 	}
 	if r.state.primaryTurn() {
 		lines = append(lines,
-			fmt.Sprintf("hold       %s; transactions under way get %v", orHook(c.Hooks.Hold, "new transactions wait in the gateway at "+c.Gateway.Admin), c.holdTime()),
+			fmt.Sprintf("hold       %s; open transactions get %v", orHook(c.Hooks.Hold, "new transactions wait in the gateway at "+c.Gateway.Admin), c.holdTime()),
 			fmt.Sprintf("fence      touch %s; %s; at most %v until %s has all WAL%s", n.signalFile(), n.stopping(), c.shutdownTime(), made.Name, andHook(c.Hooks.Fence)),
 			"promote    SELECT pg_promote() at "+made.Name,
-			"move       "+orHook(c.Hooks.Move, "clients go on at "+made.Name),
+			"move       "+orHook(c.Hooks.Move, "clients continue at "+made.Name),
 			"follow     the standbys follow "+made.Name,
 		)
 	} else {
@@ -171,7 +171,7 @@ func (r *Rollout) planned(n *Node) []string {
 	if r.DestroyOld {
 		return append(lines, "destroy    "+orHook(c.Hooks.Destroy, n.shown("find", n.Directory, "-mindepth", "1", "-delete")))
 	}
-	return append(lines, "destroy    -, the data of "+n.Name+" stay in "+n.Directory)
+	return append(lines, "destroy    -, the data of "+n.Name+" remains in "+n.Directory)
 }
 
 // plannedByPatroni replaces the lines for steps that Patroni does differently.
@@ -183,7 +183,7 @@ func plannedByPatroni(m managed, lines []string) []string {
 		"backup":    orHook(c.Hooks.Restore, "by Patroni, when it is started"),
 		"join":      "without " + tags + andHook(c.Hooks.Join),
 		"retire":    old.Name + " gets " + tags + "; " + old.stopping(),
-		"fence":     made.Name + " has all that clients wrote",
+		"fence":     made.Name + " has replayed all commits",
 		"promote":   fmt.Sprintf("POST %s/switchover {leader: %s, candidate: %s}", made.Patroni.API, old.Name, made.Name),
 		"follow":    "the standbys and " + old.Name + " follow " + made.Name + " by themselves; " + old.Name + " gets " + tags + "; " + old.stopping(),
 	}
@@ -219,11 +219,11 @@ func (r *Rollout) backupTime(n *Node) string {
 	data, rate, by := r.state.Nodes[n.Name].Old.Data, float64(backupRate), "at 100 MiB/s"
 	for _, name := range r.state.Order {
 		if p := r.state.Nodes[name]; p.BackupTook > 0 && p.Old.Data > 0 {
-			rate, by = float64(p.Old.Data)/p.BackupTook.Seconds(), "as fast as that of "+name
+			rate, by = float64(p.Old.Data)/p.BackupTook.Seconds(), "at the speed of "+name
 		}
 	}
 	took := time.Duration(float64(data) / rate * float64(time.Second)).Round(time.Second)
-	return fmt.Sprintf("%s are copied: about %v %s", ui.Size(data), max(took, time.Second), by)
+	return fmt.Sprintf("%s to copy: about %v %s", ui.Size(data), max(took, time.Second), by)
 }
 
 // shown returns a command as an operator would type it.

@@ -39,7 +39,7 @@ func TestOutOfReach(t *testing.T) {
 	mustSay(t, r.Run(t.Context()), ErrGate, "can't move clients to a2: 1 of 2 ways of login that clients have used fail on the new server: app at ")
 	client := &control.Client{Admin: g.Admin, TokenFile: c.Gateway.TokenFile}
 	if s, err := client.State(t.Context()); err != nil || s.Phase != control.Open || !r.state.Nodes["a"].HeldAt.IsZero() {
-		t.Errorf("nobody was held: %+v %v", s, err)
+		t.Errorf("no client should be held: %+v %v", s, err)
 	}
 	if got := onePrimary(t, c); got != "a" || r.state.Step != StepHold {
 		t.Errorf("the primary is %s, the step %s", got, r.state.Step)

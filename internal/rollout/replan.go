@@ -32,14 +32,14 @@ func (r *Rollout) observe(ctx context.Context) error {
 	case leader != m.made.Name:
 	case s.Step == StepHold || s.Step == StepFence: // it may lack commits that clients were told of
 		s.Step = StepPromote
-		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: commits of the last moment may be missing, unless synchronous_mode is on", leader))
+		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: the last commits may be missing, unless synchronous_mode is on", leader))
 	case s.Step == StepPromote: // StepPromote handles it
 		return s.write(r.Cell.State)
 	case s.Step == StepJoin || s.Step == StepRetire: // passed its gates, and leads too early
 		n, s.Step, m.progress.Replaced = m.old, StepFollow, true
 	}
 	if n == nil {
-		return fmt.Errorf("%w: it is %s, which stands for no node of this cell now: make another one the leader (patronictl switchover)", errOtherLeader, leader)
+		return fmt.Errorf("%w: the leader is %s, which is not a node of this cell: make another member the leader (patronictl switchover)", errOtherLeader, leader)
 	}
 	if err := r.replan(n); err != nil {
 		return err
@@ -98,5 +98,5 @@ func (r *Rollout) replan(primary *Node) error {
 	case !is && was && (s.Step == StepMove || s.Step == StepFollow):
 		s.Step = StepRetire
 	}
-	return r.record(fmt.Sprintf("Patroni has made %s the leader; clients go there", r.current(primary).Name))
+	return r.record(fmt.Sprintf("Patroni has made %s the leader; clients are moved there", r.current(primary).Name))
 }

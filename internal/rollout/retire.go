@@ -75,7 +75,7 @@ func (e retirement) remember(ctx context.Context) error {
 	waited, err := value[bool](ctx, e.primary, `SELECT coalesce(bool_or(application_name = $1 AND sync_state IN ('sync', 'quorum')), false) AND
 		NOT coalesce(bool_or(application_name = $2 AND sync_state <> 'async'), false) FROM pg_stat_replication`, name, e.made.slot())
 	if err == nil && waited {
-		err = fmt.Errorf("%w: commits wait for %s (%s), and would for ever: put %s into synchronous_standby_names of %s first", ErrGate, e.old.Name, name, e.made.slot(), e.primary.Name)
+		err = fmt.Errorf("%w: commits wait for %s (%s), and would hang without it: add %s to synchronous_standby_names of %s first", ErrGate, e.old.Name, name, e.made.slot(), e.primary.Name)
 	}
 	return errors.Join(err, e.save())
 }
@@ -105,7 +105,7 @@ func (e retirement) follows(ctx context.Context) error {
 			return err
 		}
 		if pause(ctx) != nil {
-			return fmt.Errorf("%s runs again and does not follow %s, so %s stays: look into its log; abort tries again, run goes on", e.old.Name, e.primary.Name, e.made.Name)
+			return fmt.Errorf("%s runs again but does not follow %s, so %s is kept: look into its log; abort tries again, run continues", e.old.Name, e.primary.Name, e.made.Name)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (e retirement) keep(ctx context.Context) error {
 		}
 	}
 	if !p.Confirmed {
-		return fmt.Errorf("%w: %s serves in the place of %s, which is stopped and kept", ErrUnconfirmed, e.made.Name, e.old.Name)
+		return fmt.Errorf("%w: %s has replaced %s, which is stopped and kept", ErrUnconfirmed, e.made.Name, e.old.Name)
 	}
 	return nil
 }
@@ -141,11 +141,11 @@ func (e retirement) destroy(ctx context.Context) error {
 		}
 	}
 	if !e.destroyOld || !p.Confirmed || p.Destroyed {
-		e.tell("the data of %s stay in %s", e.old.Name, e.old.Directory)
+		e.tell("the data of %s remains in %s", e.old.Name, e.old.Directory)
 		return nil
 	}
 	if err := errors.Join(e.old.mustNotRun(ctx), e.inPlace(ctx)); err != nil {
-		return fmt.Errorf("the data of %s stay in %s: %w", e.old.Name, e.old.Directory, err)
+		return fmt.Errorf("the data of %s remains in %s: %w", e.old.Name, e.old.Directory, err)
 	}
 	err := e.erase(ctx)
 	p.Destroyed = err == nil
@@ -184,7 +184,7 @@ func (e retirement) ofCell(ctx context.Context) error {
 	}
 	system, err := systemOf(ctx, e.made)
 	if err == nil && control[controlSystem] != system {
-		err = fmt.Errorf("%s belongs to another cell, and is not erased", e.old.Directory)
+		err = fmt.Errorf("%s belongs to another cell, and was not erased", e.old.Directory)
 	}
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (e retirement) erase(ctx context.Context) error {
 		return err
 	}
 	const script = `inner=$(find -H "$1" -mindepth 3 -path "*/global/pg_control" | head -n 1)
-	if [ -n "$inner" ]; then echo "there is another server's directory within it: $inner"; exit 1; fi
+	if [ -n "$inner" ]; then echo "it contains another server's directory: $inner"; exit 1; fi
 	if [ -e "$1/PG_VERSION" ]; then
 		version=$(cat "$1/PG_VERSION"); for space in "$1"/pg_tblspc/*; do if [ -h "$space" ]; then rm -rf "$space"/PG_"$version"_*; fi; done
 	fi; find -H "$1" -mindepth 1 -delete`

@@ -273,7 +273,7 @@ func (r *Rollout) Confirm() error {
 	}
 	defer r.unlock()
 	if r.state == nil || r.state.Done || r.state.Aborted || r.state.Step != StepKeep {
-		return fmt.Errorf("%w: no node waits for that", ErrState)
+		return fmt.Errorf("%w: no node waits for a confirmation", ErrState)
 	}
 	r.state.Nodes[r.node().Name].Confirmed = true
 	return r.record("confirmed")
@@ -286,7 +286,7 @@ func (r *Rollout) Abort(ctx context.Context) error {
 	}
 	defer r.unlock()
 	if r.state == nil || r.state.Done || r.state.Aborted {
-		return fmt.Errorf("%w: there is nothing to abort", ErrState)
+		return fmt.Errorf("%w: nothing to abort", ErrState)
 	}
 	if err := r.record("abort at " + string(r.state.Step)); err != nil {
 		return err
@@ -309,7 +309,7 @@ func (r *Rollout) undo(ctx context.Context) error {
 	case StepMove, StepFollow:
 		err = r.task().noWayBack()
 	case StepDestroy:
-		err = fmt.Errorf("%w: %s was confirmed to be replaced", ErrNoWayBack, r.node().Name)
+		err = fmt.Errorf("%w: the replacement of %s was confirmed", ErrNoWayBack, r.node().Name)
 	case StepKeep:
 		if r.state.primaryTurn() {
 			err = r.task().noWayBack()

@@ -599,16 +599,16 @@ gates: {lag: 2MiB, hold: 3s}
 		t.Errorf("%+v", c)
 	}
 	for text, want := range map[string]string{
-		"cell: x\n":           "needs a name",
+		"cell: x\n":           "the cell's name",
 		"cell: x\nnods: []\n": "nods",
-		"cell: x\nnodes: [{name: a}]\ngateway: {admin: x, unmovable: ends}\n":                                                                                                                              `unmovable is abort or end, not "ends"`,
+		"cell: x\nnodes: [{name: a}]\ngateway: {admin: x, unmovable: ends}\n":                                                                                                                              `unmovable must be abort or end, not "ends"`,
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d}]\ngateway: {admin: x}\n":                                                                                                         "no replacement",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\npatroni: {}\n":                              "needs patroni: {api",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, patroni: {api: 'http://h:1', config: /c}, replacement: {name: b, url: 'postgres://h/d', directory: /d}}]\ngateway: {admin: x}\n": "the cell has not",
-		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: /d/new}}]\ngateway: {admin: x}\n":                                       "lie within each other",
-		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: e}}]\ngateway: {admin: x}\n":                                            "does not begin with /",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: /d/new}}]\ngateway: {admin: x}\n":                                       "are the same or nested",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: e}}]\ngateway: {admin: x}\n":                                            "must begin with /",
 		"cell: x\nnodes: [{name: a-1, url: 'postgres://h/d', directory: /d, replacement: {name: a_1, url: 'postgres://i/d', directory: /e}}]\ngateway: {admin: x}\n":                                       "the slot of node a_1",
-		"cell: x\nnodes: [{name: a, url: 'postgres://h,i/d', directory: /d, replacement: {name: b, url: 'postgres://j/d', directory: /e}}]\ngateway: {admin: x}\n":                                         "more than one host",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h,i/d', directory: /d, replacement: {name: b, url: 'postgres://j/d', directory: /e}}]\ngateway: {admin: x}\n":                                         "must have one host",
 	} {
 		write(text)
 		if _, err := ReadCell(name); !errors.Is(err, ErrCell) || !strings.Contains(err.Error(), want) {

@@ -91,7 +91,7 @@ func (s *sampler) piece(ctx context.Context, name string, at int64) error {
 			return nil
 		}
 		if look == looks {
-			return fmt.Errorf("%w: the row at %s, written by transaction %s, is not on the new node", ErrGate, missing.Place, missing.Transaction)
+			return fmt.Errorf("%w: the row at %s, written by transaction %s, is missing on the new node", ErrGate, missing.Place, missing.Transaction)
 		}
 		if err := pause(ctx); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (s *sampler) replayed(ctx context.Context, written int64) error {
 			return err
 		}
 		if err := pauseFor(ctx, wait); err != nil {
-			return fmt.Errorf("%w: the new node does not replay what the primary has committed: %w", ErrGate, err)
+			return fmt.Errorf("%w: the new node has not replayed the primary's commits: %w", ErrGate, err)
 		}
 	}
 }

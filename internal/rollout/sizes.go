@@ -22,7 +22,7 @@ type Size struct {
 
 func (s Size) String() string {
 	if s.By == byFilesystem {
-		return ui.Size(s.Data) + " (all of the filesystem)"
+		return ui.Size(s.Data) + " (whole filesystem)"
 	}
 	return fmt.Sprintf("%s and %s of WAL", ui.Size(s.Data), ui.Size(s.WAL))
 }
@@ -68,7 +68,7 @@ func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err 
 		return s, err
 	}
 	if _, err := fmt.Sscan(out, &s.By, &s.Data, &s.WAL); err != nil {
-		return s, fmt.Errorf("what %s takes: %q: %w", n.Directory, strings.TrimSpace(out), err)
+		return s, fmt.Errorf("measure the size of %s: %q: %w", n.Directory, strings.TrimSpace(out), err)
 	}
 	s.At = time.Now().UTC().Truncate(time.Second)
 	return s, nil
@@ -165,7 +165,7 @@ func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) 
 	s, ok := at.setting()
 	switch {
 	case !ok && at.filesystem == "zfs":
-		return p, fmt.Errorf("zfs and zpool say nothing of %s", t.made.Directory)
+		return p, fmt.Errorf("zfs and zpool do not report on %s", t.made.Directory)
 	case !ok:
 		return Prediction{Setting: at.filesystem, Bytes: t.progress.Old.Data}, nil
 	}
@@ -209,7 +209,7 @@ func (p *Prediction) add(out []byte) error {
 		return fmt.Errorf("cinch plan: %w", err)
 	}
 	if len(r.Results) != 1 || len(r.Results[0].Estimates) != 1 {
-		return errors.New("cinch plan says nothing of the setting")
+		return errors.New("cinch plan has no estimate for the setting")
 	}
 	e := r.Results[0].Estimates[0]
 	p.Bytes += e.Physical + e.Metadata
@@ -221,7 +221,7 @@ func (p *Prediction) add(out []byte) error {
 func (p preparation) weigh(ctx context.Context) {
 	now, err := p.made.diskUse(ctx, values(p.made.Tablespaces)...)
 	if err != nil {
-		p.tell("what %s takes is not known: %v", p.made.Name, err)
+		p.tell("the size of %s is unknown: %v", p.made.Name, err)
 		return
 	}
 	p.progress.Backup, p.progress.Now = now, now
@@ -230,9 +230,9 @@ func (p preparation) weigh(ctx context.Context) {
 	case predicted == 0:
 		p.tell("%s takes %s", p.made.Name, now)
 	case now.By == byFilesystem:
-		p.tell("%s takes %s; %s were predicted", p.made.Name, now, ui.Size(predicted))
+		p.tell("%s takes %s; predicted: %s", p.made.Name, now, ui.Size(predicted))
 	default:
-		p.tell("%s takes %s; %s of data were predicted, it is %+.1f %% of that", p.made.Name, now, ui.Size(predicted), 100*(share(now.Data, predicted)-1))
+		p.tell("%s takes %s; predicted: %s of data, difference %+.1f %%", p.made.Name, now, ui.Size(predicted), 100*(share(now.Data, predicted)-1))
 	}
 }
 

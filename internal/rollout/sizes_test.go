@@ -31,7 +31,7 @@ func TestPrediction(t *testing.T) {
 		t.Errorf("%d problems, %v", problems, err)
 	}
 	for _, want := range []string{
-		"without WAL on btrfs compress-force=zstd:3, -", "pg_basebackup", "are copied: about ", "touch ", "at most 1m0s", "SELECT pg_promote() at a2", "the data of a stay in " + a.Directory,
+		"without WAL on btrfs compress-force=zstd:3, -", "pg_basebackup", "to copy: about ", "touch ", "at most 1m0s", "SELECT pg_promote() at a2", "the data of a remains in " + a.Directory,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the plan does not say %q", want)

@@ -109,7 +109,7 @@ func readState(name string) (*State, error) {
 		return nil, fmt.Errorf("%w %s: %w", ErrState, name, err)
 	}
 	if s.Version != stateVersion {
-		return nil, fmt.Errorf("%w %s is of version %d, and this cinch knows %d: go on with the one that began", ErrState, name, s.Version, stateVersion)
+		return nil, fmt.Errorf("%w %s has version %d, and this cinch supports %d: continue with the version that began the roll-out", ErrState, name, s.Version, stateVersion)
 	}
 	return &s, nil
 }
@@ -118,20 +118,20 @@ func readState(name string) (*State, error) {
 // would do unknown things.
 func (s *State) validate(c *Cell) error {
 	if s.Cell != c.Name {
-		return fmt.Errorf("is that of the cell %s", s.Cell)
+		return fmt.Errorf("belongs to the cell %s", s.Cell)
 	}
 	if len(s.Order) != len(c.Nodes) {
-		return fmt.Errorf("has the nodes %v, and the cell's file has %d", s.Order, len(c.Nodes))
+		return fmt.Errorf("has the nodes %v, but the cell's file has %d", s.Order, len(c.Nodes))
 	}
 	for i, name := range s.Order {
 		n, p := c.node(name), s.Nodes[name]
 		switch {
 		case n == nil:
-			return fmt.Errorf("has a node %s, and the cell's file has none", name)
+			return fmt.Errorf("has a node %s, but the cell's file does not", name)
 		case p == nil || slices.Contains(s.Order[:i], name):
 			return fmt.Errorf("is damaged: node %s", name)
 		case p.Made != "" && p.Made != n.Replacement.where() && !(s.Aborted && i == s.At):
-			return fmt.Errorf("has %s in the place of %s, and the cell's file says %s now: put that back, or abort first", p.Made, name, n.Replacement.where())
+			return fmt.Errorf("has %s as the replacement of %s, but the cell's file now has %s: restore the file, or abort first", p.Made, name, n.Replacement.where())
 		}
 	}
 	if s.At < 0 || s.At >= len(s.Order) || !slices.Contains(s.Order, s.Primary) || !slices.Contains(s.steps(), s.Step) {
@@ -184,7 +184,7 @@ func lock(name string) (unlock func(), err error) {
 		}
 		if time.Since(began) > lockTime {
 			_ = f.Close()
-			return nil, fmt.Errorf("%w %s is in use: another cinch rollout is at work on this cell", ErrState, name)
+			return nil, fmt.Errorf("%w %s is in use: another cinch rollout of this cell is running", ErrState, name)
 		}
 	}
 }

@@ -19,8 +19,8 @@ func TestDamagedState(t *testing.T) {
 		"empty":                   {"", "unexpected end"},
 		"truncated":               {goodState[:len(goodState)/2], "unexpected end"},
 		"zeros":                   {strings.Repeat("\x00", 100), "invalid character"},
-		"another version":         {replaced(`"version": 1`, `"version": 2`), "of version 2"},
-		"another cell":            {replaced("orders", "payments"), "that of the cell payments"},
+		"another version":         {replaced(`"version": 1`, `"version": 2`), "has version 2"},
+		"another cell":            {replaced("orders", "payments"), "belongs to the cell payments"},
 		"an unknown step":         {replaced("fence", "fense"), `step "fense"`},
 		"a step of a standby":     {replaced("fence", "retire"), `step "retire"`},
 		"beyond the last node":    {replaced(`"at": 1`, `"at": 2`), "node 2"},
@@ -30,8 +30,8 @@ func TestDamagedState(t *testing.T) {
 		"a node that is not told": {replaced(`"b": {`, `"c": {`), "node b"},
 		"one node less":           {replaced(`["b", "a"]`, `["a"]`), "the cell's file has 2"},
 		"another node":            {replaced(`["b", "a"]`, `["c", "a"]`), "has a node c"},
-		"another replacement":     {replaced("a2 in /a2", "a3 in /a2"), "says a2 in /a2 now"},
-		"another directory":       {replaced("b2 in /b2", "b2 in /b3"), "has b2 in /b3 in the place of b"},
+		"another replacement":     {replaced("a2 in /a2", "a3 in /a2"), "now has a2 in /a2"},
+		"another directory":       {replaced("b2 in /b2", "b2 in /b3"), "has b2 in /b3 as the replacement of b"},
 	} {
 		c := &Cell{Name: "orders", State: filepath.Join(t.TempDir(), "state.json"), Nodes: []Node{notThere("a"), notThere("b")}}
 		if err := os.WriteFile(c.State, []byte(one.text), 0o600); err != nil {

@@ -31,9 +31,9 @@ func (s stranger) String() string {
 	case s.logical:
 		return "the logical slot " + s.slot
 	case s.idle():
-		return fmt.Sprintf("the slot %s, which keeps %s of WAL for somebody who is not connected", s.slot, ui.Size(s.kept))
+		return fmt.Sprintf("the unused slot %s, which keeps %s of WAL", s.slot, ui.Size(s.kept))
 	case s.slot != "":
-		return fmt.Sprintf("%s (%s), by the slot %s", s.name, s.from(), s.slot)
+		return fmt.Sprintf("%s (%s), with the slot %s", s.name, s.from(), s.slot)
 	}
 	return fmt.Sprintf("%s (%s)", s.name, s.from())
 }
@@ -43,7 +43,7 @@ func (s stranger) idle() bool { return s.name == "" && s.host == "" }
 
 func (s stranger) from() string {
 	if s.host == "" {
-		return "by a socket"
+		return "Unix socket"
 	}
 	return s.host
 }

@@ -25,10 +25,10 @@ func TestExcept(t *testing.T) {
 		{[]stranger{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
 		// The first follows by another of its addresses.
 		{[]stranger{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"},
-		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), by the slot x]"},
-		{[]stranger{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the slot z, which keeps 0 B of WAL for somebody who is not connected the logical slot y]"},
+		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), with the slot x]"},
+		{[]stranger{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the unused slot z, which keeps 0 B of WAL the logical slot y]"},
 		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.4", "")}, []knownStandby{{name: "b", addresses: []string{"10.0.0.1"}, silent: true}}, "[walreceiver (10.0.0.4)]"},
-		{[]stranger{follower("barman", "", "")}, []knownStandby{node(wr, ""), node("", "")}, "[barman (by a socket)]"},
+		{[]stranger{follower("barman", "", "")}, []knownStandby{node(wr, ""), node("", "")}, "[barman (Unix socket)]"},
 	} {
 		if left := fmt.Sprint(except(one.list, one.nodes)); left != one.left {
 			t.Errorf("%v are left, and should %s", left, one.left)
@@ -44,7 +44,7 @@ func TestSlotOfSilentNode(t *testing.T) {
 	for _, one := range list {
 		neighbours{cell: &Cell{}}.findStranger(f, &Node{Name: "a"}, one)
 	}
-	if len(f.list) != 3 || !f.list[0].Problem || f.list[1].Problem || !f.list[2].Problem || !strings.Contains(f.list[1].Text, "the slot c_slot, which keeps 0 B of WAL for somebody who is not connected: that may be the one of c") {
+	if len(f.list) != 3 || !f.list[0].Problem || f.list[1].Problem || !f.list[2].Problem || !strings.Contains(f.list[1].Text, "the unused slot c_slot, which keeps 0 B of WAL: it may belong to c") {
 		t.Errorf("%+v", f.list)
 	}
 }
@@ -69,8 +69,8 @@ func TestCascading(t *testing.T) {
 	for _, one := range f.list {
 		said = append(said, one.Text)
 	}
-	const node, stranger = ": that is a node of the cell, and would follow nobody", ": that is no node of the cell"
-	want := []string{"cinch_c (10.0.0.3)" + node, "by the slot d_slot" + node, "walreceiver (10.0.0.9)" + stranger, "the slot z"}
+	const node, stranger = ": a node of the cell, which would lose its upstream", ": not a node of the cell"
+	want := []string{"cinch_c (10.0.0.3)" + node, "with the slot d_slot" + node, "walreceiver (10.0.0.9)" + stranger, "the unused slot z"}
 	if len(said) != len(want) {
 		t.Fatalf("%q", said)
 	}
@@ -128,7 +128,7 @@ func TestStrangers(t *testing.T) {
 		return problems, out.String()
 	}
 	problems, said := plan() // of a for both nodes, of b for itself
-	for _, want := range []string{"a serves tape (127.0.0.1), by the slot archive: that is no node", "a serves the slot forgotten, which keeps ", "b serves cascade (127.0.0.1): that is no node", "left_behind: [archive]"} {
+	for _, want := range []string{"a serves tape (127.0.0.1), with the slot archive: not a node", "a serves the unused slot forgotten, which keeps ", "b serves cascade (127.0.0.1): not a node", "left_behind: [archive]"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q", want)
 		}
@@ -136,9 +136,9 @@ func TestStrangers(t *testing.T) {
 	if problems != 5 || strings.Contains(said, "slot own") || t.Failed() {
 		t.Errorf("%d problems:\n%s", problems, said)
 	}
-	mustSay(t, (&Rollout{Cell: c}).Run(t.Context()), ErrCheck, "the slot forgotten")
+	mustSay(t, (&Rollout{Cell: c}).Run(t.Context()), ErrCheck, "the unused slot forgotten")
 	c.LeftBehind = []string{"tape", "forgotten", "cascade"}
-	if problems, said = plan(); problems != 0 || !strings.Contains(said, "b serves cascade (127.0.0.1): that is left behind when b is stopped") {
+	if problems, said = plan(); problems != 0 || !strings.Contains(said, "b serves cascade (127.0.0.1): it is left behind when b is stopped") {
 		t.Errorf("%d problems:\n%s", problems, said)
 	}
 	mustExec(t, a, "SELECT pg_drop_replication_slot('forgotten')")

@@ -54,7 +54,7 @@ func (s switchover) hold(ctx context.Context) error {
 func (s switchover) reach(ctx context.Context) error {
 	lost, err := s.clients.Reach(ctx, s.made)
 	if err == nil && lost != "" {
-		s.tell("sessions would be ended, and could not connect to %s again: %s", s.made.Name, lost)
+		s.tell("sessions that would be ended, because they could not log in at %s: %s", s.made.Name, lost)
 	}
 	return asGate(err)
 }
@@ -86,7 +86,7 @@ func (s switchover) othersFollow(ctx context.Context) error {
 			err = fmt.Errorf("%w: %s is a primary", errRole, other.Name)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: all standbys have to follow the new primary: %w", ErrGate, err)
+			return fmt.Errorf("%w: all standbys must be able to follow the new primary: %w", ErrGate, err)
 		}
 	}
 	return nil
@@ -138,7 +138,7 @@ func (s switchover) promoteAtEnd(ctx context.Context) error {
 		err := c.QueryRow(ctx, `SELECT pg_promote(true, $1) FROM (SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') - $2 AS beyond) AS stands
 			WHERE beyond > 0 AND beyond <= $3`, int(promoteTime.Seconds()), last, lastRecordBytes).Scan(&done)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = fmt.Errorf("it does not stand at the end of what %s wrote, %s: abort", s.old.Name, s.progress.LastWAL)
+			err = fmt.Errorf("its WAL does not end where that of %s ends, at %s: abort", s.old.Name, s.progress.LastWAL)
 		}
 		return err
 	})

@@ -14,7 +14,7 @@ var (
 	// ErrGate is wrapped by errors that keep a new node from replacing the old one.
 	ErrGate = errors.New("a gate is closed")
 	// ErrCheck is wrapped by errors that prevent a roll-out.
-	ErrCheck = errors.New("the check")
+	ErrCheck = errors.New("check failed")
 )
 
 // task holds a node that is being replaced, and the data for its steps.
@@ -34,10 +34,10 @@ type task struct {
 }
 
 // ErrNoWayBack is wrapped by the error of an abort after the promotion.
-var ErrNoWayBack = errors.New("there is no way back")
+var ErrNoWayBack = errors.New("this can't be undone")
 
 func (t *task) noWayBack() error {
-	return fmt.Errorf("%w: %s has been promoted; go on with run", ErrNoWayBack, t.made.Name)
+	return fmt.Errorf("%w: %s has been promoted; continue with run", ErrNoWayBack, t.made.Name)
 }
 
 // lookTime is the pause between two polls.

@@ -28,7 +28,7 @@ func TestReached(t *testing.T) {
 	mustSay(t, asGate(x.reached(t.Context(), to, &control.Refusal{Message: "no"})), ErrGate, "the gateway at gw:9470 can't move clients to a2: no")
 	other := errors.New("404 Not Found")
 	err := asGate(x.reached(t.Context(), to, other))
-	if mustSay(t, err, other, "can't be asked"); errors.Is(err, ErrGate) {
+	if mustSay(t, err, other, "ask the gateway at gw:9470"); errors.Is(err, ErrGate) {
 		t.Errorf("%v is no gate", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -44,14 +44,14 @@ func (s switchover) primaryAgain(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return errors.Join(err, errors.New("somebody else starts and stops it"))
+	return errors.Join(err, errors.New("another program, such as a supervisor, starts and stops it"))
 }
 
 // startAgain starts it as a primary. If it is running, it is shutting down or a standby, and is stopped
 // first; what it has written is on its disk and is kept.
 func (s switchover) startAgain(ctx context.Context, running bool) error {
 	if standby, err := s.made.inRecovery(ctx); err == nil && !standby {
-		return fmt.Errorf("%w: %s is a primary, and this roll-out has not promoted it", ErrNoWayBack, s.made.Name)
+		return fmt.Errorf("%w: %s is a primary, but this roll-out has not promoted it", ErrNoWayBack, s.made.Name)
 	}
 	if running {
 		if err := s.old.stopAnyhow(ctx, min(givenTime, s.cell.shutdownTime())); err != nil {
@@ -79,7 +79,7 @@ func (s switchover) unmark(ctx context.Context) error {
 // unpromote undoes a promotion that has not happened, and makes sure that it does not happen later.
 func (s switchover) unpromote(ctx context.Context) error {
 	if err := s.stopMade(ctx); err != nil {
-		return fmt.Errorf("it can't be told whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
 	}
 	control, err := s.made.control(ctx)
 	signal := false
@@ -87,7 +87,7 @@ func (s switchover) unpromote(ctx context.Context) error {
 		signal, err = s.made.exists(ctx, s.made.signalFile())
 	}
 	if err != nil {
-		return fmt.Errorf("it can't be told whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
 	}
 	if control[controlState] != shutDownAsStandby || !signal {
 		return errors.Join(s.noWayBack(), s.made.start(ctx))

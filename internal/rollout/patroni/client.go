@@ -47,7 +47,7 @@ func NewClient(a Access) (*Client, error) {
 	if a.PasswordFile != "" {
 		text, err := os.ReadFile(a.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("the password for Patroni's REST API: %w", err)
+			return nil, fmt.Errorf("read the password for Patroni's REST API: %w", err)
 		}
 		c.password = strings.TrimSpace(string(text))
 	}
@@ -55,7 +55,7 @@ func NewClient(a Access) (*Client, error) {
 	if a.CA != "" {
 		text, err := os.ReadFile(a.CA)
 		if err != nil {
-			return nil, fmt.Errorf("the authority of Patroni's REST API: %w", err)
+			return nil, fmt.Errorf("read the CA certificates of Patroni's REST API: %w", err)
 		}
 		secure.RootCAs = x509.NewCertPool()
 		if !secure.RootCAs.AppendCertsFromPEM(text) {
@@ -65,7 +65,7 @@ func NewClient(a Access) (*Client, error) {
 	if a.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(a.Cert, a.Key)
 		if err != nil {
-			return nil, fmt.Errorf("the certificate for Patroni's REST API: %w", err)
+			return nil, fmt.Errorf("read the client certificate for Patroni's REST API: %w", err)
 		}
 		secure.Certificates = []tls.Certificate{pair}
 	}
@@ -79,7 +79,7 @@ type Refusal struct {
 	Text string
 }
 
-func (r *Refusal) Error() string { return fmt.Sprintf("Patroni answers %d: %s", r.Code, r.Text) }
+func (r *Refusal) Error() string { return fmt.Sprintf("Patroni answered %d: %s", r.Code, r.Text) }
 
 // Definite reports whether a switchover refused in this way will not happen: the request was not written into
 // Patroni's store.
@@ -153,7 +153,7 @@ func (c *Client) get(ctx context.Context, api, path string, answer any) error {
 		return err
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("%s%s is not Patroni's: %w", api, path, err)
+		return fmt.Errorf("parse the answer of %s%s, which is not Patroni's: %w", api, path, err)
 	}
 	return nil
 }

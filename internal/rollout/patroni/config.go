@@ -47,7 +47,7 @@ func Derive(text []byte, m NewMember) ([]byte, error) {
 		set(server, "pgpass", file+"."+m.Name)
 	}
 	if scalar(server, "config_dir") != "" {
-		return nil, fmt.Errorf("%w has postgresql.config_dir, so that a copy would lack its files: write the new member's yourself", ErrConfig)
+		return nil, fmt.Errorf("%w has postgresql.config_dir, whose files would be missing from a copy: write the new member's configuration yourself", ErrConfig)
 	}
 	parameters := maps.Clone(m.Parameters)
 	delete(parameters, "port") // Patroni sets it by listen
@@ -114,7 +114,7 @@ func parse(text []byte) (document, root *yaml.Node, err error) {
 		return nil, nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
-		return nil, nil, fmt.Errorf("%w is no mapping", ErrConfig)
+		return nil, nil, fmt.Errorf("%w is not a mapping", ErrConfig)
 	}
 	return document, document.Content[0], nil
 }
