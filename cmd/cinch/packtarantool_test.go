@@ -103,7 +103,7 @@ func TestServePacksTarantoolWithDictionary(t *testing.T) {
 	d := newTestDict(t, "orders")
 	p.configure(t, "{background: true, every: 1h, keys_per_second: 0}", fmt.Sprintf("rules: [{space: docs, setting: zstd-3@%08x}]", d.Number()))
 	p.served = startServe(t, serveOptions{configFile: p.file})
-	p.logged("a dictionary that rules name can't be used")
+	p.logged("can't use a rule's dictionary")
 	if got := opens(t, p.url); len(got) != 0 {
 		t.Errorf("without its dictionary it packs %v", got)
 	}

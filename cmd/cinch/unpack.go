@@ -68,11 +68,11 @@ func runUnpack(ctx context.Context, o unpackOptions) error {
 	if report == nil {
 		return err
 	}
-	if err := errors.Join(o.show.Table(report, "put back"), err); err != nil {
+	if err := errors.Join(o.show.Table(report, "decompressed in place"), err); err != nil {
 		return err
 	}
 	if report.Problems > 0 {
-		return withCode(exitSkipped, deniedHint(report, fmt.Errorf("%s not put back", count(int(report.Problems), "value was", "values were"))))
+		return withCode(exitSkipped, deniedHint(report, fmt.Errorf("%s not decompressed in place", count(int(report.Problems), "value was", "values were"))))
 	}
 	return nil
 }

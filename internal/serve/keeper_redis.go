@@ -135,10 +135,10 @@ func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]str
 	err := s.dicts.Adopt(ctx, number)
 	switch {
 	case err == nil && told[number] != "":
-		s.keeper.log.Info("dictionary was found in the server", "dictionary", name)
+		s.keeper.log.Info("dictionary found in the server", "dictionary", name)
 	case err != nil && err.Error() != told[number] && ctx.Err() == nil:
 		told[number] = err.Error()
-		s.keeper.log.Warn("a dictionary that rules name can't be fetched, so values are compressed without it", "dictionary", name, "err", err)
+		s.keeper.log.Warn("can't fetch a rule's dictionary, so values are compressed without it", "dictionary", name, "err", err)
 	}
 	return err == nil
 }

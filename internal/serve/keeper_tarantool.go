@@ -94,7 +94,7 @@ func (s *tarantoolStore) adopt(ctx context.Context, files []*codec.Dict, others 
 		}
 		if err.Error() != told {
 			told = err.Error()
-			s.keeper.log.Warn("a dictionary that rules name can't be used, so values are compressed without it", "err", err, "hint", "'cinch tarantool init' installs the space for dictionaries")
+			s.keeper.log.Warn("can't use a rule's dictionary, so values are compressed without it", "err", err, "hint", "'cinch tarantool init' installs the space for dictionaries")
 		}
 		select {
 		case <-ctx.Done():

@@ -149,7 +149,7 @@ func (r *running) missingDicts() (notes []string) {
 	}
 	for _, number := range r.auto.Policy().Dictionaries() {
 		if !r.keeper.dicts.Ready(number) {
-			notes = append(notes, fmt.Sprintf("dictionary %08x is not in every server: values are compressed without it", number))
+			notes = append(notes, fmt.Sprintf("dictionary %08x is missing on at least one server: values are compressed without it", number))
 		}
 	}
 	return notes

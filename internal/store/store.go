@@ -77,7 +77,7 @@ type Outcome struct {
 
 // ErrRestarted: the cursor was not returned by the server that answers, so it is invalid there. See
 // Node.RunID.
-var ErrRestarted = errors.New("the server was started anew")
+var ErrRestarted = errors.New("the server was restarted")
 
 // Errors of an Outcome after which trying other values is of no use.
 var (

@@ -94,14 +94,14 @@ func TestWhatCannotGoBack(t *testing.T) {
 	expect(t, 4, []string{"verify", server.URL()}, `key "damaged": `, `key "hash" field "bad": `, "3 values do not decompress")
 	expect(t, 4, []string{"verify", server.URL(), "--before"}, "7 values begin with the magic", `key "stream" entry `)
 
-	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not put back", `key "damaged": `, `key "missing"`, `key "nested": `,
+	e := expect(t, 3, []string{"unpack", server.URL()}, "5 values were not decompressed in place", `key "damaged": `, `key "missing"`, `key "nested": `,
 		`key "hash" field "bad": `, `key "stream" entry `)
 	if strings.Contains(e.out, `"good"`) {
 		t.Errorf("good values are listed:\n%s", e.out)
 	}
 	for _, got := range []string{c.Get(ctx, "good").Val(), c.HGet(ctx, "hash", "good").Val()} {
 		if got != string(text) {
-			t.Errorf("not put back: %.50q", got)
+			t.Errorf("not decompressed in place: %.50q", got)
 		}
 	}
 	for key, want := range map[string][]byte{"damaged": envelope[:30], "missing": named, "nested": s.Escape(nil, envelope)} {
@@ -111,7 +111,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "lost.dict")
 	must(t, dict.Save(file, lost))
-	expect(t, 3, []string{"unpack", server.URL(), "--dict", file}, "4 values were not put back")
+	expect(t, 3, []string{"unpack", server.URL(), "--dict", file}, "4 values were not decompressed in place")
 	if got := c.Get(ctx, "missing").Val(); got != string(text) {
 		t.Errorf("with its dictionary: %.50q", got)
 	}

@@ -21,19 +21,19 @@ var (
 		"Kinds of requests for which the gateway keeps statistics about replies.", []string{"gateway"}, nil)
 
 	descPairs = prometheus.NewDesc("cinch_mongo_pair_connections_total",
-		"Connections to or from another gateway that agreed on frames between gateways.", []string{"gateway"}, nil)
+		"Connections to or from other gateways that negotiated frames between gateways.", []string{"gateway"}, nil)
 	descPairMessages = prometheus.NewDesc("cinch_mongo_pair_messages_total",
-		"Messages in such frames, by what became of them.", []string{"gateway", "outcome"}, nil)
+		"Messages in frames between gateways, by outcome.", []string{"gateway", "outcome"}, nil)
 	descPairDicts = prometheus.NewDesc("cinch_mongo_pair_dictionaries_total",
-		"Dictionaries and other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
+		"Dictionaries exchanged with other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
 	descPairDictBytes = prometheus.NewDesc("cinch_mongo_pair_dictionary_sent_bytes_total",
-		"Bytes of dictionaries that were sent.", []string{"gateway"}, nil)
+		"Bytes of dictionaries sent to other gateways.", []string{"gateway"}, nil)
 	descShelf = prometheus.NewDesc("cinch_mongo_pair_held_bytes",
-		"Dictionaries of other gateways that are held in memory.", []string{"gateway"}, nil)
+		"Memory used by dictionaries of other gateways, in bytes.", []string{"gateway"}, nil)
 	descKinds = prometheus.NewDesc("cinch_mongo_measured_kinds",
 		"Kinds of messages (namespace or command, and direction) that are sampled or get dictionaries.", []string{"gateway"}, nil)
 	descSamples = prometheus.NewDesc("cinch_mongo_sample_bytes",
-		"Memory of message samples, in bytes.", []string{"gateway"}, nil)
+		"Memory used by samples of messages, in bytes.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.

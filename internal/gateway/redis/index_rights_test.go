@@ -47,7 +47,7 @@ func TestIndexBehindLogin(t *testing.T) {
 	g.indexes.mu.Lock()
 	defer g.indexes.mu.Unlock()
 	if len(g.indexes.sweeps) == 0 {
-		t.Error("what is sealed under the index was not put back")
+		t.Error("compressed values under the index were not decompressed in place")
 	}
 }
 

@@ -229,7 +229,7 @@ func (d *Dicts) refused(x *codec.Dict, err error) error {
 		return nil
 	case errors.Is(err, ErrDenied):
 		if d.isNews(denied, "") {
-			d.log.Warn("can't store dictionaries, so values are compressed without; grant the gateway's user +function|list and +function|load", "error", err)
+			d.log.Warn("can't store dictionaries, so values are compressed without them; grant the gateway's user +function|list and +function|load", "error", err)
 		}
 	case d.isNews(name(x), err.Error()):
 		d.log.Warn("can't store dictionary, so values are compressed without it", "dictionary", name(x), "error", err)
@@ -239,7 +239,7 @@ func (d *Dicts) refused(x *codec.Dict, err error) error {
 
 func (d *Dicts) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() == nil && d.isNews(server, "") {
-		d.log.Warn("can't check dictionaries, so values are compressed without", "error", err)
+		d.log.Warn("can't check dictionaries, so values are compressed without them", "error", err)
 	}
 	return fmt.Errorf("store dictionaries: %w", err)
 }
