@@ -65,7 +65,7 @@ func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
 	return p.Address, stop, nil
 }
 
-var errEnded = errors.New("the candidate ended")
+var errEnded = errors.New("the gateway under test ended")
 
 // await waits until the process listens.
 func (p Process) await(ctx context.Context, ended <-chan error) error {
@@ -80,7 +80,7 @@ func (p Process) await(ctx context.Context, ended <-chan error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
-			return fmt.Errorf("the candidate does not listen at %s after %v", p.Address, startTime)
+			return fmt.Errorf("the gateway under test does not listen at %s after %v", p.Address, startTime)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -59,7 +59,7 @@ func same(ctx context.Context, p Protocol, a, b *Target) bool {
 }
 
 // HintReach is the hint for a server that can't be reached for a check.
-const HintReach = "see whether it runs and takes connections from here, and whether its URL has the right address, user and password"
+const HintReach = "check that it runs and accepts connections from this machine, and that its URL has the right address, user and password"
 
 // Fitter is a Protocol that can reject servers that can't be mirrored, or can't be targets. It changes
 // nothing.
@@ -107,7 +107,7 @@ func dataFindings(ctx context.Context, s *stored) (found []Finding) {
 	s.compare(ctx)
 	all, trouble := s.state()
 	if trouble != "" {
-		found = append(found, Finding{Text: "the data were not compared to their end: " + trouble})
+		found = append(found, Finding{Text: "the data comparison is incomplete: " + trouble})
 	}
 	if len(all) == 0 {
 		return found
@@ -175,16 +175,16 @@ func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64)
 	margin := seq.Margin(r.cfg.Margins.P50)
 	n, needed, ok := expected(seq, batch, r.cfg.Batch, margin)
 	if n.Deviation == 0 {
-		return []Finding{{Problem: true, Text: "the probe was too short to say anything about noise", Hint: "give it more time with --probe"}}
+		return []Finding{{Problem: true, Text: "the probe was too short to measure noise", Hint: "increase --probe"}}
 	}
-	found := []Finding{{Text: fmt.Sprintf("one connection does %.0f operations a second at both targets, one by one: so many that conflict with each other (a hot key) can be mirrored", rate)}}
+	found := []Finding{{Text: fmt.Sprintf("one connection does %.0f operations a second at both targets, one by one: the limit for operations on the same key", rate)}}
 	if !ok {
 		return append(found, Finding{Problem: true, Text: fmt.Sprintf("the targets are too noisy for a margin of %.0f %%", 100*margin), Hint: "use quieter machines, or widen --margin-p50 or --margin-absolute"})
 	}
 	each := time.Duration(needed) * r.cfg.Batch
 	day := int(24 * time.Hour / r.cfg.Batch)
 	return append(found, Finding{Text: fmt.Sprintf(
-		"by the noise of scratch reads a verdict on medians needs about %s of A/A and as much of test (%d batches each); a day of each would see a slowdown of %.1f %% beyond doubt",
+		"with the noise measured now, a verdict on medians needs about %s of A/A phase and as much of test phase (%d batches each); a day of each would detect a slowdown of %.1f %%",
 		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, forecastPower))})
 }
 

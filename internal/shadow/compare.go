@@ -52,7 +52,7 @@ func (c Compared) tooFew() string {
 	case n == 0 && c.Setup > 0:
 		return "no answer had data to compare"
 	case n > 0 && c.share() < leastCompared:
-		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS takes %.0f %%", c.EqualData, n, 100*leastCompared)
+		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS needs %.0f %%", c.EqualData, n, 100*leastCompared)
 	}
 	return ""
 }
@@ -197,17 +197,17 @@ func (c *compare) different(op *Operation, a, b Answer) {
 }
 
 func differenceOf(op *Operation, a, b Answer) Difference {
-	d := Difference{At: time.Now(), Name: op.Name, Number: op.number, Control: a.describe(), Test: b.describe(), Production: "as neither of them"}
+	d := Difference{At: time.Now(), Name: op.Name, Number: op.number, Control: a.describe(), Test: b.describe(), Production: "like neither"}
 	if d.Control == aValue && d.Test == aValue {
 		d.Test = "another value"
 	}
 	switch p := op.Production; {
 	case p.Lost:
-		d.Production = "was asked otherwise"
+		d.Production = "got a different request"
 	case p.same(a, Exact):
-		d.Production = "as control"
+		d.Production = "like control"
 	case p.same(b, Exact):
-		d.Production = "as test"
+		d.Production = "like test"
 	}
 	return d
 }

@@ -90,7 +90,7 @@ func (s *stored) ask(ctx context.Context, c DataChecker) ([]TableState, error) {
 	case ctx.Err() != nil:
 		return found, fmt.Errorf("%w: %w", errOff, err)
 	case limited.Err() != nil:
-		return found, fmt.Errorf("it took longer than --data-check-time, %v: %w", s.cfg.DataTime, err)
+		return found, fmt.Errorf("it took longer than --data-check-time %v: %w", s.cfg.DataTime, err)
 	}
 	return found, err
 }
@@ -103,14 +103,14 @@ func (s *stored) missing() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.done {
-		return "the data are not compared yet"
+		return "the data have not been compared yet"
 	}
 	if s.trouble != "" {
-		return "the data were not compared to their end: " + s.trouble
+		return "the data comparison is incomplete: " + s.trouble
 	}
 	for _, t := range s.found {
 		if t.State == TableSkipped && t.Production == "" {
-			return "the data were not compared to their end: " + t.String()
+			return "the data comparison is incomplete: " + t.String()
 		}
 	}
 	return ""
@@ -167,7 +167,7 @@ func (t TableState) String() string {
 		line += ", " + t.Why
 	}
 	if t.Production == TableDiffers {
-		line += "; production has something else"
+		line += "; production has different data"
 	}
 	return line
 }

@@ -52,7 +52,7 @@ func (r *Report) page() *page.Page {
 		p.Sections = append(p.Sections, r.dataSection())
 	}
 	p.Sections = append(p.Sections, r.compared(), judging())
-	p.Footer = "Made by cinch shadow. Latencies are from the first byte that a target was sent to the last byte of its answer."
+	p.Footer = "Created by cinch shadow. Latencies are from the first byte sent to a target to the last byte of its answer."
 	return p
 }
 
@@ -88,9 +88,9 @@ func (r *Report) metricsSection() page.Section {
 			})
 		}
 	}
-	s := page.Section{Title: "What the verdict rests on", Table: t}
+	s := page.Section{Title: "Basis of the verdict", Table: t}
 	if len(across.Rows) > 0 {
-		s.Across, s.Words = &across, []string{"How much slower the test is than the control, with 95 % intervals. The thick line is the margin: an interval that lies to the right of it fails, one that lies to the left of it passes."}
+		s.Across, s.Words = &across, []string{"How much slower the test is than the control, with 95 % intervals. The thick line is the margin: an interval to the right of it fails, one to the left of it passes."}
 	}
 	return s
 }
@@ -129,7 +129,7 @@ func (q Quantile) difference() string {
 
 func (q Quantile) interval() string {
 	if q.High < 0 || q.Batches == 0 {
-		return "not known yet"
+		return "unknown yet"
 	}
 	return percent(q.Low) + " to " + percent(q.High)
 }
@@ -158,8 +158,8 @@ func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quanti
 
 // storage compares what the targets use.
 func (r *Report) storage(rows []usage.Row) page.Section {
-	s := page.Section{Title: "Storage and work", Legend: []page.Key{{Class: "control", Name: "control"}, {Class: "after", Name: "test"}}, List: usage.Notes(r.Begin, r.End)}
-	s.Words = []string{"Bytes on disk are the filesystem's own count. CPU is that of the server's processes: what a filesystem compresses in threads of the kernel is not in it."}
+	s := page.Section{Title: "Storage, CPU and I/O", Legend: []page.Key{{Class: "control", Name: "control"}, {Class: "after", Name: "test"}}, List: usage.Notes(r.Begin, r.End)}
+	s.Words = []string{"Bytes on disk are the filesystem's own count. CPU is that of the server's processes, without compression by a filesystem in kernel threads."}
 	s.Table = &page.Table{Header: []page.Column{{Name: "What", Text: true}, {Name: "Control"}, {Name: "Test"}, {Name: "Test to control"}}}
 	s.Bars = &page.Bars{}
 	for _, u := range rows {
@@ -182,13 +182,13 @@ func (r *Report) operations() page.Section {
 	for _, n := range r.Names {
 		t.Rows = append(t.Rows, page.Row{Cells: []string{n.Name, fmt.Sprint(n.Count), latency(n.Control.P50), latency(n.Test.P50), latency(n.Control.P99), latency(n.Test.P99), n.difference()}})
 	}
-	return page.Section{Title: "Operations", Words: []string{"By their number. p50 to control is over the batches that have enough of them, less the difference in the A/A phase, where there was one."}, Table: t}
+	return page.Section{Title: "Operations", Words: []string{"Sorted by count. p50 to control is over the batches with enough operations, minus the difference in the A/A phase, if there was one."}, Table: t}
 }
 
 // plansSections shows the plans of each operation side by side.
 func (r *Report) plansSections() []page.Section {
 	all := []page.Section{{Title: "Plans of the worst operations", Words: []string{
-		"How PostgreSQL would carry them out at both targets, for any values of parameters. Costs and rows are its own estimates; * marks steps that the other plan does not have.",
+		"Generic plans of both targets, without parameter values. Costs and rows are PostgreSQL's estimates; * marks steps that the other plan does not have.",
 	}}}
 	for _, p := range r.Plans {
 		s := page.Section{Title: p.Name, Words: []string{capital(p.Words()) + "."}}
@@ -205,7 +205,7 @@ func (r *Report) plansSections() []page.Section {
 func (r *Report) compared() page.Section {
 	var b strings.Builder
 	r.answers(&b)
-	return page.Section{Title: "What was compared, and what was not", List: strings.Split(strings.TrimSpace(b.String()), "\n")}
+	return page.Section{Title: "Compared and not compared", List: strings.Split(strings.TrimSpace(b.String()), "\n")}
 }
 
 // dataSection lists the tables, those that differ first.
@@ -227,12 +227,12 @@ func (r *Report) dataSection() page.Section {
 		}
 		t.Rows = append(t.Rows, page.Row{Cells: []string{one.Name, state, rows[control], rows[test], strings.Join(one.Left, "; ")}})
 	}
-	return page.Section{Title: "Data", Words: []string{"Rows and checksums of what the targets held when the mirror had ended."}, Table: t}
+	return page.Section{Title: "Data", Words: []string{"Rows and checksums of the targets' data after the mirror had ended."}, Table: t}
 }
 
 func judging() page.Section {
 	return page.Section{Title: "How this was judged", Words: []string{
-		"Control and test got the same operations in the same order. The unit is the batch; its observation is the ratio of a quantile of the test target's latencies to the control's, so what both share is not in it. The intervals are a confidence sequence: they hold at every look at once.",
-		"PASS: the intervals of all metrics lie below their margins. FAIL: one lies above, or an operation is slower beyond doubt, corrected for their number. INCONCLUSIVE: neither yet. VOID: answers differ, or the targets did not get the same operations. docs/SHADOW.md has the formulas and their sources.",
+		"Control and test got the same operations in the same order. The unit is the batch; its observation is the ratio of a quantile of the test target's latencies to the control's, so common effects cancel out. The intervals are a confidence sequence: they hold at all times at once.",
+		"PASS: the intervals of all metrics lie below their margins. FAIL: one lies above, or an operation is significantly slower, corrected for the number of operations. INCONCLUSIVE: neither yet. VOID: answers differ, or the targets did not get the same operations. docs/SHADOW.md has the formulas and their sources.",
 	}}
 }

@@ -89,7 +89,7 @@ func (m *meter) ask(ctx context.Context, t *Target) usage.Usage {
 	}
 	u := usage.Of(ctx, s, m.commands[t.Name])
 	if err != nil {
-		u.Misses("what the server says: %v", err)
+		u.Misses("the server's own figures: %v", err)
 	}
 	return u
 }

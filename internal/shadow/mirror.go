@@ -168,7 +168,7 @@ func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 	}
 }
 
-var errPrepared = errors.New("it prepared what it needs together with a write, before the run began")
+var errPrepared = errors.New("before the run it prepared statements together with a write")
 
 // follow keeps the state of a connection that is older than the run, so that it can be mirrored later.
 func (m *mirror) follow(c *tapped, done []*Operation) error {
@@ -281,7 +281,7 @@ func (m *mirror) goes(conn uint64, op *Operation) bool {
 	op.size = op.weight()
 	if op.size+op.answerSize() > m.budget.most(underWay) {
 		op.skipped = true
-		m.left.add("larger than the memory bound allows")
+		m.left.add("too large for the memory bound")
 		return false
 	}
 	if op.Instead != "" {
@@ -327,7 +327,7 @@ func (m *mirror) leaving() int {
 	return int(max(m.targets[control].leaving.Load(), m.targets[test].leaving.Load()))
 }
 
-var errTooMany = errors.New("too many connections for the files that this process may open")
+var errTooMany = errors.New("too many connections for this process's limit of open files")
 
 // mostConnections returns the number of connections that may be mirrored.
 func mostConnections() int {

@@ -36,7 +36,7 @@ func TestOperationBehindManyNames(t *testing.T) {
 		t.Errorf("%d are in names and %d in none, of %d", named, got.Unnamed, all)
 	}
 	var text bytes.Buffer
-	if err := got.Text(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("%d operations were not judged one by one", got.Unnamed)) {
+	if err := got.Text(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("%d operations were judged only with all reads or writes", got.Unnamed)) {
 		t.Errorf("%v: %s", err, &text)
 	}
 }

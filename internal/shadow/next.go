@@ -23,24 +23,24 @@ func (v voided) next() (steps []string) {
 	add := func(format string, args ...any) { steps = append(steps, fmt.Sprintf(format, args...)) }
 	one, other := v.of[control], v.of[test]
 	if v.failed != nil {
-		add("see whether %s runs, and what its log says of that moment", v.failed)
+		add("check that %s runs, and look into its log at that time", v.failed)
 	}
 	if len(v.first) > 0 {
-		add("ask %s and %s by hand for what %s is about, and see what the one has that the other has not. If the answer differs by nature, as one with the time in it, "+
-			"leave it out of the traffic or, with --postgres, declare the column (--ignore-column); if not, the test's configuration is at fault", one, other, v.first[0].Name)
+		add("query %s and %s by hand for the data of %s, and find what differs. If the answer differs by nature, such as one that contains the time, "+
+			"remove it from the traffic or, with --postgres, declare the column (--ignore-column); otherwise the test's configuration is at fault", one, other, v.first[0].Name)
 	}
 	if lost := v.compared.Lost; lost[control] != lost[test] {
-		add("%s did not answer %d operations, %s %d: see above, or in the log, why their connections ended", one, lost[control], other, lost[test])
+		add("%s did not answer %d operations, %s %d: the report or the log says why their connections ended", one, lost[control], other, lost[test])
 	}
 	if v.compared.refuse() {
 		most := mostOf(v.refused)
-		add("both targets refuse most often: %s (%d times): give the users in their URLs the rights that clients have, load scripts and functions at both, or give both more memory",
+		add("both targets refuse most often: %s (%d times): give the users in their URLs the rights that clients have, load scripts and functions on both, or give both more memory",
 			most, v.refused[most])
 	}
 	if len(v.tables) > 0 {
 		add("compare %s at both targets: a write was lost, or its result differs by nature (then declare the column with --ignore-column)", strings.Join(v.tables, ", "))
 	}
-	add("give both targets production's data again before the next run: they are no longer alike")
+	add("restore production's data on both targets before the next run: their data differ now")
 	return steps
 }
 

@@ -180,7 +180,7 @@ var (
 	// subscription. It is wrapped with the reason.
 	ErrUnmirrored = errors.New("not mirrored")
 	// ErrTooLarge reports an operation above the limit.
-	ErrTooLarge = errors.New("requests and replies under way are too large to mirror")
+	ErrTooLarge = errors.New("outstanding requests and replies are too large to mirror")
 )
 
 // Protocol adapts the engine to a database protocol.

@@ -36,7 +36,7 @@ func (e *entrance) session(client net.Conn) gateway.Session {
 	p := &passage{tapped: &tapped{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {
 		if errors.Is(err, gateway.ErrUnreachable) {
-			e.log.Warn("production not reached, client disconnected", "err", err)
+			e.log.Warn("can't reach production, client disconnected", "err", err)
 		} else {
 			e.log.Debug("client disconnected before it was connected to production", "client", client.RemoteAddr(), "err", err)
 		}

@@ -90,13 +90,13 @@ func TestPlantedFaultsVoid(t *testing.T) {
 		plant func(*planted)
 		why   string // TARGET stands for the target with the fault
 	}{
-		"a wrong answer":     {func(p *planted) { p.server().wrong = p.nth() }, "answers differ, first that of get (operation "},
-		"a lost write":       {func(p *planted) { p.server().loses = p.nth() }, "answers differ, first that of get (operation "},
+		"a wrong answer":     {func(p *planted) { p.server().wrong = p.nth() }, "answers differ, the first to get (operation "},
+		"a lost write":       {func(p *planted) { p.server().loses = p.nth() }, "answers differ, the first to get (operation "},
 		"a target that dies": {func(p *planted) { p.server().dies = p.nth() }, "TARGET (tcp://): connection reset by peer"},
 		"a drop": {func(p *planted) {
 			n := p.nth()
 			p.plant = &Plant{Drop: func(op *Operation) bool { return op.number == uint64(n) }}
-		}, "the targets did not get the same operations: TARGET lost more"},
+		}, "the targets did not get the same operations: TARGET left more"},
 		"a lost write that nobody reads": {func(p *planted) {
 			p.server().loses, p.unread, p.cfg.DataCheck = p.nth(), true, DataFull
 		}, "the targets' data differ: texts"},

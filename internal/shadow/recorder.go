@@ -150,7 +150,7 @@ func (r *Recorder) record() {
 			break
 		}
 		if r.tap.off.Load() {
-			r.Finish(fmt.Sprintf("it held up more than 1 %% of the traffic for longer than %v", r.cfg.Bound))
+			r.Finish(fmt.Sprintf("it delayed more than 1 %% of the traffic by more than %v (--bound)", r.cfg.Bound))
 			continue
 		}
 		<-r.tap.wake
@@ -164,7 +164,7 @@ func (r *Recorder) end(err error) {
 		r.Finish(err.Error())
 		err = nil
 	} else if err != nil {
-		r.Finish("it could not be written")
+		r.Finish("the file could not be written")
 	}
 	for _, p := range r.tap.take(nil) {
 		r.tap.free(p)
@@ -285,7 +285,7 @@ func (s Recorded) String() string {
 	}
 	line += fmt.Sprintf(", %d bytes in the file", s.Size)
 	if s.Partial > 0 {
-		line += fmt.Sprintf("; %d connections not recorded to their end", s.Partial)
+		line += fmt.Sprintf("; %d connections recorded incompletely", s.Partial)
 	}
 	for _, why := range sortedKeys(s.Left) {
 		line += fmt.Sprintf("; left out %d: %s", s.Left[why], why)

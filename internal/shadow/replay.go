@@ -209,15 +209,15 @@ func (f *feeder) state() *Replayed {
 func (p *Replayed) String() string {
 	line := fmt.Sprintf("Replayed %d of %d bytes", p.Bytes, p.Of)
 	if p.Speed == 0 {
-		line += " as fast as the targets took them"
+		line += " as fast as the targets accepted them"
 	} else {
-		line += fmt.Sprintf(" at %g times the recorded pace, %v behind at most", p.Speed, p.Behind.Round(time.Millisecond))
+		line += fmt.Sprintf(" at %g times the recorded speed, at most %v late", p.Speed, p.Behind.Round(time.Millisecond))
 	}
 	if p.Partial > 0 {
-		line += fmt.Sprintf("; %d connections were not recorded to their end", p.Partial)
+		line += fmt.Sprintf("; %d connections were recorded incompletely", p.Partial)
 	}
 	if p.Truncated {
-		line += "; the recording was cut off"
+		line += "; the recording is truncated"
 	}
 	return line + "."
 }

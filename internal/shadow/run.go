@@ -234,7 +234,7 @@ func (r *Run) trouble(t *Target, err error) {
 
 // tooSlow is called when the tap has turned itself off.
 func (r *Run) tooSlow() {
-	why := fmt.Sprintf("it held up more than 1 %% of a second's traffic for longer than %v", r.cfg.Bound)
+	why := fmt.Sprintf("it delayed more than 1 %% of a second's traffic by more than %v (--bound)", r.cfg.Bound)
 	r.log.Error("the mirror is off", "why", why)
 	r.Off(why)
 }
@@ -429,15 +429,15 @@ const mostExpired = 0.01
 func (r *Run) voidWhatDiffers() {
 	c, examples := r.mirror.compare.totals()
 	if c.Different > 0 {
-		r.judge.Void("answers differ, first that of %s", examples[0])
+		r.judge.Void("answers differ, the first to %s", examples[0])
 	}
 	if c.Lost[control] != c.Lost[test] {
-		r.judge.Void("the targets did not get the same operations: %s lost more of them, unanswered", r.mirror.targets[c.losesMore()].Name)
+		r.judge.Void("the targets did not get the same operations: %s left more of them unanswered", r.mirror.targets[c.losesMore()].Name)
 	}
 	if c.refuse() {
-		r.judge.Void("both targets refuse more than %.0f %% of what production has done", 100*mostRefused)
+		r.judge.Void("both targets refuse more than %.0f %% of the operations that succeeded in production", 100*mostRefused)
 	}
 	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
-		r.judge.Void("more than %.0f %% of the answers differ by what has expired", 100*mostExpired)
+		r.judge.Void("more than %.0f %% of the answers differ because of expired data", 100*mostExpired)
 	}
 }

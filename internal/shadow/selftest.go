@@ -76,7 +76,7 @@ func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTes
 	t := &selfTest{ctx: ctx, work: work, scratch: s, pairs: r.cfg.SelfTestPairs, failed: make(chan error, 1)}
 	t.mirror = newMirror(r.cfg, r.budget, func(target *Target, err error) {
 		select {
-		case t.failed <- ui.WithHint(fmt.Errorf("self-test: %s does not answer: %w", target, err), "see whether it runs and takes connections from here, and what its log says"):
+		case t.failed <- ui.WithHint(fmt.Errorf("self-test: %s does not answer: %w", target, err), "check that it runs and accepts connections from this machine, and read its log"):
 		default:
 		}
 		cancel()
@@ -106,7 +106,7 @@ func (t *selfTest) stopped() error {
 	case err := <-t.failed:
 		return err
 	default:
-		return fmt.Errorf("self-test: stopped before its end: %w", t.ctx.Err())
+		return fmt.Errorf("self-test: stopped before it finished: %w", t.ctx.Err())
 	}
 }
 
@@ -142,10 +142,10 @@ func (t *selfTest) planted(p *Plant, ops ...*Operation) (Compared, error) {
 
 // Hints for a self-test that finds a fault that was not planted, or misses one that was.
 const (
-	hintRights   = "the user in its URL needs the rights that clients have (in PostgreSQL CREATE in the database, too), and the server memory and disk; it must take writes"
-	hintUnalike  = "write and read something at both by hand: what stands in front of one of them, a replica of it or a setting changes or loses what is written"
-	hintNotFound = "no verdict could be trusted here. Something else may have changed the answer: try again; if it stays, it is a fault of cinch"
-	hintQuieter  = "run the mirror where less else is going on, or with targets that are busy with nothing else"
+	hintRights   = "the user in its URL needs the rights that clients have (in PostgreSQL also CREATE in the database), and the server needs free memory and disk and must accept writes"
+	hintUnalike  = "write and read a value on both by hand: a proxy in front of one of them, a replica or a setting changes or loses writes"
+	hintNotFound = "a verdict would not be reliable. Something else may have changed the answer: try again; if it fails again, report a bug of cinch"
+	hintQuieter  = "run the mirror on a quieter machine, or with targets that have no other load"
 )
 
 // equal checks that both targets execute a write and a read, and answer alike.
@@ -158,13 +158,13 @@ func (t *selfTest) equal() error {
 	for _, op := range []*Operation{write, read} {
 		for i, target := range t.mirror.targets {
 			if code := op.answers[i].Error; code != "" {
-				return ui.WithHint(fmt.Errorf("self-test: %s refuses a %s of the tool's own (%s): %s", target, op.Kind, op.Name, code), hintRights)
+				return ui.WithHint(fmt.Errorf("self-test: %s refuses a %s of the self-test (%s): %s", target, op.Kind, op.Name, code), hintRights)
 			}
 		}
 	}
 	if c.Different > 0 {
 		d := differenceOf(read, read.answers[control], read.answers[test])
-		return ui.WithHint(fmt.Errorf("self-test: %s and %s answer otherwise, though the same was written to both a moment before: to %s control answered %s, test %s",
+		return ui.WithHint(fmt.Errorf("self-test: %s and %s answer differently, although the same was written to both just before: to %s control answered %s, test %s",
 			t.mirror.targets[control], t.mirror.targets[test], d.Name, d.Control, d.Test), hintUnalike)
 	}
 	return nil
@@ -220,7 +220,7 @@ func (t *selfTest) slowdown() error {
 		}
 		if n >= t.pairs {
 			s := j.States()[0]
-			return ui.WithHint(fmt.Errorf("%w: a slowdown of %.0f %% was planted in the path to %s and not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
+			return ui.WithHint(fmt.Errorf("%w: a planted slowdown of %.0f %% in the path to %s was not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
 				ErrNoisy, 100*selfTestSlower, t.mirror.targets[test], s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1)), hintQuieter)
 		}
 	}

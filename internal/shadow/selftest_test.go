@@ -21,8 +21,8 @@ func TestSelfTest(t *testing.T) {
 		want   string // of the error
 	}{
 		"both are alike":                {func(_, _ *kvServer) {}, ""},
-		"a target loses writes":         {func(control, _ *kvServer) { control.loses = 1 }, "answer otherwise"},
-		"a target answers otherwise":    {func(_, test *kvServer) { test.wrong = 1 }, "answer otherwise"},
+		"a target loses writes":         {func(control, _ *kvServer) { control.loses = 1 }, "answer differently"},
+		"a target answers otherwise":    {func(_, test *kvServer) { test.wrong = 1 }, "answer differently"},
 		"a target does not take writes": {func(_, test *kvServer) { test.dies = 1 }, "does not answer"},
 		"latencies are all over the place": {func(_, test *kvServer) {
 			test.took = func() time.Duration { return time.Duration(1e6 * math.Exp(5*random.NormFloat64())) }

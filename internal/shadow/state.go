@@ -108,10 +108,10 @@ var ErrState = errors.New("the state can't be used")
 
 // Hints for such a state.
 const (
-	hintSame  = "give what it was made with, or begin a new --state"
+	hintSame  = "give the flags and servers of that run, or begin a new --state"
 	hintNew   = "begin a new --state"
-	hintAfter = "give both targets production's data again and start a new --state"
-	hintPlace = "make the directory, or choose another --state: it is written when each batch ends"
+	hintAfter = "restore production's data on both targets and begin a new --state"
+	hintPlace = "create the directory, or choose another --state: the file is written after each batch"
 )
 
 // writable fails if a state can't be written, which a run would otherwise notice only later.
@@ -152,10 +152,10 @@ func (r *Run) load(name string) error {
 		return refuse(hintNew, "%w", err)
 	}
 	if other := s.other(r.cfg); other != "" {
-		return refuse(hintSame, "it is of a run with %s", other)
+		return refuse(hintSame, "it belongs to a run with %s", other)
 	}
 	if s.Control == "" {
-		r.log.Warn("the state is an older version's: it does not say what servers it was observed at, nor with which --reads and --rule", "file", name)
+		r.log.Warn("the state was written by an older version: its servers, --reads and --rule can't be checked", "file", name)
 	}
 	if len(s.Void) > 0 {
 		return refuse(hintAfter, "that run is void: %s", s.Void[0])
@@ -168,7 +168,7 @@ func (r *Run) load(name string) error {
 		return refuse(hintNew, "its latencies would PASS, but %s", s.Held)
 	}
 	if s.Verdict = cmp.Or(s.Verdict, settled(r)); s.Verdict != "" {
-		return refuse(hintNew, "it has its verdict, %s", s.Verdict)
+		return refuse(hintNew, "it already has a verdict: %s", s.Verdict)
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ func (r *Run) save() {
 		s.Verdict, s.Held = "", c.tooFew()
 	}
 	if err := s.write(r.cfg.State); err != nil {
-		r.log.Error("the state was not written", "file", r.cfg.State, "err", err)
+		r.log.Error("could not write the state", "file", r.cfg.State, "err", err)
 	}
 }
 

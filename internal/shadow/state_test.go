@@ -279,7 +279,7 @@ func TestStateOfAVoidRun(t *testing.T) {
 		if got := r.Report(); got.Outcome != "VOID" {
 			t.Fatalf("%s: %s", name, got.Outcome)
 		}
-		expectRefusal(t, name, New(cfg).Load(), "production's data again")
+		expectRefusal(t, name, New(cfg).Load(), "restore production's data")
 	}
 }
 

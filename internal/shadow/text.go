@@ -28,7 +28,7 @@ func (r *Report) Text(w io.Writer) error {
 		fmt.Fprintln(t, m.row())
 	}
 	if r.MarginAbsolute > 0 {
-		fmt.Fprintf(t, "a difference below %v is inside the margin: margins are what that comes to, where it is more than the share\n", r.MarginAbsolute)
+		fmt.Fprintf(t, "differences below %v are always inside the margin: the margins above include them where they exceed the share\n", r.MarginAbsolute)
 	}
 	r.storageText(t)
 	r.names(t)
@@ -41,7 +41,7 @@ func (r *Report) Text(w io.Writer) error {
 func (r *Report) meaning() string {
 	switch r.Outcome {
 	case "PASS":
-		return "the test target is as fast as the control within the margins, and answers alike"
+		return "the test target is as fast as the control within the margins, and its answers are equal"
 	case "FAIL":
 		if len(r.Slower) > 0 {
 			return "slower beyond the margin: " + strings.Join(r.Slower, ", ")
@@ -55,7 +55,7 @@ func (r *Report) meaning() string {
 	}
 	needed := ""
 	if n := r.toCome(); n > 0 {
-		needed = fmt.Sprintf("about %v more of such traffic are needed for a verdict", rounded(time.Duration(n)*r.Batch))
+		needed = fmt.Sprintf("about %v more of such traffic is needed for a verdict", rounded(time.Duration(n)*r.Batch))
 	}
 	switch {
 	case r.Ended != "" && needed != "":
@@ -72,7 +72,7 @@ func (r *Report) extent() string {
 	case n == 0:
 		return ""
 	case r.Share < mostlyCompared:
-		return fmt.Sprintf("; WARNING: only %s of %d answers were compared, see below why", shareOf(r.Share), n)
+		return fmt.Sprintf("; WARNING: only %s of %d answers were compared, for the reasons below", shareOf(r.Share), n)
 	default:
 		return fmt.Sprintf("; %s of %d answers were compared", shareOf(r.Share), n)
 	}
@@ -101,7 +101,7 @@ func (r *Report) toCome() int {
 }
 
 func (m MetricState) row() string {
-	ratio, interval, needed := "not known yet", "not known yet", "not known yet"
+	ratio, interval, needed := "unknown yet", "unknown yet", "unknown yet"
 	if m.Batches > 0 {
 		ratio = percent(m.Ratio)
 	}
@@ -131,7 +131,7 @@ func percent(ratio float64) string {
 
 func (r *Report) storageText(w io.Writer) {
 	if rows := usage.Rows(r.Begin, r.End); len(rows) > 0 {
-		fmt.Fprintf(w, "\nstorage and work\tcontrol\ttest\ttest to control\n")
+		fmt.Fprintf(w, "\nstorage, CPU, I/O\tcontrol\ttest\ttest to control\n")
 		for _, u := range rows {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.What, u.Show(u.Control), u.Show(u.Test), u.Ratio())
 		}
@@ -153,10 +153,10 @@ func (r *Report) names(w io.Writer) {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Count, latency(n.Test.P50), latency(n.Test.P99), latency(n.Control.P50), latency(n.Control.P99), n.difference(), n.Name)
 	}
 	if n := len(r.Drifts); n > 0 {
-		fmt.Fprintf(w, "%d operations drift too slowly to be judged yet, such as %s: more batches are needed, or an A/A phase\n", n, r.Drifts[0])
+		fmt.Fprintf(w, "%d operations drift too slowly for a verdict yet, such as %s: more batches or an A/A phase are needed\n", n, r.Drifts[0])
 	}
 	if r.Unnamed > 0 {
-		fmt.Fprintf(w, "%d operations were not judged one by one, only with all reads or writes: there are more than %d kinds of them\n", r.Unnamed, mostNames)
+		fmt.Fprintf(w, "%d operations were judged only with all reads or writes, not one by one: there are more than %d kinds of operations\n", r.Unnamed, mostNames)
 	}
 	if more := len(r.Names) - shownNames; more > 0 {
 		fmt.Fprintf(w, "and %d more: --json has all\n", more)
@@ -200,7 +200,7 @@ func (r *Report) plansText(w io.Writer) {
 func (r *Report) answers(w io.Writer) {
 	c := r.Compared
 	fmt.Fprintf(w, "\n%d operations of %d connections went to both targets, %d reads were left out by --reads.\n", r.Operations, r.Connections, r.Skipped)
-	fmt.Fprintf(w, "Answers: %d alike, %d different, %d differ as their key expired, %d compared by success alone, %d not in order.\n", c.Equal, c.Different, c.Expired, c.Timed, c.Unordered)
+	fmt.Fprintf(w, "Answers: %d equal, %d different, %d different because their key expired, %d compared by success only, %d not in order.\n", c.Equal, c.Different, c.Expired, c.Timed, c.Unordered)
 	if r.Replay != nil {
 		fmt.Fprintln(w, r.Replay)
 	}
@@ -211,22 +211,22 @@ func (r *Report) answers(w io.Writer) {
 		fmt.Fprintf(w, "Differs by nature: %s\n", note)
 	}
 	if n := c.Diverged - c.Refused; n > 0 {
-		fmt.Fprintf(w, "Production answered %d of those that are alike otherwise, as it does when clients change the same key at the same moment.\n", n)
+		fmt.Fprintf(w, "Production answered %d of the equal ones differently, as happens when clients change the same key at the same time.\n", n)
 	}
 	if c.Repeated > 0 {
-		fmt.Fprintf(w, "%d were undone and asked again at a target until it answered as production did; their latency is not judged.\n", c.Repeated)
+		fmt.Fprintf(w, "%d were undone and repeated at a target until it answered like production; their latency is not judged.\n", c.Repeated)
 	}
 	for _, what := range sortedKeys(r.Refused) {
-		fmt.Fprintf(w, "Both targets refused what production did: %s: %d\n", what, r.Refused[what])
+		fmt.Fprintf(w, "Refused by both targets, not by production: %s: %d\n", what, r.Refused[what])
 	}
 	if c.Lost[control]+c.Lost[test] > 0 {
 		fmt.Fprintf(w, "Not answered: %d by control, %d by test.\n", c.Lost[control], c.Lost[test])
 	}
 	if c.UnderWay > 0 {
-		fmt.Fprintf(w, "Under way when the mirror was turned off, and counted at neither target: %d.\n", c.UnderWay)
+		fmt.Fprintf(w, "Outstanding when the mirror was turned off, and counted at neither target: %d.\n", c.UnderWay)
 	}
 	if r.Dropped+r.Unmirrored > 0 {
-		fmt.Fprintf(w, "Connections that were not mirrored to their end: %d since they could not be followed, %d by what they do.\n", r.Dropped, r.Unmirrored)
+		fmt.Fprintf(w, "Connections that were mirrored incompletely: %d because their bytes could not be parsed or did not fit into memory, %d because of unsupported commands.\n", r.Dropped, r.Unmirrored)
 	}
 	for _, why := range sortedKeys(r.Why) {
 		fmt.Fprintf(w, "  %s: %d\n", why, r.Why[why])
@@ -238,10 +238,10 @@ func (r *Report) answers(w io.Writer) {
 		tellData(w, r.Data)
 	}
 	if r.DataTrouble != "" {
-		fmt.Fprintf(w, "The data were not compared to their end: %s\n", r.DataTrouble)
+		fmt.Fprintf(w, "The data comparison is incomplete: %s\n", r.DataTrouble)
 	}
 	if !r.SelfTested {
-		fmt.Fprintln(w, "The self-test was not done.")
+		fmt.Fprintln(w, "The self-test was skipped.")
 	}
 	if r.Ended != "" {
 		fmt.Fprintf(w, "The mirror ended: %s.\n", r.Ended)
@@ -267,7 +267,7 @@ func (r *Report) Line() string {
 	}
 	done := fmt.Sprintf("%d batches", len(r.Series))
 	if len(parts) == 0 {
-		parts = append(parts, "nothing to say yet")
+		parts = append(parts, "no result yet")
 	}
 	return fmt.Sprintf("%s, %s, %d operations, %d different: %s", r.Phase, done, r.Operations, r.Compared.Different, strings.Join(parts, ", "))
 }

@@ -12,10 +12,10 @@ import (
 func TestMeaningWithoutAVerdict(t *testing.T) {
 	needs := []MetricState{{Judged: true, Needed: 12, Batches: 2}}
 	for want, r := range map[string]Report{
-		"not enough traffic for a verdict yet":                                                                {},
-		"about 10s more of such traffic are needed for a verdict":                                             {Metrics: needs, Batch: time.Second},
-		"the mirror ended before a verdict: SIGUSR1":                                                          {Ended: "SIGUSR1"},
-		"the mirror ended before a verdict: SIGUSR1; about 10s more of such traffic are needed for a verdict": {Ended: "SIGUSR1", Metrics: needs, Batch: time.Second},
+		"not enough traffic for a verdict yet":                                                               {},
+		"about 10s more of such traffic is needed for a verdict":                                             {Metrics: needs, Batch: time.Second},
+		"the mirror ended before a verdict: SIGUSR1":                                                         {Ended: "SIGUSR1"},
+		"the mirror ended before a verdict: SIGUSR1; about 10s more of such traffic is needed for a verdict": {Ended: "SIGUSR1", Metrics: needs, Batch: time.Second},
 	} {
 		if r.Outcome = "INCONCLUSIVE"; r.meaning() != want {
 			t.Errorf("%q, not %q", r.meaning(), want)
@@ -27,11 +27,11 @@ func TestMeaningWithoutAVerdict(t *testing.T) {
 // few.
 func TestTheFirstLineSaysTheShare(t *testing.T) {
 	for want, c := range map[string]Compared{
-		"and answers alike\n":                                               {},
-		"; 100 % of 10 answers were compared\n":                             {Equal: 10},
-		"; 99.9 % of 100000 answers were compared\n":                        {Equal: 99_999, Timed: 1},
-		"; 75 % of 12 answers were compared\n":                              {Equal: 9, Timed: 1, Unordered: 1, Expired: 1},
-		"; WARNING: only 20 % of 10 answers were compared, see below why\n": {Equal: 2, Timed: 8, UnderWay: 5},
+		"and its answers are equal\n":                                               {},
+		"; 100 % of 10 answers were compared\n":                                     {Equal: 10},
+		"; 99.9 % of 100000 answers were compared\n":                                {Equal: 99_999, Timed: 1},
+		"; 75 % of 12 answers were compared\n":                                      {Equal: 9, Timed: 1, Unordered: 1, Expired: 1},
+		"; WARNING: only 20 % of 10 answers were compared, for the reasons below\n": {Equal: 2, Timed: 8, UnderWay: 5},
 	} {
 		c.EqualData = c.Equal
 		r := Report{Outcome: "PASS", Compared: c, Share: c.share(), SelfTested: true}
@@ -121,12 +121,12 @@ func TestAVoidRunSaysWhatToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"VOID: the run can't be judged; 100 % of 4 answers were compared\n  answers differ, first that of GET user:* (operation 17): control answered a value, test another value, production as control\n",
-		"what to do: ask control (tcp://a:1) and test (tcp://b:2) by hand for what GET user:* is about",
-		"what to do: give both targets production's data again before the next run",
-		"control answered nothing, test a value, production as test\n",
-		"control answered a value, test error OOM, production was asked otherwise\n",
-		"control answered a value, test another value, production as neither of them\n",
+		"VOID: the run can't be judged; 100 % of 4 answers were compared\n  answers differ, the first to GET user:* (operation 17): control answered a value, test another value, production like control\n",
+		"what to do: query control (tcp://a:1) and test (tcp://b:2) by hand for the data of GET user:*",
+		"what to do: restore production's data on both targets before the next run",
+		"control answered nothing, test a value, production like test\n",
+		"control answered a value, test error OOM, production got a different request\n",
+		"control answered a value, test another value, production like neither\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &text)

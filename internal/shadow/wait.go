@@ -26,7 +26,7 @@ type wait struct {
 	silent  time.Time // since when the target has not told; zero: it does
 }
 
-var errSilent = errors.New("it neither answers nor says what it does")
+var errSilent = errors.New("it neither answers nor reports what it is doing")
 
 // The pause between two looks grows up to mostLooks bounds. If nothing has moved for mostStopped bounds and
 // stoppedLooks looks, all lanes go on. The number of looks matters on a machine that is too busy to look

@@ -114,7 +114,7 @@ func TestTargetsBehindTransactionPools(t *testing.T) {
 	all := startServers(t)
 	pooled := "postgres://postgres@127.0.0.1:" + bouncer(t, "transaction", all.test.Port) + "/postgres"
 	sessions := "postgres://postgres@127.0.0.1:" + bouncer(t, "session", all.control.Port) + "/postgres"
-	const says = "a pool that lends connections for a transaction"
+	const says = "a pool in transaction mode"
 	listen := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	args := []string{"shadow", "check", "--postgres", listen + "=" + all.production.URL(), "--control", sessions, "--test", pooled, "--probe", "10ms"}
 	if out, err := exec.CommandContext(t.Context(), testenv.Cinch(t), args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "FIX  test is behind "+says) {
@@ -123,7 +123,7 @@ func TestTargetsBehindTransactionPools(t *testing.T) {
 	args = []string{"shadow", "check", "--postgres", listen + "=" + all.production.URL(), "--control", sessions, "--test", all.test.URL(), "--probe", "10ms"}
 	// Fails, since so short a probe shows nothing.
 	out, _ := exec.CommandContext(t.Context(), testenv.Cinch(t), args...).CombinedOutput()
-	if !strings.Contains(string(out), "control is behind a pool, which is part of its latencies") || strings.Contains(string(out), "not compared") {
+	if !strings.Contains(string(out), "control is behind a pool, whose delay is part of its latencies") || strings.Contains(string(out), "not compared") {
 		t.Errorf("check: %s", out)
 	}
 	m := startMirror(t, all.production.URL(), sessions, pooled)

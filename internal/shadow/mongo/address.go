@@ -17,7 +17,7 @@ import (
 // Errors of ParseURI.
 var (
 	errSeveral   = errors.New("name one server: a mirror has one production, one control and one test")
-	errMechanism = errors.New("targets are logged in by SCRAM-SHA-256 or SCRAM-SHA-1")
+	errMechanism = errors.New("unsupported authMechanism: targets need SCRAM-SHA-256 or SCRAM-SHA-1")
 )
 
 // ParseURI parses a mongodb:// URI of one server. User is the target's own user; Database is the one that

@@ -115,7 +115,7 @@ func TestTargetTurnsBad(t *testing.T) {
 		}, "test error Unauthorized"},
 		"data that are gone": {func(t *testing.T, s *mongotest.Server) {
 			mustRun(t, administrator(t, s).Client().Database("shop"), bson.D{{Key: "drop", Value: "c"}})
-		}, "answers differ, first that of update shop.c"},
+		}, "answers differ, the first to update shop.c"},
 		"frozen": {func(t *testing.T, s *mongotest.Server) {
 			if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 				t.Fatal(err)

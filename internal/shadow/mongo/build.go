@@ -44,7 +44,7 @@ func (p *Protocol) build(q *request, reply []byte, at time.Time) *shadow.Operati
 	id := cursorOf(reply)
 	q.judge(op, id == 0)
 	if op.Kind == shadow.Write && q.class != define && q.class != insert && q.volatile() {
-		p.catalog.differs(q.namespace(), "written by the time or by chance", true)
+		p.catalog.differs(q.namespace(), "written with the time or random numbers", true)
 	}
 	if p.catalog.about(q.namespace()).volatile && !q.writes() {
 		op.Check = shadow.Success

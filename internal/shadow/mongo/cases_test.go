@@ -87,7 +87,7 @@ func TestTransactionsAtStandaloneTargets(t *testing.T) {
 	for i := range 10 {
 		transfer(t.Context(), c, i%2, (i+1)%2, i == 5)
 	}
-	if r := b.settle(t); r.Left["transactions that clients aborted (a target is no replica set)"] != 1 {
+	if r := b.settle(t); r.Left["transactions that clients aborted (a target is not a replica set)"] != 1 {
 		t.Errorf("left out: %v", r.Left)
 	}
 	same(t, b.production, b.control)
@@ -265,7 +265,7 @@ func TestRetriedWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r := b.settle(t); r.Left["retried writes that had been carried out"] != 2 {
+	if r := b.settle(t); r.Left["retried writes that had been executed"] != 2 {
 		t.Errorf("left out: %v", r.Left)
 	}
 	same(t, b.production, b.test)

@@ -298,7 +298,7 @@ func (s *server) compressors() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if name != "" {
-			parts = append(parts, fmt.Sprintf("%d by %s", of[name], name))
+			parts = append(parts, fmt.Sprintf("%d with %s", of[name], name))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -34,18 +34,18 @@ func TestFindings(t *testing.T) {
 		"all is well":          {func(_, _, _ *server) {}, ""},
 		"a secondary":          {func(_, _, t *server) { t.Writable = false }, "test is a secondary"},
 		"a mongos":             {func(p, _, _ *server) { p.Msg = "isdbgrid" }, "production is a mongos"},
-		"an old server":        {func(p, c, t *server) { p.numbers = []int{4, 4, 1, 0} }, "only what servers from 5.1"},
+		"an old server":        {func(p, c, t *server) { p.numbers = []int{4, 4, 1, 0} }, "mirror servers from 5.1 on"},
 		"an older target":      {func(p, _, _ *server) { p.numbers, p.version = []int{7, 0, 1, 0}, "7.0.1" }, "control has MongoDB 6.0.5, production 7.0.1"},
 		"a newer target":       {func(_, _, t *server) { t.numbers = []int{8, 0, 0, 0} }, ""},
 		"missing data":         {func(p, _, _ *server) { users(p, func(c *collection) { c.documents = 5000 }) }, "shop.users (1000, 5000)"},
 		"data that came since": {func(p, _, _ *server) { users(p, func(c *collection) { c.documents = 1050 }) }, ""},
-		"unequal targets":      {func(_, _, t *server) { users(t, func(c *collection) { c.documents = 1001 }) }, "do not hold as many documents: shop.users"},
+		"unequal targets":      {func(_, _, t *server) { users(t, func(c *collection) { c.documents = 1001 }) }, "have different numbers of documents: shop.users"},
 		"a missing collection": {func(_, c, _ *server) { delete(c.collections, "shop.users") }, "control lacks collections: shop.users"},
-		"a missing index":      {func(_, _, t *server) { users(t, func(c *collection) { c.indexes = "" }) }, "test has other indexes or options"},
+		"a missing index":      {func(_, _, t *server) { users(t, func(c *collection) { c.indexes = "" }) }, "test has different indexes or options"},
 		"other validators":     {func(_, _, t *server) { users(t, func(c *collection) { c.options = "v" }) }, "collections of the targets differ"},
 		"production as target": {func(p, c, _ *server) { c.Topology.Process = p.Topology.Process }, "control is production itself"},
 		"one server":           {func(_, c, t *server) { c.Topology.Process = t.Topology.Process }, "control and test are the same server"},
-		"a full disk":          {func(_, _, t *server) { t.fullest = 0.99 }, "test has a disk that is 99 % full"},
+		"a full disk":          {func(_, _, t *server) { t.fullest = 0.99 }, "the disk of test is 99 % full"},
 		"a user of one database": {func(_, c, _ *server) {
 			c.user, c.rights = "mirror", all
 			c.rights[0].Resource.DB = "shop"
@@ -87,8 +87,8 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"{false production: MongoDB ", "replica set rs0 of 1", "1 by zstd", "{true test lacks collections: shop.orders", "documents expire, and differences there are excused: shop.users",
-		"collectionConfig.blockCompressor", "self-test", "control is no replica set",
+		"{false production: MongoDB ", "replica set rs0 of 1", "1 with zstd", "{true test lacks collections: shop.orders", "documents expire in these collections, where differences do not count: shop.users",
+		"collectionConfig.blockCompressor", "self-test", "control is not a replica set",
 	} {
 		if !strings.Contains(fmt.Sprint(found), want) {
 			t.Errorf("%q is not in %s", want, fmt.Sprint(found))

@@ -220,7 +220,7 @@ func (c *conn) next() ([]byte, error) {
 		return nil, err
 	}
 	if m.ResponseTo != c.id || m.body == nil {
-		return nil, fmt.Errorf("%w: not the answer to what was asked", wire.ErrMalformed)
+		return nil, fmt.Errorf("%w: an answer to another request", wire.ErrMalformed)
 	}
 	return m.body, nil
 }

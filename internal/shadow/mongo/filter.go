@@ -49,7 +49,7 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
 	if err := f.learnViews(ctx, client); err != nil {
-		return nil, fmt.Errorf("production's views, which may show what is redacted (its URI takes a user for that): %w", err)
+		return nil, fmt.Errorf("read production's views, which may show redacted values (put a user into its URI): %w", err)
 	}
 	return f, nil
 }
@@ -57,7 +57,7 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 func (f *Filters) hide(glob string) { f.redact = append(f.redact, policy.Compile(glob)) }
 
 // ErrPattern reports a pattern that no collection can match.
-var ErrPattern = errors.New("a pattern names a database and a collection, as shop.users or shop.*")
+var ErrPattern = errors.New("a pattern must name a database and a collection, such as shop.users or shop.*")
 
 // Filter returns the Filter of a new connection.
 func (f *Filters) Filter() shadow.Filter { return &filter{all: f, pending: map[int32]plan{}} }

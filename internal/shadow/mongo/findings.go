@@ -24,7 +24,7 @@ func (r *report) problem(hint, format string, args ...any) {
 func findings(production, control, test *server) []shadow.Finding {
 	var r report
 	if !production.known {
-		r.note("production wants a login: write it into its URI to have it compared here (it is not used for clients)")
+		r.note("production requires a login: put it into its URI to compare production here (it is not used for clients)")
 	}
 	for _, s := range []*server{production, control, test} {
 		r.describe(s)
@@ -32,7 +32,7 @@ func findings(production, control, test *server) []shadow.Finding {
 	for _, s := range []*server{control, test} {
 		r.alone(s, production)
 		if s.Topology.Process == production.Topology.Process && !s.Topology.Process.IsZero() {
-			r.problem("give a target a server of its own", "%s is production itself", s.name)
+			r.problem("use a separate server for each target", "%s is production itself", s.name)
 		}
 		if production.known {
 			r.older(s, production)
@@ -53,7 +53,7 @@ func (r *report) describe(s *server) {
 	if s.compatible != "" {
 		line += ", compatible with " + s.compatible
 	}
-	line += ", " + cmp.Or(s.engine, "an engine that it does not tell")
+	line += ", " + cmp.Or(s.engine, "unknown storage engine")
 	if s.Set != "" {
 		line += fmt.Sprintf(", replica set %s of %d", s.Set, len(s.Hosts))
 	}
@@ -65,7 +65,7 @@ func (r *report) describe(s *server) {
 	if s.isMongos() {
 		r.problem("mirror a single server, or one primary", "%s is a mongos", s.name)
 	} else if s.older(5, 1) {
-		r.problem("only what servers from 5.1 on speak is mirrored", "%s has MongoDB %s", s.name, s.version)
+		r.problem("mirror servers from 5.1 on: older ones use other messages", "%s has MongoDB %s", s.name, s.version)
 	}
 }
 
@@ -80,19 +80,19 @@ const fullDisk = 0.95
 // alone reports problems of a single target.
 func (r *report) alone(s, production *server) {
 	if !s.Writable {
-		r.problem("name the primary, or a server of its own", "%s is a secondary, which refuses writes", s.name)
+		r.problem("name the primary, or a standalone server", "%s is a secondary, which refuses writes", s.name)
 	}
 	if s.Set == "" && production.Set != "" {
-		r.note("%s is no replica set: it gets the statements of transactions alone, and not those of aborted ones", s.name)
+		r.note("%s is not a replica set: it gets a transaction's statements without the transaction, and none of aborted ones", s.name)
 	}
 	if len(s.Hosts) > 1 {
-		r.note("%s has %d other members: its writes with the concern majority wait for them", s.name, len(s.Hosts)-1)
+		r.note("%s has %d other members: its writes with the write concern majority wait for them", s.name, len(s.Hosts)-1)
 	}
 	if len(s.profiled) > 0 {
-		r.note("%s profiles %s, which costs it time", s.name, strings.Join(s.profiled, ", "))
+		r.note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
 	}
 	if s.fullest > fullDisk {
-		r.problem("make room, since all writes go there", "%s has a disk that is %.0f %% full", s.name, 100*s.fullest)
+		r.problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
 	}
 	r.allowed(s, production)
 }
@@ -132,7 +132,7 @@ func (s *server) may(db, action string) bool {
 // older reports a target that is older than production.
 func (r *report) older(s, production *server) {
 	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
-		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may not know what clients use", s.name, s.version, production.version)
+		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
 	}
 }
 
@@ -159,10 +159,10 @@ func (r *report) data(s, production *server) {
 		r.problem(restore, "%s lacks collections: %s", s.name, named(missing))
 	}
 	if len(other) > 0 {
-		r.problem("make indexes and options as production has them", "%s has other indexes or options than production: %s", s.name, named(other))
+		r.problem("create the same indexes and options as in production", "%s has different indexes or options than production: %s", s.name, named(other))
 	}
 	if len(fewer) > 0 {
-		r.problem(restore, "%s has not as many documents as production: %s", s.name, named(fewer))
+		r.problem(restore, "%s has a different number of documents than production: %s", s.name, named(fewer))
 	}
 }
 
@@ -182,10 +182,10 @@ func different(a, b int64) bool {
 // targets reports differences between the targets.
 func (r *report) targets(control, test *server) {
 	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
-		r.problem("give each target a server of its own", "control and test are the same server")
+		r.problem("use a separate server for each target", "control and test are the same server")
 	}
 	if (control.Set == "") != (test.Set == "") {
-		r.note("one target is a replica set and one is none: both get transactions' statements alone, and only one writes an oplog")
+		r.note("only one target is a replica set: both get transactions' statements without the transaction, and only one writes an oplog")
 	}
 	var other, counts, expire []string
 	for _, namespace := range slices.Sorted(maps.Keys(control.collections)) {
@@ -204,13 +204,13 @@ func (r *report) targets(control, test *server) {
 		}
 	}
 	if len(other) > 0 {
-		r.problem("both targets need the same collections, indexes and validators: answers follow from them", "collections of the targets differ: %s", named(other))
+		r.problem("both targets need the same collections, indexes and validators, because answers depend on them", "collections of the targets differ: %s", named(other))
 	}
 	if len(counts) > 0 {
-		r.problem("restore both targets from the same backup", "the targets do not hold as many documents: %s", named(counts))
+		r.problem("restore both targets from the same backup", "the targets have different numbers of documents: %s", named(counts))
 	}
 	if len(expire) > 0 {
-		r.note("documents expire, and differences there are excused: %s", named(expire))
+		r.note("documents expire in these collections, where differences do not count: %s", named(expire))
 	}
 	for _, line := range settingsThatDiffer(control.settings, test.settings) {
 		r.note("the targets' settings differ: %s", line)

@@ -69,7 +69,7 @@ const leastIterations = 4096
 // mostSteps is more than the steps of a login.
 const mostSteps = 5
 
-var errLogin = errors.New("it does not end")
+var errLogin = errors.New("the login does not end")
 
 // prove runs the SCRAM conversation to its end.
 func (c *conn) prove(talk *scram.ClientConversation, mechanism, source string) error {

@@ -41,7 +41,7 @@ func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error)
 	return p, nil
 }
 
-var errSecondary = errors.New("it is a secondary: a target takes writes")
+var errSecondary = errors.New("it is a secondary, which refuses writes: name the primary")
 
 func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) error {
 	client, err := connect(ctx, up)
@@ -97,7 +97,7 @@ func sayHello(ctx context.Context, client *mongo.Client, to any) error {
 	return errMute
 }
 
-var errMute = errors.New("it takes connections, and does not answer as MongoDB does")
+var errMute = errors.New("it accepts connections, but does not answer as MongoDB does")
 
 // Reader returns the Reader of a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, pending: map[int32]*request{}} }
@@ -121,7 +121,7 @@ func (p *Protocol) answered(q *request, reply []byte, at time.Time) []*shadow.Op
 		return leftOut("failed in production by itself: " + cmp.Or(code, text(document(reply, "writeConcernError"), "codeName"), "to be tried again"))
 	}
 	if p.transactions.retried(q) {
-		return leftOut("retried writes that had been carried out")
+		return leftOut("retried writes that had been executed")
 	}
 	ops, why := p.operations(q, reply, at)
 	if why != "" {

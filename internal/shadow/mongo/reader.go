@@ -91,11 +91,11 @@ func command(h wire.Header, raw []byte) (m message, name string, err error) {
 	}
 	first, ok := wire.First(m.body)
 	if m.body == nil || !ok {
-		return m, "", fmt.Errorf("%w: messages of servers before 5.1", shadow.ErrUnmirrored)
+		return m, "", fmt.Errorf("%w: messages of servers older than 5.1", shadow.ErrUnmirrored)
 	}
 	name = string(first.Key)
 	if m.OpCode != wire.OpMsg && classOf(name) != nothing {
-		return m, name, fmt.Errorf("%w: %s in a message of servers before 5.1", shadow.ErrUnmirrored, name)
+		return m, name, fmt.Errorf("%w: %s in a message of servers older than 5.1", shadow.ErrUnmirrored, name)
 	}
 	return m, name, nil
 }

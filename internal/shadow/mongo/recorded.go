@@ -33,7 +33,7 @@ func (f *Filters) plan(m message, name string) (plan, recordedRequest) {
 	r := redaction{key: f.key}
 	out := r.request(q, m)
 	if r.failed {
-		p := f.leave("other commands on collections that are redacted")
+		p := f.leave("other commands on redacted collections")
 		p.data = !q.writes()
 		return p, none
 	}
@@ -45,7 +45,7 @@ func (f *Filters) cannot(q *request) string {
 	switch q.class {
 	case getMore:
 		if id, _ := number(q.body, "getMore"); f.cursors.has(id) {
-			return "cursors of what is left out"
+			return "cursors of commands that are left out"
 		}
 		fallthrough
 	case killCursors:
@@ -77,14 +77,14 @@ func (f *Filters) cannotRedact(q *request) string {
 		}
 	case define:
 		if f.views.follow(q, f.hides) {
-			return "views of collections that are redacted"
+			return "views of redacted collections"
 		}
 		if own || f.hides(q.collection) || f.hides(text(q.body, "to")) { // renameCollection has full names
 			return cannotDefine(q)
 		}
 	}
 	if f.views.has(q.namespace()) || slices.ContainsFunc(q.others(), func(n string) bool { return f.hides(n) || f.views.has(n) }) {
-		return "commands that read collections that are redacted by other names"
+		return "commands that read redacted collections under other names"
 	}
 	return ""
 }
@@ -97,7 +97,7 @@ func cannotDefine(q *request) string {
 		!slices.ContainsFunc(q.documents("indexes"), func(index []byte) bool { return has(index, "partialFilterExpression") }) {
 		return ""
 	}
-	return "definitions with values, or of other names, of collections that are redacted"
+	return "definitions of redacted collections that contain values or other names"
 }
 
 // hides reports whether the values of a collection are redacted.

@@ -36,7 +36,7 @@ func (p *Protocol) giveIDs(q *request) {
 	}
 	if given {
 		q.replace("documents", documents)
-		p.catalog.differs(q.namespace(), "documents without _id: the targets' are alike, production's are others", false)
+		p.catalog.differs(q.namespace(), "documents without _id: equal at both targets, different in production", false)
 	}
 }
 

@@ -23,7 +23,7 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	}
 	admin := client.Database("admin")
 	if err := admin.RunCommand(ctx, bson.D{{Key: "fsync", Value: 1}}).Err(); err != nil {
-		s.Why = append(s.Why, "what the server had not written yet: fsync: "+err.Error())
+		s.Why = append(s.Why, "data not yet on disk: fsync: "+err.Error())
 	}
 	if err := admin.RunCommand(ctx, bson.D{{Key: "listDatabases", Value: 1}}).Decode(&list); err != nil {
 		return s, err

@@ -98,7 +98,7 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	case tx == nil && (q.class == commit || q.class == abort):
 		return nil // it ended before
 	case tx == nil:
-		return leftOut("statements of transactions whose beginning was not seen")
+		return leftOut("statements of transactions that began before the mirror")
 	case q.class == commit && failed && labelled(reply, "UnknownTransactionCommitResult"):
 		return nil // the client will retry
 	case failed:
@@ -109,7 +109,7 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	case q.class == abort:
 		p.transactions.forget(key)
 		if p.standalone {
-			return leftOut("transactions that clients aborted (a target is no replica set)")
+			return leftOut("transactions that clients aborted (a target is not a replica set)")
 		}
 		return []*shadow.Operation{p.whole(tx, true, at)}
 	}

@@ -19,7 +19,7 @@ func readMemory(text string) (int64, error) {
 		return 0, usage("--memory: %w", err)
 	}
 	if size < leastMemory {
-		return 0, ui.WithHint(usage("--memory: %s is less than 1MiB", text), "leave it out for 128MiB")
+		return 0, ui.WithHint(usage("--memory: %s is too small, minimum 1MiB", text), "leave it out for the default 128MiB")
 	}
 	return int64(size), nil
 }
@@ -43,7 +43,7 @@ func (m *Mirror) readLimits(p Protocol) error {
 // checkBound checks --bound, the delay of production. It can't be off, but a long one has the same effect.
 func checkBound(bound time.Duration) error {
 	if bound <= 0 {
-		return ui.WithHint(usage("--bound: %v is no time that anything takes", bound), "leave it out for 1ms, or give a long one, as 1h, for what never turns itself off")
+		return ui.WithHint(usage("--bound: %v must be longer than 0", bound), "leave it out for the default 1ms, or give a long one, such as 1h, so that the mirror never turns itself off")
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (m *Mirror) checkShares() error {
 		of   float64
 	}{{"--reads", m.Config.Reads}, {"--margin-p50", m.Config.Margins.P50}, {"--margin-p99", m.Config.Margins.P99}} {
 		if !(share.of > 0 && share.of <= 1) { // also false for NaN
-			return usage("%s: %v is no share between 0 and 1", share.flag, share.of)
+			return usage("%s: %v must be above 0 and at most 1", share.flag, share.of)
 		}
 	}
 	return nil
@@ -62,13 +62,13 @@ func (m *Mirror) checkShares() error {
 
 func (m *Mirror) checkTimes() error {
 	if m.Config.Margins.Absolute < 0 {
-		return usage("--margin-absolute: %v is less than nothing", m.Config.Margins.Absolute)
+		return usage("--margin-absolute: %v must not be negative", m.Config.Margins.Absolute)
 	}
 	if m.Config.Batch < leastBatch {
-		return ui.WithHint(usage("--batch: %v is less than %v", m.Config.Batch, leastBatch), "leave it out for 30s")
+		return ui.WithHint(usage("--batch: %v is too short, minimum %v", m.Config.Batch, leastBatch), "leave it out for the default 30s")
 	}
 	if m.Config.DataCheck != shadow.DataOff && m.Config.DataTime <= 0 {
-		return ui.WithHint(usage("--data-check-time: %v is no time to compare data in", m.Config.DataTime), "leave it out for 10m, or give --data-check off")
+		return ui.WithHint(usage("--data-check-time: %v must be longer than 0", m.Config.DataTime), "leave it out for the default 10m, or give --data-check off")
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (m *Mirror) checkCounts() error {
 		of   int
 	}{{"--baseline", m.Config.Baseline}, {"--batches", m.Config.Batches}} {
 		if count.of < 0 {
-			return ui.WithHint(usage("%s: %d is less than none", count.flag, count.of), "leave it out for as many as a verdict needs")
+			return ui.WithHint(usage("%s: %d must not be negative", count.flag, count.of), "leave it out for as many as a verdict needs")
 		}
 	}
 	return nil
@@ -101,18 +101,18 @@ func (m *Mirror) checkUse(p Protocol, gateway bool) error {
 		{"--data-check-production", c.DataProduction},
 	} {
 		if one.given && p.Flag != Postgres.Flag {
-			return ui.WithHint(usage("%s is for --postgres", one.flag), "leave it out: %s has no such thing", p.Name())
+			return ui.WithHint(usage("%s is only for --postgres", one.flag), "leave it out: %s does not support it", p.Name())
 		}
 	}
 	switch {
 	case c.BaselineOnly && (c.State == "" || gateway):
-		return ui.WithHint(usage("--baseline-only is for two servers and a --state to keep the A/A phase in"), "--test cinch=URL has an A/A phase of its own")
+		return ui.WithHint(usage("--baseline-only needs two servers without cinch=, and --state to store the A/A phase"), "--test cinch=URL has an A/A phase of its own")
 	case len(m.Rules) > 0 && !gateway:
-		return ui.WithHint(usage("--rule is for the gateway of --test cinch=URL"), "write cinch= before the test target's URL, or leave --rule out")
+		return ui.WithHint(usage("--rule is only for the gateway of --test cinch=URL"), "write cinch= before the test target's URL, or leave --rule out")
 	case c.DataProduction && m.Servers.Tape != "":
 		return ui.WithHint(usage("--data-check-production: a recording has no production to compare with"), "leave it out")
 	case m.Page.TokenFile != "" && (m.Page.Listen == "" || m.Page.Listen == "off"):
-		return ui.WithHint(usage("--admin-token-file is for a page, and there is none"), "write --admin 127.0.0.1:9471 as well")
+		return ui.WithHint(usage("--admin-token-file needs --admin"), "add --admin 127.0.0.1:9471")
 	}
 	return nil
 }

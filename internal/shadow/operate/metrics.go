@@ -14,18 +14,18 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descOn         = describe("mirroring", "1 while the mirror is on.")
-	descClients    = describe("clients", "Clients that are connected.")
-	descHeld       = describe("held_bytes", "Bytes of --memory that are held.")
-	descOperations = describe("operations_total", "Operations that were sent to both targets.")
-	descEqual      = describe("equal_total", "Answers that were alike.")
-	descShare      = describe("compared_share", "Share of the answers that were compared.")
-	descDifferent  = describe("different_total", "Answers that differ: one is enough to void the run.")
+	descOn         = describe("mirroring", "1 while the mirror is on, else 0.")
+	descClients    = describe("clients", "Connected clients.")
+	descHeld       = describe("held_bytes", "Bytes of the --memory budget in use.")
+	descOperations = describe("operations_total", "Operations sent to both targets.")
+	descEqual      = describe("equal_total", "Equal answers of both targets.")
+	descShare      = describe("compared_share", "Share of the answers that was compared, 0 to 1.")
+	descDifferent  = describe("different_total", "Answers that differ between the targets; one voids the run.")
 	descLost       = describe("lost_total", "Operations that a target did not answer.", "target")
-	descDropped    = describe("dropped_connections_total", "Connections that are mirrored no more, since they could not be followed.")
-	descBatches    = describe("batches_total", "Batches that were observed.")
-	descRatio      = describe("ratio", "Latency of the test target to the control's.", "metric")
-	descOutcome    = describe("outcome", "1 for what the run says so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
+	descDropped    = describe("dropped_connections_total", "Connections no longer mirrored because their bytes could not be parsed or did not fit into memory.")
+	descBatches    = describe("batches_total", "Batches observed.")
+	descRatio      = describe("ratio", "Latency of the test target divided by the control's.", "metric")
+	descOutcome    = describe("outcome", "1 for the verdict so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
 )
 
 // Describe implements prometheus.Collector.

@@ -140,7 +140,7 @@ func (m *Mirror) Replay(ctx context.Context, p Player, signals <-chan os.Signal,
 // Check prints the problems that a run would have, and returns how many of them prevent it.
 func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Writer) (problems int, err error) {
 	if probe <= 0 {
-		return 0, ui.WithHint(usage("--probe: %v is no time to measure in", probe), "leave it out for 20s")
+		return 0, ui.WithHint(usage("--probe: %v must be longer than 0", probe), "leave it out for the default 20s")
 	}
 	if _, _, err := m.configure(ctx, errs); err != nil {
 		return 0, err
@@ -202,7 +202,7 @@ func storageCommands(flags []string) (map[string]string, error) {
 	for _, flag := range flags {
 		target, command, ok := strings.Cut(flag, "=")
 		if !ok || command == "" || target != "control" && target != "test" {
-			return nil, usage("--storage-command: %q is neither control=COMMAND nor test=COMMAND", flag)
+			return nil, usage("--storage-command: %q must be control=COMMAND or test=COMMAND", flag)
 		}
 		commands[target] = command
 	}
@@ -212,7 +212,7 @@ func storageCommands(flags []string) (map[string]string, error) {
 // judgeGateway configures the run to put a gateway of this program in front of the test target.
 func (m *Mirror) judgeGateway(p Protocol, url string) error {
 	if p.Variable == "" {
-		return usage("--test cinch=URL: there is no gateway for %s to judge", strings.TrimPrefix(p.Flag, "--"))
+		return usage("--test cinch=URL: not supported for %s", strings.TrimPrefix(p.Flag, "--"))
 	}
 	for _, rule := range m.Rules {
 		if _, err := config.ParseRule(rule); err != nil {

@@ -40,7 +40,7 @@ func TestPageTurnsTheMirrorOff(t *testing.T) {
 	}
 	for path, part := range map[string]string{
 		"/": "Turn the mirror off", "/page.js": "api/actions/off", "/page.css": "body", "/api/report": `"outcome":"INCONCLUSIVE"`,
-		"/api/report.txt": "INCONCLUSIVE", "/report": "What the verdict rests on", "/metrics": "cinch_shadow_mirroring 1", "/healthz": "ok",
+		"/api/report.txt": "INCONCLUSIVE", "/report": "Basis of the verdict", "/metrics": "cinch_shadow_mirroring 1", "/healthz": "ok",
 	} {
 		if code, body := ask("GET", path); code != http.StatusOK || !strings.Contains(body, part) {
 			t.Errorf("%s: %d, %.200s", path, code, body)

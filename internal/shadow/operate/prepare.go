@@ -64,10 +64,10 @@ func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string,
 
 // ask checks the servers.
 func ask(ctx context.Context, r *shadow.Run) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("servers have not answered what was asked of them within %v", lookTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("servers have not answered within %v", lookTimeout))
 	defer cancel()
 	if err := r.Apart(ctx); err != nil {
-		return ui.WithHint(usage("%w", err), "give each target a server of its own")
+		return ui.WithHint(usage("%w", err), "use a separate server for each target")
 	}
 	if err := shadow.Fit(ctx, r); err != nil {
 		return fault{errors.Join(err, context.Cause(ctx)), store.ErrUnreachable}
@@ -83,7 +83,7 @@ func (m *Mirror) tryCandidate(ctx context.Context) error {
 	}
 	_, stop, err := m.Config.Candidate(ctx)
 	if err != nil {
-		return ui.WithHint(fmt.Errorf("the gateway of --test cinch=URL does not start: %w", err), "see what cinch serve says of the same --rule and URL")
+		return ui.WithHint(fmt.Errorf("the gateway of --test cinch=URL does not start: %w", err), "run cinch serve with the same --rule and URL, and read its error")
 	}
 	stop()
 	return nil
@@ -99,7 +99,7 @@ func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io
 	defer cancel()
 	c, err := p.dial(ctx, production)
 	if err != nil {
-		fmt.Fprintf(errs, "warning: production (%s) can't be reached: %v. Until it can, clients are disconnected, as they would be without the mirror. See whether it runs, and the address in %s\n",
+		fmt.Fprintf(errs, "warning: production (%s) can't be reached: %v. Until it can be reached, clients are disconnected, as without the mirror. Check that it runs, and the address in %s\n",
 			production, err, p.Flag)
 		return
 	}
@@ -107,7 +107,7 @@ func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io
 }
 
 // hintListen is the hint for a port that can't be bound.
-const hintListen = "choose another address for clients, or end what uses this one"
+const hintListen = "choose another address for clients, or stop the program that uses this one"
 
 var errEnded = errors.New("before the run began")
 

@@ -51,7 +51,7 @@ func protocolOf(name string) (Protocol, error) {
 			return p, nil
 		}
 	}
-	return Protocol{}, fmt.Errorf("the recording is of %q, which this program does not know", name)
+	return Protocol{}, fmt.Errorf("the recording has the unknown protocol %q", name)
 }
 
 // example returns the flags for an example's servers, with that for clients if clients is set.
@@ -124,8 +124,8 @@ var Postgres = Protocol{
 	Opener: shadowpostgres.Door{},
 	filters: func(_ context.Context, _ gateway.Upstream, redact []string) (shadow.Filters, error) {
 		if len(redact) > 0 {
-			return nil, ui.WithHint(usage("--redact: values of PostgreSQL can't be redacted, since only the server knows which column an expression is of"),
-				"record on a machine that may hold them, with --recipient")
+			return nil, ui.WithHint(usage("--redact: PostgreSQL values can't be redacted, since only the server knows which column an expression belongs to"),
+				"leave it out, and record on a machine that may store the values, with --recipient")
 		}
 		return shadowpostgres.NewFilters(), nil
 	},

@@ -104,7 +104,7 @@ func (t Tape) servers() (p Protocol, listen string, cfg shadow.RecorderConfig, e
 		return p, "", cfg, err
 	}
 	if both == "" || t.To == "" {
-		return p, "", cfg, ui.WithHint(usage("production and a file are needed"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
+		return p, "", cfg, ui.WithHint(usage("production or --to is missing"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
 	}
 	listen, url, err := p.split(both)
 	if err != nil {
@@ -134,7 +134,7 @@ func (t Tape) recipients() ([]age.Recipient, error) {
 	}
 	all = append(all, some...)
 	if (len(all) > 0) == t.Plain {
-		return nil, ui.WithHint(usage("say who can read the recording: --recipient or --recipients-file, or --no-encryption"), "age-keygen makes a key, and prints its recipient")
+		return nil, ui.WithHint(usage("give either a recipient (--recipient, --recipients-file) or --no-encryption"), "age-keygen creates a key, and prints its recipient")
 	}
 	return all, nil
 }

@@ -18,7 +18,7 @@ func parseSpeed(text string) (float64, error) {
 	}
 	speed, err := strconv.ParseFloat(text, 64)
 	if err != nil || speed < 0.01 || speed > 1000 {
-		return 0, usage("--speed: %q is neither max nor a factor between 0.01 and 1000", text)
+		return 0, usage("--speed: %q must be max or a factor between 0.01 and 1000", text)
 	}
 	return speed, nil
 }

@@ -18,7 +18,7 @@ func (l Listeners) pick() (p Protocol, both string, err error) {
 		switch {
 		case given == "":
 		case both != "":
-			return p, "", usage("%s and %s exclude each other: a run mirrors one server", p.Flag, protocols[i].Flag)
+			return p, "", usage("give only one of %s and %s: a run mirrors one server", p.Flag, protocols[i].Flag)
 		default:
 			p, both = protocols[i], given
 		}
@@ -47,7 +47,7 @@ func (s Servers) Protocol() (p Protocol, listen, production string, err error) {
 		return p, "", "", err
 	}
 	if both == "" {
-		return p, "", "", ui.WithHint(usage("production and two targets are needed"), "write %s", Redis.example(true))
+		return p, "", "", ui.WithHint(usage("production is missing: give production and two targets"), "write %s", Redis.example(true))
 	}
 	if listen, production, err = p.split(both); err == nil {
 		err = s.checkTargets(p)
@@ -62,7 +62,7 @@ func (s Servers) checkTargets(p Protocol) error {
 		}
 	}
 	if strings.HasPrefix(s.Control, "cinch=") {
-		return ui.WithHint(usage("--control: the control has no gateway in front of it"), "write --control URL --test cinch=URL: it is the test that is judged")
+		return ui.WithHint(usage("--control: cinch= is only for --test"), "write --control URL --test cinch=URL")
 	}
 	return nil
 }
@@ -75,9 +75,9 @@ func (p Protocol) split(both string) (listen, url string, err error) {
 	}
 	switch {
 	case listen == "":
-		err = usage("%s: the address that clients connect to is missing: it is written before production's URL", p.Flag)
+		err = usage("%s: the address for clients is missing before production's URL", p.Flag)
 	case url == "":
-		err = usage("%s: production's URL is missing: it is written behind the address that clients connect to", p.Flag)
+		err = usage("%s: production's URL is missing after the address for clients", p.Flag)
 	default:
 		err = checkListen(p.Flag, listen)
 	}
@@ -94,7 +94,7 @@ func checkListen(flag, listen string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return usage("%s: clients can't connect to %q: it is neither HOST:PORT nor unix:/PATH", flag, listen)
+		return usage("%s: invalid address for clients %q: expected HOST:PORT or unix:/PATH", flag, listen)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (w *Watcher) Watch(served <-chan error) error {
 				return errors.Join(w.failed, w.verdict())
 			}
 			if w.failed != nil { // clients still need the pass-through
-				fmt.Fprintln(w.Errs, "the report:", w.failed)
+				fmt.Fprintln(w.Errs, "write the report:", w.failed)
 			}
 			fmt.Fprintln(w.Errs, "clients are passed through to production until the next SIGINT or SIGTERM")
 		}
@@ -125,7 +125,7 @@ func (w *Watcher) lookForFile() {
 		return
 	}
 	if _, err := os.Stat(w.OffFile); err == nil {
-		w.Run.Off("there is a file " + w.OffFile)
+		w.Run.Off("found the off-file " + w.OffFile)
 	}
 }
 

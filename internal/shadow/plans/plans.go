@@ -55,7 +55,7 @@ func (p Pair) Words() string {
 	c, t := p.Control.cost(), p.Test.cost()
 	switch {
 	case p.Control.Error != "" || p.Test.Error != "":
-		return "not explained at both"
+		return "no plan from one of the targets, or from both"
 	case !p.Alike:
 		return fmt.Sprintf("the plans differ; estimated cost %.2f at control, %.2f at test", c, t)
 	case c == t:

@@ -11,10 +11,10 @@ func TestCompare(t *testing.T) {
 	dear.Cost = 200
 	index := Step{Node: "Index Scan using t_a on t", Cost: 8, Rows: 1}
 	for want, with := range map[string]Plan{
-		"the same plan":         {Steps: []Step{scan}},
-		"the same steps":        {Steps: []Step{dear}},
-		"the plans differ":      {Steps: []Step{index}},
-		"not explained at both": {Error: "42P01"},
+		"the same plan":    {Steps: []Step{scan}},
+		"the same steps":   {Steps: []Step{dear}},
+		"the plans differ": {Steps: []Step{index}},
+		"no plan from one of the targets, or from both": {Error: "42P01"},
 	} {
 		p := Compare("select", Plan{Steps: []Step{scan}}, with)
 		if !strings.HasPrefix(p.Words(), want) || p.Alike != strings.HasPrefix(want, "the same") {

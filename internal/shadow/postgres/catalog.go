@@ -81,7 +81,7 @@ func (c *catalog) follow(s *sql.Statement) {
 	defer c.mu.Unlock()
 	for _, set := range s.Sets {
 		if column := c.named(set); column != "" {
-			c.leaves(set.Table, column, "a statement gives it what differs by nature")
+			c.leaves(set.Table, column, "a statement sets it to the time, a random number or the like")
 		}
 	}
 }

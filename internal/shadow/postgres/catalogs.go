@@ -27,7 +27,7 @@ type catalogs struct {
 }
 
 // ErrColumn is wrapped by the error for a text that is not schema.table.column.
-var ErrColumn = errors.New("write schema.table.column")
+var ErrColumn = errors.New("expected schema.table.column")
 
 // parseColumns parses "schema.table.column" texts.
 func parseColumns(texts []string) (out []column, err error) {

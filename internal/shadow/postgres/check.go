@@ -57,7 +57,7 @@ func (f *findings) subset(only subset, servers []*server) {
 	for _, at := range servers {
 		for name := range only {
 			if at.known && at.databases[name] == nil {
-				f.problem("name databases that are at production and at both targets", "--only-database: %s has no database %s", at.name, name)
+				f.problem("name databases that production and both targets have", "--only-database: %s has no database %s", at.name, name)
 			}
 		}
 		maps.DeleteFunc(at.databases, func(name string, _ *database) bool { return only.admits(name) != nil })
@@ -66,7 +66,7 @@ func (f *findings) subset(only subset, servers []*server) {
 
 func (f *findings) all(production, control, test *server) {
 	if !production.known {
-		f.note("production does not let us ask (%s): write a user into its URL to have it compared here (it is not used for clients)", production.why)
+		f.note("production refuses the check's login (%s): put a user into its URL to compare production here (it is not used for clients)", production.why)
 	}
 	for _, s := range []*server{production, control, test} {
 		if s.known {
@@ -74,13 +74,13 @@ func (f *findings) all(production, control, test *server) {
 		}
 	}
 	if control.process == test.process {
-		f.problem("give each target a server of its own", "control and test are the same server")
+		f.problem("use a separate server for each target", "control and test are the same server")
 	}
 	for _, t := range []*server{control, test} {
 		f.target(production, t)
 	}
 	if control.major != test.major {
-		f.note("control has PostgreSQL %d, test %d: answers and plans may differ by that", control.major, test.major)
+		f.note("control has PostgreSQL %d, test %d: answers and plans may differ for that reason", control.major, test.major)
 	}
 	of := production
 	if !of.known {
@@ -92,49 +92,49 @@ func (f *findings) all(production, control, test *server) {
 		}
 	}
 	for _, d := range differences(control, test, inAnswers) {
-		f.problem("set it alike at both targets, or answers will differ", "%s", d)
+		f.problem("set it to the same value on both targets, or answers will differ", "%s", d)
 	}
 	for _, d := range differences(control, test, func(name string) bool { return !inAnswers(name) && !ofItself(name) }) {
-		f.note("a setting that is judged with the rest: %s", d)
+		f.note("different setting, which becomes part of the verdict: %s", d)
 	}
 }
 
 // target checks one of the two targets, apart from its data.
 func (f *findings) target(production, t *server) {
 	if t.recovers {
-		f.problem("promote it: pg_ctl promote", "%s is a standby: it takes no writes", t.name)
+		f.problem("promote it: pg_ctl promote", "%s is a standby, which refuses writes", t.name)
 	}
 	if t.settings["default_transaction_read_only"] == "on" {
-		f.problem("set it off", "%s takes no writes: default_transaction_read_only is on", t.name)
+		f.problem("set it to off", "%s refuses writes: default_transaction_read_only is on", t.name)
 	}
 	if names := t.settings["synchronous_standby_names"]; names != "" {
-		f.problem("set it to ''", "%s waits for standbys at every commit: synchronous_standby_names is %q", t.name, names)
+		f.problem("set it to ''", "%s waits for standbys at each commit: synchronous_standby_names is %q", t.name, names)
 	}
 	if t.prepared > 0 {
-		f.problem("roll them back: they hold locks", "%s has %d prepared transactions, which came with its data or from an earlier run", t.name, t.prepared)
+		f.problem("roll them back: they hold locks", "%s has %d prepared transactions, from its backup or from an earlier run", t.name, t.prepared)
 	}
 	if !t.sees {
-		f.problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so statements that block each other can't be told from slow ones", t.name)
+		f.problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so blocked statements look like slow ones", t.name)
 	}
 	if !production.known {
 		return
 	}
 	if t.process == production.process {
-		f.problem("give the targets servers of their own", "%s is production itself", t.name)
+		f.problem("use a separate server for each target", "%s is production itself", t.name)
 		return
 	}
 	if t.major != production.major {
 		f.problem("restore the same version, unless the version is what you want to judge", "%s has PostgreSQL %d, production %d: statements may be refused and answers differ", t.name, t.major, production.major)
 	}
 	if most := t.number("max_connections"); most < production.clients+10 {
-		f.problem("raise max_connections", "%s takes %d connections, production has %d now", t.name, most, production.clients)
+		f.problem("raise max_connections", "%s allows %d connections, production has %d now", t.name, most, production.clients)
 	}
 	command := t.settings["archive_command"]
 	if t.settings["archive_mode"] != "off" && command != "" && command == production.settings["archive_command"] {
-		f.problem("set archive_mode off before it harms production's archive", "%s archives its WAL as production does: %s", t.name, command)
+		f.problem("set archive_mode = off before it damages production's archive", "%s archives its WAL to production's archive: %s", t.name, command)
 	}
 	for _, d := range differences(production, t, inAnswers) {
-		f.note("production has another setting: %s", d)
+		f.note("different setting in production: %s", d)
 	}
 }
 
@@ -146,7 +146,7 @@ func (f *findings) databases(of, t *server) {
 		case has == nil:
 			f.problem("restore it", "%s has no database %s", t.name, name)
 		case want.closed != "" || has.closed != "":
-			f.note("database %s was not looked into: %s", name, want.closed+has.closed)
+			f.note("database %s was not checked: %s", name, want.closed+has.closed)
 		default:
 			f.database(of.name, t.name, name, want, has)
 		}
@@ -162,12 +162,12 @@ func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, all
 	for _, r := range all {
 		switch {
 		case len(r.ways) > 0 && allowed:
-			f.note("%s: %s; that is allowed", t.Name, &r)
+			f.note("%s: %s; allowed by --allow-foreign-servers", t.Name, &r)
 		case len(r.ways) > 0:
 			f.problem(reachHint, "%s: %s", t.Name, &r)
 		}
 		if len(r.unknown) > 0 {
-			f.note("%s: functions of database %s may reach other servers, since their language lets them: %s", t.Name, r.database, strings.Join(r.unknown, ", "))
+			f.note("%s: functions of database %s may reach other servers, because their language is untrusted: %s", t.Name, r.database, strings.Join(r.unknown, ", "))
 		}
 	}
 	return nil
@@ -178,13 +178,13 @@ const mostListed = 10
 
 func (f *findings) database(of, at, name string, want, has *database) {
 	if want.locale != has.locale {
-		f.problem("create it alike: rows come in another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
+		f.problem("create it with the same locale: rows have another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
 	}
 	if want.actual != has.actual {
-		f.problem("use the same C library or ICU: texts are in another order", "collations of database %s have the version %q at %s, %q at %s", name, want.actual, of, has.actual, at)
+		f.problem("use the same version of the C library or ICU: texts have another order", "collations of database %s have the version %q at %s, %q at %s", name, want.actual, of, has.actual, at)
 	}
 	if has.collation != "" && has.actual != "" && has.collation != has.actual {
-		f.problem("REINDEX DATABASE, then ALTER DATABASE ... REFRESH COLLATION VERSION", "indexes of database %s at %s were made with collation version %s, the machine has %s", name, at, has.collation, has.actual)
+		f.problem("REINDEX DATABASE, then ALTER DATABASE ... REFRESH COLLATION VERSION", "indexes of database %s at %s were built with collation version %s, the machine has %s", name, at, has.collation, has.actual)
 	}
 	if has.subscribed {
 		f.problem("disable the subscription", "database %s at %s has a subscription that writes to it", name, at)
@@ -193,7 +193,7 @@ func (f *findings) database(of, at, name string, want, has *database) {
 		switch version := has.extensions[extension]; {
 		case version == want.extensions[extension]:
 		case version == "" && mayReach(extension):
-			f.note("database %s at %s has no extension %s, which reaches other servers: statements that use it fail there", name, at, extension)
+			f.note("database %s at %s does not have the extension %s, which reaches other servers: statements that use it fail there", name, at, extension)
 		case version == "":
 			f.problem("install it", "database %s at %s has no extension %s", name, at, extension)
 		default:
@@ -212,9 +212,9 @@ func (f *findings) database(of, at, name string, want, has *database) {
 			fewer = append(fewer, fmt.Sprintf("%s (%.0f at %s, %.0f at %s)", table, a.rows, of, b.rows, at))
 		}
 	}
-	f.tables("restore them", missing, "database %s at %s has no tables", name, at)
-	f.tables("restore them", other, "database %s at %s has other columns in the tables", name, at)
-	f.tables("restore the data, or ANALYZE if these estimates are old", fewer, "database %s at %s has other numbers of rows in the tables", name, at)
+	f.tables("restore them", missing, "database %s at %s lacks tables", name, at)
+	f.tables("restore them", other, "database %s at %s has different columns in the tables", name, at)
+	f.tables("restore the data, or run ANALYZE if these estimates are old", fewer, "database %s at %s has different numbers of rows in the tables", name, at)
 }
 
 func (f *findings) tables(hint string, names []string, format string, args ...any) {
@@ -264,7 +264,7 @@ func (f *findings) room(ctx context.Context, t *shadow.Target) {
 		return
 	}
 	if _, err := here(row[0], row[1], row[2]); err != nil {
-		f.note("%s: how much of its disk is free can't be seen from here", t.Name)
+		f.note("%s: its free disk space is not visible on this machine", t.Name)
 		return
 	}
 	var fs syscall.Statfs_t
@@ -273,10 +273,10 @@ func (f *findings) room(ctx context.Context, t *shadow.Target) {
 	}
 	free := float64(fs.Bavail) / float64(fs.Blocks)
 	if free < leastFree {
-		f.problem("make room", "%s has %.1f %% of its disk left", t.Name, 100*free)
+		f.problem("free disk space", "%s has %.1f %% of its disk free", t.Name, 100*free)
 		return
 	}
-	f.note("%s has %.0f %% of its disk left", t.Name, 100*free)
+	f.note("%s has %.0f %% of its disk free", t.Name, 100*free)
 }
 
 // pooled reports a connection pool in front of a target.
@@ -290,8 +290,8 @@ func (f *findings) pooled(ctx context.Context, t *shadow.Target) {
 	pid, err := p.process(ctx, c.PID(), func() (uint32, error) { return backend(ctx, c) })
 	switch {
 	case errors.Is(err, errShared):
-		f.problem("give its own address, or a pool by sessions", "%s is behind a pool that lends connections for a transaction: nobody could tell what statements wait for", t.Name)
+		f.problem("give its own address, or use pool_mode = session", "%s is behind a pool in transaction mode: it would be unknown what statements wait for", t.Name)
 	case err == nil && pid != c.PID():
-		f.note("%s is behind a pool, which is part of its latencies", t.Name)
+		f.note("%s is behind a pool, whose delay is part of its latencies", t.Name)
 	}
 }

@@ -31,11 +31,11 @@ func TestFindings(t *testing.T) {
 		"another major version": {func(_, _, t *server) { t.major = 16 }, "test has PostgreSQL 16, production 15"},
 		"synchronous":           {func(_, c, _ *server) { c.settings["synchronous_standby_names"] = "*" }, "control waits for standbys"},
 		"prepared transactions": {func(_, c, _ *server) { c.prepared = 2 }, "control has 2 prepared transactions"},
-		"too few connections":   {func(p, _, _ *server) { p.clients = 95 }, "takes 100 connections, production has 95 now"},
+		"too few connections":   {func(p, _, _ *server) { p.clients = 95 }, "allows 100 connections, production has 95 now"},
 		"no right to look":      {func(_, _, t *server) { t.sees = false }, "the user of test may not see"},
 		"a missing database":    {func(_, _, t *server) { delete(t.databases, "app") }, "test has no database app"},
-		"a missing table":       {func(_, c, _ *server) { delete(c.databases["app"].tables, "public.t") }, "database app at control has no tables: public.t"},
-		"a missing column":      {func(_, c, _ *server) { c.databases["app"].tables["public.t"].columns = "b int" }, "other columns in the tables: public.t"},
+		"a missing table":       {func(_, c, _ *server) { delete(c.databases["app"].tables, "public.t") }, "database app at control lacks tables: public.t"},
+		"a missing column":      {func(_, c, _ *server) { c.databases["app"].tables["public.t"].columns = "b int" }, "different columns in the tables: public.t"},
 		"missing rows":          {func(_, c, _ *server) { c.databases["app"].tables["public.t"].rows = 5 }, "public.t (1000000 at production, 5 at control)"},
 		"rows that came since":  {func(_, c, _ *server) { c.databases["app"].tables["public.t"].rows = 9.9e5 }, ""},
 		"rows are not known":    {func(_, c, _ *server) { c.databases["app"].tables["public.t"].rows = -1 }, ""},
@@ -48,7 +48,7 @@ func TestFindings(t *testing.T) {
 			for _, s := range []*server{p, c} {
 				s.settings["archive_mode"], s.settings["archive_command"] = "on", "cp %p /archive/%f"
 			}
-		}, "control archives its WAL as production does"},
+		}, "control archives its WAL to production's archive"},
 		"a login is missing": {func(p, _, _ *server) { *p = server{name: "production"} }, ""},
 	} {
 		p, con, test := healthy("production"), healthy("control"), healthy("test")
@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 	}
 	all := fmt.Sprint(found)
 	for _, want := range []string{
-		"production: PostgreSQL", "test: PostgreSQL", "database " + b.test.Database() + " at test has no tables: public.gone", "t.at: default clock_timestamp()", "of its disk left",
+		"production: PostgreSQL", "test: PostgreSQL", "database " + b.test.Database() + " at test lacks tables: public.gone", "t.at: default clock_timestamp()", "of its disk free",
 		b.test.Database() + ".public.gone: differs, it is missing at test", "self-test",
 	} {
 		if !strings.Contains(all, want) {

@@ -165,7 +165,7 @@ func (d *dataCheck) check(ctx context.Context) error {
 	for i, t := range order {
 		if err := d.table(ctx, t, all); err != nil {
 			for _, left := range order[i:] {
-				d.found = append(d.found, shadow.TableState{Name: d.database + "." + left.name, State: shadow.TableSkipped, Why: "there was no time for it, or a server failed"})
+				d.found = append(d.found, shadow.TableState{Name: d.database + "." + left.name, State: shadow.TableSkipped, Why: "the time was up, or a server failed"})
 			}
 			return err
 		}
@@ -219,7 +219,7 @@ func difference(control, test int64) string {
 	if control != test {
 		return fmt.Sprintf("%d rows at control, %d at test", control, test)
 	}
-	return fmt.Sprintf("%d rows at both, with other values", control)
+	return fmt.Sprintf("%d rows at both, with different values", control)
 }
 
 // settle records a table that can't be read and begins new transactions. It returns an error if the server

@@ -61,7 +61,7 @@ func TestDataThatDiffer(t *testing.T) {
 	slices.Sort(lines)
 	want := []string{
 		b.test.Database() + ".public.added: differs, it is missing at control", b.test.Database() + ".public.gone: differs, it is missing at test",
-		b.test.Database() + ".public.nokey: differs, 2 rows at control, 3 at test", b.test.Database() + ".public.parts: differs, 1 rows at both, with other values",
+		b.test.Database() + ".public.nokey: differs, 2 rows at control, 3 at test", b.test.Database() + ".public.parts: differs, 1 rows at both, with different values",
 		b.test.Database() + ".public.t: differs, 1000 rows at control, 999 at test",
 	}
 	if !slices.Equal(lines, want) || r.Outcome != "VOID" || r.DataTrouble != "" || len(r.Data) != 6 {
@@ -100,7 +100,7 @@ func TestSampleOfData(t *testing.T) {
 	if got := check("ANALYZE large"); got != "" {
 		t.Error(got)
 	}
-	if got := check("UPDATE large SET v = 'w' WHERE a = 99999"); !strings.Contains(got, "with other values") {
+	if got := check("UPDATE large SET v = 'w' WHERE a = 99999"); !strings.Contains(got, "with different values") {
 		t.Error(got)
 	}
 }

@@ -135,7 +135,7 @@ func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 		c.leaves(t.table, column, why)
 	}
 	if len(columns) == 0 && sql.Look(t.source, functions).Nature {
-		c.notes[fmt.Sprintf("table %s has the trigger %s, whose function uses what differs by nature: if it writes that, leave the columns out with --ignore-column", t.table, t.name)] = true
+		c.notes[fmt.Sprintf("table %s has the trigger %s, whose function uses the time, random numbers or the like: if it writes them, leave the columns out with --ignore-column", t.table, t.name)] = true
 	}
 }
 

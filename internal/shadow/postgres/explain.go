@@ -66,7 +66,7 @@ func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, e
 	}
 	var all []struct{ Plan node }
 	if err := json.Unmarshal([]byte(row[0]), &all); err != nil || len(all) == 0 {
-		return nil, errors.Join(errors.New("an answer that is no plan"), err)
+		return nil, errors.Join(errors.New("the answer is not a plan"), err)
 	}
 	return all[0].Plan.steps(nil, 0), nil
 }

@@ -24,9 +24,9 @@ const failing = "ROLLBACK TO SAVEPOINT cinch_left_out"
 func leftOut(u *unit) string {
 	switch {
 	case u.code == "" && u.leaves():
-		return "it writes files of the server's machine, or starts programs there"
+		return "it writes files on the server's machine, or runs programs there"
 	case u.code != "" && ownReason(u.code):
-		return "production failed at it for a reason of its own: error " + u.code
+		return "failed in production only: error " + u.code
 	}
 	return ""
 }

@@ -18,7 +18,7 @@ import (
 // transaction can't be used: what a statement waits for would be unknown, and the mirror would wait forever.
 
 // errShared means a target behind a pool that assigns connections per transaction.
-var errShared = errors.New("it is behind a pool that lends connections for a transaction: give the target's own address, or a pool by sessions")
+var errShared = errors.New("it is behind a pool in transaction mode: give the target's own address, or use pool_mode = session")
 
 // pool checks for a pool in front of a target.
 type pool struct {

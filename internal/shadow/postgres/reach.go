@@ -101,7 +101,7 @@ func (r *reach) ask(ctx context.Context, t *shadow.Target) error {
 
 // String describes what is reached.
 func (r *reach) String() string {
-	return fmt.Sprintf("database %s reaches other servers (%s), where each target would carry out again what is mirrored", r.database, strings.Join(r.ways, "; "))
+	return fmt.Sprintf("database %s reaches other servers (%s), where each target would repeat production's writes", r.database, strings.Join(r.ways, "; "))
 }
 
-const reachHint = "drop the servers' user mappings, or the servers, and such extensions at the targets; or point them at copies, and give --allow-foreign-servers"
+const reachHint = "on the targets drop these servers or their user mappings, and these extensions; or point them at copies, and give --allow-foreign-servers"

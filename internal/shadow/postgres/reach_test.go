@@ -76,7 +76,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 	exec(t, server, "ALTER FOREIGN TABLE f OPTIONS (DROP filename, ADD program 'true')")
 	ask("a program", "[foreign server files (file_fdw)]")
 	exec(t, server, "DROP SERVER files CASCADE; UPDATE pg_language SET lanpltrusted = false WHERE lanname = 'plpgsql'")
-	expect("a language", Options{}, false, "may reach other servers, since their language lets them: plpgsql")
+	expect("a language", Options{}, false, "may reach other servers, because their language is untrusted: plpgsql")
 }
 
 // An extension that reaches other servers may be missing at a target: the operator removed it before the run.

@@ -488,7 +488,7 @@ func (r *reader) catchUp(u *unit, m pg.Message) bool {
 func (r *reader) untold(u *unit) {
 	for _, d := range u.draws {
 		if d.table != "" && !d.dense() {
-			r.catalog.leave(d.table, d.column, "numbers of a sequence that several clients took at once, one of them for several rows")
+			r.catalog.leave(d.table, d.column, "numbers of a sequence that several clients used at once, one of them for several rows")
 		}
 	}
 	mine := r.catalog.inserts(u.executed)
@@ -507,7 +507,7 @@ func (r *reader) untold(u *unit) {
 			}
 			for _, one := range r.catalog.inserts(its.executed) {
 				if slices.Contains(mine, one) {
-					r.catalog.leave(one.table, one.column, "numbers of a sequence that several clients took at once, by statements that do not return them")
+					r.catalog.leave(one.table, one.column, "numbers of a sequence that several clients used at once, with statements that do not return them")
 				}
 			}
 		}

@@ -89,7 +89,7 @@ func (c *catalog) pinned(columns []serial, tells bool) {
 		case c.ahead[one] && tells:
 			delete(c.ahead, one)
 		case c.ahead[one]:
-			c.leaves(one.table, one.column, "numbers of a sequence, of which production took some for a statement that failed there alone")
+			c.leaves(one.table, one.column, "numbers of a sequence, some of which production used for a statement that failed only there")
 		}
 	}
 }

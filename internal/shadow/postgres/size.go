@@ -34,7 +34,7 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 		if !forbidden(err) {
 			return s, err
 		}
-		s.Why = append(s.Why, "what the server had not written yet: its user may not CHECKPOINT")
+		s.Why = append(s.Why, "data not yet on disk: its user may not run CHECKPOINT")
 	}
 	row, err := one(ctx, c, sizeQuestion)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 		return s, err
 	}
 	if row, err = one(ctx, c, filesQuestion); err != nil {
-		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: where the data is: %v", err))
+		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: find the data directory: %v", err))
 		return s, nil
 	}
 	pid, err := here(row[0], row[1], row[2])
@@ -57,7 +57,7 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	if parent, err := usage.Parent(int(c.PID())); err == nil && parent == pid {
 		s.Process = pid
 	} else {
-		s.Why = append(s.Why, "CPU and I/O: its processes are not to be seen from here")
+		s.Why = append(s.Why, "CPU and I/O: its processes are not visible on this machine")
 	}
 	return s, nil
 }
@@ -97,7 +97,7 @@ const (
 func here(directory, started, port string) (pid int, err error) {
 	f, err := os.Open(filepath.Join(directory, "postmaster.pid"))
 	if err != nil {
-		return 0, fmt.Errorf("its files are not to be seen from here: %w", err)
+		return 0, fmt.Errorf("its files are not visible on this machine: %w", err)
 	}
 	defer f.Close()
 	var lines []string
@@ -105,7 +105,7 @@ func here(directory, started, port string) (pid int, err error) {
 		lines = append(lines, strings.TrimSpace(s.Text()))
 	}
 	if len(lines) < pidLines || lines[portLine] != port || !near(lines[startLine], started) {
-		return 0, fmt.Errorf("%s on this machine is another server's", directory)
+		return 0, fmt.Errorf("%s on this machine belongs to another server", directory)
 	}
 	return strconv.Atoi(lines[pidLine])
 }

@@ -28,7 +28,7 @@ func (s subset) admits(database string) error {
 	if s == nil || s[database] {
 		return nil
 	}
-	return fmt.Errorf("%w: a client of database %.64q, which is not among those of --only-database", shadow.ErrUnmirrored, database)
+	return fmt.Errorf("%w: a client of database %.64q, which --only-database does not name", shadow.ErrUnmirrored, database)
 }
 
 // names returns the databases, or the given one if all are mirrored.

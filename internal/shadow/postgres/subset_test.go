@@ -40,7 +40,7 @@ func TestOnlyOneDatabase(t *testing.T) {
 	}
 	_ = other.Close(t.Context())
 	r := shadowtest.Settle(t, b.run)
-	if r.Unmirrored != 1 || r.Dropped > 0 || len(r.Data) != 1 || !strings.Contains(strings.Join(keys(r.Why), ""), `a client of database "other", which is not among those`) {
+	if r.Unmirrored != 1 || r.Dropped > 0 || len(r.Data) != 1 || !strings.Contains(strings.Join(keys(r.Why), ""), `a client of database "other", which --only-database does not name`) {
 		t.Errorf("%s %q: %d not mirrored, %v; data %v", r.Outcome, r.Reasons, r.Unmirrored, r.Why, r.Data)
 	}
 	b.same(t, "t")

@@ -151,7 +151,7 @@ func TestEndedSelfTestLeavesNothing(t *testing.T) {
 		defer cancel()
 		testenv.Eventually(t, "it has begun", func() bool { return contents(t, b.control, schemas) == "1|\n" })
 	}()
-	if err := b.run.SelfTest(ctx); err == nil || !strings.Contains(err.Error(), "before its end") {
+	if err := b.run.SelfTest(ctx); err == nil || !strings.Contains(err.Error(), "before it finished") {
 		t.Errorf("%v", err)
 	}
 	for _, s := range []*testenv.SQLServer{b.control, b.test} {

@@ -45,7 +45,7 @@ type Record struct {
 // Errors of reading.
 var (
 	// ErrFormat is wrapped by errors for bytes that are not a recording.
-	ErrFormat = errors.New("this is no recording")
+	ErrFormat = errors.New("not a recording")
 	// ErrTruncated ends a recording whose last record is missing.
-	ErrTruncated = errors.New("the recording was cut off, or is damaged at its end")
+	ErrTruncated = errors.New("the recording is truncated, or damaged at its end")
 )

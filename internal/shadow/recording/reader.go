@@ -74,7 +74,7 @@ func (in *Reader) next() (Record, error) {
 	}
 	since, length := numbers[1], numbers[2]
 	if length > MaxBytes || since > uint64(mostSince) {
-		return r, fmt.Errorf("%w: a record has %d bytes, %d ns after the one before", ErrFormat, length, since)
+		return r, fmt.Errorf("%w: a record has %d bytes, %d ns after the previous one", ErrFormat, length, since)
 	}
 	r.Conn, r.At = numbers[0], in.last.Add(time.Duration(since))
 	if uint64(cap(in.buf)) < length {
@@ -140,10 +140,10 @@ func Summarize(in *Reader) (Summary, error) {
 func (s Summary) String() string {
 	line := fmt.Sprintf("recorded at %s for %v: %d connections, %d bytes", s.Start.Format(time.RFC3339), s.Took.Round(time.Millisecond), s.Connections, s.Bytes)
 	if s.Partial > 0 {
-		line += fmt.Sprintf("; %d connections not to their end", s.Partial)
+		line += fmt.Sprintf("; %d connections incomplete", s.Partial)
 	}
 	if s.Truncated {
-		return line + "; the file was cut off, or is damaged at its end: what is before that is played"
+		return line + "; the file is truncated, or damaged at its end: only the part before is replayed"
 	}
 	return line + "; it ended: " + s.Why
 }

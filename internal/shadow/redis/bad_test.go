@@ -196,7 +196,7 @@ func TestTargetTurnsBad(t *testing.T) {
 		"a password at the next login": {func(t *testing.T, s *testenv.RedisServer) {
 			tell(t, s, "acl", "setuser", "mirror", "resetpass", ">other")
 		}, "login refused: WRONGPASS"},
-		"data that are gone": {func(t *testing.T, s *testenv.RedisServer) { tell(t, s, "flushall") }, "answers differ, first that of APPEND k"},
+		"data that are gone": {func(t *testing.T, s *testenv.RedisServer) { tell(t, s, "flushall") }, "answers differ, the first to APPEND k"},
 		"killed":             {func(_ *testing.T, s *testenv.RedisServer) { s.Kill() }, "test ("},
 		"frozen":             {freeze, "i/o timeout"},
 	} {
@@ -296,7 +296,7 @@ func TestCommandsAreRefused(t *testing.T) {
 	}
 	up := gateway.Upstream{Network: "tcp", Address: server.Addr, User: "poor", Password: "x"}
 	var hinted interface{ Hint() string }
-	if _, err := New(t.Context(), up); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "allowed COMMAND") || !strings.Contains(err.Error(), "control (tcp://") {
+	if _, err := New(t.Context(), up); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "allow its user to run COMMAND") || !strings.Contains(err.Error(), "control (tcp://") {
 		t.Error(err)
 	}
 	if _, err := NewFilters(t.Context(), up, []string{"a*"}); err == nil || !strings.Contains(err.Error(), "production (tcp://") {

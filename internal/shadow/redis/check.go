@@ -111,7 +111,7 @@ func findings(production, control, test server) []shadow.Finding {
 		found = append(found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
 	}
 	if !production.known {
-		note("production wants a login: write it into its URL to have it compared here (it is not used for clients)")
+		note("production requires a login: put it into its URL to compare production here (it is not used for clients)")
 	}
 	for _, s := range []server{production, control, test} {
 		if s.known {
@@ -121,14 +121,14 @@ func findings(production, control, test server) []shadow.Finding {
 	for _, s := range []server{control, test} {
 		s.alone(problem)
 		if production.known && s.is(production) {
-			problem("give a target a server of its own", "%s is production itself", s.name)
+			problem("use a separate server for each target", "%s is production itself", s.name)
 		}
 		if production.known && different(s.keys, production.keys) {
 			problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
 		}
 	}
 	if control.is(test) {
-		problem("give each target a server of its own", "control and test are the same server")
+		problem("use a separate server for each target", "control and test are the same server")
 	}
 	for _, line := range differences(control.config, test.config) {
 		note("the targets' settings differ: %s", line)
@@ -150,7 +150,7 @@ func (s server) alone(problem func(hint, format string, args ...any)) {
 		problem("mirror a single server", "%s is a node of a cluster", s.name)
 	}
 	if policy := s.info["maxmemory_policy"]; s.info["maxmemory"] != "0" && policy != "noeviction" {
-		problem("set maxmemory-policy noeviction, with room for the data", "%s evicts keys (%s), each server others", s.name, policy)
+		problem("set maxmemory-policy noeviction, with room for the data", "%s evicts keys (%s), and each server evicts different ones", s.name, policy)
 	}
 }
 

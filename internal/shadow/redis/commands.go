@@ -53,7 +53,7 @@ func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error
 		}
 	}
 	if len(table) == 0 {
-		return nil, fmt.Errorf("it lists nothing that is understood")
+		return nil, fmt.Errorf("it lists no command in a known format")
 	}
 	return table, nil
 }

@@ -171,7 +171,7 @@ func (f *filter) answered(p plan, frame []byte) error {
 	return nil
 }
 
-var errTransaction = errors.New("a transaction has not as many replies as requests")
+var errTransaction = errors.New("a transaction has different numbers of replies and requests")
 
 // closed records the reply that ends a transaction, without the replies to requests that are left out.
 func (f *filter) closed(frame []byte) error {

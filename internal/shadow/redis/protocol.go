@@ -33,7 +33,7 @@ func learned(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 	commands, err := learn(ctx, rdb)
 	switch {
 	case isDenied(err):
-		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), "its user must be allowed COMMAND")
+		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), "allow its user to run COMMAND")
 	case err != nil:
 		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), shadow.HintReach)
 	}

@@ -66,7 +66,7 @@ func (f *Filters) plan(q *request) plan {
 	}
 	keys, known := q.keysOf(q.args)
 	if !known {
-		return f.leave("commands whose keys can't be told, with --redact")
+		return f.leave("commands whose keys are unknown, with --redact")
 	}
 	for _, k := range keys {
 		p.hidden = append(p.hidden, f.matches(k))
@@ -76,7 +76,7 @@ func (f *Filters) plan(q *request) plan {
 	}
 	s, ok := shapes[name]
 	if !ok || s.misplaced(q.args, keys) {
-		return f.leave("other commands on keys that are redacted")
+		return f.leave("other commands on redacted keys")
 	}
 	p.byKey = s.byKey
 	q.bytes = resp.AppendArgs(nil, f.arguments(s, q.args))

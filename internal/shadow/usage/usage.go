@@ -105,7 +105,7 @@ func printed(ctx context.Context, command string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(fields[0], 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q printed no number of bytes: %w", command, err)
+		return 0, fmt.Errorf("%q did not print a number of bytes: %w", command, err)
 	}
 	return n, nil
 }
