@@ -18,7 +18,7 @@ type Question struct {
 func (q *Question) Rates(ctx context.Context, p *Options, why string) {
 	otherwise := "one write and ten reads a day for each value"
 	if p.Rates != (Rates{}) {
-		otherwise = "what was given"
+		otherwise = "the given rates"
 	}
 	q.Ask(fmt.Sprintf("%s: %s.\n", p.Source.Name, why))
 	reads, ok := q.number(ctx, fmt.Sprintf("How many reads a second does it serve? (Enter: %s) ", otherwise))
@@ -49,7 +49,7 @@ func (q *Question) number(ctx context.Context, text string) (n float64, ok bool)
 		if n, err := strconv.ParseFloat(line, 64); err == nil && n >= 0 && n*factor < 1e12 {
 			return n * factor, true
 		}
-		q.Ask("That is no number. ")
+		q.Ask("That is not a number. ")
 	}
 	return 0, false
 }

@@ -121,7 +121,7 @@ func (p *planner) losesAt(g *GroupPlan, o *Option) string {
 	for i := range o.bounds {
 		b, at := &g.bounds[i], &o.bounds[i]
 		if float64(b.group.Now-at.After) < leastSaving*float64(b.group.Now) || p.gain(b.group, at) < leastGain {
-			return fmt.Sprintf("may not pay off, as with %s %s", Count(b.documents), g.Range.Of)
+			return fmt.Sprintf("may not pay off, for example with %s %s", Count(b.documents), g.Range.Of)
 		}
 	}
 	return ""
@@ -151,12 +151,12 @@ func (x *Range) words(o *Option) string {
 	s := fmt.Sprintf("%s are not known, between %s and %s", x.Of, Count(x.Low.Documents), Count(x.High.Documents))
 	s += fmt.Sprintf(": %s to %s now", ui.Size(x.Low.Now), ui.Size(x.High.Now))
 	if o != nil {
-		s += fmt.Sprintf(", of which %s saves %s", o.Name, x.saves())
+		s += fmt.Sprintf("; %s saves %s of them", o.Name, x.saves())
 	}
 	if x.Of == perReply {
 		s += ". --batch N sets them"
 	}
-	return s + ". The profiler (level 2), or a gateway with sample: true, measures them"
+	return s + ". To measure them, turn on the profiler (level 2), or run a gateway with sample: true"
 }
 
 // saves formats the percentages of both ends.

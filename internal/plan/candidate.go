@@ -42,7 +42,7 @@ func (c Candidate) String() string {
 const pairPrefix = "pair "
 
 // ErrCandidate reports text that is not a candidate.
-var ErrCandidate = errors.New("no candidate")
+var ErrCandidate = errors.New("invalid candidate")
 
 // ParseCandidate parses what String returns.
 func ParseCandidate(text string) (Candidate, error) {
@@ -59,7 +59,7 @@ func ParseCandidate(text string) (Candidate, error) {
 		return c, fmt.Errorf("%w: %w", ErrCandidate, err)
 	}
 	if c.Dictionary = dictionary; dictionary && c.Setting.Codec != codec.Zstd || c.Setting.Dict != 0 {
-		return c, fmt.Errorf("%w: %q: only zstd takes a dictionary, as in zstd-3+dict", ErrCandidate, text)
+		return c, fmt.Errorf("%w: %q: only zstd supports dictionaries, as in zstd-3+dict", ErrCandidate, text)
 	}
 	return c, nil
 }

@@ -131,11 +131,11 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	case o.Comparison:
 		return "for comparison only"
 	case (o.candidate.way == wayPair || o.candidate.Setting.IsProto()) && !p.Pair:
-		return "takes a gateway beside the server, too: --pair allows it"
+		return "needs a second gateway beside the server: allow it with --pair"
 	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec == codec.Zlib:
-		return "servers up to 8.2.2 leak memory by it"
+		return "makes servers up to 8.2.2 leak memory"
 	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec != codec.Snappy && o.candidate.Setting.Codec != codec.Zstd:
-		return "MongoDB does not have it"
+		return "is not supported by MongoDB"
 	case float64(g.Now-o.After) < leastSaving*float64(g.Now):
 		return tooLittle
 	case p.MaxCPU > 0 && took > p.MaxCPU:
@@ -164,7 +164,7 @@ func (p *planner) whyNone(g *GroupPlan) string {
 	case g.Range != nil && g.Best >= 0 && p.onlyLoses(g, &g.Options[g.Best]):
 		return g.Options[g.Best].Name + " " + g.Options[g.Best].Ruled
 	case limits != "":
-		return "all that saves " + limits
+		return "every candidate that saves enough " + limits
 	case g.Mean < float64(p.MinSize):
 		return "values are too small"
 	}
@@ -180,7 +180,7 @@ func (p *planner) onlyLoses(g *GroupPlan, o *Option) bool {
 func (p *planner) notWorth(g *GroupPlan) string {
 	switch {
 	case p.Minimize == MinLatency:
-		return "it would get slower"
+		return "reads or writes would get slower"
 	case g.BillNow.Total() == 0 && p.Layout.Crossing() == 0:
 		return "traffic within a zone is free, and compressing it costs CPU (--cross-zone, --minimize latency)"
 	case g.BillNow.Total() == 0:
@@ -195,9 +195,9 @@ func (p *planner) why(g *GroupPlan, best int) string {
 	case p.Minimize == MinLatency:
 		return fmt.Sprintf("reads %s, writes %s on %s", faster(o.Latency[0].ReadMicros), faster(o.Latency[0].WriteMicros), o.Latency[0].Link)
 	case p.Minimize == MinCost && p.Source.Medium != price.OnWire && o.Bill.Traffic < g.BillNow.Traffic:
-		return "least for storage, traffic and CPU together"
+		return "least cost of storage, traffic and CPU together"
 	case p.Minimize == MinCost:
-		return "least for bytes and CPU together"
+		return "least cost of bytes and CPU together"
 	case p.Minimize == MinBytes:
 		return fewest(g, o) + moreMoney(o.Bill.Total()-g.BillNow.Total())
 	case fewest(g, o) == fewestBytes:
@@ -212,7 +212,7 @@ const fewestBytes = "fewest bytes"
 func fewest(g *GroupPlan, o *Option) string {
 	for i := range g.Options {
 		if x := &g.Options[i]; !x.Comparison && x.After < o.After {
-			return fewestBytes + " of what may be chosen"
+			return fewestBytes + " of the allowed candidates"
 		}
 	}
 	return fewestBytes

@@ -255,7 +255,7 @@ func (f *files) csv(h *os.File, s sized, want int64) error {
 			return nil
 		}
 		if errors.Is(err, errLongRow) {
-			f.c.Pass(pattern, kindColumn, "rows from one that is too long on", 1)
+			f.c.Pass(pattern, kindColumn, "rows after one that is too long", 1)
 			return nil
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ const (
 	requestSnappy   = 2 // the level that the gateway uses for requests
 )
 
-var errExchange = errors.New("no exchange of messages")
+var errExchange = errors.New("not an exchange of messages")
 
 // splitExchange splits an exchange, compressed or not.
 func splitExchange(b []byte) (request, reply []byte, err error) {
@@ -230,7 +230,7 @@ func (x *exchanged) openFrame(dst, frame []byte, request bool) ([]byte, error) {
 	}
 	at := bytes.Index(dst[start:], sessionPlace)
 	if at < 0 {
-		return dst, fmt.Errorf("%w: no place for a session", errExchange)
+		return dst, fmt.Errorf("%w: no room for a session", errExchange)
 	}
 	copy(dst[start+at+len(sessionPlace)-len(sessionID):], sessionID[:])
 	return dst, nil

@@ -60,7 +60,7 @@ func Files(ctx context.Context, c *Collector, paths []string, o FileOptions) (So
 		info.Notes = append(info.Notes, fmt.Sprintf("%d files could not be read and are not in the plan", f.unread))
 	}
 	if f.single {
-		info.Notes = append(info.Notes, "of long .json and .csv files only the beginning was read")
+		info.Notes = append(info.Notes, "only the beginning of long .json and .csv files was read")
 	}
 	return info, nil
 }

@@ -56,7 +56,7 @@ func (t *openedSample) libraries(cost Cost, kind string, now int64) (x *Foreign,
 	x.ContentBytes = int64(float64(now) * content.opened / held.all)
 	x.RatioNow = content.all / held.all
 	if few = 2*x.Opened <= x.Samples-x.short; few {
-		x.Why = "most values are not compressed so"
+		x.Why = "most values are not in this format"
 	}
 	return x, few
 }
@@ -78,7 +78,7 @@ func (x *Foreign) judge(g *GroupPlan) {
 	case o == nil:
 		x.Why = x.Resealed.Why
 	case o.After >= g.After():
-		x.Why = "it would save no more than compressing the values as they are"
+		x.Why = "it would save no more than compressing the stored values directly"
 	default:
 		x.Saved, x.RatioAfter = g.Now-o.After, x.RatioNow*float64(g.Now)/float64(max(o.After, 1))
 	}
@@ -192,7 +192,7 @@ func (g *GroupPlan) libraryWords() string {
 	}
 	without := ""
 	if g.Choice >= 0 {
-		without = fmt.Sprintf(", where its rule without a format saves %s", ui.Size(g.Now-g.After()))
+		without = fmt.Sprintf("; its rule without a format saves %s", ui.Size(g.Now-g.After()))
 	}
 	return fmt.Sprintf("holds values compressed %s: %.1fx today, %.1fx when re-sealed with %s: %s less%s. To do so: format: %s in its rule, then %s. %s. %s.",
 		x.writer(), x.RatioNow, x.RatioAfter, o.Name, ui.Size(x.Saved), without, x.Rule, x.packing(), x.counts(), x.sameBytes())
@@ -208,9 +208,9 @@ func (x *Foreign) packing() string {
 
 // counts formats the results for the sample.
 func (x *Foreign) counts() string {
-	s := []string{fmt.Sprintf("Of %s, %d open", plural(x.Samples, "value sampled", "values sampled"), x.Opened)}
+	s := []string{fmt.Sprintf("Of %s, %d decompress", plural(x.Samples, "value sampled", "values sampled"), x.Opened)}
 	if x.Opened == x.Samples {
-		s[0] = fmt.Sprintf("All of %s open", plural(x.Samples, "value sampled", "values sampled"))
+		s[0] = fmt.Sprintf("All of %s decompress", plural(x.Samples, "value sampled", "values sampled"))
 	}
 	if x.Plain > 0 {
 		s = append(s, fmt.Sprintf("%d are plain", x.Plain))
@@ -219,10 +219,10 @@ func (x *Foreign) counts() string {
 		}
 	}
 	if others := x.Samples - x.Opened - x.Plain - x.Unopened; others > 0 {
-		s = append(s, fmt.Sprintf("%d are of other formats", others))
+		s = append(s, fmt.Sprintf("%d are in other formats", others))
 	}
 	if x.Unopened > 0 {
-		s = append(s, fmt.Sprintf("%d only look like a library's", x.Unopened))
+		s = append(s, fmt.Sprintf("%d look like a library's but do not decompress", x.Unopened))
 	}
 	return strings.Join(s, ", ")
 }
@@ -236,12 +236,12 @@ func (x *Foreign) sameBytes() string {
 	case 0:
 		of = fmt.Sprintf("None of %d", x.Compared)
 	}
-	return of + " tried come back byte for byte"
+	return of + " tried are restored byte for byte"
 }
 
 // mayBeTheirs is the advice before giving a rule a format.
-const mayBeTheirs = "Bytes that look like a library's may be the application's own, so nothing of this is in the figures or the rules: give a rule its format only where you know who writes the values. " +
-	"Clients get them in the library's format again, with --allow-recode not in the same bytes."
+const mayBeTheirs = "Bytes that look like a library's may be the application's own, so the figures and the rules leave this out: set format in a rule only if you know which client writes the values. " +
+	"Clients still get values in the library's format; with --allow-recode the bytes may differ."
 
 // resealing returns what re-sealing would save in addition to the recommendations, and in how many groups.
 func (r *Report) resealing() (bytes int64, groups int) {

@@ -194,12 +194,12 @@ func foreignInWords(t *testing.T, rep *Report) {
 	t.Log(text.String())
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		`user:\* holds values compressed by Valkey GLIDE \(zstd\): \d\.\dx today, \d\.\dx when re-sealed with zstd-3\+dict: [\d.]+ KiB less\. To do so: format: glide in its rule, then cinch pack --allow-recode\. All of 200 values sampled open\. None of 100 tried come back byte for byte\.`,
+		`user:\* holds values compressed by Valkey GLIDE \(zstd\): \d\.\dx today, \d\.\dx when re-sealed with zstd-3\+dict: [\d.]+ KiB less\. To do so: format: glide in its rule, then cinch pack --allow-recode\. All of 200 values sampled decompress\. None of 100 tried are restored byte for byte\.`,
 		`page:\* holds values compressed with zlib, as django-redis does: .* format: zlib in its rule`,
-		`Of 200 values sampled, 150 open, 50 are plain \(GLIDE leaves those below 64 bytes\)\.`,
-		`older:\* holds some values that are compressed by Valkey GLIDE \(zstd\), too few to plan for .* 67 open, 133 are plain\. newer`,
+		`Of 200 values sampled, 150 decompress, 50 are plain \(GLIDE leaves those below 64 bytes\)\.`,
+		`older:\* holds some values that are compressed by Valkey GLIDE \(zstd\), too few to plan for .* 67 decompress, 133 are plain\. newer`,
 		`noise:\* holds values compressed by Valkey GLIDE \(zstd\): 0\.8x today\. Re-sealing is not worth it: compression saves less than 5%.`,
-		`may be the application's own`, `user:\*, re-sealed`, `newer:\* .* less, where its rule without a format saves [\d.]+ KiB\. To do so`,
+		`may be the application's own`, `user:\*, re-sealed`, `newer:\* .* less; its rule without a format saves [\d.]+ KiB\. To do so`,
 	} {
 		if !regexp.MustCompile(want).MatchString(words) {
 			t.Errorf("%s is not in the text", want)
@@ -260,7 +260,7 @@ func TestForeignOnly(t *testing.T) {
 	if s := rep.lead(); strings.Contains(s, "nothing worth") || !strings.Contains(s, "1 group") {
 		t.Error(s)
 	}
-	if words := rep.Groups[0].libraryWords(); !strings.Contains(words, "then cinch pack. All of 200 values sampled open. All of 100 tried come back byte for byte.") {
+	if words := rep.Groups[0].libraryWords(); !strings.Contains(words, "then cinch pack. All of 200 values sampled decompress. All of 100 tried are restored byte for byte.") {
 		t.Error(words)
 	}
 	if rep.After != rep.Now {

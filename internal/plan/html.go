@@ -55,7 +55,7 @@ func (r *Report) page() *page.Page {
 
 func (r *Report) lead() string {
 	if more := r.resealingWords(); r.After >= r.Now && more != "" {
-		return fmt.Sprintf("All %s are best left alone as they are.", ui.Size(r.Now)) + more
+		return fmt.Sprintf("All %s are best left alone.", ui.Size(r.Now)) + more
 	} else if r.After >= r.Now {
 		return fmt.Sprintf("Compression would save nothing worth the trouble here: leave all %s alone.", ui.Size(r.Now))
 	}
@@ -103,8 +103,8 @@ func (r *Report) tiles() []page.Tile {
 		tiles = append(tiles, page.Tile{Name: "Dollars a month", Value: fmt.Sprintf("%s → %s", ui.Dollars(r.BillNow.Total()), ui.Dollars(r.BillAfter.Total())), Note: "at the prices below"})
 	}
 	return append(tiles,
-		page.Tile{Name: "CPU it takes", Value: ui.Cores(r.Cores) + " cores", Note: r.rates()},
-		page.Tile{Name: "Looked at", Value: Count(float64(l.Values)) + " values", Note: looked})
+		page.Tile{Name: "CPU used", Value: ui.Cores(r.Cores) + " cores", Note: r.rates()},
+		page.Tile{Name: "Values sampled", Value: Count(float64(l.Values)) + " values", Note: looked})
 }
 
 func (r *Report) rates() string {
@@ -126,7 +126,7 @@ func (r *Report) recommendations() []page.Section {
 	for _, g := range shown {
 		t.Rows = append(t.Rows, r.recommendation(g))
 	}
-	sections := []page.Section{{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” is a dictionary: what the values of a group have in common, learnt from one half of the sample and measured on the other."}, Table: t}}
+	sections := []page.Section{{Title: "What to do", Words: []string{"Groups with a dot are worth compressing. “+dict” means with a dictionary, trained on one half of the sample and measured on the other."}, Table: t}}
 	if others := r.Groups[len(shown):]; len(others) > 0 {
 		s := page.Section{Title: fmt.Sprintf("What to do with the other %d groups", len(others)), Folded: true, Table: &page.Table{Header: header}}
 		var values float64
@@ -139,7 +139,7 @@ func (r *Report) recommendations() []page.Section {
 		sections = append(sections, s)
 	}
 	if r.Rest.Groups > 0 {
-		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Not measured: there are larger ones"}})
+		t.Rows = append(t.Rows, page.Row{Cells: []string{fmt.Sprintf("%d small groups", r.Rest.Groups), Count(r.Rest.Values), ui.Size(r.Rest.Bytes), "", "", "", "Not measured: too small (--groups)"}})
 	}
 	t.Rows = append(t.Rows, page.Row{Total: true, Cells: []string{"Total", "", ui.Size(r.Now), ui.Size(r.After), share(r.Margin, r.After), saves(r.Now, r.After), ""}})
 	return sections
@@ -183,7 +183,7 @@ func (r *Report) bytesByGroup() page.Section {
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	s := page.Section{Title: "Bytes by group, before and after", Bars: b, Legend: []page.Key{{Class: "now", Name: "now"}, {Class: "after", Name: "after, where it is worth it; the line is the interval of 95%"}}}
+	s := page.Section{Title: "Bytes by group, before and after", Bars: b, Legend: []page.Key{{Class: "now", Name: "now"}, {Class: "after", Name: "after, where it is worth it; the line is the confidence interval of 95%"}}}
 	s.Words = more(len(r.Groups), barGroups)
 	if len(b.Rows) == 0 {
 		s.Bars, s.Legend, s.Words = nil, nil, []string{"No group was measured."}
@@ -243,7 +243,7 @@ func (r *Report) groupSection(g *GroupPlan) page.Section {
 	s := page.Section{Title: pageName(g), Words: r.inWords(g), Table: r.candidateTable(g)}
 	if plot, ok := scatter(g); ok {
 		s.Scatters = []page.Scatter{plot}
-		s.Legend = []page.Key{{Class: "after", Name: "recommended"}, {Class: "frontkey", Name: "on the front: no other one is better in both"}, {Class: "now", Name: "others"}}
+		s.Legend = []page.Key{{Class: "after", Name: "recommended"}, {Class: "frontkey", Name: "Pareto-optimal: no other candidate is better in both"}, {Class: "now", Name: "others"}}
 		if g.Choice < 0 {
 			s.Legend = s.Legend[1:]
 		}
@@ -264,14 +264,14 @@ func (r *Report) inWords(g *GroupPlan) []string {
 	}
 	do := fmt.Sprintf("Use %s (%s): they become %s, give or take %s, which is %s less.", o.Name, g.Why, ui.Size(o.After), cmp.Or(share(o.Margin, o.After), "0%"), saves(g.Now, o.After))
 	if o.CompressMicros+o.OpenMicros > 0 {
-		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and opening it %s µs", micros(o.CompressMicros), micros(o.OpenMicros))
+		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and decompressing it %s µs", micros(o.CompressMicros), micros(o.OpenMicros))
 		if o.Cores > 0 {
 			do += ", " + ui.Cores(o.Cores) + " cores in all"
 		}
 		do += o.Memory.words() + "."
 	}
 	if o.DictionaryBytes > 0 {
-		do += fmt.Sprintf(" Its dictionary has %s.", ui.Size(int64(o.DictionaryBytes)))
+		do += fmt.Sprintf(" Its dictionary is %s long.", ui.Size(int64(o.DictionaryBytes)))
 	}
 	for _, l := range o.Latency {
 		do += fmt.Sprintf(" On %s a read gets %s, a write %s.", l.Link, micro(faster(l.ReadMicros)), micro(faster(l.WriteMicros)))
@@ -280,7 +280,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 }
 
 func scatter(g *GroupPlan) (page.Scatter, bool) {
-	s := page.Scatter{Title: "How much smaller, against the CPU that it takes, by candidate", Across: "CPU to compress and open a value, µs", Up: "times smaller"}
+	s := page.Scatter{Title: "Compression ratio against CPU time, by candidate", Across: "CPU to compress and decompress a value, µs", Up: "times smaller"}
 	for i := range g.Options {
 		o := &g.Options[i]
 		cpu := o.CompressMicros + o.OpenMicros
@@ -297,7 +297,7 @@ func scatter(g *GroupPlan) (page.Scatter, bool) {
 
 // histogram has all powers of two between the shortest and the longest values.
 func histogram(g *GroupPlan) page.Columns {
-	c := page.Columns{Title: "How long the values are", Note: "a value's length, up to"}
+	c := page.Columns{Title: "Lengths of values", Note: "a value's length, up to"}
 	counts := make(map[int64]float64)
 	for _, s := range g.Sizes {
 		counts[s.UpTo] += s.Values
@@ -356,7 +356,7 @@ func micro(s string) string { return strings.ReplaceAll(s, " us", " µs") }
 
 func (r *Report) reliability() page.Section {
 	l := r.LookedAt
-	s := page.Section{Title: "How much was looked at, and what was left out"}
+	s := page.Section{Title: "What was read, and what was left out"}
 	words := fmt.Sprintf("%s values, %s, were read in %.1f s", Count(float64(l.Values)), ui.Size(l.Bytes), float64(l.Took))
 	switch {
 	case l.Total > l.Names:
@@ -366,7 +366,7 @@ func (r *Report) reliability() page.Section {
 	case l.TotalBytes > 0:
 		words += " of " + ui.Size(l.TotalBytes)
 	}
-	s.Words = []string{words + fmt.Sprintf(". The total now is %s ± %s, the total after is %s ± %s: with 95%% confidence the truth is in there, as far as the sample goes.",
+	s.Words = []string{words + fmt.Sprintf(". The total now is %s ± %s, the total after is %s ± %s, with 95%% confidence as far as the sample goes.",
 		ui.Size(r.Now), ui.Size(r.NowMargin), ui.Size(r.After), ui.Size(r.Margin))}
 	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
 		s.List = append(s.List, fmt.Sprintf("Not measured: %s %s.", Count(r.Left[reason]), reason))
@@ -382,29 +382,29 @@ func (r *Report) reliability() page.Section {
 }
 
 func (r *Report) assumptions() page.Section {
-	s := page.Section{Title: "How the figures come about", Folded: true}
+	s := page.Section{Title: "How the figures are computed", Folded: true}
 	s.List = append(s.List,
-		"Every candidate compressed and opened the sampled values with the code that a gateway runs; values that don't get at least a tenth smaller stay as they are.",
-		"CPU was measured on the machine that made this report. Brotli is there to compare with.",
-		"Memory is that of one state. A gateway has as many at a time as it has cores, however many connections there are, and keeps some more idle. Those of libzstd are the library's figures, the others were measured; prepared dictionaries are not in it.",
+		"Every candidate compressed and decompressed the sampled values with the code that a gateway runs; values that would not shrink by a tenth stay uncompressed.",
+		"CPU was measured on the machine that made this report. Brotli is for comparison only.",
+		"Memory is that of one codec state. A gateway uses at most one per core at a time, however many connections there are, and keeps some more idle. Figures for libzstd are the library's, the others were measured; prepared dictionaries are not included.",
 		map[Objective]string{
-			Balance: "The recommendation keeps the month's cost small, CPU included; of settings that cost about the same it prefers the one that takes less CPU: twice the CPU of a value has to save another 3% of the bytes.",
-			MinCost: "The recommendation keeps cost small.", MinBytes: "The recommendation keeps bytes small.", MinLatency: "The recommendation keeps latency small.",
+			Balance: "The recommendation minimizes the cost of a month, CPU included. Of settings that cost about the same it prefers the one with less CPU: a setting with twice the CPU for a value must save another 3% of the bytes.",
+			MinCost: "The recommendation minimizes cost.", MinBytes: "The recommendation minimizes bytes.", MinLatency: "The recommendation minimizes latency.",
 		}[r.Minimize])
 	if r.Assumed {
 		s.List = append(s.List, r.assumedWords())
 	} else {
-		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second on all of it.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
+		s.List = append(s.List, fmt.Sprintf("Rates are %s reads and %s writes a second, over all of the data.", rate(r.Rates.Reads), rate(r.Rates.Writes)))
 	}
 	s.List = append(s.List, fmt.Sprintf("%s; %s.", plural(r.Layout.Copies, "copy", "copies"), r.crossingWords()))
 	if len(r.Links) > 0 {
-		s.List = append(s.List, "Latency is that of a value of average length: less time on the link against the CPU. TCP's slow start is left out.")
+		s.List = append(s.List, "Latency is that of a value of average length: the CPU time added, minus the time saved on the link. TCP's slow start is left out.")
 	}
 	return s
 }
 
 func (r *Report) priceList() page.Section {
-	return page.Section{Title: "Prices", Folded: true, Table: priceTable(r.Prices), Words: []string{"List prices in US dollars. Yours are other ones after discounts: --prices replaces them."}}
+	return page.Section{Title: "Prices", Folded: true, Table: priceTable(r.Prices), Words: []string{"List prices in US dollars. Your prices may be lower: replace these with --prices."}}
 }
 
 func priceTable(prices price.Table) *page.Table {

@@ -81,7 +81,7 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 	}
 	info.Total, info.Whole = w.total, !w.cutShort
 	if w.cutShort {
-		info.Notes = append(info.Notes, fmt.Sprintf("the budget was used up after %d of %d keys: figures are extended to all of them, as if the rest were alike", c.Names, w.total))
+		info.Notes = append(info.Notes, fmt.Sprintf("the budget was used up after %d of %d keys: figures are extrapolated to all of them, assuming that the rest is similar", c.Names, w.total))
 		c.extend(w.total)
 	}
 	return info, nil
@@ -190,7 +190,7 @@ func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {
 	case v.Skip != "":
 		w.c.Left(s.DB(), v.Key, "other", t, skipped(v.Skip))
 	case v.Type == store.Hash && w.o.Indexed != nil && w.o.Indexed(v.Key):
-		w.c.Left(s.DB(), v.Key, v.Type.String(), t, "under a search index, which reads what is stored: never sealed")
+		w.c.Left(s.DB(), v.Key, v.Type.String(), t, "under a search index, which reads stored values: never compressed")
 	case cinch.IsSealed(v.Stored):
 		w.c.Left(s.DB(), v.Key, v.Type.String(), t, sealedAlready)
 	default:
@@ -201,11 +201,11 @@ func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {
 func skipped(why store.Reason) string {
 	switch why {
 	case store.OtherType:
-		return "lists, sets and other types, which are never sealed"
+		return "lists, sets and other types, which are never compressed"
 	case store.Immutable:
-		return "streams, which are sealed only when a rule names the type"
+		return "streams, which are compressed only if a rule names the type"
 	case store.Gone:
-		return "gone or empty when it was read"
+		return "gone or empty when read"
 	}
 	return string(why)
 }

@@ -16,7 +16,7 @@ type Link struct {
 }
 
 // ErrLink reports text that is not a link.
-var ErrLink = errors.New("no link")
+var ErrLink = errors.New("invalid link")
 
 var bitUnits = []struct {
 	name string

@@ -26,7 +26,7 @@ const (
 
 // ErrChanged reports a value that was not restored. That would be a bug, and no other figure could be
 // trusted.
-var ErrChanged = errors.New("a value came back changed")
+var ErrChanged = errors.New("a value changed when it was compressed and decompressed")
 
 // Measured is the result of a candidate on a group's sample. Bytes are of those values.
 type Measured struct {

@@ -61,9 +61,9 @@ func Messages(answer io.Reader, uptime float64, o Options) (*Report, error) {
 		o.Source.Notes = append(o.Source.Notes, sameZone)
 	}
 	if o.Telemetry != "" && uptime < enoughUptime {
-		o.Source.Notes = append(o.Source.Notes, fmt.Sprintf("a month is at the rate of the %.0f s that the gateway has been up: ask again when it has seen a whole day", uptime))
+		o.Source.Notes = append(o.Source.Notes, fmt.Sprintf("a month is extrapolated from the %.0f s that the gateway has been up: plan again after a whole day", uptime))
 	}
-	o.Source.Notes = append(o.Source.Notes, "a gateway tells ratios and no CPU: plan a file of such messages for that")
+	o.Source.Notes = append(o.Source.Notes, "a gateway reports ratios but no CPU: to measure CPU, plan a file of such messages")
 	p := &planner{Options: o}
 	c := NewCollector(CollectOptions{})
 	r := p.newReport(c)
@@ -166,4 +166,4 @@ func addressOf(method, direction string) (pattern, kind, protocol string) {
 }
 
 // sameZone is the first advice for traffic between services: within a zone it costs nothing.
-const sameZone = "first see whether both ends can be in one zone, where nothing is paid for traffic: Kubernetes has trafficDistribution: PreferSameZone"
+const sameZone = "first see whether both ends can be in one zone, where traffic is free: in Kubernetes set trafficDistribution: PreferSameZone"

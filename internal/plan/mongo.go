@@ -131,7 +131,7 @@ func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) e
 		until = time.Now().Add(time.Until(until) / time.Duration(left))
 		if time.Until(until) <= 0 {
 			w.info.Whole = false
-			w.note("the time was up before %s was read", c.Namespace())
+			w.note("time ran out before %s was read", c.Namespace())
 			return nil
 		}
 	}
@@ -164,22 +164,22 @@ func (w *mongoWalk) conclude() {
 	up := w.activity.Uptime.Seconds()
 	if up > 0 && w.counted {
 		w.info.Rates = Rates{Reads: w.exchanges / up}
-		w.note("counted are the operations since the server was started, %s ago", w.activity.Uptime.Round(time.Second))
+		w.note("operations are counted since the server was started, %s ago", w.activity.Uptime.Round(time.Second))
 	}
 	if !w.counted {
-		w.note("nobody counted operations, or the user may not know: each document counts as read once and inserted once, in messages of any length; --reads has the rate of both")
+		w.note("operations were not counted, or the user may not read the counts: each document counts as read once and inserted once, in messages of any length; set the rate of both with --reads")
 	}
 	if len(w.activity.Denied) > 0 {
-		w.note("the user may not ask %s: the role clusterMonitor allows it, and figures are better with it", strings.Join(w.activity.Denied, " and "))
+		w.note("the user may not run %s: for better figures grant the role clusterMonitor", strings.Join(w.activity.Denied, " and "))
 	}
 	if len(w.profile) == 0 {
-		w.note("messages are modelled of sampled documents: reads by identifier or of whole batches, without projections; with the profiler on (level 2) they are those that there were")
+		w.note("messages are modelled from sampled documents: reads by identifier or of whole batches, without projections; with the profiler on (level 2) they are modelled from real operations")
 	} else {
-		w.note("what the profiler has seen last says which requests there are, and how many documents a reply has")
+		w.note("requests, and the documents of a reply, are those that the profiler recorded last")
 	}
-	w.note("a value is a request with its reply, as they cross the link; handshakes, TLS and TCP are not in it")
-	w.note("mongod compresses replies by its own levels; CPU is that of both ends together")
-	w.note("pair is two gateways, one beside the server; their dictionaries go over each connection once, which is not in it")
+	w.note("a value is a request with its reply, as they cross the link; handshakes, TLS and TCP are not included")
+	w.note("mongod compresses replies at its own levels; CPU is that of both ends together")
+	w.note("pair means two gateways, one of them beside the server; their dictionaries, sent once per connection, are not included")
 }
 
 // modeller makes exchanges of one collection.
@@ -244,7 +244,7 @@ func (m *modeller) model() {
 	n := m.counts
 	if n.Reads+n.Writes > 0 { // only the kind is known
 		n.Queries, n.Inserts = n.Reads, n.Writes
-		m.w.note("%s: of reads and writes only the numbers are known: writes count as inserts, and reads of earlier plans, some three each, as finds", m.c.Namespace())
+		m.w.note("%s: only the numbers of reads and writes are known: writes count as inserts and reads as finds, including about three reads by each earlier plan", m.c.Namespace())
 	}
 	if !m.w.counted {
 		n.Queries, n.Inserts = int64(len(m.documents)), int64(len(m.documents))
@@ -350,7 +350,7 @@ func (m *modeller) between(command, what string, n int64, fewest, most float64, 
 
 func (m *modeller) left(what string, n int64) {
 	if n > 0 {
-		m.w.c.Without("", m.c.Namespace(), what, what+", whose contents nobody knows", float64(n))
+		m.w.c.Without("", m.c.Namespace(), what, what+", whose contents are unknown", float64(n))
 	}
 }
 

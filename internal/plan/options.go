@@ -77,7 +77,7 @@ type Options struct {
 var ErrEmpty = errors.New("nothing to measure")
 
 // ErrSealed reports a source whose values were all compressed by Cinch before.
-var ErrSealed = fmt.Errorf("%w: all values are sealed already", ErrEmpty)
+var ErrSealed = fmt.Errorf("%w: all values are compressed already", ErrEmpty)
 
 // sealedAlready is the reason for leaving values that a gateway or a packer has compressed.
 const sealedAlready = "sealed already"

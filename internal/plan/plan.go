@@ -84,7 +84,7 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 	g := p.newGroup(f, r)
 	g.bounds = p.bounds(f, g, r)
 	if len(f.sample.values) == 0 {
-		g.notMeasured("nothing of it could be read")
+		g.notMeasured("none of its values could be read")
 		return g, nil
 	}
 	if !p.MeasureDeadline.IsZero() && time.Now().After(p.MeasureDeadline) {
@@ -130,7 +130,7 @@ type lot struct {
 func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, r *Report) error {
 	learn, test := halve(l.values, l.sides)
 	if test = enough(test); len(test) == 0 {
-		g.notMeasured("there are too few values to measure on")
+		g.notMeasured("too few values to measure")
 		return nil
 	}
 	g.Measured = len(test)

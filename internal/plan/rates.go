@@ -53,14 +53,14 @@ func (s *SourceInfo) observe(a store.Activity, names int64) {
 func (o *Options) WeighRates(c *Collector) (warning string) {
 	if o.Rates != (Rates{}) {
 		if s := o.tooMuch(c, o.Rates); s != "" {
-			return s + ": are --reads and --writes right?"
+			return s + ": check --reads and --writes"
 		}
 		return ""
 	}
 	switch s := o.tooMuch(c, o.Source.Rates); {
 	case s == "":
 	case o.Source.Medium == price.OnWire: // its rates are those of existing messages
-		return s + ": --reads has the rate"
+		return s + ": set the rate with --reads"
 	default:
 		o.Source.Doubt, o.Source.Rates = s, Rates{}
 	}

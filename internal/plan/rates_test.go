@@ -15,7 +15,7 @@ func TestDoubt(t *testing.T) {
 		a     store.Activity
 		doubt string
 	}{
-		{"nobody counted", store.Activity{}, ""},
+		{"no counters", store.Activity{}, ""},
 		{"just loaded", store.Activity{Uptime: 6, Writes: names}, "loading"},
 		{"just started and loaded", store.Activity{Writes: names}, "loading"},
 		{"loaded yesterday", store.Activity{Uptime: day, Writes: 2 * names, Reads: 100}, "loading"},

@@ -164,7 +164,7 @@ func (g *GroupPlan) notMeasured(why string) {
 }
 
 // timeWasUp is the reason for a group that was not measured before the deadline.
-const timeWasUp = "the time was up"
+const timeWasUp = "time ran out"
 
 // Chosen returns the recommended candidate, or nil if the group is to be left alone.
 func (g *GroupPlan) Chosen() *Option {

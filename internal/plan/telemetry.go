@@ -102,11 +102,11 @@ func (r *Report) crossing(name, takes string, at price.Layout, may func(Candidat
 
 // firstWords returns the advice that costs nothing and saves everything.
 func (t Telemetry) firstWords() string {
-	s := "F" + sameZone[1:] + ". Compression is for what has to cross: senders and receivers in different zones, copies in several"
+	s := "F" + sameZone[1:] + ". Compression is for traffic that has to cross zones: senders and receivers in different zones, copies in several"
 	if t == RemoteWrite {
-		return s + ". A Prometheus in each zone may write to a receiver of its own zone"
+		return s + ". A Prometheus in each zone can write to a receiver in its own zone"
 	}
-	return s + ". A collector in each zone takes what its zone sends, and outside of Kubernetes clients that know their zone choose it"
+	return s + ". Run a collector in each zone; outside of Kubernetes, clients that know their zone choose it"
 }
 
 // moneyWords returns the price of a byte between zones, and what the figures leave out.
@@ -122,7 +122,7 @@ func (r *Report) moneyWords() string {
 	case out == 0:
 		who = fmt.Sprintf("$%g a GB for the receiver, nothing for the sender", in)
 	}
-	return fmt.Sprintf("Between zones a byte costs %s (--cloud, --prices); %s. CPU is not in it, and what goes on from the receiver to other zones neither.", who, r.crossingWords())
+	return fmt.Sprintf("Traffic between zones costs %s (--cloud, --prices); %s. CPU, and traffic from the receiver to further zones, are not included.", who, r.crossingWords())
 }
 
 // betweenZones returns the page's section on the costs of telemetry between zones.

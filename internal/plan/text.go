@@ -90,7 +90,7 @@ func (t *text) lookedAt() {
 	case l.TotalBytes > 0:
 		s += fmt.Sprintf(" of %s", ui.Size(l.TotalBytes))
 	}
-	t.prose(fmt.Sprintf("%s in %.1f s. Margins are of 95%%.", s, float64(l.Took)))
+	t.prose(fmt.Sprintf("%s in %.1f s. +- is the 95%% margin.", s, float64(l.Took)))
 	t.line("")
 }
 
@@ -251,11 +251,11 @@ func (t *text) ownCandidates(g *GroupPlan) error {
 func (t *text) resealed(g *GroupPlan) error {
 	x := g.Foreign
 	o := x.suggested()
-	t.prose(fmt.Sprintf("%s, re-sealed: what its values hold; %s", shorten(g.label(), 60), plural(x.Resealed.Measured, "value measured", "values measured")))
+	t.prose(fmt.Sprintf("%s, re-sealed: the content of its values; %s", shorten(g.label(), 60), plural(x.Resealed.Measured, "value measured", "values measured")))
 	if err := t.candidatesOf(x.Resealed); err != nil {
 		return err
 	}
-	t.prose(fmt.Sprintf("-> %s where its rule has format: %s: %s%s", o.Name, x.Rule, x.Resealed.Why, o.Memory.words()))
+	t.prose(fmt.Sprintf("-> %s if its rule has format: %s: %s%s", o.Name, x.Rule, x.Resealed.Why, o.Memory.words()))
 	t.line("")
 	return nil
 }
@@ -309,13 +309,13 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 
 func (t *text) notes() {
 	if len(t.r.Links) > 0 {
-		t.prose(fmt.Sprintf("read, write: what a value of average length loses (+) or gains (-) on %s.", t.r.Links[0]))
+		t.prose(fmt.Sprintf("read, write: latency added (+) or saved (-) for a value of average length on %s.", t.r.Links[0]))
 	}
-	t.prose("compress, open: CPU of a value in microseconds.")
-	t.prose("> recommended, * on the front: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all of all groups.")
+	t.prose("compress, open: CPU to compress and to decompress a value, in microseconds.")
+	t.prose("> recommended, * Pareto-optimal: no other candidate is better in both bytes and CPU. Brotli is for comparison only. --details shows all candidates of all groups.")
 	for _, g := range t.r.Groups {
 		if g.Choice < 0 && g.best() != nil {
-			t.prose("In brackets: what the best candidate would make of a group that is better left alone, or of what it holds.")
+			t.prose("In brackets: the result of the best candidate for a group that is better left alone, or for the content of its values.")
 			break
 		}
 	}

@@ -209,10 +209,10 @@ func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error 
 func (w *tuplesWalk) cut(i int, t *tupleSpace) error {
 	w.info.Whole = false
 	if w.counts == nil || t.seen == 0 {
-		w.note("the budget was used up after %d tuples of space %s; how many there are the user may not know, so figures are of those", t.seen, t.space.Name)
+		w.note("the budget was used up after %d tuples of space %s; the user may not read the total, so figures cover only those", t.seen, t.space.Name)
 		return nil
 	}
-	w.note("the budget was used up after %d of %d tuples of space %s: figures are extended to all of them, as if the rest were alike", t.seen, w.counts[i], t.space.Name)
+	w.note("the budget was used up after %d of %d tuples of space %s: figures are extrapolated to all of them, assuming that the rest is similar", t.seen, w.counts[i], t.space.Name)
 	w.c.scale(t.space.Name, max(float64(w.counts[i])/float64(t.seen), 1))
 	return nil
 }
@@ -235,9 +235,9 @@ func (w *tuplesWalk) conclude() {
 	}
 	w.info.Items = w.info.Total
 	if w.hidden {
-		w.note("the user may not see constraints, so it is assumed that there are none: a gateway seals nothing until 'cinch tarantool init' has let it see them")
+		w.note("the user may not read constraints, so it is assumed that there are none: a gateway compresses nothing until 'cinch tarantool init' has let it read them")
 	}
-	w.note("figures are of strings and binaries; numbers, what is inside of arrays and maps, and indexes take what they take now")
+	w.note("figures cover strings and binaries; numbers, the contents of arrays and maps, and indexes keep their size")
 }
 
 // tupleSpace is a space being read.
@@ -285,7 +285,7 @@ func (t *tupleSpace) add(tuple []byte, share float64) error {
 		f := t.field(i)
 		switch {
 		case inside:
-			c.Without(t.space.Name, f.name, kindTuple, "arrays and maps, whose values are never sealed", 1/share)
+			c.Without(t.space.Name, f.name, kindTuple, "arrays and maps, whose values are never compressed", 1/share)
 		case len(content) == 0:
 		case f.touched != "" && len(content) >= minSealSize:
 			c.Without(t.space.Name, f.name, kindTuple, "values of field "+f.name+" of space "+t.space.Name+": "+f.touched, 1/share)

@@ -13,7 +13,7 @@ func (g *GroupPlan) couldBe() string {
 	if o == nil || g.Foreign != nil || o.CompressMicros+o.OpenMicros == 0 || float64(o.After) > (1-leastShown)*float64(g.Now) {
 		return ""
 	}
-	s := fmt.Sprintf(" (%s: %s, %s us in, %s us out", o.Name, ui.Ratio(o.Ratio), micros(o.CompressMicros), micros(o.OpenMicros))
+	s := fmt.Sprintf(" (%s: %s, %s us to compress, %s us to decompress", o.Name, ui.Ratio(o.Ratio), micros(o.CompressMicros), micros(o.OpenMicros))
 	for _, l := range o.Latency {
 		s += fmt.Sprintf("; on %s a read %s, a write %s", l.Link, faster(l.ReadMicros), faster(l.WriteMicros))
 	}
@@ -33,11 +33,11 @@ func (r *Report) unmeasured() (lines []string) {
 		}
 	}
 	if late > 0 {
-		lines = append(lines, fmt.Sprintf("Not measured: %s, %s: %s before their turn. They count as they are. Give more --max-time, or plan some of them with --match.",
+		lines = append(lines, fmt.Sprintf("Not measured: %s, %s: %s before their turn. They count with their present size. Increase --max-time, or plan some of them with --match.",
 			plural(late, "group", "groups"), ui.Size(bytes), timeWasUp))
 	}
 	if r.Rest.Groups > 0 {
-		lines = append(lines, fmt.Sprintf("Not measured: %s with %s of the bytes. They count as they are. Give more --groups, or plan some of them with --match.",
+		lines = append(lines, fmt.Sprintf("Not measured: %s with %s of the bytes. They count with their present size. Increase --groups, or plan some of them with --match.",
 			plural(r.Rest.Groups, "small group", "small groups"), percentOf(float64(r.Rest.Bytes), float64(r.Now))))
 	}
 	return lines

@@ -90,7 +90,7 @@ func (m Memory) words() string {
 	if m.Compress+m.Open == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; a state takes %s of memory to compress and %s to open (%s)", ui.Size(m.Compress), ui.Size(m.Open), m.From)
+	return fmt.Sprintf("; a codec state takes %s of memory to compress and %s to decompress (%s)", ui.Size(m.Compress), ui.Size(m.Open), m.From)
 }
 
 func faster(micros float64) string {

@@ -33,7 +33,7 @@ type DictionaryFile struct {
 }
 
 // ErrMixed reports that no single gateway can serve what was measured.
-var ErrMixed = errors.New("messages of gRPC and of MongoDB were measured, which take a gateway each")
+var ErrMixed = errors.New("messages of gRPC and of MongoDB were measured: each protocol needs its own gateway")
 
 // Config returns a configuration for the report's recommendations, as text, and the dictionaries that it
 // needs. It was checked like 'cinch config check' does.
@@ -45,7 +45,7 @@ func (r *Report) Config(o WriteOptions) ([]byte, []DictionaryFile, error) {
 	w.rules()
 	text := w.text()
 	if _, err := config.Parse(o.Base+".yaml", []byte(text), nil); err != nil {
-		return nil, nil, fmt.Errorf("the plan makes no valid configuration: %w", err)
+		return nil, nil, fmt.Errorf("the planned configuration is invalid: %w", err)
 	}
 	return []byte(text), append(w.files, w.extra...), nil
 }
@@ -117,7 +117,7 @@ func (w *writer) suggest(g *GroupPlan, o *Option) {
 	w.extra = append(w.extra, file...)
 	rule := w.lines(name, g, o.candidate.Setting.String(), d) + "        format: " + x.Rule + "\n"
 	about := fmt.Sprintf("      # %s of %s, compressed %s: about %s when re-sealed (%s).\n", Count(g.Values), ui.Size(g.Now), x.writer(), ui.Size(o.After), saves(g.Now, o.After)) +
-		"      # If a client's library writes them so, take away the #, and then run " + x.packing() + ":\n"
+		"      # If a client's library writes them in this format, remove the #, and then run " + x.packing() + ":\n"
 	w.list = append(w.list, about+comment(rule))
 }
 
@@ -181,7 +181,7 @@ func (w *writer) address(b *strings.Builder, g *GroupPlan) {
 		}
 		return
 	}
-	fmt.Fprintf(b, "        key: %q # a guess: write the keys of these values\n", guessKey(g.Pattern))
+	fmt.Fprintf(b, "        key: %q # a guess: replace it with the keys of these values\n", guessKey(g.Pattern))
 }
 
 func (w *writer) spaces() int {
@@ -285,7 +285,7 @@ func (w *writer) dictionaries(b *strings.Builder) {
 	if len(w.files)+len(w.extra) == 0 {
 		return
 	}
-	b.WriteString("# The dictionaries hold pieces of your values: keep their files as you keep those.\n")
+	b.WriteString("# The dictionaries hold pieces of your values: protect their files as you protect those.\n")
 	if len(w.files) == 0 {
 		b.WriteString("# ")
 	}

@@ -197,7 +197,7 @@ func TestPlanPredictsWhatPackStores(t *testing.T) {
 			t.Errorf("%s: %+v, want it left alone", left, g)
 		}
 	}
-	if n := r.Left["lists, sets and other types, which are never sealed"]; n != float64(part(500)) {
+	if n := r.Left["lists, sets and other types, which are never compressed"]; n != float64(part(500)) {
 		t.Errorf("%v lists were counted: %v", n, r.Left)
 	}
 	if e := cinch(t, "config", "check", file); e.code != 0 {

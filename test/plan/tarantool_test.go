@@ -125,7 +125,7 @@ func TestPlanPredictsWhatPackStoresInTarantool(t *testing.T) {
 	if n := r.Left[`values of field owner of space docs: index "owner" has the field`]; n < stored*7/8 {
 		t.Errorf("left: %v", r.Left)
 	}
-	if n := r.Left["arrays and maps, whose values are never sealed"]; n != stored {
+	if n := r.Left["arrays and maps, whose values are never compressed"]; n != stored {
 		t.Errorf("left: %v", r.Left)
 	}
 	fields := map[string]int{"docs/body": 3, "docs/note": 4, "images/data": 2, "cold/doc": 3}
@@ -216,7 +216,7 @@ func TestPlanTarantoolRights(t *testing.T) {
 	if len(r.Groups) == 0 || r.Groups[0].Space != "docs" || r.Groups[0].Pattern != "body" || r.Groups[0].Choice < 0 {
 		t.Errorf("%+v", r.Groups)
 	}
-	if !strings.Contains(strings.Join(r.Notes, " "), "may not see constraints") || strings.Contains(r.Source, "secret") {
+	if !strings.Contains(strings.Join(r.Notes, " "), "may not read constraints") || strings.Contains(r.Source, "secret") {
 		t.Errorf("%s: %q", r.Source, r.Notes)
 	}
 	for _, c := range []struct {

@@ -15,9 +15,9 @@ import (
 func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
 	switch {
 	case len(o.Databases) > 0:
-		return nil, &store.Explained{Err: errors.New("--db is for Redis"), Class: store.ErrUsage, Help: "choose namespaces with --match 'shop.*'"}
+		return nil, &store.Explained{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose namespaces with --match 'shop.*'"}
 	case o.Candidates:
-		return nil, ui.WithHint(errors.New("--candidates is for values"), "MongoDB's messages have snappy, zstd and zlib, and what two gateways agree on; all are measured")
+		return nil, ui.WithHint(errors.New("--candidates is not for MongoDB"), "its messages are always measured with snappy, zstd, zlib and two gateways")
 	case o.Batch < 0:
 		return nil, errors.New("--batch can't be negative")
 	}
@@ -52,7 +52,7 @@ func explainMongo(name string, err error) error {
 	case errors.Is(err, mongo.ErrLogin):
 		e.Help = "put user and password into the URL, and where the user is kept: mongodb://user:password@host/?authSource=admin"
 	case errors.Is(err, mongo.ErrDenied):
-		e.Help = "planning takes the role read on the databases; clusterMonitor adds how often what is done"
+		e.Help = "planning needs the role read on the databases; clusterMonitor adds the numbers of operations"
 	case errors.Is(err, mongo.ErrUnreachable):
 		e.Class, e.Help = store.ErrUnreachable, "is the server running, and can it be reached from here? For one member of a replica set add /?directConnection=true"
 	}

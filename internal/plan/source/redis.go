@@ -38,7 +38,7 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
 	replica, clustered, err := n.Standing(ctx)
 	if replica {
-		info.Notes = append(info.Notes, "this is a replica, which takes no writes: with --write give the primary's address as --upstream")
+		info.Notes = append(info.Notes, "this is a replica, which accepts no writes: with --write give the primary's address as --upstream")
 	}
 	if clustered {
 		info.Notes = append(info.Notes, "this is a node of a cluster, all of which was looked at: write redis+cluster://host, which is also what a gateway takes as its upstream")

@@ -15,7 +15,7 @@ import (
 // collectTarantool samples the spaces of a Tarantool server.
 func collectTarantool(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
 	if len(o.Databases) > 0 {
-		return nil, &store.Explained{Err: errors.New("--db is for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
+		return nil, &store.Explained{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
 	}
 	conn, name, err := open.ConnectTarantool(ctx, rawURL)
 	if err != nil {
@@ -31,7 +31,7 @@ func collectTarantool(ctx context.Context, rawURL string, p *plan.Options, o Opt
 	case errors.Is(err, plan.ErrEmpty):
 		return nil, ui.WithHint(fmt.Errorf("%s: %w", name, err), "grant read on the spaces to the user in the URL")
 	case errors.Is(err, storetarantool.ErrDenied):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", name, err), "planning takes the right to read the spaces; --match chooses some")
+		return nil, ui.WithHint(fmt.Errorf("%s: %w", name, err), "planning needs the right to read the spaces; choose some with --match")
 	case err != nil:
 		return nil, storetarantool.Explain(name, err)
 	}
