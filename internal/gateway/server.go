@@ -96,6 +96,7 @@ func (s *Server) Serve(l net.Listener) error {
 		return nil
 	}
 	defer s.untrack(l)
+	defer s.Stats.listens(l.Addr())()
 	var pause time.Duration
 	for {
 		c, err := l.Accept()

@@ -52,6 +52,8 @@ type Stats struct {
 	inflated family[string, atomic.Uint64]
 	latency  histogram
 	effort   atomic.Pointer[Effort] // nil: none
+
+	listening ownAddresses
 }
 
 // traffic counts the bytes on the wire of one side of a gateway. It lives as

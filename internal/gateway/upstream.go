@@ -24,6 +24,9 @@ var (
 	ErrUpstreamURL = errors.New("bad upstream")
 	// ErrUnreachable is wrapped by the errors of Dial: no connection, or no TLS.
 	ErrUnreachable = errors.New("upstream unreachable")
+	// ErrOwnAddress is wrapped, beside ErrUnreachable, by Dial's error if it has reached a listener of the
+	// gateway that Stats belongs to. Each client would become a client of its own, without end.
+	ErrOwnAddress = errors.New("the address leads back to this gateway, and has to be the server's")
 )
 
 // Upstream is a server behind a gateway. The exported fields may be changed before the first Dial. Copies are
@@ -39,7 +42,7 @@ type Upstream struct {
 	TLS     *tls.Config   // nil: plain. An empty ServerName means Host
 	Timeout time.Duration // to connect, TLS included; 0: 5 s
 	Silence time.Duration // without any acknowledgement until the connection counts as lost; 0: 30 s
-	Stats   *Stats        // counts the connections' bytes; may be nil
+	Stats   *Stats        // of the gateway: counts the connections' bytes, and see ErrOwnAddress; may be nil
 }
 
 // secureSchemes lists the known URL schemes; true: with TLS.
@@ -167,6 +170,10 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if up.Stats.isOwn(raw) {
+		_ = raw.Close()
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, up.Address, ErrOwnAddress)
 	}
 	c := newConn(raw, up.Stats.side(sideUpstream))
 	expectAnswers(raw, cmp.Or(up.Silence, unansweredTimeout))

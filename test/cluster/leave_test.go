@@ -65,7 +65,7 @@ func TestNodesThatAnnounceTheGateway(t *testing.T) {
 	if n := gateway.Metric(t, "cinch_connections_total"); n > 1000 {
 		t.Errorf("%v connections: the gateway has connected to itself", n)
 	}
-	if !strings.Contains(gateway.Output(), "where this gateway listens") {
+	if !strings.Contains(gateway.Output(), "announces the address of this gateway") {
 		t.Errorf("the log does not say why:\n%s", gateway.Output())
 	}
 	announce("0")

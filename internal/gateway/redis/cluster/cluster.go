@@ -265,39 +265,11 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 		up.Stats = stats
 		up.Network, up.Address, up.Host = "tcp", net.JoinHostPort(n.dialHost(), n.port), n.certName()
 		conn, err := up.Dial(ctx)
-		if err == nil && c.isOwn(conn) {
-			_ = conn.Close()
-			return nil, fmt.Errorf("%w: node %s announces %s, where this gateway listens: unset its cluster-announce-ip and cluster-announce-port, or let them name the node itself",
-				gateway.ErrUnreachable, n.id, up.Address)
+		if errors.Is(err, gateway.ErrOwnAddress) {
+			err = fmt.Errorf("node %s announces the address of this gateway; cluster-announce-ip and cluster-announce-port must name the node itself: %w", n.id, err)
 		}
 		return conn, err
 	}
-}
-
-// isOwn reports whether a connection leads to a listener of this gateway. Each client would otherwise become
-// a client of itself, without end.
-func (c *Cluster) isOwn(conn net.Conn) bool {
-	to, ok := conn.RemoteAddr().(*net.TCPAddr)
-	from, _ := conn.LocalAddr().(*net.TCPAddr)
-	if !ok || from == nil {
-		return false
-	}
-	listens := func(a net.Addr) bool {
-		at, ok := a.(*net.TCPAddr)
-		// A listener at all addresses of the machine is reached at the one that the connection comes from.
-		return ok && at.Port == to.Port && (at.IP.Equal(to.IP) || at.IP.IsUnspecified() && (to.IP.IsLoopback() || from.IP.Equal(to.IP)))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if listens(c.ports.entry) {
-		return true
-	}
-	for _, m := range c.members {
-		if listens(m.listener.Addr()) {
-			return true
-		}
-	}
-	return false
 }
 
 // join creates the gateway of a node. c.mu must be held.

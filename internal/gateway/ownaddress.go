@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"net"
+	"slices"
+	"sync"
+)
+
+// ownAddresses holds the addresses at which a gateway listens. A server's name that is moved to the gateway's
+// machine, or nodes that announce the gateway's address, would have it connect to itself.
+type ownAddresses struct {
+	mu  sync.Mutex
+	all []net.Addr
+}
+
+// listens records that the gateway listens at an address, until the result is called.
+func (s *Stats) listens(at net.Addr) (ended func()) {
+	if s == nil {
+		return func() {}
+	}
+	own := &s.listening
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	own.all = append(own.all, at)
+	return func() {
+		own.mu.Lock()
+		defer own.mu.Unlock()
+		if i := slices.Index(own.all, at); i >= 0 {
+			own.all = slices.Delete(own.all, i, i+1)
+		}
+	}
+}
+
+// isOwn reports whether c, which this process has dialed, leads to a listener of the gateway.
+func (s *Stats) isOwn(c net.Conn) bool {
+	if s == nil {
+		return false
+	}
+	s.listening.mu.Lock()
+	defer s.listening.mu.Unlock()
+	return slices.ContainsFunc(s.listening.all, func(at net.Addr) bool { return leadsTo(c, at) })
+}
+
+// leadsTo reports whether c is connected to a listener at an address of this machine.
+func leadsTo(c net.Conn, at net.Addr) bool {
+	switch at := at.(type) {
+	case *net.UnixAddr:
+		to, ok := c.RemoteAddr().(*net.UnixAddr)
+		return ok && to.Name == at.Name
+	case *net.TCPAddr:
+		to, ok := c.RemoteAddr().(*net.TCPAddr)
+		if !ok || to.Port != at.Port {
+			return false
+		}
+		// A listener at all addresses of the machine is reached at the one that the connection comes from.
+		from, ok := c.LocalAddr().(*net.TCPAddr)
+		return at.IP.Equal(to.IP) || at.IP.IsUnspecified() && (to.IP.IsLoopback() || ok && from.IP.Equal(to.IP))
+	}
+	return false
+}

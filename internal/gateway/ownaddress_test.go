@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+)
+
+// A gateway whose upstream has become its own address, as when the server's name was moved to its machine, refuses to connect to
+// itself. Another gateway of the process may connect to it, as may this one when it no longer listens there.
+func TestNoGatewayConnectsToItself(t *testing.T) {
+	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
+		l, err := Listen(listen)
+		if err != nil {
+			if listen == "[::]:0" {
+				continue // no IPv6 here
+			}
+			t.Fatal(err)
+		}
+		defer l.Close()
+		up := Upstream{Network: l.Addr().Network(), Address: l.Addr().String(), Stats: NewStats("own", "redis")}
+		if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
+			_, port, _ := net.SplitHostPort(up.Address)
+			up.Address = net.JoinHostPort("localhost", port)
+		}
+		dial := func(up Upstream) error {
+			c, err := up.Dial(context.Background())
+			if err == nil {
+				_ = c.Close()
+			}
+			return err
+		}
+		if err := dial(up); err != nil {
+			t.Errorf("%s, before it listens there: %v", listen, err)
+		}
+		ended := up.Stats.listens(l.Addr())
+		if err := dial(up); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: %v", listen, err)
+		}
+		other := up
+		other.Stats = NewStats("other", "redis")
+		if err := dial(other); err != nil {
+			t.Errorf("%s, by another gateway: %v", listen, err)
+		}
+		ended()
+		if err := dial(up); err != nil {
+			t.Errorf("%s, when it listens there no more: %v", listen, err)
+		}
+	}
+}
