@@ -88,7 +88,7 @@ func TestProtoSetting(t *testing.T) {
 	redis := strings.NewReplacer("protocol: grpc", "protocol: redis", "grpc://", "redis://", "    upstream_encodings: [cinch-proto]\n", "").Replace(grpc)
 	for bad, want := range map[string]string{
 		redis: "cinch-proto is only for protocol: grpc and http: write zstd-3",
-		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "no cinch-proto",
+		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "does not support cinch-proto",
 		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is only for protocol: grpc",
 		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-1", 1):                               "unknown codec",
 		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "cinch-proto does not support dictionaries",
@@ -153,7 +153,7 @@ gateways:
 	}
 	for bad, want := range map[string]string{
 		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 does not support dictionaries",
-		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `no dictionary "others"`,
+		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `unknown dictionary "others"`,
 		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is only for stores",
 		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is only for protocol: grpc, http and mongo",
 	} {

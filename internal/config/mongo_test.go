@@ -142,7 +142,7 @@ func TestMongoRules(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	for rule, want := range map[string]string{
-		"{setting: lz4}":                                      "no lz4",
+		"{setting: lz4}":                                      "does not support lz4",
 		"{setting: zstd-3, key: 'a*'}":                        "for stores",
 		"{setting: snappy, dictionary: auto}":                 "does not support dictionaries",
 		"{setting: zstd-3, dictionary: auto, no_sample: [x]}": "for stores",
