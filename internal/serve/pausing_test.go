@@ -51,7 +51,7 @@ func TestPackActions(t *testing.T) {
 		"{}":                      {errWhichGateway, ""},
 		`{"gateway": 7}`:          {errWhichGateway, ""},
 		`{"gate": "packs"}`:       {errWhichGateway, ""},
-		`{"gateway": "somebody"}`: {errNoSuch, "there are: packs, off, plain, calls"},
+		`{"gateway": "somebody"}`: {errNoSuch, "gateways: packs, off, plain, calls"},
 		`{"gateway": "plain"}`:    {errNoPacking, "pack: {background: true}"},
 		`{"gateway": "calls"}`:    {errNoPacking, "Redis and Tarantool"},
 		`{"gateway": "` + strings.Repeat("x", 9999) + `"}`: {errNoSuch, ""},

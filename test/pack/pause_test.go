@@ -136,7 +136,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("the key holds %q", v)
 	}
 	unmoved(t, c, a, func() string { return fmt.Sprint(sealed(before, c)) })
-	if status, body := testenv.AdminAction(t, b.Admin, adminToken, "pack-pause", `{"gateway": "nobody"}`); status != 409 || !strings.Contains(body, "there are: test") {
+	if status, body := testenv.AdminAction(t, b.Admin, adminToken, "pack-pause", `{"gateway": "nobody"}`); status != 409 || !strings.Contains(body, "gateways: test") {
 		t.Errorf("%d %s", status, body)
 	}
 	for range 2 {
