@@ -44,10 +44,10 @@ const (
 // run starts the gateway and writes orders until ctx ends or enough are written.
 func run(ctx context.Context, args []string, out io.Writer) error {
 	f := flag.NewFlagSet("first", flag.ContinueOnError)
-	orders := f.Int("orders", 0, "end after so many orders (0: go on until Ctrl-C)")
+	orders := f.Int("orders", 0, "number of orders (0: until Ctrl-C)")
 	rate := f.Int("rate", 1000, "orders a second (0: as fast as they are answered)")
-	cinch := f.String("cinch", "", "a cinch program; built from this tree if empty")
-	if err := rig.ParseFlags(f, args, "Orders are written to an embedded store and read back through a gateway, and what that saves is printed as it grows."); err != nil {
+	cinch := f.String("cinch", "", "path of the cinch program; empty: build it from this tree")
+	if err := rig.ParseFlags(f, args, "Writes orders to an embedded store and reads them back through a gateway, and prints the growing saving."); err != nil {
 		return err
 	}
 	work, program, err := rig.Workspace(*cinch)
@@ -100,7 +100,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := report.line(time.Since(began)); err != nil && ctx.Err() == nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%d orders were written and read back; all were the same, byte for byte.\nYour own server: cinch serve --redis 127.0.0.1:6380=redis://HOST:6379\n", load.written)
+	fmt.Fprintf(out, "\n%d orders were written and read back, all unchanged.\nYour own server: cinch serve --redis 127.0.0.1:6380=redis://HOST:6379\n", load.written)
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (r *report) line(elapsed time.Duration) error {
 	note := ""
 	if !r.dictionary && strings.Contains(r.log(), "dictionary rolled out") {
 		r.dictionary = true
-		note = "   a dictionary, trained from these orders, is in use from now on"
+		note = "   a dictionary trained on these orders is used from now on"
 	}
 	fmt.Fprintf(r.out, "%7.0f  %10s  %10s  %4.0f %%   %4.0f %%%s\n", elapsed.Seconds(), ui.Size(int64(written)), ui.Size(int64(stored)),
 		saved(written, stored), saved(written-r.written, stored-r.stored), note)

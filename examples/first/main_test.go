@@ -17,7 +17,7 @@ func TestOrders(t *testing.T) {
 	if err := run(t.Context(), []string{"--orders", "3000", "--rate", "0", "--cinch", testenv.Cinch(t)}, &out); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "\n3000 orders were written and read back; all were the same") {
+	if !strings.Contains(out.String(), "\n3000 orders were written and read back, all unchanged") {
 		t.Errorf("no verdict:\n%s", &out)
 	}
 	lines := regexp.MustCompile(`(?m)^ +\d+ .*? (\d+) % `).FindAllStringSubmatch(out.String(), -1)

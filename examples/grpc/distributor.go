@@ -55,11 +55,11 @@ type distributorFlags struct {
 func runDistributor(args []string) error {
 	var o distributorFlags
 	f := flag.NewFlagSet("distributor", flag.ContinueOnError)
-	f.StringVar(&o.targets, "targets", "", "addresses of the receivers, with commas")
+	f.StringVar(&o.targets, "targets", "", "addresses of the receivers, separated by commas")
 	f.StringVar(&o.encoding, "encoding", "", "compress in process")
 	f.StringVar(&o.payloads, "payloads", "", "file of requests")
 	f.IntVar(&o.pushes, "pushes", 0, "pushes, if there is no --duration")
-	f.IntVar(&o.atOnce, "at-once", 4, "pushes at a time, if there is no rate")
+	f.IntVar(&o.atOnce, "at-once", 4, "pushes at a time, if there is no --rate")
 	f.Float64Var(&o.rate, "rate", 0, "pushes a second")
 	f.DurationVar(&o.duration, "duration", 0, "how long")
 	if err := f.Parse(args); err != nil {

@@ -57,16 +57,16 @@ type options struct {
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("grpc", flag.ContinueOnError)
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
-	f.BoolVar(&o.load, "load", false, "measure at rising load, and write the table to --out; some ten minutes")
+	f.BoolVar(&o.load, "load", false, "measure at rising load, and write the table to --out; takes about ten minutes")
 	f.IntVar(&o.series, "series", 2000, "series in a request")
 	f.IntVar(&o.requests, "requests", 60, "requests to send, each to all three receivers")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	f.StringVar(&o.out, "out", "bench/results/grpc-load.md", "where --load writes")
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	f.StringVar(&o.out, "out", "bench/results/grpc-load.md", "file that --load writes")
 	if err := rig.ParseFlags(f, args, "A sender, three zones, replication 3: what compression between zones saves, in the programs and in gateways."); err != nil {
 		return o, err
 	}
 	if o.series < 1 || o.requests < 1 {
-		err = errors.New("--series and --requests are 1 at least")
+		err = errors.New("--series and --requests must be at least 1")
 	}
 	return o, err
 }

@@ -10,8 +10,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
-		"--requests 0":   "1 at least",
-		"--series -1":    "1 at least",
+		"--requests 0":   "at least 1",
+		"--series -1":    "at least 1",
 		"load":           `"load" is no flag`,
 		"--json x --out": `"x" is no flag`,
 	} {

@@ -65,7 +65,7 @@ func savingsText(all []saving) string {
 			100*(1-s.DollarsPerMonth/first.DollarsPerMonth), s.Sent.Failed)
 	}
 	fmt.Fprintf(&b, "\n$ a month: bytes/sample x %d samples/s x %.0f s / 10^9 x ($0.01 out + $0.01 in) a GB.\n", samplesPerSecond, month.Seconds())
-	b.WriteString("Bytes are those of the TCP streams to zones b and c, both directions, answers and HTTP/2 included.\n")
+	b.WriteString("Bytes are those of the TCP streams to zones b and c, both directions, with answers and HTTP/2.\n")
 	return b.String()
 }
 

@@ -28,7 +28,7 @@ func collectorProgram(work string) (string, error) {
 		return "", err
 	}
 	dir, err := cached("collector", list, func(dir string) error {
-		fmt.Println("The OpenTelemetry Collector is built, which takes some minutes.")
+		fmt.Println("Building the OpenTelemetry Collector takes some minutes.")
 		if err := errors.Join(os.Setenv("GOBIN", dir), os.Setenv("GOWORK", "off"), os.Setenv("GOFLAGS", "")); err != nil {
 			return err
 		}

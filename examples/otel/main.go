@@ -48,15 +48,15 @@ type options struct {
 
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("otel", flag.ContinueOnError)
-	f.IntVar(&o.rounds, "rounds", 30, "times that each sender sends 200 spans, 200 log records and 112 series")
-	f.DurationVar(&o.pause, "pause", 100*time.Millisecond, "time between two of them")
-	f.BoolVar(&o.collector, "collector", false, "through OpenTelemetry Collectors too, which are built the first time")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	if err := rig.ParseFlags(f, args, "OTLP from OpenTelemetry's SDKs, as it is, with gzip and through two gateways."); err != nil {
+	f.IntVar(&o.rounds, "rounds", 30, "rounds; in each, every sender sends 200 spans, 200 log records and 112 series")
+	f.DurationVar(&o.pause, "pause", 100*time.Millisecond, "time between two rounds")
+	f.BoolVar(&o.collector, "collector", false, "also send through OpenTelemetry Collectors, which are built the first time")
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	if err := rig.ParseFlags(f, args, "OTLP from OpenTelemetry's SDKs: uncompressed, with gzip and through two gateways."); err != nil {
 		return o, err
 	}
 	if o.rounds < 2 || o.pause < 0 {
-		err = errors.New("--rounds is 2 at least, --pause not below 0")
+		err = errors.New("--rounds must be at least 2, --pause not negative")
 	}
 	return o, err
 }
@@ -85,7 +85,7 @@ func run(args []string) error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	fmt.Printf("Each sender sends %d times, straight, straight with its gzip, and through two gateways.\n\n", o.rounds)
+	fmt.Printf("Each sender sends %d times: directly, directly with its gzip, and through two gateways.\n\n", o.rounds)
 	var results []result
 	for _, sender := range all {
 		r, err := s.compare(ctx, o, sender)
@@ -164,7 +164,7 @@ func until(ctx context.Context, so func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not all came: %w", err)
+			return fmt.Errorf("not all data arrived: %w", err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

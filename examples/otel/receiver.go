@@ -70,7 +70,7 @@ func (r *receiver) takeLogs(m *collectorlogs.ExportLogsServiceRequest) error {
 			for _, l := range scope.LogRecords {
 				n := numberOf(l.Attributes, "n")
 				if n != r.nextLog || l.Body.GetStringValue() != shop.Text(n) {
-					return fmt.Errorf("log record %d comes as the %dth: %q", n, r.nextLog, l.Body.GetStringValue())
+					return fmt.Errorf("log record %d arrived as the %dth: %q", n, r.nextLog, l.Body.GetStringValue())
 				}
 				r.logs, r.nextLog = r.logs+1, n+1
 			}
@@ -141,11 +141,11 @@ func (r *receiver) complete() error {
 	}
 	for n := range r.rounds * shop.Spans {
 		if r.seen[n] != 1 {
-			return fmt.Errorf("span %d came %d times", n, r.seen[n])
+			return fmt.Errorf("span %d arrived %d times", n, r.seen[n])
 		}
 	}
 	if r.nextLog != r.rounds*shop.Logs || len(r.seen) != int(r.rounds*shop.Spans) {
-		return fmt.Errorf("%d log records and %d spans came", r.nextLog, len(r.seen))
+		return fmt.Errorf("%d log records and %d spans arrived", r.nextLog, len(r.seen))
 	}
 	for _, of := range []struct {
 		series map[int64]*progress
@@ -153,7 +153,7 @@ func (r *receiver) complete() error {
 	}{{r.counters, shop.Counters}, {r.histograms, shop.Latency}} {
 		for i := range of.want {
 			if p := of.series[i]; p == nil || p.round != r.rounds {
-				return fmt.Errorf("series %d of %d came to round %v of %d", i, of.want, p, r.rounds)
+				return fmt.Errorf("series %d of %d reached round %v of %d", i, of.want, p, r.rounds)
 			}
 		}
 	}

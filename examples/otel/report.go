@@ -17,8 +17,8 @@ func show(out io.Writer, results []result) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(out, "\nEvery span, log record and point came on every way, once and with its values. Bytes are of the TCP streams, both directions, headers\n"+
-		"and answers included. Routing in the same zone costs nothing: ask first whether the collector can be where its senders are\n"+
-		"(Kubernetes: trafficDistribution: PreferSameZone). cinch plan --otlp says what yours would save, in money.\n")
+	_, err := fmt.Fprint(out, "\nAll spans, log records and points arrived on each path once, with their values. Bytes are those of the TCP streams, both directions, with headers\n"+
+		"and answers. Traffic within a zone costs nothing: check first whether the collector can run where its senders are\n"+
+		"(Kubernetes: trafficDistribution: PreferSameZone). cinch plan --otlp estimates your own saving in money.\n")
 	return err
 }

@@ -88,7 +88,7 @@ func (s *server) export(r *http.Request) (proto.Message, error) {
 		}
 		return points{s: s}.Export(r.Context(), &m)
 	}
-	return nil, fmt.Errorf("nothing is at %s", r.URL.Path)
+	return nil, fmt.Errorf("unknown path %s", r.URL.Path)
 }
 
 // bodyOf returns a request's decompressed body.

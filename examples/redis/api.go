@@ -71,7 +71,7 @@ func read(ctx context.Context, cache *redis.Client, number string) ([]byte, erro
 func firstLine(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(r).ReadString('\n')
 	if err != nil {
-		return "", fmt.Errorf("it ended before it said where it listens: %w", err)
+		return "", fmt.Errorf("the program ended before it printed its address: %w", err)
 	}
 	return line[:len(line)-1], nil
 }

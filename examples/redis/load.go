@@ -73,7 +73,7 @@ func get(api string, number int) error {
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the API answers %s: %.200s", resp.Status, text)
+		return fmt.Errorf("the API answered %s: %.200s", resp.Status, text)
 	}
 	return nil
 }

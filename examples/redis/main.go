@@ -53,13 +53,13 @@ func parseOptions(args []string) (o options, err error) {
 	f.Float64Var(&o.mbit, "mbit", 250, "Mbit/s of the link between API and Redis")
 	f.DurationVar(&o.trip, "rtt", 200*time.Microsecond, "round trip of the link")
 	f.StringVar(&o.setting, "setting", "zstd-3", "codec and level of the gateway's rule")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	f.StringVar(&o.out, "out", "menus.html", "where the page is written")
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	f.StringVar(&o.out, "out", "menus.html", "file for the page")
 	if err := rig.ParseFlags(f, args, "An API reads menus through a cache at peak load, before and after a gateway compresses them; a page has the graphs."); err != nil {
 		return o, err
 	}
 	if o.menus < 1 || o.step < 100*time.Millisecond || o.mbit <= 0 {
-		err = errors.New("--menus is 1 at least, --step 100ms, and --mbit more than 0")
+		err = errors.New("--menus must be at least 1, --step at least 100ms, --mbit more than 0")
 	}
 	return o, err
 }

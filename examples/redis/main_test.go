@@ -66,7 +66,7 @@ func TestExample(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"--menus 0":     "1 at least",
+		"--menus 0":     "at least 1",
 		"--mbit -1":     "more than 0",
 		"--step 1ms":    "100ms",
 		"menus":         `"menus" is no flag`,

@@ -85,7 +85,7 @@ func report(o options, before, after outcome) (*page.Page, error) {
 		Sections: []page.Section{
 			{
 				Title: "Latency", Legend: []page.Key{{Class: "now", Name: "before: plain menus"}, {Class: "after", Name: "after: " + after.setting + " in the gateway"}},
-				Words: []string{"Requests come at random moments whether or not earlier ones were answered, as customers do; a request's time runs from when it was due. The axes of milliseconds are logarithmic."},
+				Words: []string{"Requests start at random times, whether or not earlier ones were answered, as with real customers; a request's time counts from its scheduled start. Axes in milliseconds are logarithmic."},
 				Lines: []page.Lines{
 					lines("99 % of answers took up to", "ms", true, before, after, func(s step) float64 { return ms(s.latencies.at(0.99)) }),
 					lines("Half of the answers took up to", "ms", true, before, after, func(s step) float64 { return ms(s.latencies.at(0.5)) }),
@@ -98,7 +98,7 @@ func report(o options, before, after outcome) (*page.Page, error) {
 					lines("The gateway takes", "CPUs", false, outcome{}, after, func(s step) float64 { return s.gatewayCPU.Seconds() / s.took.Seconds() }),
 				},
 			},
-			{Title: "What was measured", Table: table(before, after)},
+			{Title: "Measured values", Table: table(before, after)},
 		},
 		Footer: fmt.Sprintf("go run ./examples/redis: %d menus like those of the published case, each load for %v, a round trip of %v. Everything shares one machine, so the CPU that API, gateway, Redis and the load take from each other is in the latencies.",
 			o.menus, o.step, o.trip),

@@ -49,7 +49,7 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.scrapes >= e.most {
-		http.Error(w, "that was all", http.StatusServiceUnavailable)
+		http.Error(w, "no more scrapes", http.StatusServiceUnavailable)
 		return
 	}
 	e.scrapes++

@@ -36,14 +36,14 @@ type options struct {
 
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("remotewrite", flag.ContinueOnError)
-	f.IntVar(&o.series, "series", 2000, "series that are scraped")
+	f.IntVar(&o.series, "series", 2000, "number of scraped series")
 	f.IntVar(&o.scrapes, "scrapes", 30, "scrapes, one a second")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	if err := rig.ParseFlags(f, args, "Prometheus' remote write, as it is and through two gateways."); err != nil {
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	if err := rig.ParseFlags(f, args, "Prometheus' remote write, directly and through two gateways."); err != nil {
 		return o, err
 	}
 	if o.series < 1 || o.scrapes < 2 {
-		err = errors.New("--series is 1 at least, --scrapes 2")
+		err = errors.New("--series must be at least 1, --scrapes at least 2")
 	}
 	return o, err
 }
@@ -65,7 +65,7 @@ func run(args []string) error {
 	if err := s.start(); err != nil {
 		return err
 	}
-	fmt.Printf("Prometheus scrapes %d series %d times, one a second, and writes them straight and through two gateways.\n\n", o.series, o.scrapes)
+	fmt.Printf("Prometheus scrapes %d series %d times, once a second, and writes them directly and through two gateways.\n\n", o.series, o.scrapes)
 	if err := s.wait(ctx, time.Duration(o.scrapes)*time.Second+time.Minute); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func (r *receiver) take(req *http.Request) error {
 		return err
 	}
 	if coding := req.Header.Get("Content-Encoding"); coding != "snappy" {
-		return fmt.Errorf("it came as %q", coding)
+		return fmt.Errorf("unexpected Content-Encoding %q, expected snappy", coding)
 	}
 	n, _ := binary.Uvarint(body) // the block format begins with the decompressed length
 	plain, err := engine.Decompress(nil, body, codec.Snappy, int(min(n, maxRequest)), nil)
@@ -118,7 +118,7 @@ func sampleOf(b []byte) (s sample) {
 	return s
 }
 
-var errFormat = errors.New("no WriteRequest")
+var errFormat = errors.New("not a WriteRequest")
 
 // fields calls f for each bytes field of a message.
 func fields(b []byte, f func(protowire.Number, []byte) error) error {

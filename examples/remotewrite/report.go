@@ -28,7 +28,7 @@ func (s *setup) print() {
 			each*samplesPerSecond*secondsPerMonth/1e9*dollarsPerGB, 100*(1-bytes/base))
 	}
 	_ = w.Flush()
-	fmt.Printf("\nEvery sample came, in order, on both ways. Bytes are of the TCP streams, both directions, HTTP's headers included.\n"+
-		"$ a month: a million samples a second, $0.01 out and $0.01 in a GB between zones of AWS. Routing in the same zone costs nothing:\n"+
-		"ask first whether the receiver can be where the sender is (%s).\n", "Kubernetes: trafficDistribution: PreferSameZone")
+	fmt.Printf("\nAll samples arrived in order on both paths. Bytes are those of the TCP streams, both directions, with HTTP headers.\n"+
+		"$ a month: a million samples a second, $0.01 out and $0.01 in a GB between zones of AWS. Traffic within a zone costs nothing:\n"+
+		"check first whether the receiver can run where the sender is (%s).\n", "Kubernetes: trafficDistribution: PreferSameZone")
 }

@@ -146,7 +146,7 @@ func (s *setup) wait(ctx context.Context, most time.Duration) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not all samples came: %w", err)
+			return fmt.Errorf("not all samples arrived: %w", err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -42,7 +42,7 @@ func (n *node) url() string { return rig.PostgresURL(n.port) }
 // check returns an error that names a missing privilege or program.
 func check() error {
 	if os.Geteuid() != 0 {
-		return errors.New("this takes root, who may mount filesystems: sudo go run ./examples/rollout")
+		return errors.New("root is needed to mount filesystems: sudo go run ./examples/rollout")
 	}
 	return rig.NeedPrograms(map[string]string{
 		"mkfs.btrfs": "btrfs-progs", "compsize": "btrfs-compsize", "mkfs.ext4": "e2fsprogs", "pgbench": "postgresql-client or postgresql-contrib", "setpriv": "util-linux",

@@ -19,23 +19,23 @@ func (o *outcome) html(w io.Writer) error {
 		Lead: fmt.Sprintf("A primary and two standbys moved while %d clients of pgbench and %d of a bank worked. %s", o.Bench.Clients, len(o.Tellers), o.verdict()),
 		Tiles: []page.Tile{
 			{Name: "Storage", Value: change(backup, was), Note: ui.Size(was) + " to " + ui.Size(backup) + ", without WAL"},
-			{Name: "Prediction", Value: change(backup, predicted), Note: "what the base backups took, to what was predicted"},
-			{Name: "Longest pause", Value: ms(o.pause()), Note: "for which the gateway held a client"},
+			{Name: "Prediction", Value: change(backup, predicted), Note: "size of the base backups relative to the prediction"},
+			{Name: "Longest pause", Value: ms(o.pause()), Note: "longest time that the gateway held a client"},
 			{Name: "Transactions", Value: fmt.Sprint(o.Bench.Committed + o.Bank.Committed), Note: fmt.Sprintf("%d lost, %d twice", o.lost(), o.twice())},
 			{Name: "Reconnects", Value: fmt.Sprint(o.reconnects()), Note: fmt.Sprintf("of %d clients", o.Bench.Clients+len(o.Tellers))},
 			{Name: "Since the move", Value: change(now, backup), Note: "random updates break compressed extents up"},
 		},
 	}
 	p.Sections = []page.Section{o.sizes(), o.growth(), o.pauses(), o.data(), o.steps()}
-	p.Footer = "Made by examples/rollout. Data are without WAL, by compsize on btrfs and du on ext4. Everything ran on one machine."
+	p.Footer = "Created by examples/rollout. Sizes are without WAL, by compsize on btrfs and du on ext4. Everything ran on one machine."
 	return page.Write(w, p)
 }
 
 func (o *outcome) verdict() string {
 	if err := o.wrong(); err != nil {
-		return "It went wrong: " + err.Error() + "."
+		return "Failed: " + err.Error() + "."
 	}
-	return "Nothing that was committed is lost or there twice, and no client had to connect again."
+	return "No commit is lost or applied twice, and no client had to reconnect."
 }
 
 // lost returns the number of committed transactions that are missing. pgbench's have no numbers, so it
@@ -69,7 +69,7 @@ func (o *outcome) sizes() page.Section {
 		}})
 		walBefore, wal = walBefore+p.Old.WAL, wal+p.Now.WAL
 	}
-	s.List = []string{"WAL is not in these figures: " + ui.Size(walBefore) + " before, " + ui.Size(wal) + " at the end."}
+	s.List = []string{"WAL is not included: " + ui.Size(walBefore) + " before, " + ui.Size(wal) + " at the end."}
 	return s
 }
 
@@ -77,8 +77,8 @@ func (o *outcome) sizes() page.Section {
 func (o *outcome) growth() page.Section {
 	s := page.Section{
 		Title:  "Growth after the move",
-		Words:  []string{"A page of 8 KiB that is written again goes elsewhere, and the compressed extent of up to 128 KiB that it was in stays until none of it is in use. So btrfs grows faster than the database; ZFS does not age so."},
-		Legend: []page.Key{{Class: "now", Name: "size of the databases, as the server says it"}, {Class: "after", Name: "on disk, compressed"}},
+		Words:  []string{"A page of 8 KiB that is rewritten goes to a new place, and its old compressed extent of up to 128 KiB remains until no part of it is in use. So btrfs grows faster than the database; ZFS does not."},
+		Legend: []page.Key{{Class: "now", Name: "size of the databases, as the server reports it"}, {Class: "after", Name: "on disk, compressed"}},
 	}
 	disk := page.Series{Class: "after"}
 	database := page.Series{Class: "now"}
@@ -100,7 +100,7 @@ func (o *outcome) pauses() page.Section {
 	primary := o.State.Nodes[o.State.Order[len(o.State.Order)-1]]
 	return page.Section{
 		Title: "The pause",
-		Words: []string{fmt.Sprintf("From the hold to the release passed %s; the gateway held a client for %s at most. The longest transaction of pgbench in that time took %s, counted from when it was due.", ms(primary.Pause), ms(o.pause()), ms(o.worst()))},
+		Words: []string{fmt.Sprintf("The time from hold to release was %s; the gateway held a client for %s at most. The longest pgbench transaction in that time took %s, counted from its scheduled start.", ms(primary.Pause), ms(o.pause()), ms(o.worst()))},
 		Columns: []page.Columns{
 			{Title: "The longest transaction of each client while the primary changed", Note: "up to, ms", Bins: even(o.Bench.Pauses)},
 			{Title: "All transactions of pgbench", Note: "up to, ms", Bins: doubling(o.Bench.Latencies)},
@@ -150,17 +150,17 @@ func (o *outcome) data() page.Section {
 		equal = fmt.Sprint("differ: ", o.Unequal)
 	}
 	return page.Section{
-		Title: "What is there afterwards",
+		Title: "Data after the move",
 		Table: &page.Table{
 			Header: []page.Column{{Name: "What"}, {Name: "pgbench"}, {Name: "Bank"}},
 			Rows: []page.Row{
 				{Cells: []string{"Clients", count(o.Bench.Clients), count(len(o.Tellers))}},
-				{Cells: []string{"Committed, as clients were told", count(o.Bench.Committed), count(o.Bank.Committed)}},
+				{Cells: []string{"Committed, as reported to clients", count(o.Bench.Committed), count(o.Bank.Committed)}},
 				{Cells: []string{"Lost", count(max(0, o.Bench.Committed-o.Bench.There)), count(o.Bank.Lost)}},
 				{Cells: []string{"Applied twice", count(max(0, o.Bench.There-o.Bench.Committed)), count(o.Bank.Twice)}},
 				{Cells: []string{"Failed", count(o.Bench.Failed), "0"}},
-				{Cells: []string{"Sums and balances that are wrong", count(o.Bench.Unbalanced), count(o.Bank.Wrong)}},
-				{Cells: []string{"Connections made anew", "0", count(o.reconnects())}},
+				{Cells: []string{"Wrong sums and balances", count(o.Bench.Unbalanced), count(o.Bank.Wrong)}},
+				{Cells: []string{"New connections", "0", count(o.reconnects())}},
 			},
 		},
 		List: []string{"Contents of the three new nodes: " + equal + "."},
@@ -185,7 +185,7 @@ func (o *outcome) steps() page.Section {
 		}
 		t.Rows = append(t.Rows, page.Row{Cells: cells})
 	}
-	return page.Section{Title: "The steps", Words: []string{"The standbys are joined and the old ones retired; for the primary clients are held, and moved. Between hold and move they wait."}, Table: t}
+	return page.Section{Title: "The steps", Words: []string{"For standbys: join the new one, retire the old one. For the primary: hold clients, and move them. Clients wait between hold and move."}, Table: t}
 }
 
 // inOrder lists the steps of standbys and of the primary.

@@ -56,15 +56,15 @@ type options struct {
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("rollout", flag.ContinueOnError)
 	f.IntVar(&o.scale, "scale", 20, "pgbench's scale: 15 MB each")
-	f.IntVar(&o.events, "events", 200_000, "JSON events that are there, of about 500 bytes")
-	f.IntVar(&o.clients, "clients", 16, "of pgbench, with prepared statements")
+	f.IntVar(&o.events, "events", 200_000, "existing JSON events, of about 500 bytes each")
+	f.IntVar(&o.clients, "clients", 16, "clients of pgbench, with prepared statements")
 	f.IntVar(&o.tellers, "tellers", 4, "clients of the bank")
-	f.Float64Var(&o.rate, "rate", 200, "transactions of pgbench a second")
-	f.DurationVar(&o.after, "after", time.Minute, "how long clients go on when the cell has moved; what the new nodes take then is in the report")
-	f.StringVar(&o.options, "mount", "compress-force=zstd:3", "how the new nodes' btrfs are mounted")
-	f.BoolVar(&o.fsync, "fsync", true, "the servers wait for the disk")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	f.StringVar(&o.page, "html", "rollout.html", "where the page is written")
+	f.Float64Var(&o.rate, "rate", 200, "pgbench transactions a second")
+	f.DurationVar(&o.after, "after", time.Minute, "how long clients continue after the move; the report has the new nodes' sizes at that time")
+	f.StringVar(&o.options, "mount", "compress-force=zstd:3", "mount options of the new nodes' btrfs")
+	f.BoolVar(&o.fsync, "fsync", true, "PostgreSQL's fsync setting")
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	f.StringVar(&o.page, "html", "rollout.html", "file for the page")
 	about := `A PostgreSQL cell moves from ext4 to compressed btrfs, node by node, under load. Needs root.
 
 Example:
@@ -74,7 +74,7 @@ Example:
 		return o, err
 	}
 	if o.scale < 1 || o.events < 1 || o.clients < 1 || o.tellers < 1 || o.rate <= 0 || o.after < 0 {
-		err = errors.New("--scale, --events, --clients and --tellers are 1 at least, --rate more than 0, --after not negative")
+		err = errors.New("--scale, --events, --clients and --tellers must be at least 1, --rate more than 0, --after not negative")
 	}
 	return o, err
 }

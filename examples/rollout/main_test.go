@@ -32,7 +32,7 @@ func TestExample(t *testing.T) {
 	}
 	got.judge(t)
 	html, err := os.ReadFile(page)
-	for _, want := range []string{"What the nodes take", "The pause", "Nothing that was committed is lost"} {
+	for _, want := range []string{"What the nodes take", "The pause", "No commit is lost"} {
 		if err != nil || !strings.Contains(string(html), want) {
 			t.Errorf("page: %v, %d bytes without %q", err, len(html), want)
 		}
@@ -68,8 +68,8 @@ func (o *outcome) judge(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"--scale 0":   "1 at least",
-		"--tellers 0": "1 at least",
+		"--scale 0":   "at least 1",
+		"--tellers 0": "at least 1",
 		"--rate 0":    "more than 0",
 		"--after -1s": "negative",
 		"rollout":     `"rollout" is no flag`,

@@ -123,7 +123,7 @@ func (c *cell) rollOut(ctx context.Context) (err error) {
 	case <-c.rollingOut.ended:
 	case <-c.load.ended: // a client failed
 		c.rollingOut.stop()
-		return errors.New("pgbench has ended before its time")
+		return errors.New("pgbench ended too early")
 	case <-ctx.Done():
 		c.rollingOut.stop()
 		return ctx.Err()
@@ -139,7 +139,7 @@ const mostLooks = 8
 
 // goOn lets clients work on the moved cell, and measures its size.
 func (c *cell) goOn(ctx context.Context, out *outcome) error {
-	c.say("\nThe cell has moved. Clients go on for %v.", c.o.after)
+	c.say("\nThe cell has moved. Clients continue for %v.", c.o.after)
 	began := time.Now()
 	looks := min(time.Duration(mostLooks), c.o.after/time.Second)
 	for i := range looks + 1 {

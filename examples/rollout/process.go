@@ -59,7 +59,7 @@ func (p *process) stop() {
 func numberBehind(text, words string, to *int) error {
 	_, rest, ok := strings.Cut(text, words)
 	if _, err := fmt.Fscan(bytes.NewBufferString(rest), to); !ok || err != nil {
-		return fmt.Errorf("there is no %q", words)
+		return fmt.Errorf("no number after %q", words)
 	}
 	return nil
 }

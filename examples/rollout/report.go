@@ -20,11 +20,11 @@ func (o *outcome) wrong() error {
 		what string
 	}{
 		{o.Bench.Failed, "transactions of pgbench failed"},
-		{abs(o.Bench.There - o.Bench.Committed), "transactions of pgbench are missing or there twice"},
+		{abs(o.Bench.There - o.Bench.Committed), "transactions of pgbench are missing or applied twice"},
 		{o.Bench.Unbalanced, "sums of pgbench differ"},
 		{o.Bank.Lost, "transfers are lost"},
-		{o.Bank.Twice, "transfers are there twice"},
-		{o.Bank.Strange, "transfers are there of which nobody knows"},
+		{o.Bank.Twice, "transfers were applied twice"},
+		{o.Bank.Strange, "transfers exist that no client made"},
 		{o.Bank.Wrong, "accounts have a wrong balance"},
 		{o.reconnects(), "clients had to connect again"},
 		{len(o.Unequal), "tables differ between the new nodes"},
@@ -35,7 +35,7 @@ func (o *outcome) wrong() error {
 	}
 	for name, off := range o.off() {
 		if math.Abs(off) > tolerance {
-			wrong = append(wrong, fmt.Errorf("what %s takes is %+.1f %% of what was predicted", name, 100*off))
+			wrong = append(wrong, fmt.Errorf("the size of %s differs by %+.1f %% from the prediction", name, 100*off))
 		}
 	}
 	return errors.Join(wrong...)
@@ -98,10 +98,10 @@ func (o *outcome) print(out io.Writer) error {
 	was, predicted, backup, now := o.total()
 	fmt.Fprintf(out, `
 Storage:      %s without WAL on ext4; predicted %s; %s just after the base backups (%s of the prediction); %s now.
-              That is %s just after the move, and %s with what clients have changed since.
+              That is %s just after the move, and %s after the clients' later changes.
 Pause:        clients were held for %s at most; the longest transaction of pgbench while the primary changed took %s.
-pgbench:      %d transactions of %d clients, %d failed; %d are there.
-Bank:         %d transfers of %d clients: %d lost, %d applied twice, %d unknown to anybody; %d of %d accounts wrong.
+pgbench:      %d transactions of %d clients, %d failed; %d stored.
+Bank:         %d transfers of %d clients: %d lost, %d applied twice, %d that no client made; %d of %d accounts wrong.
 Reconnects:   %d.
 `, ui.Size(was), ui.Size(predicted), ui.Size(backup), change(backup, predicted), ui.Size(now), change(backup, was), change(now, was), ms(o.pause()), ms(o.worst()),
 		o.Bench.Committed, o.Bench.Clients, o.Bench.Failed, o.Bench.There,

@@ -207,7 +207,7 @@ func (c *cell) readLog(out *outcome) error {
 	slices.Sort(out.Bench.Pauses)
 	slices.Sort(out.Bench.Latencies)
 	if len(out.Bench.Latencies) != out.Bench.Committed {
-		return fmt.Errorf("pgbench has logged %d transactions of %d", len(out.Bench.Latencies), out.Bench.Committed)
+		return fmt.Errorf("pgbench logged only %d transactions of %d", len(out.Bench.Latencies), out.Bench.Committed)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type cell struct {
 // check returns an error that names a missing privilege or program.
 func check() error {
 	if os.Geteuid() != 0 {
-		return errors.New("this takes root, who may mount filesystems: sudo go run ./examples/shadow")
+		return errors.New("root is needed to mount filesystems: sudo go run ./examples/shadow")
 	}
 	return rig.NeedPrograms(map[string]string{
 		"mkfs.btrfs": "btrfs-progs", "pgbench": "postgresql-client or postgresql-contrib", "setpriv": "util-linux",

@@ -91,7 +91,7 @@ func (o *outcome) print(out io.Writer) error {
 		fmt.Fprintf(out, "Storage: %+.1f %%, from %.1f to %.1f MB.\n", 100*(float64(end.Test.Disk)/float64(end.Control.Disk)-1), float64(end.Control.Disk)/1e6, float64(end.Test.Disk)/1e6)
 	}
 	if o.Compsize[0] > 0 {
-		fmt.Fprintf(out, "compsize says:   from %.1f to %.1f MB.\n", float64(o.Compsize[0])/1e6, float64(o.Compsize[1])/1e6)
+		fmt.Fprintf(out, "compsize:        from %.1f to %.1f MB.\n", float64(o.Compsize[0])/1e6, float64(o.Compsize[1])/1e6)
 	} else {
 		fmt.Fprintln(out, "compsize (btrfs-compsize) is not installed, so nothing was compared with it.")
 	}
@@ -102,7 +102,7 @@ func (o *outcome) print(out io.Writer) error {
 	if len(o.Unequal) > 0 {
 		fmt.Fprintf(out, "%s differ in %v.\n", whom, o.Unequal)
 	} else {
-		fmt.Fprintf(out, "%s hold equal data in all %d tables, but for the time in pgbench_history.\n", whom, len(checksums))
+		fmt.Fprintf(out, "%s hold equal data in all %d tables, except for the time in pgbench_history.\n", whom, len(checksums))
 	}
 	fmt.Fprintf(out, "The page is %s.\n", o.page)
 	return nil

@@ -53,20 +53,20 @@ type options struct {
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("shadow", flag.ContinueOnError)
 	f.IntVar(&o.scale, "scale", 8, "pgbench's scale: 15 MB each")
-	f.IntVar(&o.events, "events", 150_000, "JSON events that are there before, of about 700 bytes")
-	f.Float64Var(&o.rate, "rate", 40, "transactions of pgbench a second; twice as many reads, half as many events")
-	f.DurationVar(&o.duration, "duration", 4*time.Minute, "how long clients work at most; a verdict ends it earlier")
+	f.IntVar(&o.events, "events", 150_000, "existing JSON events, of about 700 bytes each")
+	f.Float64Var(&o.rate, "rate", 40, "pgbench transactions a second; also twice as many reads and half as many events")
+	f.DurationVar(&o.duration, "duration", 4*time.Minute, "longest run time of the clients; a verdict ends it earlier")
 	f.DurationVar(&o.batch, "batch", 2*time.Second, "cinch shadow's --batch")
-	f.DurationVar(&o.alike, "aa", 0, "how long clients work before that, while both copies are on btrfs as it is: what the copies differ by is then not in the verdict")
-	f.StringVar(&o.options, "mount", "compress-force=zstd:3", "how the test's btrfs is mounted; the control's is without")
-	f.BoolVar(&o.fsync, "fsync", true, "the servers wait for the disk")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	f.StringVar(&o.page, "html", "shadow.html", "where the page is written; it must not be there")
+	f.DurationVar(&o.alike, "aa", 0, "run time of an A/A phase before that, with both copies on uncompressed btrfs: it removes the copies' own difference from the verdict")
+	f.StringVar(&o.options, "mount", "compress-force=zstd:3", "mount options of the test's btrfs; the control's is uncompressed")
+	f.BoolVar(&o.fsync, "fsync", true, "PostgreSQL's fsync setting")
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	f.StringVar(&o.page, "html", "shadow.html", "file for the page; it must not exist")
 	if err := rig.ParseFlags(f, args, "PostgreSQL on a compressed btrfs, judged by its traffic. Needs root."); err != nil {
 		return o, err
 	}
 	if o.scale < 1 || o.events < 1 || o.rate <= 0 || o.duration <= 0 || o.alike < 0 || o.batch < 100*time.Millisecond {
-		err = errors.New("--scale and --events are 1 at least, --batch 100ms, --rate and --duration more than 0, and --aa no less than that")
+		err = errors.New("--scale and --events must be at least 1, --batch at least 100ms, --rate and --duration more than 0, --aa not negative")
 	}
 	return o, err
 }

@@ -94,10 +94,10 @@ func (o *outcome) judge(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"--scale 0":    "1 at least",
+		"--scale 0":    "at least 1",
 		"--batch 1ms":  "100ms",
 		"--rate 0":     "more than 0",
-		"--aa -1s":     "no less",
+		"--aa -1s":     "not negative",
 		"shadow":       `"shadow" is no flag`,
 		"--unknown x":  "unknown",
 		"--duration 0": "more than 0",

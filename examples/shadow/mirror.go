@@ -68,7 +68,7 @@ func (c *cell) judgeMachines(ctx context.Context) error {
 		return err
 	}
 	if out.Report.Outcome == "VOID" {
-		return fmt.Errorf("copies that are alike can't be compared: %q", out.Report.Reasons)
+		return fmt.Errorf("the A/A phase is void: %q", out.Report.Reasons)
 	}
 	return c.drop()
 }
@@ -90,7 +90,7 @@ func (c *cell) mirror(ctx context.Context) (*outcome, error) {
 		if out.Noisy = p.noisy; !out.Noisy {
 			return nil, fmt.Errorf("cinch shadow: %w", err)
 		}
-		c.say("The self-test says that this machine is too noisy for a verdict; what follows goes without it.")
+		c.say("The self-test failed because this machine is too noisy for a verdict; the run continues without it.")
 		_ = os.Remove(c.o.page) // it is empty
 		if p, err = c.shadow(addr, append(judged, "--self-test=false")...); err != nil {
 			return nil, err

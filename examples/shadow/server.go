@@ -76,7 +76,7 @@ func (s *server) await(ctx context.Context) error {
 		}
 		select {
 		case <-s.ended:
-			return errors.New("it ended before it answered")
+			return errors.New("the server ended before it answered")
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(50 * time.Millisecond):

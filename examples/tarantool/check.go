@@ -68,14 +68,14 @@ func (c *cluster) sameTuples(ctx context.Context, written int) error {
 	err = pages(ctx, c.replica.Addr, written, func(first int, tuples []msgpack.RawMessage) error {
 		for i, t := range tuples {
 			if !bytes.Equal(t, master[first+i]) {
-				return fmt.Errorf("tuple %d is not the master's", first+i)
+				return fmt.Errorf("tuple %d differs from the master's", first+i)
 			}
 			var row load.Row
 			if err := msgpack.Unmarshal(t, &row); err != nil {
 				return err
 			}
 			if !cinch.IsSealed([]byte(row.Body)) {
-				return fmt.Errorf("the body of tuple %d is not sealed: %.40q", first+i, row.Body)
+				return fmt.Errorf("the body of tuple %d is not compressed: %.40q", first+i, row.Body)
 			}
 		}
 		return nil
@@ -91,7 +91,7 @@ func (c *cluster) readsThroughRouter(ctx context.Context, written int) error {
 		err := pages(ctx, addr, written, func(first int, rows []load.Row) error {
 			for i, r := range rows {
 				if r.ID != uint64(first+i) || r.Body != c.documents(first+i) {
-					return fmt.Errorf("document %d is not what was written", first+i)
+					return fmt.Errorf("document %d differs from what was written", first+i)
 				}
 			}
 			return nil
@@ -117,11 +117,11 @@ func (c *cluster) inspects(ctx context.Context, written int) error {
 				return err
 			}
 			if out != c.documents(n) {
-				return fmt.Errorf("cinch inspect shows something else for document %d", n)
+				return fmt.Errorf("cinch inspect shows different content for document %d", n)
 			}
 		}
 	}
-	c.say("cinch inspect opens envelopes of master and replica")
+	c.say("cinch inspect decompresses envelopes of master and replica")
 	return nil
 }
 
@@ -140,9 +140,9 @@ func (c *cluster) opensInLua(ctx context.Context, written int) error {
 		return fmt.Errorf("cinch.lua: %w", err)
 	}
 	if want := c.checksum(written); got != want {
-		return errors.New("cinch.lua opens something else: " + got + ", want " + want)
+		return errors.New("cinch.lua returns different content: " + got + ", want " + want)
 	}
-	c.say("cinch.lua opens all of them in the replica's own Lua")
+	c.say("cinch.lua decompresses all of them in the replica's own Lua")
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	if c.replica, err = servers.Start(ctx, servers.Options{Dir: filepath.Join(c.work, "replica"), Master: c.master.Addr, Memory: memtxBytes, Core: -1}); err != nil {
 		return err
 	}
-	c.say("master %s and replica %s run; %d documents are written before there is a router", c.master.Addr, c.replica.Addr, c.o.before)
+	c.say("master %s and replica %s run; %d documents are written before the router starts", c.master.Addr, c.replica.Addr, c.o.before)
 	if _, err := c.load(ctx, c.master.Addr, 0, c.o.before, false); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *cluster) awaitDictionary(ctx context.Context) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("the dictionary does not get into the servers:\n%s", c.gateway.Output())
+	return fmt.Errorf("the dictionary is not in the servers:\n%s", c.gateway.Output())
 }
 
 func (c *cluster) url(t *servers.Tarantool) string { return "tarantool://" + t.Addr }

@@ -46,20 +46,20 @@ type options struct {
 func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("tarantool", flag.ContinueOnError)
 	f.IntVar(&o.users, "users", 10, "virtual users")
-	f.IntVar(&o.writes, "writes", 100_000, "documents to write at most")
-	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long to write at most")
-	f.IntVar(&o.before, "before", 5000, "documents that are there before the router: for the packer")
+	f.IntVar(&o.writes, "writes", 100_000, "largest number of documents to write")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "longest time to write")
+	f.IntVar(&o.before, "before", 5000, "documents written before the router starts, for the packer")
 	f.StringVar(&o.setting, "setting", "zstd-3", "codec and level")
-	f.BoolVar(&o.noDict, "no-dictionary", false, "seal without a dictionary")
-	f.StringVar(&o.k6, "k6", "", "a k6 program with the extension in examples/tarantool/k6, to put the load on in place of our own loader")
+	f.BoolVar(&o.noDict, "no-dictionary", false, "compress without a dictionary")
+	f.StringVar(&o.k6, "k6", "", "a k6 program with the extension in examples/tarantool/k6; it replaces the example's own load generator")
 	f.BoolVar(&o.keep, "keep", false, "leave the cluster running until you press Ctrl-C")
 	f.BoolVar(&o.json, "json", false, "print the results as JSON")
-	f.StringVar(&o.cinch, "cinch", "", "a cinch program; built from this tree if empty")
-	if err := rig.ParseFlags(f, args, "A Tarantool cluster with a router that seals fields, a packer, the published load test, and checks."); err != nil {
+	f.StringVar(&o.cinch, "cinch", "", "path of the cinch program; empty: build it from this tree")
+	if err := rig.ParseFlags(f, args, "A Tarantool cluster with a router that compresses fields, a packer, the published load test, and checks."); err != nil {
 		return o, err
 	}
 	if o.users < 1 || o.writes < 1 || o.duration <= 0 || o.before < 1 {
-		err = errors.New("--users, --writes, --before and --duration are above 0")
+		err = errors.New("--users, --writes, --before and --duration must be more than 0")
 	}
 	return o, err
 }

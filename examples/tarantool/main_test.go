@@ -14,8 +14,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
-		"--writes 0":     "above 0",
-		"--duration -1s": "above 0",
+		"--writes 0":     "more than 0",
+		"--duration -1s": "more than 0",
 		"load":           `"load" is no flag`,
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

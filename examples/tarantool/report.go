@@ -43,7 +43,7 @@ func (c *cluster) test(ctx context.Context) (r report, err error) {
 	if err != nil {
 		return r, err
 	}
-	c.say("%d users write up to %d documents through the router for %s, and a packer seals the first %d", c.o.users, c.o.writes, c.o.duration, c.o.before)
+	c.say("%d users write up to %d documents through the router for %s, and a packer compresses the first %d", c.o.users, c.o.writes, c.o.duration, c.o.before)
 	if c.o.k6 != "" {
 		r.Load, err = c.runK6(ctx)
 	} else {
@@ -98,9 +98,9 @@ func (c *cluster) show(r report) error {
 		{"writes", fmt.Sprintf("%d of %s in %.1f s", r.Load.Done, mb(r.Load.Bytes), r.Load.Took.Seconds())},
 		{"RPS", fmt.Sprintf("%.0f", r.Load.PerSec)},
 		{"latency p50, p95, p99, max", ms(r.Load.P50) + ", " + ms(r.Load.P95) + ", " + ms(r.Load.P99) + ", " + ms(r.Load.Max)},
-		{"documents, as they are", fmt.Sprintf("%d, %s", r.Tuples, mb(r.RawBytes))},
+		{"documents, uncompressed", fmt.Sprintf("%d, %s", r.Tuples, mb(r.RawBytes))},
 		{"space:bsize()", fmt.Sprintf("%s, %.1f %% saved", mb(r.BSize), 100*(1-float64(r.BSize)/float64(r.RawBytes)))},
-		{"slabs in use, index and all", mb(r.Slabs)},
+		{"slabs in use, with the index", mb(r.Slabs)},
 		{"peak memory of master, router", mb(r.Server) + ", " + mb(r.Gateway)},
 		{"router's CPU, a write", fmt.Sprintf("%.0f µs", float64(r.CPU.Microseconds())/float64(max(r.Load.Done, 1)))},
 		{"the packer took", r.Packed.Round(time.Millisecond).String()},

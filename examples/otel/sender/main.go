@@ -55,7 +55,7 @@ func exportersFor(ctx context.Context, protocol string) (e exporters, err error)
 		e.logs, errs[1] = otlploggrpc.New(ctx)
 		e.metrics, errs[2] = otlpmetricgrpc.New(ctx)
 	default:
-		return e, fmt.Errorf("protocol %q: write http or grpc", protocol)
+		return e, fmt.Errorf("protocol %q must be http or grpc", protocol)
 	}
 	return e, errors.Join(errs[:]...)
 }
