@@ -39,7 +39,7 @@ func loadDocuments(cache string) ([]documents, error) {
 		}
 		sides := corpora.Split(k.name, records, minDocument, maxDocument)
 		if len(sides.Learn) < 50 || len(sides.Measure) < 50 {
-			return nil, fmt.Errorf("%s: %d and %d documents are too few", k.name, len(sides.Learn), len(sides.Measure))
+			return nil, fmt.Errorf("%s: too few documents: %d and %d", k.name, len(sides.Learn), len(sides.Measure))
 		}
 		all = append(all, documents{k.name, k.about, sides.Learn, sides.Measure, sides.Sources})
 	}
@@ -91,7 +91,7 @@ func (o *options) measureOne(r *documentResult) error {
 	// content, so it can't have learned from them.
 	before, err := auto.dictionaries()
 	if err != nil || len(before) != 1 {
-		return fmt.Errorf("one dictionary expected, not %v: %v", before, err)
+		return fmt.Errorf("expected one dictionary, got %v: %v", before, err)
 	}
 	for r.number, r.bytes = range before {
 	}
@@ -99,7 +99,7 @@ func (o *options) measureOne(r *documentResult) error {
 		return err
 	}
 	if n := r.auto.byDict[r.number]; n+r.auto.byDict[0] != len(r.measure) {
-		return fmt.Errorf("values name other dictionaries than %08x: %v", r.number, r.auto.byDict)
+		return fmt.Errorf("values name dictionaries other than %08x: %v", r.number, r.auto.byDict)
 	}
 	plain, err := o.site("", rulePlain)
 	if err != nil {

@@ -49,7 +49,7 @@ func (o *options) measureLevels() error {
 func addLevels(b *rig.Table, docs *documents) error {
 	z, ok := libzstd.New()
 	if !ok {
-		return fmt.Errorf("levels are measured with libzstd: build with cgo")
+		return fmt.Errorf("libzstd is needed to measure levels: build with cgo")
 	}
 	d, err := dict.Train(docs.learn, dict.TrainOptions{Size: 112 << 10})
 	if err != nil {

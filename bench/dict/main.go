@@ -29,10 +29,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.parts, "part", "documents,stream,levels", "what to measure")
-	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.IntVar(&o.stream.each, "stream", 200_000, "documents of the stream that come after a dictionary, of each generation")
+	flag.StringVar(&o.parts, "part", "documents,stream,levels", "parts to measure, separated by commas")
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the downloaded packages")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	flag.IntVar(&o.stream.each, "stream", 200_000, "documents of each generation that are written once a dictionary is used")
 	flag.IntVar(&o.stream.rate, "rate", 3000, "documents of the stream a second")
 	flag.Parse()
 	if err := run(&o); err != nil {
@@ -64,7 +64,7 @@ func run(o *options) error {
 		case "levels":
 			err = o.measureLevels()
 		default:
-			err = fmt.Errorf("no part %q: documents, stream, levels", part)
+			err = fmt.Errorf("unknown part %q: use documents, stream or levels", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)

@@ -31,7 +31,7 @@ func loadVocabulary(cache string) (*vocabulary, error) {
 		"places": len(v.places), "countries": len(v.countries), "pages": len(v.pages),
 	} {
 		if n < 100 {
-			return nil, fmt.Errorf("%d %s are too few", n, name)
+			return nil, fmt.Errorf("too few: %d %s", n, name)
 		}
 	}
 	return v, nil

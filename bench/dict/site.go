@@ -81,7 +81,7 @@ func (s *site) check(prefix string, from int, values [][]byte) error {
 		}
 		for i, g := range got {
 			if !bytes.Equal([]byte(g.Val()), values[at+i]) {
-				return fmt.Errorf("%s comes back different", key(prefix, from+at+i))
+				return fmt.Errorf("%s was read back different", key(prefix, from+at+i))
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func (s *site) holding(prefix string, from, n int) (h holding, err error) {
 func (s *site) await(text string, times int, write func() error) error {
 	for deadline := time.Now().Add(5 * time.Minute); strings.Count(s.gateway.Output(), text) < times; {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the gateway does not say %q:\n%s", text, s.gateway.Output())
+			return fmt.Errorf("the gateway's log lacks %q:\n%s", text, s.gateway.Output())
 		}
 		if err := write(); err != nil {
 			return err

@@ -32,10 +32,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.parts, "part", "btrfs,sample,zfs", "what to measure")
-	flag.StringVar(&o.dir, "dir", "", "take this directory instead of making one with PostgreSQL")
-	flag.StringVar(&o.work, "work", os.TempDir(), "where to work: takes five times the directory")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
+	flag.StringVar(&o.parts, "part", "btrfs,sample,zfs", "parts to measure, separated by commas")
+	flag.StringVar(&o.dir, "dir", "", "data directory to use; empty: create one with PostgreSQL")
+	flag.StringVar(&o.work, "work", os.TempDir(), "work directory; needs five times the data directory's size")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
 	flag.IntVar(&o.scale, "scale", 15, "pgbench's")
 	flag.IntVar(&o.events, "events", 300_000, "rows of the table with JSON")
 	flag.Parse()
@@ -63,7 +63,7 @@ func run(ctx context.Context, o *options) error {
 	for _, part := range strings.Split(o.parts, ",") {
 		f, ok := measure[part]
 		if !ok {
-			return fmt.Errorf("no part %q", part)
+			return fmt.Errorf("unknown part %q", part)
 		}
 		text, err := f(ctx, o)
 		if err != nil {

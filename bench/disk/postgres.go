@@ -46,7 +46,7 @@ func (o *options) postgres() error {
 	}
 	found, err := filepath.Glob(filepath.Join(o.work, "postgres-*", "data"))
 	if err != nil || len(found) != 1 {
-		return fmt.Errorf("where is PostgreSQL's directory? %v %w", found, err)
+		return fmt.Errorf("find PostgreSQL's data directory: %v %w", found, err)
 	}
 	o.dir = found[0]
 	return nil

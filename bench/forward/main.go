@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	late := flag.Duration("late", 0, "how long each piece of an answer waits")
+	late := flag.Duration("late", 0, "delay of each piece of an answer")
 	flag.Parse()
 	if flag.NArg() != 2 {
 		log.Fatal("usage: forward [-late TIME] LISTEN UPSTREAM")

@@ -62,7 +62,7 @@ func measureHistory(ctx context.Context, o options, c *remotewrite.Corpus) error
 	}
 	z, ok := libzstd.New()
 	if !ok {
-		return fmt.Errorf("it takes libzstd, as gateways have it: build with cgo")
+		return fmt.Errorf("libzstd is needed, as in gateways: build with cgo")
 	}
 	r := historyRig{grpccodec.NewSet(grpccodec.Options{Zstd: z}), codec.New(codec.Options{Zstd: z})}
 	var t rig.Table
@@ -151,7 +151,7 @@ func (r historyRig) eachAlone(w way, all [][]byte) (sum int, err error) {
 	return sum, nil
 }
 
-var errNotSame = fmt.Errorf("another message came back")
+var errNotSame = fmt.Errorf("decompressing returned a different message")
 
 func (r historyRig) stream(w way, all [][]byte) (sum int, err error) {
 	to, err := r.engine.StreamWriter(w.level, w.window)

@@ -32,14 +32,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.results, "results", "../results", "where the results are written; empty: only printed")
+	flag.StringVar(&o.results, "results", "../results", "directory for the results; empty: print only")
 	flag.StringVar(&o.only, "only", "", "measure codecs whose names match this regular expression, and write nothing")
 	flag.StringVar(&o.of, "payloads", "", "with -proto: measure only payloads whose names match this regular expression, and write nothing")
 	flag.DurationVar(&o.pair, "batch", 150*time.Millisecond, "CPU time of one batch")
-	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, in turns with as many of S2")
-	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in processes of their own")
+	flag.IntVar(&o.pairs, "pairs", 11, "batches of each codec, alternating with as many of S2")
+	flag.BoolVar(&o.heap, "heap", true, "measure the peak heap, in separate processes")
 	flag.BoolVar(&o.proto, "proto", false, "measure cinch-proto, and write proto.md and proto.csv")
-	flag.BoolVar(&o.history, "history", false, "measure messages with the history of those before them, and write history.csv and a part of tunnel.md")
+	flag.BoolVar(&o.history, "history", false, "measure messages compressed with the history of earlier ones, and write history.csv and a part of tunnel.md")
 	flag.StringVar(&o.child, "peak-of", "", "internal: print the peak heap of one codec")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -80,7 +80,7 @@ func named(name string) (contender, error) {
 			return c, nil
 		}
 	}
-	return contender{}, errors.Join(err, fmt.Errorf("no contender %q", name))
+	return contender{}, errors.Join(err, fmt.Errorf("unknown contender %q", name))
 }
 
 // pooled does what dskit's snappy and Mimir's s2 do: it has a sync.Pool of writers that are returned on

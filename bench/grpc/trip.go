@@ -68,7 +68,7 @@ func (c contender) trip(message []byte, s *scratch) (int, error) {
 	size := p.len()
 	n, done, err := c.decompress(p, s)
 	if err == nil && n != len(message) {
-		err = fmt.Errorf("%d bytes of %d came back", n, len(message))
+		err = fmt.Errorf("got %d bytes, expected %d", n, len(message))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("%s: decompressing: %w", c.name, err)

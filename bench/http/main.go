@@ -23,14 +23,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.results, "results", "bench/results/http-hop.md", "file for the results; empty: only printed")
-	flag.DurationVar(&o.each, "time", time.Second, "of one measurement")
+	flag.StringVar(&o.results, "results", "bench/results/http-hop.md", "file for the results; empty: print only")
+	flag.DurationVar(&o.each, "time", time.Second, "duration of one measurement")
 	flag.IntVar(&o.rounds, "rounds", 9, "measurements of each kind")
-	flag.Float64Var(&o.rate, "rate", 500, "requests a second where they don't come as fast as they go")
+	flag.Float64Var(&o.rate, "rate", 500, "requests a second in the measurements at a fixed rate")
 	flag.BoolVar(&o.http2, "http2", false, "HTTP/2 without TLS on both sides; results are only printed")
-	flag.StringVar(&o.beside, "beside", "", "another build of cinch, to be compared")
+	flag.StringVar(&o.beside, "beside", "", "another build of cinch to compare with")
 	flag.StringVar(&o.role, "role", "", "internal: be a server or a proxy")
-	flag.StringVar(&o.listen, "listen", "", "internal: where")
+	flag.StringVar(&o.listen, "listen", "", "internal: listen address")
 	flag.StringVar(&o.to, "to", "", "internal: the proxy's server")
 	flag.Parse()
 	run := o.run

@@ -120,7 +120,7 @@ func (c *goClient) step(name string, n int) (answer any, err error) {
 		})
 		c.gets += n
 	default:
-		err = fmt.Errorf("no step %q", name)
+		err = fmt.Errorf("unknown step %q", name)
 	}
 	return map[string]any{"ns": took}, err
 }
@@ -143,7 +143,7 @@ func (c *goClient) get(i int) error {
 	i %= len(c.values)
 	got, err := c.rdb.Get(context.Background(), c.keys[i]).Bytes()
 	if err == nil && !bytes.Equal(got, c.values[i]) {
-		err = fmt.Errorf("%s comes back different", c.keys[i])
+		err = fmt.Errorf("%s was read back different", c.keys[i])
 	}
 	return err
 }

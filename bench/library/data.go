@@ -41,7 +41,7 @@ func load(cache string, records int) (all []*data, err error) {
 		}
 		sides := corpora.Split(k.name, list, k.least, k.most)
 		if len(sides.Learn) < 1000 || len(sides.Measure) < 500 {
-			return nil, fmt.Errorf("%s: %d records to learn from and %d to measure are too few", k.name, len(sides.Learn), len(sides.Measure))
+			return nil, fmt.Errorf("%s: too few records: %d to train on, %d to measure", k.name, len(sides.Learn), len(sides.Measure))
 		}
 		all = append(all, newData(k.name, k.about, sides, records))
 	}

@@ -43,15 +43,15 @@ func main() {
 		exit(runClient(os.Args[2:]))
 	}
 	o := defaults()
-	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the records are kept")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.StringVar(&o.python, "python", client.Interpreter(), "an interpreter with what test/servers install bench gets from PyPI")
-	flag.IntVar(&o.records, "records", 1000, "of each kind, at most")
-	flag.IntVar(&o.rounds, "rounds", 60, "turns of each way with each kind of records")
-	flag.IntVar(&o.turn, "turn", 500, "SETs, and GETs, of a turn")
-	flag.IntVar(&o.timing, "latencies", 10_000, "GETs of 10 KB by each way that are timed")
-	flag.StringVar(&o.part, "part", "", `only a part: "npm"`)
-	flag.StringVar(&o.packages, "packages", "", "of the part npm: packages whose records are taken where there are none in the cache, with commas; default: those that one large application depends on")
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the records")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	flag.StringVar(&o.python, "python", client.Interpreter(), "Python interpreter with the PyPI packages of test/servers install bench")
+	flag.IntVar(&o.records, "records", 1000, "largest number of records of each kind")
+	flag.IntVar(&o.rounds, "rounds", 60, "rounds of each client with each kind of records")
+	flag.IntVar(&o.turn, "turn", 500, "SETs and GETs of a round")
+	flag.IntVar(&o.timing, "latencies", 10_000, "timed GETs of 10 KB with each client")
+	flag.StringVar(&o.part, "part", "", `run only this part: "npm"`)
+	flag.StringVar(&o.packages, "packages", "", "part npm: packages, separated by commas, whose records are downloaded if the cache has none; default: the dependencies of one large application")
 	flag.BoolVar(&o.json, "json", false, "print the results as JSON, and write nothing")
 	flag.Parse()
 	exit(o.run())
@@ -89,7 +89,7 @@ func (o *options) run() (err error) {
 	case "npm":
 		return o.runNPM()
 	}
-	return fmt.Errorf("no part %q", o.part)
+	return fmt.Errorf("unknown part %q", o.part)
 }
 
 func (o *options) runAll() error {

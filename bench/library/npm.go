@@ -85,7 +85,7 @@ func (o *options) measureNPM(splits map[string]corpora.Sides) (*npmResult, error
 	for _, owners := range []string{sameOwners, otherOwners} {
 		sides := splits[owners]
 		if min(len(sides.Learn), len(sides.Measure)) < leastNPM {
-			return nil, fmt.Errorf("%s: %d records to learn from and %d to measure are too few", owners, len(sides.Learn), len(sides.Measure))
+			return nil, fmt.Errorf("%s: too few records: %d to train on, %d to measure", owners, len(sides.Learn), len(sides.Measure))
 		}
 		rows, err := o.weighNPM(owners, sides)
 		if err != nil {

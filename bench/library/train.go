@@ -67,7 +67,7 @@ func (o *options) learn(server *rig.Process, values [][]byte) error {
 	defer through.Close()
 	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(g.Output(), "dictionary rolled out"); {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("there is none:\n%s", g.Output())
+			return fmt.Errorf("no dictionary was trained:\n%s", g.Output())
 		}
 		if err := setAll(through, "learn", values); err != nil {
 			return err
@@ -101,7 +101,7 @@ func onlyDictionary(direct *redis.Client) (dictionary, error) {
 		return dictionary{}, err
 	}
 	if len(all) != 1 {
-		return dictionary{}, fmt.Errorf("one is expected, not %d", len(all))
+		return dictionary{}, fmt.Errorf("expected one dictionary, got %d", len(all))
 	}
 	return dictionary{all[0].Number, all[0].Bytes}, nil
 }

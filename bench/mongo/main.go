@@ -26,10 +26,10 @@ import (
 )
 
 var (
-	parts   = flag.String("part", "bytes,links,clients,cpu", "what to measure")
-	short   = flag.Bool("short", false, "a tenth of the operations, two links, and nothing is written: to see that it works")
-	program = flag.String("cinch", "", "a cinch program; built from this tree if empty")
-	results = flag.String("results", "bench/results", "where tables are written; empty: nowhere")
+	parts   = flag.String("part", "bytes,links,clients,cpu", "parts to measure, separated by commas")
+	short   = flag.Bool("short", false, "smoke test: a tenth of the operations, two links, writes nothing")
+	program = flag.String("cinch", "", "path of the cinch program; empty: build it from this tree")
+	results = flag.String("results", "bench/results", "directory for the tables; empty: none")
 )
 
 func main() {
@@ -65,7 +65,7 @@ func run() error {
 	for _, part := range strings.Split(*parts, ",") {
 		f, ok := measure[part]
 		if !ok {
-			return fmt.Errorf("-part %s: want bytes, links, clients or cpu", part)
+			return fmt.Errorf("-part %s: must be bytes, links, clients or cpu", part)
 		}
 		began := time.Now()
 		if err := f(); err != nil {

@@ -32,13 +32,13 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.keys, "keys", 1_000_000, "strings in the server")
-	flag.IntVar(&o.runs, "runs", 3, "repetitions; the median counts")
-	flag.IntVar(&o.size, "size", 200, "about so many bytes a value")
-	flag.IntVar(&o.parallel, "parallel", 4, "pages in work at a time, in both")
-	flag.StringVar(&o.settings, "settings", "lz4,zstd-3,zstd-3+dict", "what to pack with")
-	flag.StringVar(&o.part, "part", "million", "part of pack.md to replace; none: print only")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	plain := flag.String("plain", "", "address: do the plain pass there, which is how this program calls itself")
+	flag.IntVar(&o.runs, "runs", 3, "repetitions; the median is reported")
+	flag.IntVar(&o.size, "size", 200, "approximate bytes a value")
+	flag.IntVar(&o.parallel, "parallel", 4, "pages processed at a time, in both passes")
+	flag.StringVar(&o.settings, "settings", "lz4,zstd-3,zstd-3+dict", "codecs and levels to pack with")
+	flag.StringVar(&o.part, "part", "million", "part of pack.md to replace; empty: print only")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	plain := flag.String("plain", "", "internal: address of the server for the plain pass")
 	flag.Parse()
 	var err error
 	if *plain != "" {
@@ -101,7 +101,7 @@ func (o *options) report(rows []row) error {
 	before, rest, ok := strings.Cut(string(old), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return fmt.Errorf("%s has no markers of %s", path, o.part)
+		return fmt.Errorf("%s has no markers for %s", path, o.part)
 	}
 	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
 }

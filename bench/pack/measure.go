@@ -91,7 +91,7 @@ func (o *options) pack(s *rig.Process, setting string, to *[]pass) error {
 		return err
 	}
 	if r := (*to)[len(*to)-1].report; r.Keys < o.keys || r.Problems > 0 {
-		return fmt.Errorf("the packer looked at %d of %d keys and had %d problems", r.Keys, o.keys, r.Problems)
+		return fmt.Errorf("the packer visited %d of %d keys and had %d problems", r.Keys, o.keys, r.Problems)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (r *reader) bars(rows []row, label, value string, per float64, bars ...bar)
 	for i, b := range bars {
 		found := only(rows, label, b.label)
 		if len(found) != 1 {
-			r.fail(fmt.Errorf("%d results are called %q", len(found), b.label))
+			r.fail(fmt.Errorf("%d results have the name %q", len(found), b.label))
 			continue
 		}
 		v, err := strconv.ParseFloat(found[0][value], 64)

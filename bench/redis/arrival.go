@@ -130,7 +130,7 @@ func timeSets(addr string, set []byte, times *[]time.Duration) error {
 			return err
 		}
 		if _, err := io.ReadFull(c, answer[:]); err != nil || answer[0] != '+' {
-			return fmt.Errorf("SET answers %q, %v", answer, err)
+			return fmt.Errorf("SET returned %q, %v", answer, err)
 		}
 		*times = append(*times, time.Since(start))
 	}

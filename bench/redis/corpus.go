@@ -54,7 +54,7 @@ func loadCorpora(cache string) ([]corpus, error) {
 		c := corpus{name: k.name, class: k.class, about: k.about, sources: sides.Sources}
 		c.train, c.measured = corpora.Spread(sides.Learn, maxRecords, maxBytes), corpora.Spread(sides.Measure, maxRecords, maxBytes)
 		if len(c.train) < 20 || len(c.measured) < 20 {
-			return nil, fmt.Errorf("%s: %d records to train on and %d to measure are too few", k.name, len(c.train), len(c.measured))
+			return nil, fmt.Errorf("%s: too few records: %d to train on, %d to measure", k.name, len(c.train), len(c.measured))
 		}
 		all = append(all, c)
 	}

@@ -101,7 +101,7 @@ func (l *lane) large(value []byte, t *largeTimes) error {
 			return err
 		}
 		if _, err := io.ReadFull(c, got[:len("+OK\r\n")]); err != nil || got[0] != '+' {
-			return fmt.Errorf("SET answers %q, %v", got[:5], err)
+			return fmt.Errorf("SET returned %q, %v", got[:5], err)
 		}
 		t.set = append(t.set, time.Since(start))
 		start = time.Now()
@@ -117,7 +117,7 @@ func (l *lane) large(value []byte, t *largeTimes) error {
 		}
 		t.last = append(t.last, time.Since(start))
 		if !bytes.Equal(got, want) {
-			return fmt.Errorf("GET gives something else")
+			return fmt.Errorf("GET returned a different value")
 		}
 	}
 	return nil

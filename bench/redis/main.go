@@ -35,13 +35,13 @@ type options struct {
 func main() {
 	link.Child()
 	var o options
-	flag.StringVar(&o.parts, "part", "sizes,cpu,hop,large,menus,glide", "what to measure")
-	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.IntVar(&o.runs, "runs", 5, "repetitions of everything that is timed; the median counts")
-	flag.IntVar(&o.menus, "menus", 10_000, "how many menus are written and read")
-	flag.StringVar(&o.python, "python", client.Interpreter(), "an interpreter with valkey-glide-sync 2.6.0 from PyPI")
-	flag.StringVar(&o.before, "before", "", "a cinch built from another commit, which --part hop and --part large measure too")
+	flag.StringVar(&o.parts, "part", "sizes,cpu,hop,large,menus,glide", "parts to measure, separated by commas")
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the downloaded packages")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	flag.IntVar(&o.runs, "runs", 5, "repetitions of each timed measurement; the median is reported")
+	flag.IntVar(&o.menus, "menus", 10_000, "number of menus written and read")
+	flag.StringVar(&o.python, "python", client.Interpreter(), "Python interpreter with valkey-glide-sync 2.6.0 from PyPI")
+	flag.StringVar(&o.before, "before", "", "path of a cinch built from another commit, which --part hop and --part large measure too")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/redis:", err)
@@ -73,7 +73,7 @@ func run(o *options) error {
 		case "glide":
 			err = o.withCorpora(o.measureGlide)
 		default:
-			err = fmt.Errorf("no part %q: sizes, cpu, hop, large, menus, glide", part)
+			err = fmt.Errorf("unknown part %q: use sizes, cpu, hop, large, menus or glide", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)

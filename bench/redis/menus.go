@@ -240,7 +240,7 @@ func (l *menuLane) getMenus(from int, values [][]byte) error {
 		}
 		l.get = append(l.get, time.Since(start))
 		if !bytes.Equal(got, v) {
-			return fmt.Errorf("menu %d comes back different", from+i)
+			return fmt.Errorf("menu %d was read back different", from+i)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func (o *options) storeAll(server *rig.Process, c *corpus, st storing, dict stri
 			return err
 		}
 		if !bytes.Equal(got, v) {
-			return fmt.Errorf("record %d comes back different", i)
+			return fmt.Errorf("record %d was read back different", i)
 		}
 	}
 	return nil

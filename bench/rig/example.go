@@ -18,7 +18,7 @@ func ParseFlags(f *flag.FlagSet, args []string, about string) error {
 		return err
 	}
 	if f.NArg() > 0 {
-		return fmt.Errorf("%q is no flag: see --help", f.Arg(0))
+		return fmt.Errorf("%q is not a flag: see --help", f.Arg(0))
 	}
 	return nil
 }
@@ -32,7 +32,7 @@ func Workspace(named string) (dir, cinch string, err error) {
 	cinch = filepath.Join(dir, "cinch")
 	if err := Build(cinch, "github.com/cinch-layer/cinch/cmd/cinch"); err != nil {
 		_ = os.RemoveAll(dir)
-		return "", "", fmt.Errorf("%w\nrun it inside the repository, or name a program with --cinch", err)
+		return "", "", fmt.Errorf("%w\nrun it inside the repository, or give the path of a cinch program with --cinch", err)
 	}
 	return dir, cinch, nil
 }

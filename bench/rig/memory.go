@@ -33,7 +33,7 @@ func UsedMemory(client *redis.Client) (int64, error) {
 		last = used
 		time.Sleep(50 * time.Millisecond)
 	}
-	return 0, fmt.Errorf("used_memory does not come to rest")
+	return 0, fmt.Errorf("used_memory does not settle")
 }
 
 // InfoNumber returns a number from a section of INFO.

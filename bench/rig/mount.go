@@ -28,14 +28,14 @@ func Mount(ctx context.Context, work, name, kind, options string) (at string, er
 		return "", err
 	}
 	if err := Output(exec.CommandContext(ctx, "mount", "-t", kind, "-o", "loop,"+options, image, dir)); err != nil {
-		return "", fmt.Errorf("%w\na kernel with %s and a free loop device are needed", err, kind)
+		return "", fmt.Errorf("%w\nthis needs a kernel with %s and a free loop device", err, kind)
 	}
 	_, err = PostgresUser(work, dir)
 	return dir, err
 }
 
 // ErrNoMount reports that a filesystem can't be mounted here.
-var ErrNoMount = errors.New("a filesystem of its own can't be mounted")
+var ErrNoMount = errors.New("can't mount a filesystem")
 
 // MountMemory creates a directory and mounts a tmpfs of the given size there. It needs root.
 func MountMemory(dir string, bytes int64) error {

@@ -34,7 +34,7 @@ func ReplacePart(path, part, text string) error {
 	before, rest, ok := strings.Cut(string(old), begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return fmt.Errorf("%s has no markers of %s", path, part)
+		return fmt.Errorf("%s has no markers for %s", path, part)
 	}
 	return os.WriteFile(path, []byte(before+begin+text+end+after), 0o644)
 }

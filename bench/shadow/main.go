@@ -27,13 +27,13 @@ type bench struct {
 }
 
 func main() {
-	runs := flag.Int("runs", 5, "repetitions of each way to production, in turns; the median counts; 0: none")
-	sides := flag.String("production", "redis,postgres", "which databases production is, one after the other")
-	nice := flag.Int("nice", 19, "priority of the mirror's targets: 19, the least, as if they had cores of their own; 0 as production")
-	recorded := flag.Duration("recorded", 45*time.Second, "how long each load of Redis is recorded; 0: none is")
-	mongo := flag.Duration("mongo", time.Minute, "how long a load of MongoDB is recorded; 0: none is")
-	observe := flag.Bool("observe", true, "ask what rules would save that only observe")
-	results := flag.String("results", "bench/results", "where results are written")
+	runs := flag.Int("runs", 5, "repetitions of each path to production, alternating; the median is reported; 0: none")
+	sides := flag.String("production", "redis,postgres", "production databases to measure, one after the other")
+	nice := flag.Int("nice", 19, "nice value of the mirror's targets: 19 is the lowest priority, as with separate cores; 0 is production's")
+	recorded := flag.Duration("recorded", 45*time.Second, "recording time of each Redis load; 0: skip")
+	mongo := flag.Duration("mongo", time.Minute, "recording time of the MongoDB load; 0: skip")
+	observe := flag.Bool("observe", true, "measure rules with mode: observe")
+	results := flag.String("results", "bench/results", "directory for the results")
 	flag.Parse()
 	if err := run(*runs, *nice, strings.Split(*sides, ","), *recorded, *mongo, *observe, filepath.Join(*results, "shadow.md")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/shadow:", err)

@@ -96,7 +96,7 @@ func (l *load) asItCame(server *rig.Process) (sum int64, err error) {
 			return 0, err
 		}
 		if !bytes.Equal(at, v) {
-			return 0, fmt.Errorf("%s%d is stored otherwise than it came", l.keys, n)
+			return 0, fmt.Errorf("%s%d was stored changed", l.keys, n)
 		}
 		sum += int64(len(at))
 	}

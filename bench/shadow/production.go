@@ -67,7 +67,7 @@ func (b *bench) production(s *side, runs int) (string, error) {
 		for _, w := range all {
 			err := b.try(s, w, production)
 			if errors.Is(err, rig.ErrNoMount) {
-				fmt.Printf("%s, %s: left out: %v\n", s.name, w.name, err)
+				fmt.Printf("%s, %s: skipped: %v\n", s.name, w.name, err)
 				continue
 			}
 			if err != nil {

@@ -80,7 +80,7 @@ func (s *stage) mirror(production *rig.Process, trouble string) (*rig.Process, e
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return nil, fmt.Errorf("shadow does not begin: %s", p.Output())
+	return nil, fmt.Errorf("shadow did not start: %s", p.Output())
 }
 
 // target starts a server, on a disk of its own if the disk is to be full.

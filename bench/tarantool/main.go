@@ -32,17 +32,17 @@ import (
 
 var (
 	writes  = flag.Int("writes", 100_000, "documents to write in the first round")
-	again   = flag.Int("again", 40_000, "documents to write in each further round, which is about time only")
-	rounds  = flag.Int("rounds", 3, "how often each layout is measured; times are medians")
+	again   = flag.Int("again", 40_000, "documents to write in each further round, which only measures time")
+	rounds  = flag.Int("rounds", 3, "measurements of each layout; times are medians")
 	users   = flag.Int("users", 10, "virtual users")
-	limit   = flag.Duration("limit", 30*time.Second, "how long a layout may take to write")
-	only    = flag.String("layouts", "", "names of layouts, separated by commas; empty: all")
+	limit   = flag.Duration("limit", 30*time.Second, "time limit for writing with one layout")
+	only    = flag.String("layouts", "", "layouts to measure, separated by commas; empty: all")
 	pin     = flag.Bool("pin", true, "pin to cores, with taskset")
-	pinned  = flag.Bool("pinned", false, "we are pinned: set by the command itself")
-	short   = flag.Bool("short", false, "few documents, one round, and nothing is written: to see that it works")
-	results = flag.String("results", "bench/results", "where tables are written; empty: nowhere")
-	profile = flag.String("profile", "", "a `DIR` for CPU profiles of the router, of the first round: two seconds of each layout")
-	program = flag.String("cinch", "", "a cinch program; built from this tree if empty")
+	pinned  = flag.Bool("pinned", false, "internal: this process is pinned")
+	short   = flag.Bool("short", false, "smoke test: few documents, one round, writes nothing")
+	results = flag.String("results", "bench/results", "directory for the tables; empty: none")
+	profile = flag.String("profile", "", "`DIR` for CPU profiles of the router in the first round, two seconds of each layout")
+	program = flag.String("cinch", "", "path of the cinch program; empty: build it from this tree")
 )
 
 func main() {
@@ -150,7 +150,7 @@ func chosenLayouts() ([]layout, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, errors.New("-layouts names none of them")
+		return nil, errors.New("-layouts matches no layout")
 	}
 	return chosen, nil
 }

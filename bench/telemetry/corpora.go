@@ -41,7 +41,7 @@ var corpora = []corpus{
 	{name: "hipster traces", file: "hipstershop-oteltraces.zst", parts: true, unit: "span", kinds: spansAt, peers: []peer{{"STEF sorted, zstd", 25.4}, {"STEF unsorted, zstd", 27.9}}},
 }
 
-var errNotOTLP = errors.New("not OTLP, or not as the corpora have it")
+var errNotOTLP = errors.New("not OTLP, or not in the corpora's format")
 
 func (c corpus) load(dir string) (payload, error) {
 	p := payload{name: c.name, unit: c.unit, kind: c.kind(), peers: c.peers}

@@ -36,13 +36,13 @@ type options struct {
 func main() {
 	var o options
 	var only, named string
-	flag.StringVar(&o.corpora, "corpora", "", "a checkout of github.com/splunk/stef")
-	flag.StringVar(&o.results, "results", "", "where telemetry.md and telemetry.csv are written; empty: only printed")
+	flag.StringVar(&o.corpora, "corpora", "", "directory of a checkout of github.com/splunk/stef")
+	flag.StringVar(&o.results, "results", "", "directory for telemetry.md and telemetry.csv; empty: print only")
 	flag.StringVar(&only, "only", "", "measure payloads whose names match this regular expression")
-	flag.StringVar(&named, "ways", "", "measure ways whose names match this regular expression, S2's beside them")
-	flag.IntVar(&o.visits, "visits", 4000, "visits to the shop that OpenTelemetry's SDK tells of; 0: none")
+	flag.StringVar(&named, "ways", "", "measure methods whose names match this regular expression, and S2")
+	flag.IntVar(&o.visits, "visits", 4000, "shop visits that OpenTelemetry's SDK reports; 0: none")
 	flag.BoolVar(&o.peers, "peers", true, "measure STEF's and OTel-Arrow's libraries on OTLP, if bench/telemetry/peers builds")
-	flag.IntVar(&o.rounds, "rounds", 3, "of the times of so many runs the median is told")
+	flag.IntVar(&o.rounds, "rounds", 3, "runs; the median time is reported")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -75,7 +75,7 @@ func run(ctx context.Context, o options) error {
 		}
 		defer os.RemoveAll(work)
 		if r.program, err = buildPeers(ctx, work); err != nil {
-			fmt.Fprintln(os.Stderr, "peers' libraries are left out:", err)
+			fmt.Fprintln(os.Stderr, "skipping the peers' libraries:", err)
 		}
 	}
 	for _, p := range all {
@@ -125,7 +125,7 @@ func payloadsOf(ctx context.Context, o options) (all []payload, err error) {
 		}
 		p, err := c.load(filepath.Join(o.corpora, testdata))
 		if os.IsNotExist(err) {
-			fmt.Fprintf(os.Stderr, "%s: left out: %v\n", c.name, err)
+			fmt.Fprintf(os.Stderr, "%s: skipped: %v\n", c.name, err)
 			continue
 		}
 		if err != nil {

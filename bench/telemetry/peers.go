@@ -62,7 +62,7 @@ func (r *report) peerRow(p payload, f []string, s2 time.Duration) error {
 	}
 	var n [4]int
 	if len(f) != 1+len(n) {
-		return fmt.Errorf("peers said %q", f)
+		return fmt.Errorf("unexpected output of peers: %q", f)
 	}
 	for i := range n {
 		var err error
@@ -73,7 +73,7 @@ func (r *report) peerRow(p payload, f []string, s2 time.Duration) error {
 	size, there, back, came := n[0], n[1], n[2], n[3]
 	name := f[0] + ", its library"
 	if came != p.units {
-		r.table.Row(p.name, name, fmt.Sprintf("%d of %d %ss come back", came, p.units, p.unit), "", "", "", "", "", "")
+		r.table.Row(p.name, name, fmt.Sprintf("only %d of %d %ss were decompressed", came, p.units, p.unit), "", "", "", "", "", "")
 		return nil
 	}
 	raw := float64(p.bytes())

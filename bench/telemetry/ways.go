@@ -49,7 +49,7 @@ const (
 	messageHead = 5
 )
 
-var errNotSame = errors.New("another message came back")
+var errNotSame = errors.New("decompressing returned a different message")
 
 // codecs holds the codecs of all ways. zstd is libzstd, as in gateways.
 type codecs struct {
@@ -60,7 +60,7 @@ type codecs struct {
 func newCodecs() (codecs, error) {
 	z, ok := libzstd.New()
 	if !ok {
-		return codecs{}, errors.New("it takes libzstd, as gateways have it: build with cgo")
+		return codecs{}, errors.New("libzstd is needed, as in gateways: build with cgo")
 	}
 	return codecs{grpccodec.NewSet(grpccodec.Options{Zstd: z}), codec.New(codec.Options{Zstd: z})}, nil
 }

@@ -56,7 +56,7 @@ func load(cache string, k *kind) (*corpus, error) {
 	sides := corpora.Split(k.name, records, minValue, maxValue)
 	c := &corpus{k, corpora.Spread(sides.Learn, maxLearn, maxBytes), corpora.Spread(sides.Measure, maxMeasure, maxBytes)}
 	if len(c.learn) < 50 || len(c.measure) < 50 {
-		return nil, fmt.Errorf("%d and %d values are too few", len(c.learn), len(c.measure))
+		return nil, fmt.Errorf("too few values: %d and %d", len(c.learn), len(c.measure))
 	}
 	return c, nil
 }

@@ -27,12 +27,12 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "where the packages are kept")
-	flag.StringVar(&o.results, "results", "bench/results", "where results are written")
-	flag.StringVar(&o.only, "only", "", "the corpora to measure; of the first table, their lines alone are replaced")
-	flag.BoolVar(&o.auto, "auto", false, "measure only auto again: what is by hand stays as the first table has it")
-	flag.IntVar(&o.busy, "busy", 0, "the second table, of auto: how many loops keep the processors busy meanwhile")
-	flag.BoolVar(&o.private, "private", false, "the third table: by hand without what fewer than three samples have")
+	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the downloaded packages")
+	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
+	flag.StringVar(&o.only, "only", "", "corpora to measure, whose lines of the first table are replaced")
+	flag.BoolVar(&o.auto, "auto", false, "measure only auto again, and keep the first table's values of dictionaries made by hand")
+	flag.IntVar(&o.busy, "busy", 0, "write the second table (auto): number of busy loops that load the processors meanwhile")
+	flag.BoolVar(&o.private, "private", false, "write the third table: dictionaries made by hand without strings that fewer than three samples have")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/trainers:", err)

@@ -159,7 +159,7 @@ func (o *options) handBefore(c *corpus) (cells []string, best float64, err error
 	first := options{results: o.results}
 	lines, err := readPart(filepath.Join(o.results, "corpora.md"), idlePart, len(first.heads()))
 	if err != nil || lines[c.name] == nil {
-		return nil, 0, fmt.Errorf("the first table has no line of it: %w", err)
+		return nil, 0, fmt.Errorf("the first table has no line for it: %w", err)
 	}
 	cells = lines[c.name][handAt : handAt+len(byHand)]
 	for _, cell := range lines[c.name][handAt-1 : handAt+len(byHand)] {

@@ -35,7 +35,7 @@ var byHand = []struct {
 func newEngine() *codec.Engine {
 	z, ok := libzstd.New()
 	if !ok {
-		panic("build with cgo: this is about libzstd")
+		panic("libzstd is needed: build with cgo")
 	}
 	return codec.New(codec.Options{Zstd: z})
 }
@@ -57,7 +57,7 @@ func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, er
 	for _, v := range values {
 		got = s.Seal(got[:0], v, st, nil)
 		if opened, err = s.Open(opened[:0], got); err != nil || string(opened) != string(v) {
-			return 0, 0, fmt.Errorf("a value does not come back: %w", err)
+			return 0, 0, fmt.Errorf("decompress a value: %w", err)
 		}
 		raw, sealed = raw+len(v), sealed+len(got)
 	}

@@ -66,7 +66,7 @@ type receiver struct {
 	want []byte
 }
 
-var errChanged = errors.New("not what was sent")
+var errChanged = errors.New("received a different message than was sent")
 
 func startReceiver() (*receiver, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

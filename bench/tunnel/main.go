@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	short = flag.Bool("short", false, "little data and short runs, and nothing is written: to see that it works")
-	part  = flag.String("part", "", "only this part: messages or queries")
+	short = flag.Bool("short", false, "smoke test: little data, short runs, writes nothing")
+	part  = flag.String("part", "", "part to run: messages or queries; empty: both")
 )
 
 const results = "bench/results/tunnel.md"
@@ -53,7 +53,7 @@ func run() error {
 	}
 	parts := map[string]func() (string, error){"messages": b.messages, "queries": b.queries}
 	if *part != "" && parts[*part] == nil {
-		return errors.New("the parts are messages and queries")
+		return errors.New("-part must be messages or queries")
 	}
 	for _, name := range []string{"messages", "queries"} {
 		if *part != "" && *part != name {

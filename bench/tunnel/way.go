@@ -221,7 +221,7 @@ func (b *bench) have(name string) bool {
 	_, err := exec.LookPath(p)
 	if err != nil && !b.missed[name] {
 		b.missed[name] = true
-		log.Printf("%s is left out: %v", name, err)
+		log.Printf("%s is skipped: %v", name, err)
 	}
 	return err == nil
 }

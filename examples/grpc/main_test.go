@@ -12,8 +12,8 @@ func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"--requests 0":   "at least 1",
 		"--series -1":    "at least 1",
-		"load":           `"load" is no flag`,
-		"--json x --out": `"x" is no flag`,
+		"load":           `"load" is not a flag`,
+		"--json x --out": `"x" is not a flag`,
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)

@@ -11,7 +11,7 @@ func TestOptions(t *testing.T) {
 	if o, err := parseOptions([]string{"--rounds", "3"}); err != nil || o.rounds != 3 || o.collector {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for args, want := range map[string]string{"--rounds 1": "at least 2", "--pause -1s": "not negative", "x": `"x" is no flag`} {
+	for args, want := range map[string]string{"--rounds 1": "at least 2", "--pause -1s": "not negative", "x": `"x" is not a flag`} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}

@@ -69,7 +69,7 @@ func TestOptions(t *testing.T) {
 		"--menus 0":     "at least 1",
 		"--mbit -1":     "more than 0",
 		"--step 1ms":    "100ms",
-		"menus":         `"menus" is no flag`,
+		"menus":         `"menus" is not a flag`,
 		"--unknown yes": "unknown",
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

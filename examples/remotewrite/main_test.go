@@ -9,7 +9,7 @@ func TestOptions(t *testing.T) {
 	if o, err := parseOptions([]string{"--scrapes", "3"}); err != nil || o.scrapes != 3 || o.series != 2000 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for args, want := range map[string]string{"--scrapes 1": "2", "--series 0": "at least 1", "x": `"x" is no flag`} {
+	for args, want := range map[string]string{"--scrapes 1": "2", "--series 0": "at least 1", "x": `"x" is not a flag`} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}

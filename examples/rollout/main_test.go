@@ -72,7 +72,7 @@ func TestOptions(t *testing.T) {
 		"--tellers 0": "at least 1",
 		"--rate 0":    "more than 0",
 		"--after -1s": "negative",
-		"rollout":     `"rollout" is no flag`,
+		"rollout":     `"rollout" is not a flag`,
 		"--unknown x": "unknown",
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

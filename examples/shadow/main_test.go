@@ -98,7 +98,7 @@ func TestOptions(t *testing.T) {
 		"--batch 1ms":  "100ms",
 		"--rate 0":     "more than 0",
 		"--aa -1s":     "not negative",
-		"shadow":       `"shadow" is no flag`,
+		"shadow":       `"shadow" is not a flag`,
 		"--unknown x":  "unknown",
 		"--duration 0": "more than 0",
 	} {

@@ -16,7 +16,7 @@ func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
 		"--writes 0":     "more than 0",
 		"--duration -1s": "more than 0",
-		"load":           `"load" is no flag`,
+		"load":           `"load" is not a flag`,
 	} {
 		if _, err := parseOptions(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)

@@ -231,7 +231,7 @@ func (s *stage) client(ctx context.Context, addr string, rate float64, seed int)
 		return out, err
 	}
 	if out.Calls == 0 {
-		return out, errors.New("no call was answered in time: is the machine busy?")
+		return out, errors.New("no call was answered in time: the machine may be busy")
 	}
 	return out, nil
 }

@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "../../codec/grpccodec/testdata", "where to write them")
+	dir := flag.String("dir", "../../codec/grpccodec/testdata", "output directory")
 	flag.Parse()
 	if err := run(*dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -73,7 +73,7 @@ func Start(command ...string) (*Process, error) {
 	var ready struct{ Ready bool }
 	if err := p.answer(&ready); err != nil {
 		p.Stop()
-		return nil, fmt.Errorf("the client is not ready: %w", err)
+		return nil, fmt.Errorf("the client did not become ready: %w", err)
 	}
 	return p, nil
 }
@@ -132,7 +132,7 @@ func ReadValues(path string) (values [][]byte, err error) {
 		n := binary.LittleEndian.Uint32(data)
 		data = data[4:]
 		if uint64(n) > uint64(len(data)) {
-			return nil, fmt.Errorf("%s ends within a value", path)
+			return nil, fmt.Errorf("%s is truncated within a value", path)
 		}
 		values, data = append(values, data[:n:n]), data[n:]
 	}

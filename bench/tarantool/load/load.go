@@ -104,7 +104,7 @@ func (u *user) do(ctx context.Context, n int, doc string) error {
 	var rows []Row
 	err := u.conn.Do(tnt.NewSelectRequest(u.plan.Space).Key([]any{n}).Context(ctx)).GetTyped(&rows)
 	if err == nil && (len(rows) != 1 || rows[0].Body != doc) {
-		err = fmt.Errorf("read %d tuples, or another document", len(rows))
+		err = fmt.Errorf("read %d tuples, or a different document", len(rows))
 	}
 	return err
 }
