@@ -1,9 +1,9 @@
 // Buttons that change something: POST /api/actions/NAME. What comes of it is said beside the button.
 
 const refusals = {
-  401: "Refused: actions need the token of admin.token_file, or a client certificate. Press again, and give the browser any name, and the token as password. Without admin.token_file in the configuration there are no actions.",
+  401: "Refused: actions need the token of admin.token_file, or a client certificate. Press again; when the browser asks, enter any name, and the token as password. Without admin.token_file in the configuration actions are off.",
   403: "Refused: the request did not come from this page's own address.",
-  404: "This gateway knows no such action: it may be an older version.",
+  404: "This gateway does not have this action: it may be an older version.",
 };
 
 const patienceMs = 300000; // the browser may ask for a password meanwhile
@@ -37,8 +37,8 @@ export async function once(button, run) {
   const region = button.closest("[data-acts]")?.querySelector("[data-said]");
   const say = (text) => { if (region) region.textContent = text; };
   say("");
-  const slow = setTimeout(() => say("Waiting for the answer. If the browser asks for a password: any name, and the token of admin.token_file."), hintMs);
-  let said = "No answer that this page understands.";
+  const slow = setTimeout(() => say("Waiting for the answer. If the browser asks for a password, enter any name, and the token of admin.token_file."), hintMs);
+  let said = "This page could not read the answer.";
   try {
     said = await run();
   } finally {

@@ -9,7 +9,7 @@ import { rules } from "./rules.js";
 // sizeBar shows what is left of the values' bytes; a loss is no full bar of success.
 function sizeBar(t) {
   if (t.raw_bytes === 0) return "no values yet";
-  if (t.stored_bytes > t.raw_bytes) return el("span", { class: "bad-text" }, "more than before: leave such values alone");
+  if (t.stored_bytes > t.raw_bytes) return el("span", { class: "bad-text" }, "larger than before: stop compressing such values");
   return el("progress", { max: t.raw_bytes, value: t.stored_bytes, "aria-label": "bytes after, of bytes before" });
 }
 
@@ -18,12 +18,12 @@ function effortTile(e) {
   if (!e) return [];
   const steps = e.steps.filter((s) => s.share >= 0.005).map((s) => `${percent(s.share, 1)} ${stepWords[s.step]}`);
   return [tile("Budget", e.cpu_budget_cores ? percent(e.cores, e.cpu_budget_cores) : micros(e.latency_budget_seconds * 1e6),
-    e.cpu_budget_cores ? `compressing takes ${percent(e.cores, 1)} of a core, ${percent(e.cpu_budget_cores, 1)} may be` : "",
+    e.cpu_budget_cores ? `compressing takes ${percent(e.cores, 1)} of a core, the limit is ${percent(e.cpu_budget_cores, 1)}` : "",
     e.latency_budget_seconds ? `99 % of values within ${micros(e.latency_budget_seconds * 1e6)}` : "",
     "values: " + steps.join(", "))];
 }
 
-const stepWords = { rule: "as rules say", fast: "fast", lz4: "lz4", raw: "not compressed" };
+const stepWords = { rule: "with the rule's setting", fast: "fast", lz4: "lz4", raw: "not compressed" };
 
 // moneyTile is what compressing saves, less what its CPU costs.
 function moneyTile(m) {
@@ -35,9 +35,9 @@ function tiles(g) {
   const t = g.total;
   return el("dl", { class: "tiles" },
     tile("Bytes left", percent(t.stored_bytes, t.raw_bytes), [figure("raw_bytes", t.raw_bytes, bytes(t.raw_bytes)), " → ", figure("stored_bytes", t.stored_bytes, bytes(t.stored_bytes))], sizeBar(t)),
-    tile("Values compressed", count(t.sealed), `of ${count(t.values)} covered`, `${count(t.opened)} opened`),
+    tile("Values compressed", count(t.sealed), `of ${count(t.values)} covered`, `${count(t.opened)} decompressed`),
     tile("CPU", figure("cpu_seconds", t.seal_cpu_seconds + t.open_cpu_seconds, seconds(t.seal_cpu_seconds + t.open_cpu_seconds)),
-      `compressing ${seconds(t.seal_cpu_seconds)}`, `opening ${seconds(t.open_cpu_seconds)}`),
+      `compressing ${seconds(t.seal_cpu_seconds)}`, `decompressing ${seconds(t.open_cpu_seconds)}`),
     tile("Added latency", micros(g.latency.p50_us), ...(g.latency.count > 0 ?
       ["median, at most", `99 %: ${micros(g.latency.p99_us)}`] : [])),
     ...effortTile(g.effort), moneyTile(g.money),
@@ -49,7 +49,7 @@ function tiles(g) {
 function messages(list) {
   if (!list || list.length === 0) return null;
   return section("Messages measured", table("Messages measured",
-    [["method"], ["messages"], ["bytes"], ["passed compressed"], ["sampled"], ["dictionary"], ["promised"], ["observed"]],
+    [["method"], ["messages"], ["bytes"], ["already compressed"], ["sampled"], ["dictionary"], ["promised"], ["observed"]],
     list.map((m) => [
       [m.method, el("div", { class: "small" }, m.rule ? `${m.direction}, ${m.rule}` : m.direction)],
       count(m.messages), bytes(m.bytes), count(m.compressed_messages), count(m.sample_messages),
@@ -66,7 +66,7 @@ function report(r) {
 
 function opened(g) {
   if (g.opened.length === 0) return null;
-  return section("Opened by codec", table("Opened by codec", [["codec"], ["values"], ["size"], ["CPU"]],
+  return section("Decompressed by codec", table("Decompressed by codec", [["codec"], ["values"], ["size"], ["CPU"]],
     g.opened.map((o) => [o.codec, count(o.values), bytes(o.raw_bytes), seconds(o.cpu_seconds)])));
 }
 
@@ -99,6 +99,6 @@ export function gatewayDetails(status, g, asks) {
     report(g.report), tiles(g), rules(g, asks), messages(g.messages), dictionaries(status, g), packing(status, g), errors(g),
     el("div", { class: "columns" }, wire(g), opened(g),
       counts("Guarded commands", g.guarded.map((c) => [`${c.command}: ${c.outcome}`, c.count])),
-      counts("Inflated", byCount(g.inflated))),
+      counts("Decompressed in place", byCount(g.inflated))),
   ].filter(Boolean);
 }

@@ -26,11 +26,11 @@ function progress(l) {
   if (l.waiting) return ["waiting for another training to end", el("progress", { "aria-label": `training for ${l.rule}, which has not begun` })];
   if (l.step) return [`training: step ${l.step} of ${l.steps}, ${l.trying}`, el("progress", { max: l.steps, value: l.step, "aria-label": `training for ${l.rule}` })];
   const share = l.wanted > 0 ? Math.min(l.samples / l.wanted, 1) : 0;
-  return [l.refused ? "none was worth it so far" : "collecting values", el("progress", { max: 1, value: share, "aria-label": `samples for ${l.rule}` })];
+  return [l.refused ? "no useful dictionary so far" : "collecting values", el("progress", { max: 1, value: share, "aria-label": `samples for ${l.rule}` })];
 }
 
 function learningTable(caption, list) {
-  return table(caption, [["to come"], ["state", true], ["samples"]], list.map((l) => [
+  return table(caption, [["in training"], ["state", true], ["samples"]], list.map((l) => [
     [el("strong", null, l.rule), l.method ? small(`${l.method}, ${l.direction}`) : null], progress(l),
     l.samples < l.wanted ? `${count(l.samples)} of ${count(l.wanted)}` : `${count(l.samples)}, enough`]), true);
 }
@@ -40,12 +40,12 @@ export function dictionaries(status, g) {
   const inUse = status.dictionaries.filter((d) => d.gateway === g.name), toCome = status.learning.filter((l) => l.gateway === g.name);
   if (inUse.length + toCome.length === 0) return null;
   return section("Dictionaries", inUse.length > 0 ? dictionaryTable("Dictionaries of " + g.name, inUse) : null,
-    toCome.length > 0 ? learningTable("Dictionaries to come at " + g.name, toCome) : null);
+    toCome.length > 0 ? learningTable("Dictionaries in training at " + g.name, toCome) : null);
 }
 
 // otherDictionaries belong to no gateway in particular.
 export function otherDictionaries(status) {
   const names = new Set(status.gateways.map((g) => g.name));
   const list = status.dictionaries.filter((d) => !names.has(d.gateway));
-  return list.length > 0 ? dictionaryTable("Dictionaries of no gateway in particular", list) : null;
+  return list.length > 0 ? dictionaryTable("Dictionaries that belong to no gateway", list) : null;
 }

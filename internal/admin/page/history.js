@@ -12,7 +12,7 @@ const share = (v) => v.toFixed(v < 10 && v > -10 && v !== 0 ? 1 : 0) + " %";
 const charts = {
   traffic: new Chart("Traffic", [{ name: "before", colour: "second" }, { name: "after", colour: "accent", fill: true }], { format: perSecond, range: upward, incrs: binary }),
   saved: new Chart("Saved", [{ name: "share of the bytes", colour: "accent", fill: true }], { format: share, range: (_, least) => [Math.min(least ?? 0, 0), 100] }),
-  cpu: new Chart("CPU", [{ name: "compressing", colour: "accent" }, { name: "opening", colour: "second" }], { format: (v) => v === 0 ? "0" : v < 0.1 ? v.toFixed(4).replace(/0+$/, "") : v.toFixed(2), range: upward }),
+  cpu: new Chart("CPU", [{ name: "compressing", colour: "accent" }, { name: "decompressing", colour: "second" }], { format: (v) => v === 0 ? "0" : v < 0.1 ? v.toFixed(4).replace(/0+$/, "") : v.toFixed(2), range: upward }),
   errors: new Chart("Errors", [{ name: "errors", colour: "bad", bars: true, fill: true }], { format: (v) => Number.isInteger(v) || v >= 10 ? count(v) : v.toFixed(1), range: (_, least, most) => [0, Math.max(most ?? 0, 1)] }),
 };
 
@@ -29,7 +29,7 @@ export class History {
     this.range = "1h";
     this.due = 0;
     this.buttons = Object.entries(ranges).map(([name, { label, words }]) => el("button", { type: "button", "data-range": name, "aria-label": `${label}: ${words}` }, label));
-    this.select = el("select", { "aria-label": "of which gateway" });
+    this.select = el("select", { "aria-label": "gateway" });
     this.words = el("p", { class: "small words" });
     this.body = el("div", { "data-keep": "" });
     this.more = el("details", { class: "more", id: "history-table" }, el("summary", null, "The same as a table"), this.body);
@@ -71,7 +71,7 @@ export class History {
       if (!past) this.none();
       else if (range === this.range && gateway === this.select.value) this.show(past);
     } catch {
-      patch(this.words, "The history does not answer.");
+      patch(this.words, "No answer about the history.");
       this.due = Math.min(this.due, Date.now() + againMs);
     }
   }
@@ -113,9 +113,9 @@ function summary(past, before) {
   const t = sumsOf(past, 0, past.times.length), most = Math.max(...before.map((v) => v ?? 0));
   if (t.covered === 0) return "No samples yet: the first comes within ten seconds.";
   const busiest = moment(past.times[before.indexOf(most)]);
-  const since = past.oldest > past.from ? ` Samples go back to ${moment(past.oldest)}${past.kept ? "" : ", in memory: with history.path they outlive the process"}.` : "";
+  const since = past.oldest > past.from ? ` Samples go back to ${moment(past.oldest)}${past.kept ? "" : ", in memory: set history.path to keep them across restarts"}.` : "";
   return `In the ${ranges[past.range].words} ${bytes(t.before)} became ${bytes(t.after)}: ${t.saved} saved. ` + (most > 0 ? `Traffic was highest at ${busiest} with ${perSecond(most)}. ` : "") +
-    `Compressing and opening took ${cores(t.cores)} cores on average. ${t.errors > 0 ? count(Math.round(t.errors)) : "No"} errors.` + since;
+    `Compressing and decompressing took ${cores(t.cores)} cores on average. ${t.errors > 0 ? count(Math.round(t.errors)) : "No"} errors.` + since;
 }
 
 function historyTable(past) {

@@ -32,7 +32,7 @@ const errorRate = (n) => n > 0 ? el("span", { class: "bad-text" }, rate(n) + "/s
 
 function name(status, g) {
   const state = g.trouble ? "bad" : g.enabled ? "ok" : "off";
-  const notes = [g.protocol, g.enabled ? "" : "off: opens only", ...doing(status, g)].filter(Boolean).join(" · ");
+  const notes = [g.protocol, g.enabled ? "" : "off: only decompresses", ...doing(status, g)].filter(Boolean).join(" · ");
   return [el("span", { class: "dot " + state }, hidden(g.trouble ? "failed: " : "")), el("strong", null, g.name), el("span", { class: "small" }, " " + notes)];
 }
 
@@ -42,6 +42,6 @@ function doing(status, g) {
   return [
     trained ? `training a dictionary, ${trained.step} of ${trained.steps}` : "",
     g.pack?.paused ? "packing paused" : g.pack?.running ? `packing ${percent(g.pack.done, 1)}` : "",
-    g.effort && g.effort.step && g.effort.step !== "rule" ? "held back by its budget" : "",
+    g.effort && g.effort.step && g.effort.step !== "rule" ? "limited by its budget" : "",
   ];
 }

@@ -8,7 +8,7 @@ const when = (text) => new Date(text).toLocaleString();
 function stateText(p) {
   if (p.paused) return p.paused_at ? "paused since " + when(p.paused_at) : "paused";
   if (p.running) return `${p.estimate ? "estimating" : "packing"}, ${percent(p.done, 1)}`;
-  return p.wanted ? "waiting for the next pass" : "off, with the gateway or without rules";
+  return p.wanted ? "waiting for the next pass" : "off: the gateway is off, or has no rules";
 }
 
 // buttons pause and resume; the region says what came of it.
@@ -27,9 +27,9 @@ export function packing(status, g) {
     [stateText(p), p.running || p.paused && p.done > 0 ? el("progress", { max: 1, value: p.done, "aria-label": "share of the pass" }) : null,
       p.last_pass ? small("last pass ended " + when(p.last_pass)) : null,
       p.trouble ? el("div", { class: "small bad-text" }, p.trouble) : null,
-      p.without_dictionary ? small("without dictionaries, as the server has several users, or may have: share_samples: true allows one") : null],
+      p.without_dictionary ? small("without dictionaries, because the server has, or may have, several users; share_samples: true allows them") : null],
     count(p.passes), count(p.keys), count(p.values), bytes(p.before_bytes), bytes(p.after_bytes), count(p.problems),
   ];
-  return section("Stored already", table("What is stored already at " + g.name,
+  return section("Stored already", table("Values already stored at " + g.name,
     [["state"], ["passes"], ["keys"], [p.estimate ? "would be compressed" : "compressed"], ["before"], ["after"], ["problems"]], [cells], true), buttons(status, g));
 }

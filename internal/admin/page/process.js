@@ -5,7 +5,7 @@ import { bytes, count, seconds } from "./format.js";
 
 // budgetTile shows the bytes in flight of one direction, and who had to wait for some.
 function budgetTile(label, b) {
-  if (b.size_bytes === 0) return tile(label, "no bound");
+  if (b.size_bytes === 0) return tile(label, "no limit");
   return tile(label, bytes(b.in_use_bytes), `of ${bytes(b.size_bytes)}`, `peak ${bytes(b.peak_bytes)}`,
     b.waiting > 0 ? `${count(b.waiting)} waiting now` : "",
     b.waits > 0 ? `${count(b.waits)} waits, ${seconds(b.wait_seconds)}` : "no waits",
@@ -18,7 +18,7 @@ export function processCard(s) {
       tile("Up", seconds(s.uptime_seconds)),
       budgetTile("Requests in flight", s.budget.request),
       budgetTile("Replies in flight", s.budget.reply),
-      s.codec ? tile("Codecs at work", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
+      s.codec ? tile("Codecs in use", count(s.codec.in_flight), `of ${count(s.codec.limit)}`) : null),
     otherDictionaries(s),
   ];
 }

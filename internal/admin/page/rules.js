@@ -11,7 +11,7 @@ function leftText(rule) {
 // observedText says what a rule that only observes would have done.
 function observedText(o) {
   return `would compress: ${bytes(o.raw_bytes)} → ${bytes(o.stored_bytes)} (${ratio(o.ratio)}) of ${count(o.values)} values, ` +
-    `compressing ${seconds(o.seal_cpu_seconds)}, opening ${seconds(o.open_cpu_seconds)}`;
+    `compressing ${seconds(o.seal_cpu_seconds)}, decompressing ${seconds(o.open_cpu_seconds)}`;
 }
 
 // question is where the answer to "what if" goes; whatif.js fills it while it is open.
@@ -35,7 +35,7 @@ function ruleRow(g, r, asks) {
 }
 
 export function rules(g, asks) {
-  if (g.rules.length === 0) return section("Rules", el("p", { class: "muted" }, "No rules: nothing is compressed, everything opens."));
+  if (g.rules.length === 0) return section("Rules", el("p", { class: "muted" }, "No rules: nothing is compressed; stored values stay readable."));
   return section("Rules", table("Rules of " + g.name,
     [["rule"], ["compressed"], ["left"], ["before"], ["after"], ["ratio"], ["CPU"]], g.rules.map((r) => ruleRow(g, r, asks)), true));
 }

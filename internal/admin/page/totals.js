@@ -54,10 +54,10 @@ function moneyTiles(m) {
 export function prices(m) {
   if (!m?.prices?.length) return null;
   return el("details", { class: "more", "data-key": "prices", id: "prices" }, el("summary", null, "How the money is counted"),
-    el("p", { class: "small" }, `What is saved is traffic between zones: ${m.crossing}. The CPU that compressing and opening take is what it costs. `,
+    el("p", { class: "small" }, `The saving is traffic between zones: ${m.crossing}. The cost is the CPU time of compressing and decompressing. `,
       `A month at this rate: traffic ${money(m.traffic_month)}, CPU ${money(-m.cpu_month)}. `,
-      m.assumed ? el("strong", null, `Assumed: the configuration says nothing of prices, so these are of ${m.cloud}. Write prices: {cloud: …, zones: …} or {cross_zone: 100%} into it.`) : ""),
-    table("Prices by which the money is counted", [["price"], ["$"], ["for", true], ["source", true], ["as of", true]],
+      m.assumed ? el("strong", null, `Assumed: the configuration has no prices, so these are list prices of ${m.cloud}. Add prices: {cloud: …, zones: …} or {cross_zone: 100%} to it.`) : ""),
+    table("Prices used to count the money", [["price"], ["$"], ["for", true], ["source", true], ["as of", true]],
       m.prices.map((p) => [p.name, String(p.price), p.unit, source(p.source), p.date]), true));
 }
 

@@ -41,7 +41,7 @@ export class WhatIf {
     try {
       const answer = await fetch("api/whatif", { signal: AbortSignal.timeout(10000) });
       this.answers = answer.status !== 404;
-      if (!this.answers) return this.each((panel) => patch(panel, "This gateway does not answer such questions."));
+      if (!this.answers) return this.each((panel) => patch(panel, "This gateway does not support forecasts."));
       if (!answer.ok) throw new Error(await answer.text());
       this.doc = await answer.json();
     } catch {
@@ -60,12 +60,12 @@ export class WhatIf {
 
   draw(details) {
     const { gateway, rule } = this.find(details), panel = panelOf(details);
-    if (!rule) return patch(panel, gateway?.unavailable ? "Nothing can be said: " + gateway.unavailable : "Nothing is measured for this rule.");
-    if (!rule.sampled) return patch(panel, "Values are sampled from now on; there are none of this rule yet.");
+    if (!rule) return patch(panel, gateway?.unavailable ? "No forecast: " + gateway.unavailable : "Nothing is measured for this rule.");
+    if (!rule.sampled) return patch(panel, "Sampling has begun; there are no values of this rule yet.");
     const may = this.doc.actions ? this.allowed() : [];
     const chosen = rule.choices.find((c) => c.setting === this.chosen.get(keyOf(details)));
     patch(panel, el("div", { "data-acts": "", "data-key": "choices" },
-      small(`Measured on ${count(rule.sampled)} values (${bytes(rule.sampled_bytes)}) that passed just now; nothing of them is kept.`),
+      small(`Measured on ${count(rule.sampled)} values (${bytes(rule.sampled_bytes)}) that passed just now; they are not kept.`),
       rule.applied ? fact(rule.applied, may) : null,
       table(`What other settings would do for rule ${rule.rule} of ${details.dataset.of}`,
         [["setting"], ["ratio"], ["saves"], ["compress"], ["open"], ["cores"], ["use it", true]], rule.choices.map((c) => choiceRow(c, may)), true),
@@ -78,7 +78,7 @@ export class WhatIf {
     const details = button.closest(".whatif"), { gateway, rule } = this.find(details);
     const choice = rule.choices.find((c) => c.setting === button.dataset.choice);
     if (button.dataset.copy !== undefined) this.copy(button, details, choice);
-    else if (button.dataset.action === "whatif-undo") this.change(button, "whatif-undo", { gateway: gateway.gateway, rule: rule.rule }, "Undone: the rule is as the configuration says.");
+    else if (button.dataset.action === "whatif-undo") this.change(button, "whatif-undo", { gateway: gateway.gateway, rule: rule.rule }, "Undone: the rule follows the configuration again.");
     else {
       const { codec, level, dictionary, min_size } = choice;
       this.change(button, "whatif-apply", { gateway: gateway.gateway, rule: rule.rule, codec, level, dictionary, min_size }, `In use until the next reload: ${choice.setting}.`);
@@ -132,8 +132,8 @@ function choiceRow(c, may) {
 // fact sets what was forecast against what has come of it.
 function fact(a, may) {
   const off = Math.abs(a.observed_ratio / a.forecast_ratio - 1);
-  const distance = !(a.forecast_ratio > 0) ? "of which nothing was known" : off < 0.001 ? "as forecast" : `${percent(off, 1)} ${a.observed_ratio < a.forecast_ratio ? "below" : "above"} it`;
-  const came = a.observed_ratio > 0 ? ["in fact ", figure("observed_ratio", a.observed_ratio, ratio(a.observed_ratio)), ` of ${count(a.values)} values, ${distance}.`] : ["no values since."];
+  const distance = !(a.forecast_ratio > 0) ? "without a forecast" : off < 0.001 ? "as forecast" : `${percent(off, 1)} ${a.observed_ratio < a.forecast_ratio ? "below" : "above"} it`;
+  const came = a.observed_ratio > 0 ? ["observed ", figure("observed_ratio", a.observed_ratio, ratio(a.observed_ratio)), ` of ${count(a.values)} values, ${distance}.`] : ["no values since."];
   return el("p", { class: "acts", "data-key": "fact" },
     el("span", null, `Applied at ${new Date(a.at).toLocaleTimeString()}, until ${a.ends.replace(/^at /, "")}: `, el("strong", null, a.setting), ". Forecast ", figure("forecast_ratio", a.forecast_ratio, ratio(a.forecast_ratio)), "; ", came),
     may.includes("whatif-undo") ? el("button", { type: "button", "data-action": "whatif-undo" }, "Undo") : null);
