@@ -29,7 +29,7 @@ func TestReached(t *testing.T) {
 	other := errors.New("404 Not Found")
 	err := asGate(x.reached(t.Context(), to, other))
 	if mustSay(t, err, other, "ask the gateway at gw:9470"); errors.Is(err, ErrGate) {
-		t.Errorf("%v is no gate", err)
+		t.Errorf("%v must not be an ErrGate", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errKilled)

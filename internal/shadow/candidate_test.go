@@ -38,7 +38,7 @@ func TestCandidateListensWhereNobodyDoes(t *testing.T) {
 	}
 	defer stop()
 	if second.Address == first.Address {
-		t.Errorf("it is said to listen at %s, where somebody else does", second)
+		t.Errorf("the second process reports the address %s of the first", second)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestPlantedFaultsVoid(t *testing.T) {
 			n := p.nth()
 			p.plant = &Plant{Drop: func(op *Operation) bool { return op.number == uint64(n) }}
 		}, "the targets did not get the same operations: TARGET left more"},
-		"a lost write that nobody reads": {func(p *planted) {
+		"a lost write that no client reads": {func(p *planted) {
 			p.server().loses, p.unread, p.cfg.DataCheck = p.nth(), true, DataFull
 		}, "the targets' data differ: texts"},
 	} {

@@ -70,7 +70,7 @@ func TestUnmovable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := clients["lock"].Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(err.Error(), "57P01") {
-		t.Errorf("it is told %v", err)
+		t.Errorf("the client got %v", err)
 	}
 	ask(t, free, "SELECT 'goes on'")
 }
@@ -121,7 +121,7 @@ func TestStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tx.Exec(t.Context(), "SELECT 1"); err == nil || !strings.Contains(err.Error(), "57P01") {
-		t.Errorf("it is told %v", err)
+		t.Errorf("the client got %v", err)
 	}
 	if _, err := r.g.Release(t.Context()); err != nil {
 		t.Fatal(err)

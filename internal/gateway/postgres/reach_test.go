@@ -50,7 +50,7 @@ func TestReach(t *testing.T) {
 	}
 	to.Unmovable = control.End
 	if st, err := r.g.Reach(t.Context(), to); err != nil || len(st.Refused) != 1 || st.Refused[0].User != "scrammer" {
-		t.Errorf("such as can't log in would be ended and are named, the others are well: %v %+v", err, st.Refused)
+		t.Errorf("sessions that can't log in are named, the others are not: %v %+v", err, st.Refused)
 	}
 	refuse(t, standby, "all", func() bool {
 		_, err := r.g.Reach(t.Context(), control.ReachRequest{To: to.To})

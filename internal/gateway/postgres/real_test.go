@@ -217,7 +217,7 @@ func TestDrain(t *testing.T) {
 	go func() { ended <- r.g.Shutdown(context.Background()) }()
 	_, err = quiet.WaitForNotification(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "57P01") {
-		t.Errorf("an idle client is told %v", err)
+		t.Errorf("an idle client got %v", err)
 	}
 	ask(t, fresh, "SELECT 'first'")
 	for _, s := range r.g.all() {
@@ -229,7 +229,7 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	if _, err = fresh.WaitForNotification(t.Context()); err == nil || !strings.Contains(err.Error(), "57P01") {
-		t.Errorf("a client whose moment is over is told %v", err)
+		t.Errorf("a client that is no longer new got %v", err)
 	}
 	if err := tx.QueryRow(t.Context(), "SELECT 1").Scan(new(int)); err != nil {
 		t.Error(err)
@@ -288,7 +288,7 @@ func TestEndOfADrain(t *testing.T) {
 		}
 	}
 	if _, err := tx.Exec(t.Context(), "INSERT INTO kept VALUES (4)"); err == nil || !strings.Contains(err.Error(), "57P01") {
-		t.Errorf("a client in a transaction is told %v", err)
+		t.Errorf("a client in a transaction got %v", err)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)

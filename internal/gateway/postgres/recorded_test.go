@@ -56,7 +56,7 @@ func work(ctx context.Context, c *pgx.Conn) error {
 		}
 	}
 	if _, err := c.Exec(ctx, "SELECT 1/0"); err == nil {
-		return errors.New("a division by zero is no error")
+		return errors.New("a division by zero returned no error")
 	}
 	return nil
 }

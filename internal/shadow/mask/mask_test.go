@@ -90,7 +90,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	if !math.IsNaN(k.Float(math.NaN())) || !math.IsInf(k.Float(math.Inf(1)), 1) {
-		t.Error("what is no number becomes one")
+		t.Error("NaN or infinity was changed")
 	}
 	if got := k.Bits(1700000000000, 40); got>>40 != 1700000000000>>40 {
 		t.Errorf("the upper bits become %d", got>>40)

@@ -22,7 +22,7 @@ import (
 // unable is a Protocol whose targets become unreachable when fail is closed.
 type unable struct{ fail chan struct{} }
 
-var errGone = errors.New("nobody is there")
+var errGone = errors.New("the target is gone")
 
 func (unable) Reader() shadow.Reader { return quiet{} }
 
@@ -122,7 +122,7 @@ func newPassing(t *testing.T, leaves bool) *passing {
 		p.leave(t)
 	}
 	close(protocol.fail)
-	testenv.Eventually(t, "the failed self-test is told", func() bool { return p.errs.has("passed through to production until") })
+	testenv.Eventually(t, "the failed self-test is reported", func() bool { return p.errs.has("passed through to production until") })
 	return p
 }
 
@@ -175,7 +175,7 @@ func TestClientsOfAFailedSelfTest(t *testing.T) {
 		p.leave(t)
 		stillThere(t, p.ended, p.signals)
 		p.connect(t)
-		p.talk(t, "after nobody was there")
+		p.talk(t, "after all clients had left")
 		p.signals <- syscall.SIGTERM
 		p.check(t, <-p.ended)
 		_ = p.client.Close()

@@ -46,7 +46,7 @@ func stillThere(t *testing.T, ended <-chan error, signals chan os.Signal) {
 			t.Fatalf("clients are cut off: %v", err)
 		case signals <- syscall.SIGUSR1:
 		case <-time.After(time.Minute):
-			t.Fatal("nobody takes signals")
+			t.Fatal("no goroutine receives signals")
 		}
 	}
 }

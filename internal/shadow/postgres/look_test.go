@@ -46,7 +46,7 @@ func TestLookAtAParallelStatement(t *testing.T) {
 	l := &looker{target: &shadow.Target{Upstream: up}}
 	defer l.close()
 	if got := l.look(ctx, waiter.PID(), 0); got != shadow.Working {
-		t.Errorf("when nobody of the mirror has the lock: %v", got)
+		t.Errorf("while no connection of the mirror holds the lock: %v", got)
 	}
 	l.processes.add(holder.PID(), 1)
 	if got := l.look(ctx, waiter.PID(), 0); got != shadow.Stopping {

@@ -19,18 +19,18 @@ import (
 
 // hostile are requests for which the server may disconnect the client.
 var hostile = map[string][]byte{
-	"no protocol":              []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
-	"bytes":                    bytes.Repeat([]byte{0, 255, 13, 10, '*', '$', '-'}, 20_000),
-	"a huge array":             []byte("*1000000000\r\n$3\r\nSET\r\n"),
-	"a huge text":              []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870911\r\nxxxx"),
-	"a length below zero":      []byte("*3\r\n$3\r\nSET\r\n$-5\r\n"),
-	"a length without an end":  []byte("*" + strings.Repeat("9", 100_000)),
-	"a line without an end":    bytes.Repeat([]byte("x"), 300_000),
-	"half a transaction":       []byte("*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$1\r\nx\r\n"),
-	"half a request":           []byte("*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$10\r\nx"),
-	"a pop that is given up":   []byte("*3\r\n$5\r\nBLPOP\r\n$5\r\nqueue\r\n$1\r\n0\r\n"),
-	"replies that nobody asks": []byte("+OK\r\n:1\r\n$5\r\nhello\r\n"),
-	"nothing":                  nil,
+	"no protocol":               []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+	"bytes":                     bytes.Repeat([]byte{0, 255, 13, 10, '*', '$', '-'}, 20_000),
+	"a huge array":              []byte("*1000000000\r\n$3\r\nSET\r\n"),
+	"a huge text":               []byte("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870911\r\nxxxx"),
+	"a length below zero":       []byte("*3\r\n$3\r\nSET\r\n$-5\r\n"),
+	"a length without an end":   []byte("*" + strings.Repeat("9", 100_000)),
+	"a line without an end":     bytes.Repeat([]byte("x"), 300_000),
+	"half a transaction":        []byte("*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$1\r\nx\r\n"),
+	"half a request":            []byte("*3\r\n$3\r\nSET\r\n$6\r\nstolen\r\n$10\r\nx"),
+	"a pop that is given up":    []byte("*3\r\n$5\r\nBLPOP\r\n$5\r\nqueue\r\n$1\r\n0\r\n"),
+	"replies without a request": []byte("+OK\r\n:1\r\n$5\r\nhello\r\n"),
+	"nothing":                   nil,
 }
 
 // Clients that send garbage and disconnect at any time: other clients are served and mirrored, and memory

@@ -102,7 +102,7 @@ func TestSelectInTransaction(t *testing.T) {
 		t.Fatalf("%d operations, %+v", len(done), done[0])
 	}
 	if done[1].Kind != shadow.State || done[1].Name != "SELECT" || !strings.Contains(string(done[1].Request), "3") {
-		t.Errorf("a connection that is made anew begins with %q", done[1].Request)
+		t.Errorf("a new connection begins with %q", done[1].Request)
 	}
 	if op := d.one("GET c", "$-1\r\n"); !slices.Equal(op.Keys, []string{"3 c"}) {
 		t.Errorf("behind it: %q", op.Keys)
