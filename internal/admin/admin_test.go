@@ -171,7 +171,7 @@ func TestReadinessOfOneGateway(t *testing.T) {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, body)
 		}
 		if resp, body := get(t, closed, "GET", path); resp.StatusCode != want || strings.Contains(body, "unreachable") {
-			t.Errorf("%s, asked by a stranger: %d %s", path, resp.StatusCode, body)
+			t.Errorf("%s, asked by an unauthenticated client: %d %s", path, resp.StatusCode, body)
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestServeAndShutdown(t *testing.T) {
 func TestPanicsAreLogged(t *testing.T) {
 	opts, log := sampleOptions(t), &testenv.Log{}
 	opts.Access.Open, opts.Log = true, slog.New(slog.NewTextHandler(log, nil))
-	opts.Describe = func() Description { panic("a fault of ours") }
+	opts.Describe = func() Description { panic("a fault in Cinch") }
 	server := httptest.NewServer(New(opts).Handler())
 	defer server.Close()
 	for _, path := range []string{"/api/status", "/api/events"} {
@@ -320,7 +320,7 @@ func TestPanicsAreLogged(t *testing.T) {
 			t.Error(path, resp.Status)
 		}
 	}
-	if n := log.Count("a fault of ours"); n != 2 || log.Count("level=ERROR") != 2 {
+	if n := log.Count("a fault in Cinch"); n != 2 || log.Count("level=ERROR") != 2 {
 		t.Errorf("%d are logged: %s", n, log)
 	}
 	if resp, err := http.Get(server.URL + "/healthz"); err != nil || resp.StatusCode != http.StatusOK {

@@ -296,7 +296,7 @@ func TestVectorsAreForeign(t *testing.T) {
 			t.Errorf("%v has no writer", v.format)
 		}
 		if v := openValue(held, len(want)-1); v.format != 0 {
-			t.Errorf("%s opens above the limit", name)
+			t.Errorf("%s decompresses above the limit", name)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 	w.accessible("packing is paused")
 	w.picture("page-paused")
 	if a.Metric(t, "cinch_pack_paused") != 1 {
-		t.Error("/metrics knows of no pause")
+		t.Error("/metrics reports no pause")
 	}
 	still := a.Metric(t, "cinch_pack_keys_total")
 	if still >= storedKeys {
@@ -108,7 +108,7 @@ func pauseAndResume(t *testing.T, w, stranger *tab, a *acting) {
 		t.Fatal(err)
 	}
 	eventually(t, "the pass has ended, for one without a limit", func() bool { return a.Metric(t, "cinch_pack_running") == 0 })
-	stranger.becomes("everybody's page says so", fmt.Sprintf("document.querySelector(%q)", resumes))
+	stranger.becomes("other clients' pages say so", fmt.Sprintf("document.querySelector(%q)", resumes))
 
 	w.eval(fmt.Sprintf("document.querySelector(%q).focus()", resumes), nil)
 	w.press("Enter")

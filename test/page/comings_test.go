@@ -19,7 +19,7 @@ func comings(t *testing.T, w *tab, world *world) {
 	w.picture("page-server-came-back")
 
 	world.Kill()
-	w.becomes("that nobody answers", `document.getElementById("state").innerText.includes("no answer")`)
+	w.becomes("that there is no answer", `document.getElementById("state").innerText.includes("no answer")`)
 	if !w.is(`document.querySelector("main").classList.contains("stale")`) {
 		t.Error("old figures look like new ones")
 	}
@@ -64,7 +64,7 @@ func crowded(t *testing.T, b *browser, world *world) {
 		}
 	}
 	if events == 0 {
-		t.Error("there was room among those who listen")
+		t.Error("another event stream was accepted")
 	}
 	was := w.text(`document.getElementById("updated").innerText`)
 	w.becomes("a later time", `document.getElementById("updated").innerText !== `+"`"+was+"`")

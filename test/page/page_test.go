@@ -157,7 +157,7 @@ func TestPage(t *testing.T) {
 	tab.nothingForeign() // from here on the console contains errors
 	t.Run("crowded", func(t *testing.T) { crowded(t, b, w) })
 	t.Run("report", func(t *testing.T) { reportPage(t, b, w) })
-	t.Run("comings and goings", func(t *testing.T) { comings(t, tab.in(t), w) })
+	t.Run("server and process restarts", func(t *testing.T) { comings(t, tab.in(t), w) })
 }
 
 // in returns the tab for use in a subtest.

@@ -144,7 +144,7 @@ func forecast(t *testing.T, w *tab, a *acting, c choice) {
 	since(2 * enough())
 	rawNow, storedNow := of()
 	counted := (rawNow - raw) / (storedNow - stored)
-	w.becomes("what came of enough values", fmt.Sprintf(`Number(/of ([\d,]+) values/.exec(document.querySelector(".whatif [data-key='fact']").innerText)?.[1].replace(",", "")) >= %d`, enough()))
+	w.becomes("the observed ratio of enough values", fmt.Sprintf(`Number(/of ([\d,]+) values/.exec(document.querySelector(".whatif [data-key='fact']").innerText)?.[1].replace(",", "")) >= %d`, enough()))
 	figures := w.figures()
 	told, came := figures["test forecast_ratio"].Value, figures["test observed_ratio"].Value
 	t.Logf("%s: forecast %.3f, in fact %.3f, by /metrics %.3f", c.Setting, told, came, counted)
@@ -168,6 +168,6 @@ func undone(t *testing.T, w *tab, a *acting, c choice) {
 	}
 	w.becomes("nothing applied after a reload", `!document.querySelector(".whatif [data-key='fact']")`)
 	if a.whatIf(t).Applied != nil {
-		t.Error("the document knows better")
+		t.Error("/api/whatif still has it applied")
 	}
 }
