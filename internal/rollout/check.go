@@ -259,8 +259,11 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 		return err
 	}
 	is, err := made.command(ctx, made.program("postgres"), "--version")
-	if err != nil || was != is {
-		f.problem("install the same version there, or set bin: to its directory", "%s has %s, %s %s %v", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is), errors.Unwrap(err))
+	const sameVersion = "install the same version there, or set bin: to its directory"
+	if err != nil {
+		f.problem(sameVersion, "%s has %s; asking %s failed: %v", n.Name, strings.TrimSpace(was), made.Name, err)
+	} else if was != is {
+		f.problem(sameVersion, "%s has %s, %s has %s", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is))
 	}
 	missing, err := t.missingFiles(ctx)
 	if err != nil {

@@ -194,8 +194,11 @@ func (m managed) findConfigs(ctx context.Context, f *findings) error {
 	if text, err = m.read(ctx, m.made); err != nil {
 		return err
 	}
-	if name, err := patroni.MemberName(text); err != nil || name != m.made.Name {
-		f.problem("set name in that file to the node's name", "%s has the name %q %v", m.made.Patroni.Config, name, err)
+	const rename = "set name in that file to the node's name"
+	if name, err := patroni.MemberName(text); err != nil {
+		f.problem(rename, "%s: %v", m.made.Patroni.Config, err)
+	} else if name != m.made.Name {
+		f.problem(rename, "%s has the name %q", m.made.Patroni.Config, name)
 	}
 	return nil
 }

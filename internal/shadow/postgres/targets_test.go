@@ -142,20 +142,35 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 	}
 }
 
-// A self-test that is interrupted leaves nothing behind, either.
+// A self-test that is interrupted while one of its writes is under way leaves nothing behind, either.
 func TestEndedSelfTestLeavesNothing(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (id int)", nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	const schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'cinch_shadow'"
-	go func() {
-		defer cancel()
-		testenv.Eventually(t, "it has begun", func() bool { return contents(t, b.control, schemas) == "1|\n" })
-	}()
-	if err := b.run.SelfTest(ctx); err == nil || !strings.Contains(err.Error(), "before it finished") {
+	c, err := pgx.Connect(t.Context(), b.control.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	exec := func(query string) {
+		t.Helper()
+		if _, err := c.Exec(t.Context(), query); err != nil {
+			t.Error(err)
+		}
+	}
+	exec("BEGIN; LOCK TABLE pg_namespace IN SHARE MODE") // CREATE SCHEMA waits for it
+	ended := make(chan error, 1)
+	go func() { ended <- b.run.SelfTest(ctx) }()
+	testenv.Eventually(t, "its first write waits", func() bool {
+		var waiting bool
+		return c.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'pg_namespace'::regclass AND NOT granted)").Scan(&waiting) == nil && waiting
+	})
+	cancel()
+	exec("COMMIT")
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "before it finished") {
 		t.Errorf("%v", err)
 	}
 	for _, s := range []*testenv.SQLServer{b.control, b.test} {
-		if left := contents(t, s, schemas); left != "0|\n" {
+		if left := contents(t, s, "SELECT count(*) FROM pg_namespace WHERE nspname = 'cinch_shadow'"); left != "0|\n" {
 			t.Errorf("left behind: %s", left)
 		}
 	}
