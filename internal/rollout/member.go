@@ -80,7 +80,7 @@ func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
 			}
 		}
 		if err := pause(ctx); err != nil {
-			return fmt.Errorf("Patroni of %s has not read its new tags: %w", n.Name, err)
+			return fmt.Errorf("the Patroni of %s has not read its new tags: %w", n.Name, err)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (m managed) copied(ctx context.Context) error {
 			most, since = size.Data+size.WAL, time.Now()
 		}
 		if time.Since(since) > m.cell.catchUpTime() {
-			return errors.Join(err, fmt.Errorf("Patroni of %s reports %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
+			return errors.Join(err, fmt.Errorf("the Patroni of %s reports %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
 				ui.Size(most), m.cell.catchUpTime()))
 		}
 		if err := pause(ctx); err != nil {
@@ -181,7 +181,7 @@ func (m managed) halt(ctx context.Context, n *Node) error {
 			_ = server.stop(ctx, m.cell.shutdownTime()) // it may have ended by now
 		}
 		if err := pause(ctx); err != nil {
-			return fmt.Errorf("Patroni or the server of %s is still running: %w", n.Name, err)
+			return fmt.Errorf("the Patroni or the server of %s is still running: %w", n.Name, err)
 		}
 	}
 }
