@@ -28,7 +28,7 @@ import (
 func upgradedTo(t *testing.T, far *rig) net.Conn {
 	t.Helper()
 	p := newFarSide(&far.cfg, far.common.histories)
-	p.up.Address = strings.TrimPrefix(far.url, "http://")
+	p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
 	conn, _, err := p.upgraded(t.Context(), leastWindow)
 	if err != nil {
 		t.Fatal(err)

@@ -190,7 +190,7 @@ func TestHostilePeer(t *testing.T) {
 		"nonsense": []byte("nonsense that is no body"), "a bomb": {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}, "short": {0},
 	} {
 		p := newFarSide(&far.cfg, far.common.histories)
-		p.up.Address = strings.TrimPrefix(far.url, "http://")
+		p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
 		c, err := p.dialCarrier(t.Context())
 		if err != nil {
 			t.Fatal(err)
