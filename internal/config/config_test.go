@@ -258,6 +258,49 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestEveryKeyOfAGatewayIsLiveOrFrozen checks that a changed key of a gateway either changes by a reload or is
+// named as one that needs a restart.
+func TestEveryKeyOfAGatewayIsLiveOrFrozen(t *testing.T) {
+	live := []string{"name", "enabled", "cpu_budget", "latency_budget", "pack", "exclude", "shards", "rules"}
+	fields := reflect.TypeFor[Gateway]()
+	for i := range fields.NumField() {
+		key, _, _ := strings.Cut(fields.Field(i).Tag.Get("yaml"), ",")
+		if key == "" || slices.Contains(live, key) {
+			continue
+		}
+		a, b := parse(t, full), parse(t, full)
+		changed := reflect.ValueOf(&b.Gateways[0]).Elem().Field(i)
+		if changed.IsZero() {
+			changed.Set(nonZero(changed.Type()))
+		} else {
+			changed.SetZero()
+		}
+		if keys := Frozen(a, b); len(keys) != 1 || !strings.HasSuffix(keys[0], "."+key) {
+			t.Errorf("%s has changed, and a reload names %q", key, keys)
+		}
+	}
+}
+
+// nonZero returns a value other than the zero value.
+func nonZero(of reflect.Type) reflect.Value {
+	v := reflect.New(of).Elem()
+	switch of.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(of.Elem()))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(of, 1, 1))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Float64:
+		v.SetFloat(1)
+	default:
+		v.SetInt(1)
+	}
+	return v
+}
+
 // TestDocs checks that the example in docs/CONFIG.md is valid, and that every key and variable is documented
 // there.
 func TestDocs(t *testing.T) {

@@ -47,6 +47,9 @@ func (c *Config) LoadPrices() (r price.Rates, err error) {
 			r.Assumed = false
 		}
 	}
+	if _, written := c.lines["prices.cross_zone"]; written && p.CrossZone == 0 {
+		r.Zones = 1 // a share of 0 means that it is not known
+	}
 	if r.Table, err = price.For(p.Cloud); err != nil {
 		ps.add("prices.cloud", "", "%v", err)
 		return r, ps.err()

@@ -33,6 +33,8 @@ func TestLoadPrices(t *testing.T) {
 		{text: "", crossing: 0.02, cpu: 0.0425, zones: 3, assumed: true},
 		{text: "prices: {}", crossing: 0.02, cpu: 0.0425, zones: 3, assumed: true},
 		{text: "prices: {zones: 1}", crossing: 0.02, cpu: 0.0425, zones: 1},
+		{text: "prices: {cross_zone: 0%}", crossing: 0.02, cpu: 0.0425, zones: 1},
+		{text: "prices: {cross_zone: 0%, zones: 3}", crossing: 0.02, cpu: 0.0425, zones: 1},
 		{text: "prices: {cloud: gcp, zones: 2, file: mine.yaml}", crossing: 0.01, cpu: 0.02, zones: 2},
 		{text: "prices: {file: gone.yaml}", wrong: "prices.file: open .*gone.yaml"},
 		{text: "prices: {file: typo.yaml}", wrong: `prices.file: prices: unknown price "vcpu_hours"`},

@@ -184,6 +184,10 @@ func Frozen(running, wanted *Config) []string {
 		compare(path+".links", a.Links, b.Links)
 		compare(path+".peers", a.Peers, b.Peers)
 		compare(path+".sample", a.Sample, b.Sample)
+		compare(path+".upstream_host", a.UpstreamHost, b.UpstreamHost)
+		compare(path+".users_file", a.UsersFile, b.UsersFile)
+		compare(path+".auth_query", a.AuthQuery, b.AuthQuery)
+		compare(path+".state_file", a.StateFile, b.StateFile)
 	}
 	for i := range wanted.Gateways {
 		if name := wanted.Gateways[i].Name; running.Gateway(name) == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,50 @@ func TestProcessWarns(t *testing.T) {
 	rules = "[{setting: lz4}, {key: 'a*', setting: lz4}]"
 	if err := p.tryReload(); err != nil || log.Count("the rule never matches") != 1 {
 		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// A reload keeps a gateway that the file has no longer, or with another protocol, as it is, and those that have no rules. What
+// comes behind them in the list is reloaded.
+func TestReloadsOfSeveralGateways(t *testing.T) {
+	store, log := miniredis.RunT(t), &testenv.Log{}
+	const (
+		tunnel = `{name: t, protocol: tunnel, listen: "127.0.0.1:0", upstream: "tcp://127.0.0.1:1"}`
+		calls  = `{name: a, protocol: grpc, listen: "127.0.0.1:0", upstream: "grpc://127.0.0.1:1", rules: [{setting: zstd-3, dictionary: auto}], peers: true}`
+	)
+	cache := func(name, setting string) string {
+		return fmt.Sprintf(`{name: %s, protocol: redis, listen: "127.0.0.1:0", upstream: "redis://%s", rules: [{name: all, setting: %s}]}`, name, store.Addr(), setting)
+	}
+	for name, c := range map[string]struct{ before, after []string }{
+		"a tunnel first":           {[]string{tunnel, cache("b", "lz4")}, []string{tunnel, cache("b", "s2")}},
+		"the first one is removed": {[]string{cache("a", "lz4"), cache("b", "lz4")}, []string{cache("b", "s2")}},
+		"one of gRPC is removed":   {[]string{calls, cache("b", "lz4")}, []string{cache("b", "s2")}},
+		"its protocol changes":     {[]string{cache("a", "lz4"), cache("b", "lz4")}, []string{calls, cache("b", "s2")}},
+		"and the other way round":  {[]string{calls, cache("b", "lz4")}, []string{cache("a", "lz4"), cache("b", "s2")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gateways := c.before
+			p, err := New(Options{
+				Load: func() (*config.Config, error) {
+					return config.Parse("", []byte("admin: {listen: off}\ngateways: ["+strings.Join(gateways, ", ")+"]\n"), nil)
+				},
+				Log:  log,
+				Zstd: Zstd{Engine: func(string) (*codec.Engine, error) { return codec.New(codec.Options{}), nil }},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			for range 2 { // the second finds what the first has left
+				gateways = c.after
+				if err := p.tryReload(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := p.current.Load().policies["b"].Rules()[0].Setting.String(); got != "s2" {
+				t.Errorf("b compresses with %s", got)
+			}
+		})
 	}
 }
 

@@ -78,6 +78,17 @@ func (p *Process) putInForce(r *running, l *loaded) {
 		r.keeper.adopt(l.named(r.name)) // before SetRules, so that no value names one that is missing
 		r.auto.SetRules(l.rules(r.name))
 	default:
-		l.policies[r.name], l.messages[r.name] = old.policies[r.name], old.messages[r.name]
+		keepRules(l.policies, old.policies, r.name)
+		keepRules(l.messages, old.messages, r.name)
+	}
+}
+
+// keepRules gives a gateway the rules that it had before, or none if it had none: tunnels have no rules, and
+// the kind of rules may have changed with the protocol.
+func keepRules[P any](now, before map[string]*P, gateway string) {
+	if p := before[gateway]; p != nil {
+		now[gateway] = p
+	} else {
+		delete(now, gateway)
 	}
 }
