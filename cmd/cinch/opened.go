@@ -117,12 +117,12 @@ func (w *openedStore) connect(ctx context.Context) error {
 }
 
 // moved reports whether the store's values have moved to other nodes, and connects to those.
-func (w *openedStore) moved(ctx context.Context) bool {
+func (w *openedStore) moved(ctx context.Context) (bool, error) {
 	if !w.store.Moved(ctx) {
-		return false
+		return false, nil
 	}
 	w.store.Close()
-	return w.connect(ctx) == nil
+	return true, w.connect(ctx)
 }
 
 // configure finds or makes the gateway configuration for the store.

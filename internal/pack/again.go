@@ -2,6 +2,8 @@ package pack
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -12,7 +14,7 @@ const maxRuns = 20
 // have moved past the walk. next returns the options for the current nodes. moved reports whether values have
 // moved. The report covers all runs and is nil if none began; its time includes that of next, which may train
 // dictionaries.
-func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) bool) (all *Report, err error) {
+func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) (bool, error)) (all *Report, err error) {
 	began := time.Now()
 	defer func() {
 		if all != nil {
@@ -30,14 +32,25 @@ func RunAgain(ctx context.Context, next func() (Options, error), moved func(cont
 		} else {
 			all.Join(&report)
 		}
-		if Final(err) || o.Sample > 0 || err != nil && !o.retries(err) || !moved(ctx) {
+		if Final(err) || o.Sample > 0 || err != nil && !o.retries(err) {
+			return all, err
+		}
+		again, failed := moved(ctx)
+		if failed != nil {
+			return all, errors.Join(err, fmt.Errorf("cluster slots have moved during the run, and its nodes can't be read again: %w", failed))
+		}
+		if !again {
 			return all, err
 		}
 		if o.Tell != nil {
 			o.Tell(Event{Notice: "cluster slots have moved during the run, scanning once more"})
 		}
 	}
-	return all, err
+	return all, errors.Join(err, ErrSlotsMoving)
 }
+
+// ErrSlotsMoving is returned when slots of a cluster moved during each of many runs, so that keys may have been
+// missed.
+var ErrSlotsMoving = errors.New("cluster slots kept moving during every run, so keys may have been missed: run it again when the cluster is stable")
 
 func (o *Options) retries(err error) bool { return o.Unavailable != nil && o.Unavailable(err) }

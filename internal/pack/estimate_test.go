@@ -2,6 +2,7 @@ package pack
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ func dryRun(t *testing.T, sample int, databases ...*database) *Report {
 	for _, d := range databases {
 		o.Targets = append(o.Targets, store.Target{Node: databases[0], Space: d})
 	}
-	r, err := RunAgain(t.Context(), func() (Options, error) { return o, nil }, func(context.Context) bool { return false })
+	r, err := RunAgain(t.Context(), func() (Options, error) { return o, nil }, func(context.Context) (bool, error) { return false, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,9 +110,38 @@ func TestTimeOfARunCountsTraining(t *testing.T) {
 			runs++
 			time.Sleep(585 * time.Second)
 			return o, nil
-		}, func(context.Context) bool { return runs < 2 })
+		}, func(context.Context) (bool, error) { return runs < 2, nil })
 		if err != nil || r.Took < 2*585*time.Second || r.Took > 2*586*time.Second {
 			t.Errorf("%v, %v", r.Took, err)
 		}
 	})
+}
+
+// A run during which slots moved each time, or whose nodes can't be found again, is no success: keys may have moved past it.
+func TestRunsThatMissedKeysFail(t *testing.T) {
+	d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}
+	o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
+	runs, gone := 0, errors.New("connection refused")
+	next := func() (Options, error) { runs++; return o, nil }
+	r, err := RunAgain(t.Context(), next, func(context.Context) (bool, error) { return true, nil })
+	if !errors.Is(err, ErrSlotsMoving) || runs != maxRuns || r == nil {
+		t.Errorf("slots that keep moving: %v after %d runs", err, runs)
+	}
+	if _, err := RunAgain(t.Context(), next, func(context.Context) (bool, error) { return true, gone }); !errors.Is(err, gone) {
+		t.Errorf("nodes that are gone: %v", err)
+	}
+}
+
+// State and turns belong to a set of rules: one that only observes stores nothing.
+func TestFingerprintSeesObserve(t *testing.T) {
+	of := func(observe bool) string {
+		p, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1), Observe: observe}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Fingerprint(p)
+	}
+	if of(true) == of(false) {
+		t.Error("they are the same")
+	}
 }

@@ -173,6 +173,9 @@ func Fingerprint(p *policy.Policy, more ...string) string {
 			if r.Formats != nil {
 				fmt.Fprintln(h, r.Formats, r.ToPlain)
 			}
+			if r.Observe { // after a pass that stored nothing the next one begins anew
+				fmt.Fprintln(h, "observe")
+			}
 		}
 	}
 	for _, m := range more {

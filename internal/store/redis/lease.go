@@ -47,7 +47,11 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	if err != nil {
 		return 0, classify(err)
 	}
-	return max(left, time.Millisecond), nil // negative: the key has gone, or has no expiry
+	if left == -1 { // no expiry: a copy of the store has kept the key without it, and nobody holds the turn
+		left = hold
+		err = classify(l.client.PExpire(ctx, l.key, hold).Err())
+	}
+	return max(left, time.Millisecond), err // negative: the key has gone
 }
 
 // Keep implements store.Lease.

@@ -53,3 +53,20 @@ func TestLease(t *testing.T) {
 		t.Errorf("a keeps b's turn: %v", err)
 	}
 }
+
+// A key without expiry, as a copy of a store may have it, does not keep everyone from the turn for ever, nor asking all the time.
+func TestLeaseWithoutExpiry(t *testing.T) {
+	server := testenv.Redis(t)
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})
+	must(t, err)
+	defer s.Close()
+	client := connect(t, goredis.Options{Addr: server.Addr})
+	must(t, client.Set(t.Context(), leasePrefix+"x", "done", 0).Err())
+	wait, err := s.Lease("x", "a").Take(t.Context(), time.Hour)
+	if err != nil || wait < time.Minute {
+		t.Errorf("to wait %v, %v", wait, err)
+	}
+	if left := client.PTTL(t.Context(), leasePrefix+"x").Val(); left <= 0 || left > time.Hour {
+		t.Errorf("the key expires in %v", left)
+	}
+}
