@@ -65,9 +65,7 @@ func (c *conversation) await(o *op) error {
 		case <-o.done:
 			return nil
 		case <-t.C:
-			if gateway.PeerClosed(c.life.Client) { // tell the server, or a blocked command continues
-				_ = gateway.CloseWrite(c.life.Upstream)
-			}
+			c.endBlocked()
 			c.pump.unstick()
 			t.Reset(patience)
 		case <-c.life.Dead():
@@ -244,12 +242,19 @@ func (c *conversation) keepUnstuck(done <-chan struct{}) {
 		c.pump.unstick()
 		select {
 		case <-t.C:
-			if gateway.PeerClosed(c.life.Client) {
-				_ = gateway.CloseWrite(c.life.Upstream)
-			}
+			c.endBlocked()
 		case <-done:
 			return
 		}
+	}
+}
+
+// endBlocked ends the requests to the server if the client has ended its side while a command blocks: the
+// server then drops the client, as it would without a gateway. Other commands that the client has sent before
+// are still carried out, the rest of their steps included.
+func (c *conversation) endBlocked() {
+	if c.waits() && gateway.PeerClosed(c.life.Client) {
+		_ = gateway.CloseWrite(c.life.Upstream)
 	}
 }
 

@@ -116,3 +116,23 @@ func TestDrainAnswersTheFirstRequest(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a client has sent before it ends its side is carried out, however long the server takes: commands that wait for the reply to
+// one before them, and those that take several steps.
+func TestHalfClosedClientsCommandsRun(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	front, _ := startGateway(t, sock)
+	expect(t, clientOf(t, front), "SET sealed {long}", "OK")
+	expect(t, direct, "CLIENT PAUSE 60000 WRITE", "OK")
+	c := dialRaw(t, front)
+	write(t, c, "*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$6\r\nAPPEND\r\n$6\r\nsealed\r\n$1\r\n!\r\n")
+	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(10 * patience) // it is noticed, and nothing must come of it
+	expect(t, direct, "CLIENT UNPAUSE", "OK")
+	testenv.Eventually(t, "the last one runs", func() bool { return do(clientOf(t, front), "GET sealed") == long+"!" })
+	expect(t, direct, "SELECT 1", "OK", "GET a", "1")
+}
