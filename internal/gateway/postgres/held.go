@@ -112,7 +112,11 @@ func (s *session) awaitIdle(ctx context.Context) bool {
 
 // reasons returns why a session that is held and idle can't be moved.
 func (s *session) reasons(ctx context.Context) []string {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	if err := ctx.Err(); err != nil {
+		return []string{err.Error()}
+	}
+	// A caller that gives up must not end the session: a question that is on its way needs its answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
 	k, err := s.look(ctx)
 	if err == nil {

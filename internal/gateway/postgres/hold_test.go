@@ -284,3 +284,27 @@ func TestLeavesWhileHeld(t *testing.T) {
 	}
 	ask(t, stays, "SELECT 'goes on'")
 }
+
+// A caller that gives up a check or a hold, as by Ctrl-C, ends no session: what it would ask is not asked any more, and what is asked
+// already is answered.
+func TestCancelledHoldsEndNoSessions(t *testing.T) {
+	r := newRig(t, keepsMoves(t))
+	var clients []*pgx.Conn
+	for range 8 {
+		clients = append(clients, r.connect(t, "scrammer", ""))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.g.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.g.Hold(ctx, control.HoldRequest{}); err == nil {
+		t.Error("clients are held for a caller that has gone")
+	}
+	for _, c := range clients {
+		ask(t, c, "SELECT 'goes on'")
+	}
+	if _, err := r.g.Hold(t.Context(), control.HoldRequest{}); err != nil {
+		t.Error(err)
+	}
+}
