@@ -105,9 +105,10 @@ type Cluster struct {
 	odd   unknownNodes
 	reach gateway.Reach // any of the nodes
 
-	begun entrySessions
-	asked Gateway // for clients of Sentinels; nil: none
-	seeds seeds
+	begun    entrySessions
+	asked    Gateway      // for clients of Sentinels; nil: none
+	sentinel atomic.Int32 // index of the Sentinel that was reached last
+	seeds    seeds
 
 	mu      sync.Mutex // guards the fields below; must not be held while waiting
 	ports   ports
@@ -215,7 +216,10 @@ func (c *Cluster) SetPolicy(p *policy.Policy) {
 }
 
 // connectTime limits how long a client of the entry waits for a node that answers.
-const connectTime = 5 * time.Second
+const (
+	connectTime = 5 * time.Second
+	nodeTime    = 2 * time.Second // of these, for one node, unless it is the last: a host that is off answers nothing
+)
 
 // newSession connects a client of the entry to any node.
 func (c *Cluster) newSession(client net.Conn) gateway.Session {
@@ -225,8 +229,14 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 		c.round.await(ctx, nil)
 	}
 	err := errNoNodes
-	for _, m := range c.pick() {
-		s, dialErr := m.gateway.Connect(ctx, client)
+	members := c.pick()
+	for i, m := range members {
+		attempt, cancel := ctx, func() {}
+		if i < len(members)-1 {
+			attempt, cancel = context.WithTimeout(ctx, nodeTime)
+		}
+		s, dialErr := m.gateway.Connect(attempt, client)
+		cancel()
 		if dialErr == nil {
 			c.reach.Answered(c.log, c.cfg.Upstream.String())
 			return c.begun.add(m, s)

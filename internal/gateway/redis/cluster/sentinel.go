@@ -157,10 +157,22 @@ func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: no primary is known for %s", gateway.ErrUnreachable, c.cfg.Sentinel.Master)
 }
 
-// dialSentinel connects to the first Sentinel that can be reached.
+// sentinelTime limits an attempt to connect to one of several Sentinels: a host that is off drops what is sent
+// to it, and clients give up after a few seconds.
+const sentinelTime = time.Second
+
+// dialSentinel connects to a Sentinel that can be reached, and begins with the one that was reached last.
 func (c *Cluster) dialSentinel(ctx context.Context) (conn net.Conn, err error) {
-	for _, up := range c.cfg.Sentinel.Sentinels {
+	all := c.cfg.Sentinel.Sentinels
+	first := int(c.sentinel.Load())
+	for i := range all {
+		at := (first + i) % len(all)
+		up := all[at]
+		if len(all) > 1 {
+			up.Timeout = sentinelTime
+		}
 		if conn, err = up.Dial(ctx); err == nil {
+			c.sentinel.Store(int32(at))
 			return conn, nil
 		}
 	}
