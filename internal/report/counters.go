@@ -250,16 +250,19 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 			base[key] = f.Values[0].value
 		}
 		scraped := t.start(k - 1) // start of the process of the previous sample
+		previous := float64(began.Add(-lookback(a.Window)).Unix())
 		for _, s := range f.Values {
 			by := growth(base[key], s.value)
 			if start := starts[s.at]; start != 0 && start != scraped {
-				if scraped != 0 {
-					by = s.value // another process, which may have a higher count than the previous one
+				// Another process, which may have a higher count than the previous one. A start that lies before
+				// the previous sample is the same one's: Linux computes it from the clock, which was set.
+				if scraped != 0 && start > previous {
+					by = s.value
 				}
 				scraped = start
 			}
 			a.grow(l, k, by)
-			base[key] = s.value
+			base[key], previous = s.value, s.at
 		}
 	}
 	return nil

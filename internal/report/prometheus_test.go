@@ -218,6 +218,7 @@ func TestGrowth(t *testing.T) {
 		"a restart":           {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 5}, {1200, 40}}}, []float64{50, 50, 0}},
 		"it overtakes":        {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 5}, {1200, 900}}}, []float64{50, 910, 0}},
 		"it has more at once": {scripted{startSeries: {{0, began}, {600, began}, {690, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {690, 160}, {720, 160}, {1200, 170}}}, []float64{50, 180, 0}},
+		"the clock is set":    {scripted{startSeries: {{0, began}, {600, began}, {720, began + 2}, {1200, began + 2}}, rawSeries: {{0, 100}, {600, 150}, {690, 155}, {720, 160}, {1200, 200}}}, []float64{50, 50, 0}},
 		"unseen before it":    {scripted{startSeries: {{0, began}, {600, began}, {720, later}, {1200, later}}, rawSeries: {{0, 100}, {600, 150}, {720, 150}, {1200, 170}}}, []float64{50, 170, 0}},
 		"restart unsaid":      {scripted{rawSeries: {{0, 100}, {600, 150}, {720, 5}, {1200, 40}}}, []float64{50, 40, 0}},
 		"an old one is found": {scripted{startSeries: {{700, began}, {1200, began}}, rawSeries: {{700, 1e9}, {1200, 1e9 + 3}}}, []float64{0, 3, 0}},
