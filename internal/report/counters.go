@@ -223,6 +223,10 @@ func growth(base, v float64) float64 {
 	return v - base
 }
 
+// startError is how many seconds a start may seem to lie before the process began: Linux gives the time of the
+// boot, to which it is added, in whole seconds, and NTP slews the clock.
+const startError = 10
+
 // countClosely counts a step in which the process was started, or the target was first seen.
 func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[string]float64) error {
 	began := a.Window.at(k - 1)
@@ -254,9 +258,9 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 		for _, s := range f.Values {
 			by := growth(base[key], s.value)
 			if start := starts[s.at]; start != 0 && start != scraped {
-				// Another process, which may have a higher count than the previous one. A start that lies before
-				// the previous sample is the same one's: Linux computes it from the clock, which was set.
-				if scraped != 0 && start > previous {
+				// Another process, which may have a higher count than the previous one. A start that lies long
+				// before the previous sample is the same one's: Linux computes it from the clock, which was set.
+				if scraped != 0 && start > previous-startError {
 					by = s.value
 				}
 				scraped = start
