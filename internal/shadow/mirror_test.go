@@ -57,11 +57,14 @@ func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 		m.submit(t.Context(), 1, []*Operation{op})
 		return op
 	}
-	for i := range 499 {
-		submit(fmt.Sprint(i))
+	var all []*Operation
+	for i := range 500 {
+		all = append(all, submit(fmt.Sprint(i)))
 	}
-	for before := submit("499"); !before.over(); { // later ends are noticed with the next one
-		time.Sleep(time.Millisecond)
+	for _, op := range all { // later ends are noticed with the next one
+		for !op.over() {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	last := submit("500")
 	var kept int64
