@@ -61,12 +61,15 @@ func TestOrderKeepsAShareOfTheLimit(t *testing.T) {
 	for i := range 500 {
 		all = append(all, submit(fmt.Sprint(i)))
 	}
-	for _, op := range all { // later ends are noticed with the next one
+	for _, op := range all {
 		for !op.over() {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	last := submit("500")
+	for i := range 128 / tidyShare { // their ends are noticed when a share of the limit has been submitted
+		submit(fmt.Sprint(500 + i))
+	}
+	last := submit("last")
 	var kept int64
 	for _, n := range m.order.all.parts {
 		if n.write != nil && n.write != last && n.write.over() {
