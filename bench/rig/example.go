@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ParseFlags parses the flags of the example that the set is named after. --help prints about before the
@@ -26,6 +27,11 @@ func ParseFlags(f *flag.FlagSet, args []string, about string) error {
 // Workspace creates a directory for an example and, if named is empty, builds cinch into it. The caller
 // removes the directory.
 func Workspace(named string) (dir, cinch string, err error) {
+	if strings.ContainsRune(named, filepath.Separator) { // a path, which processes are started with in other directories
+		if named, err = filepath.Abs(named); err != nil {
+			return "", "", err
+		}
+	}
 	if dir, err = os.MkdirTemp("", "cinch-example-"); err != nil || named != "" {
 		return dir, named, err
 	}

@@ -16,7 +16,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,9 +55,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	if program, err = filepath.Abs(program); err != nil { // it is started in another directory
-		return err
-	}
 	addr, err := freeOr("127.0.0.1:6380")
 	if err != nil {
 		return err
