@@ -97,7 +97,7 @@ type probe struct {
 
 func (q *probe) ask(args ...any) (any, error) {
 	v, err := q.second.ask(q.ctx, q.client, args...)
-	if err == nil || !isNoRight(err.Error()) {
+	if !lacksRight(err) {
 		return v, err
 	}
 	if q.own == nil {

@@ -192,7 +192,7 @@ func (x *second) setReadOnly(on bool) {
 // for it, "" if it does not. It asks on the second connection, in a transaction that is discarded: the server
 // checks a request when it queues it, and never runs it.
 func (x *second) forbidden(args [][]byte) string {
-	if err := x.queued(args); err != nil && isNoRight(err.Error()) {
+	if err := x.queued(args); lacksRight(err) {
 		return err.Error()
 	}
 	return ""
@@ -208,7 +208,7 @@ func (x *second) refusedAtOnce(args [][]byte) bool {
 		defer cancel()
 		err = x.client().Do(ctx, args[0]).Err()
 	}
-	return err != nil && (isNoRight(err.Error()) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
+	return err != nil && (lacksRight(err) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
 }
 
 // queued returns the server's error for queueing the request in a transaction that is discarded. If that
@@ -226,7 +226,7 @@ func (x *second) queued(args [][]byte) error {
 	conn := x.client().Conn()
 	defer conn.Close()
 	if err := conn.Do(ctx, "MULTI").Err(); err != nil { // without MULTI the request would be run
-		if isNoRight(err.Error()) { // the right to MULTI is missing, not that to the request
+		if lacksRight(err) { // the right to MULTI is missing, not that to the request
 			return errNoMulti
 		}
 		return err
