@@ -126,6 +126,9 @@ func (c *Config) JSON() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
+// liveKeys are the keys of a gateway that a reload changes.
+var liveKeys = []string{"name", "enabled", "cpu_budget", "latency_budget", "pack", "exclude", "shards", "rules"}
+
 // Frozen returns the keys that differ between two configurations and need a restart. A reload can change
 // dictionaries, prices, each gateway's rules, exclude, enabled and pack, and the log level.
 func Frozen(running, wanted *Config) []string {
@@ -157,37 +160,12 @@ func Frozen(running, wanted *Config) []string {
 			keys = append(keys, path+" (removed)")
 			continue
 		}
-		compare(path+".protocol", a.Protocol, b.Protocol)
-		compare(path+".listen", a.Listen, b.Listen)
-		compare(path+".upstream", a.Upstream, b.Upstream)
-		compare(path+".tls", a.TLS, b.TLS)
-		compare(path+".upstream_tls", a.UpstreamTLS, b.UpstreamTLS)
-		compare(path+".max_seal", a.MaxSeal, b.MaxSeal)
-		compare(path+".max_open", a.MaxOpen, b.MaxOpen)
-		compare(path+".max_connections", a.MaxConnections, b.MaxConnections)
-		compare(path+".allow_open_listener", a.AllowOpenListener, b.AllowOpenListener)
-		compare(path+".proxy_protocol", a.ProxyProtocol, b.ProxyProtocol)
-		compare(path+".proxy_from", a.ProxyFrom, b.ProxyFrom)
-		compare(path+".advertise", a.Advertise, b.Advertise)
-		compare(path+".standby", a.Standby, b.Standby)
-		compare(path+".sql", a.SQL, b.SQL)
-		compare(path+".nodes", a.Nodes, b.Nodes)
-		compare(path+".sentinel", a.Sentinel, b.Sentinel)
-		compare(path+".max_streams", a.MaxStreams, b.MaxStreams)
-		compare(path+".upstream_connections", a.UpstreamConnections, b.UpstreamConnections)
-		compare(path+".upstream_encodings", a.UpstreamEncodings, b.UpstreamEncodings)
-		compare(path+".window", a.Window, b.Window)
-		compare(path+".max_header", a.MaxHeader, b.MaxHeader)
-		compare(path+".link", a.Link, b.Link)
-		compare(path+".setting", a.Setting, b.Setting)
-		compare(path+".history", a.History, b.History)
-		compare(path+".links", a.Links, b.Links)
-		compare(path+".peers", a.Peers, b.Peers)
-		compare(path+".sample", a.Sample, b.Sample)
-		compare(path+".upstream_host", a.UpstreamHost, b.UpstreamHost)
-		compare(path+".users_file", a.UsersFile, b.UsersFile)
-		compare(path+".auth_query", a.AuthQuery, b.AuthQuery)
-		compare(path+".state_file", a.StateFile, b.StateFile)
+		fields, was, is := reflect.TypeFor[Gateway](), reflect.ValueOf(*a), reflect.ValueOf(*b)
+		for n := range fields.NumField() {
+			if key, _, _ := strings.Cut(fields.Field(n).Tag.Get("yaml"), ","); key != "" && !slices.Contains(liveKeys, key) {
+				compare(path+"."+key, was.Field(n).Interface(), is.Field(n).Interface())
+			}
+		}
 	}
 	for i := range wanted.Gateways {
 		if name := wanted.Gateways[i].Name; running.Gateway(name) == nil {
