@@ -13,7 +13,7 @@ import (
 )
 
 // Postgres starts an empty PostgreSQL server under work; its user "postgres" needs no password. PostgreSQL
-// refuses to run as root, so root starts it as the system's user postgres, who must be able to access work.
+// refuses to run as root, so root starts it as the system user postgres, which needs access to work.
 func Postgres(work string) (*Process, error) {
 	addr, err := FreeAddr()
 	if err != nil {

@@ -223,8 +223,8 @@ func growth(base, v float64) float64 {
 	return v - base
 }
 
-// startError is how many seconds a start may seem to lie before the process began: Linux gives the time of the
-// boot, to which it is added, in whole seconds, and NTP slews the clock.
+// startError limits, in seconds, how far a reported start may lie before the real one: Linux reports the boot
+// time, from which the start is computed, in whole seconds, and NTP adjusts the clock.
 const startError = 10
 
 // countClosely counts a step in which the process was started, or the target was first seen.

@@ -54,7 +54,7 @@ type Store interface {
 	// Pause returns the switch that stops packing in the store.
 	Pause() Pause
 	// Writer returns the one user whose values the store holds, "" for the server's default user. one is
-	// false if the values may belong to several users, who may not see each other's, or if that is unknown.
+	// false if several users may have written values, or if that is unknown: no user may learn of another's.
 	// The user that the store itself logs in with does not count unless there is no other.
 	Writer(ctx context.Context) (login string, one bool)
 	// CanRead returns why values can't be read with some options, or nil if they can.

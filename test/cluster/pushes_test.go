@@ -147,7 +147,7 @@ func TestPreferredEndpoints(t *testing.T) {
 	set("CONFIG SET cluster-preferred-endpoint-type unknown-endpoint")
 	check("unknown", "127.0.0.1")
 	set("CONFIG SET cluster-preferred-endpoint-type hostname")
-	check("names that nobody has", "127.0.0.1") // no host names are set; the server says ?
+	check("host names that are not set", "127.0.0.1") // the server answers "?"
 	for i, n := range nodes {
 		expect(t, connect(t, n.Addr, 2), fmt.Sprintf("CONFIG SET cluster-announce-hostname node-%d.test", i), "OK")
 	}

@@ -23,8 +23,8 @@ type certified struct {
 	gateway *Gateway
 }
 
-// startCertified starts a server with the users "gateway", who may do anything, and "alice", and additional
-// configuration. name is the name in the gateway's certificate.
+// startCertified starts a server with additional configuration and two users: "gateway" with all rights, and
+// "alice". name is the name in the gateway's certificate.
 func startCertified(t *testing.T, name string, config ...string) certified {
 	t.Helper()
 	ca := testenv.NewAuthority(t)
@@ -75,8 +75,8 @@ func (c certified) lines(t *testing.T, commands ...string) (lines []string) {
 // have no login before AUTH, and again after RESET.
 func TestCertificateIsNoLoginForClients(t *testing.T) {
 	for what, c := range map[string]struct {
-		config string
-		nobody string // the server's answer to ACL WHOAMI without a login
+		config    string
+		loggedOut string // the server's answer to ACL WHOAMI without a login
 	}{
 		"password":  {"requirepass sesame", "-NOAUTH Authentication required."},
 		"few keys":  {"user default on nopass resetkeys ~open:* &* +@all", "default"},
@@ -87,18 +87,18 @@ func TestCertificateIsNoLoginForClients(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := startCertified(t, "gateway", c.config)
 			got := s.lines(t, "ACL WHOAMI", "GET a:1", "AUTH alice pw", "ACL WHOAMI", "GET b:1", "RESET", "ACL WHOAMI", "GET a:1")
-			for at, want := range map[int]string{0: c.nobody, 1: "-NO", 2: "+OK", 3: "alice", 4: "-NOPERM", 5: "+RESET", 6: c.nobody, 7: "-NO"} {
+			for at, want := range map[int]string{0: c.loggedOut, 1: "-NO", 2: "+OK", 3: "alice", 4: "-NOPERM", 5: "+RESET", 6: c.loggedOut, 7: "-NO"} {
 				if at >= len(got) || !strings.HasPrefix(got[at], want) {
 					t.Fatalf("answer %d should be %q: %q", at, want, got)
 				}
 			}
-			s.checkOthers(t, c.nobody)
+			s.checkOthers(t, c.loggedOut)
 		})
 	}
 }
 
 // checkOthers checks the other connections that the gateway makes.
-func (c certified) checkOthers(t *testing.T, nobody string) {
+func (c certified) checkOthers(t *testing.T, loggedOut string) {
 	t.Helper()
 	whoami := func(client *goredis.Client) string {
 		name, err := client.Do(ctx, "ACL", "WHOAMI").Text()
@@ -110,7 +110,7 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 	g := c.gateway
 	beside := g.dialer.as(&credentials{}, firstSpace, false)
 	defer beside.Close()
-	if got := whoami(beside); got != nobody {
+	if got := whoami(beside); got != loggedOut {
 		t.Errorf("beside a client without a login: %s", got)
 	}
 	beside = g.dialer.as(&credentials{"alice", "pw"}, firstSpace, false)
@@ -122,7 +122,7 @@ func (c certified) checkOthers(t *testing.T, nobody string) {
 		t.Errorf("the gateway's own connection: %s", got)
 	}
 	closed, err := g.dialer.askClosed(t.Context())
-	if want := strings.HasPrefix(nobody, "-NOAUTH"); err != nil || closed != want {
+	if want := strings.HasPrefix(loggedOut, "-NOAUTH"); err != nil || closed != want {
 		t.Errorf("the server asks for a login: %v, %v", closed, err)
 	}
 }
@@ -138,7 +138,7 @@ func TestCertificateThatNothingLogsOut(t *testing.T) {
 	for name, config := range map[string]string{
 		"unknown": "",                                   // the server has no such user
 		"other":   "requirepass sesame",                 // no such user here either; a login is required
-		"nobody":  "user default on nopass -@all +ping", // may not ask for its name
+		"nobody":  "user default on nopass -@all +ping", // the default user lacks the right to ask for its name
 		"default": "user default on nopass ~* &* +@all", // the user of every connection
 	} {
 		got := startCertified(t, name, without, config).lines(t, "PING")

@@ -47,7 +47,7 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	if err != nil {
 		return 0, classify(err)
 	}
-	if left == -1 { // no expiry: a copy of the store has kept the key without it, and nobody holds the turn
+	if left == -1 { // no expiry: a copy of the store kept the key without it, and no gateway holds the lease
 		left = hold
 		err = classify(l.client.PExpire(ctx, l.key, hold).Err())
 	}
