@@ -53,7 +53,7 @@ func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([
 		t.Fatal(refused)
 	}
 	all := g.catalog.spaces.Load()
-	u, refused := newUpdater(g.vault, &r, stepPlan{all.byID[600], all, noMemory})
+	u, refused := newUpdater(g.vault, &r, stepPlan{space: all.byID[600], all: all, missing: noMemory})
 	if refused != nil {
 		t.Fatal(refused)
 	}

@@ -150,7 +150,7 @@ func FuzzOperations(f *testing.F) {
 			return
 		}
 		all := g.catalog.spaces.Load()
-		u, refused := newUpdater(g.vault, &r, stepPlan{all.byID[600], all, noMemory})
+		u, refused := newUpdater(g.vault, &r, stepPlan{space: all.byID[600], all: all, missing: noMemory})
 		if refused != nil {
 			return
 		}

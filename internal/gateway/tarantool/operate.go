@@ -29,14 +29,15 @@ type updater struct {
 	base  int64 // number of the first field and offset in the request
 	stamp uint64
 
-	server store.Version // the operations that it accepts depend on it; zero: unknown
+	server   store.Version // the operations that it accepts depend on it; zero: unknown
+	doubtful bool          // see stepPlan
 
 	client string // its address, for the log
 }
 
 // newUpdater parses a request that rewrite could not make harmless, so that it takes steps.
 func newUpdater(v *vault, r *request, plan stepPlan) (*updater, *refusal) {
-	u := &updater{vault: v, all: plan.all, space: plan.space, r: *r, stamp: plan.all.version}
+	u := &updater{vault: v, all: plan.all, space: plan.space, r: *r, stamp: plan.all.version, doubtful: plan.doubtful}
 	u.r.edits, u.r.spans = nil, nil
 	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values compressed, in the updater's own buffer
 		u.r.bytes = out[5:]
@@ -119,7 +120,8 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 }
 
 // call returns the frame of a step, in a pooled buffer. tuple is the tuple that is expected to be stored; nil
-// for the first step, which only reads the tuple if there is one.
+// for the first step, which only reads the tuple if there is one. A doubtful first step changes the tuple if it
+// does not hold the magic.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	ops, refused := u.operations(tuple)
 	defer gateway.PutBuffer(ops)
@@ -127,7 +129,11 @@ func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 		return nil, refused
 	}
 	b := gateway.GetBuffer(len(tuple) + len(ops) + len(u.r.bytes) + 256)
-	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, store.UpdateFunction, 6)
+	args := 6
+	if tuple == nil && u.doubtful {
+		args = 7
+	}
+	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, store.UpdateFunction, args)
 	b = msgp.AppendUint32(b, u.space.ID)
 	b = msgp.AppendUint32(b, u.index)
 	b = msgp.AppendStringFromBytes(b, u.key)
@@ -137,6 +143,9 @@ func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 		b = msgp.AppendStringFromBytes(b, u.r.body.Tuple.Of(u.r.bytes))
 	} else {
 		b = msgp.AppendNil(b)
+	}
+	if args == 7 {
+		b = msgp.AppendString(b, cinch.Magic)
 	}
 	return wire.FinishFrame(b, 0), nil
 }

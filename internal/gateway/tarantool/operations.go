@@ -29,7 +29,7 @@ func (c *collector) operations(at wire.Span) *refusal {
 		parts, end, err := wire.Elements(c.r.spans, c.b, next, maxParts)
 		c.r.spans = parts
 		if err != nil {
-			c.stepsRefusal = nil
+			c.stepsRefusal, c.doubtful = nil, nil
 			return nil // the server refuses it
 		}
 		if refused := c.operation(parts); refused != nil {
@@ -94,6 +94,9 @@ func (c *collector) splice(t target, paste wire.Span) *refusal {
 		c.needSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are compressed,", t.position+1, c.space.Name))
 		return nil
 	}
+	if c.all.prepared && !t.nested && (t.known || t.fromEnd) {
+		c.doubtful = withoutFunction("splice", fmt.Sprintf("splices in space %s, which other gateways may compress,", c.space.Name))
+	}
 	return c.unsealed(paste)
 }
 
@@ -110,8 +113,14 @@ func (c *collector) mayHold(position int) bool {
 // needSteps records that an operation needs the stored tuple.
 func (c *collector) needSteps(what, operation string) {
 	if c.stepsRefusal == nil {
-		c.stepsRefusal = unsupported(what, operation+" without its stored function: have an administrator run 'cinch tarantool init' once; or read the tuple, and assign its fields with =")
+		c.stepsRefusal = withoutFunction(what, operation)
 	}
+}
+
+// withoutFunction returns the error for an operation that needs the stored tuple, on a server without the
+// function that carries it out.
+func withoutFunction(what, operation string) *refusal {
+	return unsupported(what, operation+" without its stored function: have an administrator run 'cinch tarantool init' once; or read the tuple, and assign its fields with =")
 }
 
 // shift examines insertions and deletions of fields. They could move an envelope into a field that an index

@@ -503,8 +503,8 @@ func (p *partsOf) splicing() {
 func (p *partsOf) call() (sync uint64, args [][]byte) {
 	p.t.Helper()
 	f := p.server.next(p.t)
-	spans, _, err := wire.Elements(nil, f.bytes, f.body.Tuple.At, 6)
-	if err != nil || f.header.Type != wire.Call || f.header.Schema != 9 || len(spans) != 6 {
+	spans, _, err := wire.Elements(nil, f.bytes, f.body.Tuple.At, 7)
+	if err != nil || f.header.Type != wire.Call || f.header.Schema != 9 || len(spans) < 6 {
 		p.t.Fatalf("%+v: %v", f.header, err)
 	}
 	for _, at := range spans {
@@ -548,6 +548,66 @@ func TestSpliceTakesSteps(t *testing.T) {
 	if p.s.outstanding.originals.kept != 0 || p.s.outstanding.busy() {
 		t.Error("something is left")
 	}
+}
+
+// A splice of a field without rules is carried out by the first step, on a server where other gateways may have
+// rules, unless the stored tuple holds an envelope. It then stores the value uncompressed.
+func TestSpliceOfAFieldWithoutRules(t *testing.T) {
+	cut := keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 3, 1, 1, "X"}}}
+	begin := func(t *testing.T, typ wire.Type, body keyed) (p *partsOf, first uint64) {
+		p = newParts(t)
+		all := p.g.catalog.spaces.Load()
+		all.prepared = true
+		all.byID[600].Indexes = []store.Index{{Unique: true, Parts: []store.Part{{Field: 0}}}}
+		p.s.version.Store(&store.Version{Major: 2, Minor: 11})
+		if err := p.s.handleRequest(&frame{encode(t, typ, 7, nil, body), 5}); err != nil {
+			t.Fatal(err)
+		}
+		first, args := p.call()
+		if len(args) != 7 || args[3][0] != 0xc0 || !bytes.HasSuffix(args[6], magic) {
+			t.Fatalf("the first step: % x", args)
+		}
+		return p, first
+	}
+	t.Run("plain", func(t *testing.T) {
+		p, first := begin(t, wire.Upsert, keyed{0x10, 600, 0x15, 1, 0x21, []any{1}, 0x28, cut[9]})
+		p.reply(wire.OK, first, 0x30, []any{})
+		p.client.expect(t, wire.OK, 7, 9)
+		p.s.background.Wait()
+		p.server.nothing(t)
+	})
+	t.Run("compressed", func(t *testing.T) {
+		p, first := begin(t, wire.Update, cut)
+		p.reply(wire.OK, first, 0x30, []any{nil, []any{1, "a", p.sealed(abc)}})
+		second, args := p.call()
+		if expected, _ := wire.Text(args[3]); len(args) != 6 || !hasMagic(expected) || hasMagic(args[4]) || !bytes.Contains(args[4], []byte("X"+abc[1:])) {
+			t.Errorf("the second step: % x", args)
+		}
+		p.reply(wire.OK, second, 0x30, []any{[]any{1, "a", "X" + abc[1:]}})
+		p.client.expect(t, wire.OK, 7, 9)
+		p.s.background.Wait()
+	})
+	t.Run("in a space without rules", func(t *testing.T) {
+		p := newParts(t)
+		all := p.g.catalog.spaces.Load()
+		for _, prepared := range []bool{false, true} {
+			for _, calls := range []bool{false, true} {
+				all.prepared, all.calls = prepared, nil
+				if calls {
+					all.calls = all.arguments
+				}
+				all.byID[601] = &space{Space: &store.Space{ID: 601, Name: "other"}}
+				w, refused := p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 601, 0x20, []any{1}, 0x21, cut[9]), updates, 0)
+				if refused != nil || (w.steps.space != nil) != (prepared || calls) || w.steps.doubtful != (prepared && !calls) {
+					t.Errorf("prepared %t, rules for functions %t: %+v, %v", prepared, calls, w.steps, refused)
+				}
+				w, refused = p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 601, 0x20, []any{1}, 0x21, []any{[]any{":", "[3].a", 1, 1, "X"}, []any{"=", 2, abc}}), updates, 0)
+				if refused != nil || w.steps.space != nil {
+					t.Errorf("within a field: %+v, %v", w.steps, refused)
+				}
+			}
+		}
+	})
 }
 
 func TestSpliceWithoutTheFunction(t *testing.T) {
@@ -770,7 +830,7 @@ func TestBlindLooks(t *testing.T) {
 			}
 			return test.tuple, test.err
 		}
-		if got := p.g.storesPlain(t.Context(), r, stepPlan{all.byID[600], all, noMemory}); got != test.want {
+		if got := p.g.storesPlain(t.Context(), r, stepPlan{space: all.byID[600], all: all, missing: noMemory}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -67,6 +67,9 @@ type stepPlan struct {
 	space   *space // nil: no steps are needed
 	all     *spaces
 	missing *refusal // the error if the stored function does not exist
+	// doubtful means that the operations only cut fields without rules. The first step carries them out unless
+	// the stored tuple holds an envelope of a gateway with other rules.
+	doubtful bool
 }
 
 // rewrite returns what goes to the server in place of a request that has been parsed as far as its handling
@@ -82,8 +85,8 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 		stamp, refused = g.collectCall(ctx, r)
 	case tuples, updates, upserts:
 		var c collector
-		if c, refused = g.collectTuple(ctx, r, h); refused == nil && c.stepsRefusal != nil {
-			return rewritten{steps: stepPlan{c.space, c.all, c.stepsRefusal}}, nil
+		if c, refused = g.collectTuple(ctx, r, h); refused == nil && c.missing() != nil {
+			return rewritten{steps: stepPlan{space: c.space, all: c.all, missing: c.missing(), doubtful: c.stepsRefusal == nil}}, nil
 		}
 		if c.all != nil {
 			stamp = schemaStamp{version: c.all.version, required: c.fenced}
@@ -128,11 +131,11 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 		return collector{all: all, fenced: r.splices()}, nil
 	case r.header.Schema != 0 && r.header.Schema != all.version:
 		// The server refuses it, unless the schema has just changed. Nothing is compressed then.
-		if r.magic || (s.ruled || all.calls != nil) && h != tuples && r.splices() {
+		if r.magic || (s.ruled || all.calls != nil || all.prepared) && h != tuples && r.splices() {
 			return c, wrongVersion(g.catalog.seen.Load(), r)
 		}
 		return c, nil
-	case len(s.fields) == 0 && !r.magic && (all.calls == nil || h == tuples):
+	case len(s.fields) == 0 && !r.magic && (h == tuples || all.calls == nil && !all.prepared):
 		return c, nil
 	}
 	c = collector{all: all, space: s, r: r, b: r.bytes}
@@ -146,7 +149,7 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 	case h == upserts:
 		refused = c.operations(r.body.Ops)
 	}
-	if refused == nil && c.stepsRefusal != nil && s.blind && g.storesPlain(ctx, r, stepPlan{s, all, c.stepsRefusal}) {
+	if refused == nil && c.stepsRefusal != nil && s.blind && g.storesPlain(ctx, r, stepPlan{space: s, all: all, missing: c.stepsRefusal}) {
 		c.stepsRefusal, c.fenced = nil, true
 	}
 	return c, refused
@@ -180,9 +183,14 @@ type collector struct {
 	// stepsRefusal is the error if the operations, which need the stored tuple, can't be carried out in
 	// steps; nil: they don't need it.
 	stepsRefusal *refusal
-	moved        bool // an operation moves fields
-	fenced       bool // an operation cuts or moves fields, right only while the fields keep their rules
+	doubtful     *refusal // the same for operations that only cut fields without rules
+	moved        bool     // an operation moves fields
+	fenced       bool     // an operation cuts or moves fields, right only while the fields keep their rules
 }
+
+// missing returns the error if the operations can't be carried out in steps; nil: they don't need the stored
+// tuple.
+func (c *collector) missing() *refusal { return cmp.Or(c.stepsRefusal, c.doubtful) }
 
 // tuple examines the fields of a tuple.
 func (c *collector) tuple(at wire.Span) *refusal {

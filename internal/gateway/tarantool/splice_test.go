@@ -93,6 +93,42 @@ func TestSpliceFence(t *testing.T) {
 	}
 }
 
+// A gateway without the rules of another one does not cut what that one has compressed, whatever the field is
+// called and however often it is cut. The rest of its splices does not differ from the server's own.
+func TestSpliceWithoutTheRulesOfOthers(t *testing.T) {
+	for _, p := range testenv.TarantoolPrograms(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			b := newBedOf(t, p.Path, policy.Options{Rules: rules()}, nil)
+			b.install()
+			g, addr := loneGateway(t, b.server.Addr, func(c *Config) { c.Schema = b.schema() })
+			c, other := b.client(), dial(t, addr)
+			doc := document(1)
+			for _, stored := range []string{"compressed", "plain"} {
+				for name, u := range splices(doc) {
+					if strings.Contains(name, "envelope") {
+						continue // refused, since the field has no rules
+					}
+					writer := c
+					if stored == "plain" {
+						writer = b.direct()
+					}
+					b.put(writer, 1, doc)
+					if got := other.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x15, u.base, 0x21, u.ops).([]any)[0].([]any); got[2] != u.want {
+						t.Errorf("%s, %s: it echoes %.60q", stored, name, got[2])
+					}
+					b.check(c, 1, u.want, false)
+					b.put(writer, 1, doc)
+					other.must(wire.Upsert, 0x10, docs, 0x15, u.base, 0x21, tuple(1, "never"), 0x28, u.ops)
+					b.check(c, 1, u.want, false)
+				}
+			}
+			if n := g.cfg.Stats.Snapshot().Guarded; len(n) == 0 {
+				t.Error("no splice was counted")
+			}
+		})
+	}
+}
+
 // A value that was compressed before its field got an index is decompressed, not cut.
 func TestSpliceUnderAnIndex(t *testing.T) {
 	for name, rules := range map[string][]policy.Rule{

@@ -1,10 +1,10 @@
--- cinch_update(space, index, key, expected, operations, tuple): update, or upsert where a tuple is
+-- cinch_update(space, index, key, expected, operations, tuple, magic): update, or upsert where a tuple is
 -- given, if what is stored is what is expected, in one call. All but the numbers are MessagePack in
 -- strings, so that nothing loses its type on its way through Lua. Fields and offsets count from 1.
 -- Where something else is stored, or nothing is expected, it answers false and what is stored, and
--- changes nothing; where nothing is stored there is nothing to expect. It runs with the caller's
--- own rights.
-local space, index, key, expected, operations, tuple = ...
+-- changes nothing; where nothing is stored there is nothing to expect. Where magic is given and nothing is
+-- expected, any tuple will do in which these bytes are not. It runs with the caller's own rights.
+local space, index, key, expected, operations, tuple, magic = ...
 local msgpack = require('msgpack')
 local ffi = require('ffi')
 
@@ -41,9 +41,14 @@ local function stored()
     if found.code ~= box.error.KEY_PART_TYPE and found.code ~= box.error.EXACT_MATCH then error(found) end
 end
 
+local function will_do(found)
+    if expected ~= nil then return msgpack.encode(found) == expected end
+    return magic ~= nil and not msgpack.encode(found):find(magic, 1, true)
+end
+
 local function step()
     local found = stored()
-    if found ~= nil and (expected == nil or msgpack.encode(found) ~= expected) then return false, found end
+    if found ~= nil and not will_do(found) then return false, found end
     if tuple == nil then return true, box.internal.update(space, index, key, operations) end
     box.internal.upsert(space, tuple, operations)
     return true
