@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,41 @@ func TestCollectFailsWhenSlotsMove(t *testing.T) {
 	}
 	for _, node := range o.Nodes {
 		wantState(t, node.Dicts, x, Retired) // and still opens values
+	}
+}
+
+// Forgetting that was interrupted between two nodes does not keep other dictionaries from being copied, and the
+// dictionary does not come back.
+func TestSpreadAfterHalfAForget(t *testing.T) {
+	o, nodes := clusterToCollect(t)
+	x := testDict(t, "half forgotten")
+	y := x
+	for i := 0; y.Number() <= x.Number(); i++ {
+		y = testDict(t, fmt.Sprint("higher ", i))
+	}
+	for _, n := range o.Nodes[:2] { // the third has never had it
+		mustPublish(t, n.Dicts, x)
+		must(t, n.Dicts.Archive(t.Context(), x.Number()))
+	}
+	must(t, o.Nodes[0].Dicts.Forget(t.Context(), x.Number()))
+	mustPublish(t, o.Nodes[1].Dicts, y)
+	a, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
+	must(t, err)
+	defer a.Close()
+	copied := map[uint32]int{}
+	_, err = a.Shelf().Spread(t.Context(), func(number uint32, _ string) { copied[number]++ })
+	must(t, err)
+	if copied[x.Number()] != 1 || copied[y.Number()] != 2 {
+		t.Errorf("copies: %v", copied)
+	}
+	for i, n := range o.Nodes {
+		wantState(t, n.Dicts, y, Live)
+		wantState(t, n.Dicts, x, []State{"", Archived, Archived}[i])
+	}
+	lacks, err := a.Shelf().Lacking(t.Context(), []uint32{x.Number(), y.Number()})
+	must(t, err)
+	if len(lacks) != 1 || lacks[0].Number != x.Number() || lacks[0].Node != nodes[0].Addr {
+		t.Errorf("lacking: %+v", lacks)
 	}
 }
 

@@ -365,7 +365,7 @@ func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.La
 	}
 	for _, number := range numbers {
 		for i, of := range held {
-			if _, there := of[number]; !there {
+			if state := of[number]; state == "" || state == forgotten {
 				lacks = append(lacks, store.Lack{Node: all.nodes[i].name, Number: number})
 			}
 		}

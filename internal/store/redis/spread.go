@@ -9,7 +9,11 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Held lists the dictionaries of each node of a cluster, by number. It leaves out unusable ones.
+// forgotten is the state of a dictionary of which a node has only the mark.
+const forgotten State = "forgotten"
+
+// Held lists the dictionaries of each node of a cluster, by number, and those that were forgotten. It leaves
+// out unusable ones.
 func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 	all := make([]map[uint32]State, len(nodes))
 	for i, n := range nodes {
@@ -23,17 +27,26 @@ func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 				all[i][info.Number] = info.State
 			}
 		}
+		found, err := n.inventory(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		for number := range found.marked {
+			if found.isForgotten(number) {
+				all[i][number] = forgotten
+			}
+		}
 	}
 	return all, nil
 }
 
 // Spread copies to each node of a cluster the dictionaries that it lacks and others hold, and calls tell for
-// each.
+// each. It leaves out nodes in which a dictionary was forgotten, as an interrupted Forget leaves them.
 func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find func(uint32) (*codec.Dict, error), tell func(x *codec.Dict, node int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, of := range held {
 		for number, state := range of {
-			if states[number] != Live {
+			if state != forgotten && states[number] != Live {
 				states[number] = state
 			}
 		}
