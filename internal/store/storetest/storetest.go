@@ -310,6 +310,11 @@ func shelf(t *testing.T, f Fixture) {
 	collect()
 	must(t, s.Forget(t.Context(), x.Number()))
 	state("")
+	must(t, s.Restore(t.Context(), x))
+	state(store.Live)
+	collect()
+	must(t, s.Forget(t.Context(), x.Number()))
+	state("")
 	records(t, s)
 }
 

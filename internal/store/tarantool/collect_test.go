@@ -44,6 +44,7 @@ func TestCollect(t *testing.T) {
 	if err != nil || census.Tuples != 702 || len(census.ByDict) != 2 || census.ByDict[used.Number()] != 1 || census.ByDict[nested.Number()] != 1 {
 		t.Errorf("%+v, %v", census, err)
 	}
+	shelf := NewAccess(c, NewGroup(d, GroupOptions{}), "server").Shelf()
 	told := 0
 	o := CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {
 		if told++; told == 2 { // retired; a gateway that does not know it yet
@@ -67,7 +68,7 @@ func TestCollect(t *testing.T) {
 	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); err != nil {
 		t.Errorf("archived, it does not open any more: %v", err)
 	}
-	if err := d.Forget(ctx, used.Number()); !errors.Is(err, ErrNotArchived) {
+	if err := shelf.Forget(ctx, used.Number()); !errors.Is(err, ErrNotArchived) {
 		t.Errorf("one in use is forgotten: %v", err)
 	}
 	if err := d.Restore(ctx, idle); err != nil || !d.Ready(idle.Number()) {
@@ -76,7 +77,7 @@ func TestCollect(t *testing.T) {
 	if _, err := Collect(ctx, []*Dicts{d}, o, []uint32{idle.Number()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Forget(ctx, idle.Number()); err != nil {
+	if err := shelf.Forget(ctx, idle.Number()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); !errors.Is(err, cinch.ErrDictMissing) {

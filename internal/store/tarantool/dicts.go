@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +22,7 @@ import (
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary with that number")
 
-// ErrNotArchived: the dictionary to be erased is live, retired or missing.
+// ErrNotArchived: the dictionary to be erased is live or retired in some shard, or missing.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")
 
 // State is the state of a dictionary. In every state it opens values.
@@ -33,6 +34,11 @@ const (
 	Retired  = store.Retired
 	Archived = store.Archived
 )
+
+// forgotten is the state in the mark that an erased dictionary leaves: its tuple without the content. The mark
+// tells gateways, which restore missing dictionaries, not to restore this one. To readers the dictionary is
+// missing.
+const forgotten State = "forgotten"
 
 // DictInfo describes a dictionary in the server.
 type DictInfo struct {
@@ -69,6 +75,7 @@ type Dicts struct {
 type seen struct {
 	until  time.Time
 	states map[uint32]State
+	marked map[uint32]bool // forgotten
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet. Fetched dictionaries are added to
@@ -135,7 +142,7 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	if err := d.conn.call(ctx, dictsFunction, []any{number}, &answer); err != nil {
 		return nil, err
 	}
-	if len(answer) < 2 {
+	if len(answer) < 2 || answer[0] == "" { // none, or the mark of one that was forgotten
 		return nil, fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
 	}
 	x, err := codec.NewDict([]byte(answer[0]))
@@ -158,24 +165,28 @@ func (d *Dicts) keep(x *codec.Dict) error {
 	return nil
 }
 
-// Publish stores dictionaries and reads them back. Storing needs the right to call cinch_dictionary_put;
-// dictionaries that are there already need none.
+// Publish stores dictionaries and reads them back. It does not store forgotten ones. Storing needs the right to
+// call cinch_dictionary_put; dictionaries that are there already need none.
 func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+	return d.publish(ctx, false, dicts...)
+}
+
+// publish is Publish. If restore is set it stores forgotten dictionaries too.
+func (d *Dicts) publish(ctx context.Context, restore bool, dicts ...*codec.Dict) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
 	for _, x := range dicts {
-		if err := d.put(ctx, x); err != nil {
+		if err := d.put(ctx, x, restore); err != nil {
 			return fmt.Errorf("dictionary %08x: %w", x.Number(), err)
 		}
 	}
 	return d.look(ctx)
 }
 
-func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
+func (d *Dicts) put(ctx context.Context, x *codec.Dict, restore bool) error {
 	_, err := d.fetch(ctx, x.Number())
 	if errors.Is(err, cinch.ErrDictMissing) {
-		var answer []uint32
-		if err := d.conn.call(ctx, putFunction, []any{text(x.Content())}, &answer); err != nil {
+		if stored, err := d.store(ctx, x, restore); err != nil || !stored {
 			return err
 		}
 		_, err = d.fetch(ctx, x.Number())
@@ -185,6 +196,14 @@ func (d *Dicts) put(ctx context.Context, x *codec.Dict) error {
 	}
 	d.lookups.Forget(x.Number())
 	return d.keep(x)
+}
+
+// store stores a dictionary unless it is there. It reports false if the dictionary was forgotten, and is not to
+// be restored.
+func (d *Dicts) store(ctx context.Context, x *codec.Dict, restore bool) (bool, error) {
+	var answer []uint32
+	err := d.conn.call(ctx, putFunction, []any{text(x.Content()), restore}, &answer)
+	return len(answer) > 0 && answer[0] != 0, err
 }
 
 // Ready reports whether values stored now may name the dictionary: a check within the last dictLease has
@@ -215,13 +234,16 @@ func (d *Dicts) Look(ctx context.Context) error {
 	return d.look(ctx)
 }
 
-// takeIn stores a dictionary that another server has in a state.
+// takeIn stores a dictionary that another server has in a state. The error wraps cinch.ErrDictMissing if it was
+// forgotten here.
 func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
-	var answer []uint32
-	if err := d.conn.call(ctx, putFunction, []any{text(x.Content())}, &answer); err != nil {
+	stored, err := d.store(ctx, x, false)
+	switch {
+	case err != nil:
 		return err
-	}
-	if s != Live {
+	case !stored:
+		return fmt.Errorf("%w: %08x", cinch.ErrDictMissing, x.Number())
+	case s != Live:
 		return d.SetState(ctx, x.Number(), s)
 	}
 	return d.Look(ctx)
@@ -229,11 +251,15 @@ func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
 
 // Retired reports whether new values must not name the dictionary.
 func (d *Dicts) Retired(number uint32) bool {
-	state := d.seen.Load().states[number]
-	return state == Retired || state == Archived
+	s := d.seen.Load()
+	state := s.states[number]
+	return state == Retired || state == Archived || s.marked[number]
 }
 
-// Recheck checks what the server holds, and restores what it has lost.
+// isForgotten reports whether the last check found the mark of a forgotten dictionary.
+func (d *Dicts) isForgotten(number uint32) bool { return d.seen.Load().marked[number] }
+
+// Recheck checks what the server holds, and restores what it has lost. It drops what was forgotten.
 func (d *Dicts) Recheck(ctx context.Context) error {
 	d.asking.Lock()
 	defer d.asking.Unlock()
@@ -246,8 +272,12 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 		if _, there := states[number]; there {
 			continue
 		}
+		if d.isForgotten(number) {
+			delete(d.kept, number)
+			continue
+		}
 		lost = true
-		if err := d.put(ctx, x); err != nil {
+		if err := d.put(ctx, x, false); err != nil {
 			return err
 		}
 	}
@@ -260,12 +290,16 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 // look makes a check. asking must be held.
 func (d *Dicts) look(ctx context.Context) error {
 	began := time.Now()
-	list, err := d.List(ctx)
+	list, err := d.list(ctx)
 	if err != nil {
 		return err
 	}
-	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State)}
+	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State), marked: make(map[uint32]bool)}
 	for _, i := range list {
+		if i.State == forgotten {
+			s.marked[i.Number] = true
+			continue
+		}
 		s.states[i.Number] = i.State
 		d.lookups.Forget(i.Number)
 	}
@@ -289,6 +323,12 @@ func (d *Dicts) Run(ctx context.Context) {
 
 // List returns the dictionaries in the server, by number.
 func (d *Dicts) List(ctx context.Context) ([]DictInfo, error) {
+	list, err := d.list(ctx)
+	return slices.DeleteFunc(list, func(i DictInfo) bool { return i.State == forgotten }), err
+}
+
+// list is List with the marks of forgotten dictionaries.
+func (d *Dicts) list(ctx context.Context) ([]DictInfo, error) {
 	var answer [][]listed
 	if err := d.conn.call(ctx, dictsFunction, []any{nil}, &answer); err != nil {
 		return nil, err
@@ -332,36 +372,24 @@ func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
 	return d.seen.Load().states, nil
 }
 
-// Restore stores a dictionary, or puts an archived or retired one back into use.
+// Restore makes a dictionary live, whether it was retired, archived, forgotten or never stored.
 func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
-	if err := d.Publish(ctx, x); err != nil || !d.Retired(x.Number()) {
+	if err := d.publish(ctx, true, x); err != nil || !d.Retired(x.Number()) {
 		return err
 	}
 	return d.SetState(ctx, x.Number(), Live)
 }
 
-// Forget erases an archived dictionary. It needs the right to write to the space of dictionaries, which
-// administrators have. Values that name it can never be read again.
-func (d *Dicts) Forget(ctx context.Context, number uint32) error {
-	states, err := d.states(ctx)
-	if err != nil {
-		return err
-	}
-	if states[number] != Archived {
-		return fmt.Errorf("forget dictionary %08x: %w", number, ErrNotArchived)
-	}
+// mark puts the mark of a forgotten dictionary into the place of the dictionary, which need not be there.
+func (d *Dicts) mark(ctx context.Context, number uint32) error {
 	id, err := spaceNumber(ctx, d.conn, DictSpace)
 	if err != nil {
 		return err
 	}
-	err = d.conn.do(ctx, func(ctx context.Context) tnt.Request {
-		return tnt.NewDeleteRequest(id).Index(uint32(0)).Key([]any{number}).Context(ctx)
-	}, nil)
+	mark := []any{number, "", text{}, string(forgotten), uint64(time.Now().Unix())}
+	err = d.conn.do(ctx, func(ctx context.Context) tnt.Request { return tnt.NewReplaceRequest(id).Tuple(mark).Context(ctx) }, nil)
 	if err != nil {
 		return err
 	}
-	d.asking.Lock()
-	delete(d.kept, number) // or the next check would put it back
-	d.asking.Unlock()
 	return d.Recheck(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cinch-layer/cinch"
@@ -87,6 +88,75 @@ func checkRestored(t *testing.T, c *Conn, d *Dicts, x *codec.Dict) {
 	lua(t, c, fmt.Sprintf(`box.session.su('admin', function() box.space.cinch_dictionaries:update(%d, {{'=', 3, 'damaged by whom ever'}}) end)`, x.Number()))
 	if _, err := NewDicts(c, nil).Dictionary(x.Number()); !errors.Is(err, ErrForeign) {
 		t.Errorf("damaged: %v", err)
+	}
+}
+
+// A gateway that has a forgotten dictionary in memory does not restore it, whatever it does. An operator may.
+func TestForgotten(t *testing.T) {
+	server := testenv.Tarantool(t, "")
+	c := mustConnect(t, server.Addr, "", "")
+	install(t, c, InstallOptions{})
+	gateway, operator, ctx, x := NewDicts(mustConnect(t, server.Addr, "", ""), nil), NewDicts(c, nil), t.Context(), testDict(t, "secret")
+	shelf := NewAccess(c, NewGroup(operator, GroupOptions{}), "server").Shelf()
+	if err := gateway.Publish(ctx, x); err != nil {
+		t.Fatal(err)
+	}
+	if err := shelf.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
+		t.Errorf("a live one: %v", err)
+	}
+	forget := func() {
+		t.Helper()
+		if err := operator.SetState(ctx, x.Number(), Archived); err != nil {
+			t.Fatal(err)
+		}
+		if err := shelf.Forget(ctx, x.Number()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget()
+	recheck := func() error { return gateway.Recheck(ctx) }
+	for _, step := range []struct {
+		name string
+		do   func() error
+	}{
+		{"checks", recheck},
+		{"publishes it", func() error { return gateway.Publish(ctx, x) }},
+		{"keeps what it found elsewhere", func() error { return gateway.Keep(x) }},
+		{"checks again", recheck},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("the gateway %s: %v", step.name, err)
+		}
+		if list, err := operator.List(ctx); err != nil || len(list) != 0 {
+			t.Errorf("the gateway %s: %+v, %v", step.name, list, err)
+		}
+		if _, err := NewDicts(c, nil).Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+			t.Errorf("the gateway %s: %v", step.name, err)
+		}
+		if gateway.Ready(x.Number()) || !gateway.Retired(x.Number()) || gateway.Has(x.Number()) {
+			t.Errorf("the gateway %s: values may name it", step.name)
+		}
+	}
+	if n := len(gateway.kept); n != 0 {
+		t.Errorf("the gateway keeps %d", n)
+	}
+	for _, state := range []State{Live, Retired, Archived} {
+		if err := operator.SetState(ctx, x.Number(), state); !errors.Is(err, cinch.ErrDictMissing) {
+			t.Errorf("it becomes %s: %v", state, err)
+		}
+	}
+	if err := shelf.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
+		t.Errorf("it is forgotten twice: %v", err)
+	}
+	if err := shelf.Restore(ctx, x); err != nil || !operator.Ready(x.Number()) {
+		t.Errorf("restored: %v", err)
+	}
+	if err := gateway.Publish(ctx, x); err != nil || !gateway.Ready(x.Number()) {
+		t.Errorf("restored, for the gateway: %v", err)
+	}
+	forget()
+	if did := install(t, c, InstallOptions{Remove: true}); !slices.Contains(did, "removed space cinch_dictionaries") {
+		t.Errorf("only a mark is left, and did %q", did)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tarantool/go-iproto"
+
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/panics"
@@ -452,7 +454,8 @@ func (g *Group) look(ctx context.Context, l *layout) error {
 }
 
 // Spread copies to each of several servers the dictionaries that it lacks and others held when last checked,
-// and calls tell for each.
+// and calls tell for each. It leaves out servers in which a dictionary was forgotten. One that is damaged does
+// not stop the others.
 func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, m := range members {
@@ -462,26 +465,29 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 			}
 		}
 	}
+	var errs []error
 	for _, number := range slices.Sorted(maps.Keys(states)) {
 		for to, m := range members {
-			if m.state(number) != "" {
+			if m.state(number) != "" || m.isForgotten(number) {
 				continue
 			}
 			x, err := holder(members, number).fetch(ctx, number)
-			if errors.Is(err, cinch.ErrDictMissing) {
-				break // erased a moment ago
-			}
 			if err == nil {
 				err = m.takeIn(ctx, x, states[number])
 			}
-			if err != nil {
-				return copied, fmt.Errorf("dictionary %08x: %w", number, err)
+			switch {
+			case err == nil:
+				tell(x, to)
+				copied++
+			case errors.Is(err, cinch.ErrDictMissing): // forgotten a moment ago
+			case errors.Is(err, ErrForeign) || isCode(err, iproto.ER_PROC_LUA): // other dictionaries may do better
+				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
+			default:
+				return copied, errors.Join(append(errs, fmt.Errorf("dictionary %08x: %w", number, err))...)
 			}
-			tell(x, to)
-			copied++
 		}
 	}
-	return copied, nil
+	return copied, errors.Join(errs...)
 }
 
 // holder returns one of the members that hold a dictionary.

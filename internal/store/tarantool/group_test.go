@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -273,6 +274,87 @@ func TestGroupKeepsOneRecord(t *testing.T) {
 	}
 	if text, v, err := second.Record(ctx, "r"); text != "text" || v != 1 || err != nil {
 		t.Errorf("%q %d %v", text, v, err)
+	}
+}
+
+// higher returns a dictionary whose number is higher.
+func higher(t *testing.T, than *codec.Dict) *codec.Dict {
+	for i := 0; ; i++ {
+		if x := testDict(t, fmt.Sprint("higher ", i)); x.Number() > than.Number() {
+			return x
+		}
+	}
+}
+
+// Forgetting that was interrupted between two shards can be repeated. Until then the dictionary does not come
+// back, and others are copied.
+func TestHalfForgotten(t *testing.T) {
+	s, x := newShards(t, 3), testDict(t, "half forgotten")
+	y := higher(t, x)
+	s.set(0, 1, 2)
+	ctx, first, second := t.Context(), NewDicts(s.conn[0], nil), NewDicts(s.conn[1], nil)
+	for _, d := range []*Dicts{first, second} { // the third has never had it
+		if err := d.Publish(ctx, x); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.SetState(ctx, x.Number(), Archived); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(first.mark(ctx, x.Number()), second.Publish(ctx, y)); err != nil {
+		t.Fatal(err)
+	}
+	g := s.group(0)
+	if _, err := g.Dictionary(x.Number()); err != nil {
+		t.Errorf("it is still in a shard: %v", err)
+	}
+	for range 2 {
+		if err := g.Recheck(ctx); err != nil || s.has(0, x.Number()) || !s.has(0, y.Number()) || !s.has(2, y.Number()) {
+			t.Errorf("forgotten, it is back: %t; the other: %t; %v", s.has(0, x.Number()), s.has(0, y.Number()), err)
+		}
+	}
+	shelf := NewAccess(mustConnect(t, s.all[2].Addr, "", ""), s.group(2), "server").Shelf()
+	if err := shelf.Forget(ctx, x.Number()); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Recheck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for n := range s.all {
+		if s.has(n, x.Number()) {
+			t.Errorf("it is in shard %d", n)
+		}
+	}
+}
+
+// Forgetting marks shards that never had the dictionary too: a gateway that starts to keep it for them would
+// store it there.
+func TestForgottenEverywhere(t *testing.T) {
+	s, x := newShards(t, 2), testDict(t, "in one shard")
+	s.set(0, 1)
+	ctx, one, other := t.Context(), NewDicts(s.conn[0], nil), NewDicts(mustConnect(t, s.all[1].Addr, "", ""), nil)
+	if err := errors.Join(one.Publish(ctx, x), one.SetState(ctx, x.Number(), Archived), other.Keep(x)); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewAccess(s.conn[1], s.group(1), "server").Shelf().Forget(ctx, x.Number()); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Recheck(ctx); err != nil || s.has(0, x.Number()) || s.has(1, x.Number()) {
+		t.Errorf("it is in the shards: %t, %t, %v", s.has(0, x.Number()), s.has(1, x.Number()), err)
+	}
+}
+
+// A damaged dictionary does not keep others from being copied.
+func TestSpreadPastADamagedOne(t *testing.T) {
+	s, x := newShards(t, 2), testDict(t, "damaged")
+	y := higher(t, x)
+	s.set(0, 1)
+	if err := NewDicts(s.conn[1], nil).Publish(t.Context(), x, y); err != nil {
+		t.Fatal(err)
+	}
+	lua(t, s.conn[1], fmt.Sprintf(`box.session.su('admin', function() box.space.cinch_dictionaries:update(%d, {{'=', 3, 'damaged'}}) end)`, x.Number()))
+	if err := s.group(0).Recheck(t.Context()); !errors.Is(err, ErrForeign) || !s.has(0, y.Number()) {
+		t.Errorf("the other is there: %t; %v", s.has(0, y.Number()), err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -160,32 +161,20 @@ func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Restore(ctx, d) })
 }
 
-// Forget erases the dictionary from all shards that have it. It repeats that until none has it, since a
-// gateway may have restored it from a shard that still had it.
+// Forget erases an archived dictionary for good: every value that names it is lost. It needs the right to write to
+// the space of dictionaries, which administrators have. It marks shards without the dictionary too, or a gateway
+// that has it in memory would store it there.
 func (s *shelf) Forget(ctx context.Context, number uint32) error {
-	for erased := false; ; erased = true {
-		if err := s.look(ctx); err != nil {
-			return err
-		}
-		left := 0
-		for _, m := range s.members {
-			if m.Dicts.Has(number) {
-				left++
-			}
-		}
-		if left == 0 && erased {
-			return nil
-		}
-		err := s.each(ctx, func(_ int, m Member) error {
-			if left > 0 && !m.Dicts.Has(number) {
-				return nil
-			}
-			return m.Dicts.Forget(ctx, number)
-		})
-		if err != nil {
-			return err
-		}
+	if err := s.look(ctx); err != nil {
+		return err
 	}
+	has := func(states ...State) bool {
+		return slices.ContainsFunc(s.members, func(m Member) bool { return slices.Contains(states, m.Dicts.state(number)) })
+	}
+	if !has(Archived) || has(Live, Retired) {
+		return Explain(s.name, fmt.Errorf("forget dictionary %08x: %w", number, ErrNotArchived))
+	}
+	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.mark(ctx, number) })
 }
 
 func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {

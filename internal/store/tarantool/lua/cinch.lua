@@ -144,7 +144,7 @@ function M.dictionary(number)
     local t
     -- Who calls a stored function need not have the right to read dictionaries.
     if space ~= nil then t = box.session.su('admin', space.get, space, number) end
-    if t == nil then fail(('dictionary %08x is missing'):format(number)) end
+    if t == nil or t.content == '' then fail(('dictionary %08x is missing'):format(number)) end -- or forgotten
     local hash = require('digest').sha256_hex(t.content)
     if hash ~= t.sha256 or tonumber(hash:sub(1, 8), 16) ~= number then
         fail(('what is stored under dictionary %08x is another'):format(number))

@@ -26,11 +26,16 @@ local function install()
         if box.space.cinch_records ~= nil then
             step('removed space cinch_records', function() box.space.cinch_records:drop() end)
         end
-        local dictionaries = box.space.cinch_dictionaries
-        if dictionaries ~= nil and dictionaries:len() == 0 then
+        local dictionaries, held = box.space.cinch_dictionaries, 0
+        if dictionaries ~= nil and dictionaries.index[0] ~= nil then
+            for _, t in dictionaries:pairs() do
+                if t.state ~= 'forgotten' then held = held + 1 end
+            end
+        end
+        if dictionaries ~= nil and held == 0 then
             step('removed space cinch_dictionaries', function() dictionaries:drop() end)
         elseif dictionaries ~= nil then
-            table.insert(did, ('left space cinch_dictionaries: it holds %d, and values may name them'):format(dictionaries:len()))
+            table.insert(did, ('left space cinch_dictionaries: it holds %d, and values may name them'):format(held))
         end
         return did
     end
