@@ -34,6 +34,10 @@ func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
 		warned.Do(func() { open.WarnOfChain(r.log, g) })
 		return nil
 	}
+	o.Moved = func() {
+		r.log.Info("the upstream's address leads to another server: reading schema and dictionaries there")
+		s.dicts.Kick()
+	}
 	s.conn = storetarantool.NewConn(o)
 	s.shards = open.NewShards(s.upstream, s.conn, open.AnswerTimeout)
 	own := storetarantool.NewDicts(s.conn, &k.local)

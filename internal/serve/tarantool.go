@@ -31,6 +31,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		Engine:   s.engine,
 		Schema:   store.schema,
 		Look:     store.look,
+		Greeted:  store.conn.Follow,
 		Dicts:    store.dicts,
 		Sampler:  r.auto,
 		MaxSeal:  int(g.MaxSeal),

@@ -27,7 +27,10 @@ type Config struct {
 	Schema func(context.Context) (*store.Schema, error)
 	// Look reads a tuple by the key of an index, both MessagePack, on such a connection; nil: no tuples are
 	// read. Without it fields that the gateway's user may not see count as compressed.
-	Look     func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
+	Look func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
+	// Greeted is called with each greeting of the server before the client gets it, so that connections of the
+	// gateway can follow clients to another server. It must not block. Nil: not called.
+	Greeted  func(greeting string)
 	Dicts    corestore.Dicts // nil: no dictionaries
 	Sampler  gateway.Sampler // nil: none
 	MaxSeal  int             // bytes; longest value to compress; 0: cinch.DefaultMaxRaw

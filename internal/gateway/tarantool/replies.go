@@ -29,6 +29,9 @@ func (s *session) pumpReplies() error {
 		s.g.catalog.greet()
 		version := store.ParseVersion(string(greeting))
 		s.version.Store(&version)
+		if s.g.cfg.Greeted != nil {
+			s.g.cfg.Greeted(string(greeting))
+		}
 		err = s.toClient.send(greeting)
 	}
 	for err == nil {

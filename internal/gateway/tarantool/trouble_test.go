@@ -193,13 +193,15 @@ func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan s
 	}
 }
 
+// bump changes the schema until its version is the argument.
+const bump = `local to = ... local x = box.space.plain
+	while box.internal.schema_version() < to do if x.index.other then x.index.other:drop() else x:create_index('other', {parts = {{2, 'unsigned'}}}) end end
+	return box.internal.schema_version()`
+
 // A server that was restarted while no client was connected counts schema versions anew. A schema with the
 // same version as the last one that was read is a different one all the same.
 func TestRestartUnseen(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
-	bump := `local to = ... local x = box.space.plain
-		while box.internal.schema_version() < to do if x.index.other then x.index.other:drop() else x:create_index('other', {parts = {{2, 'unsigned'}}}) end end
-		return box.internal.schema_version()`
 	version := b.direct().must(wire.Eval, 0x27, bump, 0x21, []any{200}).([]any)[0]
 	b.direct().must(wire.Eval, 0x27, "box.snapshot()", 0x21, []any{})
 	c := b.client()
@@ -224,6 +226,69 @@ func TestRestartUnseen(t *testing.T) {
 	if sealed(d.selectOne(docs, 2)[2]) {
 		t.Error("an indexed field was sealed")
 	}
+}
+
+// When the address leads to another server the gateway reads the schema there, though the old server still runs
+// and its schema has the same version.
+func TestAnotherServer(t *testing.T) {
+	old, next := newBed(t, policy.Options{Rules: rules()}, nil), newBed(t, policy.Options{}, nil)
+	version := old.direct().must(wire.Eval, 0x27, bump, 0x21, []any{200}).([]any)[0]
+	d := next.direct()
+	d.must(wire.Eval, 0x27, "box.space.docs:create_index('doc', {parts = {{'doc', 'string'}}})", 0x21, []any{})
+	if now := d.must(wire.Eval, 0x27, bump, 0x21, []any{version}).([]any)[0]; fmt.Sprint(now) != fmt.Sprint(version) {
+		t.Fatalf("the version is %v, not %v", now, version)
+	}
+	var leadsTo atomic.Pointer[string]
+	leadsTo.Store(&old.server.Addr)
+	addr := forward(t, func() string { return *leadsTo.Load() })
+	conn := store.NewConn(store.Options{Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	}})
+	t.Cleanup(conn.Close)
+	gateway := lone(t, addr, func(c *Config) {
+		c.Policy, c.Engine, c.Greeted = old.g.catalog.rules.Load(), old.g.cfg.Engine, conn.Follow
+		c.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+	})
+	old.put(dial(t, gateway), 1, document(1))
+	if !sealed(old.direct().selectOne(docs, 1)[2]) {
+		t.Error("not sealed in the old server")
+	}
+	leadsTo.Store(&next.server.Addr)
+	next.put(dial(t, gateway), 1, document(1))
+	if sealed(d.selectOne(docs, 1)[2]) {
+		t.Error("an indexed field was sealed")
+	}
+}
+
+// forward starts a listener that connects each client to an address of the moment.
+func forward(t *testing.T, to func() string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	relay := func(from, to net.Conn) {
+		defer from.Close()
+		defer to.Close()
+		_, _ = io.Copy(to, from)
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", to())
+			if err != nil {
+				_ = c.Close()
+				continue
+			}
+			go relay(c, server)
+			go relay(server, c)
+		}
+	}()
+	return l.Addr().String()
 }
 
 // A gateway whose own user may not see a space that rules name compresses nothing there, and cuts no values

@@ -45,6 +45,9 @@ type Options struct {
 	// Gateway is called if a Cinch gateway answers at an address; its error fails the connection. Nil: not
 	// checked.
 	Gateway func(address string, g store.Gateway) error
+	// Moved is called when the connection leads to another server than before, or is about to. It must not
+	// block. Nil: not called.
+	Moved func()
 }
 
 // Conn is one of Cinch's own connections, never a client's. After it has ended the next request reconnects.
@@ -54,6 +57,9 @@ type Conn struct {
 	mu   sync.Mutex
 	live *live // nil after Close
 	done bool
+
+	instance string    // ID of the server that it leads to, or is about to; "": unknown
+	followed time.Time // when Follow last ended the connection
 }
 
 // live is a connection to one process.
@@ -62,6 +68,7 @@ type live struct {
 	// versions tracks the schema versions in its answers.
 	versions watcher
 	server   Version
+	instance string // the server's ID, see instanceOf
 }
 
 // NewConn returns a Conn that connects on first use.
@@ -98,6 +105,36 @@ func (c *Conn) Drop() {
 	}
 }
 
+// followPause is the shortest time between two moves by Follow. It matters if an address leads to several servers
+// in turn.
+const followPause = 5 * time.Second
+
+// Follow tells the connection that the address led a client to the server with this greeting. If that is another
+// server than its own, as after a planned change of the master, it ends, and the next request makes another. It
+// does not block.
+func (c *Conn) Follow(greeting string) {
+	if !c.mu.TryLock() {
+		return // it is just being made
+	}
+	defer c.mu.Unlock()
+	to := instanceOf(greeting)
+	if c.live == nil || to == "" || to == c.instance || time.Since(c.followed) < followPause {
+		return
+	}
+	c.followed = time.Now()
+	_ = c.live.c.Close()
+	c.movedTo(to)
+}
+
+// movedTo records the server that the connection leads to. mu must be held.
+func (c *Conn) movedTo(instance string) {
+	before := c.instance
+	c.instance = instance
+	if before != "" && before != instance && c.o.Moved != nil {
+		c.o.Moved()
+	}
+}
+
 // get returns the connection. It reconnects if necessary; other callers wait meanwhile.
 func (c *Conn) get(ctx context.Context) (*live, error) {
 	c.mu.Lock()
@@ -123,6 +160,7 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	c.live = l
+	c.movedTo(l.instance)
 	return l, nil
 }
 
@@ -201,7 +239,7 @@ func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.live.server = ParseVersion(c.Greeting().Version)
+	d.live.server, d.live.instance = ParseVersion(c.Greeting().Version), instanceOf(c.Greeting().Version)
 	return &watched{Conn: c, to: &d.live.versions}, nil
 }
 

@@ -22,6 +22,9 @@ import (
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary with that number")
 
+// errDoubt: during a check the server became another one.
+var errDoubt = errors.New("the connection has moved to another server meanwhile")
+
 // ErrNotArchived: the dictionary to be erased is live or retired in some shard, or missing.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")
 
@@ -65,6 +68,7 @@ type Dicts struct {
 
 	lookups store.Lookups
 
+	wake   chan struct{}          // capacity 1
 	asking sync.Mutex             // locked while the server is checked or written
 	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, restored if lost
 
@@ -84,7 +88,7 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 	if local == nil {
 		local = new(dict.Set)
 	}
-	d := &Dicts{records: records{conn}, conn: conn, local: local, kept: make(map[uint32]*codec.Dict)}
+	d := &Dicts{records: records{conn}, conn: conn, local: local, wake: make(chan struct{}, 1), kept: make(map[uint32]*codec.Dict)}
 	d.lookups = store.Lookups{TTL: missTTL, IsAnswer: func(err error) bool { return errors.Is(err, ErrForeign) }}
 	d.seen.Store(&seen{})
 	return d
@@ -287,9 +291,19 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	return d.look(ctx)
 }
 
+// Kick records that the server may be another one, which lacks dictionaries. Ready is false for all of them until
+// a check, which Run makes at once, has found them. Kick does not block.
+func (d *Dicts) Kick() {
+	d.seen.Store(&seen{})
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
 // look makes a check. asking must be held.
 func (d *Dicts) look(ctx context.Context) error {
-	began := time.Now()
+	before, began := d.seen.Load(), time.Now()
 	list, err := d.list(ctx)
 	if err != nil {
 		return err
@@ -303,11 +317,13 @@ func (d *Dicts) look(ctx context.Context) error {
 		s.states[i.Number] = i.State
 		d.lookups.Forget(i.Number)
 	}
-	d.seen.Store(s)
+	if !d.seen.CompareAndSwap(before, s) {
+		return errDoubt
+	}
 	return nil
 }
 
-// Run calls Recheck at once and periodically until ctx ends, and retries sooner after a failure.
+// Run calls Recheck at once, periodically and after each Kick until ctx ends, and retries sooner after a failure.
 func (d *Dicts) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := dictPeriod
@@ -317,6 +333,7 @@ func (d *Dicts) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):
+		case <-d.wake:
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // GroupOptions configure which servers belong together.
@@ -186,6 +187,9 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 	}
 	return nil, errors.Join(errs...)
 }
+
+// Kick calls Dicts.Kick of the server itself.
+func (g *Group) Kick() { g.own.Kick() }
 
 // Publish stores dictionaries in all shards and reads them back. It fails if any shard can't be reached.
 func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
@@ -483,6 +487,9 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 			case errors.Is(err, ErrForeign) || isCode(err, iproto.ER_PROC_LUA): // other dictionaries may do better
 				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
 			default:
+				if errors.Is(err, store.ErrReadOnly) {
+					m.conn.Drop() // the master may be another server now
+				}
 				return copied, errors.Join(append(errs, fmt.Errorf("dictionary %08x: %w", number, err))...)
 			}
 		}
