@@ -358,6 +358,41 @@ func TestSpreadPastADamagedOne(t *testing.T) {
 	}
 }
 
+// A walk over all shards is repeated if there are others at its end, since it has seen nothing of them.
+func TestWalkSeesOtherShards(t *testing.T) {
+	s, ctx := newShards(t, 3), t.Context()
+	lua(t, s.conn[0], `box.schema.space.create('docs'):create_index('pk')`)
+	open := func(everywhere bool) *Walk {
+		t.Helper()
+		w, err := OpenWalk(ctx, mustConnect(t, s.all[0].Addr, "", ""), s.group(0), WalkOptions{Name: "server", ReadOnly: true, Everywhere: everywhere})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		return w
+	}
+	s.set(0, 1)
+	all, one := open(true), open(false)
+	if all.Moved(ctx) || len(all.masters) != 2 {
+		t.Errorf("the same shards count as others; %d masters", len(all.masters))
+	}
+	s.now.Store(nil)
+	if all.Moved(ctx) {
+		t.Error("unknown shards count as others")
+	}
+	s.set(0, 1, 2)
+	if !all.Moved(ctx) || one.Moved(ctx) {
+		t.Error("a new shard does not count, or it does for a walk over one")
+	}
+	all = open(true)
+	if all.Moved(ctx) || len(all.masters) != 3 {
+		t.Errorf("opened again, the shards are others; %d masters", len(all.masters))
+	}
+	if s.set(0, 2); !all.Moved(ctx) {
+		t.Error("a shard that has left does not count")
+	}
+}
+
 // A command whose first question is for a dictionary finds it in any shard.
 func TestShelfFindsInAnyShard(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "elsewhere")

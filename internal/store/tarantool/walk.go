@@ -34,6 +34,7 @@ type Walk struct {
 	o       WalkOptions
 	shelf   *shelf
 	masters []*Store // the server itself first
+	opened  *layout  // of the masters; nil: unknown
 	stop    context.CancelFunc
 }
 
@@ -73,6 +74,7 @@ func (w *Walk) open(ctx context.Context, conn *Conn) error {
 	if err := w.shelf.lookAround(ctx); err != nil {
 		return err
 	}
+	w.opened = w.shelf.group.layout.Load()
 	for _, m := range w.shelf.members[1:] {
 		s, err := Open(ctx, m.Conn, OpenOptions{Name: m.Name, ReadOnly: w.o.ReadOnly})
 		if err != nil {
@@ -186,9 +188,16 @@ func (w *Walk) Targets() (all []store.Target) {
 	return all
 }
 
-// Moved implements store.Store. It is always false: each master is walked in its own order of keys, which
-// moves between shards don't change.
-func (w *Walk) Moved(context.Context) bool { return false }
+// Moved implements store.Store: it reports whether the shards, or their masters, are others than when the store
+// was opened. A walk over one master has nothing to open again. Buckets that move between shards that stay are not
+// seen.
+func (w *Walk) Moved(ctx context.Context) bool {
+	if !w.o.Everywhere {
+		return false
+	}
+	now, err := w.shelf.group.refresh(ctx)
+	return err == nil && now != w.opened
+}
 
 // Sealing implements store.Store: the rule for a value is found by the names of its space and field, and a
 // space's own format may request one.
