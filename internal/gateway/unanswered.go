@@ -8,7 +8,7 @@ import (
 // unansweredTimeout limits the time that an upstream may leave bytes, or keep-alive probes of a silent
 // connection, unacknowledged before the connection counts as lost because the network or the host is down.
 // TCP by itself goes on for a quarter of an hour. A server that is only slow does acknowledge, and may take
-// as long as it likes.
+// as long as it likes. So may one that doesn't read: it acknowledges the probes of its full window.
 const unansweredTimeout = 30 * time.Second
 
 // ExpectAnswers makes reads and writes of a connection to a server fail when the server can no longer be
@@ -26,5 +26,5 @@ func expectAnswers(c net.Conn, timeout time.Duration) {
 	_ = t.SetKeepAliveConfig(net.KeepAliveConfig{ // fails when the peer is gone already
 		Enable: true, Idle: max(timeout/2, time.Second), Interval: probe, Count: 3,
 	})
-	setUserTimeout(t, timeout)
+	limitUnanswered(t, timeout)
 }

@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: this system has no such option. Keep-alive probes detect a silent peer all the
-// same; for unacknowledged bytes the system's own timeout applies.
-func setUserTimeout(*net.TCPConn, time.Duration) {}
+// limitUnanswered does nothing: this system has no option for it. Keep-alive probes detect a silent peer all
+// the same; for unacknowledged bytes the system's own timeout applies.
+func limitUnanswered(*net.TCPConn, time.Duration) {}
