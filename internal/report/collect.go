@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/admin"
@@ -115,7 +116,7 @@ func (c *Counted) row(gateway, rule string) *usage {
 }
 
 const wantedSeries = "raw_bytes,stored_bytes,seal_cpu_us,sealed_values,opened_raw_bytes,opened_stored_bytes,open_cpu_us," +
-	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes"
+	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes,stores_values"
 
 // Collect queries pages. Gateways with the same name on several pages count as one: they serve the same
 // purpose side by side.
@@ -147,19 +148,24 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
 	}
 	c.Sources = append(c.Sources, Source{p.Name(), past.Oldest, past.Path})
-	protocols := map[string]string{}
-	for _, g := range status.Gateways {
-		protocols[g.Name] = g.Protocol
+	stores := map[string]bool{}
+	for _, g := range status.Gateways { // histories of older versions don't say it
+		stores[g.Name] = gateway.StoresValues(g.Protocol)
+	}
+	for _, s := range past.Series { // gateways that are gone or renamed
+		if s.Name == "stores_values" && slices.ContainsFunc(s.Values, func(v *float64) bool { return v != nil && *v > 0 }) {
+			stores[s.Gateway] = true
+		}
 	}
 	for _, s := range past.Series {
-		c.take(s, protocols[s.Gateway])
+		c.take(s, stores[s.Gateway])
 	}
 	return nil
 }
 
-func (c *Counted) take(s admin.PastSeries, protocol string) {
+// take adds a series; readsSave says that its gateway is of a store.
+func (c *Counted) take(s admin.PastSeries, readsSave bool) {
 	const micro = 1e-6
-	readsSave := gateway.StoresValues(protocol)
 	into := func(to []float64, scale float64) {
 		for i, v := range s.Values {
 			if v != nil && i < len(to) {

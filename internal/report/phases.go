@@ -75,20 +75,29 @@ func sum(list []float64) (all float64) {
 	return all
 }
 
-// turnedOn returns the first step in which something was compressed if there was traffic before, or else 0.
-// An empty name means any gateway. A step with compression for less than half of it counts as before.
+// turnedOn returns the first step in which something was compressed, or read compressed from a store, if there
+// was traffic before, or else 0. An empty name means any gateway. A step with compression for less than half
+// of it counts as before.
 func (c *Counted) turnedOn(gateway string) int {
-	sealed := make([]float64, c.Window.steps())
+	n := c.Window.steps()
+	sealed, opened := make([]float64, n), make([]float64, n)
 	for k, u := range c.rows {
-		if gateway == "" || k.gateway == gateway {
+		switch {
+		case gateway != "" && k.gateway != gateway:
+		case k.rule == reads:
+			addTo(opened, u.raw)
+		default:
 			addTo(sealed, u.sealed)
 		}
 	}
 	on := slices.IndexFunc(sealed, func(v float64) bool { return v > 0 })
+	if first := slices.IndexFunc(opened, func(v float64) bool { return v > 0 }); first >= 0 && (on < 0 || first < on) {
+		on, sealed = first, opened
+	}
 	if on < 0 || sum(c.traffic(gateway).in[:on]) == 0 {
 		return 0
 	}
-	if on+1 < len(sealed) && sealed[on] < sealed[on+1]/2 {
+	if on+1 < n && sealed[on] < sealed[on+1]/2 {
 		on++
 	}
 	return on

@@ -234,6 +234,72 @@ func TestReads(t *testing.T) {
 	}
 }
 
+// past is a page with gateways in its history that it has no more.
+type past string
+
+func (past) Name() string { return "past" }
+
+func (past) Status(context.Context) (st admin.Status, err error) { return st, nil }
+
+func (p past) Get(_ context.Context, _ string, read func(io.Reader) error) error {
+	return read(strings.NewReader(string(p)))
+}
+
+// The history says whose reads save bytes, also of gateways that have another name now.
+func TestReadsOfRenamedGateways(t *testing.T) {
+	page := past(`{"series":[
+		{"name":"raw_bytes","gateway":"redis","rule":"r","values":[100]},{"name":"stored_bytes","gateway":"redis","rule":"r","values":[50]},
+		{"name":"opened_raw_bytes","gateway":"redis","values":[1000]},{"name":"opened_stored_bytes","gateway":"redis","values":[400]},
+		{"name":"stores_values","gateway":"redis","values":[null,1]},
+		{"name":"opened_raw_bytes","gateway":"grpc","values":[9000]},{"name":"opened_stored_bytes","gateway":"grpc","values":[1]},
+		{"name":"stores_values","gateway":"grpc","values":[0,null]}]}`)
+	c, err := Collect(t.Context(), []Page{page}, Window{start, start.Add(time.Hour), 30 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	about(t, "raw", r.Total.RawBytes, 100+1000, 1e-9)
+	about(t, "stored", r.Total.StoredBytes, 50+400, 1e-9)
+}
+
+// Compression was on if a store's values are read compressed, whenever the first one is written.
+func TestTurnedOn(t *testing.T) {
+	w := Window{start, start.Add(time.Hour), 10 * time.Minute}
+	for _, c := range []struct {
+		name               string
+		in, sealed, opened []float64
+		want               int
+	}{
+		{"nothing", []float64{1, 1, 1, 1, 1, 1}, nil, nil, 0},
+		{"always on", []float64{1, 1, 1, 1, 1, 1}, []float64{1, 1, 1, 1, 1, 1}, nil, 0},
+		{"written later", []float64{1, 1, 1, 1, 1, 1}, []float64{0, 0, 0, 1, 1, 1}, []float64{9, 9, 9, 9, 9, 9}, 0},
+		{"written little at first", []float64{1, 1, 1, 1, 1, 1}, []float64{1, 9, 9, 9, 9, 9}, nil, 0},
+		{"no traffic before", []float64{0, 0, 1, 1, 1, 1}, []float64{0, 0, 1, 1, 1, 1}, nil, 0},
+		{"only read", []float64{1, 1, 1, 1, 1, 1}, nil, []float64{0, 0, 5, 9, 9, 9}, 2},
+		{"turned on", []float64{1, 1, 1, 1, 1, 1}, []float64{0, 0, 5, 9, 9, 9}, []float64{0, 0, 0, 9, 9, 9}, 2},
+		{"turned on late in a step", []float64{1, 1, 1, 1, 1, 1}, []float64{0, 0, 4, 9, 9, 9}, []float64{0, 0, 0, 9, 9, 9}, 3},
+		{"read late in a step", []float64{1, 1, 1, 1, 1, 1}, []float64{0, 0, 0, 0, 9, 9}, []float64{0, 0, 4, 9, 9, 9}, 3},
+		{"in the last step", []float64{1, 1, 1, 1, 1, 1}, []float64{0, 0, 0, 0, 0, 1}, nil, 5},
+	} {
+		counted := NewCounted(w)
+		addTo(counted.wire("cache").in, c.in)
+		addTo(counted.row("cache", "r").sealed, c.sealed)
+		addTo(counted.row("cache", reads).raw, c.opened)
+		addTo(counted.wire("other").in, c.in)
+		for _, gateway := range []string{"", "cache"} {
+			if got := counted.turnedOn(gateway); got != c.want {
+				t.Errorf("%s, gateway %q: %d, want %d", c.name, gateway, got, c.want)
+			}
+		}
+		if got := counted.turnedOn("other"); got != 0 {
+			t.Errorf("%s: of a gateway without compression: %d", c.name, got)
+		}
+	}
+}
+
 func TestShareOf(t *testing.T) {
 	if s := shareOf(nil, nil); s.Value != 1 || s.Low != nil {
 		t.Errorf("%+v", s)

@@ -149,6 +149,11 @@ func (s *samples) gatewayTotals(snap *gateway.Snapshot) {
 	s.counter("errors", int64(errors))
 	s.counter("connections_accepted", int64(snap.Connections.Total))
 	s.gauge("connections_open", snap.Connections.Open)
+	stores := int64(0) // the history outlives the gateway's configuration
+	if gateway.StoresValues(snap.Protocol) {
+		stores = 1
+	}
+	s.gauge("stores_values", stores)
 }
 
 func (s *samples) ruleTotals(rule string, t *gateway.RuleTotal) {

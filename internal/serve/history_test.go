@@ -42,7 +42,7 @@ func TestSamples(t *testing.T) {
 	}
 	for name, want := range map[string]int64{
 		"a/menus/raw_bytes": 1300, "a/menus/stored_bytes": 550, "a/menus/sealed_values": 1, "a/menus/left_values": 1, "a/menus/seal_cpu_us": 2000,
-		"a//opened_raw_bytes": 1000, "a//opened_stored_bytes": 250, "a//opened_values": 1, "a//open_cpu_us": 4000, "a//errors": 1,
+		"a//opened_raw_bytes": 1000, "a//opened_stored_bytes": 250, "a//opened_values": 1, "a//open_cpu_us": 4000, "a//errors": 1, "a//stores_values": 1,
 		"a//added_latency_p50_us": 20, "a//added_latency_p99_us": 20,
 	} {
 		if v, ok := got[name]; !ok || v != want {
