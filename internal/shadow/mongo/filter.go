@@ -81,10 +81,11 @@ func (f *Filters) leave(why string) plan {
 
 // plan determines how a request and its reply are recorded.
 type plan struct {
-	leave  bool // both are left out
-	data   bool // it reads data: getMores of its cursor are left out, too
-	hide   bool // redact the values in the reply
-	repeat bool // there may be several replies
+	leave  bool  // both are left out
+	data   bool  // it reads data: getMores of its cursor are left out, too
+	cursor int64 // that it reads, if it is left out
+	hide   bool  // redact the values in the reply
+	repeat bool  // there may be several replies
 }
 
 type filter struct {
@@ -176,7 +177,7 @@ func (f *filter) answer(h wire.Header, raw []byte) error {
 	}
 	switch {
 	case p.leave:
-		f.all.cursors.leave(cursorOf(m.body))
+		f.all.cursors.leave(p.cursor, m.body)
 	case p.hide:
 		f.recorded = m.append(f.recorded, f.all.reply(m.body), nil)
 	default:
@@ -201,33 +202,40 @@ func (m *message) append(dst, body []byte, sections []section) []byte {
 
 // leftCursors holds the cursors of queries that are left out. It is used by the recorder's goroutine only.
 type leftCursors struct {
-	open map[int64]time.Time
-	full bool // there were too many: any cursor may be one of them
+	open    map[int64]time.Time
+	omitted time.Time // when there were last too many
 }
 
-// leave adds a cursor.
-func (c *leftCursors) leave(id int64) {
+// leave adds the cursor of a reply, or removes the one that was read if the reply is its last.
+func (c *leftCursors) leave(read int64, reply []byte) {
+	id := cursorOf(reply)
 	if id == 0 {
+		if document(reply, "cursor") != nil {
+			delete(c.open, read)
+		}
 		return
 	}
 	if c.open == nil {
 		c.open = map[int64]time.Time{}
 	}
 	now := time.Now()
-	if len(c.open) >= mostCursors {
+	if _, known := c.open[id]; !known && len(c.open) >= mostCursors {
 		for old, used := range c.open {
 			if now.Sub(used) > cursorTime {
 				delete(c.open, old)
 			}
 		}
+		if len(c.open) >= mostCursors {
+			c.omitted = now
+			return
+		}
 	}
-	c.full = c.full || len(c.open) >= mostCursors
-	if !c.full {
-		c.open[id] = now
-	}
+	c.open[id] = now
 }
 
+// has reports whether a cursor may be one of these. While there are too many, that is so for any cursor. The
+// omitted ones are added, or omitted again, when they are read, and the server closes those that are not.
 func (c *leftCursors) has(id int64) bool {
 	_, left := c.open[id]
-	return left || c.full
+	return left || !c.omitted.IsZero() && time.Since(c.omitted) <= cursorTime
 }

@@ -25,6 +25,9 @@ func (f *Filters) plan(m message, name string) (plan, recordedRequest) {
 	if why := f.cannot(q); why != "" {
 		p := f.leave(why)
 		p.data = !q.writes()
+		if c == getMore {
+			p.cursor, _ = number(q.body, "getMore")
+		}
 		return p, none
 	}
 	if len(f.redact) == 0 || c == commit || c == abort || !f.hides(q.namespace()) {

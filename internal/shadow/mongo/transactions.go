@@ -26,7 +26,7 @@ type transactions struct {
 	bytes int64
 
 	// Last number of each session among the retryable writes that were answered.
-	written map[string]int64
+	written shadow.Recent[string, int64]
 }
 
 // Limits of the state that is kept.
@@ -38,7 +38,7 @@ const (
 )
 
 func newTransactions() *transactions {
-	return &transactions{open: map[string]*transaction{}, written: map[string]int64{}}
+	return &transactions{open: map[string]*transaction{}}
 }
 
 func (q *request) transactionKey() string {
@@ -55,17 +55,27 @@ func (t *transactions) forget(key string) *transaction {
 	return tx
 }
 
-// begin adds a transaction. If there are too many, it removes those that were left open.
-func (t *transactions) begin(key string, at time.Time) {
+// begin adds a transaction. It reports whether there is room, after removing those that were left open.
+func (t *transactions) begin(key string, at time.Time) bool {
 	t.forget(key)
 	if len(t.open) >= mostTransactions {
-		for old, tx := range t.open {
-			if at.Sub(tx.began) > transactionTime {
-				t.forget(old)
-			}
-		}
+		t.expire(at)
+	}
+	if len(t.open) >= mostTransactions {
+		return false
 	}
 	t.open[key] = &transaction{began: at}
+	return true
+}
+
+// expire removes transactions that were left open: servers end them after a minute, unless configured
+// otherwise, and clients don't say so.
+func (t *transactions) expire(at time.Time) {
+	for key, tx := range t.open {
+		if at.Sub(tx.began) > transactionTime {
+			t.forget(key)
+		}
+	}
 }
 
 // retried reports whether a retryable write was answered before, and records it.
@@ -73,13 +83,10 @@ func (t *transactions) retried(q *request) bool {
 	if q.transaction == 0 || q.inTransaction {
 		return false
 	}
-	if t.written[q.session] == q.transaction {
+	if last, ok := t.written.Get(q.session); ok && last == q.transaction {
 		return true
 	}
-	if len(t.written) >= mostSessions {
-		clear(t.written)
-	}
-	t.written[q.session] = q.transaction
+	t.written.Put(q.session, q.transaction, mostSessions)
 	return false
 }
 
@@ -89,8 +96,8 @@ func leftOut(why string) []*shadow.Operation { return []*shadow.Operation{{Left:
 // inTransaction processes a statement of a transaction and its answer.
 func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shadow.Operation {
 	key := q.transactionKey()
-	if q.starts {
-		p.transactions.begin(key, q.at)
+	if q.starts && !p.transactions.begin(key, q.at) {
+		return leftOut("transactions while very many were open")
 	}
 	tx := p.transactions.open[key]
 	failed := failure(reply) != "" || document(reply, "writeErrors") != nil
@@ -98,7 +105,7 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	case tx == nil && (q.class == commit || q.class == abort):
 		return nil // it ended before
 	case tx == nil:
-		return leftOut("statements of transactions that began before the mirror")
+		return leftOut("statements of transactions whose beginning is not mirrored")
 	case q.class == commit && failed && labelled(reply, "UnknownTransactionCommitResult"):
 		return nil // the client will retry
 	case failed:
@@ -117,8 +124,10 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	if why != "" {
 		return leftOut(why)
 	}
-	p.add(tx, ops, q.size)
-	if p.transactions.bytes > mostTransactionBytes {
+	if p.add(tx, ops, q.size); p.transactions.bytes > mostTransactionBytes {
+		p.transactions.expire(at)
+	}
+	if p.transactions.bytes > mostTransactionBytes || p.transactions.open[key] != tx {
 		p.transactions.forget(key)
 		return leftOut("transactions that are too large")
 	}

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
 // subject identifies something with a time to live: a key, or a field of a hash.
@@ -32,8 +34,7 @@ type deadlines struct {
 	bytes   int64
 	several bool // databases other than 0 are used
 
-	doubtful    map[subject]bool // servers may have expired them
-	allDoubtful bool
+	doubtful shadow.Recent[subject, struct{}] // servers may have expired them
 }
 
 // mostDeadlines limits the bytes of deadlines. Those more than farAway ahead may take half of it, so that
@@ -42,7 +43,7 @@ const (
 	mostDeadlines = 32 << 20
 	deadlineBytes = 256 // besides the names
 	farAway       = time.Minute
-	mostDoubtful  = 50_000
+	mostDoubtful  = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
 )
 
 // fits reports whether there is room for a deadline that is so far ahead.
@@ -89,19 +90,19 @@ func (d *deadlines) get(s subject) (deadline, bool) {
 func (d *deadlines) doubt(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.doubtful == nil {
-		d.doubtful = map[subject]bool{}
-	}
-	if d.allDoubtful = len(d.doubtful) >= mostDoubtful; !d.allDoubtful {
-		d.doubtful[s] = true
-	}
+	d.doubtful.Put(s, struct{}{}, mostDoubtful)
 }
 
-// doubted reports whether doubt was called for a subject.
+// doubted reports whether doubt was called for a subject, and makes it one of the latest if so: a difference
+// that it has made may last.
 func (d *deadlines) doubted(s subject) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.allDoubtful || d.doubtful[s]
+	_, found := d.doubtful.Get(s)
+	if found {
+		d.doubtful.Put(s, struct{}{}, mostDoubtful)
+	}
+	return found
 }
 
 func (d *deadlines) drop(s subject) {
