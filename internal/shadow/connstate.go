@@ -10,9 +10,14 @@ import (
 type connState struct {
 	ops   []*Operation // in their order; of equal ones, only the last
 	bytes int64        // in the budget
+
+	// While a transaction is open, ops[settled:] are its operations, with the one that began it as the first.
+	inside  bool
+	settled int
 }
 
-// mostStates limits the operations kept of a connection: the last ones are kept.
+// mostStates limits the operations kept of a connection, and of its open transaction. The last ones are kept,
+// and the first, which may say how to connect, or begin the transaction.
 const mostStates = 1000
 
 // said returns the operations so far; later ones are not added to the slice.
@@ -30,15 +35,21 @@ type connStates map[uint64]*connState
 // grown.
 func (all connStates) remember(conn uint64, ops []*Operation, which func(*Operation) bool) (grown int64) {
 	for _, op := range ops {
+		s := all[conn]
+		if op.Ends != NotEnded {
+			if s != nil {
+				grown += s.end(op.Ends)
+			}
+			continue
+		}
 		if !which(op) {
 			continue
 		}
-		s := all[conn]
 		if s == nil {
 			s = &connState{}
 			all[conn] = s
 		}
-		grown += s.keep(op)
+		grown += s.add(op)
 	}
 	return grown
 }
@@ -53,28 +64,60 @@ func (all connStates) forget(conn uint64) int64 {
 	return s.bytes
 }
 
-// keep adds an operation, and returns by how many bytes the state has grown.
-func (s *connState) keep(op *Operation) (grown int64) {
-	kept := make([]*Operation, 0, len(s.ops)+1)
-	for i, o := range s.ops {
-		if !o.says(op) && (i > 0 || len(s.ops) < mostStates) {
-			kept = append(kept, o)
-			continue
-		}
-		grown -= o.weight()
+// add adds an operation, and returns by how many bytes the state has grown.
+func (s *connState) add(op *Operation) (grown int64) {
+	if !s.inside && op.Lasts == InTransaction {
+		s.inside, s.settled = true, len(s.ops)
 	}
-	s.ops = append(kept, op)
+	from := 0
+	if s.inside {
+		from = s.settled
+	}
+	kept := append(make([]*Operation, 0, len(s.ops)+1), s.ops[:from]...)
+	for _, o := range s.ops[from:] {
+		if o.says(op) {
+			grown -= o.weight()
+		} else {
+			kept = append(kept, o)
+		}
+	}
+	if len(kept)-from >= mostStates {
+		grown -= kept[from+1].weight()
+		kept = slices.Delete(kept, from+1, from+2)
+	}
 	grown += op.weight()
+	s.ops = append(kept, op)
 	s.bytes += grown
 	return grown
 }
 
-// isState selects the operations that a new connection repeats.
-func (op *Operation) isState() bool { return op.Kind == State }
+// end keeps of the open transaction what lasts, and returns by how many bytes the state has grown.
+func (s *connState) end(how Ending) (grown int64) {
+	if !s.inside {
+		return 0
+	}
+	open := s.ops[s.settled:]
+	s.ops, s.inside = s.ops[:s.settled:s.settled], false
+	for _, op := range open {
+		s.bytes -= op.weight()
+		grown -= op.weight()
+		if op.Lasts == ForGood || op.Lasts == IfCommitted && how == Committed {
+			grown += s.add(op)
+		}
+	}
+	return grown
+}
 
-// isStateBefore selects them for a connection that is older than the run: reads with Keep are repeated as
-// well.
-func (op *Operation) isStateBefore() bool { return op.Kind == State || op.Kind == Read && op.Keep }
+// isState selects the operations that a new connection repeats.
+func (op *Operation) isState() bool {
+	return op.Kind == State && op.Left == "" && op.Lasts != Unrepeatable
+}
+
+// isStateBefore selects them for a connection that is older than the run: reads that change it are repeated
+// as well.
+func (op *Operation) isStateBefore() bool {
+	return op.isState() || op.Kind == Read && op.Keep && (op.Lasts == ForGood || op.Lasts == IfCommitted)
+}
 
 func (op *Operation) says(other *Operation) bool {
 	return op.Name == other.Name && bytes.Equal(op.Request, other.Request)

@@ -168,13 +168,13 @@ func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 	}
 }
 
-var errPrepared = errors.New("before the run it prepared statements together with a write")
+var errPrepared = errors.New("before the run it prepared statements together with a write or the start of a transaction")
 
 // follow keeps the state of a connection that is older than the run, so that it can be mirrored later.
 func (m *mirror) follow(c *tapped, done []*Operation) error {
 	m.budget.move(reading, m.states.remember(c.number, done, (*Operation).isStateBefore))
 	for _, op := range done {
-		if op.Kind == Write && op.Keep {
+		if op.Lasts == Unrepeatable {
 			return errPrepared
 		}
 	}

@@ -88,6 +88,11 @@ type Operation struct {
 	// Keep marks an operation that also changes its connection, such as preparing a statement: a read with
 	// Keep is mirrored whatever the share of reads.
 	Keep bool
+	// Lasts says how long what a State, or a Read with Keep, does to its connection lasts. Writes use it only
+	// to say that they are Unrepeatable.
+	Lasts Lasting
+	// Ends says how the operation ended the transaction that its connection had open.
+	Ends Ending
 
 	// Instead, unless empty, is the reason why targets get this and not the client's request: it is counted
 	// as Left is.
@@ -109,6 +114,27 @@ type Operation struct {
 	size    int64                // in the mirror's budget
 	skipped bool                 // sampling leaves it out
 }
+
+// Lasting says how long an effect on a connection lasts. A new connection to a target repeats what has lasted.
+type Lasting uint8
+
+// Ways to last.
+const (
+	ForGood       Lasting = iota // as long as the connection
+	IfCommitted                  // likewise, unless its transaction is rolled back
+	InTransaction                // as long as its transaction
+	Unrepeatable                 // a part of it lasts, and the whole must not be repeated
+)
+
+// Ending says how a transaction ended.
+type Ending uint8
+
+// Ends of transactions.
+const (
+	NotEnded Ending = iota
+	Committed
+	RolledBack
+)
 
 // Part separates, in a key, the name of the whole from the name of the part.
 const Part = "\x00"

@@ -48,6 +48,9 @@ func instead(u *unit, why string, before, after byte) *shadow.Operation {
 	if len(u.parses) > 0 {
 		add(pg.Append(u.parses, pg.Sync))
 	}
+	if op.Ends = u.ends(before, after); after == inFailed {
+		op.Lasts = shadow.InTransaction
+	}
 	switch {
 	case after == inFailed && before == idle:
 		add(pg.AppendQuery(nil, "BEGIN"))

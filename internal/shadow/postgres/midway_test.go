@@ -11,13 +11,13 @@ import (
 )
 
 // Connections that are older than the run are mirrored from its start, with the settings and prepared
-// statements that they had. A connection within a transaction is mirrored after it, and one that has prepared
-// a statement together with a write not at all.
+// statements that they had, and with nothing else of a transaction that is over. A connection within a
+// transaction is mirrored after it, and one that has prepared a statement together with a write not at all.
 func TestConnectionsOlderThanTheRun(t *testing.T) {
 	t.Parallel()
 	b := newServers(t, "CREATE TABLE t (who text, n int, PRIMARY KEY (who, n)); CREATE TABLE before (who text)")
 	b.serve(t, nil)
-	idle, midway, wrote := b.client(t), b.client(t), b.client(t)
+	idle, midway, wrote, over, undone := b.client(t), b.client(t), b.client(t), b.client(t), b.client(t)
 	do := func(c *pgx.Conn, text string, args ...any) {
 		t.Helper()
 		if _, err := c.Exec(t.Context(), text, args...); err != nil {
@@ -31,8 +31,20 @@ func TestConnectionsOlderThanTheRun(t *testing.T) {
 	do(midway, "BEGIN")
 	do(midway, "INSERT INTO before VALUES ('midway')")
 	prepareAndWrite(t, wrote.PgConn())
+	do(over, "BEGIN")
+	do(over, "SET application_name = 'the one that commits'")
+	do(over, "INSERT INTO before VALUES ('over')")
+	do(over, "COMMIT")
+	do(undone, "BEGIN")
+	do(undone, "SET application_name = 'undone'")
+	if _, err := undone.Prepare(t.Context(), "put", "INSERT INTO t VALUES (current_setting('application_name') || ', rolled back', $1)"); err != nil {
+		t.Fatal(err)
+	}
+	do(undone, "ROLLBACK")
 
 	b.begin(t)
+	do(over, "INSERT INTO t VALUES (current_setting('application_name'), 3)")
+	do(undone, "put", 4)
 	do(idle, "put", 1)
 	do(midway, "INSERT INTO before VALUES ('midway, too')")
 	do(midway, "COMMIT")

@@ -426,13 +426,13 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	case sql.Writes:
 		op.Kind = shadow.Write
 		op.Whole, op.Locks = true, true
-		op.Keep = u.changes
 		op.Redefines = r.redefining(u)
 		b.guide, b.stirs = r.guide(u, before), u.stirs()
 		if b.guide != nil || b.stirs != stirsNothing {
 			op.Own = b
 		}
 	}
+	op.Lasts, op.Ends = u.lasts(r.status), u.ends(before, r.status)
 	op.Production = u.digest.answer(at.Sub(u.at))
 	return op
 }

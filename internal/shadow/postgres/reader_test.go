@@ -236,3 +236,66 @@ func FuzzReader(f *testing.F) {
 		r.End()
 	})
 }
+
+// Operations say how long what they do to the connection lasts, and how they end its transaction.
+func TestLasts(t *testing.T) {
+	query := func(text string) []byte { return pg.AppendQuery(nil, text) }
+	run := func(parses, text string) []byte {
+		b := pg.Append(nil, pg.Parse, []byte(parses+"\x00"+text+"\x00\x00\x00"))
+		b = pg.Append(b, pg.Bind, []byte("\x00"+parses+"\x00"), make([]byte, 6))
+		return pg.Append(pg.Append(b, pg.Execute, []byte("\x00"), make([]byte, 4)), pg.Sync)
+	}
+	const open = 'T'
+	for _, c := range []struct {
+		name          string
+		ask           []byte
+		before, after byte
+		code          string // of production's error
+		lasts         shadow.Lasting
+		ends          shadow.Ending
+	}{
+		{"SET", query("SET a = 1"), idle, idle, "", shadow.ForGood, shadow.NotEnded},
+		{"SET LOCAL without effect", query("SET LOCAL a = 1"), idle, idle, "", shadow.ForGood, shadow.NotEnded},
+		{"BEGIN", query("begin"), idle, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"START", query("START TRANSACTION"), idle, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"BEGIN, prepared", run("", "BEGIN"), idle, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"BEGIN, prepared by name", run("s", "BEGIN"), idle, open, "", shadow.Unrepeatable, shadow.NotEnded},
+		{"SAVEPOINT", query("SAVEPOINT a"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"RELEASE", query("RELEASE a"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"SET LOCAL", query("SET LOCAL a = 1"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"SET TRANSACTION", query("SET TRANSACTION READ ONLY"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"SET in a transaction", query("SET a = 1"), open, open, "", shadow.IfCommitted, shadow.NotEnded},
+		{"SET of a session", query("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), open, open, "", shadow.IfCommitted, shadow.NotEnded},
+		{"SET that fails", query("SET a = 1"), open, inFailed, "22023", shadow.InTransaction, shadow.NotEnded},
+		{"PREPARE", query("PREPARE a AS SELECT 1"), open, open, "", shadow.ForGood, shadow.NotEnded},
+		{"SELECT in a transaction", query("SELECT 1"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"SELECT, prepared by name", run("s", "SELECT 1"), open, open, "", shadow.ForGood, shadow.NotEnded},
+		{"SELECT and SET", query("SELECT 1; SET a = 1"), open, open, "", shadow.IfCommitted, shadow.NotEnded},
+		{"INSERT, prepared by name", run("s", "INSERT INTO t VALUES (1)"), idle, idle, "", shadow.Unrepeatable, shadow.NotEnded},
+		{"COMMIT", query("COMMIT"), open, idle, "", shadow.ForGood, shadow.Committed},
+		{"COMMIT and a transaction", query("COMMIT AND CHAIN"), open, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"COMMIT of what failed", query("COMMIT"), inFailed, idle, "", shadow.ForGood, shadow.RolledBack},
+		{"COMMIT that fails", query("COMMIT"), open, idle, "23503", shadow.ForGood, shadow.RolledBack},
+		{"COMMIT that is left out", query("COMMIT"), open, idle, "40001", shadow.ForGood, shadow.RolledBack},
+		{"COMMIT without a transaction", query("COMMIT"), idle, idle, "", shadow.ForGood, shadow.NotEnded},
+		{"ROLLBACK", query("ROLLBACK"), open, idle, "", shadow.ForGood, shadow.RolledBack},
+		{"ROLLBACK TO", query("ROLLBACK TO a"), inFailed, open, "", shadow.InTransaction, shadow.NotEnded},
+		{"ABORT", query("ABORT"), inFailed, idle, "", shadow.ForGood, shadow.RolledBack},
+		{"left out within a transaction", query("UPDATE t SET a = 1"), open, inFailed, "40001", shadow.InTransaction, shadow.NotEnded},
+	} {
+		r := loggedIn(t)
+		r.status = c.before
+		ask(t, r, c.ask)
+		var reply []byte
+		if c.code != "" {
+			reply = pg.Append(nil, pg.ErrorResponse, []byte("SERROR\x00C"+c.code+"\x00Mno\x00\x00"))
+		}
+		done, err := r.Reply(pg.Append(reply, pg.ReadyForQuery, []byte{c.after}), time.Now())
+		if err != nil || len(done) != 1 {
+			t.Fatalf("%s: %v, %v", c.name, done, err)
+		}
+		if op := done[0]; op.Lasts != c.lasts || op.Ends != c.ends {
+			t.Errorf("%s: lasts %d, ends %d; want %d, %d", c.name, op.Lasts, op.Ends, c.lasts, c.ends)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
@@ -84,7 +85,39 @@ func (u *unit) leaves() bool {
 
 // keeps reports whether it changes its connection, whatever else it does.
 func (u *unit) keeps() bool {
-	return u.changes || slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && s.Changes })
+	return u.changes || u.runsOne(func(s *sql.Statement) bool { return s.Changes })
+}
+
+// lasts returns how long what it does to its connection lasts; after is the state of the transaction then.
+func (u *unit) lasts(after byte) shadow.Lasting {
+	passes := u.runsOne(func(s *sql.Statement) bool { return s.Passes })
+	switch {
+	case u.changes && (passes || u.effect() == sql.Writes):
+		return shadow.Unrepeatable
+	case after == idle:
+		return shadow.ForGood
+	case u.code != "" || passes || !u.keeps():
+		return shadow.InTransaction
+	case u.changes || u.runsOne(func(s *sql.Statement) bool { return s.Has("prepare", "deallocate") }):
+		return shadow.ForGood
+	}
+	return shadow.IfCommitted
+}
+
+// ends returns how it ended the open transaction.
+func (u *unit) ends(before, after byte) shadow.Ending {
+	switch {
+	case before == idle || after != idle:
+		return shadow.NotEnded
+	case before == inFailed || u.code != "" || u.runsOne(func(s *sql.Statement) bool { return s.Has("rollback", "abort") }):
+		return shadow.RolledBack
+	}
+	return shadow.Committed
+}
+
+// runsOne reports whether it executes a statement, among the known ones, for which is returns true.
+func (u *unit) runsOne(is func(*sql.Statement) bool) bool {
+	return slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && is(s) })
 }
 
 // forms returns how its answer is compared, and whether it is nondeterministic. Several statements are

@@ -72,6 +72,18 @@ func (j judgement) effect() Effect {
 	return Writes
 }
 
+// passes reports whether a statement begins a transaction, or changes something that ends with it.
+func (j judgement) passes() bool {
+	switch first := j.tokens[0]; {
+	case first.is("begin"), first.is("start"), first.is("savepoint"), first.is("release"):
+		return true
+	case first.is("set") && len(j.tokens) > 1:
+		second := j.tokens[1]
+		return second.is("local") || second.is("transaction") || second.is("constraints")
+	}
+	return false
+}
+
 // onlyReads reports whether a statement that begins like a query contains nothing that may write or lock.
 func (j judgement) onlyReads() bool {
 	for i, t := range j.tokens {

@@ -22,6 +22,7 @@ type Statement struct {
 	Text    string // set by the caller, for texts that are not too long
 	Effect  Effect
 	Changes bool // it changes its own connection, whatever else it does
+	Passes  bool // what it does to its connection ends with the transaction
 	Ordered bool // its rows are sorted
 	// Its result is nondeterministic: times, random numbers, settings, properties of the server.
 	Nature  bool
@@ -61,6 +62,7 @@ func Look(text string, functions Functions) *Statement {
 		e := j.effect()
 		s.Effect = max(s.Effect, e)
 		s.Changes = s.Changes || e == Session
+		s.Passes = s.Passes || j.passes()
 		s.Leaves = s.Leaves && j.leaves()
 		s.Nature = s.Nature || j.nature()
 		s.Ordered = s.Ordered || j.ordered()
