@@ -281,6 +281,72 @@ func TestNoPlaceForState(t *testing.T) {
 	}
 }
 
+// A state that can't be written when a promotion is resumed never makes two primaries: the new node may be a
+// primary already, and may not answer.
+func TestNoPlaceForResumedPromotion(t *testing.T) {
+	for _, one := range []struct {
+		name           string
+		promoted, mute bool // the new node is a primary; its server can't be reached
+		says, then     string
+	}{
+		{name: "promoted", promoted: true, says: "place", then: "a2"},
+		{name: "promoted, no answer", promoted: true, mute: true, says: ErrNoWayBack.Error(), then: "a2"},
+		{name: "not promoted", says: "place", then: "a"},
+		{name: "not promoted, no answer", mute: true, says: "place", then: "a"},
+	} {
+		t.Run(strings.ReplaceAll(one.name, " ", "_"), func(t *testing.T) {
+			if !one.promoted || !one.mute {
+				testenv.Full(t)
+			}
+			t.Parallel()
+			c := newCell(t)
+			c.State = filepath.Join(t.TempDir(), "place", "state.json")
+			place := filepath.Dir(c.State)
+			if err := os.Mkdir(place, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			mustExec(t, &c.Nodes[0], accounts)
+			g := &gate{url: c.Nodes[0].URL}
+			killedAt(t, c, g, StepPromote, one.promoted)
+			made := c.Nodes[0].Replacement
+			url := made.URL
+			if one.mute {
+				made.URL = "postgres://postgres@127.0.0.1:1/postgres"
+			}
+			r := &Rollout{Cell: c, clients: g, Yes: true}
+			r.Tell = func(_, text string) { // called before the state is written
+				if text == string(StepPromote) {
+					if err := os.Rename(place, place+"-away"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			mustSay(t, r.Run(t.Context()), nil, one.says)
+			made.URL = url
+			if got := onePrimary(t, c); got != one.then {
+				t.Errorf("the primary is %s", got)
+			}
+			if waiting := one.promoted && one.mute; g.held != waiting {
+				t.Errorf("clients are held: %t", g.held)
+			}
+			if err := os.Rename(place+"-away", place); err != nil {
+				t.Fatal(err)
+			}
+			r.Tell = nil
+			if !one.promoted {
+				if err := r.Abort(t.Context()); err != nil {
+					t.Error(err)
+				}
+			} else if err := r.Run(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := onePrimary(t, c); got != one.then || g.held {
+				t.Errorf("in the end the primary is %s, clients are held: %t", got, g.held)
+			}
+		})
+	}
+}
+
 // A standby's roll-out that was killed at any step is resumed, or aborted: then the old standby follows as
 // before.
 func TestStandbyKilled(t *testing.T) {

@@ -31,10 +31,10 @@ func (r *Rollout) observe(ctx context.Context) error {
 		n, s.Step, m.progress.Replaced = m.old, StepCatchUp, false
 	case leader != m.made.Name:
 	case s.Step == StepHold || s.Step == StepFence: // it may lack commits that clients were told of
-		s.Step = StepPromote
+		s.Step, r.resumed = StepPromote, true
 		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: the last commits may be missing, unless synchronous_mode is on", leader))
-	case s.Step == StepPromote: // StepPromote handles it
-		return s.write(r.Cell.State)
+	case s.Step == StepPromote: // take handles it
+		return nil
 	case s.Step == StepJoin || s.Step == StepRetire: // passed its gates, and leads too early
 		n, s.Step, m.progress.Replaced = m.old, StepFollow, true
 	}

@@ -22,6 +22,7 @@ type Rollout struct {
 	clients Clients
 	api     *patroni.Client // nil unless Patroni manages the cell
 	state   *State
+	resumed bool // the current step may have been taken already, by an earlier process or by Patroni
 	unlock  func()
 	dies    func(step Step, done bool) bool // for tests: whether the process dies here
 }
@@ -52,6 +53,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 		return err
 	}
 	defer r.unlock()
+	r.resumed = r.state != nil
 	switch {
 	case r.state == nil:
 		if err := r.begin(ctx); err != nil {
@@ -121,13 +123,18 @@ func (r *Rollout) order(ctx context.Context) (*State, error) {
 
 // take takes the current step. It writes the state to the disk first.
 func (r *Rollout) take(ctx context.Context) error {
+	resumed := r.resumed
+	r.resumed = false
 	switch err := r.record(string(r.state.Step)); {
+	case err == nil:
 	// Clients wait, and there is a primary for them: the state on the disk leads there too.
-	case err != nil && r.state.Step == StepMove:
+	case r.state.Step == StepMove, r.state.Step == StepPromote && resumed && r.promoted(ctx):
 		r.tell("%v", err)
-	case err != nil && (r.state.Step == StepFence || r.state.Step == StepPromote):
-		return r.putBack(ctx, err)
-	case err != nil:
+	case r.state.Step == StepPromote && resumed: // the new node may be a primary that does not answer
+		return r.putBack(ctx, err, r.manner().unpromote)
+	case r.state.Step == StepFence, r.state.Step == StepPromote:
+		return r.putBack(ctx, err, r.manner().unwind)
+	default:
 		return err
 	}
 	if r.killed(false) {
@@ -143,7 +150,7 @@ func (r *Rollout) take(ctx context.Context) error {
 	}
 	err = fmt.Errorf("node %s, %s: %w", n.Name, r.state.Step, err)
 	if r.state.Step == StepHold || r.state.Step == StepFence || errors.Is(err, errNotPromoted) {
-		err = r.putBack(ctx, err)
+		err = r.putBack(ctx, err, r.manner().unwind)
 	}
 	return errors.Join(err, r.record("failed: "+err.Error()))
 }
@@ -157,11 +164,17 @@ func (r *Rollout) uninterrupted(ctx context.Context) context.Context {
 	return ctx
 }
 
+// promoted reports whether the new node is known to be a primary.
+func (r *Rollout) promoted(ctx context.Context) bool {
+	standby, err := r.node().Replacement.inRecovery(r.uninterrupted(ctx))
+	return err == nil && !standby
+}
+
 // putBack makes clients continue at the old primary after a failed switchover.
-func (r *Rollout) putBack(ctx context.Context, failed error) error {
+func (r *Rollout) putBack(ctx context.Context, failed error, undo func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if err := r.manner().unwind(ctx); err != nil {
+	if err := undo(ctx); err != nil {
 		return errors.Join(failed, err)
 	}
 	r.state.Step = StepHold
