@@ -259,6 +259,48 @@ func TestManyIdle(t *testing.T) {
 	}
 }
 
+// What the gateway asks on a client's connection leaves the client's unnamed statement as it is, and a failed
+// question leaves nothing that the next one would trip over.
+func TestQuestionsKeepUnnamedStatement(t *testing.T) {
+	r := newRig(t, keepsMoves(t))
+	c := r.connect(t, "scrammer", "")
+	if _, err := c.PgConn().Prepare(t.Context(), "", "SELECT $1::text", nil); err != nil {
+		t.Fatal(err)
+	}
+	uses := func(after string) {
+		t.Helper()
+		if got := c.PgConn().ExecPrepared(t.Context(), "", [][]byte{[]byte("kept")}, nil, nil).Read(); got.Err != nil || string(got.Rows[0][0]) != "kept" {
+			t.Errorf("after %s: %v", after, got.Err)
+		}
+	}
+	if _, err := r.g.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	uses("a check")
+	if _, err := r.g.Hold(t.Context(), control.HoldRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.g.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	uses("a hold")
+	for _, s := range r.g.all() {
+		if !s.take() {
+			t.Fatal("not idle")
+		}
+		for _, one := range []struct{ text, want string }{{"SELECT 1/0", "division by zero"}, {"SELECT 'answer'", "answer"}} {
+			if answer, err := s.ask(t.Context(), one.text); err != nil || !strings.Contains(string(answer), one.want) {
+				t.Errorf("%s: %q %v", one.text, answer, err)
+			}
+		}
+		s.letGo(true)
+	}
+	uses("a failed question")
+	if got := ask(t, c, "SELECT count(*)::text FROM pg_prepared_statements WHERE name LIKE 'cinch%'"); got != "0" {
+		t.Errorf("%s statements of the gateway are left", got)
+	}
+}
+
 // A client that disconnects properly while it is held and its server is down is removed. Messages that begin
 // nothing wait too.
 func TestLeavesWhileHeld(t *testing.T) {

@@ -35,6 +35,10 @@ type statement struct {
 	bySQL      bool // made by PREPARE
 }
 
+// questionName is the name of the gateway's own prepared statement. A simple query, or a statement without a
+// name, would replace the client's unnamed statement.
+const questionName = "cinch: session state"
+
 // keepsQuery returns all of it. The first column is the kind of a row.
 const keepsQuery = `/* cinch: what does this session keep? */
 SELECT 'setting' AS kind, s.name AS a, s.setting AS b, NULL AS c, NULL AS d FROM pg_catalog.pg_settings s
@@ -43,6 +47,7 @@ UNION ALL SELECT 'setting', n.name, pg_catalog.current_setting(n.name, true), NU
  WHERE pg_catalog.current_setting(n.name, true) IS NOT NULL
 UNION ALL SELECT 'user', session_user::pg_catalog.text, pg_catalog.current_setting('role'), NULL, NULL
 UNION ALL SELECT 'prepared', p.name, p.statement, p.parameter_types::pg_catalog.oid[]::pg_catalog.text, p.from_sql::pg_catalog.text FROM pg_catalog.pg_prepared_statements p
+ WHERE p.name <> '` + questionName + `'
 UNION ALL SELECT 'lock', pg_catalog.count(*)::pg_catalog.text, NULL, NULL, NULL FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid()
 UNION ALL SELECT 'listen', l.channel, NULL, NULL, NULL FROM pg_catalog.pg_listening_channels() l(channel)
 UNION ALL SELECT 'cursor', c.name, NULL, NULL, NULL FROM pg_catalog.pg_cursors c WHERE c.is_holdable
@@ -96,7 +101,7 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	}
 	s.asking.Store(q)
 	s.mu.Unlock()
-	if _, err := b.conn.Write(pg.AppendQuery(nil, text)); err != nil {
+	if _, err := b.conn.Write(appendQuestion(nil, text)); err != nil {
 		return nil, err
 	}
 	select {
@@ -108,6 +113,17 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.answer, q.err
+}
+
+// appendQuestion appends a query that leaves the client's statements as they are. The statement of an earlier
+// question is still there if that question failed.
+func appendQuestion(dst []byte, text string) []byte {
+	drop := append([]byte("S"+questionName), 0)
+	dst = pg.Append(dst, pg.Close, drop)
+	dst = appendParse(dst, statement{name: questionName, text: text})
+	dst = appendExecute(dst, questionName)
+	dst = pg.Append(dst, pg.Close, drop)
+	return pg.Append(dst, pg.Sync)
 }
 
 // errLost means that the session has no server to ask.

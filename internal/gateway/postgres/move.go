@@ -306,9 +306,9 @@ func (n *newcomer) settings(list []setting) error {
 	}
 	out := appendParse(nil, statement{text: "SELECT pg_catalog.set_config($1, $2, false)", types: []uint32{textType, textType}})
 	for _, s := range list {
-		out = appendBind(out, s.name, s.value)
-		out = pg.Append(out, pg.Execute, []byte{0, 0, 0, 0, 0})
+		out = appendExecute(out, "", s.name, s.value)
 	}
+	out = pg.Append(out, pg.Close, []byte{'S', 0}) // a client whose own unnamed statement is too long must not find this one
 	return n.all(pg.Append(out, pg.Sync))
 }
 
@@ -334,12 +334,14 @@ func appendParse(dst []byte, p statement) []byte {
 	return pg.Append(dst, pg.Parse, append([]byte(p.name), 0), append([]byte(p.text), 0), types)
 }
 
-// appendBind binds texts to the unnamed portal of the unnamed statement.
-func appendBind(dst []byte, values ...string) []byte {
-	body := []byte{0, 0, 0, 0}
+// appendExecute executes a statement with values of type text, in the unnamed portal.
+func appendExecute(dst []byte, name string, values ...string) []byte {
+	body := append([]byte{0}, name...) // the portal's name comes first
+	body = append(body, 0, 0, 0)       // all values are in text format
 	body = binary.BigEndian.AppendUint16(body, uint16(len(values)))
 	for _, v := range values {
 		body = append(binary.BigEndian.AppendUint32(body, uint32(len(v))), v...)
 	}
-	return pg.Append(dst, pg.Bind, body, []byte{0, 0})
+	dst = pg.Append(dst, pg.Bind, body, []byte{0, 0})
+	return pg.Append(dst, pg.Execute, []byte{0, 0, 0, 0, 0})
 }
