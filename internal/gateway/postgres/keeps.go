@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -258,12 +259,13 @@ type madeUp struct {
 
 func (m *madeUp) clone() madeUp { return madeUp{slices.Clone(m.names), m.more} }
 
-// read adds the settings in the text of a statement.
-func (m *madeUp) read(text []byte) {
+// read adds the settings in the text that b begins with, which ends at a zero byte.
+func (m *madeUp) read(b []byte) {
+	text, _, _ := bytes.Cut(b, []byte{0})
 	if !sql.MaySet(text) {
 		return
 	}
-	names, all := sql.Settings(strings.ReplaceAll(string(text), "\x00", " "))
+	names, all := sql.Settings(string(text))
 	m.more = m.more || !all
 	for _, name := range names {
 		switch {

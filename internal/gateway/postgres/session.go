@@ -285,12 +285,13 @@ func (s *session) read(p pg.Piece) {
 		s.unnamed = s.unnamed[:0] // the server forgets it too
 		s.made.read(p.Body)
 	case pg.Parse:
-		if len(p.Body) > 0 && p.Body[0] == 0 {
+		name, text, _ := bytes.Cut(p.Body, []byte{0})
+		if len(name) == 0 {
 			if s.unnamed = s.unnamed[:0]; p.Last {
 				s.unnamed = append(s.unnamed, p.Raw...)
 			}
 		}
-		s.made.read(p.Body)
+		s.made.read(text)
 	}
 }
 
