@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -259,19 +260,30 @@ func (n *newcomer) login(ctx context.Context, x *secrets) error {
 	})
 }
 
-// hear reads the server's messages up to ReadyForQuery. It stops early with an error that take returns.
-func (n *newcomer) hear(take func(pg.Message) error) (err error) {
+// serverError is an ErrorResponse of the new server, after which the connection goes on.
+type serverError struct{ code, text string }
+
+func (e *serverError) Error() string {
+	return fmt.Sprintf("the new server: %s (%s)", e.text, e.code)
+}
+
+// hear reads the server's messages up to ReadyForQuery. It stops early with an error that take returns. A
+// *serverError is returned after ReadyForQuery.
+func (n *newcomer) hear(take func(pg.Message) error) error {
+	var refused error
 	for {
-		m, readErr := n.talk.read()
+		m, err := n.talk.read()
 		switch {
-		case readErr != nil:
-			return errors.Join(err, readErr)
+		case err != nil && refused != nil:
+			return fmt.Errorf("%v: %w", refused, err)
+		case err != nil:
+			return err
 		case m.Type == pg.ParameterStatus:
 			n.statuses.note(m.Body)
 		case m.Type == pg.ErrorResponse:
-			err = errors.Join(err, fmt.Errorf("the new server: %s (%s)", pg.Text(m.Body), pg.Code(m.Body)))
+			refused = &serverError{pg.Code(m.Body), pg.Text(m.Body)}
 		case m.Type == pg.ReadyForQuery:
-			return err
+			return refused
 		case take != nil:
 			if err := take(m); err != nil {
 				return err
@@ -286,15 +298,19 @@ func (n *newcomer) restore(k *keeps) error {
 		return err
 	}
 	for _, p := range k.prepared {
-		if err := n.prepare(p); err != nil {
+		refused, err := n.prepare(p.request())
+		if err != nil {
 			return fmt.Errorf("statement %q: %w", p.name, err)
+		}
+		if refused != nil {
+			n.s.g.cfg.Log.Warn("a session moves without a prepared statement, which the new server refuses", "session", n.s.number, "client", n.s.raw.RemoteAddr(),
+				"statement", p.name, "code", refused.code)
 		}
 	}
 	if last := n.s.lastUnnamed(); last != nil {
-		if _, err := n.b.conn.Write(pg.Append(last, pg.Sync)); err != nil {
-			return err
+		if _, err := n.prepare(pg.Append(last, pg.Sync)); err != nil {
+			return fmt.Errorf("unnamed statement: %w", err)
 		}
-		_ = n.hear(nil) // an error here would recur when the client uses the statement
 	}
 	return nil
 }
@@ -312,12 +328,30 @@ func (n *newcomer) settings(list []setting) error {
 	return n.all(pg.Append(out, pg.Sync))
 }
 
-func (n *newcomer) prepare(p statement) error {
+// request returns the messages that prepare the statement.
+func (p statement) request() []byte {
 	if p.bySQL {
-		return n.all(pg.AppendQuery(nil, p.text))
+		return pg.AppendQuery(nil, p.text)
 	}
-	return n.all(pg.Append(appendParse(nil, p), pg.Sync))
+	return pg.Append(appendParse(nil, p), pg.Sync)
 }
+
+// prepare prepares a statement of the client. If the server refuses it, for instance because its table was
+// altered or dropped after it was prepared, the session moves without it, and only the use of the statement
+// fails. Errors of resources and of the system are not the statement's, and fail the move.
+func (n *newcomer) prepare(requests []byte) (refused *serverError, err error) {
+	err = n.all(requests)
+	if errors.As(err, &refused) && !strings.HasPrefix(refused.code, classResources) && !strings.HasPrefix(refused.code, classSystem) {
+		return refused, nil
+	}
+	return nil, err
+}
+
+// Classes of SQLSTATEs.
+const (
+	classResources = "53"
+	classSystem    = "58"
+)
 
 func (n *newcomer) all(requests []byte) error {
 	if _, err := n.b.conn.Write(requests); err != nil {

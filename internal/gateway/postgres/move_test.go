@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -109,6 +110,83 @@ func TestMoveKeepsSessions(t *testing.T) {
 		t.Errorf("it would start at %s", up)
 	}
 	ask(t, r.connect(t, "scrammer", ""), "SELECT 'new'")
+}
+
+// A statement that the new server refuses is missing after a move, which affects only the client that uses
+// it. So is an unnamed statement that the gateway could not keep: another one must not take its place.
+func TestMoveStatements(t *testing.T) {
+	r, standby := newMovable(t)
+	r.node.SQL(t, "CREATE TABLE gone (a int); CREATE TABLE altered (a int, b int); CREATE TYPE mood AS ENUM ('ok', 'sad'); GRANT ALL ON gone, altered TO PUBLIC")
+	c, free := r.connect(t, "scrammer", ""), r.connect(t, "trusted", "")
+	stale := map[string]string{
+		"dropped": "SELECT a FROM gone", "column": "SELECT b FROM altered", "type": "SELECT $1::mood::text", "value": "SELECT 'sad'::mood::text",
+	}
+	prepare := func(c *pgx.Conn, name, text string) {
+		t.Helper()
+		if _, err := c.PgConn().Prepare(t.Context(), name, text, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range stale {
+		prepare(c, name, text)
+	}
+	prepare(c, "fine", "SELECT 'x' || $1")
+	if _, err := c.Exec(t.Context(), "PREPARE by_sql AS SELECT a FROM gone"); err != nil {
+		t.Fatal(err)
+	}
+	prepare(c, "", "SELECT a FROM gone")
+	prepare(free, "sets", "SET app.named = 'set by a named statement'")
+	if got := free.PgConn().ExecPrepared(t.Context(), "sets", nil, nil, nil).Read(); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	long, short := r.connect(t, "trusted", ""), r.connect(t, "trusted", "")
+	if _, err := long.Exec(t.Context(), "SET work_mem = '7MB'"); err != nil { // there is something to restore
+		t.Fatal(err)
+	}
+	prepare(long, "", "SELECT $1::text, $2::text /*"+strings.Repeat("x", 2*bufferBytes)+"*/")
+	prepare(short, "", "SELECT 'x' || $1")
+	r.node.SQL(t, "DROP TABLE gone; ALTER TABLE altered DROP b; DROP TYPE mood; CREATE TYPE mood AS ENUM ('ok')")
+	r.switchover(t, standby, control.HoldRequest{})
+	execute := func(c *pgx.Conn, name string, values ...string) (row, code string) {
+		t.Helper()
+		var raw [][]byte
+		for _, v := range values {
+			raw = append(raw, []byte(v))
+		}
+		got := c.PgConn().ExecPrepared(t.Context(), name, raw, nil, nil).Read()
+		var failed *pgconn.PgError
+		if errors.As(got.Err, &failed) {
+			return "", failed.Code
+		} else if got.Err != nil {
+			t.Fatal(got.Err)
+		}
+		return string(got.Rows[0][0]), ""
+	}
+	const missing = "26000"
+	for name := range stale {
+		values := map[string][]string{"type": {"ok"}}[name]
+		if row, code := execute(c, name, values...); code != missing {
+			t.Errorf("statement %s: %q %q", name, row, code)
+		}
+	}
+	if _, code := execute(c, ""); code != missing {
+		t.Errorf("an unnamed statement: %q", code)
+	}
+	if _, err := c.Exec(t.Context(), "EXECUTE by_sql"); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("a statement by PREPARE: %v", err)
+	}
+	if row, code := execute(c, "fine", "y"); row != "xy" {
+		t.Errorf("a statement beside them: %q %q", row, code)
+	}
+	if row, code := execute(long, "", "app.trap", "x"); code != missing {
+		t.Errorf("a long unnamed statement: %q %q", row, code)
+	}
+	if row, code := execute(short, "", "y"); row != "xy" {
+		t.Errorf("an unnamed statement: %q %q", row, code)
+	}
+	if got := ask(t, free, "SELECT current_setting('app.named', true)"); got != "set by a named statement" {
+		t.Errorf("app.named is %q", got)
+	}
 }
 
 // Must panics on an error of a call that can't fail.
