@@ -91,18 +91,20 @@ func (s *session) isLost() bool {
 	return !s.closed && s.ready && s.backend.lost
 }
 
-// awaitIdle waits until the session is idle or closed. It returns false if ctx ends first.
-func (s *session) awaitIdle(ctx context.Context) bool {
-	stop := context.AfterFunc(ctx, func() {
+// awaitIdle waits until the session is idle or over. It returns false if ctx ends first, or if answers has
+// ended and the client still owes the answer to an authentication request.
+func (s *session) awaitIdle(ctx, answers context.Context) bool {
+	wake := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.changed.Broadcast()
-	})
-	defer stop()
+	}
+	defer context.AfterFunc(ctx, wake)()
+	defer context.AfterFunc(answers, wake)()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && (!s.ready || s.tracker.busy()) {
-		if ctx.Err() != nil {
+	for !s.closed && s.farewell == nil && (!s.ready || s.tracker.busy()) {
+		if ctx.Err() != nil || s.owes && answers.Err() != nil {
 			return false
 		}
 		s.changed.Wait()

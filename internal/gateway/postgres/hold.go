@@ -37,6 +37,7 @@ const (
 	defaultWithin = 5 * time.Second
 	defaultLease  = time.Minute
 	askTime       = 10 * time.Second // to query the state of one session
+	answerTime    = time.Second      // for clients to answer authentication requests
 	lookAtOnce    = 64               // sessions
 )
 
@@ -272,6 +273,8 @@ func (g *Gateway) open() {
 func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	within, cancel := context.WithTimeout(ctx, r.Within.Or(defaultWithin))
 	defer cancel()
+	answers, cancel := context.WithTimeout(within, answerTime)
+	defer cancel()
 	var mu sync.Mutex
 	var stuck, bad []*session
 	var all sync.WaitGroup
@@ -279,7 +282,7 @@ func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	for _, s := range g.all() {
 		all.Go(func() {
 			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { _ = s.Close() })
-			if !s.awaitIdle(within) {
+			if !s.awaitIdle(within, answers) {
 				mu.Lock()
 				defer mu.Unlock()
 				stuck = append(stuck, s)

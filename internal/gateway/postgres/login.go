@@ -148,7 +148,9 @@ func (a *admission) answer() ([]byte, error) {
 	if err := a.flush(); err != nil {
 		return nil, err
 	}
+	a.s.owesAnswer(true)
 	m, err := a.client.read()
+	a.s.owesAnswer(false)
 	if err != nil {
 		return nil, err
 	}

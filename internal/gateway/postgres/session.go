@@ -45,6 +45,7 @@ type session struct {
 	tracker  tracker
 	statuses statuses  // as the client has them, or will after pending
 	pending  []byte    // for the client, before the server's next bytes
+	owes     bool      // the client owes the answer to an authentication request
 	ready    bool      // logged in
 	fresh    time.Time // until then a drain leaves the session alone: it is new
 	draining bool
@@ -124,19 +125,25 @@ func (s *session) login() (asked []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.logInAt(b)
+}
+
+// logInAt performs the login at a server that is connected.
+func (s *session) logInAt(b *backend) (asked []byte, err error) {
 	if !s.adopt(b) {
 		_ = gateway.Abort(b.conn)
 		return nil, errEnded
 	}
-	end := time.Now().Add(s.g.cfg.LoginTimeout)
-	_, _ = s.client.SetDeadline(end), b.conn.SetDeadline(end)
 	a := admission{s: s, client: newTalk(s.client), server: newTalk(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
 	if err := a.run(s.startup); err != nil {
 		return nil, err
 	}
-	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.farewell != nil {
+		return nil, errEnded
+	}
+	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
 	s.ready, s.tracker.lost, s.statuses = true, replicates(s.who), a.statuses
 	s.shown = shown{proof: a.proof, password: a.password}
 	b.rest = a.server.rest()
@@ -144,15 +151,26 @@ func (s *session) login() (asked []byte, err error) {
 	return a.client.rest(), nil
 }
 
-// adopt sets the session's first connection to a server. It returns false if the session has ended.
+// adopt sets the session's first connection to a server, and the deadline of the login. It returns false if
+// the session has ended.
 func (s *session) adopt(b *backend) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.farewell != nil {
 		return false
 	}
 	s.backend = b
+	end := time.Now().Add(s.g.cfg.LoginTimeout)
+	_, _ = s.client.SetDeadline(end), b.conn.SetDeadline(end)
 	return true
+}
+
+// owesAnswer records whether the client owes the answer to an authentication request.
+func (s *session) owesAnswer(owes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owes = owes
+	s.changed.Broadcast()
 }
 
 // replicates reports whether the client asks for replication, which has its own protocol.
@@ -166,8 +184,11 @@ func replicates(who map[string]string) bool {
 
 // refuse tells the client why the session failed, unless the server has done so.
 func (s *session) refuse(err error) {
-	var say []byte
+	s.mu.Lock()
+	say := s.farewell
+	s.mu.Unlock()
 	switch {
+	case say != nil: // the session was ended
 	case errors.Is(err, errEnded), errors.Is(err, errRefused):
 	case errors.Is(err, errPlain), errors.Is(err, errUnknownLogin):
 		say = fatal(codeLogin, err.Error())
@@ -571,6 +592,9 @@ func (s *session) end(farewell []byte) {
 	}
 	s.changed.Broadcast()
 	_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+	if !s.ready {
+		_ = s.client.SetReadDeadline(time.Now()) // its login may wait for the client
+	}
 	if s.backend != nil {
 		_ = gateway.Abort(s.backend.conn) // wakes the reading goroutine
 	}
