@@ -35,8 +35,10 @@ type session struct {
 	number uint64
 	shown  shown // revealed by the login
 	asking atomic.Pointer[question]
-	gone   chan struct{} // closed by Close
-	over   chan struct{} // closed at the end of Run
+	// Nothing more is forwarded from the client; what it sends is read and discarded.
+	discards atomic.Bool
+	gone     chan struct{} // closed by Close
+	over     chan struct{} // closed at the end of Run
 
 	mu       sync.Mutex
 	changed  sync.Cond // broadcast when a field below changes
@@ -340,10 +342,14 @@ func (s *session) requestsEnded(err error) {
 	switch class := errorClasses.Of(err); {
 	case class != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, class, err)
+		s.discards.Store(true)
 		s.end(fatal(codeProtocol, "the gateway can't parse the client's message"))
+		_, _ = io.Copy(io.Discard, s.client)
 	case errors.Is(err, errEnded): // the other goroutine sends the last message
 	case errors.As(err, &refused) && s.busy(): // the server's earlier replies are still to be read
+		s.discards.Store(true)
 		_ = s.server().SetReadDeadline(time.Now().Add(goodbye))
+		_, _ = io.Copy(io.Discard, s.client)
 	case errors.Is(err, io.EOF) && s.busy():
 		_ = gateway.CloseWrite(s.server())
 	default:
@@ -366,7 +372,7 @@ func (s *session) busy() bool {
 // carryReplies forwards the server's messages to the client, and those of each server that replaces it.
 func (s *session) carryReplies(done chan<- struct{}) {
 	defer close(done)
-	defer s.Close()
+	defer s.part()
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, nil)
 	between := true
 	for b := s.next(nil); b != nil; b = s.next(b) {
@@ -581,6 +587,28 @@ func (s *session) sayFarewell(between bool) {
 		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
 		_, _ = s.client.Write(say)
 	}
+}
+
+// part ends the session when nothing more comes from the server. A client that is still sending gets time to
+// read its last message: closing a connection with unread bytes resets it, and the client may lose the
+// message. Run closes both connections then.
+func (s *session) part() {
+	if s.discards.Load() && s.endWriting() == nil {
+		return
+	}
+	_ = s.Close()
+}
+
+// endWriting ends the direction to the client, and limits the time for the other direction.
+func (s *session) endWriting() error {
+	s.mu.Lock()
+	if s.farewell == nil {
+		s.farewell = []byte{} // the session is over
+	}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	_ = s.client.SetDeadline(time.Now().Add(goodbye))
+	return gateway.CloseWrite(s.client)
 }
 
 // end ends the session with a last message for the client, unless one is set already.

@@ -10,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Names that the client made up are found in each message that has a text, whatever surrounds the text.
@@ -125,4 +127,65 @@ func TestAwaitLogin(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// A client that goes on sending after a message that the gateway can't parse reads the error and then the end
+// of the connection, not a reset, which may overtake the error.
+func TestErrorWhileSending(t *testing.T) {
+	server, address := listen(t)
+	up, err := ParseURL("postgres://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGateway(Config{Name: "test", Upstream: up, MaxConns: 10, Stats: gateway.NewStats("test", "postgres"), Log: new(testenv.Log).Logger()})
+	front, addr := listen(t)
+	served := make(chan error, 2)
+	go func() { served <- g.Serve(front) }()
+	startup := pg.AppendStartup(nil, "user", "trusted")
+	greeting := pg.Append(pg.AppendAuth(nil, pg.AuthOK, nil), pg.ReadyForQuery, []byte{idle})
+	go func() {
+		c, err := server.Accept()
+		if err == nil {
+			defer c.Close()
+			if _, err = io.ReadFull(c, make([]byte, len(startup))); err == nil {
+				_, err = c.Write(greeting)
+			}
+			_, _ = io.Copy(io.Discard, c)
+		}
+		served <- err
+	}()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(startup); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c, make([]byte, len(greeting))); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(c, "Q\x00\x00\x00\x03"+strings.Repeat("x", 8*bufferBytes))
+		if err == nil {
+			err = gateway.CloseWrite(c)
+		}
+		sent <- err
+	}()
+	told, err := io.ReadAll(c)
+	if err != nil || !strings.Contains(string(told), codeProtocol) {
+		t.Errorf("the client was told %q: %v", told, err)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if err := g.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for range cap(served) {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
 }
