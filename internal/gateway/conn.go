@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -139,6 +140,17 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 // relayBufferBytes is the buffer size of Relay.
 const relayBufferBytes = 32 << 10
 
+// ErrRelayWrite is wrapped by Relay's error if dst takes no more bytes. What dst has sent may still be unread.
+var ErrRelayWrite = errors.New("the connection takes no more bytes")
+
+// relayWriteError wraps an error of writing to a connection or of half-closing it.
+func relayWriteError(err error) error {
+	if err == nil || errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrRelayWrite, err)
+}
+
 // Relay copies src to dst until EOF and then closes dst for writing, so that the other direction can go on.
 // It returns nil after an EOF. To splice two connections the caller runs one Relay for each direction, and
 // closes both connections at the end. While Relay waits for bytes it holds no buffer (see ReadFirst).
@@ -153,7 +165,7 @@ func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 		var err error
 		buf, n, err = ReadNext(src, buf, relayBufferBytes)
 		if errors.Is(err, io.EOF) {
-			return CloseWrite(dst)
+			return relayWriteError(CloseWrite(dst))
 		}
 		if err != nil {
 			return err
@@ -163,7 +175,7 @@ func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 		}
 		if _, err = dst.Write(buf[:n]); err != nil {
 			PutBuffer(buf)
-			return err
+			return relayWriteError(err)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -78,7 +80,11 @@ func (p *passage) Run() {
 			_ = p.Close()
 		}
 	})
-	if err := p.request(); err != nil {
+	err := p.request()
+	if errors.Is(err, gateway.ErrRelayWrite) { // production has closed its connection, and its last message may be unread
+		_, err = io.Copy(io.Discard, p.client)
+	}
+	if err != nil {
 		_ = p.Close()
 	}
 	replies.Wait()
@@ -89,7 +95,7 @@ func (p *passage) request() error {
 	if len(p.first) > 0 {
 		p.tap.put(p.tapped, gateway.FromClient, p.first)
 		if _, err := p.upstream.Write(p.first); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", gateway.ErrRelayWrite, err)
 		}
 	}
 	return p.carry(p.upstream, p.client, gateway.FromClient)
