@@ -94,7 +94,7 @@ var layers = [][]string{
 	{"codec"},
 	{"internal/foreign"}, // below the envelope, which holds the content of such values
 	{"."},
-	{"internal/ask", "internal/cputime", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/panics", "internal/price", "internal/disk", "internal/history", "internal/trace"},
+	{"internal/ask", "internal/cputime", "internal/durable", "internal/heap", "internal/version", "internal/ui", "internal/inspect", "internal/page", "internal/panics", "internal/price", "internal/disk", "internal/history", "internal/trace"},
 	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/agreed"},
 	{"internal/autodict", "internal/whatif"},

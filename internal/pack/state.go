@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 
+	"github.com/cinch-layer/cinch/internal/durable"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -27,7 +27,7 @@ var ErrState = errors.New("the position can't be saved")
 var errOtherRules = fmt.Errorf("%w: the rules have changed", ErrOtherState)
 
 // State keeps the positions of a run in a file, so that the run can continue after any kind of end. Each time
-// the whole file is written under another name, synced, and renamed.
+// the whole file is replaced (see durable.WriteFile).
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
 //	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}}}
@@ -151,17 +151,7 @@ func (s *State) write() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(s.file), filepath.Base(s.file)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails after the rename, as it should
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), s.file)
+	return durable.WriteFile(s.file, append(text, '\n'))
 }
 
 // Fingerprint returns a hash of whatever makes policies decide differently, and of more.

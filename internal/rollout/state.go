@@ -7,10 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/durable"
 )
 
 // Step is a step in the replacement of a node.
@@ -149,23 +150,7 @@ func (s *State) write(name string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	f, err := os.CreateTemp(dir.Name(), ".cinch-rollout")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return dir.Sync()
+	return durable.WriteFile(name, append(b, '\n'))
 }
 
 // lockTime limits the wait for the lock of a process that was killed: a command that it was starting keeps

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
+
+	"github.com/cinch-layer/cinch/internal/durable"
 )
 
 // remembered is the content of the state file: the server that clients were moved to. A restarted gateway
@@ -27,24 +28,7 @@ func (g *Gateway) remember(to string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(g.cfg.StateFile))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	tmp, err := os.CreateTemp(dir.Name(), filepath.Base(g.cfg.StateFile)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(append(text, '\n'))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), g.cfg.StateFile); err != nil {
-		return err
-	}
-	return dir.Sync() // or a loss of power could bring the old name back
+	return durable.WriteFile(g.cfg.StateFile, append(text, '\n'))
 }
 
 // Remembered returns the server in the state file, or "" if the file does not exist.
