@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -190,6 +191,20 @@ func (o *Sending) Close() {
 	if o.r.Body != nil {
 		_ = o.r.Body.Close()
 	}
+}
+
+// Request returns the request with its whole body, for a caller that sends it in another way. It is for a
+// Sending made without a body of its own, which must not be used afterwards.
+func (o *Sending) Request() *http.Request {
+	if len(o.piece) == 0 {
+		return o.r
+	}
+	r := o.r.WithContext(o.r.Context())
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(o.piece), o.r.Body), o.r.Body}
+	return r
 }
 
 // maxInformational limits the informational responses before the final one.

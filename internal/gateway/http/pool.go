@@ -47,11 +47,14 @@ var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 type hop struct{ h2.Pooled }
 
 // pool holds the HTTP/2 connections to the upstream.
-type pool struct{ *h2.Pool[*hop] }
+type pool struct {
+	*h2.Pool[*hop]
+	one http.RoundTripper // for requests that find that the upstream has chosen HTTP/1.1
+}
 
-func newPool(c *Config, dial dialFunc) *pool {
+func newPool(c *Config, dial dialFunc, one http.RoundTripper) *pool {
 	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
-	return &pool{h2.NewPool(h2.PoolConfig[*hop]{
+	return &pool{one: one, Pool: h2.NewPool(h2.PoolConfig[*hop]{
 		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, Apart: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own connections to the upstream: servers close connections with many resets",
@@ -67,8 +70,7 @@ func newPool(c *Config, dial dialFunc) *pool {
 	})}
 }
 
-// roundTrip sends a request over a connection of the pool. If it returns errHTTP1 it has left the request
-// untouched.
+// roundTrip sends a request over a connection of the pool, or over HTTP/1.1 if the upstream has chosen that.
 func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	x := &exchange{pool: p}
 	if t, ok := r.Context().Value(tripKey{}).(*trip); ok {
@@ -76,7 +78,7 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	h, err := p.Take(r.Context(), &x.slot)
 	if err == errHTTP1 {
-		return nil, err
+		return p.one.RoundTrip(r)
 	}
 	if err != nil {
 		closeBody(r)
@@ -132,6 +134,9 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 		var failed error
 		if try < maxTries {
 			h, failed = x.pool.Take(r.Context(), &x.slot)
+		}
+		if failed == errHTTP1 {
+			return x.pool.one.RoundTrip(out.Request())
 		}
 		if try == maxTries || failed != nil {
 			out.Close()

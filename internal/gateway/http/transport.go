@@ -39,7 +39,7 @@ func newTransport(c *Config) *transport {
 	t.dial = dialer(c, up, reach)
 	t.one.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }
 	if up.TLS != nil || c.H2C {
-		t.two = newPool(c, t.connectHTTP2)
+		t.two = newPool(c, t.connectHTTP2, t.one)
 	}
 	return t
 }
@@ -90,11 +90,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.two == nil || t.dialOne != nil && (t.choseHTTP1.Load() || len(r.Header["Upgrade"]) > 0) {
 		return t.one.RoundTrip(r)
 	}
-	resp, err := t.two.roundTrip(r)
-	if err == errHTTP1 {
-		return t.one.RoundTrip(r)
-	}
-	return resp, err
+	return t.two.roundTrip(r)
 }
 
 // connectHTTP2 connects for the pool. A connection that turns out to be for HTTP/1.1 is kept for the next

@@ -463,6 +463,107 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	}
 }
 
+// closable is a body that can't be read once it is closed.
+type closable struct {
+	io.Reader
+	whole  bool
+	closed atomic.Bool
+}
+
+func (c *closable) Read(p []byte) (int, error) {
+	if c.closed.Load() {
+		return 0, errClosed
+	}
+	return c.Reader.Read(p)
+}
+
+func (c *closable) Close() error   { c.closed.Store(true); return nil }
+func (c *closable) Complete() bool { return c.whole }
+
+// A request whose HTTP/2 connection is gone, or has refused it, and that then meets HTTP/1.1, is sent over
+// that with its whole body.
+func TestRetryMeetsHTTP1(t *testing.T) {
+	const size = 100 << 10 // more than is read ahead
+	for _, c := range []struct {
+		name           string
+		whole, refused bool
+	}{{"a stream", false, false}, {"a body that has arrived", true, false}, {"a body in memory, refused", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			var two atomic.Bool
+			two.Store(true)
+			cert := httptest.NewUnstartedServer(nil)
+			cert.StartTLS()
+			cert.Close()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &http.Server{Handler: http.HandlerFunc(tellProto), TLSConfig: &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				protocols := []string{"http/1.1"}
+				if two.Load() {
+					protocols = []string{"h2"}
+				}
+				return &tls.Config{Certificates: cert.TLS.Certificates, NextProtos: protocols}, nil
+			}}, TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": func(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+				_, _ = io.ReadFull(conn, make([]byte, len(xhttp2.ClientPreface)))
+				f := xhttp2.NewFramer(conn, conn)
+				_ = f.WriteSettings()
+				for { // it refuses everything
+					frame, err := f.ReadFrame()
+					if err != nil {
+						return
+					}
+					if h, ok := frame.(*xhttp2.HeadersFrame); ok {
+						two.Store(false)
+						_ = f.WriteGoAway(0, xhttp2.ErrCodeNo, nil)
+						_ = f.WriteRSTStream(h.StreamID, xhttp2.ErrCodeRefusedStream)
+					}
+				}
+			}}}
+			go func() { _ = s.ServeTLS(l, "", "") }()
+			defer s.Close()
+			up, err := gateway.ParseUpstream("http://"+l.Addr().String(), "80")
+			if err != nil {
+				t.Fatal(err)
+			}
+			up.TLS = &tls.Config{InsecureSkipVerify: true}
+			cfg := Config{Upstream: up}
+			cfg.setDefaults()
+			tr := newTransport(&cfg)
+			defer tr.close()
+			sent := bytes.Repeat([]byte("0123456789"), size/10)
+			body := func() io.ReadCloser { return &closable{Reader: bytes.NewReader(sent), whole: c.whole} }
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", "https://x/", nil)
+			r.Body, r.ContentLength = body(), size
+			if c.refused {
+				r.GetBody = func() (io.ReadCloser, error) { return body(), nil }
+			}
+			x := &exchange{pool: tr.two}
+			h, err := tr.two.Take(t.Context(), &x.slot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := h2.NewSending(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.refused {
+				two.Store(false)
+				h.Conn.SetDoNotReuse()
+			}
+			resp, err := x.send(h, r, out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if got, err := io.ReadAll(resp.Body); !bytes.Equal(got, sent) || err != nil || resp.Header.Get("X-Proto") != "HTTP/1.1" {
+				t.Errorf("%d of %d bytes over %s, %v", len(got), len(sent), resp.Header.Get("X-Proto"), err)
+			}
+			testenv.Eventually(t, "the body is closed", r.Body.(*closable).closed.Load)
+		})
+	}
+}
+
 // An HTTP/2 upstream is asked before the body is sent: the client gets its refusal by the headers, or is told
 // to continue.
 func TestExpectBeforeHTTP2(t *testing.T) {
