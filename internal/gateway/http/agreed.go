@@ -2,6 +2,7 @@ package http
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 const (
 	pairHeader    = "Cinch-Pair"             // in replies of a gateway with peers, and with the window in upgrades
 	pairVersion   = "1"                      // value of pairHeader
+	openHeader    = "Cinch-Max-Open"         // in upgrades, both ways: the longest body that the sender decompresses, in bytes
 	pairProtocol  = "cinch-pair/1"           // protocol to which a connection is upgraded
 	carriedCoding = "cinch-history"          // content coding of bodies on such a connection
 	codingHeader  = "Cinch-Content-Encoding" // the coding that such a body had before it was compressed
@@ -38,6 +40,16 @@ func parseTerms(h http.Header) (window int, ok bool) {
 	number, isWindow := strings.CutPrefix(strings.TrimSpace(terms), "window=")
 	window, err := strconv.Atoi(number)
 	return window, strings.TrimSpace(version) == pairVersion && isWindow && err == nil && window >= leastWindow && window <= mostWindow
+}
+
+// maxOpenOf returns the longest body that a peer decompresses, as it says in an upgrade. Gateways of earlier
+// versions don't say it.
+func maxOpenOf(h http.Header) int {
+	n, err := strconv.Atoi(h.Get(openHeader))
+	if err != nil || n < 0 {
+		return math.MaxInt
+	}
+	return n
 }
 
 // setCoding sets the Content-Encoding field; "" removes it.

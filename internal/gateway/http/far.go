@@ -32,7 +32,8 @@ func (h *handler) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer carried.close()
-	conn, err := takeOver(w, carried.window)
+	carried.peerOpens = maxOpenOf(r.Header)
+	conn, err := takeOver(w, carried.window, h.cfg.MaxOpen)
 	if err != nil {
 		return
 	}
@@ -50,12 +51,12 @@ func (h *handler) newHistory(window int) (*history, error) {
 
 // takeOver takes a connection from its server, and tells the near gateway that it uses pairProtocol from now
 // on.
-func takeOver(w http.ResponseWriter, window int) (net.Conn, error) {
+func takeOver(w http.ResponseWriter, window, maxOpen int) (net.Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintf(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n\r\n", pairProtocol, pairHeader, formatTerms(window))
+	_, err = fmt.Fprintf(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n%s: %d\r\n\r\n", pairProtocol, pairHeader, formatTerms(window), openHeader, maxOpen)
 	if err == nil {
 		err = buffered.Flush()
 	}
@@ -136,7 +137,7 @@ func (x *trip) carryReply(resp *http.Response) {
 		resp.Header[codingHeader] = []string{foreignMark}
 		return
 	}
-	if n <= 0 || n > int64(x.cfg.MaxCompress) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
+	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.carried.peerOpens)) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
 		return
 	}
 	rule := x.lookup(policy.Reply, resp.Header, n)

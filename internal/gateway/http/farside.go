@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -253,7 +254,7 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, window, err := p.upgraded(ctx, window)
+	conn, window, peerOpens, err := p.upgraded(ctx, window)
 	if err != nil {
 		p.histories.memory.Release(cost)
 		return nil, err
@@ -263,6 +264,7 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 		_ = conn.Close()
 		return nil, err
 	}
+	h.peerOpens = peerOpens
 	c := &carrier{history: h, conn: conn}
 	c.transport = &http.Transport{
 		DialContext: c.give, DisableCompression: true, MaxConnsPerHost: 1,
@@ -272,46 +274,47 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 }
 
 // upgraded connects to the far gateway and upgrades the connection. It returns the window, which the far
-// gateway may have reduced.
-func (p *farSide) upgraded(ctx context.Context, window int) (net.Conn, int, error) {
-	conn, err := p.up.Dial(ctx)
+// gateway may have reduced, and the longest body that the far gateway decompresses.
+func (p *farSide) upgraded(ctx context.Context, window int) (conn net.Conn, got, peerOpens int, err error) {
+	conn, err = p.up.Dial(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	got, err := upgrade(conn, window)
+	got, peerOpens, err = upgrade(conn, window, p.cfg.MaxOpen)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
-	return conn, got, nil
+	return conn, got, peerOpens, nil
 }
 
-// upgrade requests pairProtocol on a new connection, and returns the window that the far gateway grants.
-func upgrade(conn net.Conn, window int) (int, error) {
+// upgrade requests pairProtocol on a new connection, and returns the window that the far gateway grants, and
+// the longest body that it decompresses.
+func upgrade(conn net.Conn, window, maxOpen int) (got, peerOpens int, err error) {
 	r, _ := http.NewRequest(http.MethodGet, "http://cinch.invalid/", nil)
 	r.Header = http.Header{
-		"Connection": {"Upgrade"}, "Upgrade": {pairProtocol}, pairHeader: {formatTerms(window)}, "User-Agent": {"cinch"},
+		"Connection": {"Upgrade"}, "Upgrade": {pairProtocol}, pairHeader: {formatTerms(window)}, openHeader: {strconv.Itoa(maxOpen)}, "User-Agent": {"cinch"},
 	}
 	if err := r.Write(conn); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	in := bufio.NewReader(io.LimitReader(conn, DefaultMaxHeader))
 	resp, err := http.ReadResponse(in, r)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	got, ok := parseTerms(resp.Header)
 	switch {
 	case resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Upgrade") != pairProtocol:
-		return 0, fmt.Errorf("%w: %s", errNoPair, resp.Status)
+		return 0, 0, fmt.Errorf("%w: %s", errNoPair, resp.Status)
 	case !ok || got > window || in.Buffered() > 0:
-		return 0, fmt.Errorf("%w: it answers %s: %q", errNoPair, pairHeader, resp.Header.Get(pairHeader))
+		return 0, 0, fmt.Errorf("%w: it answers %s: %q", errNoPair, pairHeader, resp.Header.Get(pairHeader))
 	}
-	return got, nil
+	return got, maxOpenOf(resp.Header), nil
 }
 
 // give is the transport's dial function. It returns the connection once, and fails if the far gateway has
@@ -355,9 +358,10 @@ func newHistories(c *Config) *histories {
 // history holds the two histories of a connection between gateways, which both ends keep: of the bodies sent,
 // and of those received.
 type history struct {
-	writer *bodies.Writer
-	reader *bodies.Reader
-	window int
+	writer    *bodies.Writer
+	reader    *bodies.Reader
+	window    int
+	peerOpens int // the longest body that the peer decompresses, in bytes
 
 	memory *gateway.Budget
 	limit  int64 // of memory

@@ -29,7 +29,7 @@ func upgradedTo(t *testing.T, far *rig) net.Conn {
 	t.Helper()
 	p := newFarSide(&far.cfg, far.common.histories)
 	p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
-	conn, _, err := p.upgraded(t.Context(), leastWindow)
+	conn, _, _, err := p.upgraded(t.Context(), leastWindow)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,11 @@ func (x *trip) carry(out *http.Request, rule *policy.MessageRule) {
 		return
 	}
 	x.sample(out)
-	if x.carrier = x.carriers.take(); x.carrier == nil {
+	x.carrier = x.carriers.take()
+	if x.carrier != nil && len(x.requestBody.received) > x.carrier.peerOpens {
+		x.giveBack(true)
+	}
+	if x.carrier == nil {
 		x.sendOpened(out, x.requestBody.received, rule)
 		return
 	}
@@ -65,14 +69,14 @@ func (x *trip) carryBody(out *http.Request, rule *policy.MessageRule) {
 	}
 }
 
-// openForCarrier decompresses a body whose coding the gateway reads, unless it is signed. It returns the
-// coding that the far gateway has to restore.
+// openForCarrier decompresses a body whose coding the gateway reads, unless it is signed, or longer than the far
+// gateway would decompress. It returns the coding that the far gateway has to restore.
 func (x *trip) openForCarrier(out *http.Request) (plain []byte, coding string) {
 	b := x.requestBody
 	coding = strings.Join(out.Header["Content-Encoding"], ", ")
 	from, known := codingOf(out.Header)
 	if known && from != "" && !mustStay(out.Header) {
-		if plain, err := x.coder.open(b.received, from, &b.grant); err == nil {
+		if plain, err := x.coder.open(b.received, from, &b.grant); err == nil && len(plain) <= x.carrier.peerOpens {
 			return plain, openedMark + from
 		}
 	}

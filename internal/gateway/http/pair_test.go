@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -313,5 +314,48 @@ func TestPairForgetsRecords(t *testing.T) {
 		if errors := r.stats.Snapshot().Errors; len(errors) > 0 {
 			t.Errorf("%s: %v", name, errors)
 		}
+	}
+}
+
+// A body that one gateway would send with history, and that the other does not decompress, goes as with one
+// gateway.
+func TestPairOfDifferentLimits(t *testing.T) {
+	long := bytes.Repeat(text, 3)
+	noise := make([]byte, 2*len(text)) // becomes longer
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, c := range []struct {
+		name      string
+		near, far int // max_open
+		coding    string
+		body      []byte
+	}{
+		{"a request above the far limit", 32 << 20, len(long) - 1, "", long},
+		{"a request at the far limit", 32 << 20, len(long), "", long},
+		{"a request that decompresses to more than the far limit", 32 << 20, len(long) - 1, "gzip", gzipped(long)},
+		{"a reply above the near limit", len(long) - 1, 32 << 20, "", long},
+		{"a reply at the near limit", len(long), 32 << 20, "", long},
+		{"noise at both limits", len(noise), len(noise), "", noise},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, far *Config) { near.MaxOpen, far.MaxOpen = c.near, c.far })
+			one := client(t)
+			near.untilCarried(one)
+			for range 3 { // the connection goes on
+				resp, got := send(t, one, http.MethodPost, near.url, c.body, "Content-Encoding", c.coding)
+				if resp.StatusCode != 200 || !bytes.Equal(got, c.body) {
+					t.Errorf("%s, %d of %d bytes", resp.Status, len(got), len(c.body))
+				}
+				before := near.stats.Snapshot().Total.Sealed
+				send(t, one, http.MethodPost, near.url, text)
+				if near.stats.Snapshot().Total.Sealed == before {
+					t.Error("the next body goes without history")
+				}
+			}
+			for name, r := range map[string]*rig{"near": near, "far": far} {
+				if errors := r.stats.Snapshot().Errors; len(errors) > 0 {
+					t.Errorf("%s: %v", name, errors)
+				}
+			}
+		})
 	}
 }

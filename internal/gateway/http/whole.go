@@ -67,7 +67,7 @@ func noMore(src io.Reader) error {
 // uncarry reads a body of n bytes that was sent with history, waiting for memory as long as necessary, and
 // decompresses it.
 func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error) {
-	if n <= 0 || n > int64(most) {
+	if n <= 0 || n > bodies.MaxLen(most) {
 		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
 	}
 	var err error

@@ -22,6 +22,13 @@ const columns = 1
 // roomFor returns the largest decompressed length of the blocks for a body of so many bytes.
 func roomFor(body int) uint64 { return uint64(body) + uint64(body)/4 + 1024 }
 
+// MaxLen returns the most bytes that a Writer makes of a body of so many bytes. One that can't be compressed
+// becomes longer by the header, and by that of each zstd block.
+func MaxLen(body int) int64 {
+	n := int64(roomFor(body))
+	return n + n/1024 + 64
+}
+
 // ErrCorrupt is wrapped by the errors of a Reader for bytes that no Writer has written. The histories differ
 // from then on.
 var ErrCorrupt = errors.New("bodies: corrupt")
