@@ -102,7 +102,9 @@ func (s *streamBody) next() {
 	stint := s.effort.Begin(n)
 	defer func() {
 		stint.End()
-		s.took += time.Since(start)
+		took := time.Since(start)
+		s.effort.Took(took) // a reader waits for a piece, not for the whole body
+		s.took += took
 	}()
 	var failed error
 	if s.out, failed = s.to.Append(s.out, s.piece[:n]); failed != nil {

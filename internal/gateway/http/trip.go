@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/gateway/held"
@@ -153,8 +154,13 @@ func (x *trip) holdReply(resp *http.Response) *wholeBody {
 }
 
 // stream returns a body that compresses src, of unknown length, while it is read. An account of the client
-// pays for its memory. It returns nil if there is no memory.
+// pays for its memory. It returns nil if there is no memory, or the gateway's budgets leave no time for it. The
+// body keeps the setting that they allow when it begins.
 func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *streamBody {
+	if ch.setting = x.cfg.Effort.LowerWithin(ch.setting); ch.setting.Codec == codec.Raw {
+		x.countLeft(ch.rule, steppedDown, 0)
+		return nil
+	}
 	account := &gateway.Account{}
 	account.Open(of, nil)
 	x.accounts = append(x.accounts, account)
