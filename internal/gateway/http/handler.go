@@ -87,7 +87,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.session.heads.unexplained(r) {
 		w.Header().Set("Connection", "close") // RFC 9112, 6.1: a length with chunks may be an attempt to smuggle a request
 	}
-	x := &trip{common: h.common, rules: h.policy.Load(), held: h.session.held, client: h.session.sharing, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
+	x := &trip{common: h.common, rules: h.policy.Load(), held: h.session.held, payer: h.session.payer, client: h.session.sharing, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), tripKey{}, x))
 	defer cancel(nil)
 	x.in, x.cancel = r.WithContext(ctx), cancel

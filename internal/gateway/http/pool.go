@@ -49,10 +49,10 @@ type hop struct{ h2.Pooled }
 // pool holds the HTTP/2 connections to the upstream.
 type pool struct {
 	*h2.Pool[*hop]
-	one http.RoundTripper // for requests that find that the upstream has chosen HTTP/1.1
+	one func(*http.Request) (*http.Response, error) // sends over HTTP/1.1, if the upstream has chosen that
 }
 
-func newPool(c *Config, dial dialFunc, one http.RoundTripper) *pool {
+func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, error)) *pool {
 	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
 	return &pool{one: one, Pool: h2.NewPool(h2.PoolConfig[*hop]{
 		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, Apart: func(client string) {
@@ -78,7 +78,7 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	h, err := p.Take(r.Context(), &x.slot)
 	if err == errHTTP1 {
-		return p.one.RoundTrip(r)
+		return p.one(r)
 	}
 	if err != nil {
 		closeBody(r)
@@ -136,7 +136,7 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 			h, failed = x.pool.Take(r.Context(), &x.slot)
 		}
 		if failed == errHTTP1 {
-			return x.pool.one.RoundTrip(out.Request())
+			return x.pool.one(out.Request())
 		}
 		if try == maxTries || failed != nil {
 			out.Close()

@@ -21,6 +21,7 @@ type session struct {
 	client  net.Conn
 	heads   *heads // for HTTP/1.1
 	held    *held.Allowance
+	payer   net.Addr   // see gateway.PayerOf
 	sharing *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
 	handler *handler
 	server  *http.Server  // for HTTP/1.1
@@ -44,7 +45,7 @@ type session struct {
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	payer := gateway.PayerOf(client)
 	s := &session{
-		client: client, heads: &heads{Conn: client}, done: make(chan struct{}), grace: g.cfg.Grace,
+		client: client, heads: &heads{Conn: client}, payer: payer, done: make(chan struct{}), grace: g.cfg.Grace,
 		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
 	}
 	if two := g.common.transport.two; two != nil {

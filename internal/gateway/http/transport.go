@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -19,6 +20,8 @@ type transport struct {
 	one *http.Transport
 	two *pool // nil: the upstream never speaks HTTP/2
 
+	limit gateway.ConnLimit // of requests of HTTP/2 clients over HTTP/1.1
+
 	dial       dialFunc    // offers both, with TLS
 	dialOne    dialFunc    // only HTTP/1.1; nil: there is no TLS
 	choseHTTP1 atomic.Bool // on the last connection
@@ -28,7 +31,7 @@ type transport struct {
 // newTransport returns a transport for the upstream of c.
 func newTransport(c *Config) *transport {
 	reach := &gateway.Reach{}
-	t := &transport{one: newHTTP1(c), spare: make(chan net.Conn, 1)}
+	t := &transport{one: newHTTP1(c), limit: gateway.ConnLimit{Max: c.MaxConns}, spare: make(chan net.Conn, 1)}
 	up := c.Upstream
 	if up.TLS != nil {
 		up.TLS = secureFor(up.TLS, "http/1.1")
@@ -39,7 +42,7 @@ func newTransport(c *Config) *transport {
 	t.dial = dialer(c, up, reach)
 	t.one.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }
 	if up.TLS != nil || c.H2C {
-		t.two = newPool(c, t.connectHTTP2, t.one)
+		t.two = newPool(c, t.connectHTTP2, t.overHTTP1)
 	}
 	return t
 }
@@ -88,9 +91,26 @@ func dialer(c *Config, up gateway.Upstream, reach *gateway.Reach) dialFunc {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.two == nil || t.dialOne != nil && (t.choseHTTP1.Load() || len(r.Header["Upgrade"]) > 0) {
-		return t.one.RoundTrip(r)
+		return t.overHTTP1(r)
 	}
 	return t.two.roundTrip(r)
+}
+
+// errTooMany is returned for a request that would need one connection to the upstream too many.
+var errTooMany = errors.New("the upstream speaks HTTP/1.1, and as many requests of HTTP/2 clients as allowed are running (max_connections)")
+
+// overHTTP1 sends a request over HTTP/1.1, where it needs a connection of its own. An HTTP/2 client may have many
+// requests, so they are limited, and shared by client address, as the connections of clients are.
+func (t *transport) overHTTP1(r *http.Request) (*http.Response, error) {
+	x, _ := r.Context().Value(tripKey{}).(*trip)
+	if x != nil && x.in.ProtoMajor > 1 && x.slot == nil {
+		x.began = time.Now()
+		if x.slot = t.limit.Admit(x.payer, x, false); x.slot == nil {
+			closeBody(r)
+			return nil, errTooMany
+		}
+	}
+	return t.one.RoundTrip(r)
 }
 
 // connectHTTP2 connects for the pool. A connection that turns out to be for HTTP/1.1 is kept for the next

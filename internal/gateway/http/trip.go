@@ -45,6 +45,7 @@ type trip struct {
 	*common
 	rules  *policy.Messages // rules when the exchange began; nil: there are none yet
 	held   *held.Allowance  // the client's
+	payer  net.Addr         // the client's address, by which limits are shared
 	client *h2.Client       // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
 	in     *http.Request
 
@@ -65,6 +66,9 @@ type trip struct {
 	carriers *carriers // carriers to the far gateway; nil: there are none
 	carrier  *carrier  // the carrier that the exchange uses; nil: none
 	accounts []*gateway.Account
+
+	slot  *gateway.ConnSlot // its place among the requests of HTTP/2 clients over HTTP/1.1; nil: none
+	began time.Time
 }
 
 type tripKey struct{}
@@ -84,6 +88,9 @@ func (x *trip) close() {
 	}
 	for _, a := range x.accounts {
 		a.Close()
+	}
+	if x.slot != nil {
+		x.slot.Leave()
 	}
 }
 
@@ -176,25 +183,51 @@ const lastWords = time.Second
 
 var errSlow = errors.New("the exchange stalled while others waited for the memory that its body holds")
 
-// cut ends the exchange. It stops reading from the client at once, and writing to it after lastWords.
+// cut ends an exchange that has stalled.
 func (x *trip) cut(v gateway.Verdict) {
 	defer gateway.CatchPanic(x.cfg.Log, x.cfg.Stats, nil)
+	if x.end(errSlow) {
+		gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
+	}
+}
+
+var errDisplaced = errors.New("a client at another address needed the request's connection to the upstream (max_connections)")
+
+// Stage implements gateway.LimitedConn.
+func (x *trip) Stage() gateway.ConnStage { return gateway.StageServed }
+
+// LastActive implements gateway.LimitedConn: of an address, the request that has taken longest is displaced.
+func (x *trip) LastActive() time.Time { return x.began }
+
+// Displace implements gateway.LimitedConn.
+func (x *trip) Displace() {
+	if x.end(errDisplaced) {
+		x.cfg.Stats.Error("displaced")
+		x.cfg.Log.Warn("a request was ended to make room for another address: the requests of HTTP/2 clients have reached max_connections, and this address has the most",
+			"client", x.held.Addr, "max_connections", x.cfg.MaxConns)
+	}
+}
+
+// end ends the exchange, and reports false if it has ended before. It stops reading from the client at once, and
+// writing to it after lastWords.
+func (x *trip) end(why error) bool {
 	x.cutting.Lock()
 	defer x.cutting.Unlock()
 	if x.over {
-		return
+		return false
 	}
 	x.noLimit = true // the deadline below is the last one
-	gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
-	x.cancel(errSlow)
+	x.cancel(why)
 	_ = x.control.SetReadDeadline(time.Now())
 	_ = x.control.SetWriteDeadline(time.Now().Add(lastWords))
+	return true
 }
 
 // fail sends the client an error in place of a reply.
 func (x *trip) fail(w http.ResponseWriter, err error) {
-	slow := errors.Is(context.Cause(x.in.Context()), errSlow)
-	if x.in.Context().Err() != nil && !slow {
+	cause := context.Cause(x.in.Context())
+	slow, displaced := cause == errSlow, cause == errDisplaced
+	if x.in.Context().Err() != nil && !slow && !displaced {
 		// The client has gone. One that has only closed its side must not mistake an empty reply for a complete one.
 		panic(http.ErrAbortHandler)
 	}
@@ -206,6 +239,10 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 		if x.in.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
 		}
+	case displaced:
+		status, class, err = http.StatusServiceUnavailable, "", errDisplaced // counted by Displace
+	case errors.Is(err, errTooMany):
+		status, class = http.StatusServiceUnavailable, "connections"
 	case errors.Is(err, errCarried):
 		w.Header().Set("Connection", "close") // the histories differ
 		class = ""

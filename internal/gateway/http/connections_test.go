@@ -1,0 +1,87 @@
+package http
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// The requests of HTTP/2 clients to an upstream of HTTP/1.1 are limited, and shared by address. Those of other
+// clients have the limit of connections.
+func TestConnectionsOfHTTP2Clients(t *testing.T) {
+	const most = 4
+	var waiting atomic.Int32
+	upstream := startUpstream(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		waiting.Add(1)
+		defer waiting.Add(-1)
+		if r.URL.Path == "/wait" {
+			<-r.Context().Done()
+		}
+	}))
+	g := start(t, upstream, func(c *Config) { c.MaxConns = most })
+	from := func(address string) *http.Transport {
+		tr := twoClient(t)
+		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+		tr.DialContext = d.DialContext
+		return tr
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan int, 2*most)
+	request := func(tr *http.Transport, path string) {
+		status := 0
+		defer func() { ended <- status }()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, g.url+path, nil)
+		resp, err := tr.RoundTrip(r)
+		if err == nil {
+			status = resp.StatusCode
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	}
+	greedy, other := from("127.0.0.1"), from("127.0.0.2")
+	for range most {
+		go request(greedy, "/wait")
+	}
+	testenv.Eventually(t, "all wait", func() bool { return waiting.Load() == most })
+	if request(greedy, "/"); <-ended != http.StatusServiceUnavailable {
+		t.Error("one more request is let through")
+	}
+	if resp := post(t, g.url, nil); resp.StatusCode != 200 {
+		t.Errorf("a client of HTTP/1.1: %s", resp.Status)
+	}
+	for range most / 2 { // until the other address has half
+		go request(other, "/wait")
+		if status := <-ended; status != http.StatusServiceUnavailable {
+			t.Errorf("a displaced request: %d", status)
+		}
+		testenv.Eventually(t, "the other's waits", func() bool { return waiting.Load() == most })
+	}
+	if request(other, "/"); <-ended != http.StatusServiceUnavailable {
+		t.Error("an address gets more than its share")
+	}
+	errors := g.stats.Snapshot().Errors
+	if errors["displaced"] != most/2 || errors["connections"] != 2 {
+		t.Errorf("%v", errors)
+	}
+	cancel()
+	for range most {
+		<-ended
+	}
+	testenv.Eventually(t, "all places are given back", func() bool {
+		free := 0
+		for range most {
+			slot := g.common.transport.limit.Admit(nil, &trip{}, false)
+			defer slot.Leave()
+			if slot != nil {
+				free++
+			}
+		}
+		return free == most
+	})
+}
