@@ -37,6 +37,8 @@ type stream struct {
 	trailers  *http.Header // set or completed at the end of the body
 	announced bool         // trailers is limited to the names that it already has
 
+	widen func(n int64) bool // see Sending.Widen
+
 	out          int64       // send window
 	localEnd     bool        // END_STREAM has been queued
 	outErr       error       // what writes return: errEnded after localEnd
@@ -115,6 +117,19 @@ func (c *conn) giveBack(s *stream, n int64) {
 	}
 }
 
+// grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: else
+// the distance to the peer would limit the speed of long bodies. n bytes were read and are not given back yet.
+func (s *stream) grow(n int64) {
+	w := &s.window
+	untold := w.untold + n
+	switch {
+	case untold*2 < w.size, s.remoteEnd || s.gone, s.length >= 0 && s.length <= w.avail+untold: // the window suffices
+	case s.widen(w.size):
+		w.untold += w.size
+		w.size *= 2
+	}
+}
+
 // read reads data that has arrived. With an empty p it waits for data. It completes the trailers before it
 // returns io.EOF.
 func (s *stream) read(p []byte) (int, error) {
@@ -131,6 +146,9 @@ func (s *stream) read(p []byte) (int, error) {
 	switch {
 	case s.in.len() > 0:
 		n := s.in.read(p)
+		if s.widen != nil && s.in.len() == 0 {
+			s.grow(int64(n))
+		}
 		c.giveBack(s, int64(n))
 		c.flush()
 		return n, nil

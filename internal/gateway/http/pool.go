@@ -22,8 +22,9 @@ const expectTimeout = time.Second
 
 const (
 	// upstreamWindow limits how far the upstream may be ahead of the client in the body of a reply over
-	// HTTP/2, in bytes.
-	upstreamWindow = 4 << 20
+	// HTTP/2, in bytes. For a client that keeps up it grows to mostUpstreamWindow, as far as the budget allows.
+	upstreamWindow     = 128 << 10
+	mostUpstreamWindow = 4 << 20
 	// upstreamConnWindow is the same limit for all replies of a connection. It is so large that no reply
 	// waits for another.
 	upstreamConnWindow = 1 << 30
@@ -73,7 +74,8 @@ func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, 
 // roundTrip sends a request over a connection of the pool, or over HTTP/1.1 if the upstream has chosen that.
 func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	x := &exchange{pool: p}
-	if t, ok := r.Context().Value(tripKey{}).(*trip); ok {
+	t, _ := r.Context().Value(tripKey{}).(*trip)
+	if t != nil {
 		x.slot.Client = t.client
 	}
 	h, err := p.Take(r.Context(), &x.slot)
@@ -89,6 +91,9 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 		p.Release(&x.slot)
 		return nil, err
 	}
+	if t != nil {
+		x.widen = t.widen
+	}
 	return x.send(h, r, out)
 }
 
@@ -96,9 +101,10 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 // connection back.
 type exchange struct {
 	io.ReadCloser
-	pool *pool
-	slot h2.Slot
-	once sync.Once
+	pool  *pool
+	slot  h2.Slot
+	widen func(n int64) bool // see h2.Sending
+	once  sync.Once
 }
 
 // Close closes the body and gives the connection back.
@@ -118,7 +124,7 @@ func closeBody(r *http.Request) {
 // request.
 func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
 	for try := 1; ; try++ {
-		out.Client = x.slot.Client
+		out.Client, out.Widen = x.slot.Client, x.widen
 		resp, err := h.Conn.Send(&out)
 		if err == nil {
 			return x.answered(resp), nil

@@ -62,9 +62,10 @@ type trip struct {
 	originalBody           *original   // the body as the client sent it, if it is in memory and was recoded
 	broken                 error       // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	carried  *history  // histories of the client's connection, if the client is a gateway
-	carriers *carriers // carriers to the far gateway; nil: there are none
-	carrier  *carrier  // the carrier that the exchange uses; nil: none
+	carried  *history         // histories of the client's connection, if the client is a gateway
+	carriers *carriers        // carriers to the far gateway; nil: there are none
+	carrier  *carrier         // the carrier that the exchange uses; nil: none
+	window   *gateway.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
 	accounts []*gateway.Account
 
 	slot  *gateway.ConnSlot // its place among the requests of HTTP/2 clients over HTTP/1.1; nil: none
@@ -176,6 +177,21 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *strea
 		x.countLeft(ch.rule, leftBudget, 0)
 	}
 	return s
+}
+
+// widen takes memory for n more bytes that an HTTP/2 upstream may be ahead of the client in the reply's body.
+// Windows leave half of the budget to bodies in memory.
+func (x *trip) widen(n int64) bool {
+	use := x.cfg.Replies.Use()
+	if 2*n > mostUpstreamWindow || use.Size > 0 && use.InUse+n > use.Size/2 {
+		return false
+	}
+	if x.window == nil {
+		x.window = &gateway.Account{}
+		x.window.Open(x.held.Replies, nil)
+		x.accounts = append(x.accounts, x.window)
+	}
+	return x.window.TakeSpare(n)
 }
 
 // lastWords limits the time that an exchange that is cut off has to send its client an error.

@@ -1,0 +1,80 @@
+package http
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// A client that does not read its reply lets an HTTP/2 upstream get ahead by little more than one window.
+func TestUnreadReplyBeforeHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written atomic.Int64
+		s := &http.Server{Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for p := make([]byte, 4<<10); ; {
+				n, err := w.Write(p)
+				if written.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		})}
+		s.Protocols.SetUnencryptedHTTP2(true)
+		l := testenv.NewPipeListener()
+		go func() { _ = s.Serve(l) }()
+		defer s.Close()
+		budget := gateway.NewBudget(64 << 20)
+		g := NewGateway(Config{
+			Name: "test", H2C: true, Upstream: gateway.Upstream{Address: "x:1"}, Requests: budget, Replies: budget,
+			Stats: gateway.NewStats("test", "http"), Log: slog.New(slog.DiscardHandler),
+		})
+		g.common.transport.dial = func(context.Context) (net.Conn, error) { return l.Dial() }
+		here, there := testenv.Pipe()
+		client := newSession(g, here)
+		ended := make(chan struct{})
+		go func() { defer close(ended); client.Run() }()
+		_, _ = io.WriteString(there, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		synctest.Wait()
+		const window, buffers = 128 << 10, 256 << 10 // the latter of both connections, the server and the gateway
+		if n := written.Load(); n < window || n > window+buffers+budget.InUse() {
+			t.Errorf("%d bytes were written for a client that reads none; of the budget %d are used", n, budget.InUse())
+		}
+		_ = there.Close()
+		<-ended
+		if n := budget.InUse(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+		_ = g.Shutdown(t.Context())
+	})
+}
+
+// Windows of replies take memory from the budget, at most half of it, and never more than mostUpstreamWindow.
+func TestWindowsOfReplies(t *testing.T) {
+	for _, c := range []struct{ budget, want int64 }{
+		{0, mostUpstreamWindow - upstreamWindow}, {64 << 20, mostUpstreamWindow - upstreamWindow}, {4 << 20, 1<<20 - upstreamWindow}, {128 << 10, 0},
+	} {
+		budget := gateway.NewBudget(c.budget)
+		client := held.NewAllowance(&net.TCPAddr{}, nil, budget.Share("test").Client(nil))
+		x := &trip{common: &common{cfg: &Config{Replies: budget}}, held: client}
+		size := int64(upstreamWindow)
+		for x.widen(size) {
+			size *= 2
+		}
+		if got := size - upstreamWindow; got != c.want || c.budget > 0 && budget.InUse() != got {
+			t.Errorf("of a budget of %d: %d bytes more, not %d; %d are used", c.budget, got, c.want, budget.InUse())
+		}
+		x.close()
+		if n := budget.InUse(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+		client.Close()
+	}
+}
