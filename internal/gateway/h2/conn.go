@@ -87,6 +87,8 @@ type conn struct {
 	roomWaiters []*stream // streams waiting for room in output or outWindow
 	recent      endedStreams
 	inflow      inflow
+	memory      *gateway.Account // ServerConfig.Memory
+	lent        int64            // bytes of the window that memory has paid for
 	output      output
 
 	outWindow  int64

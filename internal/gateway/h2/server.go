@@ -26,11 +26,14 @@ const (
 // ServerConfig configures a Server.
 type ServerConfig struct {
 	Handler    http.Handler
-	MaxStreams int    // concurrent requests
-	Window     int    // of a stream in bytes, at least 65,535
-	ConnWindow int    // of the connection
-	MaxHeader  int    // bytes of a header list, as HTTP/2 counts them
-	Ahead      []byte // bytes already read from the connection
+	MaxStreams int // concurrent requests
+	Window     int // of a stream in bytes, at least 65,535
+	ConnWindow int // of the connection
+	// Memory pays for a larger window of the connection while unread bodies take up ConnWindow; nil: it does
+	// not grow.
+	Memory    *gateway.Account
+	MaxHeader int    // bytes of a header list, as HTTP/2 counts them
+	Ahead     []byte // bytes already read from the connection
 
 	Context     context.Context // parent of the requests' contexts; nil: the background
 	IdleTimeout time.Duration   // without requests, until the connection ends; 0: no limit
@@ -57,6 +60,7 @@ func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
 	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead, headerTime: headerTime})
+	s.memory = cfg.Memory
 	s.greet()
 	return s
 }

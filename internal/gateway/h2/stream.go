@@ -106,6 +106,9 @@ func (c *conn) giveBack(s *stream, n int64) {
 	if c.err != nil {
 		return
 	}
+	if c.memory != nil {
+		c.lend(n)
+	}
 	if more := c.inflow.give(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
 	}
@@ -115,6 +118,27 @@ func (c *conn) giveBack(s *stream, n int64) {
 	if more := s.window.give(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(s.id, more) })
 	}
+}
+
+// lendPart divides the window of a connection: the window grows when unread bodies take up one of so many
+// parts.
+const lendPart = 4
+
+// lend enlarges the connection's window by as much as unread bodies take up, as far as there is memory: else a
+// body that no handler reads would stop all other streams. When they are read it shrinks again. n bytes were
+// read and are not given back yet.
+func (c *conn) lend(n int64) {
+	w := &c.inflow
+	more := w.size - w.avail - w.untold - n - c.lent // bytes that are unread, and not paid for
+	switch {
+	case more < 0:
+		c.memory.Release(-more)
+	case more*lendPart < w.size-c.lent || !c.memory.TakeSpare(more):
+		return
+	}
+	c.lent += more
+	w.size += more
+	w.untold += more
 }
 
 // grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: else

@@ -3,13 +3,17 @@ package h2
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"golang.org/x/net/http2"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // windows adds up the increments of the WINDOW_UPDATE frames that a peer sends, by stream.
@@ -110,6 +114,66 @@ func TestWindowGrowsForFastReaders(t *testing.T) {
 				_ = resp.Body.Close()
 				client.Close()
 			})
+		})
+	}
+}
+
+// Bodies that are not read leave the connection's window to other streams, as far as there is memory. It is
+// given back when they are read.
+func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
+	for _, c := range []struct {
+		budget int64
+		lends  bool
+	}{{1 << 20, true}, {8 << 10, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			budget := gateway.NewBudget(c.budget)
+			memory := &gateway.Account{}
+			memory.Open(budget.Share("test").Client(nil), nil)
+			s := NewServer(far, ServerConfig{
+				Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader, Memory: memory,
+			})
+			s.running = s.cfg.MaxStreams // so that no handler begins: workers outlive a bubble
+			over := make(chan error, 1)
+			go func() { over <- s.Serve() }()
+			client := newRaw(t, near)
+			told := windows{all: map[uint32]int64{}}
+			go told.follow(client)
+			_, _ = io.WriteString(near, http2.ClientPreface)
+			_ = client.WriteSettings()
+			sent := int64(0)
+			left := func() int64 { return initialWindow + told.of(0) - sent }
+			for id := uint32(1); id <= 5; id += 2 {
+				if left() < testWindow/2 {
+					break
+				}
+				client.headers(id, false, ":method", "POST", ":scheme", "http", ":path", "/", ":authority", "a")
+				n := min(left(), testWindow)
+				client.send(id, int(n))
+				sent += n
+				if n := left(); n > testWindow {
+					t.Errorf("%d bytes may be sent, the window is %d", n, testWindow)
+				}
+			}
+			n, used, want := left(), budget.InUse(), int64(0)
+			if c.lends {
+				want = sent
+			}
+			if (n >= testWindow/2) != c.lends || used != want {
+				t.Errorf("%d bytes may be sent after %d that were not read, %d of the budget are used", n, sent, used)
+			}
+			s.mu.Lock()
+			bodies := slices.Collect(maps.Values(s.streams))
+			s.mu.Unlock()
+			for _, b := range bodies {
+				_, _ = io.ReadFull(b.user.(*served), make([]byte, b.in.len()))
+			}
+			if n, used := left(), budget.InUse(); n < testWindow/2 || n > testWindow || used != 0 {
+				t.Errorf("%d bytes may be sent when all were read, %d of the budget are used", n, used)
+			}
+			_ = near.Close()
+			<-over
+			memory.Close()
 		})
 	}
 }

@@ -132,9 +132,12 @@ func (s *session) beginMeeting() bool {
 // serveHTTP2 serves the connection until one side ends it.
 func (s *session) serveHTTP2(ahead []byte) {
 	c := s.handler.cfg
+	unread := &gateway.Account{}
+	unread.Open(s.held.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
+	defer unread.Close()
 	two := h2.NewServer(s.client, h2.ServerConfig{
 		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
-		Window: clientWindow, ConnWindow: clientWindow, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
+		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
 		Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
 		// Without the server the reverse proxy would end a truncated reply as if it were complete.
 		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server),
@@ -261,8 +264,8 @@ func (l *oneConn) Close() error {
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 const (
-	// clientWindow limits the bytes of bodies that a client may send on an HTTP/2 connection before the
-	// gateway has read them.
+	// clientWindow limits the bytes of a body that a client may send over HTTP/2 before the gateway has read
+	// them. All bodies of a connection may have as many without memory from the budget.
 	clientWindow = 1 << 20
 	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC
 	// 9113, section 6.5.2).

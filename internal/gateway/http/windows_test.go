@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -14,6 +15,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/held"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
+
+// zeros is a body that does not end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A client that does not read its reply lets an HTTP/2 upstream get ahead by little more than one window.
 func TestUnreadReplyBeforeHTTP2(t *testing.T) {
@@ -77,4 +83,45 @@ func TestWindowsOfReplies(t *testing.T) {
 		}
 		client.Close()
 	}
+}
+
+// An upload that the upstream does not read stops no other request on the client's HTTP/2 connection.
+func TestUnreadUploadBesideOthers(t *testing.T) {
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			begun <- struct{}{}
+			<-release
+			return
+		}
+		tellProto(w, r)
+	}))
+	defer close(release)
+	g := start(t, upstream, nil)
+	client := twoClient(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, g.url+"/held", zeros{})
+		if resp, err := client.RoundTrip(r); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-begun
+	testenv.Eventually(t, "memory is taken for what is not read", func() bool { return g.requests.InUse() > 0 })
+	for range 4 {
+		body := bytes.Repeat(text, 100)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url, bytes.NewReader(body))
+		resp, err := client.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(resp.Body); !bytes.Equal(got, body) {
+			t.Errorf("%d of %d bytes, %v", len(got), len(body), err)
+		}
+		_ = resp.Body.Close()
+	}
+	cancel()
+	<-over
 }
