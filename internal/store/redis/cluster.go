@@ -88,6 +88,9 @@ func (c *ClusterDicts) Join(id string, dial func(context.Context) (net.Conn, err
 	ctx, cancel := context.WithCancel(c.ctx)
 	n.cancel = cancel
 	c.mu.Lock()
+	if former := c.nodes[id]; former != nil {
+		former.cancel()
+	}
 	c.nodes[id] = n
 	for _, x := range c.published {
 		_ = n.keep(x) // the local set has it under its number already

@@ -134,6 +134,7 @@ type member struct {
 type nodeTable struct {
 	byAddress map[string]*member
 	byPort    map[string]*member // nil for a port that several members have
+	portless  map[string]bool    // addresses of nodes that have no gateway since no port was free
 	all       []*member          // working primaries first
 }
 
@@ -283,8 +284,8 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 }
 
 // join creates the gateway of a node. c.mu must be held.
-func (c *Cluster) join(n *node) error {
-	m := &member{id: n.id}
+func (c *Cluster) join(n *node, now time.Time) error {
+	m := &member{id: n.id, seen: now}
 	m.node.Store(n)
 	if err := c.listen(m, n); err != nil {
 		return err
@@ -316,22 +317,25 @@ func (c *Cluster) listen(m *member, n *node) (err error) {
 
 func (c *Cluster) serve(m *member) {
 	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = m.listener.Close() })
-	if err := m.gateway.Serve(m.listener); err != nil {
+	if err := m.gateway.Serve(m.listener); err != nil && !errors.Is(err, net.ErrClosed) { // leave has closed it
 		c.log.Error("gateway of a cluster node failed", "id", m.id, "err", err)
 	}
 }
 
-// leave ends the gateway of a node that has left. c.mu must be held.
+// leave ends the gateway of a node that has left, or whose port another one needs. c.mu must be held.
 func (c *Cluster) leave(m *member) {
 	delete(c.members, m.id)
+	_ = m.listener.Close() // now, for the next node
 	c.ports.free(m.distance)
-	c.log.Info("node left the cluster, closing its gateway", "id", m.id, "listen", m.listener.Addr().String())
+	c.log.Info("gateway stopped for a cluster node", "id", m.id, "listen", m.listener.Addr().String())
 	go func() {
 		defer gateway.CatchPanic(c.log, c.cfg.Stats, nil)
 		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
 		defer cancel()
 		_ = m.gateway.Shutdown(ctx)
-		if c.cfg.Follower != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cfg.Follower != nil && c.members[m.id] == nil { // it may have joined again
 			c.cfg.Follower.Leave(m.id)
 		}
 	}()

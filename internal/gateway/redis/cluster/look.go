@@ -165,33 +165,67 @@ func (c *Cluster) update(nodes []node, host string) error {
 	}
 	sortNodes(nodes)
 	now := time.Now()
-	var errs []error
 	for i := range nodes {
 		n := &nodes[i]
 		if n.dialHost() == "" || n.dialHost() == "?" {
 			n.ip = host // the node does not know its own address
 		}
-		m := c.members[n.id]
-		if m == nil {
-			if n.failed && len(c.seeds.pending()) > 0 {
-				continue // it may be one of the pending seeds
-			}
-			if err := c.join(n); err != nil {
-				errs = append(errs, fmt.Errorf("node %s: %w", Address(n.dialHost(), n.port), err))
-				continue
-			}
-			m = c.members[n.id]
+		if m := c.members[n.id]; m != nil {
+			m.node.Store(n)
+			m.seen = now
 		}
-		m.node.Store(n)
-		m.seen = now
 	}
 	for _, m := range c.members {
+		m.unheard.Store(now.Sub(m.seen) > unheardFor)
 		if now.Sub(m.seen) > leaveAfter {
 			c.leave(m)
 		}
 	}
-	c.tabulate()
+	var errs []error
+	for i := range nodes {
+		n := &nodes[i]
+		if c.members[n.id] != nil || n.failed && len(c.seeds.pending()) > 0 { // it may be one of the pending seeds
+			continue
+		}
+		err := c.join(n, now)
+		if err != nil && c.makeRoom(n) {
+			err = c.join(n, now)
+		}
+		if err != nil && !c.isIdle(n) {
+			errs = append(errs, fmt.Errorf("node %s: %w", Address(n.dialHost(), n.port), err))
+		}
+	}
+	c.tabulate(nodes)
 	return errors.Join(errs...)
+}
+
+// isIdle reports whether clients need no port of the node: it is down, and it is neither the primary of some
+// slots nor the one that Sentinels name.
+func (c *Cluster) isIdle(n *node) bool {
+	return n.failed && len(n.slots) == 0 && (c.cfg.Sentinel == nil || !n.primary)
+}
+
+// makeRoom closes the port of a member that needs it less than n does, and reports whether it has found one.
+// Sentinels list servers until SENTINEL RESET, and clusters list nodes until CLUSTER FORGET, however long they
+// are down. The primary that Sentinels name also gets the port of a working replica. c.mu must be held.
+func (c *Cluster) makeRoom(n *node) bool {
+	if c.isIdle(n) {
+		return false
+	}
+	first := c.cfg.Sentinel != nil && n.primary
+	var least *member
+	for _, m := range c.members {
+		switch {
+		case m.distance <= c.ports.reserved: // n can't use the ports of seeds
+		case !first && !m.unheard.Load() && !c.isIdle(m.node.Load()):
+		case least == nil || cmp.Or(cmp.Compare(m.rank(), least.rank()), cmp.Compare(m.distance, least.distance)) > 0:
+			least = m
+		}
+	}
+	if least != nil {
+		c.leave(least)
+	}
+	return least != nil
 }
 
 func sortNodes(nodes []node) {
@@ -202,9 +236,27 @@ func sortNodes(nodes []node) {
 	})
 }
 
-// tabulate rebuilds the table from the members. c.mu must be held.
-func (c *Cluster) tabulate() {
-	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}}
+// rank returns how little a member is needed, 0 for a working primary.
+func (m *member) rank() int {
+	switch n := m.node.Load(); {
+	case m.unheard.Load():
+		return 3
+	case n.failed:
+		return 2
+	case !n.primary:
+		return 1
+	}
+	return 0
+}
+
+// tabulate rebuilds the table from the members and the nodes of the last answer. c.mu must be held.
+func (c *Cluster) tabulate(nodes []node) {
+	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}, portless: map[string]bool{}}
+	for i := range nodes {
+		if n := &nodes[i]; c.members[n.id] == nil {
+			t.portless[Address(n.dialHost(), n.port)] = true
+		}
+	}
 	for _, m := range c.members {
 		n := m.node.Load()
 		for _, host := range n.hosts() {
@@ -218,23 +270,8 @@ func (c *Cluster) tabulate() {
 	for _, m := range c.members {
 		t.all = append(t.all, m)
 	}
-	now := time.Now()
-	for _, m := range t.all {
-		m.unheard.Store(now.Sub(m.seen) > unheardFor)
-	}
-	rank := func(m *member) int {
-		switch n := m.node.Load(); {
-		case m.unheard.Load():
-			return 3
-		case n.failed:
-			return 2
-		case !n.primary:
-			return 1
-		}
-		return 0
-	}
 	slices.SortFunc(t.all, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.distance, b.distance))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.distance, b.distance))
 	})
 	c.table.Store(t)
 	if c.cfg.Sentinel != nil {

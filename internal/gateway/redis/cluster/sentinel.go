@@ -126,6 +126,19 @@ func (c *Cluster) hear(client *goredis.Client) {
 	}
 }
 
+// locate returns where clients find the server that the node near names so. A server of the Sentinels that has
+// no port counts as being at the entry: clients must not be sent past the gateways.
+func (c *Cluster) locate(near *member, host, port string) (a gateway.Advertised, ok bool) {
+	t := c.table.Load()
+	if m := t.find(near, host, port); m != nil {
+		return c.placeOf(m), true
+	}
+	if c.cfg.Sentinel != nil && t.portless[Address(host, port)] {
+		return c.ports.advertisedAt(0), true
+	}
+	return gateway.Advertised{}, false
+}
+
 // placeOf returns where clients find a member: with Sentinels the primary at the entry.
 func (c *Cluster) placeOf(m *member) gateway.Advertised {
 	if c.cfg.Sentinel != nil && m.node.Load().primary {

@@ -33,16 +33,16 @@ func (v *View) OfSentinels() bool { return v.near == nil }
 // it may wait for a poll: the server may know more than the gateway.
 func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 	c := v.c
-	if m := c.table.Load().find(v.near, host, port); m != nil {
-		return c.placeOf(m), true
+	if a, ok := c.locate(v.near, host, port); ok {
+		return a, true
 	}
 	key := Address(host, port)
 	if c.odd.recent(key) {
 		return gateway.Advertised{}, false
 	}
 	v.Look(c.ctx)
-	if m := c.table.Load().find(v.near, host, port); m != nil {
-		return c.placeOf(m), true
+	if a, ok := c.locate(v.near, host, port); ok {
+		return a, true
 	}
 	if c.odd.remember(key) {
 		c.log.Warn("a cluster node has no gateway: clients redirected there get an error", "node", key, "nodes", c.ports.most)
@@ -79,11 +79,10 @@ func (v *View) Renamer(local net.Addr) Renamer {
 // KnownRenamer is like Renamer but never waits: Sentinels also name other servers.
 func (v *View) KnownRenamer(local net.Addr) Renamer {
 	return func(host, port string) (string, string, bool) {
-		m := v.c.table.Load().find(nil, host, port)
-		if m == nil {
+		a, ok := v.c.locate(nil, host, port)
+		if !ok {
 			return "", "", false
 		}
-		a := v.c.placeOf(m)
 		return a.HostFor(local), a.Port, true
 	}
 }

@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// The ports of servers that are down go to servers that clients need.
+func TestPortsOfDeadNodes(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		sentinel      bool
+		first, second string // what the nodes say, with two ports for them; see nodesOf
+		want          string // ids of the members afterwards
+		error         string
+	}{
+		{"a new primary", true, "a+ b-", "a- b- c+", "a c", ""},
+		{"a new primary, after others were dead at the start", true, "a- b- c- d+", "b- c- d- e+", "a e", ""},
+		{"a new primary that was a replica without a port", true, "a+ b c-", "b- c+ a-", "a c", ""},
+		{"a new primary, replicas work", true, "a+ b", "a b c+", "a c", "node b:1: no port is free for another node: increase nodes"},
+		{"a new primary, which is down", true, "a+ b", "a b c+-", "a c", "node b:1: no port is free for another node: increase nodes"},
+		{"a new replica", true, "a+ b-", "a+ b- c", "a c", ""},
+		{"a new replica, the primary is down", true, "a+ b", "a+- b c", "a b", "node c:1: no port is free for another node: increase nodes"},
+		{"a new replica, the others work", true, "a+ b", "a+ b c", "a b", "node c:1: no port is free for another node: increase nodes"},
+		{"a new replica, which is down", true, "a+ b", "a+ b c-", "a b", ""},
+		{"a replica that works again", true, "a+ b- c-", "a+ b- c", "a c", ""},
+		{"a new primary of slots", false, "a+ b-", "a+ b- c+", "a c", ""},
+		{"a new primary of slots, after a failover", false, "a+ b+", "a+ b- c+", "a c", ""},
+		{"a new primary of slots, replicas work", false, "a+ b", "a+ b c+", "a b", "node c:1: no port is free for another node: increase nodes"},
+		{"a new replica, a primary of slots is down", false, "a+ b+-", "a+ b+- c", "a b", "node c:1: no port is free for another node: increase nodes"},
+		{"a new primary of slots, which is down", false, "a+ b-", "a+ b- c+-", "a c", ""},
+	} {
+		t.Run(test.name, synced(func(t *testing.T) {
+			c := withPorts(t, 2, test.sentinel)
+			if err := c.update(nodesOf(test.sentinel, test.first), ""); err != nil {
+				t.Errorf("at first: %v", err)
+			}
+			second := nodesOf(test.sentinel, test.second)
+			var err error
+			for range 2 { // the second time nothing changes
+				time.Sleep(lookPeriod)
+				err = c.update(slices.Clone(second), "")
+			}
+			if got := fmt.Sprint(err); err != nil && got != test.error || err == nil && test.error != "" {
+				t.Errorf("%v", err)
+			}
+			if got := strings.Join(slices.Sorted(maps.Keys(c.members)), " "); got != test.want {
+				t.Errorf("gateways for %s, want %s", got, test.want)
+			}
+			if !test.sentinel {
+				return
+			}
+			view, primary := &View{c: c}, 0
+			for _, n := range second { // clients are told gateways only, the primary's and those of servers without one at the entry
+				m := c.members[n.id]
+				want := 6380
+				if m != nil && !n.primary {
+					want += m.distance
+				}
+				if a, ok := view.Find(n.ip, n.port); !ok || a.Port != strconv.Itoa(want) {
+					t.Errorf("%s is told as %+v, %v, want port %d", n.id, a, ok, want)
+				}
+				if n.primary {
+					primary++
+					if got := c.pick(); len(got) != 1 || got[0] != m {
+						t.Errorf("clients are led to %v", got)
+					}
+				}
+			}
+			if primary != 1 {
+				t.Errorf("%d primaries in the test", primary)
+			}
+		}))
+	}
+}
+
+// A node whose gateway has stopped may be back before its clients have left. Its dictionaries are then those of
+// the new gateway.
+func TestNodeReturnsWhileItLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := withPorts(t, 2, false)
+		left, drained := followed{}, make(chan struct{})
+		c.cfg.Follower = left
+		c.cfg.New = func(Site) Gateway { return &fakeNode{drained: drained} }
+		for _, answer := range []string{"a+ b-", "a+ c", "a+ b c-"} { // b leaves for c, c for b
+			if err := c.update(nodesOf(false, answer), ""); err != nil {
+				t.Error(err)
+			}
+		}
+		close(drained)
+		synctest.Wait()
+		if !left["c"] || left["b"] || c.members["b"] == nil {
+			t.Errorf("dictionaries of %v are given up", left)
+		}
+	})
+}
+
+type followed map[string]bool
+
+func (f followed) Leave(id string) { f[id] = true }
+func (f followed) Lead([]string)   {}
+
+// synced returns a test that runs in a bubble of its own.
+func synced(f func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) { synctest.Test(t, f) }
+}
+
+// nodesOf returns nodes from their ids, each followed by + for a primary and - for one that is down. Primaries
+// of a cluster have slots.
+func nodesOf(sentinel bool, text string) (nodes []node) {
+	for id := range strings.FieldsSeq(text) {
+		n := node{primary: strings.Contains(id, "+"), failed: strings.Contains(id, "-")}
+		n.ip, n.port = strings.TrimRight(id, "+-"), "1"
+		if n.id = n.ip; n.primary && !sentinel {
+			n.slots = []slotRange{{0, 1}}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// withPorts returns a cluster at port 6380 with some ports for nodes. They are not real.
+func withPorts(t *testing.T, most int, sentinel bool) *Cluster {
+	ports := &fakePorts{open: map[string]bool{}}
+	cfg := Config{
+		Nodes: most, Listen: ports.listen, Stats: gateway.NewStats("c", "redis"), Log: slog.New(slog.DiscardHandler),
+		New: func(Site) Gateway { return &fakeNode{} },
+	}
+	if sentinel {
+		cfg.Sentinel = &SentinelConfig{}
+	}
+	c := New(cfg)
+	entry, err := ports.listen("10.0.0.9:6380")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ports.begin(entry)
+	t.Cleanup(func() {
+		if err := c.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// fakePorts opens ports, each once at a time, to which no client connects.
+type fakePorts struct {
+	mu   sync.Mutex
+	open map[string]bool
+}
+
+func (p *fakePorts) listen(address string) (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[address] {
+		return nil, fmt.Errorf("%s is in use", address)
+	}
+	p.open[address] = true
+	return &fakePort{of: p, address: address, closed: make(chan struct{})}, nil
+}
+
+type fakePort struct {
+	of      *fakePorts
+	address string
+	once    sync.Once
+	closed  chan struct{}
+}
+
+func (l *fakePort) Accept() (net.Conn, error) {
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *fakePort) Close() error {
+	l.once.Do(func() {
+		l.of.mu.Lock()
+		defer l.of.mu.Unlock()
+		delete(l.of.open, l.address)
+		close(l.closed)
+	})
+	return nil
+}
+
+func (l *fakePort) Addr() net.Addr {
+	a, _ := net.ResolveTCPAddr("tcp", l.address)
+	return a
+}
+
+// fakeNode is the gateway of a node that answers.
+type fakeNode struct {
+	gateway.Server
+	drained chan struct{} // Shutdown waits until it is closed; nil: it does not wait
+}
+
+func (n *fakeNode) Shutdown(ctx context.Context) error {
+	if n.drained != nil {
+		<-n.drained
+	}
+	return n.Server.Shutdown(ctx)
+}
+
+func (*fakeNode) SetPolicy(*policy.Policy)                           {}
+func (*fakeNode) Connect(context.Context, net.Conn) (Session, error) { return fakeSession{}, nil }
