@@ -176,6 +176,11 @@ func (c *Cluster) update(nodes []node, host string) error {
 		}
 	}
 	for _, m := range c.members {
+		if c.cfg.Sentinel != nil && m.seen.Before(now) { // the primary is another server, since Sentinels always list it
+			n := *m.node.Load()
+			n.primary = false
+			m.node.Store(&n)
+		}
 		m.unheard.Store(now.Sub(m.seen) > unheardFor)
 		if now.Sub(m.seen) > leaveAfter {
 			c.leave(m)
@@ -249,7 +254,8 @@ func (m *member) rank() int {
 	return 0
 }
 
-// tabulate rebuilds the table from the members and the nodes of the last answer. c.mu must be held.
+// tabulate rebuilds the table from the members and the nodes of the last answer. It ends the sessions at the entry
+// whose node has left or, with Sentinels, is not the primary. c.mu must be held.
 func (c *Cluster) tabulate(nodes []node) {
 	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}, portless: map[string]bool{}}
 	for i := range nodes {
@@ -274,9 +280,9 @@ func (c *Cluster) tabulate(nodes []node) {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.distance, b.distance))
 	})
 	c.table.Store(t)
-	if c.cfg.Sentinel != nil {
-		c.begun.cut(func(m *member) bool { return !m.node.Load().primary })
-	}
+	c.begun.cut(func(m *member) bool {
+		return c.members[m.id] != m || c.cfg.Sentinel != nil && !m.node.Load().primary
+	})
 	if c.cfg.Follower != nil {
 		c.cfg.Follower.Lead(t.primaries())
 	}

@@ -32,6 +32,7 @@ func TestPortsOfDeadNodes(t *testing.T) {
 		{"a new primary that was a replica without a port", true, "a+ b c-", "b- c+ a-", "a c", ""},
 		{"a new primary, replicas work", true, "a+ b", "a b c+", "a c", "node b:1: no port is free for another node: increase nodes"},
 		{"a new primary, which is down", true, "a+ b", "a b c+-", "a c", "node b:1: no port is free for another node: increase nodes"},
+		{"another primary", true, "a+ b", "c+", "a c", ""},
 		{"a new replica", true, "a+ b-", "a+ b- c", "a c", ""},
 		{"a new replica, the primary is down", true, "a+ b", "a+- b c", "a b", "node c:1: no port is free for another node: increase nodes"},
 		{"a new replica, the others work", true, "a+ b", "a+ b c", "a b", "node c:1: no port is free for another node: increase nodes"},
@@ -82,6 +83,49 @@ func TestPortsOfDeadNodes(t *testing.T) {
 			}
 			if primary != 1 {
 				t.Errorf("%d primaries in the test", primary)
+			}
+		}))
+	}
+}
+
+// Clients of the entry are disconnected from a server that is not the primary any more, whether Sentinels still
+// list it or not, and from one that has left a cluster.
+func TestClientsOfFormerNodes(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		sentinel      bool
+		first, second string
+		after         time.Duration // from the first answer to the second
+		closed        bool
+	}{
+		{"the same primary", true, "a+ b", "a+ b", time.Second, false},
+		{"the same primary, which is down", true, "a+ b", "a+- b", time.Second, false},
+		{"failover", true, "a+ b", "a b+", time.Second, true},
+		{"SENTINEL REMOVE and MONITOR", true, "a+ b", "c+", time.Second, true},
+		{"a primary whose port another one gets", true, "a b+", "c+", time.Second, true},
+		{"a replica of a cluster", false, "a+ b", "a b+", time.Second, false},
+		{"a node that one of the others does not list", false, "a+ b", "b+", time.Second, false},
+		{"a node that was removed from a cluster", false, "a+ b", "b+", leaveAfter + 1, true},
+	} {
+		t.Run(test.name, synced(func(t *testing.T) {
+			c := withPorts(t, 2, test.sentinel)
+			must := func(err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			must(c.update(nodesOf(test.sentinel, test.first), ""))
+			s, _ := c.newSession(nil).(*entrySession)
+			if s == nil || !s.member.node.Load().primary {
+				t.Fatalf("%+v", s)
+			}
+			time.Sleep(test.after)
+			must(c.update(nodesOf(test.sentinel, test.second), ""))
+			if got := s.Session.(*fakeEntry).closed; got != test.closed {
+				t.Errorf("closed: %v", got)
+			}
+			if next, _ := c.newSession(nil).(*entrySession); next == nil || test.closed && next.member == s.member {
+				t.Errorf("a new client is led to %+v", next)
 			}
 		}))
 	}
@@ -213,4 +257,14 @@ func (n *fakeNode) Shutdown(ctx context.Context) error {
 }
 
 func (*fakeNode) SetPolicy(*policy.Policy)                           {}
-func (*fakeNode) Connect(context.Context, net.Conn) (Session, error) { return fakeSession{}, nil }
+func (*fakeNode) Connect(context.Context, net.Conn) (Session, error) { return &fakeEntry{}, nil }
+
+type fakeEntry struct {
+	fakeSession
+	closed bool
+}
+
+func (s *fakeEntry) Close() error {
+	s.closed = true
+	return nil
+}
