@@ -20,7 +20,7 @@ type Census struct {
 	Unread int
 }
 
-// censusPage is the number of keys, fields or elements requested at a time.
+// censusPage is the number of keys requested at a time.
 const censusPage = 512
 
 // Count scans all databases of the server for values that name dictionaries. It looks wherever an envelope
@@ -143,16 +143,16 @@ func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, k
 	case "none":
 		return nil
 	case "hash":
-		return c.scan(func(cursor uint64) ([]string, uint64, error) {
-			return client.HScan(ctx, key, cursor, "*", censusPage).Result()
+		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
+			return client.HScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "set":
-		return c.scan(func(cursor uint64) ([]string, uint64, error) {
-			return client.SScan(ctx, key, cursor, "*", censusPage).Result()
+		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
+			return client.SScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "zset":
-		return c.scan(func(cursor uint64) ([]string, uint64, error) {
-			return client.ZScan(ctx, key, cursor, "*", censusPage).Result()
+		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
+			return client.ZScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "list":
 		return c.list(ctx, client, key)
@@ -164,44 +164,48 @@ func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, k
 }
 
 // scan examines everything that a cursor returns, fields and scores too: that costs little.
-func (c *Census) scan(page func(cursor uint64) ([]string, uint64, error)) error {
-	for cursor := uint64(0); ; {
-		elements, next, err := page(cursor)
+func (c *Census) scan(page func(cursor uint64, step int64) ([]string, uint64, error)) error {
+	for cursor, step := uint64(0), int64(firstStep); ; {
+		elements, next, err := page(cursor, step)
 		if err != nil {
 			return err
 		}
 		c.add(elements...)
-		if cursor = next; cursor == 0 {
+		if next == 0 {
 			return nil
 		}
+		cursor, step = next, nextStep(step, totalLen(elements))
 	}
 }
 
 // list starts at the end, so that concurrent pushes on either side hide no elements.
 func (c *Census) list(ctx context.Context, client *goredis.Client, key string) error {
-	for at := int64(-1); ; at -= censusPage {
-		elements, err := client.LRange(ctx, key, at-censusPage+1, at).Result()
+	for at, step := int64(-1), int64(firstStep); ; {
+		elements, err := client.LRange(ctx, key, at-step+1, at).Result()
 		if err != nil || len(elements) == 0 {
 			return err
 		}
 		c.add(elements...)
+		at, step = at-step, nextStep(step, totalLen(elements))
 	}
 }
 
 func (c *Census) stream(ctx context.Context, client *goredis.Client, key string) error {
-	for from := "-"; ; {
-		entries, err := client.XRangeN(ctx, key, from, "+", censusPage).Result()
+	for from, step := "-", int64(firstStep); ; {
+		entries, err := client.XRangeN(ctx, key, from, "+", step).Result()
 		if err != nil || len(entries) == 0 {
 			return err
 		}
+		size := int64(0)
 		for _, e := range entries {
-			for _, v := range e.Values {
+			for field, v := range e.Values {
 				if text, ok := v.(string); ok {
 					c.add(text)
+					size += int64(len(field) + len(text))
 				}
 			}
 		}
-		from = "(" + entries[len(entries)-1].ID
+		from, step = "("+entries[len(entries)-1].ID, nextStep(step, size)
 	}
 }
 

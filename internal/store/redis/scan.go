@@ -182,12 +182,26 @@ func number(cursor string) (uint64, error) {
 //	TYPE                      of the rest
 //	HLEN, MEMORY USAGE        of hashes: HGETALL of small ones, HSCAN in steps of about
 //	                          batchBytes of the others
-//	XRANGE                    of streams, when they are wanted
+//	XRANGE                    of streams, when they are wanted, in such steps too
 const (
 	headBytes  = 4 << 10
 	batchBytes = 4 << 20
-	maxStep    = 512 // fields or entries in a step
+	firstStep  = 16  // fields, elements or entries in a step of a key, whose sizes are unknown at first
+	maxStep    = 512 // in later steps
 )
+
+// nextStep returns how many elements to request after a step whose reply had size bytes: as many as batchBytes
+// hold if the next ones are as long, but not many more than before, since they may be longer.
+func nextStep(step, size int64) int64 {
+	return max(1, min(step*batchBytes/max(size, 1), 8*step, maxStep))
+}
+
+func totalLen(elements []string) (n int64) {
+	for _, e := range elements {
+		n += int64(len(e))
+	}
+	return n
+}
 
 // Read reads the values of the keys and calls emit with each of them, or with the reason why it was left out. The
 // caller owns the values. An error of emit ends it. Expiries are unchanged, and from Redis 7.2 on so are idle times.
@@ -416,49 +430,53 @@ func (r *reader) others(keys [][]byte) error {
 
 // stream emits the values of all entries.
 func (r *reader) stream(key []byte) error {
-	from := "-"
+	from, step := "-", int64(firstStep)
 	for {
-		entries, err := r.s.values.Do(r.ctx, "xrange", key, from, "+", "count", maxStep/4).Slice()
+		entries, err := r.s.values.Do(r.ctx, "xrange", key, from, "+", "count", step).Slice()
 		if isWrongType(err) {
 			return r.skip(key, store.Gone)
 		}
 		if err != nil {
 			return classify(err)
 		}
+		size := int64(0)
 		for _, e := range entries {
-			if from, err = r.entry(key, e); err != nil {
+			id, n, err := r.entry(key, e)
+			if err != nil {
 				return err
 			}
+			from, size = id, size+n
 		}
-		if len(entries) < maxStep/4 {
+		if int64(len(entries)) < step {
 			return nil
 		}
-		from = "(" + from
+		from, step = "("+from, nextStep(step, size)
 	}
 }
 
-// entry emits the values of one entry, which may contain a field twice, and returns its ID.
-func (r *reader) entry(key []byte, reply any) (string, error) {
+// entry emits the values of one entry, which may contain a field twice, and returns its ID and size.
+func (r *reader) entry(key []byte, reply any) (id string, size int64, err error) {
 	parts, _ := reply.([]any)
 	if len(parts) != 2 {
-		return "", fmt.Errorf("%w: an entry of stream %q", errReply, key)
+		return "", 0, fmt.Errorf("%w: an entry of stream %q", errReply, key)
 	}
-	id, _ := parts[0].(string)
+	id, _ = parts[0].(string)
 	pairs, _ := parts[1].([]any)
 	for i := 0; i+1 < len(pairs); i += 2 {
 		field, _ := pairs[i].(string)
 		value, _ := pairs[i+1].(string)
 		v := &store.Value{Key: key, Field: []byte(field), ID: id, Type: store.Stream, Stored: []byte(value)}
 		if err := r.emit(v); err != nil {
-			return "", err
+			return "", 0, err
 		}
+		size += int64(len(field) + len(value))
 	}
-	return id, nil
+	return id, size, nil
 }
 
 // hashes reads hashes, small ones in batches.
 func (r *reader) hashes(keys [][]byte) error {
-	usage, err := r.s.Usage(r.ctx, keys)
+	usage, err := r.s.usage(r.ctx, keys, maxStep) // exact for hashes that may be read at once
 	if err != nil {
 		return err
 	}
@@ -522,10 +540,10 @@ func (r *reader) field(key []byte, field, value string) error {
 	return r.emit(v)
 }
 
-// stepThrough reads, in steps, a hash that may exceed a batch. Steps are sized by the average size of its
-// fields, and small if the server reports no sizes.
+// stepThrough reads, in steps, a hash that may exceed a batch. The first step is sized by the average size of
+// its fields, and small if the server reports no sizes.
 func (r *reader) stepThrough(key []byte, usage, fields int64) error {
-	step := int64(16)
+	step := int64(firstStep)
 	if usage > 0 && fields > 0 {
 		step = min(max(batchBytes/max(usage/fields, 1), 1), maxStep)
 	}
@@ -546,14 +564,19 @@ func (r *reader) stepThrough(key []byte, usage, fields int64) error {
 		if next == 0 {
 			return nil
 		}
-		cursor = next
+		cursor, step = next, nextStep(step, totalLen(pairs))
 	}
 }
 
 // Usage returns how many bytes the server reports for each key (MEMORY USAGE, which samples nested values); 0
 // if it reports none.
-func (s *Space) Usage(ctx context.Context, keys [][]byte) ([]int64, error) {
-	cmds, err := pipe(ctx, s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd { return p.MemoryUsage(ctx, k) })
+func (s *Space) Usage(ctx context.Context, keys [][]byte) ([]int64, error) { return s.usage(ctx, keys) }
+
+// usage is Usage with the number of nested values to sample, if given, instead of the server's default.
+func (s *Space) usage(ctx context.Context, keys [][]byte, samples ...int) ([]int64, error) {
+	cmds, err := pipe(ctx, s.values, keys, func(p goredis.Pipeliner, k string) *goredis.IntCmd {
+		return p.MemoryUsage(ctx, k, samples...)
+	})
 	if err != nil {
 		return nil, err
 	}
