@@ -57,7 +57,7 @@ func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool
 	x := &indexes{
 		vault: vault, dialer: dialer, share: share, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
-		client: dialer.self(firstSpace, false), // connects on first use
+		client: dialer.lasting(), // connects on first use
 	}
 	if awaited {
 		x.view.Store(&unasked)

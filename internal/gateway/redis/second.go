@@ -14,6 +14,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
@@ -307,17 +308,28 @@ func (d *dialer) own(ctx context.Context) (net.Conn, error) {
 // as returns a client of the server, logged in as who, with one connection that it opens on first use. With
 // readOnly it reads from replicas of a cluster.
 func (d *dialer) as(who *credentials, space string, readOnly bool) *goredis.Client {
-	return newClient(d.dial, who, space, readOnly)
+	return goredis.NewClient(clientOptions(d.dial, who, space, readOnly))
 }
 
 // self is like as for the gateway's own user.
 func (d *dialer) self(space string, readOnly bool) *goredis.Client {
-	return newClient(d.own, &credentials{d.upstream.User, d.upstream.Password}, space, readOnly)
+	return goredis.NewClient(clientOptions(d.own, &credentials{d.upstream.User, d.upstream.Password}, space, readOnly))
 }
 
-func newClient(dial func(context.Context) (net.Conn, error), who *credentials, space string, readOnly bool) *goredis.Client {
+// lasting is like self for a client that is used as long as the gateway serves. It connects again after a while:
+// the address may lead to another server by then, although the former one still answers.
+func (d *dialer) lasting() *goredis.Client {
+	o := clientOptions(d.own, &credentials{d.upstream.User, d.upstream.Password}, firstSpace, false)
+	o.ConnMaxLifetime = lastingConnTime
+	return goredis.NewClient(o)
+}
+
+// lastingConnTime limits the age of a connection of a lasting client.
+const lastingConnTime = time.Minute
+
+func clientOptions(dial func(context.Context) (net.Conn, error), who *credentials, space string, readOnly bool) *goredis.Options {
 	db, _ := strconv.Atoi(space)
-	return goredis.NewClient(&goredis.Options{
+	return &goredis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
 			if readOnly {
@@ -328,7 +340,9 @@ func newClient(dial func(context.Context) (net.Conn, error), who *credentials, s
 		Username: who.user, Password: who.password, DB: db,
 		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		ReadTimeout: askTimeout, WriteTimeout: askTimeout,
-	})
+		// With maintenance notifications go-redis resolves "localhost" for each client.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 // AskClosed reports whether a server requires a login.
