@@ -23,7 +23,7 @@ const (
 	sweepKeys  = 500     // keys in a step of SCAN
 	sweepBatch = 50      // hashes examined at once
 	sweepParts = 16      // compressed fields of a hash decompressed at once
-	sweepBytes = 4 << 20 // bytes of their values
+	sweepBytes = 4 << 20 // bytes of values read, or decompressed, at once; one more value may exceed them
 
 	// Values compressed before this or another gateway knew the index may still be on their way to the
 	// server.
@@ -175,7 +175,7 @@ func (x *indexes) putBackHash(ctx context.Context, w *sweep, c *goredis.Client, 
 		switch {
 		case err != nil:
 			return refusalOfSweep(err)
-		case done == 0 && len(pairs) <= 2*most:
+		case done == 0 && len(pairs) <= 2*most && envelopeBytes(pairs) <= sweepRoom(most):
 			w.bad += bad
 			return nil
 		case done == 0: // fields that cannot be decompressed come before the others
@@ -189,31 +189,51 @@ func askSealed(ctx context.Context, c interface {
 	Eval(context.Context, string, []string, ...any) *goredis.Cmd
 }, key string, most int,
 ) *goredis.Cmd {
-	return c.Eval(ctx, lua.SealedFields, []string{key}, cinch.Magic, 2*most)
+	return c.Eval(ctx, lua.SealedFields, []string{key}, cinch.Magic, 2*most, sweepRoom(most))
+}
+
+// sweepRoom returns how many bytes of envelopes are enough in a reply with most fields of one hash.
+func sweepRoom(most int) int { return most * (sweepBytes / sweepBatch / sweepParts) }
+
+func envelopeBytes(pairs []string) (n int) {
+	for i := 1; i < len(pairs); i += 2 {
+		n += len(pairs[i])
+	}
+	return n
 }
 
 // putBack decompresses some fields of one hash in place; pairs are fields and envelopes. done is the number
 // of fields, bad the number of those that cannot be decompressed or have to stay wrapped.
 func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
-	pairs, size := x.affordable(pairs)
+	for len(pairs) > 0 {
+		some, size := x.affordable(pairs)
+		n, err := x.putBackSome(ctx, c, key, some, size)
+		if err != nil {
+			return done, bad, err
+		}
+		done, bad, pairs = done+n, bad+len(some)/2-n, pairs[len(some):]
+	}
+	return done, bad, nil
+}
+
+// putBackSome is putBack for fields that need size bytes of the budget.
+func (x *indexes) putBackSome(ctx context.Context, c *goredis.Client, key string, pairs []string, size int64) (done int, err error) {
 	account := x.share.Account(nil, nil)
 	defer account.Close()
 	if err := account.Acquire(ctx, size); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	args := []any{0}
 	for i := 1; i < len(pairs); i += 2 {
 		value, err := x.vault.Sealer.Open(nil, []byte(pairs[i]))
-		if _, own := cinch.ParseHeader(value); err != nil || own == nil {
-			bad++
-			continue
+		if _, own := cinch.ParseHeader(value); err == nil && own != nil {
+			args = append(args, pairs[i], value)
 		}
-		args = append(args, pairs[i], value)
 	}
 	if len(args) > 1 {
 		err = c.Eval(ctx, lua.Inflate, []string{key}, args...).Err()
 	}
-	return len(args) / 2, bad, err
+	return len(args) / 2, err
 }
 
 // affordable returns the first of the pairs, at least one, whose values together take at most sweepBytes.
