@@ -108,6 +108,7 @@ type Cluster struct {
 	begun    entrySessions
 	asked    Gateway      // for clients of Sentinels; nil: none
 	sentinel atomic.Int32 // index of the Sentinel that was reached last
+	epoch    uint64       // of the Sentinels' last answer; belongs to the polling goroutine
 	seeds    seeds
 
 	mu      sync.Mutex // guards the fields below; must not be held while waiting

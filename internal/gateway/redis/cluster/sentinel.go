@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,23 +25,56 @@ type SentinelConfig struct {
 	New            func(Site) Gateway // makes the gateway for clients that ask
 }
 
-// lookBySentinel asks the Sentinels, in order, until one answers.
-func (c *Cluster) lookBySentinel() error {
-	var errs []error
-	for _, up := range c.cfg.Sentinel.Sentinels {
-		nodes, err := c.askSentinel(seedDial(up))
-		if err == nil {
-			return c.update(nodes, up.Host)
-		}
-		errs = append(errs, fmt.Errorf("sentinel %s: %w", up.Address, err))
-		if c.ctx.Err() != nil {
-			return nil
-		}
-	}
-	return errors.Join(errs...)
+// sentinelAnswer is what a Sentinel says about the servers of a name.
+type sentinelAnswer struct {
+	nodes []node
+	epoch uint64 // "config-epoch", which each failover raises
+	host  string // of the Sentinel
 }
 
-func (c *Cluster) askSentinel(dial func(context.Context) (net.Conn, error)) ([]node, error) {
+// errOldEpoch is the reason not to trust a Sentinel that was cut off or had no time during a failover. It names
+// the former primary.
+var errOldEpoch = errors.New("it does not know of the last failover yet")
+
+// lookBySentinel asks the Sentinels and updates the members from the newest answer.
+func (c *Cluster) lookBySentinel() error {
+	a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, seedDial(up)) })
+	if err != nil {
+		return err
+	}
+	c.epoch = a.epoch
+	return c.update(a.nodes, a.host)
+}
+
+// newestAnswer asks the Sentinels, in order, until one knows of the last failover. SENTINEL MONITOR begins with a
+// lower epoch again: it is accepted if most Sentinels answer, and none knows a higher one.
+func (c *Cluster) newestAnswer(ask func(gateway.Upstream) (sentinelAnswer, error)) (newest sentinelAnswer, err error) {
+	all := c.cfg.Sentinel.Sentinels
+	var errs []error
+	answered := 0
+	for _, up := range all {
+		a, err := ask(up)
+		switch {
+		case c.ctx.Err() != nil:
+			return a, c.ctx.Err()
+		case err != nil:
+			errs = append(errs, fmt.Errorf("sentinel %s: %w", up.Address, err))
+			continue
+		case a.epoch >= c.epoch:
+			return a, nil
+		}
+		errs = append(errs, fmt.Errorf("sentinel %s: %w", up.Address, errOldEpoch))
+		if answered++; answered == 1 || a.epoch > newest.epoch {
+			newest = a
+		}
+	}
+	if 2*answered > len(all) {
+		return newest, nil
+	}
+	return newest, errors.Join(errs...)
+}
+
+func (c *Cluster) askSentinel(host string, dial func(context.Context) (net.Conn, error)) (a sentinelAnswer, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
 	defer cancel()
 	s := c.cfg.Sentinel
@@ -48,24 +82,25 @@ func (c *Cluster) askSentinel(dial func(context.Context) (net.Conn, error)) ([]n
 	defer client.Close()
 	master, err := client.Master(ctx, s.Master).Result()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Master, err)
+		return a, fmt.Errorf("%s: %w", s.Master, err)
 	}
 	replicas, err := client.Replicas(ctx, s.Master).Result()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Master, err)
+		return a, fmt.Errorf("%s: %w", s.Master, err)
 	}
 	primary := serverNode(master)
 	primary.primary = true
 	if err := c.checkRole(ctx, primary); err != nil {
-		return nil, err
+		return a, err
 	}
-	nodes := []node{primary}
+	a.host, a.nodes = host, []node{primary}
+	a.epoch, _ = strconv.ParseUint(master["config-epoch"], 10, 64)
 	for _, r := range replicas {
 		if n := serverNode(r); n.id != primary.id {
-			nodes = append(nodes, n)
+			a.nodes = append(a.nodes, n)
 		}
 	}
-	return nodes, nil
+	return a, nil
 }
 
 // serverNode returns a node from a Sentinel's description. Its address is its id.
