@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -31,11 +32,12 @@ const (
 	maxBatchBytes = 512 << 10
 )
 
-// prepared holds what was found out about the server before any value is replaced.
+// prepared holds what all nodes can do when the store is opened: a script goes to whichever node has the key's slot
+// by then.
 type prepared struct {
 	lua           bool // the user may run scripts
 	flags         bool // scripts may request to run on a full server (Redis 7)
-	fieldExpiry   bool // fields of hashes may expire, which HSET would undo
+	expiring      bool // fields of hashes can expire on some node; if not, scripts ask again, see putField
 	listpackCount int  // limits within which a hash is a listpack; 0: unknown
 	listpackBytes int
 
@@ -44,44 +46,34 @@ type prepared struct {
 	strings, growStrings, fields, growFields, rebuild string
 }
 
-func (s *Store) prepare(ctx context.Context, info map[string]string) error {
-	c := s.nodes[0].client
-	if !s.readOnly {
-		err := c.Eval(ctx, "return 1", nil).Err()
+func (s *Store) prepare(ctx context.Context) error {
+	if s.readOnly {
+		return nil
+	}
+	p := prepared{lua: true, flags: true, listpackCount: maxRebuild, listpackBytes: math.MaxInt}
+	for _, n := range s.nodes {
+		err := n.client.Eval(ctx, "return 1", nil).Err()
 		if err != nil && !isAnswer(err) {
 			return err
 		}
-		s.ready.lua = err == nil
-		s.ready.flags = s.ready.lua && c.Eval(ctx, allowFull+"return 1", nil).Err() == nil
+		p.lua = p.lua && err == nil
+		p.flags = p.flags && n.client.Eval(ctx, allowFull+"return 1", nil).Err() == nil
+		commands, err := n.client.Do(ctx, "command", "info", "hpexpiretime").Slice()
+		p.expiring = p.expiring || err == nil && len(commands) == 1 && commands[0] != nil
+		p.listpackCount = min(p.listpackCount, n.limit(ctx, "entries"))
+		p.listpackBytes = min(p.listpackBytes, n.limit(ctx, "value"))
 	}
-	commands, err := c.Do(ctx, "command", "info", "hpttl").Slice()
-	if err != nil && !isAnswer(err) {
-		return err
-	}
-	if err == nil {
-		s.ready.fieldExpiry = len(commands) == 1 && commands[0] != nil
-	} else { // denied: assume the worse
-		s.ready.fieldExpiry = mayExpireFields(info)
-	}
-	s.ready.compose()
-	s.ready.listpackCount = s.limit(ctx, "entries")
-	s.ready.listpackBytes = s.limit(ctx, "value")
+	p.compose()
+	s.ready = p
 	return nil
 }
 
-// mayExpireFields decides by version: fields expire from Redis 7.4 and Valkey 9 on.
-func mayExpireFields(info map[string]string) bool {
-	var major, minor int
-	_, err := fmt.Sscanf(info["redis_version"], "%d.%d", &major, &minor)
-	return err != nil || info["valkey_version"] != "" || major > 7 || major == 7 && minor >= 4
-}
-
 // limit returns a setting that older servers have under another name; 0: unknown.
-func (s *Store) limit(ctx context.Context, of string) int {
+func (n *Node) limit(ctx context.Context, of string) int {
 	for _, name := range []string{"hash-max-listpack-", "hash-max-ziplist-"} {
-		config, err := s.nodes[0].client.ConfigGet(ctx, name+of).Result()
-		if n, convErr := strconv.Atoi(config[name+of]); err == nil && convErr == nil {
-			return n
+		config, err := n.client.ConfigGet(ctx, name+of).Result()
+		if limit, convErr := strconv.Atoi(config[name+of]); err == nil && convErr == nil {
+			return limit
 		}
 	}
 	return 0
@@ -258,10 +250,13 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 
 // fieldExpiry returns when a field expires, in Unix milliseconds; below 0: never.
 func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value) (int64, error) {
-	if v.Type != store.Hash || !s.node.store.ready.fieldExpiry {
+	if v.Type != store.Hash {
 		return -1, nil
 	}
 	at, err := tx.HPExpireTime(ctx, string(v.Key), string(v.Field)).Result()
+	if err != nil && isUnknownCommand(err) {
+		return -1, nil
+	}
 	if err != nil || len(at) != 1 {
 		return -1, err
 	}

@@ -82,13 +82,24 @@ if expiry then redis.call('PEXPIREAT', key, string.format('%.0f', expiry)) end
 return 1
 `
 
-const (
-	// HSET removes a field's expiry, so put sets it again. Before HSET it sets the expiry to its current
-	// value: if that is refused nothing has changed yet. Lua's numbers would round a time from 2^53 on. Only
-	// Valkey accepts such times, and it has HSETEX.
-	fieldsExpire = `local function expiry(key, field)
+// putField writes a field. HSET removes its expiry, so put sets it again. Before HSET it sets the expiry to its
+// current value: if that is refused nothing has changed yet. Lua's numbers would round a time from 2^53 on. Only Valkey
+// accepts such times, and it has HSETEX.
+//
+// The variable expiring, declared by compose, is true if fields can expire. Where it is nil each script asks, since the
+// server may have been upgraded since the last one. It asks by COMMAND INFO, which takes an old server no time, and
+// unlike an unknown command counts as no error. If that is denied, HPEXPIRETIME is tried.
+const putField = `local function expiry(key, field)
+  if expiring == nil then
+    local command = redis.pcall('COMMAND', 'INFO', 'HPEXPIRETIME')
+    expiring = command.err ~= nil or type(command[1]) == 'table'
+  end
+  if not expiring then return nil end
   local at = redis.pcall('HPEXPIRETIME', key, 'FIELDS', 1, field)
-  if at.err then return at end
+  if at.err then
+    expiring = not string.find(at.err, 'nknown.*command')
+    return expiring and at or nil
+  end
   return at[1] >= 0 and at[1] or nil
 end
 local function expires(key, field) return expiry(key, field) ~= nil end
@@ -107,22 +118,18 @@ local function put(key, field, new)
   return set
 end
 `
-	fieldsStay = `local function expires() return false end
-local function put(key, field, new) return redis.pcall('HSET', key, field, new) end
-`
-)
 
-// compose builds the scripts for this server.
+// compose builds the scripts.
 func (p *prepared) compose() {
-	allow, expiry := "", fieldsStay
+	allow, put := "", "local expiring\n"+putField
 	if p.flags {
 		allow = allowFull
 	}
-	if p.fieldExpiry {
-		expiry = fieldsExpire
+	if p.expiring {
+		put = "local expiring = true\n" + putField
 	}
-	p.growStrings, p.growFields = replaceStrings, expiry+replaceFields
-	p.strings, p.fields, p.rebuild = allow+p.growStrings, allow+p.growFields, allow+expiry+rebuildHash
+	p.growStrings, p.growFields = replaceStrings, put+replaceFields
+	p.strings, p.fields, p.rebuild = allow+p.growStrings, allow+p.growFields, allow+put+rebuildHash
 }
 
 // isScriptDenial reports whether a command within a script was denied: Redis 7 and 6 word that in several
@@ -141,7 +148,7 @@ func (s *Space) Rebuild(ctx context.Context, keys [][]byte) (int, error) {
 		return 0, nil
 	}
 	cmds, err := pipe(ctx, s.values, keys, func(pipe goredis.Pipeliner, k string) *goredis.Cmd {
-		return pipe.Eval(ctx, p.rebuild, []string{k}, min(p.listpackCount, maxRebuild), p.listpackBytes)
+		return pipe.Eval(ctx, p.rebuild, []string{k}, p.listpackCount, p.listpackBytes)
 	})
 	rebuilt := 0
 	for _, cmd := range cmds {

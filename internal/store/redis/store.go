@@ -138,7 +138,7 @@ func (s *Store) look(ctx context.Context, dbs []int) error {
 		}
 		s.nodes[0].addSpaces(dbs, info)
 	}
-	return s.prepare(ctx, info)
+	return s.prepare(ctx)
 }
 
 // addSpaces adds the databases asked for, or all that hold keys.
