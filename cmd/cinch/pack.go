@@ -173,12 +173,16 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	switch {
 	case o.asJSON:
+	case c.Waits:
+		ui.Note(o.errs, "rule %s: a gateway, or another cinch pack, is training a dictionary; waiting for it\n", c.Rule)
 	case c.Several:
 		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: the server has, or may have, several users, and the user of a stored value is unknown; share_samples: true allows one\n", c.Rule)
-	case c.Trained == nil:
+	case c.Dict == nil && c.Trouble != "":
+		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: %s\n", c.Rule, c.Trouble)
+	case c.Dict == nil:
 		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", c.Rule)
 	default:
-		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Trained.Number(), ui.Size(int64(len(c.Trained.Content()))))
+		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Dict.Number(), ui.Size(int64(len(c.Dict.Content()))))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -156,5 +157,26 @@ func TestPackTrainsFirst(t *testing.T) {
 	}
 	if again := packed(t, "--config", file); strings.Contains(again, "rule docs: dictionary ") {
 		t.Errorf("trained again:\n%s", again)
+	}
+}
+
+// Three processes that begin together on a store without a dictionary use the same one, whichever trained it.
+func TestPackWorkersShareADictionary(t *testing.T) {
+	const n = 1000
+	server, client, raw := serverForTraining(t, n)
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	writeTrainingConfig(t, file, server.Addr)
+	var workers sync.WaitGroup
+	for i := range 3 {
+		workers.Go(func() {
+			code, out := runCommand(t, "pack", "--config", file, "--worker", fmt.Sprintf("%d/3", i+1))
+			if code != exitOK || strings.Contains(out, "rule docs: no dictionary") || strings.Contains(out, "rule docs: values are compressed without") {
+				t.Errorf("worker %d: %d\n%s", i+1, code, out)
+			}
+		})
+	}
+	workers.Wait()
+	if stored, named := storedAndNamed(t, client, n); len(named) != 1 || named[0] > 0 || float64(stored) > 0.6*float64(raw) {
+		t.Errorf("%d bytes of %d, dictionaries %v", stored, raw, named)
 	}
 }

@@ -130,7 +130,7 @@ func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack
 	o.stop = o.stopOnSignal(cancel)
 	all, err := pack.RunAgain(ctx, make, w.moved)
 	o.show.End(all, err)
-	if all == nil {
+	if all == nil && !errors.Is(err, pack.ErrInterrupted) && !errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	return all, w.runFailure(err, o.stateFile)

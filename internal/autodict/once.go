@@ -2,6 +2,7 @@ package autodict
 
 import (
 	"context"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -11,17 +12,45 @@ const leastOnce = minValuesInSample / 2
 
 // Once trains dictionaries from the current samples for rules that have none, rolls them out, and returns the
 // policy in force afterwards. It is for jobs that walk a store once and so have all values at once. whole is
-// the ratio of all values to those sampled. A rule gets no dictionary if the store can't be asked, or if none
-// is worth it.
-func (m *Manager) Once(ctx context.Context, whole float64) *policy.Policy {
+// the ratio of all values to those sampled. While a gateway or another such job trains for a rule, Once calls waits
+// with the rule's name, and then waits for that dictionary. A rule gets no dictionary if none is worth it, or if the
+// store refuses; then troubles has the reason, by rule.
+func (m *Manager) Once(ctx context.Context, whole float64, waits func(rule string)) (p *policy.Policy, troubles map[string]string) {
+	troubles = map[string]string{}
 	for _, r := range m.all() {
 		r.watch.whole = max(whole, 1)
-		if ctx.Err() != nil || !r.announcer.read(ctx) || m.adopt(ctx, r) || r.current.dict != nil {
-			continue
-		}
-		if samples, _ := r.sampler.size(); samples >= leastOnce {
-			m.renew(ctx, r, reasonFirst)
+		switch name := r.rule().Name; m.once(ctx, r, waits) {
+		case refusedStore:
+			troubles[name] = "dictionaries or their records can't be read from the server, or stored there"
+		case refusedUnready:
+			troubles[name] = "the server has the new dictionary, but values may not name it yet"
 		}
 	}
-	return m.Policy()
+	return m.Policy(), troubles
+}
+
+// once is Once for one rule. It returns why the rule has no dictionary afterwards, "" if it has one.
+func (m *Manager) once(ctx context.Context, r *managed, waits func(rule string)) (refused string) {
+	for waited := false; ; waited = true {
+		if !r.announcer.read(ctx) {
+			return refusedStore
+		}
+		if m.adopt(ctx, r) || r.current.dict != nil {
+			return ""
+		}
+		if samples, _ := r.sampler.size(); samples < leastOnce {
+			return refusedSamples
+		}
+		if refused = m.renew(ctx, r, reasonFirst); refused != refusedRace {
+			return refused
+		}
+		if !waited {
+			waits(r.rule().Name)
+		}
+		select {
+		case <-ctx.Done():
+			return refusedStopped
+		case <-time.After(lookEvery):
+		}
+	}
 }

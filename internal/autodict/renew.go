@@ -61,21 +61,23 @@ func (m *Manager) suits(ctx context.Context, r *managed, announced choice, v *Ve
 }
 
 // renew trains a dictionary for the rule and rolls it out, unless one that another gateway has announced
-// meanwhile suits.
-func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
+// meanwhile suits. It returns why it rolled out none, or refusedRace if another gateway trains; otherwise "".
+func (m *Manager) renew(ctx context.Context, r *managed, reason string) (refused string) {
 	if r.announcer.leasedByAnother() {
-		return
+		return refusedRace
 	}
 	if r.rejected = 0; m.adopt(ctx, r) {
-		return
+		return ""
 	}
 	k := m.task(ctx, r)
 	if reason == reasonGrowth && !r.watch.grown(k.volume) {
-		return
+		return ""
 	}
 	once := r.watch.whole > 0 // leaves no record if no dictionary is worth it
-	if !once && !m.leased(ctx, r) {
-		return
+	if !once {
+		if refused := m.lease(ctx, r); refused != "" {
+			return refused
+		}
 	}
 	r.tally().update(func(s *Status) { s.Trainings[reason]++ })
 	log := r.tally().log
@@ -84,13 +86,16 @@ func (m *Manager) renew(ctx context.Context, r *managed, reason string) {
 	result := m.o.train(ctx, k)
 	result.volume = k.volume
 	r.tally().update(func(s *Status) { s.Step = Step{} })
-	if once && result.refused == "" && !m.leased(ctx, r) {
-		return
+	if once && result.refused == "" {
+		if refused := m.lease(ctx, r); refused != "" {
+			return refused
+		}
 	}
 	if result.refused == "" {
 		result.refused = m.rollOut(ctx, r, result)
 	}
 	m.finish(ctx, r, result)
+	return result.refused
 }
 
 // progress returns a callback that records and logs a training's progress, and renews its lease.
@@ -117,13 +122,12 @@ func tellProgress(log *slog.Logger, now func() time.Time) func(Step) {
 	}
 }
 
-// leased takes the lease for a training. If it can't, it ends the training.
-func (m *Manager) leased(ctx context.Context, r *managed) bool {
-	refused := r.announcer.lease(ctx)
-	if refused != "" {
+// lease takes the lease for a training. If it can't, it ends the training and returns why.
+func (m *Manager) lease(ctx context.Context, r *managed) (refused string) {
+	if refused = r.announcer.lease(ctx); refused != "" {
 		m.finish(ctx, r, result{refused: refused})
 	}
-	return refused == ""
+	return refused
 }
 
 // task returns the inputs of a training for the rule.

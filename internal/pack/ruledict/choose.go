@@ -36,7 +36,9 @@ type Options struct {
 // Outcome is the result for a rule for which gateways have made no dictionary.
 type Outcome struct {
 	Rule    string
-	Trained *codec.Dict // nil: the rule goes without
+	Waits   bool        // no result yet: a gateway or another packer trains the rule's dictionary
+	Dict    *codec.Dict // trained here or meanwhile elsewhere; nil: the rule goes without
+	Trouble string      // why a dictionary could not be used; "": none was worth it
 	Several bool        // not trained: users must not see pieces of each other's values
 }
 

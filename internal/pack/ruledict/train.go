@@ -22,19 +22,35 @@ func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	if err != nil {
 		return err
 	}
+	stoppable, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.cancelOnStop(stoppable, cancel)
+	trained, troubles := m.Once(stoppable, whole, func(rule string) { c.tell(Outcome{Rule: rule, Waits: true}) })
+	if stoppable.Err() != nil && ctx.Err() == nil {
+		return pack.ErrInterrupted
+	}
 	settings := map[string]codec.Setting{}
-	for _, r := range m.Once(ctx, whole).Rules() {
+	for _, r := range trained.Rules() {
 		settings[r.Name] = r.SettingFor(c.login)
 	}
 	for _, r := range rules {
-		o, st := Outcome{Rule: r.Name}, settings[r.Name]
+		o, st := Outcome{Rule: r.Name, Trouble: troubles[r.Name]}, settings[r.Name]
 		if st.Dict != 0 {
 			c.chosen[r.Name] = policy.Choice{Dict: st.Dict, Level: st.Level}
-			o.Trained, _ = c.Store.Dicts().Dictionary(st.Dict)
+			o.Dict, _ = c.Store.Dicts().Dictionary(st.Dict)
 		}
 		c.tell(o)
 	}
 	return nil
+}
+
+// cancelOnStop cancels when the walk is to stop, since another packer's training may take long.
+func (c *chooser) cancelOnStop(ctx context.Context, cancel func()) {
+	select {
+	case <-c.Walk.Stop:
+		cancel()
+	case <-ctx.Done():
+	}
 }
 
 // newManager returns a Manager that trains, for this run only.
