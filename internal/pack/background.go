@@ -30,10 +30,11 @@ type Background struct {
 	leaseHold time.Duration
 	paused    *paused
 
-	mu     sync.Mutex // guards what follows
-	now    Report     // of the running pass
-	before Report     // of all passes before it
-	status BackgroundStatus
+	mu       sync.Mutex // guards what follows
+	now      Report     // of the running pass
+	before   Report     // of all earlier passes that replaced values
+	estimate Report     // of the last pass that only estimated, once it has ended
+	status   BackgroundStatus
 }
 
 // BackgroundOptions configure a Background. Open and Current are required.
@@ -111,7 +112,9 @@ type BackgroundStatus struct {
 	Passes  map[string]int64
 	Last    time.Time // end of the last complete pass; zero: none yet
 	Trouble string    // why the last pass was not complete; "": it was
-	Report  Report    // of all passes, the running one included
+	// Report counts all passes, the running one included. With DryRun it counts the running pass only, or else the last
+	// one: estimates of the same values don't add up.
+	Report Report
 }
 
 // Ends of passes, as BackgroundStatus.Passes counts them.
@@ -138,7 +141,7 @@ func NewBackground(o BackgroundOptions) *Background {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, paused: newPaused(o.Pause), now: newReport(), before: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
+	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, paused: newPaused(o.Pause), now: newReport(), before: newReport(), estimate: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
 }
 
 // Run packs until stop is closed or ctx ends. After stop it finishes the pages in work.
@@ -300,7 +303,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	o.Stop = giveUp
 	var watch sync.WaitGroup
 	start(&watch, cancel, func() error { return b.watch(passed, stop, job, lease, giveUp) })
-	b.set(func(s *BackgroundStatus) { s.Running, s.Done = true, 0 })
+	b.begin(job.DryRun)
 	b.o.Log.Info("packing stored values", "dry_run", job.DryRun, "databases", len(o.Targets))
 	report, err := Run(passed, o)
 	if cause := context.Cause(passed); err != nil && (errors.Is(cause, errLost) || errors.Is(cause, errPanic)) {
@@ -308,7 +311,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	}
 	cancel(nil)
 	watch.Wait()
-	b.ended(&report, err)
+	b.ended(&report, job.DryRun, err)
 	return err
 }
 
@@ -362,10 +365,23 @@ func (b *Background) tell(e Event) {
 	}
 }
 
-func (b *Background) ended(r *Report, err error) {
+func (b *Background) begin(dryRun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.before.add(r)
+	b.status.Running, b.status.Done = true, 0
+	if dryRun {
+		b.estimate = newReport()
+	}
+}
+
+func (b *Background) ended(r *Report, dryRun bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if dryRun {
+		b.estimate.add(r)
+	} else {
+		b.before.add(r)
+	}
 	b.now = newReport()
 	s := &b.status
 	s.Running, s.Done, s.Duty = false, 0, 0
@@ -393,7 +409,11 @@ func (b *Background) Status() BackgroundStatus {
 		s.Passes[how] = n
 	}
 	s.Report = newReport()
-	s.Report.add(&b.before)
+	if s.DryRun {
+		s.Report.add(&b.estimate)
+	} else {
+		s.Report.add(&b.before)
+	}
 	s.Report.add(&b.now)
 	return s
 }

@@ -261,3 +261,66 @@ func TestBackgroundSurvives(t *testing.T) {
 		})
 	}
 }
+
+// replaceable is a database whose values can be replaced. It keeps none, so that each pass finds the same values.
+type replaceable struct{ *database }
+
+func (replaceable) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
+	return make([]int64, len(keys)), nil
+}
+
+func (replaceable) Replace(_ context.Context, changes []store.Change) ([]store.Outcome, error) {
+	all := make([]store.Outcome, len(changes))
+	for i := range all {
+		all[i].Replaced = true
+	}
+	return all, nil
+}
+
+// Passes that replace values add up. Passes that only estimate find the same values each time, so the last one counts.
+func TestBackgroundEstimatesDoNotAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 1000
+		d := replaceable{&database{name: "0", keys: keys, value: func(int) []byte { return []byte(strings.Repeat("value ", 100)) }}}
+		rules := rulesFor(t, "*")
+		var dry atomic.Bool
+		dry.Store(true)
+		b := NewBackground(BackgroundOptions{
+			Current: func() Job { return Job{Policy: rules, DryRun: dry.Load(), Every: time.Minute} },
+			Open: func(context.Context, *policy.Policy) (Session, error) {
+				return Session{
+					Name: "server", Targets: []store.Target{{Node: d, Space: d}}, Lease: func(string) store.Lease { return &turns{} }, Close: func() {},
+					Seal: func(p *policy.Policy) *Seal {
+						return &Seal{Policy: p, Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})}
+					},
+				}, nil
+			},
+		})
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.Run(t.Context(), stop)
+		}()
+		defer func() {
+			close(stop)
+			<-ended
+		}()
+		passes := int64(0)
+		pass := func(dryRun bool, counted int64) {
+			t.Helper()
+			dry.Store(dryRun)
+			passes++
+			until(t, "a pass", func() bool { s := b.Status(); return s.Passes[PassDone] == passes && !s.Running })
+			s := b.Status()
+			if r := s.Report; s.DryRun != dryRun || r.Keys != counted*keys || r.Replaced != counted*keys || r.CostBefore/keys/counted < 600 || r.Saved() <= 0 {
+				t.Errorf("pass %d, dry run %v: %d keys, %d values, %d bytes", passes, s.DryRun, r.Keys, r.Replaced, r.CostBefore)
+			}
+		}
+		pass(true, 1)
+		pass(true, 1)
+		pass(false, 1)
+		pass(false, 2)
+		pass(true, 1)
+		pass(false, 3)
+	})
+}
