@@ -118,8 +118,8 @@ func (w *openedStore) connect(ctx context.Context) error {
 
 // moved reports whether the store's values have moved to other nodes, and connects to those.
 func (w *openedStore) moved(ctx context.Context) (bool, error) {
-	if !w.store.Moved(ctx) {
-		return false, nil
+	if moved, err := w.store.Moved(ctx); err != nil || !moved {
+		return false, err
 	}
 	w.store.Close()
 	return true, w.connect(ctx)

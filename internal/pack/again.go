@@ -12,8 +12,8 @@ const maxRuns = 20
 
 // RunAgain calls Run, and repeats it each time that slots of a cluster have moved meanwhile, since keys may
 // have moved past the walk. next returns the options for the current nodes. moved reports whether values have
-// moved. The report covers all runs and is nil if none began; its time includes that of next, which may train
-// dictionaries.
+// moved, and connects to the new nodes; if it can't, RunAgain fails. The report covers all runs and is nil if
+// none began; its time includes that of next, which may train dictionaries.
 func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) (bool, error)) (all *Report, err error) {
 	began := time.Now()
 	defer func() {
@@ -37,7 +37,7 @@ func RunAgain(ctx context.Context, next func() (Options, error), moved func(cont
 		}
 		again, failed := moved(ctx)
 		if failed != nil {
-			return all, errors.Join(err, fmt.Errorf("cluster slots have moved during the run, and its nodes can't be read again: %w", failed))
+			return all, errors.Join(err, fmt.Errorf("cluster slots may have moved during the run, and the nodes can't be asked, so keys may have been missed: %w", failed))
 		}
 		if !again {
 			return all, err

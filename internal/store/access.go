@@ -45,8 +45,8 @@ type Store interface {
 	// Targets returns the targets that existed when the store was opened.
 	Targets() []Target
 	// Moved reports whether values may have moved past a walk over these targets. If so, open the store
-	// again.
-	Moved(ctx context.Context) bool
+	// again. An error means that it is unknown.
+	Moved(ctx context.Context) (bool, error)
 	// Sealing returns which of the values may be compressed, and by which rules.
 	Sealing(rules *policy.Policy) Sealing
 	// Lease returns a lease by which one holder at a time does something in the store. holder must be unique.

@@ -49,9 +49,9 @@ func (s *Store) Targets() (all []store.Target) {
 }
 
 // Moved implements store.Store: it reports whether slots have moved since the store was opened.
-func (s *Store) Moved(ctx context.Context) bool {
+func (s *Store) Moved(ctx context.Context) (bool, error) {
 	layout, err := s.Layout(ctx)
-	return err == nil && layout != s.opened
+	return err == nil && layout != s.opened, err
 }
 
 // Sealing implements store.Store.

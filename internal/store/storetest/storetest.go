@@ -110,8 +110,8 @@ func walk(t *testing.T, f Fixture) {
 			t.Fatalf("value %d was not found", i)
 		}
 	}
-	if keys < values || f.Store.Moved(t.Context()) {
-		t.Errorf("%d keys, moved: %v", keys, f.Store.Moved(t.Context()))
+	if moved, err := f.Store.Moved(t.Context()); keys < values || moved || err != nil {
+		t.Errorf("%d keys, moved: %v, %v", keys, moved, err)
 	}
 }
 

@@ -371,26 +371,31 @@ func TestWalkSeesOtherShards(t *testing.T) {
 		t.Cleanup(w.Close)
 		return w
 	}
+	check := func(what string, w *Walk, want bool) {
+		t.Helper()
+		if moved, err := w.Moved(ctx); moved != want || err != nil {
+			t.Errorf("%s: moved %v, %v", what, moved, err)
+		}
+	}
 	s.set(0, 1)
 	all, one := open(true), open(false)
-	if all.Moved(ctx) || len(all.masters) != 2 {
-		t.Errorf("the same shards count as others; %d masters", len(all.masters))
+	if check("the same shards", all, false); len(all.masters) != 2 {
+		t.Errorf("%d masters", len(all.masters))
 	}
 	s.now.Store(nil)
-	if all.Moved(ctx) {
-		t.Error("unknown shards count as others")
+	if moved, err := all.Moved(ctx); moved || !errors.Is(err, ErrShards) {
+		t.Errorf("unknown shards: moved %v, %v", moved, err)
 	}
+	check("unknown shards, of a walk over one", one, false)
 	s.set(0, 1, 2)
-	if !all.Moved(ctx) || one.Moved(ctx) {
-		t.Error("a new shard does not count, or it does for a walk over one")
-	}
+	check("a new shard", all, true)
+	check("a new shard, of a walk over one", one, false)
 	all = open(true)
-	if all.Moved(ctx) || len(all.masters) != 3 {
-		t.Errorf("opened again, the shards are others; %d masters", len(all.masters))
+	if check("opened again", all, false); len(all.masters) != 3 {
+		t.Errorf("opened again: %d masters", len(all.masters))
 	}
-	if s.set(0, 2); !all.Moved(ctx) {
-		t.Error("a shard that has left does not count")
-	}
+	s.set(0, 2)
+	check("a shard that has left", all, true)
 }
 
 // A command whose first question is for a dictionary finds it in any shard.

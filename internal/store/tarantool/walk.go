@@ -191,12 +191,12 @@ func (w *Walk) Targets() (all []store.Target) {
 // Moved implements store.Store: it reports whether the shards, or their masters, are others than when the store
 // was opened. A walk over one master has nothing to open again. Buckets that move between shards that stay are not
 // seen.
-func (w *Walk) Moved(ctx context.Context) bool {
+func (w *Walk) Moved(ctx context.Context) (bool, error) {
 	if !w.o.Everywhere {
-		return false
+		return false, nil
 	}
 	now, err := w.shelf.group.refresh(ctx)
-	return err == nil && now != w.opened
+	return err == nil && now != w.opened, err
 }
 
 // Sealing implements store.Store: the rule for a value is found by the names of its space and field, and a

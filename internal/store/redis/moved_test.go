@@ -1,0 +1,31 @@
+package redis
+
+import (
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// Moved tells slots that have stayed, slots that have moved, and a cluster that does not answer apart: in the last case
+// a walk may have missed keys.
+func TestMoved(t *testing.T) {
+	nodes := testenv.Cluster(t, 2, 0)
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: nodes[0].Addr, MaxRetries: -1, DialerRetries: 1}})
+	must(t, err)
+	defer s.Close()
+	if moved, err := s.Moved(t.Context()); moved || err != nil {
+		t.Errorf("all are where they were: %v, %v", moved, err)
+	}
+	testenv.MoveSlots(t, nodes[0], nodes[1], 0, 9)
+	if moved, err := s.Moved(t.Context()); !moved || err != nil {
+		t.Errorf("ten slots have moved: %v, %v", moved, err)
+	}
+	for _, n := range nodes {
+		n.Kill()
+	}
+	if moved, err := s.Moved(t.Context()); moved || err == nil {
+		t.Errorf("nothing answers: %v, %v", moved, err)
+	}
+}
