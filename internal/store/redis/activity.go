@@ -17,6 +17,7 @@ func (s *Store) Activity(ctx context.Context) (sum store.Activity, err error) {
 		}
 		sum.Reads += a.Reads
 		sum.Writes += a.Writes
+		sum.Names += a.Names
 		sum.Uptime = max(sum.Uptime, a.Uptime)
 	}
 	return sum, nil
@@ -40,16 +41,11 @@ func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	if err != nil {
 		return store.Activity{}, err
 	}
-	number := func(name string) float64 {
-		v, _ := strconv.ParseFloat(info[name], 64)
-		return v
+	text, err := n.client.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return store.Activity{}, classify(err)
 	}
-	a := store.Activity{
-		Uptime: number("uptime_in_seconds"),
-		Reads:  number("keyspace_hits"),
-	}
-	a.Writes, err = n.writes(ctx)
-	return a, err
+	return activity(info, infoFields(text)), nil
 }
 
 // Standing reports whether the node is a replica, and whether it belongs to a cluster.
@@ -77,18 +73,56 @@ func (n *Node) CPU(ctx context.Context) (seconds float64, err error) {
 // Writers lists the commands that carry whole values of strings and hashes to the server.
 var Writers = []string{"set", "setex", "psetex", "setnx", "mset", "msetnx", "msetex", "getset", "hset", "hmset", "hsetnx", "hsetex"}
 
-// writes counts the calls of Writers since the server was started, or since CONFIG RESETSTAT.
-func (n *Node) writes(ctx context.Context) (calls float64, err error) {
-	text, err := n.client.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, classify(err)
+// Commands that look up keys to read them. Others that do are rare.
+var (
+	// readers carry values of one string or hash to the client.
+	readers = []string{"get", "getex", "getdel", "getset", "hget", "hmget", "hgetall", "hvals", "hscan", "hgetex", "hgetdel"}
+	// otherReaders read types that are not compressed, or no whole values.
+	otherReaders = []string{
+		"exists", "type", "ttl", "pttl", "object", "memory", "strlen", "getrange", "getbit", "bitcount", "hlen", "hexists", "hkeys",
+		"llen", "lrange", "lindex", "scard", "smembers", "sismember", "smismember", "srandmember", "sscan",
+		"zcard", "zcount", "zscore", "zrange", "zrangebyscore", "zrevrange", "zrevrangebyscore", "zrank", "zrevrank", "zscan",
+		"xlen", "xrange", "xrevrange", "xread",
 	}
-	for _, name := range Writers {
-		_, rest, found := strings.Cut(text, "cmdstat_"+name+":calls=")
-		number, _, _ := strings.Cut(rest, ",")
-		if v, err := strconv.ParseFloat(number, 64); found && err == nil {
-			calls += v
+)
+
+// activity returns what a server has counted since it was started, or since CONFIG RESETSTAT. keyspace_hits,
+// the number of keys found, includes lists, sets and questions about keys. So reads are calls of readers. A
+// call of MGET has any number of keys: those are the look-ups that are left after one for each call of another
+// command. Reads are assumed to find a key as often as all look-ups do.
+func activity(info, commandStats map[string]string) store.Activity {
+	number := func(name string) float64 {
+		v, _ := strconv.ParseFloat(info[name], 64)
+		return v
+	}
+	calls := map[string]float64{}
+	for name, stats := range commandStats {
+		command, _, _ := strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|") // Redis 7 counts subcommands
+		text, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+		n, _ := strconv.ParseFloat(text, 64)
+		calls[command] += n
+	}
+	sum := func(commands []string) (n float64) {
+		for _, c := range commands {
+			n += calls[c]
+		}
+		return n
+	}
+	names := 0.0
+	for name, keyspace := range info { // db0:keys=10,expires=0,avg_ttl=0
+		if text, ok := strings.CutPrefix(keyspace, "keys="); ok && strings.HasPrefix(name, "db") {
+			text, _, _ = strings.Cut(text, ",")
+			n, _ := strconv.ParseFloat(text, 64)
+			names += n
 		}
 	}
-	return calls, nil
+	hits, lookups := number("keyspace_hits"), number("keyspace_hits")+number("keyspace_misses")
+	reads := sum(readers)
+	if calls["mget"] > 0 {
+		reads += max(lookups-reads-sum(otherReaders), calls["mget"])
+	}
+	return store.Activity{
+		Uptime: number("uptime_in_seconds"), Writes: sum(Writers), Names: names,
+		Reads: min(reads*hits/max(lookups, 1), hits),
+	}
 }
