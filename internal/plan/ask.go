@@ -21,7 +21,7 @@ func (q *Question) Rates(ctx context.Context, p *Options, why string) {
 		otherwise = "the given rates"
 	}
 	q.Ask(fmt.Sprintf("%s: %s.\n", p.Source.Name, why))
-	reads, ok := q.number(ctx, fmt.Sprintf("How many reads a second does it serve? (Enter: %s) ", otherwise))
+	reads, ok := q.number(ctx, fmt.Sprintf("How many reads a second does the plan cover? (Enter: %s) ", otherwise))
 	if !ok {
 		return
 	}

@@ -17,6 +17,7 @@ type Space interface {
 	DB() string
 	Keys(ctx context.Context) (int64, error)
 	Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error)
+	Share(cursor string) float64 // of the keys, that are before the cursor
 	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
 }
 
@@ -60,31 +61,56 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 	if w.pace.share <= 0 {
 		w.pace.share = 0.05
 	}
-	for _, s := range o.Spaces {
+	counts := make([]int64, len(o.Spaces))
+	for i, s := range o.Spaces {
 		n, err := s.Keys(ctx)
 		if err != nil {
 			return info, err
 		}
+		counts[i] = n
 		w.total += n
 	}
+	var a store.Activity // before the walk, which reads keys
 	if o.Activity != nil {
-		a, err := o.Activity(ctx)
-		if err != nil {
-			return info, err
-		}
-		info.observe(a, w.total)
-	}
-	for _, s := range o.Spaces {
-		if err := w.space(ctx, s); err != nil {
+		var err error
+		if a, err = o.Activity(ctx); err != nil {
 			return info, err
 		}
 	}
-	info.Total, info.Whole = w.total, !w.cutShort
+	for i, s := range o.Spaces {
+		if err := w.space(ctx, s, counts[i]); err != nil {
+			return info, err
+		}
+	}
+	info.Total, info.Whole = w.names(), !w.cutShort
+	info.observe(a, max(int64(a.Names), w.total), partOf(info.Total, a))
 	if w.cutShort {
-		info.Notes = append(info.Notes, fmt.Sprintf("the budget was used up after %d of %d keys: figures are extrapolated to all of them, assuming that the rest is similar", c.Names, w.total))
-		c.extend(w.total)
+		info.Notes = append(info.Notes, fmt.Sprintf("the budget was used up after %d of %d keys: figures are extrapolated to all of them, assuming that the rest is similar", c.Names, info.Total))
+		c.extend(info.Total)
 	}
 	return info, nil
+}
+
+// mostNames is the share of a server's keys above which its counters are those of the keys of a plan.
+const mostNames = 0.8
+
+// partOf returns why a server's counters are not those of so many of its keys, or "" if these are most.
+func partOf(names int64, a store.Activity) string {
+	if float64(names) >= mostNames*a.Names {
+		return ""
+	}
+	return fmt.Sprintf("the server has %s keys, and this plan covers %s of them", Count(a.Names), Count(float64(names)))
+}
+
+// names returns how many names a walk over everything would have found.
+func (w *keysWalk) names() int64 {
+	switch {
+	case w.o.Match == "":
+		return w.total
+	case !w.cutShort || w.walked == 0:
+		return w.c.Names
+	}
+	return int64(float64(w.c.Names) * float64(w.total) / w.walked)
 }
 
 // redisDictCost: Redis 7 holds a dictionary as a function library, in base64 and twice.
@@ -106,12 +132,14 @@ type keysWalk struct {
 	c        *Collector
 	o        KeysOptions
 	pace     pace
-	total    int64
+	total    int64   // keys of all spaces
+	walked   float64 // of these, whether they match or not
 	cutShort bool
 }
 
-func (w *keysWalk) space(ctx context.Context, s Space) error {
-	cursor := ""
+// space walks over a space of so many keys.
+func (w *keysWalk) space(ctx context.Context, s Space, keys int64) error {
+	cursor, before := "", w.walked
 	for {
 		if w.spent() {
 			w.cutShort = true
@@ -126,16 +154,24 @@ func (w *keysWalk) space(ctx context.Context, s Space) error {
 			return err
 		}
 		w.pace.waited(time.Since(start))
-		if err := w.page(ctx, s, found.Keys); err != nil {
+		done, err := w.page(ctx, s, found.Keys)
+		if err != nil {
 			return err
 		}
+		share := 1.0
+		if found.Next != "" {
+			share = s.Share(found.Next)
+		}
+		share = s.Share(cursor) + done*(share-s.Share(cursor))
+		w.walked = before + share*float64(keys)
 		if err := w.pace.end(ctx); err != nil {
 			return err
 		}
 		w.show(s)
-		if cursor = found.Next; cursor == "" {
+		if w.cutShort = done < 1; w.cutShort || found.Next == "" {
 			return nil
 		}
+		cursor = found.Next
 	}
 }
 
@@ -145,12 +181,13 @@ func (w *keysWalk) spent() bool {
 
 func (w *keysWalk) show(s Space) {
 	if w.o.Progress != nil {
-		w.o.Progress(float64(w.c.Names)/float64(max(w.total, 1)), fmt.Sprintf("reading %s: %d keys, %d values", s.Name(), w.c.Names, w.c.Values))
+		w.o.Progress(w.walked/float64(max(w.total, 1)), fmt.Sprintf("reading %s: %d keys, %d values", s.Name(), w.c.Names, w.c.Values))
 	}
 }
 
-// page reads the values of the keys chosen by their tickets.
-func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
+// page reads the values of the keys chosen by their tickets. It returns the share of the keys for which the
+// budget was enough.
+func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) (done float64, err error) {
 	tickets := make(map[string]Ticket)
 	var chosen [][]byte
 	flush := func() error {
@@ -167,7 +204,7 @@ func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
 		chosen = chosen[:0]
 		return err
 	}
-	for _, k := range keys {
+	for i, k := range keys {
 		t := w.c.Offer(s.DB(), k)
 		if !t.Read {
 			continue
@@ -175,14 +212,14 @@ func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) error {
 		tickets[string(k)], chosen = t, append(chosen, k)
 		if len(chosen) == readCount {
 			if err := flush(); err != nil {
-				return err
+				return 0, err
 			}
 			if w.spent() {
-				return nil
+				return float64(i+1) / float64(len(keys)), nil
 			}
 		}
 	}
-	return flush()
+	return 1, flush()
 }
 
 func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {

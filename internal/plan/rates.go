@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -34,8 +35,9 @@ func doubt(a store.Activity, names int64) string {
 	return ""
 }
 
-// observe takes over a server's counters, unless they are in doubt.
-func (s *SourceInfo) observe(a store.Activity, names int64) {
+// observe takes over a server's counters, unless they are in doubt. names is the number of the server's names. part is
+// why the counters are not those of what the plan covers, "" if they are.
+func (s *SourceInfo) observe(a store.Activity, names int64, part string) {
 	if a.Uptime <= 0 && a.Reads+a.Writes > 0 {
 		a.Uptime = 1 // servers count whole seconds
 	}
@@ -43,7 +45,7 @@ func (s *SourceInfo) observe(a store.Activity, names int64) {
 		return
 	}
 	s.Observed = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
-	if s.Doubt = doubt(a, names); s.Doubt == "" {
+	if s.Doubt = cmp.Or(doubt(a, names), part); s.Doubt == "" {
 		s.Rates = s.Observed
 	}
 }

@@ -13,19 +13,22 @@ func TestDoubt(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		a     store.Activity
+		part  string
 		doubt string
 	}{
-		{"no counters", store.Activity{}, ""},
-		{"just loaded", store.Activity{Uptime: 6, Writes: names}, "loading"},
-		{"just started and loaded", store.Activity{Writes: names}, "loading"},
-		{"loaded yesterday", store.Activity{Uptime: day, Writes: 2 * names, Reads: 100}, "loading"},
-		{"started a minute ago", store.Activity{Uptime: 60, Writes: 100, Reads: 1e6}, "too short"},
-		{"a cache at work", store.Activity{Uptime: day, Writes: 5e6, Reads: 1e9}, ""},
-		{"many writes, no reads", store.Activity{Uptime: day, Writes: 50 * names}, ""}, // a log: writes are its normal use
-		{"idle", store.Activity{Uptime: day, Reads: 10}, ""},
+		{"no counters", store.Activity{}, "", ""},
+		{"no counters of a part", store.Activity{}, "of others", ""},
+		{"just loaded", store.Activity{Uptime: 6, Writes: names}, "", "loading"},
+		{"just started and loaded", store.Activity{Writes: names}, "", "loading"},
+		{"loaded yesterday", store.Activity{Uptime: day, Writes: 2 * names, Reads: 100}, "", "loading"},
+		{"started a minute ago", store.Activity{Uptime: 60, Writes: 100, Reads: 1e6}, "", "too short"},
+		{"a cache at work", store.Activity{Uptime: day, Writes: 5e6, Reads: 1e9}, "", ""},
+		{"a part of a cache", store.Activity{Uptime: day, Writes: 5e6, Reads: 1e9}, "of others", "of others"},
+		{"many writes, no reads", store.Activity{Uptime: day, Writes: 50 * names}, "", ""}, // a log: writes are its normal use
+		{"idle", store.Activity{Uptime: day, Reads: 10}, "", ""},
 	} {
 		info := SourceInfo{}
-		info.observe(c.a, names)
+		info.observe(c.a, names, c.part)
 		if c.doubt == "" && info.Doubt != "" || !strings.Contains(info.Doubt, c.doubt) {
 			t.Errorf("%s: %q", c.what, info.Doubt)
 		}

@@ -99,9 +99,13 @@ func (w *tuplesWalk) prepare(ctx context.Context) error {
 		return err
 	}
 	var ids []uint32
-	match, vinyl := policy.Compile(w.o.Match), 0
+	match, vinyl, part := policy.Compile(w.o.Match), 0, ""
 	for _, s := range schema.Spaces() {
-		if s.System() || s.View || s.Primary() == nil || tarantool.OwnSpace(s.Name) || w.o.Match != "" && !match.Match([]byte(s.Name)) {
+		if s.System() || s.View || s.Primary() == nil || tarantool.OwnSpace(s.Name) {
+			continue
+		}
+		if w.o.Match != "" && !match.Match([]byte(s.Name)) {
+			part = "the server has more spaces than this plan covers"
 			continue
 		}
 		w.spaces, ids = append(w.spaces, s), append(ids, s.ID)
@@ -124,7 +128,7 @@ func (w *tuplesWalk) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.info.observe(a, sum(w.counts))
+	w.info.observe(a, sum(w.counts), part)
 	w.ping = time.Hour
 	for range pingTries {
 		start := time.Now()
