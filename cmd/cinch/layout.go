@@ -37,8 +37,6 @@ func (l *layoutFlags) read() (at price.Layout, assumed bool, err error) {
 	if err := share.UnmarshalText([]byte(l.crossZone)); err != nil {
 		return at, false, fmt.Errorf("--cross-zone: %w", err)
 	}
-	if at.CrossZone = float64(share); share == 0 {
-		at.Zones = 1
-	}
+	at.CrossZone = new(float64(share))
 	return at, false, nil
 }

@@ -75,7 +75,7 @@ type Prices struct {
 	File  string `yaml:"file,omitempty"` // overrides prices; relative to the config file's directory
 	Zones int    `yaml:"zones"`          // number of zones of clients and servers
 
-	CrossZone Ratio `yaml:"cross_zone,omitempty"` // share of the traffic that crosses zones; 0: as Zones says
+	CrossZone *Ratio `yaml:"cross_zone,omitempty"` // share of the traffic that crosses zones; nil: as Zones says
 }
 
 // Dictionary names a dictionary's file for use in rules.

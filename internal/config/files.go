@@ -41,14 +41,14 @@ func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 func (c *Config) LoadPrices() (r price.Rates, err error) {
 	ps := problems{c: c}
 	p := &c.Prices
-	r = price.Rates{Cloud: p.Cloud, Zones: p.Zones, CrossZone: float64(p.CrossZone), Assumed: true}
+	r = price.Rates{Cloud: p.Cloud, Zones: p.Zones, Assumed: true}
 	for _, key := range []string{"prices.cloud", "prices.zones", "prices.cross_zone", "prices.file"} {
 		if _, written := c.lines[key]; written {
 			r.Assumed = false
 		}
 	}
-	if _, written := c.lines["prices.cross_zone"]; written && p.CrossZone == 0 {
-		r.Zones = 1 // a share of 0 means that it is not known
+	if p.CrossZone != nil {
+		r.CrossZone = new(float64(*p.CrossZone))
 	}
 	if r.Table, err = price.For(p.Cloud); err != nil {
 		ps.add("prices.cloud", "", "%v", err)

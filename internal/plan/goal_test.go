@@ -31,7 +31,7 @@ func randomPlanner(t *testing.T, r *rand.Rand) *planner {
 	p.Minimize = []Objective{Balance, MinCost, MinLatency, MinBytes}[r.IntN(4)]
 	p.Layout = price.Layout{Copies: r.IntN(4), Zones: r.IntN(5)}
 	if r.IntN(3) == 0 {
-		p.Layout.CrossZone = r.Float64()
+		p.Layout.CrossZone = new(r.Float64())
 	}
 	for range 1 + r.IntN(2) {
 		p.Links = append(p.Links, Link{BitsPerSecond: math.Pow(10, 6+5*r.Float64())})
@@ -135,7 +135,7 @@ func TestWithinAZoneNothingPays(t *testing.T) {
 		if rep.BillAfter.Total() > rep.BillNow.Total() {
 			t.Errorf("%s: $%g now, $%g after", goal, rep.BillNow.Total(), rep.BillAfter.Total())
 		}
-		rep = messagesWithin(t, goal, price.Layout{Zones: 1, CrossZone: 1})
+		rep = messagesWithin(t, goal, price.Layout{Zones: 1, CrossZone: new(1.0)})
 		if g := rep.Groups[0]; g.Choice < 0 {
 			t.Errorf("%s, all of it crosses zones: %s", goal, g.Why)
 		}
@@ -189,7 +189,8 @@ func TestTextNamesWhatCrosses(t *testing.T) {
 	}{
 		{price.Layout{Zones: 3}, true, "67% of the traffic crosses zones, assuming 3 zones (--zones, --cross-zone)"},
 		{price.Layout{Zones: 2}, false, "50% of the traffic crosses zones (2 zones)"},
-		{price.Layout{Zones: 3, CrossZone: 1}, false, "100% of the traffic crosses zones"},
+		{price.Layout{Zones: 3, CrossZone: new(1.0)}, false, "100% of the traffic crosses zones"},
+		{price.Layout{Zones: 3, CrossZone: new(0.0)}, false, "no traffic crosses zones"},
 		{price.Layout{Zones: 1}, false, "no traffic crosses zones"},
 	} {
 		rep := messagesWithin(t, Balance, c.at)

@@ -16,9 +16,9 @@ const DefaultZones = 3
 
 // Layout describes the distribution of a store. The zero value is one copy in one zone.
 type Layout struct {
-	Copies    int     // of every value, 0 means 1: a primary and two replicas are 3
-	Zones     int     // availability zones, 0 means 1: nothing crosses between zones
-	CrossZone float64 // share of the bytes that cross zones, if known; 0: derived from Zones
+	Copies    int      // of every value, 0 means 1: a primary and two replicas are 3
+	Zones     int      // availability zones, 0 means 1: nothing crosses between zones
+	CrossZone *float64 // share of the bytes that cross zones, if known; nil: derived from Zones
 }
 
 func (l Layout) copies() float64 { return float64(max(l.Copies, 1)) }
@@ -27,8 +27,8 @@ func (l Layout) copies() float64 { return float64(max(l.Copies, 1)) }
 // to be random: 2/3 with three zones.
 func (l Layout) Crossing() float64 {
 	switch {
-	case l.CrossZone > 0:
-		return min(l.CrossZone, 1)
+	case l.CrossZone != nil:
+		return min(*l.CrossZone, 1)
 	case l.Zones <= 1:
 		return 0
 	}
@@ -42,7 +42,7 @@ func (l Layout) Words(flags string) string {
 	switch share := l.Crossing(); {
 	case share == 0:
 		return "no traffic crosses zones"
-	case l.CrossZone > 0:
+	case l.CrossZone != nil:
 		return fmt.Sprintf("%.3g%% of the traffic crosses zones", 100*share)
 	case flags != "":
 		return fmt.Sprintf("%.0f%% of the traffic crosses zones, assuming %s (%s)", 100*share, zones, flags)

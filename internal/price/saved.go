@@ -21,7 +21,7 @@ type Rates struct {
 	Zones   int    // number of zones
 	Assumed bool   // neither is configured
 
-	CrossZone float64 // as in Layout
+	CrossZone *float64 // as in Layout
 }
 
 // Layout returns the distribution over zones.
