@@ -6,6 +6,7 @@ const meanings = {
   upstream_unreachable: "The server behind the gateway does not accept connections. Is it up, and are address, password and certificates right?",
   unavailable: "The server behind the gateway did not answer. Is it up?",
   displaced: "A client with many connections lost one to another client, because max_connections or file descriptors ran short.",
+  connections: "HTTP/2 clients use all connections to the server that max_connections allows. Raise it, or find the client with many requests.",
   open_listener: "Clients on other machines were refused: the server requires no password, and only loopback protects it. Set a password, or allow_open_listener.",
   yielded: "A call lost its stream to the server, because other clients waited for one. Look for a client with many idle calls.",
   resets: "A client cancels many calls, so it gets its own connections to the server.",

@@ -17,10 +17,19 @@ import (
 
 func TestNextStep(t *testing.T) {
 	for _, c := range []struct{ step, size, want int64 }{
-		{16, 0, 128}, {128, 1, maxStep}, {maxStep, 1, maxStep}, // small ones
-		{16, batchBytes/8 - 1, 128}, {16, batchBytes / 8, 128}, {16, batchBytes/8 + 1, 127},
-		{16, batchBytes - 1, 16}, {16, batchBytes, 16}, {16, batchBytes + 1, 15},
-		{16, 8*batchBytes + 1, 1}, {16, 17 * batchBytes, 1}, {1, 512 << 20, 1}, {maxStep, maxStep * 512 << 20, 1},
+		{16, 0, 128},
+		{128, 1, maxStep},
+		{maxStep, 1, maxStep}, // small ones
+		{16, batchBytes/8 - 1, 128},
+		{16, batchBytes / 8, 128},
+		{16, batchBytes/8 + 1, 127},
+		{16, batchBytes - 1, 16},
+		{16, batchBytes, 16},
+		{16, batchBytes + 1, 15},
+		{16, 8*batchBytes + 1, 1},
+		{16, 17 * batchBytes, 1},
+		{1, 512 << 20, 1},
+		{maxStep, maxStep * 512 << 20, 1},
 	} {
 		if got := nextStep(c.step, c.size); got != c.want {
 			t.Errorf("%d after a step of %d with %d bytes, want %d", got, c.step, c.size, c.want)
