@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/price"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -34,7 +35,7 @@ func sampleOptions(t *testing.T) Options {
 	s.Sealed("yesterday's", codec.LZ4, 10, 5, time.Millisecond)
 	s.Opened(codec.Zstd, 1000, 4000, time.Millisecond)
 	s.Error("damaged")
-	requests, replies := gateway.NewBudget(1<<20), gateway.NewBudget(2<<20)
+	requests, replies := memory.NewBudget(1<<20), memory.NewBudget(2<<20)
 	requests.TryAcquire(100)
 	m := &gateway.Metrics{
 		Gateways: []*gateway.Stats{s, gateway.NewStats("quiet", "redis")},

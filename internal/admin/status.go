@@ -5,6 +5,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/price"
 )
 
@@ -273,7 +274,7 @@ func mergeRules(infos []RuleInfo, totals []gateway.RuleTotal) []Rule {
 	return rules
 }
 
-func budgetOf(use gateway.BudgetUse) Budget {
+func budgetOf(use memory.Use) Budget {
 	return Budget{
 		SizeBytes: use.Size, InUseBytes: use.InUse, PeakBytes: use.Peak, Waiting: use.Waiting,
 		Waits: use.Waits, WaitSeconds: use.Waited.Seconds(), GaveUp: use.GaveUp,

@@ -98,6 +98,7 @@ var layers = [][]string{
 	{"internal/policy", "internal/effort", "internal/wire", "internal/store", "internal/samples"},
 	{"internal/agreed"},
 	{"internal/autodict", "internal/whatif"},
+	{"internal/gateway/memory"},
 	{"internal/gateway"},
 	{"internal/link", "internal/gateway/pair"},
 	{"internal/gateway/"},
@@ -290,7 +291,7 @@ func gatewayOf(path string) string {
 		return ""
 	}
 	switch protocol, _, _ := strings.Cut(rest, "/"); protocol {
-	case "pair", "held", "sampled", "h2":
+	case "pair", "memory", "sampled", "h2":
 		return ""
 	default:
 		return protocol

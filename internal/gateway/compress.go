@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/cputime"
 	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -48,7 +49,7 @@ type Compressed struct {
 // pool, and goes back there if it has too little room; the caller owns the result.
 func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting codec.Setting, t policy.Type) ([]byte, Compressed) {
 	setting, stint := c.Effort.BeginValue(setting, len(value))
-	dst = GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
+	dst = memory.GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
 	began := time.Now()
 	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.WorthFunc(t))
 	took := time.Since(began)
@@ -86,7 +87,7 @@ func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, 
 // Wrap appends value to dst uncompressed. A value that itself begins like an envelope is put into one:
 // otherwise it would be taken for an envelope when it is read. dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
-	dst = GrowBuffer(dst, cinch.MaxHeaderLen+len(value))
+	dst = memory.GrowBuffer(dst, cinch.MaxHeaderLen+len(value))
 	if !cinch.IsSealed(value) {
 		return append(dst, value...)
 	}

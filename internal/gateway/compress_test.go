@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -28,7 +29,7 @@ func TestCompressAllocations(t *testing.T) {
 			if !did.Sealed || len(out) > len(large)/2 {
 				t.Fatalf("%s: %+v, %d bytes", st, did, len(out))
 			}
-			PutBuffer(out)
+			memory.PutBuffer(out)
 		}
 		one()
 		if n := testing.AllocsPerRun(5, one); n > 1 {
@@ -43,7 +44,7 @@ func TestCompressAllocations(t *testing.T) {
 			if err != nil || !bytes.Equal(back, small) {
 				t.Fatalf("%s: the last one opens to %q, %v", st, back, err)
 			}
-			PutBuffer(all)
+			memory.PutBuffer(all)
 		}
 		many()
 		if n := testing.AllocsPerRun(5, many); n > 10 {

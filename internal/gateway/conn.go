@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Peers of idle connections that have gone away are detected after about two minutes: 30 s of silence, then
@@ -174,7 +176,7 @@ func RelayShown(dst, src net.Conn, show func(b []byte)) error {
 			show(buf[:n])
 		}
 		if _, err = dst.Write(buf[:n]); err != nil {
-			PutBuffer(buf)
+			memory.PutBuffer(buf)
 			return relayWriteError(err)
 		}
 	}
@@ -242,7 +244,7 @@ func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error)
 		wrapped.first.size, wrapped.first.buf = size, spare
 		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller waits
 	}
-	PutBuffer(spare)
+	memory.PutBuffer(spare)
 	return readThenGrow(c, size)
 }
 
@@ -261,13 +263,13 @@ type firstRead struct {
 // there is nothing to read.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
-		f.buf = GetBuffer(f.size)
+		f.buf = memory.GetBuffer(f.size)
 	}
 	f.n, f.err = readOnce(int(fd), f.buf[:cap(f.buf)])
 	if f.err != syscall.EAGAIN {
 		return true
 	}
-	PutBuffer(f.buf)
+	memory.PutBuffer(f.buf)
 	f.buf = nil
 	return false
 }
@@ -302,7 +304,7 @@ func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
 		err = io.EOF
 	}
 	if err != nil {
-		PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return nil, 0, err
 	}
 	c.countReceived(n)
@@ -320,8 +322,8 @@ func readOnce(fd int, p []byte) (int, error) {
 
 // readThenGrow waits with a small buffer and moves to a large one when bytes have come.
 func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
-	small := GetBuffer(firstPeekBytes)[:firstPeekBytes]
-	defer PutBuffer(small)
+	small := memory.GetBuffer(firstPeekBytes)[:firstPeekBytes]
+	defer memory.PutBuffer(small)
 	n, err = c.Read(small)
 	if n == 0 {
 		if err == nil {
@@ -329,7 +331,7 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		}
 		return nil, 0, err
 	}
-	buf = append(GetBuffer(size), small[:n]...)
+	buf = append(memory.GetBuffer(size), small[:n]...)
 	return buf[:cap(buf)], n, nil // the next read returns an error that came with the bytes
 }
 

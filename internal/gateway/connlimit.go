@@ -5,6 +5,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // ConnLimit limits how many client connections one listener has at a time, and shares them between the
@@ -85,7 +87,7 @@ var limitedConns = struct {
 // Admit counts the connection c from an address. If the limit is reached, or short says that the process is
 // short of file descriptors, it displaces another connection. It returns nil if c is refused.
 func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
-	slot, victim := l.admit(AddressOf(from), c, short)
+	slot, victim := l.admit(memory.AddressOf(from), c, short)
 	if victim != nil {
 		victim.conn.Displace()
 	}

@@ -14,14 +14,10 @@
 //	reach.go     logs whether the upstream is reachable; upstream.go its address, descriptors.go and
 //	             unanswered.go why connecting fails, or a connection is lost
 //	metrics.go   counters for Prometheus; snapshot.go for the admin page
-//	flow.go      progress of a session, for judge.go
-//	account.go   memory that one connection holds of a budget; waiting.go the queue for more,
-//	             judge.go stall detection, turns.go memory beyond the shares, share.go the shares,
-//	             budget.go the limit, and why it can't deadlock
+//	flow.go      progress of a session, for the stall detector of package memory
 //	end.go       logs and counts how sessions end; unopened.go values that can't be decoded
 //	conn.go      connections that count bytes, wait without holding a buffer, half-close, write vectors;
 //	             brief_linux.go small reads and writes without scheduler calls, pace.go their speed
-//	buffers.go   pooled byte buffers
 //	stats.go     counters of a gateway
 //	compress.go  compresses values within the budgets of a gateway, and counts them
 //

@@ -5,29 +5,9 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/panics"
 )
-
-// Peer is one of the two ends that a session connects; 0 is none. It is a bit, so that an Account may wait
-// for both.
-type Peer int32
-
-// The two peers.
-const (
-	FromClient Peer = 1 << iota
-	FromUpstream
-)
-
-// String returns the name for messages and logs.
-func (p Peer) String() string {
-	switch p {
-	case FromClient:
-		return "client"
-	case FromUpstream:
-		return "upstream"
-	}
-	return ""
-}
 
 // CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (may be nil) ends the call or the
 // connection that panicked. The server defers it for Run and Drain; a session defers it in the goroutines
@@ -62,11 +42,11 @@ func (c ErrorClasses) Of(err error) string {
 
 // LogEnd counts and logs that a session ended because of invalid input; who is the peer that sent it. class
 // names the violation of the protocol; "" means an ordinary end, which is neither counted nor logged.
-func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who Peer, class string, err error) {
+func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who memory.Peer, class string, err error) {
 	if class == "" {
 		return
 	}
-	if who == FromUpstream {
+	if who == memory.FromUpstream {
 		class = "upstream_" + class
 	}
 	stats.Error(class)

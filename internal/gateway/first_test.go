@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 func TestReadFirst(t *testing.T) {
@@ -49,7 +51,7 @@ func readAllFirst(t *testing.T, c net.Conn) []byte {
 			t.Fatalf("%d bytes in a buffer of %d, %v", n, len(buf), err)
 		}
 		all = append(all, buf[:n]...)
-		PutBuffer(buf)
+		memory.PutBuffer(buf)
 	}
 }
 
@@ -58,7 +60,7 @@ func TestReadNext(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(b, nil)
 	for _, there := range []bool{true, false, true} {
-		spare := GetBuffer(4096)[:4096]
+		spare := memory.GetBuffer(4096)[:4096]
 		if there {
 			writeAll(t, a, "hello")
 			awaitBytes(t, b)
@@ -72,10 +74,10 @@ func TestReadNext(t *testing.T) {
 		if there && &buf[0] != &spare[0] {
 			t.Error("bytes that were there are in another buffer")
 		}
-		PutBuffer(buf)
+		memory.PutBuffer(buf)
 	}
 	_ = c.SetReadDeadline(time.Unix(1, 0))
-	if buf, n, err := ReadNext(c, GetBuffer(4096)[:4096], 4096); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if buf, n, err := ReadNext(c, memory.GetBuffer(4096)[:4096], 4096); buf != nil || n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("deadline: %d bytes, %v", n, err)
 	}
 }
@@ -140,7 +142,7 @@ func TestReadFirstOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		got = append(got, buf[:n]...)
-		PutBuffer(buf)
+		memory.PutBuffer(buf)
 	}
 	if !bytes.Equal(got, line) {
 		t.Error("other bytes")

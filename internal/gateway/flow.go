@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // DefaultStall is the default time that a peer may move less than MinPace while others wait for the memory
@@ -32,7 +34,7 @@ func (s *Stream) Progress() int64 {
 func (s *Stream) Patience() time.Duration { return s.Limit }
 
 // Cut closes both connections.
-func (s *Stream) Cut(v Verdict) {
+func (s *Stream) Cut(v memory.StallReason) {
 	defer CatchPanic(s.Log, s.Stats, nil)
 	LogCut(s.Log, s.Stats, s.Client.RemoteAddr(), v)
 	_ = Abort(s.From)
@@ -40,7 +42,7 @@ func (s *Stream) Cut(v Verdict) {
 }
 
 // LogCut counts and logs that a peer was disconnected because its message holds memory that others wait for.
-func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v Verdict) {
+func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v memory.StallReason) {
 	stats.Error("stalled")
 	why := "it is stalled while others wait for the memory that its message holds"
 	if v.Turn {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -26,11 +28,11 @@ const (
 // one pump.
 type Inbound struct {
 	Conn    net.Conn
-	Peer    Peer // at the other end
+	Peer    memory.Peer // at the other end
 	Ctx     context.Context
-	Account *Account     // nil: no limit
-	Door    *Door        // limits messages before login; nil: no limit
-	Idle    func() error // called before waiting for bytes; may be nil
+	Account *memory.Account // nil: no limit
+	Door    *Door           // limits messages before login; nil: no limit
+	Idle    func() error    // called before waiting for bytes; may be nil
 
 	// Waited is the time that the current message waited for memory.
 	Waited time.Duration
@@ -110,7 +112,7 @@ func (r *Inbound) Release() {
 		r.held, r.claim = 0, 0
 	}
 	if r.buf != nil && r.at == r.end {
-		PutBuffer(r.buf)
+		memory.PutBuffer(r.buf)
 		r.buf, r.at, r.end = nil, 0, 0
 	}
 }
@@ -118,7 +120,7 @@ func (r *Inbound) Release() {
 // Free gives back all memory.
 func (r *Inbound) Free() {
 	r.Release()
-	PutBuffer(r.buf)
+	memory.PutBuffer(r.buf)
 	r.buf, r.at, r.end = nil, 0, 0
 }
 
@@ -189,10 +191,10 @@ func (r *Inbound) makeRoom(n int) error {
 		if err := r.take(min(int64(n), r.claim)); err != nil { // takes nothing without a claim
 			return err
 		}
-		grown := GetBuffer(n)
+		grown := memory.GetBuffer(n)
 		grown = grown[:cap(grown)]
 		copy(grown, r.buf[r.at:r.end])
-		PutBuffer(r.buf)
+		memory.PutBuffer(r.buf)
 		r.buf = grown
 	}
 	r.at, r.end = 0, r.end-r.at

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -13,10 +14,10 @@ func TestInboundHoldsWhatCame(t *testing.T) {
 	const length = 40 << 20
 	near, far := connected(t, "tcp")
 	c := newConn(near, nil)
-	b := NewBudget(128 << 20)
+	b := memory.NewBudget(128 << 20)
 	a := b.Share("g").Account(near.RemoteAddr(), &Stream{From: c, To: c, Client: c})
 	defer a.Close()
-	in := &Inbound{Conn: c, Peer: FromClient, Ctx: t.Context(), Account: a}
+	in := &Inbound{Conn: c, Peer: memory.FromClient, Ctx: t.Context(), Account: a}
 	want := bytes.Repeat([]byte("0123456789abcdef"), length/16)
 	got := make(chan error, 1)
 	go func() {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Metrics exports the counters of one process to Prometheus. It reads them at each scrape and stores nothing.
 // Its fields must be set before Register.
 type Metrics struct {
 	Gateways []*Stats
-	Requests *Budget                     // bytes of values on their way upstream; may be nil
-	Replies  *Budget                     // the same on their way to clients; may be nil
+	Requests *memory.Budget              // bytes of values on their way upstream; may be nil
+	Replies  *memory.Budget              // the same on their way to clients; may be nil
 	Codec    func() (inFlight, most int) // codec operations running, and their limit; may be nil
 	Version  string
 	Revision string
@@ -124,8 +125,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range m.Gateways {
 		s.collect(out)
 	}
-	m.Requests.collect(out, "request")
-	m.Replies.collect(out, "reply")
+	collectBudget(out, m.Requests, "request")
+	collectBudget(out, m.Replies, "reply")
 	if m.Codec != nil {
 		inFlight, most := m.Codec()
 		out.gauge(descCodecInFlight, float64(inFlight))
@@ -133,7 +134,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (b *Budget) collect(out emitter, direction string) {
+func collectBudget(out emitter, b *memory.Budget, direction string) {
 	use := b.Use()
 	out.gauge(descBudgetSize, float64(use.Size), direction)
 	out.gauge(descBudgetInUse, float64(use.InUse), direction)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pires/go-proxyproto"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -49,7 +50,7 @@ func (a addresses) Run() {
 	if err != nil {
 		return
 	}
-	defer PutBuffer(buf)
+	defer memory.PutBuffer(buf)
 	_, _ = a.c.Write([]byte(a.c.RemoteAddr().String() + " " + a.c.LocalAddr().String() + " " + string(buf[:n])))
 }
 
@@ -158,10 +159,10 @@ func TestProxiedShares(t *testing.T) {
 				if c.secure {
 					client = tls.Server(conn, nil)
 				}
-				if got := AddressOf(client.RemoteAddr()); got != ip {
+				if got := memory.AddressOf(client.RemoteAddr()); got != ip {
 					t.Errorf("logged as %s, said to be %s", got, ip)
 				}
-				payers[AddressOf(PayerOf(client))] = true
+				payers[memory.AddressOf(PayerOf(client))] = true
 			}
 			if len(payers) != c.shares {
 				t.Errorf("%d shares: %v", len(payers), payers)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
@@ -33,11 +34,11 @@ import (
 // longer waits for clients that only wait themselves, perhaps for ever.
 //
 // Close cuts both connections, from any goroutine and at any time. It is also called after a panic in either
-// pump, and when the context of a Server's Shutdown ends. The stall detector (judge.go) cuts them too if a
+// pump, and when the context of a Server's Shutdown ends. The stall detector (memory/stall.go) cuts them too if a
 // peer holds memory that others wait for; each direction has an account.
 type Life struct {
 	Client, Upstream  net.Conn
-	Requests, Replies *Account // nil: no limit
+	Requests, Replies *memory.Account // nil: no limit
 
 	// OnClose is called by the first Close after it has cut the connections; may be nil. It must be set
 	// before Run.
@@ -63,7 +64,7 @@ type Life struct {
 // LifeConfig configures a Life.
 type LifeConfig struct {
 	Client, Upstream  net.Conn
-	Requests, Replies *Share        // nil: no limit
+	Requests, Replies *memory.Share // nil: no limit
 	Stall             time.Duration // how long a peer may move less than MinPace while others wait
 	Grace             time.Duration // how long a drain waits for a client that only waits
 	Begin             time.Duration // time for the login and the first request, even in a drain; 0: BeginPatience
@@ -81,7 +82,7 @@ func NewLife(c LifeConfig) *Life {
 }
 
 // account returns the account for the messages of one direction.
-func (l *Life) account(of *Share, from, to net.Conn) *Account {
+func (l *Life) account(of *memory.Share, from, to net.Conn) *memory.Account {
 	return of.Account(PayerOf(l.Client), &Stream{From: from, To: to, Client: l.Client, Limit: l.stall, Stats: l.stats, Log: l.log})
 }
 
@@ -214,6 +215,6 @@ func (l *Life) GoesOn(err error, idle bool) bool {
 }
 
 // LogEnd logs why the session was ended, if not in the usual way; see the function LogEnd.
-func (l *Life) LogEnd(who Peer, class string, err error) {
+func (l *Life) LogEnd(who memory.Peer, class string, err error) {
 	LogEnd(l.log, l.stats, l.Client, who, class, err)
 }

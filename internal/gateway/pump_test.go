@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -41,7 +42,7 @@ func startPumps(t *testing.T, change func(*linePumps)) *linePumps {
 	}
 	p.said, p.answered = bufio.NewReader(p.server), bufio.NewReader(p.client)
 	p.Life = NewLife(LifeConfig{
-		Client: near, Upstream: up, Requests: NewBudget(1 << 20).Share("test"), Replies: NewBudget(1 << 20).Share("test"),
+		Client: near, Upstream: up, Requests: memory.NewBudget(1 << 20).Share("test"), Replies: memory.NewBudget(1 << 20).Share("test"),
 		Stall: patience, Stats: p.stats, Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	go func() { defer close(p.ran); p.Run(p.carryRequests, p.pumpReplies) }()
@@ -69,7 +70,7 @@ func (p *linePumps) pumpRequests() {
 			_, err = io.WriteString(p.Upstream, line)
 		}
 		if err != nil && !p.GoesOn(err, p.outstanding.Load() == 0) {
-			p.LogEnd(FromClient, "", err)
+			p.LogEnd(memory.FromClient, "", err)
 			return
 		}
 	}
@@ -85,7 +86,7 @@ func (p *linePumps) pumpReplies() {
 		case p.panics:
 			panic("asked for")
 		case line == "nonsense\n":
-			p.LogEnd(FromUpstream, "malformed", errors.New("no such reply"))
+			p.LogEnd(memory.FromUpstream, "malformed", errors.New("no such reply"))
 			return
 		}
 		_, _ = io.WriteString(p.Life.Client, line)
@@ -124,8 +125,8 @@ func (p *linePumps) over(t *testing.T) {
 	if p.Context().Err() == nil {
 		t.Error("the context has not ended")
 	}
-	for _, a := range []*Account{p.Requests, p.Replies} {
-		if !a.closed {
+	for _, a := range []*memory.Account{p.Requests, p.Replies} {
+		if !a.TryAcquire(1 << 40) { // a closed account has no limit
 			t.Error("an account is open")
 		}
 	}
@@ -317,7 +318,7 @@ func TestPumpsPanicInRequests(t *testing.T) {
 	near, far := tcpPair(t)
 	up, server := tcpPair(t)
 	p := &linePumps{}
-	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Requests: NewBudget(1 << 20).Share("test"), Replies: NewBudget(1 << 20).Share("test"), Log: slog.New(slog.DiscardHandler)})
+	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Requests: memory.NewBudget(1 << 20).Share("test"), Replies: memory.NewBudget(1 << 20).Share("test"), Log: slog.New(slog.DiscardHandler)})
 	p.ran = make(chan struct{})
 	go func() {
 		defer close(p.ran)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
@@ -39,7 +40,7 @@ func busyStats() *Stats {
 }
 
 func busyMetrics() *Metrics {
-	requests, replies := NewBudget(100), NewBudget(200)
+	requests, replies := memory.NewBudget(100), memory.NewBudget(200)
 	requests.TryAcquire(60)
 	replies.TryAcquire(70)
 	replies.Release(30)

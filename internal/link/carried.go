@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -122,7 +123,7 @@ func (c *carried) Write(p []byte) (n int, err error) {
 	})
 	for n < len(p) {
 		part := p[n:min(len(p), n+PieceBytes)]
-		if err := c.l.Send(append(gateway.GetBuffer(len(part)), part...), len(part)); err != nil {
+		if err := c.l.Send(append(memory.GetBuffer(len(part)), part...), len(part)); err != nil {
 			c.stuck.Store(true)
 			return n, err
 		}

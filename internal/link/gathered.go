@@ -3,7 +3,7 @@ package link
 import (
 	"net"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -16,12 +16,12 @@ type Gathered struct {
 	to net.Conn
 	b  []byte
 
-	memory memory // of b, beyond freePiece
+	memory heldMemory // of b, beyond freePiece
 }
 
 // Gather returns an empty one. It belongs to the goroutine that calls Next.
 func (l *Link) Gather(to net.Conn) *Gathered {
-	return &Gathered{of: l, to: to, memory: memory{account: l.owner.Received, awaits: l.owner.Near}}
+	return &Gathered{of: l, to: to, memory: heldMemory{account: l.owner.Received, awaits: l.owner.Near}}
 }
 
 // LocalError is one of the connection on our side.
@@ -54,13 +54,13 @@ func (g *Gathered) room(n int) error {
 	case g.b != nil:
 		return nil
 	case n <= freePiece:
-		g.b = gateway.GetBuffer(freePiece)
+		g.b = memory.GetBuffer(freePiece)
 		return nil
 	}
 	if err := g.memory.take(g.of.waiting, gatherBytes, gatherBytes, nothing); err != nil {
 		return err
 	}
-	g.b = gateway.GetBuffer(gatherBytes)
+	g.b = memory.GetBuffer(gatherBytes)
 	return nil
 }
 
@@ -69,8 +69,8 @@ func (g *Gathered) grow() bool {
 	if !g.memory.try(gatherBytes) {
 		return false
 	}
-	grown := append(gateway.GetBuffer(gatherBytes), g.b...)
-	gateway.PutBuffer(g.b)
+	grown := append(memory.GetBuffer(gatherBytes), g.b...)
+	memory.PutBuffer(g.b)
 	g.b = grown
 	return true
 }
@@ -97,7 +97,7 @@ func (g *Gathered) Flush() error {
 
 // Free forgets what has been gathered.
 func (g *Gathered) Free() {
-	gateway.PutBuffer(g.b)
+	memory.PutBuffer(g.b)
 	g.b = nil
 	g.memory.keep(0)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -29,8 +30,8 @@ type Owner struct {
 	Local net.Addr // of the connection on our side, for the log; nil: there is none
 	Abort func()   // ends all of it, when the link turns out to be lost
 
-	Near, Far      gateway.Peer     // who is on our side, and at the other end of the link
-	Sent, Received *gateway.Account // for what is under way; nil: no bound
+	Near, Far      memory.Peer     // who is on our side, and at the other end of the link
+	Sent, Received *memory.Account // for what is under way; nil: no bound
 }
 
 // Link is a connection to a peer after the hellos. It begins with Start and ends with End and Leave; one that was not
@@ -95,8 +96,8 @@ func (l *Link) Open() error {
 // Start begins the care for the link's histories.
 func (l *Link) Start(o Owner) {
 	l.owner = o
-	l.out.memory = memory{account: o.Sent, awaits: o.Far}
-	l.in.memory = memory{account: o.Received, awaits: o.Far}
+	l.out.memory = heldMemory{account: o.Sent, awaits: o.Far}
+	l.in.memory = heldMemory{account: o.Received, awaits: o.Far}
 	if o.Received != nil {
 		l.waiting, l.interrupt = context.WithCancel(context.Background())
 	}

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"net"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // What is under way on a link takes memory of a budget, but for what each connection may have without asking: so small
@@ -15,15 +15,15 @@ const (
 	readBytes = 32 << 10 // that a busy link holds to read into; an idle one holds none
 )
 
-// memory is what one half of a link holds of a budget. It belongs to one goroutine at a time.
-type memory struct {
-	account *gateway.Account
-	awaits  gateway.Peer // the one that has to take or send something before it is given back
+// heldMemory is what one half of a link holds of a budget. It belongs to one goroutine at a time.
+type heldMemory struct {
+	account *memory.Account
+	awaits  memory.Peer // the one that has to take or send something before it is given back
 	held    int64
 }
 
 // try takes n bytes more if they are to be had at once.
-func (m *memory) try(n int64) bool {
+func (m *heldMemory) try(n int64) bool {
 	if !m.account.TakeSpare(n) {
 		return false
 	}
@@ -33,7 +33,7 @@ func (m *memory) try(n int64) bool {
 
 // take takes n bytes more, of claim that the frame at hand will need from now on. If that has to wait it calls idle before,
 // which gives back what it can.
-func (m *memory) take(ctx context.Context, n, claim int64, idle func() error) error {
+func (m *heldMemory) take(ctx context.Context, n, claim int64, idle func() error) error {
 	if !m.account.TryAcquire(n) {
 		if err := idle(); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (m *memory) take(ctx context.Context, n, claim int64, idle func() error) er
 }
 
 // keep gives back all but n bytes.
-func (m *memory) keep(n int64) {
+func (m *heldMemory) keep(n int64) {
 	if n < m.held {
 		m.account.Release(m.held - n)
 		m.held = n
@@ -55,9 +55,9 @@ func (m *memory) keep(n int64) {
 }
 
 // wait marks that the peer is waited for, until waited. As long as something is held for it, it may be judged.
-func (m *memory) wait() { m.account.Await(m.awaits) }
+func (m *heldMemory) wait() { m.account.Await(m.awaits) }
 
-func (m *memory) waited() { m.account.Awaited(m.awaits) }
+func (m *heldMemory) waited() { m.account.Awaited(m.awaits) }
 
 // bufferBytes is what a buffer for n bytes takes.
 func bufferBytes(n int) int64 { return 1 << bits.Len(uint(n-1)) }

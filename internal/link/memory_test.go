@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -48,7 +49,7 @@ type flow struct{}
 
 func (flow) Progress() int64         { return time.Now().UnixNano() }
 func (flow) Patience() time.Duration { return time.Hour }
-func (flow) Cut(gateway.Verdict)     {}
+func (flow) Cut(memory.StallReason)  {}
 
 // What links hold that are stuck both ways is what the budget allows and, for each, a little that is free. Those that get
 // nothing of the budget wait, and go on or end.
@@ -62,7 +63,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 	frame := append(wire.AppendRaw(nil, len(noise)), noise...)
 	e := NewEndpoint(Config{Engine: codec.New(codec.Options{}), Setting: codec.Setting{Codec: codec.S2}, Stats: gateway.NewStats("g", "tunnel")})
 	defer e.Close()
-	requests, replies := gateway.NewBudget(budget), gateway.NewBudget(budget)
+	requests, replies := memory.NewBudget(budget), memory.NewBudget(budget)
 	server := sayers(t, noise)
 	before := testenv.InUse()
 	var writing, ended sync.WaitGroup
@@ -73,7 +74,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 		l, _ := e.newLink(peer)
 		l.out.init(l, wire.Hello{Codecs: sends})
 		sent, received := requests.Share("g").Account(&net.TCPAddr{}, flow{}), replies.Share("g").Account(&net.TCPAddr{}, flow{})
-		l.Start(Owner{Abort: func() {}, Sent: sent, Received: received, Near: gateway.FromClient, Far: gateway.FromUpstream})
+		l.Start(Owner{Abort: func() {}, Sent: sent, Received: received, Near: memory.FromClient, Far: memory.FromUpstream})
 		all = append(all, l)
 		writing.Add(1)
 		ended.Go(func() {
@@ -106,7 +107,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 	}
 	close(closed)
 	ended.Wait()
-	for _, b := range []*gateway.Budget{requests, replies} {
+	for _, b := range []*memory.Budget{requests, replies} {
 		if u := b.Use(); u.InUse != 0 || u.Waiting != 0 || u.Peak > budget+256<<10 {
 			t.Errorf("%+v", u)
 		}
@@ -170,11 +171,11 @@ func receiveAll(l *Link, to net.Conn) error {
 }
 
 // slow is a flow whose peer moves nothing.
-type slow struct{ cut chan gateway.Verdict }
+type slow struct{ cut chan memory.StallReason }
 
 func (slow) Progress() int64         { return 0 }
 func (slow) Patience() time.Duration { return time.Millisecond }
-func (f slow) Cut(v gateway.Verdict) {
+func (f slow) Cut(v memory.StallReason) {
 	select {
 	case f.cut <- v:
 	default:
@@ -186,8 +187,8 @@ func TestStuckNoteIsJudged(t *testing.T) {
 	noise := make([]byte, wire.MaxRaw)
 	e := NewEndpoint(Config{Engine: codec.New(codec.Options{}), Setting: codec.Setting{Codec: codec.S2}, Stats: gateway.NewStats("g", "tunnel")})
 	defer e.Close()
-	b := gateway.NewBudget(1 << 20)
-	cut := make(chan gateway.Verdict, 1)
+	b := memory.NewBudget(1 << 20)
+	cut := make(chan memory.StallReason, 1)
 	sent, other := b.Share("g").Account(&net.TCPAddr{}, slow{cut}), b.Share("g").Account(&net.TCPAddr{}, flow{})
 	defer sent.Close()
 	defer other.Close()
@@ -196,7 +197,7 @@ func TestStuckNoteIsJudged(t *testing.T) {
 	taking.Add(1)
 	l, _ := e.newLink(&stuck{taking: &taking, closed: closed})
 	l.out.init(l, wire.Hello{Codecs: sends})
-	l.Start(Owner{Abort: func() {}, Sent: sent, Near: gateway.FromClient, Far: gateway.FromUpstream})
+	l.Start(Owner{Abort: func() {}, Sent: sent, Near: memory.FromClient, Far: memory.FromUpstream})
 	l.out.note(wire.Frame{Kind: wire.Speed, Speed: 1})
 	taking.Wait()
 	buf, n, err := l.Collect(speaker(t, sayers(t, noise), noise))
@@ -212,7 +213,7 @@ func TestStuckNoteIsJudged(t *testing.T) {
 		other.TryAcquire(1 << 20) // which is more than there is
 		select {
 		case v := <-cut:
-			return v.Peer == gateway.FromUpstream
+			return v.Peer == memory.FromUpstream
 		default:
 			return false
 		}

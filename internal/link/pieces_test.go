@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -79,7 +80,7 @@ func TestPieces(t *testing.T) {
 					t.Fatalf("piece %d: %d bytes, %v", pieces, n, err)
 				}
 				total += n
-				gateway.PutBuffer(buf)
+				memory.PutBuffer(buf)
 			}
 		})
 	}
@@ -88,7 +89,7 @@ func TestPieces(t *testing.T) {
 // Where no memory is to be had for long pieces, everything goes in short ones, and nobody is asked to hurry.
 func TestPiecesWithoutMemory(t *testing.T) {
 	const size = 60_000
-	b := gateway.NewBudget(1 << 20)
+	b := memory.NewBudget(1 << 20)
 	a := b.Share("g").Account(&net.TCPAddr{}, nil)
 	defer a.Close()
 	taken := int64(0)
@@ -103,7 +104,7 @@ func TestPiecesWithoutMemory(t *testing.T) {
 			t.Fatalf("a piece of %d bytes, %v", n, err)
 		}
 		total += n
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 	}
 	if u := b.Use(); u.InUse != taken || u.Waits > 0 {
 		t.Errorf("%+v", u)

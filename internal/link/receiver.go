@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -19,9 +20,9 @@ type receiver struct {
 	own  byte  // window that our hello granted
 	kept int64 // of the endpoint's history, for own
 
-	buf     []byte // nil while nothing is there
-	at, end int    // what has been read and not handed out
-	memory  memory // of buf, beyond readBytes
+	buf     []byte     // nil while nothing is there
+	at, end int        // what has been read and not handed out
+	memory  heldMemory // of buf, beyond readBytes
 
 	stream  codec.StreamReader
 	window  byte  // of stream
@@ -145,10 +146,10 @@ func (r *receiver) makeRoom(size int, flush func() error) error {
 		if err := r.memory.take(r.l.waiting, bufferBytes(size), bufferBytes(size)+gatherBytes, flush); err != nil {
 			return err
 		}
-		grown := gateway.GetBuffer(size)
+		grown := memory.GetBuffer(size)
 		grown = grown[:cap(grown)]
 		copy(grown, r.buf[r.at:r.end])
-		gateway.PutBuffer(r.buf)
+		memory.PutBuffer(r.buf)
 		r.buf = grown
 		r.memory.keep(bufferBytes(size))
 	}
@@ -157,7 +158,7 @@ func (r *receiver) makeRoom(size int, flush func() error) error {
 }
 
 func (r *receiver) release() {
-	gateway.PutBuffer(r.buf)
+	memory.PutBuffer(r.buf)
 	r.buf, r.at, r.end = nil, 0, 0
 	r.memory.keep(0)
 }

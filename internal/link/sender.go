@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
@@ -46,8 +47,8 @@ type sender struct {
 
 	finished atomic.Bool // FIN is being sent, or was
 
-	memory memory // of a piece, from Collect until it is sent
-	failed error  // that came with bytes, for the next Collect
+	memory heldMemory // of a piece, from Collect until it is sent
+	failed error      // that came with bytes, for the next Collect
 
 	mu       sync.Mutex // held while writing
 	stream   codec.StreamWriter
@@ -87,9 +88,9 @@ func (o *sender) collectMore(c net.Conn, buf []byte, n int) ([]byte, int, error)
 	if n < len(buf) || !o.memory.try(pieceMemory) {
 		return buf, n, nil
 	}
-	large := gateway.GetBuffer(PieceBytes)[:PieceBytes]
+	large := memory.GetBuffer(PieceBytes)[:PieceBytes]
 	copy(large, buf)
-	gateway.PutBuffer(buf)
+	memory.PutBuffer(buf)
 	n += o.more(c, large[n:])
 	return large, n, nil
 }
@@ -108,16 +109,16 @@ func (o *sender) piece(buf []byte, n int) error {
 	defer o.mu.Unlock()
 	defer o.memory.keep(0)
 	if o.over {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return net.ErrClosed
 	}
 	began := time.Now()
 	if o.l.sharing.Load() != nil {
 		o.lastSent = began
 	}
-	out := gateway.GetBuffer(headRoom + n + maxStoredHeaders)
+	out := memory.GetBuffer(headRoom + n + maxStoredHeaders)
 	out, at := o.encodeWhole(out[:headRoom], buf[:n])
-	gateway.PutBuffer(buf)
+	memory.PutBuffer(buf)
 	if o.e.cfg.Latency {
 		o.e.cfg.Stats.Latency(time.Since(began))
 	}
@@ -128,7 +129,7 @@ func (o *sender) piece(buf []byte, n int) error {
 	o.memory.wait()
 	_, err := o.conn.Write(out[at:])
 	o.memory.waited()
-	gateway.PutBuffer(out)
+	memory.PutBuffer(out)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/http"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -28,7 +29,7 @@ type shared struct {
 	engine  *codec.Engine
 
 	// One budget per direction: a request that waits for memory never blocks a reply, nor the reverse.
-	requests, replies *gateway.Budget
+	requests, replies *memory.Budget
 
 	trainer *autodict.Trainer // of dictionaries
 	whatIf  *whatif.Budget
@@ -50,7 +51,7 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 		return nil, cfg.Invalid("zstd", err)
 	}
 	half := int64(cfg.Memory.Budget) / 2
-	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: gateway.NewBudget(half), replies: gateway.NewBudget(half)}
+	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: memory.NewBudget(half), replies: memory.NewBudget(half)}
 	s.trainer, s.whatIf = s.newTrainer(), whatif.NewBudget(whatif.DefaultCores)
 	s.tracer, err = newTracer(o.Version, cfg.Traces, log)
 	return s, cfg.Invalid("traces.endpoint", err)

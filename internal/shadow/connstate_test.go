@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // names returns the names of the operations that a new connection would repeat.
@@ -117,7 +117,7 @@ func TestTransactionsBeforeTheRun(t *testing.T) {
 	m.following = true
 	c := &tapped{number: 1}
 	for range len(ops) {
-		m.handle(t.Context(), piece{conn: c, from: gateway.FromUpstream, bytes: []byte("x")})
+		m.handle(t.Context(), piece{conn: c, from: memory.FromUpstream, bytes: []byte("x")})
 	}
 	if got := m.states[1].names(); !slices.Equal(got, []string{"connect"}) {
 		t.Errorf("a new connection repeats %q", got)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // mirror turns the queued pieces into operations, and sends them to both targets.
@@ -132,7 +132,7 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	}
 	var err error
 	var done []*Operation
-	if p.from == gateway.FromClient {
+	if p.from == memory.FromClient {
 		err = c.reader.Request(p.bytes, p.at)
 		if u, ok := c.reader.(Unanswered); ok {
 			done = u.Unanswered()

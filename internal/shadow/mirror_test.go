@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -108,7 +108,7 @@ func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	r := New(Config{Protocol: hoarding{}})
 	read, queued := &tapped{number: 1}, &tapped{number: 2}
 	r.follow()
-	r.tap.put(read, gateway.FromClient, make([]byte, 1024))
+	r.tap.put(read, memory.FromClient, make([]byte, 1024))
 	for range 2 { // after the second call the piece has been read
 		r.mirror.do(t.Context(), func() {})
 	}
@@ -118,12 +118,12 @@ func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	busy, off := make(chan struct{}), make(chan struct{})
 	go r.mirror.do(t.Context(), func() { close(busy); <-off })
 	<-busy
-	r.tap.put(queued, gateway.FromClient, make([]byte, 1024))
+	r.tap.put(queued, memory.FromClient, make([]byte, 1024))
 	r.Off("the run did not begin")
 	close(off)
 	<-r.gone
 	for _, c := range []*tapped{read, queued} {
-		r.tap.put(c, gateway.FromClient, make([]byte, 1024))
+		r.tap.put(c, memory.FromClient, make([]byte, 1024))
 		r.tap.end(c)
 	}
 	if r.Held() != 0 || len(r.tap.take(nil)) > 0 {
@@ -137,11 +137,11 @@ func TestConnectionsBeyondTheFiles(t *testing.T) {
 	m.most = 1
 	a, b, c := &tapped{number: 1}, &tapped{number: 2}, &tapped{number: 3}
 	for _, conn := range []*tapped{a, b} {
-		m.handle(t.Context(), piece{conn: conn, from: gateway.FromClient, bytes: []byte("x")})
+		m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("x")})
 	}
 	m.handle(t.Context(), piece{conn: a})
 	m.handle(t.Context(), piece{conn: b})
-	m.handle(t.Context(), piece{conn: c, from: gateway.FromClient, bytes: []byte("x")})
+	m.handle(t.Context(), piece{conn: c, from: memory.FromClient, bytes: []byte("x")})
 	if a.given || !b.given || c.given || m.lost.Load() != 1 {
 		t.Errorf("given up: %v, %v, %v; %d counted", a.given, b.given, c.given, m.lost.Load())
 	}
@@ -151,9 +151,9 @@ func TestConnectionsBeyondTheFiles(t *testing.T) {
 func TestGivenConnectionsWakeFirst(t *testing.T) {
 	m := newWillingMirror(t)
 	conn := &tapped{number: 7}
-	m.handle(t.Context(), piece{conn: conn, from: gateway.FromClient, bytes: []byte("x")})
+	m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("x")})
 	m.arrive(t.Context(), 7, time.Now(), []*Operation{{Kind: Write, Keys: []string{"k"}, Woken: true}})
-	m.handle(t.Context(), piece{conn: conn, from: gateway.FromClient, bytes: []byte("quit")})
+	m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("quit")})
 	if len(m.woken) > 0 || m.submitted.Load() != 1 || len(m.targets[control].lanes) > 0 {
 		t.Errorf("%d wait, %d were submitted, %d lanes are left", len(m.woken), m.submitted.Load(), len(m.targets[control].lanes))
 	}
@@ -215,7 +215,7 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 	}
 	for range 1000 {
 		c := &tapped{}
-		r.tap.put(c, gateway.FromClient, make([]byte, 1024))
+		r.tap.put(c, memory.FromClient, make([]byte, 1024))
 		r.tap.end(c)
 	}
 	testenv.Eventually(t, "the run is over", func() bool {
@@ -270,7 +270,7 @@ func TestReadersAreToldTheEnd(t *testing.T) {
 		for _, said := range []string{"hello", "quit"} {
 			m.following = following
 			c := &tapped{number: 1}
-			m.handle(t.Context(), piece{conn: c, from: gateway.FromClient, bytes: []byte(said)})
+			m.handle(t.Context(), piece{conn: c, from: memory.FromClient, bytes: []byte(said)})
 			m.handle(t.Context(), piece{conn: c})
 			if left != 0 {
 				t.Errorf("%d readers were not told (%q, before the run: %v)", left, said, following)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // entrance connects clients to production through a tap.
@@ -76,7 +77,7 @@ func (p *passage) Run() {
 	defer p.Close()
 	var replies sync.WaitGroup
 	replies.Go(func() {
-		if err := p.carry(p.client, p.upstream, gateway.FromUpstream); err != nil {
+		if err := p.carry(p.client, p.upstream, memory.FromUpstream); err != nil {
 			_ = p.Close()
 		}
 	})
@@ -93,16 +94,16 @@ func (p *passage) Run() {
 // request carries the client's bytes.
 func (p *passage) request() error {
 	if len(p.first) > 0 {
-		p.tap.put(p.tapped, gateway.FromClient, p.first)
+		p.tap.put(p.tapped, memory.FromClient, p.first)
 		if _, err := p.upstream.Write(p.first); err != nil {
 			return fmt.Errorf("%w: %w", gateway.ErrRelayWrite, err)
 		}
 	}
-	return p.carry(p.upstream, p.client, gateway.FromClient)
+	return p.carry(p.upstream, p.client, memory.FromClient)
 }
 
 // carry moves bytes from src to dst until src ends, and then ends dst.
-func (p *passage) carry(dst, src net.Conn, from gateway.Peer) error {
+func (p *passage) carry(dst, src net.Conn, from memory.Peer) error {
 	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.tapped, from, b) })
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 var plantedRuns = flag.Int("planted.runs", 20, "runs with each planted fault")
@@ -80,8 +80,8 @@ func (p *planted) play(t *testing.T) *Report {
 func (p *planted) do(request string) {
 	c := &p.clients[p.rnd.IntN(plantedClients)]
 	answer, _ := p.production.do(request)
-	p.run.tap.put(c, gateway.FromClient, []byte(request))
-	p.run.tap.put(c, gateway.FromUpstream, []byte(answer))
+	p.run.tap.put(c, memory.FromClient, []byte(request))
+	p.run.tap.put(c, memory.FromUpstream, []byte(answer))
 }
 
 // Every fault at one target voids the run each time, and the run reports it.
@@ -125,7 +125,7 @@ func TestEqualTargetsAreNotVoid(t *testing.T) {
 		"no fault": {func(p *planted) { p.cfg.DataCheck = DataFull }, 0},
 		"a connection that is given up": {func(p *planted) {
 			p.cfg.DataCheck = DataFull
-			p.middle = func() { p.run.tap.put(&p.clients[0], gateway.FromClient, []byte("noise")) }
+			p.middle = func() { p.run.tap.put(&p.clients[0], memory.FromClient, []byte("noise")) }
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

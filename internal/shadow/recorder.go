@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 )
 
@@ -201,7 +202,7 @@ func (r *Recorder) handle(p piece) error {
 		return nil
 	}
 	rec := recording.Record{Kind: recording.FromClient, Conn: p.conn.number, At: p.at, Bytes: p.bytes}
-	if p.from != gateway.FromClient {
+	if p.from != memory.FromClient {
 		rec.Kind = recording.FromServer
 	}
 	var unclear error
@@ -225,7 +226,7 @@ func (r *Recorder) handle(p piece) error {
 }
 
 func (k *recorded) filtered(p piece) ([]byte, error) {
-	if p.from == gateway.FromClient {
+	if p.from == memory.FromClient {
 		return k.filter.Request(p.bytes)
 	}
 	return k.filter.Reply(p.bytes)

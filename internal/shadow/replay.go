@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 )
 
@@ -160,10 +160,10 @@ func (f *feeder) pace(at time.Time) bool {
 
 // put hands a record to the mirror; false: the run is over.
 func (f *feeder) put(rec recording.Record) bool {
-	from := gateway.FromClient
+	from := memory.FromClient
 	switch rec.Kind {
 	case recording.FromServer:
-		from = gateway.FromUpstream
+		from = memory.FromUpstream
 	case recording.End, recording.Partial:
 		if c := f.conns[rec.Conn]; c != nil {
 			f.tap.end(c)

@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // piece is a chunk of bytes that passed on a client's connection.
 type piece struct {
 	conn  *tapped
-	from  gateway.Peer
+	from  memory.Peer
 	at    time.Time
 	bytes []byte // from gateway.GetBuffer; nil: the connection has ended
 }
@@ -57,15 +57,15 @@ func newTap(b *budget, bound time.Duration) *Tap {
 }
 
 // put queues a copy of b. It is called between the read and the write to the other side.
-func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
+func (t *Tap) put(c *tapped, from memory.Peer, b []byte) {
 	if t.off.Load() || c.lost.Load() {
 		return
 	}
 	began := time.Now()
-	own := gateway.GetBuffer(len(b))[:len(b)]
+	own := memory.GetBuffer(len(b))[:len(b)]
 	copy(own, b)
 	if p := (piece{conn: c, from: from, at: began, bytes: own}); !t.reserve(c, t.budget.take) || !t.budget.take(queued, p.size()) || !t.push(p) {
-		gateway.PutBuffer(own)
+		memory.PutBuffer(own)
 		if c.lost.CompareAndSwap(false, true) {
 			t.dropped.Add(1)
 		}
@@ -80,14 +80,14 @@ func (t *Tap) put(c *tapped, from gateway.Peer, b []byte) {
 const giveBytes = 32 << 10
 
 // give queues a copy of b as soon as there is room; its caller waits. It is false when over is closed first.
-func (t *Tap) give(over <-chan struct{}, c *tapped, from gateway.Peer, at time.Time, b []byte) bool {
+func (t *Tap) give(over <-chan struct{}, c *tapped, from memory.Peer, at time.Time, b []byte) bool {
 	later := func(a account, n int64) bool { return t.budget.takeLater(a, n, over) }
 	if !t.reserve(c, later) {
 		return false
 	}
 	for len(b) > 0 {
 		n := min(len(b), giveBytes)
-		own := gateway.GetBuffer(n)[:n]
+		own := memory.GetBuffer(n)[:n]
 		copy(own, b)
 		b = b[n:]
 		if p := (piece{conn: c, from: from, at: at, bytes: own}); !later(queued, p.size()) || !t.push(p) {
@@ -169,7 +169,7 @@ func (t *Tap) take(spare []piece) []piece {
 func (t *Tap) free(p piece) {
 	t.budget.free(queued, p.size())
 	if p.bytes != nil {
-		gateway.PutBuffer(p.bytes)
+		memory.PutBuffer(p.bytes)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Pieces that do not fit are dropped and counted, with all later ones of their connection. Other connections
@@ -16,7 +16,7 @@ func TestTapDropsAndNeverWaits(t *testing.T) {
 	a, b := &tapped{number: 1}, &tapped{number: 2}
 	kib := []byte(strings.Repeat("x", 1024))
 	for !a.lost.Load() {
-		tap.put(a, gateway.FromClient, kib)
+		tap.put(a, memory.FromClient, kib)
 	}
 	queued := tap.take(nil)
 	if n := len(queued); n == 0 || n > 16 {
@@ -25,8 +25,8 @@ func TestTapDropsAndNeverWaits(t *testing.T) {
 	for _, p := range queued {
 		tap.free(p)
 	}
-	tap.put(a, gateway.FromClient, kib)
-	tap.put(b, gateway.FromClient, kib)
+	tap.put(a, memory.FromClient, kib)
+	tap.put(b, memory.FromClient, kib)
 	tap.end(a)
 	rest := tap.take(nil)
 	if len(rest) != 2 || rest[0].conn != b || rest[1].bytes != nil || tap.dropped.Load() != 1 {
@@ -37,7 +37,7 @@ func TestTapDropsAndNeverWaits(t *testing.T) {
 func TestTapIsOff(t *testing.T) {
 	tap := newTap(newBudget(MiB), 0)
 	tap.off.Store(true)
-	tap.put(&tapped{}, gateway.FromClient, []byte("x"))
+	tap.put(&tapped{}, memory.FromClient, []byte("x"))
 	if len(tap.take(nil)) > 0 {
 		t.Error("a tap that is off took something")
 	}
@@ -96,7 +96,7 @@ func TestEndsAreInTheBound(t *testing.T) {
 	before := heapInUse()
 	for i := range all {
 		c := &tapped{number: uint64(i + 1)}
-		tap.put(c, gateway.FromClient, []byte("ping"))
+		tap.put(c, memory.FromClient, []byte("ping"))
 		tap.end(c)
 	}
 	if grown := heapInUse() - before; grown > bound {

@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	gatewayhttp "github.com/cinch-layer/cinch/internal/gateway/http"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -89,7 +90,7 @@ func start(t testing.TB, upstream string, rules *policy.Messages, c gatewayhttp.
 		t.Fatal(err)
 	}
 	c.Name, c.Upstream, c.MaxCompress, c.MaxOpen = "test", up, 32<<20, 32<<20
-	c.Requests, c.Replies, c.Stats = gateway.NewBudget(64<<20), gateway.NewBudget(64<<20), gateway.NewStats("test", "http")
+	c.Requests, c.Replies, c.Stats = memory.NewBudget(64<<20), memory.NewBudget(64<<20), gateway.NewStats("test", "http")
 	c.Log = slog.New(slog.DiscardHandler)
 	g := gatewayhttp.NewGateway(c)
 	g.SetPolicy(rules)

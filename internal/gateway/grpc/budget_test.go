@@ -5,14 +5,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // A message that must be decompressed gets through although other messages, which may wait for it, hold the
 // whole budget: one at a time goes ahead without budget.
 func TestBudgetIsNoDeadEnd(t *testing.T) {
-	requests, replies := gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
+	requests, replies := memory.NewBudget(1<<20), memory.NewBudget(1<<20)
 	server := startServer(t, echo)
 	far := startGateway(t, "grpc://"+server, func(c *Config) { c.Requests, c.Replies = requests, replies })
 	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.UpstreamReads = []string{"minlz"} })
@@ -39,7 +39,7 @@ func TestBudgetIsNoDeadEnd(t *testing.T) {
 
 // Two gateways of one process that share a small budget, one in front of the other, do not block each other.
 func TestSharedBudget(t *testing.T) {
-	requests, replies := gateway.NewBudget(600<<10), gateway.NewBudget(600<<10)
+	requests, replies := memory.NewBudget(600<<10), memory.NewBudget(600<<10)
 	share := func(c *Config) { c.Requests, c.Replies, c.UpstreamReads = requests, replies, []string{"minlz"} }
 	server := startServer(t, echo)
 	far := startGateway(t, "grpc://"+server, func(c *Config) { share(c); c.UpstreamReads = nil })

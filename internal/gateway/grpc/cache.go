@@ -11,7 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Limits of a cache: the time and the bytes for which it keeps compressed messages, and the smallest message
@@ -81,7 +81,7 @@ type packed struct {
 
 func (p packed) done() {
 	if p.pooled {
-		gateway.PutBuffer(p.bytes)
+		memory.PutBuffer(p.bytes)
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 
 // alone compresses a message without the cache.
 func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
-	buf := gateway.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
+	buf := memory.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
 	out, err := c.codecs.AppendSetting(buf, raw, s)
 	return packed{bytes: out, pooled: true}, err
 }

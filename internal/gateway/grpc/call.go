@@ -19,7 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
@@ -56,7 +57,7 @@ type shared struct {
 type handler struct {
 	*shared
 	calls   *underway
-	memory  *held.Allowance
+	memory  *memory.ConnMemory
 	peer    *peer // the client as a gateway; nil: it is not one
 	pool    *pool
 	client  *h2.Client  // of pool
@@ -513,7 +514,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 				err = errors.Join(errClient, err)
 			}
 		}
-		gateway.PutBuffer(whole)
+		memory.PutBuffer(whole)
 	} else {
 		if !alone && !isComplete(resp.Body) {
 			_ = c.w.FlushError()
@@ -603,7 +604,7 @@ func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Sta
 // buffer. It flushes what is ready at once, unless the end follows at once.
 func (c *call) copy(from io.Reader, framed bool) error {
 	var buf []byte // nil until bytes arrive
-	defer func() { gateway.PutBuffer(buf) }()
+	defer func() { memory.PutBuffer(buf) }()
 	var messages wholes
 	have := 0 // bytes in buf
 	for {
@@ -624,7 +625,7 @@ func (c *call) copy(from io.Reader, framed bool) error {
 				return errors.Join(errClient, err)
 			}
 			if have = copy(buf, buf[ready:have]); have == 0 {
-				gateway.PutBuffer(buf)
+				memory.PutBuffer(buf)
 				buf = nil
 			}
 		}
@@ -765,7 +766,7 @@ func (a *attempt) stop() {
 
 // flow measures the progress of a call's messages in one direction, for the stall detector.
 type flow struct {
-	grant  *held.Grant
+	grant  *memory.Grant
 	call   *call
 	cancel context.CancelFunc // ends the attempt
 }
@@ -775,7 +776,7 @@ func (f *flow) Progress() int64 { return f.grant.Moved.Load() }
 func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
 
 // Cut ends the call, because it is too slow.
-func (f *flow) Cut(v gateway.Verdict) {
+func (f *flow) Cut(v memory.StallReason) {
 	defer gateway.CatchPanic(f.call.Log, f.call.Stats, nil)
 	gateway.LogCut(f.call.Log, f.call.Stats, f.call.memory.Addr, v)
 	why := errSlow

@@ -8,6 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -47,12 +48,12 @@ func (c *compressor) setting(in []byte, rule *policy.MessageRule, m *meter) (d *
 
 // seal compresses a message in the lane of its call, or with a setting if the message finds no lane.
 func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane *lanes.Out) (packed, error) {
-	out, sealed := lane.Append(gateway.GetBuffer(len(in)/8+64), in)
+	out, sealed := lane.Append(memory.GetBuffer(len(in)/8+64), in)
 	if sealed {
 		return packed{bytes: out, pooled: true, sealed: true}, nil
 	}
 	head := out[0]
-	gateway.PutBuffer(out)
+	memory.PutBuffer(out)
 	p, err := c.cache.compress(ctx, in, s)
 	p.headed, p.head = true, head
 	return p, err
@@ -75,7 +76,7 @@ func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.Messa
 		p, err := c.cache.compress(ctx, in, s)
 		return p, settled, err
 	}
-	buf := gateway.GetBuffer(codec.MaxEncodedLen(codec.Zstd, len(in)) + 8)
+	buf := memory.GetBuffer(codec.MaxEncodedLen(codec.Zstd, len(in)) + 8)
 	out, err := c.engine.Compress(wire.AppendPaired(buf, d.Number()), in, s, d)
 	if err == nil {
 		c.totals.Messages.Compressed.Add(1)

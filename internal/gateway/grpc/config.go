@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/trace"
 )
@@ -48,7 +49,7 @@ type Config struct {
 	Sample            bool               // measure all messages
 	Kinds             *autodict.Messages // measures messages and trains dictionaries for rules; nil: no training
 	UpstreamReads     []string           // encodings that the upstream is known to read
-	Requests, Replies *gateway.Budget    // budgets for the bytes of messages in memory
+	Requests, Replies *memory.Budget     // budgets for the bytes of messages in memory
 	Grace             time.Duration      // how long a drain waits for quiet streams
 	Effort            *gateway.Effort    // CPU budget for compressing; nil: no limits
 	Tracer            *trace.Tracer      // nil: no traces

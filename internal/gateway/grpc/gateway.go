@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -29,7 +30,7 @@ type Gateway struct {
 	endpoint *link.Endpoint // nil: no links
 	links    linker         // endpoint, or nil
 
-	requests, replies *gateway.Share
+	requests, replies *memory.Share
 
 	oldClient sync.Once // logs the first client link without lanes
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // echo is a server whose methods do what their names say.
@@ -138,7 +139,7 @@ func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	c := Config{
 		Name: "test", Upstream: up, Stats: stats,
 		MaxCompress: 32 << 20, MaxOpen: 32 << 20,
-		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
+		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20),
 	}
 	if change != nil {
 		change(&c)

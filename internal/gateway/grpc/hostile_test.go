@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -252,7 +252,7 @@ func TestSlowReadersAreBounded(t *testing.T) {
 	const streams, window = 1000, 16 << 10
 	g := startGateway(t, "grpc://"+server, func(c *Config) {
 		c.Window = window
-		c.Replies = gateway.NewBudget(8 << 20)
+		c.Replies = memory.NewBudget(8 << 20)
 		c.MaxStreams = 2000
 	})
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
@@ -329,7 +329,7 @@ func FuzzBody(f *testing.F) {
 			rule.Setting = set(t, to)
 		}
 		p := planFor(from, to, rulesOf(t, rule).Rules())
-		budget := gateway.NewBudget(64 << 20)
+		budget := memory.NewBudget(64 << 20)
 		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.shared.opener, g.shared.compressor)
 		w.grant.Account.Open(budget.Share("g").Client(nil), nil)
 		out, err := io.ReadAll(w)
@@ -375,7 +375,7 @@ func TestNoMemory(t *testing.T) {
 	for _, size := range []int64{1, 100 << 10, 300 << 10, 1 << 20} {
 		g := startGateway(t, "grpc://"+server, func(c *Config) {
 			c.UpstreamReads = []string{"zstd"}
-			c.Requests, c.Replies = gateway.NewBudget(size), gateway.NewBudget(size)
+			c.Requests, c.Replies = memory.NewBudget(size), memory.NewBudget(size)
 		})
 		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
 		c := connect(t, g.addr)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -78,7 +79,7 @@ func cutRound(t *testing.T, seed uint64) {
 	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
 	far := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) {
 		c.linker, c.Peers, c.Window, c.TLS = farLinks, true, window, withTLS
-		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
+		c.Requests, c.Replies = memory.NewBudget(budget), memory.NewBudget(budget)
 	})
 	far.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000, Direction: policy.Reply}, zstd))
 	rough := newRough(t, far.addr, *cutsPiece, seed)
@@ -87,7 +88,7 @@ func cutRound(t *testing.T, seed uint64) {
 		if withTLS != nil {
 			c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true}
 		}
-		c.Requests, c.Replies = gateway.NewBudget(budget), gateway.NewBudget(budget)
+		c.Requests, c.Replies = memory.NewBudget(budget), memory.NewBudget(budget)
 	})
 	near.SetPolicy(rulesOf(t, policy.MessageRule{Setting: protoRule.Setting, MinSize: 1000}, zstd))
 

@@ -7,14 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/held"
-
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -68,9 +67,9 @@ func (o *opener) limit(n int, paired bool) int {
 
 // open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or
 // up to o.most if the grant can be exceeded.
-func (o *opener) open(in []byte, limit int, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
-	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
+	dst := memory.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
 	out, err := o.decompress(dst, in, limit, p, g)
 	if err != nil {
 		return nil, o.explain(g.Ctx, err)
@@ -102,7 +101,7 @@ func (o *opener) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	if p.from == pairEncoding {
 		return o.openPaired(dst, in, limit, p.pair.prev, g)
 	}
@@ -110,7 +109,7 @@ func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *held.Grant) (
 }
 
 // openPlain appends a message that was compressed without a dictionary.
-func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.Grant) ([]byte, error) {
+func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *memory.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
 	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.most {
 		return out, err
@@ -123,7 +122,7 @@ func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *held.G
 
 // openLaned decompresses a message of a call in lanes, within the grant. The result has room for a header at
 // its beginning.
-func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) openLaned(in []byte, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
 	m, err := lanes.Parse(in)
 	if err != nil {
@@ -143,12 +142,12 @@ func (o *opener) openLaned(in []byte, p *plan, g *held.Grant) ([]byte, error) {
 }
 
 // openAlone decompresses a message that was sent without a lane.
-func (o *opener) openAlone(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) openAlone(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
 	limit := o.limit(len(m.Body), false)
-	if err := g.Wait(2*int64(limit), 2*int64(limit)); err != nil {
+	if err := g.Acquire(2*int64(limit), 2*int64(limit)); err != nil {
 		return nil, err
 	}
-	dst := gateway.GetBuffer(wire.HeaderLen + min(limit, 4*len(m.Body)))[:wire.HeaderLen]
+	dst := memory.GetBuffer(wire.HeaderLen + min(limit, 4*len(m.Body)))[:wire.HeaderLen]
 	out, err := o.openPlain(dst, m.Body, codec.Proto.String(), limit, g)
 	if err != nil {
 		return nil, err
@@ -159,22 +158,24 @@ func (o *opener) openAlone(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error
 }
 
 // openInLane decompresses a message that was sent in a lane.
-func (o *opener) openInLane(m lanes.Laned, p *plan, g *held.Grant) ([]byte, error) {
+func (o *opener) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
 	raw := m.RawLen()
 	if raw > o.most {
 		return nil, lanes.ErrTooLarge
 	}
-	if err := g.Wait(2*int64(raw), 2*int64(raw)); err != nil {
+	if err := g.Acquire(2*int64(raw), 2*int64(raw)); err != nil {
 		return nil, err
 	}
-	return p.in.Open(gateway.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
+	return p.in.Open(memory.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
 }
 
 // exceed asks the grant for decompressing up to o.most bytes instead of limit.
-func (o *opener) exceed(limit int, g *held.Grant) error { return g.Exceed(2 * int64(o.most-limit)) }
+func (o *opener) exceed(limit int, g *memory.Grant) error {
+	return g.AcquireBeyond(2 * int64(o.most-limit))
+}
 
 // openPaired appends a message of the private encoding, decompressed.
-func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *held.Grant) ([]byte, error) {
+func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *memory.Grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
 	case err != nil:

@@ -13,12 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/held"
-
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -28,13 +26,13 @@ import (
 type partsOf struct {
 	t      *testing.T
 	totals pair.Totals
-	budget *gateway.Budget
+	budget *memory.Budget
 	open   *opener
 	comp   *compressor
 }
 
-func newParts(t *testing.T, memory int64) *partsOf {
-	p := &partsOf{t: t, budget: gateway.NewBudget(memory)}
+func newParts(t *testing.T, budget int64) *partsOf {
+	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
 	codecs, engine := grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{})
 	p.open = newOpener(1<<20, codecs, engine, nil, &p.totals)
 	p.comp = &compressor{
@@ -49,7 +47,7 @@ type patient struct{}
 
 func (patient) Progress() int64         { return 0 }
 func (patient) Patience() time.Duration { return time.Hour }
-func (patient) Cut(gateway.Verdict)     {}
+func (patient) Cut(memory.StallReason)  {}
 
 // rewriter returns a rewriter for a call of its own.
 func (p *partsOf) rewriter(ctx context.Context, body []byte, plan plan) *rewriter {
@@ -92,20 +90,20 @@ func TestOneMessageGoesAhead(t *testing.T) {
 	p := newParts(t, 32<<10)
 	packed := frame(true, pack(t, "zstd", make([]byte, 500_000)))
 	first := p.rewriter(t.Context(), packed, planFor("zstd", "", nil))
-	if _, err := first.Read(make([]byte, 10)); err != nil || !first.grant.IsAhead() {
+	if _, err := first.Read(make([]byte, 10)); err != nil || !first.grant.IsUnbudgeted() {
 		t.Fatal("not ahead", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	second := p.rewriter(ctx, packed, plan{})
-	if err := second.grant.Exceed(1 << 20); !errors.Is(err, context.Canceled) {
+	if err := second.grant.AcquireBeyond(1 << 20); !errors.Is(err, context.Canceled) {
 		t.Error("two are ahead", err)
 	}
 	if rest, err := io.ReadAll(first); err != nil || len(rest) != 500_000-5 {
 		t.Error(len(rest), err)
 	}
 	next := p.rewriter(t.Context(), packed, plan{})
-	if err := next.grant.Exceed(1 << 20); err != nil || !next.grant.IsAhead() {
+	if err := next.grant.AcquireBeyond(1 << 20); err != nil || !next.grant.IsUnbudgeted() {
 		t.Error("the next did not get its turn", err)
 	}
 	next.free()
@@ -257,7 +255,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	var total pair.Totals
 	s := inForce(rules)
 	dicts := newDictionaries(s.policy, autodict.NewMessages(autodict.MessagesOptions{}), &total)
-	m := held.NewAllowance(nil, gateway.NewBudget(1<<20).Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	m := memory.NewConnMemory(nil, memory.NewBudget(1<<20).Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
 	s.dicts = dicts
 	p := newPeer(dicts, m, false)
 	negotiate := func(p *peer, headers ...string) (*terms, bool) {
@@ -295,8 +293,8 @@ func TestPeerWithoutServer(t *testing.T) {
 	var total pair.Totals
 	var none atomic.Pointer[policy.Messages]
 	dicts := newDictionaries(&none, autodict.NewMessages(autodict.MessagesOptions{}), &total)
-	budget := gateway.NewBudget(1 << 20)
-	m := held.NewAllowance(nil, budget.Share("a").Client(nil), gateway.NewBudget(1<<20).Share("a").Client(nil))
+	budget := memory.NewBudget(1 << 20)
+	m := memory.NewConnMemory(nil, budget.Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
 	p := newPeer(dicts, m, false)
 	put := func(p *peer, d *codec.Dict) string {
 		r := httptest.NewRequest(http.MethodPost, putPath, bytes.NewReader(carried(d)))

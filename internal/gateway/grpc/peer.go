@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 
 	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -22,9 +22,9 @@ const maxPeerDicts = 24
 // peer is the far gateway's view of the near one: the dictionaries that came over one
 // client's connection. It lives as long as the connection; nil where clients are no gateways.
 type peer struct {
-	dicts  *dictionaries   // of the gateway
-	memory *held.Allowance // of the connection
-	links  bool            // we take links
+	dicts  *dictionaries      // of the gateway
+	memory *memory.ConnMemory // of the connection
+	links  bool               // we take links
 
 	mu     sync.Mutex
 	closed bool
@@ -33,7 +33,7 @@ type peer struct {
 	gave   map[[wire.HashLen]byte]bool
 }
 
-func newPeer(dicts *dictionaries, m *held.Allowance, links bool) *peer {
+func newPeer(dicts *dictionaries, m *memory.ConnMemory, links bool) *peer {
 	return &peer{dicts: dicts, memory: m, links: links, gave: map[[wire.HashLen]byte]bool{}}
 }
 

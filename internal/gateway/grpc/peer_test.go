@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -264,7 +264,7 @@ func FuzzOpenPaired(f *testing.F) {
 	d := someDict(f, 1)
 	g := NewGateway(Config{
 		MaxCompress: 1 << 20, MaxOpen: 1 << 20, Peers: true,
-		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
+		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20),
 	})
 	f.Add(compressedWith(f, d, payload(300)))
 	f.Add(pack(f, "zstd", payload(300)))

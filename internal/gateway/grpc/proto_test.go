@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -128,7 +128,7 @@ func TestProtoTooLarge(t *testing.T) {
 	server := startServer(t, echo)
 	far := startGateway(t, "grpc://"+server, func(c *Config) { c.MaxOpen = 100_000 })
 	far.SetPolicy(rulesOf(t, protoRule))
-	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.Requests = gateway.NewBudget(64 << 20) })
+	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.Requests = memory.NewBudget(64 << 20) })
 	near.SetPolicy(rulesOf(t, protoRule))
 	c := connect(t, near.addr)
 	for range 3 { // the first is sent plain, while the far gateway is not known yet

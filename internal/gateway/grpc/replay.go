@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -120,7 +121,7 @@ func (b *replayBuffer) close() {
 	defer b.mu.Unlock()
 	b.closed, b.recording = true, false
 	b.drop()
-	gateway.PutBuffer(b.piece)
+	memory.PutBuffer(b.piece)
 	b.piece, b.fresh = nil, nil
 	b.changed.Broadcast()
 }
@@ -128,7 +129,7 @@ func (b *replayBuffer) close() {
 // drop frees the recorded bytes. b.mu must be held.
 func (b *replayBuffer) drop() {
 	b.memory.inUse.Add(-b.held)
-	gateway.PutBuffer(b.kept)
+	memory.PutBuffer(b.kept)
 	b.kept, b.held = nil, 0
 }
 
@@ -159,7 +160,7 @@ func (b *replayBuffer) add(buf []byte, n int, err error) {
 	defer b.mu.Unlock()
 	b.wanted, b.err = false, err
 	if b.closed || b.recording && b.keep(buf[:n]) {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 	} else { // only the current attempt can go on
 		b.recording = false
 		b.piece, b.fresh = buf, buf[:n]
@@ -175,10 +176,10 @@ func (b *replayBuffer) keep(p []byte) bool {
 		return false
 	}
 	if need > cap(b.kept) {
-		grown := gateway.GetBuffer(max(need, min(2*cap(b.kept), b.limit)))
+		grown := memory.GetBuffer(max(need, min(2*cap(b.kept), b.limit)))
 		size := int64(cap(grown))
 		if !b.memory.take(size) {
-			gateway.PutBuffer(grown)
+			memory.PutBuffer(grown)
 			return false
 		}
 		grown = append(grown, b.kept...)
@@ -206,7 +207,7 @@ func (r *replayReader) Read(p []byte) (int, error) {
 		case len(b.fresh) > 0: // no other attempt will read them
 			n := copy(p, b.fresh)
 			if b.fresh = b.fresh[n:]; len(b.fresh) == 0 {
-				gateway.PutBuffer(b.piece)
+				memory.PutBuffer(b.piece)
 				b.piece, b.fresh = nil, nil
 			}
 			return n, nil
@@ -240,7 +241,7 @@ func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 		if _, err := from.Read(nil); err != nil {
 			return 0, err
 		}
-		*buf = gateway.GetBuffer(copyBytes)[:copyBytes]
+		*buf = memory.GetBuffer(copyBytes)[:copyBytes]
 	}
 	return from.Read((*buf)[have:])
 }

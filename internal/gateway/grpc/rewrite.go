@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/held"
-
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -21,13 +20,13 @@ import (
 // recompressed. It holds one message at a time, within the budget. Only its reader may use it, except for
 // took.
 type rewriter struct {
-	to         gateway.Peer // reader of the messages
+	to         memory.Peer // reader of the messages
 	plan       plan
 	opener     *opener
 	compressor *compressor
 
-	grant  held.Grant
-	gather held.Gatherer
+	grant  memory.Grant
+	gather memory.Gatherer
 	meter  meter
 
 	header  [wire.HeaderLen]byte
@@ -45,13 +44,13 @@ type rewriter struct {
 // has no account yet.
 func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *opener, c *compressor) *rewriter {
 	w := &rewriter{plan: p, opener: o, compressor: c}
-	from := gateway.FromClient
-	w.to = gateway.FromUpstream
+	from := memory.FromClient
+	w.to = memory.FromUpstream
 	if replies {
 		from, w.to = w.to, from
 	}
 	w.grant.Ctx, w.grant.Ahead = ctx, o.ahead
-	w.gather = held.Gatherer{Src: src, From: from, Grant: &w.grant}
+	w.gather = memory.Gatherer{Src: src, From: from, Grant: &w.grant}
 	w.meter = meter{kinds: c.kinds, pair: p.pair, unlimited: p.force || p.restore != nil}
 	return w
 }
@@ -108,7 +107,7 @@ func (w *rewriter) pass(p []byte) (int, error) {
 func (w *rewriter) next() error {
 	n, err := fill(w.gather.Src, w.header[:])
 	if err == io.EOF && n > 0 {
-		w.set(append(gateway.GetBuffer(n), w.header[:n]...))
+		w.set(append(memory.GetBuffer(n), w.header[:n]...))
 		return io.EOF
 	}
 	if err != nil {
@@ -145,7 +144,7 @@ func (w *rewriter) parse() (h wire.Header, err error) {
 
 // letPass lets the current message pass through unchanged.
 func (w *rewriter) letPass(h wire.Header) error {
-	w.set(w.putHeader(gateway.GetBuffer(wire.HeaderLen), h.Compressed, int(h.Len)))
+	w.set(w.putHeader(memory.GetBuffer(wire.HeaderLen), h.Compressed, int(h.Len)))
 	w.passing = h.Len
 	return nil
 }
@@ -191,7 +190,7 @@ func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
 	if len(in) < int(h.Len) {
 		w.putLength(h)
 	}
-	gateway.PutBuffer(in)
+	memory.PutBuffer(in)
 }
 
 // came passes a message of n bytes to the meter as received. in is all of it or the beginning.
@@ -232,7 +231,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 
 // pack compresses a plain message and sets the output. It takes over buf, which contains the message.
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
-	defer gateway.PutBuffer(buf)
+	defer memory.PutBuffer(buf)
 	start := time.Now()
 	packed, settled, err := w.compressor.compress(w.grant.Ctx, in, rule, w.plan.out, &w.meter)
 	took := time.Since(start)
@@ -280,12 +279,12 @@ func (w *rewriter) open(n int) error {
 		return w.openLaned(n)
 	}
 	limit := w.opener.limit(n, w.plan.from == pairEncoding)
-	in, err := w.gather.All(n, int64(n)+2*int64(limit))
+	in, err := w.gather.ReadAll(n, int64(n)+2*int64(limit))
 	err = cutOff(err)
 	if err != nil {
 		return err
 	}
-	defer gateway.PutBuffer(in)
+	defer memory.PutBuffer(in)
 	out, err := w.expand(in, limit)
 	if err != nil {
 		return err
@@ -301,11 +300,11 @@ func (w *rewriter) open(n int) error {
 
 // openLaned is open for a message of a call in lanes, which declares its decompressed length.
 func (w *rewriter) openLaned(n int) error {
-	in, err := w.gather.All(n, int64(n))
+	in, err := w.gather.ReadAll(n, int64(n))
 	if err = cutOff(err); err != nil {
 		return err
 	}
-	defer gateway.PutBuffer(in)
+	defer memory.PutBuffer(in)
 	start := time.Now()
 	out, err := w.opener.openLaned(in, &w.plan, &w.grant)
 	w.spent.Add(int64(time.Since(start)))
@@ -351,7 +350,7 @@ func (w *rewriter) markClean(err error) error {
 
 // send copies a message after its header.
 func (w *rewriter) send(m []byte, compressed bool) {
-	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
+	out := w.putHeader(memory.GetBuffer(wire.HeaderLen+len(m)), compressed, len(m))
 	w.hold(append(out, m...))
 }
 
@@ -362,7 +361,7 @@ func (w *rewriter) sendPacked(p packed) {
 		return
 	}
 	n := 1 + len(p.bytes)
-	out := w.putHeader(gateway.GetBuffer(wire.HeaderLen+n), true, n)
+	out := w.putHeader(memory.GetBuffer(wire.HeaderLen+n), true, n)
 	w.hold(append(append(out, p.head), p.bytes...))
 }
 
@@ -378,13 +377,13 @@ func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
 
 // some reads a plain message, or its beginning if the budget does not allow more.
 func (w *rewriter) some(n int) ([]byte, error) {
-	in, err := w.gather.Some(n)
+	in, err := w.gather.ReadAvailable(n)
 	return in, cutOff(err)
 }
 
 // cutOff turns the end of a body within a message into a format error.
 func cutOff(err error) error {
-	if errors.Is(err, held.ErrCut) {
+	if errors.Is(err, memory.ErrCut) {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	return err
@@ -410,7 +409,7 @@ func (w *rewriter) hold(out []byte) {
 
 // free frees the memory and budget of the last message.
 func (w *rewriter) free() {
-	gateway.PutBuffer(w.out)
+	memory.PutBuffer(w.out)
 	w.set(nil)
 	w.grant.Account.Awaited(w.to)
 	w.grant.Release()

@@ -8,18 +8,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // session serves a client's connection.
 type session struct {
 	server *h2.Server
-	pool   *pool           // connections to the upstream
-	own    bool            // pool belongs to this session alone
-	client *h2.Client      // in pool
-	peer   *peer           // state of the client as a gateway; nil: it is not one
-	ends   *lanes.Ends     // lanes of the client's link; nil: none
-	memory *held.Allowance // memory budgets of the client
+	pool   *pool              // connections to the upstream
+	own    bool               // pool belongs to this session alone
+	client *h2.Client         // in pool
+	peer   *peer              // state of the client as a gateway; nil: it is not one
+	ends   *lanes.Ends        // lanes of the client's link; nil: none
+	memory *memory.ConnMemory // memory budgets of the client
 	faults h2.Faults
 	done   chan struct{} // closed when Run returns
 
@@ -43,7 +43,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		ends = g.lanesOf(client)
 	}
 	s := &session{pool: g.pool, faults: g.shared.Faults, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
-	s.memory = held.NewAllowance(addr, g.requests.Client(payer), g.replies.Client(payer))
+	s.memory = memory.NewConnMemory(addr, g.requests.Client(payer), g.replies.Client(payer))
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -87,8 +88,8 @@ type conn struct {
 	roomWaiters []*stream // streams waiting for room in output or outWindow
 	recent      endedStreams
 	inflow      inflow
-	memory      *gateway.Account // ServerConfig.Memory
-	lent        int64            // bytes of the window that memory has paid for
+	memory      *memory.Account // ServerConfig.Memory
+	lent        int64           // bytes of the window that memory has paid for
 	output      output
 
 	outWindow  int64
@@ -351,8 +352,8 @@ func discard(c net.Conn, quiet time.Duration) {
 	if err := gateway.CloseWrite(c); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
-	buf := gateway.GetBuffer(readLeast)
-	defer gateway.PutBuffer(buf)
+	buf := memory.GetBuffer(readLeast)
+	defer memory.PutBuffer(buf)
 	// A peer that keeps sending, without a pause as long as quiet, is cut off after leaveTime/leaveQuiet
 	// times quiet.
 	end := time.Now().Add(leaveTime / leaveQuiet * quiet)

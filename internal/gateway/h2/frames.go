@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -413,7 +414,7 @@ type input struct {
 
 func newInput(c net.Conn, ahead []byte) *input {
 	in := &input{conn: gateway.NewBriefReader(c)}
-	in.buf = gateway.GetBuffer(max(readLeast, len(ahead)))
+	in.buf = memory.GetBuffer(max(readLeast, len(ahead)))
 	in.buf = in.buf[:cap(in.buf)]
 	in.w = copy(in.buf, ahead)
 	in.at.Store(int64(time.Since(epoch)))
@@ -473,18 +474,18 @@ func (in *input) fit(n int) {
 		}
 		size = readLeast
 	}
-	next := gateway.GetBuffer(min(size, readMost))
+	next := memory.GetBuffer(min(size, readMost))
 	next = next[:cap(next)]
 	if in.w > len(next) {
-		gateway.PutBuffer(next)
+		memory.PutBuffer(next)
 		return
 	}
 	copy(next, in.buf[:in.w])
-	gateway.PutBuffer(in.buf)
+	memory.PutBuffer(in.buf)
 	in.buf = next
 }
 
 func (in *input) free() {
-	gateway.PutBuffer(in.buf)
+	memory.PutBuffer(in.buf)
 	in.buf, in.r, in.w = nil, 0, 0
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -88,7 +89,7 @@ func (c *conn) flush() {
 			return err
 		})
 		if err != nil {
-			gateway.PutBuffer(batch)
+			memory.PutBuffer(batch)
 			c.fail(err)
 			break
 		}
@@ -96,7 +97,7 @@ func (c *conn) flush() {
 			o.rest, o.at = batch, n
 			break
 		}
-		gateway.PutBuffer(batch)
+		memory.PutBuffer(batch)
 		c.roomAgain()
 		if len(o.out) == 0 && !o.closed { // others may have written it meanwhile
 			o.sending = false
@@ -188,7 +189,7 @@ func (o *output) writeSome() {
 		_, err := o.c.net.Write(batch[at:])
 		return err
 	})
-	gateway.PutBuffer(batch)
+	memory.PutBuffer(batch)
 	if err != nil {
 		o.drop()
 		o.c.fail(err)
@@ -198,8 +199,8 @@ func (o *output) writeSome() {
 }
 
 func (o *output) drop() {
-	gateway.PutBuffer(o.take())
-	gateway.PutBuffer(o.rest)
+	memory.PutBuffer(o.take())
+	memory.PutBuffer(o.rest)
 	o.rest, o.at = nil, 0
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -118,7 +119,7 @@ func (p *Pool[H]) newGroup(idle time.Duration) *group {
 func (p *Pool[H]) Client(addr net.Addr) *Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &Client{from: p.arrives(gateway.AddressOf(addr))}
+	c := &Client{from: p.arrives(memory.AddressOf(addr))}
 	c.follow()
 	c.common = p.common.join(c.from.name)
 	return c

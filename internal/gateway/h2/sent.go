@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // pieceBytes is the buffer size for reading a request's body.
@@ -162,7 +163,7 @@ func (o *Sending) readAhead() error {
 	if !ok || !body.Complete() {
 		return nil
 	}
-	o.piece = gateway.GetBuffer(pieceBytes)
+	o.piece = memory.GetBuffer(pieceBytes)
 	for len(o.piece) < cap(o.piece) {
 		n, err := o.r.Body.Read(o.piece[len(o.piece):cap(o.piece)])
 		o.piece = o.piece[:len(o.piece)+n]
@@ -189,7 +190,7 @@ func (o *Sending) expects() bool {
 // Close closes a request that was not sent.
 func (o *Sending) Close() {
 	if !o.lent {
-		gateway.PutBuffer(o.piece)
+		memory.PutBuffer(o.piece)
 	}
 	o.piece, o.lent = nil, false
 	if o.r.Body != nil {
@@ -316,7 +317,7 @@ func (a *sentRequest) begin() error {
 		a.endLocal()
 	case !whole || c.continueTimeout > 0 && o.expects(): // too large for now, or waits for 100 (Continue)
 		if o.lent {
-			o.piece, o.lent = append(gateway.GetBuffer(len(o.piece)), o.piece...), false
+			o.piece, o.lent = append(memory.GetBuffer(len(o.piece)), o.piece...), false
 		}
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
@@ -398,7 +399,7 @@ func (a *sentRequest) sendBody() error {
 		}
 		// With an empty buffer, the body of a Server's request waits for data: a quiet request holds no
 		// buffer.
-		gateway.PutBuffer(o.piece)
+		memory.PutBuffer(o.piece)
 		o.piece = nil
 		if _, err := a.readBody(nil); err != nil && err != io.EOF {
 			return err
@@ -412,7 +413,7 @@ func (a *sentRequest) sendBody() error {
 // readPiece reads the next piece of the body.
 func (a *sentRequest) readPiece() error {
 	o := &a.out
-	o.piece = gateway.GetBuffer(pieceBytes)
+	o.piece = memory.GetBuffer(pieceBytes)
 	n, err := a.readBody(o.piece[:cap(o.piece)])
 	o.piece = o.piece[:n]
 	if err == io.EOF {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // prefaceTime limits how long a client may take to send the HTTP/2 preface and its settings. headerTime
@@ -31,7 +32,7 @@ type ServerConfig struct {
 	ConnWindow int // of the connection
 	// Memory pays for a larger window of the connection while unread bodies take up ConnWindow; nil: it does
 	// not grow.
-	Memory    *gateway.Account
+	Memory    *memory.Account
 	MaxHeader int    // bytes of a header list, as HTTP/2 counts them
 	Ahead     []byte // bytes already read from the connection
 

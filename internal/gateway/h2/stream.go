@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const frameHeaderLen = 9
@@ -400,7 +400,7 @@ func (b *buffer) read(p []byte) int {
 // free empties the queue, and returns how many bytes it held.
 func (b *buffer) free() int {
 	n := b.len()
-	gateway.PutBuffer(b.b)
+	memory.PutBuffer(b.b)
 	b.b, b.at = nil, 0
 	return n
 }
@@ -411,8 +411,8 @@ func grow(b []byte, n int) []byte {
 	if need <= cap(b) {
 		return b
 	}
-	grown := append(gateway.GetBuffer(max(need, 2*cap(b))), b...)
-	gateway.PutBuffer(b)
+	grown := append(memory.GetBuffer(max(need, 2*cap(b))), b...)
+	memory.PutBuffer(b)
 	return grown
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // windows adds up the increments of the WINDOW_UPDATE frames that a peer sends, by stream.
@@ -127,8 +127,8 @@ func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
 	}{{1 << 20, true}, {8 << 10, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
-			budget := gateway.NewBudget(c.budget)
-			memory := &gateway.Account{}
+			budget := memory.NewBudget(c.budget)
+			memory := &memory.Account{}
 			memory.Open(budget.Share("test").Client(nil), nil)
 			s := NewServer(far, ServerConfig{
 				Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader, Memory: memory,

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -42,13 +42,13 @@ type coder struct{ cfg *Config }
 // recode decompresses a body, if it has a coding, and compresses it as ch says. out is shorter than the body
 // by at least what the rule asks for. Otherwise out is nil, reason says why, and the body has to be sent
 // unchanged. The grant pays for the memory of all results.
-func (c coder) recode(in []byte, ch recoding, g *held.Grant) (out []byte, reason string) {
+func (c coder) recode(in []byte, ch recoding, g *memory.Grant) (out []byte, reason string) {
 	start := time.Now()
 	plain, err := c.open(in, ch.from, g)
 	if err != nil {
 		return nil, c.notOpened(err)
 	}
-	if !g.Try(int64(len(plain))) {
+	if !g.TryAcquire(int64(len(plain))) {
 		return nil, leftBudget
 	}
 	ch.setting = c.cfg.Effort.LowerWithin(ch.setting)
@@ -89,7 +89,7 @@ func (c coder) compress(plain []byte, ch recoding) ([]byte, error) {
 }
 
 // open returns the decompressed body, or the body itself if it has no coding.
-func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
+func (c coder) open(in []byte, from string, g *memory.Grant) ([]byte, error) {
 	switch from {
 	case "":
 		return in, nil
@@ -100,7 +100,7 @@ func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
 	start := time.Now()
 	for limit := 8*len(in) + 512; ; limit *= 8 {
 		limit = min(limit, c.cfg.MaxOpen)
-		if !g.Try(int64(limit) + int64(len(in)) - g.Held()) {
+		if !g.TryAcquire(int64(limit) + int64(len(in)) - g.Held()) {
 			return nil, errNoMemory
 		}
 		out, err := c.cfg.Codecs.AppendDecompress(nil, in, from, limit)
@@ -119,7 +119,7 @@ func (c coder) open(in []byte, from string, g *held.Grant) ([]byte, error) {
 const snappyRatio = 22
 
 // openSnappy decompresses the block format, which begins with the decompressed length.
-func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
+func (c coder) openSnappy(in []byte, g *memory.Grant) ([]byte, error) {
 	n, size := binary.Uvarint(in)
 	switch {
 	case size <= 0:
@@ -128,7 +128,7 @@ func (c coder) openSnappy(in []byte, g *held.Grant) ([]byte, error) {
 		return nil, grpccodec.ErrTooLarge
 	case n > snappyRatio*uint64(len(in)):
 		return nil, fmt.Errorf("%w: a block of %d bytes can't decompress to %d", codec.ErrCorrupt, len(in), n)
-	case !g.Try(int64(n)):
+	case !g.TryAcquire(int64(n)):
 		return nil, errNoMemory
 	}
 	start := time.Now()

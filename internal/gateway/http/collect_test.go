@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // chunked hides the length of a body.
@@ -89,7 +89,7 @@ func TestMessageWithoutLengthIsCut(t *testing.T) {
 // If there is no memory for a message it is passed on while it is read, beginning with what was read already.
 func TestMessageWithoutLengthOrMemory(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) {
-		near.Requests = gateway.NewBudget(256 << 10)
+		near.Requests = memory.NewBudget(256 << 10)
 	})
 	c := client(t)
 	near.untilCarried(c)

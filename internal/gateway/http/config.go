@@ -8,6 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Defaults of fields that a Config leaves at zero.
@@ -48,7 +49,7 @@ type Config struct {
 	UpstreamReads     []string // content codings that the upstream reads in requests
 	Codecs            *grpccodec.Set
 	Engine            *codec.Engine   // nil: pure Go
-	Requests, Replies *gateway.Budget // limit the bytes of bodies in memory
+	Requests, Replies *memory.Budget  // limit the bytes of bodies in memory
 	Effort            *gateway.Effort // limits the effort of compression; nil: no limits
 	Stats             *gateway.Stats
 	Log               *slog.Logger

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // A session that has to drain before it has begun ends at once, for example when Shutdown overtakes a
@@ -133,18 +133,18 @@ func TestReadsEndWithChunkedHeads(t *testing.T) {
 // to close when the body is sent again.
 func TestBodySentOnceMoreIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		budget := gateway.NewBudget(1 << 20)
+		budget := memory.NewBudget(1 << 20)
 		share := budget.Share("test")
-		cut := make(chan gateway.Verdict, 1)
-		b := newWholeBody(t.Context(), strings.NewReader(strings.Repeat("x", 64<<10)), gateway.FromClient, share.Client(&net.TCPAddr{}), make(chan struct{}, 1), func(v gateway.Verdict) { cut <- v })
+		cut := make(chan memory.StallReason, 1)
+		b := newWholeBody(t.Context(), strings.NewReader(strings.Repeat("x", 64<<10)), memory.FromClient, share.Client(&net.TCPAddr{}), make(chan struct{}, 1), func(v memory.StallReason) { cut <- v })
 		if complete, err := b.read(64 << 10); !complete || err != nil {
 			t.Fatal(complete, err)
 		}
-		first := b.give(b.received, nil, gateway.FromUpstream)
-		second := b.give(b.received, nil, gateway.FromUpstream)
+		first := b.give(b.received, nil, memory.FromUpstream)
+		second := b.give(b.received, nil, memory.FromUpstream)
 		_ = first.Close()
 		_ = first.Close()
-		other := &gateway.Account{}
+		other := &memory.Account{}
 		other.Open(share.Client(&net.UnixAddr{}), nil)
 		want := func() {
 			for range 100 {
@@ -155,7 +155,7 @@ func TestBodySentOnceMoreIsAwaited(t *testing.T) {
 		want()
 		select {
 		case v := <-cut:
-			if v.Peer != gateway.FromUpstream {
+			if v.Peer != memory.FromUpstream {
 				t.Error(v)
 			}
 		default:

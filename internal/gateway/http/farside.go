@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 const (
@@ -342,7 +343,7 @@ var errNoHistory = errors.New("no memory is free for a history (link.memory)")
 // histories creates the histories of connections between gateways, within link.memory.
 type histories struct {
 	coders bodies.Coders
-	memory *gateway.Budget
+	memory *memory.Budget
 	limit  int64 // of memory
 	level  int
 	window int
@@ -350,7 +351,7 @@ type histories struct {
 
 func newHistories(c *Config) *histories {
 	return &histories{
-		coders: bodies.Coders{Engine: c.Engine, Codecs: c.Codecs}, memory: gateway.NewBudget(c.LinkMemory), limit: c.LinkMemory,
+		coders: bodies.Coders{Engine: c.Engine, Codecs: c.Codecs}, memory: memory.NewBudget(c.LinkMemory), limit: c.LinkMemory,
 		level: c.LinkLevel, window: min(c.LinkWindow, mostWindow),
 	}
 }
@@ -363,7 +364,7 @@ type history struct {
 	window    int
 	peerOpens int // the longest body that the peer decompresses, in bytes
 
-	memory *gateway.Budget
+	memory *memory.Budget
 	limit  int64 // of memory
 	mu     sync.Mutex
 	cost   int64 // bytes of memory

@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -18,7 +19,7 @@ type Gateway struct {
 	server gateway.Server
 	policy atomic.Pointer[policy.Messages]
 
-	requests, replies *gateway.Share
+	requests, replies *memory.Share
 	common            common
 }
 
@@ -54,7 +55,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 	}
 	c := bodies.Coders{Engine: g.cfg.Engine, Codecs: g.cfg.Codecs}
 	return g.common.samples.Measure(waysOf(c, func(m sampled.Message) ([]byte, error) {
-		return g.common.coder.open(m.Bytes, m.Coding, &held.Grant{})
+		return g.common.coder.open(m.Bytes, m.Coding, &memory.Grant{})
 	}))
 }
 

@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -51,8 +51,8 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 // buffers provides buffers for copying bodies.
 type buffers struct{}
 
-func (buffers) Get() []byte  { return gateway.GetBuffer(copyBytes)[:copyBytes] }
-func (buffers) Put(b []byte) { gateway.PutBuffer(b) }
+func (buffers) Get() []byte  { return memory.GetBuffer(copyBytes)[:copyBytes] }
+func (buffers) Put(b []byte) { memory.PutBuffer(b) }
 
 // handler serves the exchanges of one client's connection.
 type handler struct {

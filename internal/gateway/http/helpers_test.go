@@ -18,6 +18,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -26,7 +27,7 @@ type rig struct {
 	*Gateway
 	t               *testing.T
 	stats           *gateway.Stats
-	requests, reply *gateway.Budget
+	requests, reply *memory.Budget
 	url             string
 }
 
@@ -63,7 +64,7 @@ func start(t *testing.T, upstream string, change func(*Config), rules ...policy.
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, stats: gateway.NewStats("test", "http"), requests: gateway.NewBudget(64 << 20), reply: gateway.NewBudget(64 << 20)}
+	r := &rig{t: t, stats: gateway.NewStats("test", "http"), requests: memory.NewBudget(64 << 20), reply: memory.NewBudget(64 << 20)}
 	up.Stats = r.stats
 	c := Config{
 		Name: "test", Upstream: up, UpstreamReads: []string{"zstd", "gzip"}, MaxCompress: 32 << 20, MaxOpen: 32 << 20,

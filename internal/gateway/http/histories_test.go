@@ -3,13 +3,13 @@ package http
 import (
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // However much cinch-proto would remember on some connections, there is memory left for it on the next.
 func TestConnectionsShareLinkMemory(t *testing.T) {
 	const limit, step = 256 << 20, 1 << 20
-	memory := gateway.NewBudget(limit)
+	memory := memory.NewBudget(limit)
 	grow := func(h *history) {
 		for h.room() >= step && memory.TryAcquire(step) {
 			h.cost += step

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -67,7 +68,7 @@ func TestCarriedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := testenv.Pipe()
 		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Peers: true, Log: slog.New(slog.DiscardHandler)}
-		c.Requests, c.Replies = gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
+		c.Requests, c.Replies = memory.NewBudget(1<<20), memory.NewBudget(1<<20)
 		g := NewGateway(c)
 		s := newSession(g, here)
 		ended := make(chan struct{})
@@ -100,7 +101,7 @@ func TestCarriedWaits(t *testing.T) {
 // the histories would differ.
 func TestNoMemoryForHeadersOfCarried(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
-		far.Requests = gateway.NewBudget(16 << 10)
+		far.Requests = memory.NewBudget(16 << 10)
 	})
 	c := client(t)
 	near.untilCarried(c)
@@ -142,7 +143,7 @@ func TestStalledClients(t *testing.T) {
 // stalls begins an exchange that makes no further progress, and waits until it is cut off.
 func stalls(t *testing.T, upstream, begin string) {
 	t.Helper()
-	budget := gateway.NewBudget(24 << 20)
+	budget := memory.NewBudget(24 << 20)
 	noGain := policy.MessageRule{Name: "replies", Setting: setting(t, "gzip"), Direction: policy.Reply, MinGain: 0.9999}
 	g := start(t, upstream, func(c *Config) { c.Requests, c.Replies = budget, budget }, requestsTo(t, "zstd"), noGain)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
@@ -152,7 +153,7 @@ func stalls(t *testing.T, upstream, begin string) {
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	go func() { _, _ = io.WriteString(conn, begin) }()
-	other := &gateway.Account{}
+	other := &memory.Account{}
 	other.Open(budget.Share("other").Client(gateway.PayerOf(conn)), nil)
 	defer other.Close()
 	testenv.Eventually(t, "it is cut off", func() bool {

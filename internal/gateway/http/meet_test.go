@@ -21,6 +21,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -113,7 +114,7 @@ func TestDrainOfSilence(t *testing.T) {
 		here, there := testenv.Pipe()
 		defer there.Close()
 		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Grace: time.Hour, Log: slog.New(slog.DiscardHandler)}
-		c.Requests, c.Replies = gateway.NewBudget(1<<20), gateway.NewBudget(1<<20)
+		c.Requests, c.Replies = memory.NewBudget(1<<20), memory.NewBudget(1<<20)
 		g := NewGateway(c)
 		s := newSession(g, here)
 		ended := make(chan struct{})

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -56,14 +56,14 @@ func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
 		resp.Body = readCloser{failing{err}, resp.Body}
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		resp.Body = readCloser{b.give(b.received, resp.Body, gateway.FromClient), resp.Body}
+		resp.Body = readCloser{b.give(b.received, resp.Body, memory.FromClient), resp.Body}
 	}
 	return complete && err == nil
 }
 
 // setReply makes b the body of a reply.
 func (x *trip) setReply(resp *http.Response, b []byte) {
-	resp.Body = readCloser{x.replyBody.give(b, nil, gateway.FromClient), resp.Body}
+	resp.Body = readCloser{x.replyBody.give(b, nil, memory.FromClient), resp.Body}
 	resp.ContentLength = int64(len(b))
 	resp.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -155,7 +155,7 @@ func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
 		x.broken = err
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		out.Body = readCloser{b.give(b.received, out.Body, gateway.FromUpstream), out.Body}
+		out.Body = readCloser{b.give(b.received, out.Body, memory.FromUpstream), out.Body}
 	}
 	return complete && err == nil
 }
@@ -176,7 +176,7 @@ func (x *trip) sample(out *http.Request) {
 // setBody makes b the body of a request. It can be sent again from the beginning if a connection turns out to
 // be dead.
 func (x *trip) setBody(out *http.Request, b []byte) {
-	open := func() (io.ReadCloser, error) { return x.requestBody.give(b, nil, gateway.FromUpstream), nil }
+	open := func() (io.ReadCloser, error) { return x.requestBody.give(b, nil, memory.FromUpstream), nil }
 	out.Body, _ = open()
 	out.GetBody = open
 	if len(b) == 0 { // else net/http would regard the length as unknown
@@ -277,7 +277,7 @@ func (x *trip) collect(out *http.Request) (body []byte, ok bool) {
 	case err != nil:
 		x.broken = err
 	case !complete:
-		out.Body = readCloser{b.give(b.received, out.Body, gateway.FromUpstream), out.Body}
+		out.Body = readCloser{b.give(b.received, out.Body, memory.FromUpstream), out.Body}
 	default:
 		return b.received, true
 	}

@@ -13,14 +13,15 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // session is a client's connection. It has its own server, which can be drained separately.
 type session struct {
 	client  net.Conn
 	heads   *heads // for HTTP/1.1
-	held    *held.Allowance
+	held    *memory.ConnMemory
 	payer   net.Addr   // see gateway.PayerOf
 	sharing *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
 	handler *handler
@@ -46,7 +47,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	payer := gateway.PayerOf(client)
 	s := &session{
 		client: client, heads: &heads{Conn: client}, payer: payer, done: make(chan struct{}), grace: g.cfg.Grace,
-		held: held.NewAllowance(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
+		held: memory.NewConnMemory(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
 	}
 	if two := g.common.transport.two; two != nil {
 		s.sharing = two.Client(payer)
@@ -132,7 +133,7 @@ func (s *session) beginMeeting() bool {
 // serveHTTP2 serves the connection until one side ends it.
 func (s *session) serveHTTP2(ahead []byte) {
 	c := s.handler.cfg
-	unread := &gateway.Account{}
+	unread := &memory.Account{}
 	unread.Open(s.held.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
 	defer unread.Close()
 	two := h2.NewServer(s.client, h2.ServerConfig{

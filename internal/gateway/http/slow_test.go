@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // A client that stops in the middle of a body gets an error after a while. One that continues, however
@@ -83,7 +83,7 @@ func TestSlowBodies(t *testing.T) {
 
 // The reply to a request whose body stopped is 408.
 func TestSlowBodyIsAnswered(t *testing.T) {
-	client := held.NewAllowance(&net.TCPAddr{}, nil, nil)
+	client := memory.NewConnMemory(&net.TCPAddr{}, nil, nil)
 	defer client.Close()
 	in := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	x := &trip{common: &common{cfg: &Config{Log: slog.New(slog.DiscardHandler)}}, in: in, held: client}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // streamPiece is the most bytes of a body of unknown length that are compressed at a time. Fewer are if fewer
@@ -36,7 +37,7 @@ type streamBody struct {
 }
 
 // newStream returns a streamBody, or nil if there is no memory for it.
-func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Account) *streamBody {
+func newStream(c *Config, src io.ReadCloser, ch recoding, account *memory.Account) *streamBody {
 	cost := int64(c.Engine.ContentBytes(ch.setting)) + 2*streamPiece
 	if !account.TakeSpare(cost) {
 		return nil
@@ -48,7 +49,7 @@ func newStream(c *Config, src io.ReadCloser, ch recoding, account *gateway.Accou
 	}
 	return &streamBody{
 		src: src, to: w, ch: ch, log: c.Log, stats: c.Stats, effort: c.Effort, free: func() { account.Release(cost) },
-		piece: gateway.GetBuffer(streamPiece)[:streamPiece],
+		piece: memory.GetBuffer(streamPiece)[:streamPiece],
 	}
 }
 
@@ -136,6 +137,6 @@ func (s *streamBody) release() {
 	s.stats.Sealed(s.ch.rule.Name, s.ch.setting.Codec, s.raw, s.sent, s.took)
 	s.stats.Latency(s.took)
 	s.to.Close()
-	gateway.PutBuffer(s.piece)
+	memory.PutBuffer(s.piece)
 	s.free()
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -43,10 +44,10 @@ type common struct {
 // trip is one request and its reply.
 type trip struct {
 	*common
-	rules  *policy.Messages // rules when the exchange began; nil: there are none yet
-	held   *held.Allowance  // the client's
-	payer  net.Addr         // the client's address, by which limits are shared
-	client *h2.Client       // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
+	rules  *policy.Messages   // rules when the exchange began; nil: there are none yet
+	held   *memory.ConnMemory // the client's
+	payer  net.Addr           // the client's address, by which limits are shared
+	client *h2.Client         // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
 	in     *http.Request
 
 	control *http.ResponseController // controls the client's request
@@ -62,11 +63,11 @@ type trip struct {
 	originalBody           *original   // the body as the client sent it, if it is in memory and was recoded
 	broken                 error       // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	carried  *history         // histories of the client's connection, if the client is a gateway
-	carriers *carriers        // carriers to the far gateway; nil: there are none
-	carrier  *carrier         // the carrier that the exchange uses; nil: none
-	window   *gateway.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
-	accounts []*gateway.Account
+	carried  *history        // histories of the client's connection, if the client is a gateway
+	carriers *carriers       // carriers to the far gateway; nil: there are none
+	carrier  *carrier        // the carrier that the exchange uses; nil: none
+	window   *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
+	accounts []*memory.Account
 
 	slot  *gateway.ConnSlot // its place among the requests of HTTP/2 clients over HTTP/1.1; nil: none
 	began time.Time
@@ -149,7 +150,7 @@ func (x *trip) dropCarrier() { x.giveBack(false) }
 // holdRequest sets and returns requestBody, into which the request's body can be read. holdReply does the
 // same for replyBody and the reply's body.
 func (x *trip) holdRequest(out *http.Request) *wholeBody {
-	x.requestBody = newWholeBody(x.in.Context(), out.Body, gateway.FromClient, x.held.Requests, x.ahead, x.cut)
+	x.requestBody = newWholeBody(x.in.Context(), out.Body, memory.FromClient, x.held.Requests, x.ahead, x.cut)
 	return x.requestBody
 }
 
@@ -157,19 +158,19 @@ func (x *trip) holdReply(resp *http.Response) *wholeBody {
 	if x.replyBody != nil { // the body of a far gateway, which was decompressed
 		x.openedReply, x.replyBody = x.replyBody, nil
 	}
-	x.replyBody = newWholeBody(x.in.Context(), resp.Body, gateway.FromUpstream, x.held.Replies, x.ahead, x.cut)
+	x.replyBody = newWholeBody(x.in.Context(), resp.Body, memory.FromUpstream, x.held.Replies, x.ahead, x.cut)
 	return x.replyBody
 }
 
 // stream returns a body that compresses src, of unknown length, while it is read. An account of the client
 // pays for its memory. It returns nil if there is no memory, or the gateway's budgets leave no time for it. The
 // body keeps the setting that they allow when it begins.
-func (x *trip) stream(src io.ReadCloser, ch recoding, of *gateway.Client) *streamBody {
+func (x *trip) stream(src io.ReadCloser, ch recoding, of *memory.Client) *streamBody {
 	if ch.setting = x.cfg.Effort.LowerWithin(ch.setting); ch.setting.Codec == codec.Raw {
 		x.countLeft(ch.rule, steppedDown, 0)
 		return nil
 	}
-	account := &gateway.Account{}
+	account := &memory.Account{}
 	account.Open(of, nil)
 	x.accounts = append(x.accounts, account)
 	s := newStream(x.cfg, src, ch, account)
@@ -187,7 +188,7 @@ func (x *trip) widen(n int64) bool {
 		return false
 	}
 	if x.window == nil {
-		x.window = &gateway.Account{}
+		x.window = &memory.Account{}
 		x.window.Open(x.held.Replies, nil)
 		x.accounts = append(x.accounts, x.window)
 	}
@@ -200,7 +201,7 @@ const lastWords = time.Second
 var errSlow = errors.New("the exchange stalled while others waited for the memory that its body holds")
 
 // cut ends an exchange that has stalled.
-func (x *trip) cut(v gateway.Verdict) {
+func (x *trip) cut(v memory.StallReason) {
 	defer gateway.CatchPanic(x.cfg.Log, x.cfg.Stats, nil)
 	if x.end(errSlow) {
 		gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // wholeBody is the body of a request or reply in memory, with the grant that pays for the memory.
 type wholeBody struct {
-	grant     held.Grant
-	gather    held.Gatherer
+	grant     memory.Grant
+	gather    memory.Gatherer
 	received  []byte
 	collected bool // all of it was read, and its length was not declared
 
@@ -27,10 +28,10 @@ type wholeBody struct {
 
 // newWholeBody returns a wholeBody with an account of a client, for a body from a peer. A peer that moves too
 // little of it while others wait for memory is cut off.
-func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gateway.Client, ahead chan struct{}, cut func(gateway.Verdict)) *wholeBody {
+func newWholeBody(ctx context.Context, src io.Reader, from memory.Peer, of *memory.Client, ahead chan struct{}, cut func(memory.StallReason)) *wholeBody {
 	b := &wholeBody{}
 	b.grant.Ctx, b.grant.Ahead = ctx, ahead
-	b.gather = held.Gatherer{Src: src, From: from, Grant: &b.grant}
+	b.gather = memory.Gatherer{Src: src, From: from, Grant: &b.grant}
 	b.grant.Account.Open(of, &flow{grant: &b.grant, cut: cut})
 	return b
 }
@@ -38,7 +39,7 @@ func newWholeBody(ctx context.Context, src io.Reader, from gateway.Peer, of *gat
 // read reads n bytes into memory. It reports false if there is no memory for all of them; then received has
 // the beginning.
 func (b *wholeBody) read(n int) (complete bool, err error) {
-	if b.received, err = b.gather.Some(n); err != nil || len(b.received) < n {
+	if b.received, err = b.gather.ReadAvailable(n); err != nil || len(b.received) < n {
 		return false, err
 	}
 	return true, noMore(b.gather.Src)
@@ -47,7 +48,7 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 // readToEnd reads the whole body into memory, if it has at most so many bytes. It reports false if it is
 // longer, or there is no memory; then received has the beginning.
 func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
-	b.received, b.collected, err = b.gather.ToEnd(most)
+	b.received, b.collected, err = b.gather.ReadToEOF(most)
 	return b.collected, err
 }
 
@@ -71,14 +72,14 @@ func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error)
 		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
 	}
 	var err error
-	if b.received, err = b.gather.All(int(n), n); err != nil {
+	if b.received, err = b.gather.ReadAll(int(n), n); err != nil {
 		return nil, err
 	}
-	return r.Open(b.received, most, b.grant.Exceed)
+	return r.Open(b.received, most, b.grant.AcquireBeyond)
 }
 
 // give returns a reader for a peer that reads p, bytes of the body, and then rest.
-func (b *wholeBody) give(p []byte, rest io.Reader, to gateway.Peer) *bytesBody {
+func (b *wholeBody) give(p []byte, rest io.Reader, to memory.Peer) *bytesBody {
 	r := &bytesBody{of: b, b: p, rest: rest, to: to}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +94,7 @@ func (b *wholeBody) close() {
 	for _, r := range b.readers {
 		_ = r.Close()
 	}
-	gateway.PutBuffer(b.received)
+	memory.PutBuffer(b.received)
 	b.received = nil
 	b.grant.Release()
 	b.grant.Account.Close()
@@ -101,13 +102,13 @@ func (b *wholeBody) close() {
 
 // flow reports the progress of a body that holds memory.
 type flow struct {
-	grant *held.Grant
-	cut   func(gateway.Verdict)
+	grant *memory.Grant
+	cut   func(memory.StallReason)
 }
 
-func (f *flow) Progress() int64         { return f.grant.Moved.Load() }
-func (f *flow) Patience() time.Duration { return gateway.DefaultStall }
-func (f *flow) Cut(v gateway.Verdict)   { f.cut(v) }
+func (f *flow) Progress() int64          { return f.grant.Moved.Load() }
+func (f *flow) Patience() time.Duration  { return gateway.DefaultStall }
+func (f *flow) Cut(v memory.StallReason) { f.cut(v) }
 
 var errClosed = errors.New("the body is closed")
 
@@ -117,7 +118,7 @@ type bytesBody struct {
 	of   *wholeBody
 	b    []byte
 	rest io.Reader // read after the bytes; nil: nothing
-	to   gateway.Peer
+	to   memory.Peer
 	gone bool
 }
 

@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/held"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -37,7 +38,7 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 		l := testenv.NewPipeListener()
 		go func() { _ = s.Serve(l) }()
 		defer s.Close()
-		budget := gateway.NewBudget(64 << 20)
+		budget := memory.NewBudget(64 << 20)
 		g := NewGateway(Config{
 			Name: "test", H2C: true, Upstream: gateway.Upstream{Address: "x:1"}, Requests: budget, Replies: budget,
 			Stats: gateway.NewStats("test", "http"), Log: slog.New(slog.DiscardHandler),
@@ -67,8 +68,8 @@ func TestWindowsOfReplies(t *testing.T) {
 	for _, c := range []struct{ budget, want int64 }{
 		{0, mostUpstreamWindow - upstreamWindow}, {64 << 20, mostUpstreamWindow - upstreamWindow}, {4 << 20, 1<<20 - upstreamWindow}, {128 << 10, 0},
 	} {
-		budget := gateway.NewBudget(c.budget)
-		client := held.NewAllowance(&net.TCPAddr{}, nil, budget.Share("test").Client(nil))
+		budget := memory.NewBudget(c.budget)
+		client := memory.NewConnMemory(&net.TCPAddr{}, nil, budget.Share("test").Client(nil))
 		x := &trip{common: &common{cfg: &Config{Replies: budget}}, held: client}
 		size := int64(upstreamWindow)
 		for x.widen(size) {

@@ -7,7 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -238,7 +238,7 @@ func (r *request) command(doc []byte) error {
 // replaced returns the request with another document, in a buffer of the pool.
 func (r *request) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
-	out := wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
+	out := wire.Replace(memory.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 	if r.outer.Len != 0 {
 		wire.PutLength(out[r.outer.Off : r.outer.End()+len(doc)-r.document.Len])
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 )
@@ -44,7 +45,7 @@ type Config struct {
 
 	// Requests and Replies limit the bytes of large messages in flight. Each direction has its own budget so
 	// that neither waits for the other; nil: no limit.
-	Requests, Replies *gateway.Budget
+	Requests, Replies *memory.Budget
 	// Stall limits the time that a peer may move less than gateway.MinPace while it holds bytes of a budget
 	// that others wait for. Then it is disconnected. 0: gateway.DefaultStall.
 	Stall time.Duration

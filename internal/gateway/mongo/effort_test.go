@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -31,19 +32,19 @@ func TestBudgetUsedUp(t *testing.T) {
 	if first.reason != "" {
 		t.Errorf("the first: %q", first.reason)
 	}
-	gateway.PutBuffer(pooled)
+	memory.PutBuffer(pooled)
 	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
 	reply := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	decide := func(reason string) {
 		t.Helper()
 		var x exchange
 		out, pooled := p.rewrite(requestOf(t, insert), &x)
-		defer gateway.PutBuffer(pooled)
+		defer memory.PutBuffer(pooled)
 		if x.reason != reason || (len(out) < len(insert)) != (reason == "") {
 			t.Errorf("%q, %d of %d bytes", x.reason, len(out), len(insert))
 		}
 		out, formed := p.form(&exchange{client: wire.Zlib}, reply, time.Now())
-		defer gateway.PutBuffer(formed)
+		defer memory.PutBuffer(formed)
 		if h, _ := wire.ParseHeader(out); (h.OpCode == wire.OpCompressed) != (reason == "") {
 			t.Errorf("a reply has opcode %d", h.OpCode)
 		}
@@ -51,7 +52,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	decide(gateway.SteppedDown)
 	p.peerFrames.serverIn.on.Store(true)
 	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
-	defer gateway.PutBuffer(pooled)
+	defer memory.PutBuffer(pooled)
 	frame, err := wire.ParsePaired(out, wire.Numbers{})
 	if err != nil || !frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)

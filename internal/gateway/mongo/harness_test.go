@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/mongotest"
@@ -176,7 +177,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1", Stats: s.stats},
 		Log:      s.log.Logger(),
 		Begin:    gateway.DrainPoll, // longer waits of a drain for new clients are tested in internal/gateway
-		Requests: gateway.NewBudget(128 << 20), Replies: gateway.NewBudget(128 << 20),
+		Requests: memory.NewBudget(128 << 20), Replies: memory.NewBudget(128 << 20),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -198,7 +199,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		if t.Failed() {
 			t.Logf("log of the gateway:\n%s", s.log)
 		}
-		for _, b := range []*gateway.Budget{cfg.Requests, cfg.Replies} {
+		for _, b := range []*memory.Budget{cfg.Requests, cfg.Replies} {
 			if n := b.InUse(); n != 0 {
 				t.Errorf("%d bytes of a budget were not given back", n)
 			}

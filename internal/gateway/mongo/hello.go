@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -22,8 +22,8 @@ func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err 
 	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
 		edit.held = s.peerFrames.serverIn.pin()
 	}
-	edited, said, err := rewriteHello(gateway.GetBuffer(len(doc)+128), doc, edit)
-	defer gateway.PutBuffer(edited)
+	edited, said, err := rewriteHello(memory.GetBuffer(len(doc)+128), doc, edit)
+	defer memory.PutBuffer(edited)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,8 +54,8 @@ func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err er
 	if slices.Contains(waits.shown, wire.BetweenGateways) && !s.peerFrames.clientIn.on.Load() {
 		waits.tell = appendPrefixes(nil, s.peerFrames.clientIn.pin())
 	}
-	edited, err := rewriteDescription(gateway.GetBuffer(len(doc)+128), doc, d, waits, s.renamer(d, waits))
-	defer gateway.PutBuffer(edited)
+	edited, err := rewriteDescription(memory.GetBuffer(len(doc)+128), doc, d, waits, s.renamer(d, waits))
+	defer memory.PutBuffer(edited)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -23,7 +24,7 @@ import (
 func TestStalledClient(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
-		c.Requests, c.Stall = gateway.NewBudget(1<<20), time.Second
+		c.Requests, c.Stall = memory.NewBudget(1<<20), time.Second
 	})
 	hostile := dialRaw(t, s.addr)
 	hostile.run(plain, hello())
@@ -51,7 +52,7 @@ func TestStalledClient(t *testing.T) {
 func TestStalledReader(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withSnappy, func(c *Config) {
-		c.Replies, c.Stall = gateway.NewBudget(1<<20), time.Second
+		c.Replies, c.Stall = memory.NewBudget(1<<20), time.Second
 	})
 	writer := dialRaw(t, s.addr)
 	writer.run(plain, hello())
@@ -159,7 +160,7 @@ func TestDrainInterruptsAwaitingCursors(t *testing.T) {
 func TestBomb(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd, func(c *Config) {
-		c.Requests = gateway.NewBudget(4 << 20)
+		c.Requests = memory.NewBudget(4 << 20)
 	})
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello("zstd"))
@@ -181,7 +182,7 @@ func TestBomb(t *testing.T) {
 func TestEndlessPipeline(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, nil, func(c *Config) {
-		c.Requests, c.Stall = gateway.NewBudget(1<<20), time.Second
+		c.Requests, c.Stall = memory.NewBudget(1<<20), time.Second
 	})
 	hostile := dialRaw(t, s.addr)
 	hostile.run(plain, hello())

@@ -6,13 +6,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // A long message passes two gateways of one process, both of which hold it.
 func TestLongMessagesThroughTwoGateways(t *testing.T) {
 	server := standalone(t)
-	requests, replies := gateway.NewBudget(64<<20), gateway.NewBudget(64<<20)
+	requests, replies := memory.NewBudget(64<<20), memory.NewBudget(64<<20)
 	shared := func(name string) func(*Config) {
 		return func(c *Config) { c.Name, c.Requests, c.Replies = name, requests, replies }
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -30,7 +31,7 @@ type message struct {
 	received []byte
 	header   wire.Header       // of the decompressed message
 	came     wire.CompressorID // compressor, or plain
-	held     *gateway.Account  // holds the memory of the bytes; nil: they don't count in a budget
+	held     *memory.Account   // holds the memory of the bytes; nil: they don't count in a budget
 	paired   wire.Paired       // header of a frame between gateways
 
 	waited  time.Duration // for memory, while the message came in
@@ -130,10 +131,10 @@ func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 		payload = payload[len(zstdMagic):]
 	}
 	began := time.Now()
-	buf := wire.AppendHeader(gateway.GetBuffer(m.header.Length), m.header)
+	buf := wire.AppendHeader(memory.GetBuffer(m.header.Length), m.header)
 	out, err := c.engine.Decompress(buf, payload, a.codec, m.header.Length-wire.HeaderLen, nil)
 	if err != nil {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return nil, err
 	}
 	m.opening = time.Since(began)
@@ -165,13 +166,13 @@ func (c *compression) compress(message []byte, h wire.Header, id wire.Compressor
 	a, _ := algorithmOf(id)
 	body := message[wire.HeaderLen:]
 	room := wire.CompressedHeaderLen + len(zstdMagic) + codec.MaxEncodedLen(a.codec, len(body))
-	buf := wire.AppendCompressed(gateway.GetBuffer(room), h, id)
+	buf := wire.AppendCompressed(memory.GetBuffer(room), h, id)
 	if id == wire.Zstd {
 		buf = append(buf, zstdMagic...)
 	}
 	out, err := c.encode(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
 	if err != nil {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		c.stats.Error("seal")
 		return nil
 	}

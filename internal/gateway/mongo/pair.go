@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -180,7 +181,7 @@ func (w *frameWriter) frame(o *outgoing) (out []byte, reason string) {
 	if slot > 0 && !w.slots[slot].sent {
 		room += len(d.Content()) + wire.MaxPairedHead
 	}
-	out = gateway.GetBuffer(room)
+	out = memory.GetBuffer(room)
 	out = w.sendDict(out, slot)
 	start := len(out)
 	if reason = w.whyNot(o, d); reason == "" {
@@ -392,13 +393,13 @@ type frameReader struct {
 func (h *frameReader) open(m *message) ([]byte, error) {
 	began, p := time.Now(), &m.paired
 	h.numbers = wire.Numbers{Request: p.Header.RequestID, Answer: p.Header.ResponseTo}
-	buf := wire.AppendHeader(gateway.GetBuffer(p.Header.Length), p.Header)
+	buf := wire.AppendHeader(memory.GetBuffer(p.Header.Length), p.Header)
 	if p.Stored {
 		return append(buf, m.received[p.Head:]...), nil
 	}
 	d := h.slots[p.Slot]
 	if d == nil && p.Slot != 0 {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return nil, fmt.Errorf("%w: a dictionary that was not sent", errPair)
 	}
 	out, err := h.pairs.engine.Decompress(buf, m.received[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d)
@@ -406,7 +407,7 @@ func (h *frameReader) open(m *message) ([]byte, error) {
 		err = h.restore(out[wire.HeaderLen:], p.Session)
 	}
 	if err != nil {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return nil, err
 	}
 	m.opening = time.Since(began)

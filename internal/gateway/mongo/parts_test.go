@@ -16,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -287,7 +288,7 @@ func TestRewriterDecides(t *testing.T) {
 		if x.reason != c.reason || (len(out) < len(c.message)) != c.smaller {
 			t.Errorf("%s: %q, %d of %d bytes", c.name, x.reason, len(out), len(c.message))
 		}
-		gateway.PutBuffer(pooled)
+		memory.PutBuffer(pooled)
 		b := p.compress(r.plain, r.header, wire.Zstd, 0)
 		if err := p.handleRequest(message{received: b, header: r.header, came: wire.Zstd}); err != nil {
 			t.Fatal(err)
@@ -313,7 +314,7 @@ func TestRequestsCountForTheirRule(t *testing.T) {
 	}
 	for range 20 {
 		_, pooled := p.rewrite(r, &exchange{})
-		gateway.PutBuffer(pooled)
+		memory.PutBuffer(pooled)
 	}
 	for _, r := range p.stats.Snapshot().Rules {
 		if want := r.Rule == "requests"; (r.Sealed == 20) != want {
@@ -328,7 +329,7 @@ func TestRewriterFrames(t *testing.T) {
 	p.peerFrames.serverIn.on.Store(true)
 	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
 	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
-	defer gateway.PutBuffer(pooled)
+	defer memory.PutBuffer(pooled)
 	frame, err := wire.ParsePaired(out, wire.Numbers{})
 	if err != nil || !frame.Wants || frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
@@ -348,7 +349,7 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 		if compressed := h.OpCode == wire.OpCompressed; compressed != (client == wire.Snappy || client == wire.Zlib) {
 			t.Errorf("as %d: compressed %v", client, compressed)
 		}
-		gateway.PutBuffer(pooled)
+		memory.PutBuffer(pooled)
 	}
 	b := p.compress(r.plain, r.header, wire.Zstd, 0)
 	r.received, r.came = b, wire.Zstd
@@ -529,8 +530,8 @@ func TestPendingExchanges(t *testing.T) {
 // room is closed when a push blocks.
 type room chan struct{}
 
-func (r room) Await(gateway.Peer) { close(r) }
-func (room) Awaited(gateway.Peer) {}
+func (r room) Await(memory.Peer) { close(r) }
+func (room) Awaited(memory.Peer) {}
 
 // A client that sends without reading is blocked until there is room or the server has ended.
 func TestPendingIsBounded(t *testing.T) {
@@ -643,7 +644,7 @@ func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
 			t.Fatal("it was never sent")
 		}
 		out, _ := sp.frame(&outgoing{message: message, header: h, rule: rule, open: true})
-		gateway.PutBuffer(out)
+		memory.PutBuffer(out)
 	}
 	if owed < len(rule.Dict.Content()) {
 		t.Errorf("sent after %d bytes", owed)
@@ -652,7 +653,7 @@ func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
 	hash := rule.Dict.Hash()
 	known.told.Store(&[]hashPrefix{hashPrefix(hash[:8])})
 	out, _ := known.frame(&outgoing{message: message, header: h, rule: rule, open: true})
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	if p.Dicts.Sent.Load() != 1 || p.Dicts.Named.Load() != 1 {
 		t.Error("what the other end has was sent, or not named")
 	}

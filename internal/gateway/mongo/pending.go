@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -56,8 +56,8 @@ func (p *pending) push(x *exchange, room waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.list) >= maxPending {
-		room.Await(gateway.FromClient)
-		defer room.Awaited(gateway.FromClient)
+		room.Await(memory.FromClient)
+		defer room.Awaited(memory.FromClient)
 		since := x.trace.Now()
 		for len(p.list) >= maxPending && !p.closed {
 			p.notFull.Wait()
@@ -68,10 +68,10 @@ func (p *pending) push(x *exchange, room waiter) bool {
 	return !p.closed
 }
 
-// waiter is implemented by gateway.Account.
+// waiter is implemented by memory.Account.
 type waiter interface {
-	Await(p gateway.Peer)
-	Awaited(p gateway.Peer)
+	Await(p memory.Peer)
+	Awaited(p memory.Peer)
 }
 
 // take removes and returns the exchange that a reply belongs to. If several have the same ID it is the first,

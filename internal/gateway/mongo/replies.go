@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -47,7 +47,7 @@ func (r *reply) parse() error {
 // replaced returns the reply with another document, in a buffer of the pool.
 func (r *reply) replaced(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
-	return wire.Replace(gateway.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
+	return wire.Replace(memory.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 }
 
 // pumpReplies carries replies until the server ends or an error occurs.
@@ -76,7 +76,7 @@ func (s *session) handleReply(m message) (err error) {
 		if r.plain, err = s.open(&r.message, &s.peerFrames.serverIn); err != nil {
 			return err
 		}
-		defer gateway.PutBuffer(r.plain)
+		defer memory.PutBuffer(r.plain)
 	}
 	if err := r.parse(); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *session) handleReply(m message) (err error) {
 	}
 
 	out, pooled := s.form(&x, r, began)
-	defer gateway.PutBuffer(pooled)
+	defer memory.PutBuffer(pooled)
 	if x.trace != nil && pooled != nil {
 		formed(x.trace, out, forming)
 	}
@@ -214,7 +214,7 @@ func (s *session) answerHello(h *handshake) error {
 	if err != nil {
 		return err
 	}
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	return s.toClient.send(out, s.reply.held)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -49,10 +50,10 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.pending.init()
 	s.door.Keeper = &g.keeper
 	s.follower = follower{member: member, session: s}
-	s.toServer = sender{conn: upstream, peer: gateway.FromUpstream}
-	s.toClient = sender{conn: client, peer: gateway.FromClient}
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.peerFrames.clientIn, offered: &s.peerFrames.offered}
-	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
+	s.toServer = sender{conn: upstream, peer: memory.FromUpstream}
+	s.toClient = sender{conn: client, peer: memory.FromClient}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.peerFrames.clientIn, offered: &s.peerFrames.offered}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
@@ -107,7 +108,7 @@ func (s *session) idle() bool { return !s.pending.busy() || len(s.waiting()) > 0
 
 func (s *session) carryReplies() {
 	defer s.pending.close()
-	s.logEnd(gateway.FromUpstream, s.pumpReplies())
+	s.logEnd(memory.FromUpstream, s.pumpReplies())
 }
 
 // pumpRequests carries requests until the client ends or an error occurs.
@@ -122,7 +123,7 @@ func (s *session) pumpRequests() {
 			s.req.release()
 		}
 		if err != nil && !s.GoesOn(err, s.idle()) {
-			s.logEnd(gateway.FromClient, err)
+			s.logEnd(memory.FromClient, err)
 			return
 		}
 	}
@@ -152,7 +153,7 @@ func (s *session) handleRequest(m message) (err error) {
 		if r.plain, err = s.open(&m, &s.peerFrames.clientIn); err != nil {
 			return err
 		}
-		defer gateway.PutBuffer(r.plain)
+		defer memory.PutBuffer(r.plain)
 	}
 	if err := r.parse(); err != nil {
 		return err
@@ -190,7 +191,7 @@ func (s *session) handleRequest(m message) (err error) {
 		x.client = plain
 	}
 	out, pooled := s.rewrite(r, &x)
-	defer gateway.PutBuffer(pooled)
+	defer memory.PutBuffer(pooled)
 	x.sent = time.Now()
 	x.spent = x.sent.Sub(began)
 	if r.answered && !s.pending.push(&x, m.held) {
@@ -231,12 +232,12 @@ func (s *session) answerGateway(c *trace.Command) error {
 }
 
 // sendHello sends a client's hello upstream.
-func (s *session) sendHello(held *gateway.Account, c *trace.Command) error {
+func (s *session) sendHello(held *memory.Account, c *trace.Command) error {
 	out, h, err := s.helloForServer(&s.req)
 	if err != nil {
 		return err
 	}
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	if s.req.answered && !s.pending.push(&exchange{id: s.req.header.RequestID, client: plain, hello: h, trace: c}, held) {
 		return net.ErrClosed
 	}
@@ -247,7 +248,7 @@ func (s *session) sendHello(held *gateway.Account, c *trace.Command) error {
 }
 
 // logEnd counts and logs why the session ended, if not in the usual way.
-func (s *session) logEnd(who gateway.Peer, err error) {
+func (s *session) logEnd(who memory.Peer, err error) {
 	if errors.Is(err, errNotPrimary) {
 		s.stats.Error("not_primary")
 		return
@@ -261,7 +262,7 @@ func (s *session) Authenticated() bool { return s.door.Passed() }
 // sender sends messages to a peer, one at a time.
 type sender struct {
 	conn net.Conn
-	peer gateway.Peer
+	peer memory.Peer
 
 	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.
 	// Only the request pump sends to the server.
@@ -270,7 +271,7 @@ type sender struct {
 
 // send writes a message. held is the account of the message's memory, or nil; while others wait for that
 // memory, the peer is checked for stalls.
-func (s *sender) send(b []byte, held *gateway.Account) error {
+func (s *sender) send(b []byte, held *memory.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if held != nil {

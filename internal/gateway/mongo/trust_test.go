@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -185,13 +186,13 @@ func TestReads(t *testing.T) {
 type guarded struct {
 	*partsOf
 	*rawClient
-	budget  *gateway.Budget // for requests
-	lengths chan int        // length of each message that the server has received, decompressed
+	budget  *memory.Budget // for requests
+	lengths chan int       // length of each message that the server has received, decompressed
 }
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	p := &guarded{partsOf: newParts(t, nil), budget: gateway.NewBudget(128 << 20), lengths: make(chan int, 10)}
+	p := &guarded{partsOf: newParts(t, nil), budget: memory.NewBudget(128 << 20), lengths: make(chan int, 10)}
 	p.g.requests = p.budget.Share("test")
 	p.g.cfg.Peers = true
 	p.g.keeper.Ask = func(context.Context) (bool, error) { return true, nil }

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -24,9 +25,9 @@ type watcher struct {
 var watchersDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
 // newWatcher returns the session of a driver. room is the account for its messages.
-func newWatcher(s *standby, client net.Conn, room *gateway.Account, stats *gateway.Stats) *watcher {
+func newWatcher(s *standby, client net.Conn, room *memory.Account, stats *gateway.Stats) *watcher {
 	in := gateway.Inbound{
-		Conn: client, Peer: gateway.FromClient, Ctx: s.ctx, Account: room,
+		Conn: client, Peer: memory.FromClient, Ctx: s.ctx, Account: room,
 		Door: &gateway.Door{Keeper: &watchersDoor},
 	}
 	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, offered: new(atomic.Uint32)}}
@@ -43,7 +44,7 @@ func (w *watcher) Run() {
 			err = w.answer(m)
 		}
 		if err != nil {
-			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, gateway.FromClient, errorClasses.Of(err), err)
+			gateway.LogEnd(w.standby.addresses.log, w.stats, w.client, memory.FromClient, errorClasses.Of(err), err)
 			return
 		}
 	}

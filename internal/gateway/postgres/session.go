@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
@@ -197,7 +198,7 @@ func (s *session) refuse(err error) {
 	case errors.Is(err, gateway.ErrUnreachable):
 		say = fatal(codeUnreachable, "the gateway can't reach the server")
 	case errorClasses.Of(err) != "":
-		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, errorClasses.Of(err), err)
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromClient, errorClasses.Of(err), err)
 		say = fatal(codeProtocol, "the gateway supports only version 3 of PostgreSQL's protocol")
 	}
 	if say != nil {
@@ -341,7 +342,7 @@ func (s *session) requestsEnded(err error) {
 	var refused upstreamError
 	switch class := errorClasses.Of(err); {
 	case class != "":
-		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromClient, class, err)
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromClient, class, err)
 		s.discards.Store(true)
 		s.end(fatal(codeProtocol, "the gateway can't parse the client's message"))
 		_, _ = io.Copy(io.Discard, s.client)
@@ -416,7 +417,7 @@ func (s *session) hear(b *backend) (between bool) {
 		}
 	}
 	if class := errorClasses.Of(err); class != "" {
-		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, gateway.FromUpstream, class, err)
+		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromUpstream, class, err)
 	}
 	if q := s.asking.Swap(nil); q != nil {
 		q.end(errLost)

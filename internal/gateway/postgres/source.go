@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // bufferBytes is the size of one read.
@@ -27,10 +28,10 @@ func (s *source) more() ([]byte, error) {
 		s.spare = buf
 		return buf[:n], nil
 	}
-	joined := gateway.GetBuffer(max(bufferBytes, len(s.kept)+n))
+	joined := memory.GetBuffer(max(bufferBytes, len(s.kept)+n))
 	joined = append(append(joined, s.kept...), buf[:n]...)
-	gateway.PutBuffer(buf)
-	gateway.PutBuffer(s.kept)
+	memory.PutBuffer(buf)
+	memory.PutBuffer(s.kept)
 	s.kept, s.spare = nil, joined
 	return joined, nil
 }
@@ -38,12 +39,12 @@ func (s *source) more() ([]byte, error) {
 // keep copies b; the next call of more returns it first.
 func (s *source) keep(b []byte) {
 	if len(b) > 0 {
-		s.kept = append(gateway.GetBuffer(len(b)), b...)
+		s.kept = append(memory.GetBuffer(len(b)), b...)
 	}
 }
 
 func (s *source) free() {
-	gateway.PutBuffer(s.spare)
-	gateway.PutBuffer(s.kept)
+	memory.PutBuffer(s.spare)
+	memory.PutBuffer(s.kept)
 	s.spare, s.kept = nil, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -170,7 +171,7 @@ func TestLongestSealed(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	const n = 33 << 20
-	front, _ := startGateway(t, sock, func(c *Config) { c.MaxSeal, c.Requests = n, gateway.NewBudget(128<<20) })
+	front, _ := startGateway(t, sock, func(c *Config) { c.MaxSeal, c.Requests = n, memory.NewBudget(128<<20) })
 	c := dialRaw(t, front)
 	for _, key := range []string{"-", "0123456789"} {
 		write(t, c, string(resp.AppendCommand(nil, "SET", key, aheadValues(n)["text"], "EX", "100")))
@@ -280,7 +281,7 @@ func TestAheadOfABudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	const size = 16 << 20
-	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(size) })
+	front, g := startGateway(t, sock, func(c *Config) { c.Requests = memory.NewBudget(size) })
 	values := aheadValues(aheadBytes + 99)
 	var clients sync.WaitGroup
 	for i := range 24 {

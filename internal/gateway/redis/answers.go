@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
@@ -102,8 +102,8 @@ func (x *answers) computeOn(o *op, n int64) error {
 		return err
 	}
 	defer stored.free()
-	value := gateway.GetBuffer(h.MaxValueLen())
-	defer func() { gateway.PutBuffer(value) }()
+	value := memory.GetBuffer(h.MaxValueLen())
+	defer func() { memory.PutBuffer(value) }()
 	start := time.Now()
 	if value, err = x.opening.vault.Sealer.Open(value, stored.buf); err != nil {
 		return x.opening.broken(err)

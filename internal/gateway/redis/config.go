@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/trace"
@@ -39,7 +40,7 @@ type Config struct {
 
 	// Requests and Replies limit the bytes of large values in flight. Each direction has its own budget, so
 	// that neither waits for the other; nil: no limit.
-	Requests, Replies *gateway.Budget
+	Requests, Replies *memory.Budget
 	// Stall limits how long a peer that holds bytes of a budget may move less than gateway.MinPace while
 	// others wait for them, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration

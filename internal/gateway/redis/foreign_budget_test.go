@@ -12,14 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/foreign"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // toPlainGateway returns a gateway with a rule to plain for library values under pl:, and a reply budget of
 // 32 MiB.
-func toPlainGateway(t *testing.T, sock, library string) (path string, replies *gateway.Budget) {
+func toPlainGateway(t *testing.T, sock, library string) (path string, replies *memory.Budget) {
 	t.Helper()
 	formats, err := foreign.Named(library)
 	must(t, err)
@@ -27,7 +27,7 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *g
 		{Key: "pl:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Formats: formats, ToPlain: true},
 	}})
 	must(t, err)
-	replies = gateway.NewBudget(32 << 20)
+	replies = memory.NewBudget(32 << 20)
 	path, _ = startGateway(t, sock, func(c *Config) { c.Policy, c.Replies, c.MaxSeal, c.MaxOpen = rules, replies, 32<<20, 32<<20 })
 	return path, replies
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -21,7 +22,7 @@ type Gateway struct {
 	dialer *dialer
 	server gateway.Server
 
-	requests, replies *gateway.Share
+	requests, replies *memory.Share
 	keeper            gateway.Doorkeeper
 	guard             gateway.LoopbackGuard
 

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/panics"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
@@ -32,7 +32,7 @@ const (
 type indexes struct {
 	vault  *vault
 	dialer *dialer
-	share  *gateway.Share                     // for decompressing in place
+	share  *memory.Share                      // for decompressing in place
 	client *goredis.Client                    // logged in as the gateway's own user
 	view   atomic.Pointer[storeredis.Indexes] // nil: none
 	kicked chan struct{}
@@ -52,7 +52,7 @@ var unasked = storeredis.Indexes{Unknown: errors.New("not asked yet")}
 
 // newIndexes returns indexes in the state unasked. With awaited, cover uses that at once, for sessions that
 // may begin before start.
-func newIndexes(vault *vault, dialer *dialer, share *gateway.Share, awaited bool) *indexes {
+func newIndexes(vault *vault, dialer *dialer, share *memory.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
 		vault: vault, dialer: dialer, share: share, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,

@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -205,7 +206,7 @@ func (l *largeRequest) streamKeys() error {
 			o.contents = l.seals.noteKey(o.contents, key, i-1, l.argc-1)
 		}
 		if i >= len(l.args) {
-			gateway.PutBuffer(key)
+			memory.PutBuffer(key)
 			l.release()
 		}
 	}
@@ -290,7 +291,7 @@ func (l *largeRequest) sendHave(arg []byte, isValue bool, key, before []byte) er
 	}
 	at := l.seals.address(l.cmd.args.kind, key, before, len(arg))
 	out, sealed := l.seals.sealValue(nil, &at, arg, l.asTheyAre)
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	if sealed {
 		arg = out
 		l.talk.tx.brings = l.talk.tx.brings || l.talk.tx.open
@@ -316,7 +317,7 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	}
 	err = l.sendHave(arg, isValue, key, before)
 	if isValue {
-		gateway.PutBuffer(arg)
+		memory.PutBuffer(arg)
 		return nil, err
 	}
 	return arg, err
@@ -356,7 +357,7 @@ func (l *largeRequest) sealOrStream(n int, key, before []byte) error {
 	defer l.endAhead()
 	addr := l.seals.address(l.cmd.args.kind, key, before, n)
 	buf, err := l.gather(n, &addr, must)
-	defer func() { gateway.PutBuffer(buf) }()
+	defer func() { memory.PutBuffer(buf) }()
 	switch {
 	case errors.Is(err, errNoRoom): // the server already has the beginning of the request
 		return l.desk.failWith("ERR cinch: " + err.Error())
@@ -405,9 +406,9 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 
 // read reads a short argument into a pooled buffer.
 func (l *largeRequest) read(n int) ([]byte, error) {
-	buf := gateway.GetBuffer(n + 2)[:n+2]
+	buf := memory.GetBuffer(n + 2)[:n+2]
 	if err := l.intake.in.ReadFull(buf); err != nil {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return nil, err
 	}
 	return buf[:n], nil
@@ -549,7 +550,7 @@ func (l *largeRequest) sendOption(n int) error {
 	if err != nil {
 		return err
 	}
-	defer gateway.PutBuffer(word)
+	defer memory.PutBuffer(word)
 	if isComparison(word) && !excluded(l.seals.rules, l.args[1:2]) {
 		return l.desk.failWith(fmt.Sprintf("ERR cinch: SET with %s is limited to values of %d bytes (max_seal)", word, l.seals.vault.maxSeal))
 	}
@@ -605,11 +606,11 @@ func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte,
 				return buf, nil
 			}
 			l.left = total - have
-			gateway.PutBuffer(buf)
+			memory.PutBuffer(buf)
 			return nil, errNoRoom
 		}
-		grown := append(gateway.GetBuffer(size), buf...)
-		gateway.PutBuffer(buf)
+		grown := append(memory.GetBuffer(size), buf...)
+		memory.PutBuffer(buf)
 		buf = grown[:size]
 		if size == total {
 			err = l.fillLast(buf, have, at)
@@ -617,7 +618,7 @@ func (l *largeRequest) gather(n int, at *policy.Address, must bool) (buf []byte,
 			err = l.intake.in.ReadFull(buf[have:])
 		}
 		if err != nil {
-			gateway.PutBuffer(buf)
+			memory.PutBuffer(buf)
 			return nil, err
 		}
 	}
@@ -671,10 +672,10 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 		return false
 	}
 	l.encoder = n
-	buf := gateway.GetBuffer(cinch.MaxSealedLen(st, len(value)))
+	buf := memory.GetBuffer(cinch.MaxSealedLen(st, len(value)))
 	a := l.seals.vault.Sealer.Ahead(buf, value, st)
 	if a == nil {
-		gateway.PutBuffer(buf)
+		memory.PutBuffer(buf)
 		return false
 	}
 	l.seals.ahead = &ahead{Ahead: a, effort: effort, wanted: wanted, lowered: st}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestLongOptionsTakeBudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
-	front, g := startGateway(t, sock, func(c *Config) { c.Requests, c.Stall = gateway.NewBudget(3<<20), 10*time.Millisecond })
+	front, g := startGateway(t, sock, func(c *Config) { c.Requests, c.Stall = memory.NewBudget(3<<20), 10*time.Millisecond })
 	defer useUp(t, g)()
 	option := strings.Repeat("x", 1<<20)
 	for _, args := range [][]string{
@@ -108,7 +108,7 @@ func TestPutBackTakesBudget(t *testing.T) { // alone: it measures the memory of 
 	sock := startServer(t)
 	const n = 3 << 20
 	front, g := startGateway(t, sock, func(c *Config) {
-		c.Requests, c.Replies, c.Stall = gateway.NewBudget(2<<20), gateway.NewBudget(64<<20), 10*time.Millisecond
+		c.Requests, c.Replies, c.Stall = memory.NewBudget(2<<20), memory.NewBudget(64<<20), 10*time.Millisecond
 	})
 	value := strings.Repeat(long, n/len(long)+1)[:n]
 	sealed := g.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -86,7 +87,7 @@ func TestObserveAlone(t *testing.T) {
 		budget   int64
 		observed uint64
 	}{{64 << 20, 1}, {3 << 20, 0}} {
-		stats, budget := gateway.NewStats("observing", "redis"), gateway.NewBudget(c.budget)
+		stats, budget := gateway.NewStats("observing", "redis"), memory.NewBudget(c.budget)
 		path, _ := startGateway(t, sock, func(to *Config) { to.Policy, to.Stats, to.Requests = p, stats, budget })
 		if err := clientOf(t, path).Set(ctx, "w:large", large, 0).Err(); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -34,7 +35,7 @@ type held struct {
 }
 
 func (h *held) free() {
-	gateway.PutBuffer(h.buf)
+	memory.PutBuffer(h.buf)
 	if h.n > 0 {
 		h.opening.life.Replies.Release(h.n)
 	}
@@ -61,8 +62,8 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	if o.frames.mute {
 		return nil
 	}
-	out := gateway.GetBuffer(h.MaxValueLen() + 64)
-	defer func() { gateway.PutBuffer(out) }()
+	out := memory.GetBuffer(h.MaxValueLen() + 64)
+	defer func() { memory.PutBuffer(out) }()
 	if compute.PartOfAny(o.plain(), stored.buf) {
 		return o.frames.emit(resp.AppendBulk(nil, stored.buf))
 	}
@@ -191,7 +192,7 @@ func (o *opening) stage(n, extra int64) (held, error) {
 func (h *held) read(n, extra int64) error {
 	total := int(n) + len(crlf)
 	if n <= freeBytes {
-		h.buf = gateway.GetBuffer(total)[:total]
+		h.buf = memory.GetBuffer(total)[:total]
 		return h.opening.frames.in.ReadFull(h.buf)
 	}
 	for have := 0; have < total; have = len(h.buf) {
@@ -199,8 +200,8 @@ func (h *held) read(n, extra int64) error {
 		if err := h.reserve(int64(size-have), int64(total-have)+extra); err != nil {
 			return err
 		}
-		grown := append(gateway.GetBuffer(size), h.buf...)
-		gateway.PutBuffer(h.buf)
+		grown := append(memory.GetBuffer(size), h.buf...)
+		memory.PutBuffer(h.buf)
 		h.buf = grown[:size]
 		if err := h.fill(h.buf[have:]); err != nil {
 			return err
@@ -216,8 +217,8 @@ func (h *held) fill(b []byte) error {
 		if err := o.frames.to.Flush(); err != nil { // this may wait for the client
 			return err
 		}
-		o.life.Replies.Await(gateway.FromUpstream)
-		defer o.life.Replies.Awaited(gateway.FromUpstream)
+		o.life.Replies.Await(memory.FromUpstream)
+		defer o.life.Replies.Awaited(memory.FromUpstream)
 	}
 	return o.frames.in.ReadFull(b)
 }
@@ -277,8 +278,8 @@ func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([
 	case bare:
 		return o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	}
-	value, err := o.vault.Sealer.OpenParsed(gateway.GetBuffer(h.MaxValueLen()), stored, h)
-	defer gateway.PutBuffer(value)
+	value, err := o.vault.Sealer.OpenParsed(memory.GetBuffer(h.MaxValueLen()), stored, h)
+	defer memory.PutBuffer(value)
 	if err != nil {
 		return dst, err
 	}
@@ -306,8 +307,8 @@ func (o *opening) openForeign(n int64, formats []foreign.Format) error {
 	if o.frames.mute {
 		return nil
 	}
-	content, _, err := foreign.Take(gateway.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
-	defer func() { gateway.PutBuffer(content) }()
+	content, _, err := foreign.Take(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
+	defer func() { memory.PutBuffer(content) }()
 	if err != nil {
 		content = append(content[:0], stored.buf...)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -52,7 +53,7 @@ func newParts(t *testing.T) *partsOf {
 	up, server := socketPair(t)
 	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
 	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
-	requests, replies := gateway.NewBudget(1<<20).Share("test"), gateway.NewBudget(1<<20).Share("test")
+	requests, replies := memory.NewBudget(1<<20).Share("test"), memory.NewBudget(1<<20).Share("test")
 	p := &partsOf{t: t, vault: newVault(&cfg), client: far, upstream: server}
 	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
 	p.talk.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)

@@ -4,7 +4,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // kind says how the reply pump treats the reply of a request.
@@ -113,7 +113,7 @@ type queue struct {
 	next   entry
 	pushed uint64 // requests whose replies are outstanding or have arrived
 
-	behind *gateway.Account // starts to wait for the client with the last reply; nil: none
+	behind *memory.Account // starts to wait for the client with the last reply; nil: none
 
 	// For the reply pump: left more replies are like the last popped one, and pop returns them without the
 	// lock. One of the run stays in the ring until then.
@@ -268,7 +268,7 @@ func (q *queue) pop() (e entry, ok bool) {
 		q.carrying = !e.changesNothing()
 		q.last = q.carrying
 		if q.behind != nil {
-			q.behind.Await(gateway.FromClient)
+			q.behind.Await(memory.FromClient)
 		}
 		q.giveBack()
 		if len(q.ring) > maxIdleRing {
@@ -280,11 +280,11 @@ func (q *queue) pop() (e entry, ok bool) {
 }
 
 // awaitBehind makes an account wait for the client from the last reply on.
-func (q *queue) awaitBehind(a *gateway.Account) {
+func (q *queue) awaitBehind(a *memory.Account) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.behind = a; q.n == 0 {
-		a.Await(gateway.FromClient)
+		a.Await(memory.FromClient)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -77,7 +78,7 @@ func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *
 	}
 	cfg := Config{
 		Name: "test", Upstream: gateway.Upstream{Network: "unix", Address: sock}, Policy: rules,
-		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20), Stats: gateway.NewStats("test", "redis"),
+		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20), Stats: gateway.NewStats("test", "redis"),
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -47,7 +48,7 @@ func (p *replyPump) run() {
 	defer p.frames.in.Free()
 	for {
 		if err := p.next(); err != nil {
-			p.life.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
+			p.life.LogEnd(memory.FromUpstream, errorClasses.Of(err), err)
 			break
 		}
 		if t := p.opening.trace; t != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -49,7 +50,7 @@ func TestRepliesHoldWhatCame(t *testing.T) {
 	sealed, value := sealedNoise(3 << 20)
 	for name, c := range declaring(sealed) {
 		t.Run(name, func(t *testing.T) {
-			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(8 << 20), Stall: time.Hour})
+			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: memory.NewBudget(8 << 20), Stall: time.Hour})
 			const dripping = 8
 			for range dripping {
 				client, server := slowlyAt(t, g)
@@ -80,14 +81,14 @@ func TestServerThatStopsInAReply(t *testing.T) {
 	sealed, _ := sealedNoise(3 << 20)
 	for name, c := range declaring(sealed) {
 		t.Run(name, func(t *testing.T) {
-			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+			g := NewGateway(Config{MaxSeal: 32 << 20, Replies: memory.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 			client, server := slowlyAt(t, g)
 			write(t, client, string(resp.AppendCommand(nil, strings.Fields(c[0])...)))
 			server.next()
 			server.say(c[1])
 			use := g.cfg.Replies
 			testenv.Eventually(t, "the reply has begun", func() bool { return use.InUse() > 0 })
-			others := [3]*gateway.Account{}
+			others := [3]*memory.Account{}
 			for i := range others { // the last one has to wait
 				others[i] = g.replies.Account(nil, nil)
 				go func() { _ = others[i].Acquire(t.Context(), 16<<20) }()

@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -173,7 +174,7 @@ func (v *seals) sealValue(dst []byte, a *policy.Address, value []byte, computed 
 	var out []byte
 	var did gateway.Compressed
 	if v.ahead != nil && len(dst) == 0 && v.ahead.is(value, st) {
-		gateway.PutBuffer(dst)
+		memory.PutBuffer(dst)
 		dst = nil
 		out, did = v.ahead.seal(len(value), rule, a.Type)
 	} else {
@@ -224,8 +225,8 @@ func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st code
 		defer v.st.tx.account.Release(int64(limit))
 	}
 	start, stint := time.Now(), v.vault.Effort.Begin(len(value))
-	content, f, err := foreign.Take(gateway.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
-	defer gateway.PutBuffer(content)
+	content, f, err := foreign.Take(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
+	defer memory.PutBuffer(content)
 	if err != nil {
 		stint.End()
 		// If the content is too large the packer will report it.
@@ -233,7 +234,7 @@ func (v *seals) sealForeign(dst []byte, a *policy.Address, value []byte, st code
 	}
 	wanted := st
 	st = v.vault.Effort.Lower(st, len(content))
-	dst = gateway.GrowBuffer(dst, cinch.MaxSealedLen(st, len(content)))
+	dst = memory.GrowBuffer(dst, cinch.MaxSealedLen(st, len(content)))
 	of := cinch.Foreign{Format: uint8(f)}
 	if rule.ToPlain {
 		of = cinch.Foreign{}
@@ -325,7 +326,7 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 	} else {
 		out, did = v.vault.Compress(nil, value, rule, st, t)
 	}
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	stats := v.vault.Stats
 	v.took += did.Took
 	stats.Left(rule.Name, "observed", len(value))
@@ -334,10 +335,10 @@ func (v *seals) observe(t policy.Type, value []byte, st codec.Setting, rule *pol
 		return
 	}
 	began, stint := time.Now(), v.vault.Effort.Begin(len(value)) // done for the count alone, so it counts as effort
-	back, err := v.vault.Sealer.Open(gateway.GetBuffer(len(value)), out)
+	back, err := v.vault.Sealer.Open(memory.GetBuffer(len(value)), out)
 	stint.End()
 	opened := time.Since(began)
-	defer gateway.PutBuffer(back)
+	defer memory.PutBuffer(back)
 	if err != nil || !bytes.Equal(back, value) {
 		stats.Error("observed_mismatch")
 		v.vault.log.Error("an observed value differs after compressing and decompressing it", "rule", rule.Name, "bytes", len(value), "err", err)

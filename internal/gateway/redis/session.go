@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -304,7 +305,7 @@ func (s *session) handle(r *request) error {
 		r.raw = nil
 		err = s.talk.forward(r, e)
 	}
-	gateway.PutBuffer(b.buf)
+	memory.PutBuffer(b.buf)
 	s.sealedArgs = b.at
 	return err
 }
@@ -413,7 +414,7 @@ func (t *intake) await() (watched bool) {
 	if t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0; t.later {
 		t.talk.queue.awaitBehind(t.talk.life.Requests)
 	} else {
-		t.talk.life.Requests.Await(gateway.FromClient)
+		t.talk.life.Requests.Await(memory.FromClient)
 	}
 	return true
 }
@@ -422,7 +423,7 @@ func (t *intake) awaited() {
 	if t.later {
 		t.talk.queue.awaitNone()
 	}
-	t.talk.life.Requests.Awaited(gateway.FromClient)
+	t.talk.life.Requests.Awaited(memory.FromClient)
 }
 
 // enter marks the beginning of a request that a drain waits for.

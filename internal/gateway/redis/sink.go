@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // source reads one connection for a resp.Reader.
@@ -41,7 +42,7 @@ func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	}
 }
 
-func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
+func (s *source) Release(buf []byte) { memory.PutBuffer(buf) }
 
 // sink gathers writes to one connection. It holds copies in a buffer, which it takes from the pool with the
 // first byte and returns with every flush, or a lent piece of the pump's read buffer, which it sends in
@@ -50,10 +51,10 @@ func (s *source) Release(buf []byte) { gateway.PutBuffer(buf) }
 type sink struct {
 	conn    net.Conn
 	buf     []byte
-	lent    []byte           // follows buf; in the reader's buffer, until the flush before the reader's next read
-	err     error            // the first error; later writes are dropped
-	spill   *spill           // on the client's side; nil upstream
-	account *gateway.Account // holds memory until the client has read what is sent; nil upstream
+	lent    []byte          // follows buf; in the reader's buffer, until the flush before the reader's next read
+	err     error           // the first error; later writes are dropped
+	spill   *spill          // on the client's side; nil upstream
+	account *memory.Account // holds memory until the client has read what is sent; nil upstream
 
 	before func() error // called before bytes leave; nil: nothing
 
@@ -94,7 +95,7 @@ func (w *sink) spare(size int) []byte {
 		_ = w.Flush()
 	}
 	if w.buf == nil {
-		w.buf = gateway.GetBuffer(bufferBytes)
+		w.buf = memory.GetBuffer(bufferBytes)
 	}
 	if w.err != nil {
 		return nil
@@ -155,7 +156,7 @@ func (w *sink) Flush() error {
 	}
 	w.lent = nil
 	if w.buf != nil {
-		gateway.PutBuffer(w.buf)
+		memory.PutBuffer(w.buf)
 		w.buf = nil
 	}
 	return w.err
@@ -182,9 +183,9 @@ func (w *sink) send(p []byte) {
 			return
 		}
 	}
-	w.account.Await(gateway.FromClient)
+	w.account.Await(memory.FromClient)
 	n, err := w.conn.Write(p)
-	w.account.Awaited(gateway.FromClient)
+	w.account.Awaited(memory.FromClient)
 	switch {
 	case err == nil:
 	case w.spill != nil && w.spill.takesOver(err):
@@ -198,7 +199,7 @@ func (w *sink) send(p []byte) {
 func (w *sink) writeHeld(p []byte) error {
 	_ = w.Flush()
 	for len(p) > 0 && w.err == nil {
-		n := min(len(p), gateway.HeldPieceBytes)
+		n := min(len(p), memory.PieceBytes)
 		w.send(p[:n])
 		p = p[n:]
 	}

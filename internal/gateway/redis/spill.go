@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Many clients write a whole pipeline before they read the first reply. The server allows that by gathering
@@ -193,7 +194,7 @@ func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
 		_ = o.life.Client.SetWriteDeadline(time.Time{}) // set by unstick
 	}
-	return o.life.Replies.Send(o.life.Client, gateway.FromClient, b)
+	return o.life.Replies.Send(o.life.Client, memory.FromClient, b)
 }
 
 // fail ends the session: the client is gone or does not read. o.mu must be held.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestPipelineWrittenBeforeReading(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
-	path, _ := startGateway(t, sock, func(c *Config) { c.Replies = gateway.NewBudget(64 << 20) })
+	path, _ := startGateway(t, sock, func(c *Config) { c.Replies = memory.NewBudget(64 << 20) })
 	big := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
 	c := clientOf(t, path)
 	if err := c.Set(ctx, "big", big, 0).Err(); err != nil {
@@ -90,7 +90,7 @@ func TestStalledClient(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	path, g := startGateway(t, sock, func(c *Config) {
-		c.Replies, c.Stall = gateway.NewBudget(3<<19), 200*time.Millisecond // 1.5 MiB
+		c.Replies, c.Stall = memory.NewBudget(3<<19), 200*time.Millisecond // 1.5 MiB
 	})
 	big := strings.Repeat("0123456789abcdef", 64<<10)
 	c := clientOf(t, path)
@@ -122,7 +122,7 @@ func TestStalledClient(t *testing.T) {
 }
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
-	budget := gateway.NewBudget(4 * queuePieceBytes)
+	budget := memory.NewBudget(4 * queuePieceBytes)
 	q := new(queue)
 	q.init(budget)
 	full := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -17,7 +18,7 @@ import (
 func TestStalledClientOverTLS(t *testing.T) {
 	t.Parallel()
 	sealed, _ := sealedNoise(700 << 10)
-	g := NewGateway(Config{MaxSeal: 32 << 20, Replies: gateway.NewBudget(32 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	g := NewGateway(Config{MaxSeal: 32 << 20, Replies: memory.NewBudget(32 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	client, side := socketPair(t)
 	up, down := socketPair(t)
 	for _, c := range []interface{ SetDeadline(time.Time) error }{client, down} {

@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -22,7 +22,7 @@ func TestClientsOverTLS(t *testing.T) {
 	sock := startServer(t, "--enable-debug-command", "yes")
 	path, _ := startGateway(t, sock, func(c *Config) {
 		c.TLS, c.Stall = ca.Issue(t, "server").TLS(t), 100*time.Millisecond
-		c.Replies = gateway.NewBudget(128 << 20) // as by default
+		c.Replies = memory.NewBudget(128 << 20) // as by default
 	})
 	c := clientOf(t, path, func(o *goredis.Options) {
 		o.TLSConfig = trust

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
 // transaction is the state of the client's MULTI, for the request pump.
 type transaction struct {
-	multi   *multiAnswer     // set while it is open
-	account *gateway.Account // holds the transaction's memory
-	known   []lua.Known      // values compressed for queued SETs; later queued commands may need them plain
-	bytes   int              // size of known, held from the budget
-	entries int              // bytes of the entries queued for EXEC
-	queued  int              // bytes of the budget held for entries
-	space   *string          // selected in the transaction
+	multi   *multiAnswer    // set while it is open
+	account *memory.Account // holds the transaction's memory
+	known   []lua.Known     // values compressed for queued SETs; later queued commands may need them plain
+	bytes   int             // size of known, held from the budget
+	entries int             // bytes of the entries queued for EXEC
+	queued  int             // bytes of the budget held for entries
+	space   *string         // selected in the transaction
 	open    bool
 	changes bool // EXEC changes what the next request depends on
 	login   bool // EXEC changes the login, too

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -23,7 +24,7 @@ import (
 func TestQueuedCommandsTakeBudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
-	front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(8 << 20) })
+	front, g := startGateway(t, sock, func(c *Config) { c.Requests = memory.NewBudget(8 << 20) })
 	use := g.cfg.Requests
 	const commands, size = 1000, entryBytes + opBytes
 	queue := func(c interface{ Write([]byte) (int, error) }, n int) {
@@ -46,7 +47,7 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 		readExactly(t, c, answer)
 		testenv.Eventually(t, "the memory is given back", func() bool { return use.InUse() == 0 })
 	}
-	scarce, _ := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(queuePieceBytes) })
+	scarce, _ := startGateway(t, sock, func(c *Config) { c.Requests = memory.NewBudget(queuePieceBytes) })
 	c := dialRaw(t, scarce)
 	queue(c, commands)
 	write(t, c, string(resp.AppendCommand(nil, "EXEC")))
@@ -76,7 +77,7 @@ func TestWhatTransactionsQueueIsBounded(t *testing.T) {
 		"controls":              {{"SELECT", "0"}, {"SELECT", "0"}},
 	}) {
 		t.Run(name, func(t *testing.T) {
-			front, g := startGateway(t, sock, func(c *Config) { c.Requests = gateway.NewBudget(64 << 20) })
+			front, g := startGateway(t, sock, func(c *Config) { c.Requests = memory.NewBudget(64 << 20) })
 			c := dialRaw(t, front)
 			const n = 5000
 			all := resp.AppendCommand(nil, "MULTI")
@@ -104,7 +105,7 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := NewGateway(Config{
-		Policy: rules, Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond,
+		Policy: rules, Requests: memory.NewBudget(8 << 20), Stall: time.Millisecond,
 		Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis"),
 	})
 	client, server := slowlyAt(t, g)
@@ -135,7 +136,7 @@ func TestTransactionThatStopsInAValue(t *testing.T) {
 // keeps its transaction waiting is.
 func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 	t.Parallel()
-	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	g := NewGateway(Config{Requests: memory.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	const commands = 500
 	begun := func(end ...string) (client net.Conn, server *scriptedServer) {
 		client, server = slowlyAt(t, g)
@@ -180,7 +181,7 @@ func TestSlowExecIsNotItsClientsFault(t *testing.T) {
 // the client must continue.
 func TestSlowQueuedIsNotItsClientsFault(t *testing.T) {
 	t.Parallel()
-	g := NewGateway(Config{Requests: gateway.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	g := NewGateway(Config{Requests: memory.NewBudget(8 << 20), Stall: time.Millisecond, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	const commands = 500
 	client, server := slowlyAt(t, g)
 	all := resp.AppendCommand(nil, "MULTI")

@@ -1,7 +1,7 @@
 package tarantool
 
 import (
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -112,7 +112,7 @@ func withoutFeatures(b []byte, body *wire.Body) []byte {
 	if len(kept) == len(spans) {
 		return nil
 	}
-	out := append(wire.BeginFrame(gateway.GetBuffer(len(b)+64)), b[:body.Features.At]...)
+	out := append(wire.BeginFrame(memory.GetBuffer(len(b)+64)), b[:body.Features.At]...)
 	out = wire.AppendUints(out, kept)
 	return wire.FinishFrame(append(out, b[body.Features.End():]...), 0)
 }

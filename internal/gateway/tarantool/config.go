@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	corestore "github.com/cinch-layer/cinch/internal/store"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -42,7 +43,7 @@ type Config struct {
 
 	// Requests and Replies limit the bytes of large frames in flight, one budget a direction so that neither
 	// waits for the other; nil: no limit.
-	Requests, Replies *gateway.Budget
+	Requests, Replies *memory.Budget
 	// Stall limits how long a peer may hold bytes of a budget that others wait for, while it moves less than
 	// gateway.MinPace, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration

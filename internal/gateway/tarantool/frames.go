@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -77,8 +78,8 @@ func (r *reader) rest() []byte {
 // An idle sink holds no buffer. Several goroutines may write: frames stay whole.
 type sink struct {
 	conn    net.Conn
-	peer    gateway.Peer     // the peer at its other end
-	account *gateway.Account // accounts for the memory of frames
+	peer    memory.Peer     // the peer at its other end
+	account *memory.Account // accounts for the memory of frames
 
 	mu  sync.Mutex
 	buf []byte
@@ -100,7 +101,7 @@ func (s *sink) write(frame []byte) error {
 		return s.account.Send(s.conn, s.peer, frame)
 	}
 	if s.buf == nil {
-		s.buf = gateway.GetBuffer(gatherBytes)
+		s.buf = memory.GetBuffer(gatherBytes)
 	}
 	s.buf = append(s.buf, frame...)
 	return nil
@@ -125,7 +126,7 @@ func (s *sink) flushLocked() error {
 		return nil
 	}
 	err := s.account.Send(s.conn, s.peer, s.buf)
-	gateway.PutBuffer(s.buf)
+	memory.PutBuffer(s.buf)
 	s.buf = nil
 	return err
 }

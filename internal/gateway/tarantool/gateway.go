@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -19,7 +20,7 @@ type Gateway struct {
 	server  gateway.Server
 	reach   gateway.Reach
 
-	requests, replies *gateway.Share
+	requests, replies *memory.Share
 	keeper            gateway.Doorkeeper
 	guard             gateway.LoopbackGuard
 

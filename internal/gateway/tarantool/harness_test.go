@@ -16,6 +16,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -87,7 +88,7 @@ func newBedOf(t *testing.T, program string, o policy.Options, change func(*Confi
 	up.Stats = b.stats
 	cfg := Config{
 		Name: "t", Upstream: up, Policy: p, Engine: codec.New(codec.Options{}), Stats: b.stats,
-		Requests: gateway.NewBudget(64 << 20), Replies: gateway.NewBudget(64 << 20),
+		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20),
 		Schema: b.schema(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	}
 	if change != nil {

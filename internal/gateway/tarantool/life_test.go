@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -258,7 +259,7 @@ func TestHugeValues(t *testing.T) {
 	if want < 12<<20 {
 		t.Errorf("%d bytes", want)
 	}
-	for _, budget := range []*gateway.Budget{b.g.cfg.Requests, b.g.cfg.Replies} {
+	for _, budget := range []*memory.Budget{b.g.cfg.Requests, b.g.cfg.Replies} {
 		testenv.Eventually(t, "the budget is given back", func() bool { return budget.InUse() == 0 })
 	}
 }
@@ -278,7 +279,7 @@ func TestTupleAboveTheServersLimit(t *testing.T) {
 // A reply that does not fit the memory budget is an error, until other sessions release their memory.
 func TestRepliesWithinBudget(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
-		c.Replies, c.Stall = gateway.NewBudget(1<<20), 10*time.Millisecond
+		c.Replies, c.Stall = memory.NewBudget(1<<20), 10*time.Millisecond
 	})
 	c := b.client()
 	doc := strings.Repeat(document(1), (512<<10)/len(document(1)))

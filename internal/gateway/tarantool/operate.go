@@ -8,7 +8,7 @@ import (
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -124,11 +124,11 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 // does not hold the magic.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	ops, refused := u.operations(tuple)
-	defer gateway.PutBuffer(ops)
+	defer memory.PutBuffer(ops)
 	if refused != nil {
 		return nil, refused
 	}
-	b := gateway.GetBuffer(len(tuple) + len(ops) + len(u.r.bytes) + 256)
+	b := memory.GetBuffer(len(tuple) + len(ops) + len(u.r.bytes) + 256)
 	args := 6
 	if tuple == nil && u.doubtful {
 		args = 7
@@ -168,7 +168,7 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	if refused := o.load(tuple); refused != nil {
 		return nil, refused
 	}
-	o.out = gateway.GetBuffer(u.ops.Len + len(tuple))
+	o.out = memory.GetBuffer(u.ops.Len + len(tuple))
 	next := h.Content.At
 	for range h.Count {
 		parts, end, err := wire.Elements(u.r.spans, u.r.bytes, next, maxParts)
@@ -188,9 +188,9 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		return o.out, refused
 	}
 	list := o.out
-	o.out = msgp.AppendArrayHeader(gateway.GetBuffer(len(list)+8), uint32(o.count))
+	o.out = msgp.AppendArrayHeader(memory.GetBuffer(len(list)+8), uint32(o.count))
 	o.out = append(o.out, list...)
-	gateway.PutBuffer(list)
+	memory.PutBuffer(list)
 	return o.out, nil
 }
 
@@ -381,7 +381,7 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, s
 		}
 	}
 	stored, sealed := o.u.vault.seal(nil, value, rule, o.u.r.login)
-	defer gateway.PutBuffer(stored)
+	defer memory.PutBuffer(stored)
 	return msgp.AppendStringFromBytes(dst, stored), sealed, nil
 }
 
@@ -554,8 +554,8 @@ func (o *operator) paste() (refused *refusal) {
 		return nil
 	}
 	list, from := o.out, 0
-	defer gateway.PutBuffer(list)
-	o.out = gateway.GetBuffer(len(list) + len(o.cuts[len(o.cuts)-1].cut.raw))
+	defer memory.PutBuffer(list)
+	o.out = memory.GetBuffer(len(list) + len(o.cuts[len(o.cuts)-1].cut.raw))
 	for i, p := range o.cuts {
 		o.out = append(o.out, list[from:p.out]...)
 		from = p.out

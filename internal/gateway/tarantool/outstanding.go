@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -69,7 +69,7 @@ type stepAnswer struct {
 // outstanding holds the requests that wait for replies: the request pump adds them, the reply pump finds
 // them. It also makes the client's next requests wait where the order demands that (lanes.go).
 type outstanding struct {
-	replies   *gateway.Account // for exchanges, which pile up if a client reads no replies
+	replies   *memory.Account // for exchanges, which pile up if a client reads no replies
 	originals originals
 	flush     func() error // sends what is gathered for the server; called before a wait
 	probe     func() error // sends a PING; its reply tells how far the server is, see session.probe
@@ -97,7 +97,7 @@ const (
 	exchangeBytes    = 512 // of one exchange with its places in the maps
 )
 
-func newOutstanding(requests, replies *gateway.Account, flush, probe func() error) *outstanding {
+func newOutstanding(requests, replies *memory.Account, flush, probe func() error) *outstanding {
 	o := &outstanding{replies: replies, originals: originals{budget: requests}, flush: flush, probe: probe}
 	o.notFull.L, o.laneChanged.L = &o.mu, &o.mu
 	return o
@@ -327,7 +327,7 @@ func (x *exchanges) any(is func(*exchange) bool) bool {
 
 // originals keeps copies of the client's requests that may have to be sent again.
 type originals struct {
-	budget *gateway.Account
+	budget *memory.Account
 
 	mu   sync.Mutex
 	kept int // bytes in use that are not taken from the budget
@@ -352,7 +352,7 @@ func (o *originals) keep(e *exchange, f *frame, more int) bool {
 	default:
 		return false
 	}
-	e.original = append(gateway.GetBuffer(n), f.bytes...)
+	e.original = append(memory.GetBuffer(n), f.bytes...)
 	e.prefix = int32(f.prefix)
 	return true
 }
@@ -366,6 +366,6 @@ func (o *originals) drop(e *exchange) {
 	defer o.mu.Unlock()
 	o.budget.Release(e.budgeted)
 	o.kept -= int(e.free)
-	gateway.PutBuffer(e.original)
+	memory.PutBuffer(e.original)
 	e.original, e.budgeted, e.free = nil, 0, 0
 }

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
 // The path of every request allocates nothing, once the session has handled some.
 func TestOutstandingAllocatesNothing(t *testing.T) {
-	a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
+	a := memory.NewBudget(1<<20).Share("test").Account(nil, nil)
 	wait := func() error { return nil }
 	o := newOutstanding(a, a, wait, wait)
 	sync := uint64(0)
@@ -36,7 +36,7 @@ func TestOutstandingAllocatesNothing(t *testing.T) {
 
 // The memory for requests whose replies a client does not read is limited in bytes.
 func TestOutstandingTakesBudget(t *testing.T) {
-	budget := gateway.NewBudget(1 << 20)
+	budget := memory.NewBudget(1 << 20)
 	share := budget.Share("g")
 	requests, replies := share.Account(nil, nil), share.Account(nil, nil)
 	defer requests.Close()
@@ -80,7 +80,7 @@ func TestOutstandingTakesBudget(t *testing.T) {
 func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			a := gateway.NewBudget(1<<20).Share("test").Account(nil, nil)
+			a := memory.NewBudget(1<<20).Share("test").Account(nil, nil)
 			defer a.Close()
 			wait := func() error { return nil }
 			o := newOutstanding(a, a, wait, wait)

@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -29,8 +30,8 @@ type partsOf struct {
 	g *Gateway
 	s *session
 
-	server, client taker          // receive the frames that the session sends
-	replies        *gateway.Share // of a budget of 1 MiB
+	server, client taker         // receive the frames that the session sends
+	replies        *memory.Share // of a budget of 1 MiB
 }
 
 // taker is a connection that queues the frames that are written to it.
@@ -92,7 +93,7 @@ func newParts(t *testing.T) *partsOf {
 	p.g.vault.Stats = p.g.cfg.Stats
 	p.server.frames, p.client.frames = make(chan *request, 1000), make(chan *request, 1000)
 	p.g.cfg.Stall = time.Millisecond
-	room := gateway.NewBudget(1 << 20)
+	room := memory.NewBudget(1 << 20)
 	p.replies = room.Share("replies")
 	p.g.requests, p.g.replies = room.Share("requests"), p.replies
 	p.s = newSession(p.g, &p.client, &p.server)
@@ -255,7 +256,7 @@ func TestExchangesWithOneSync(t *testing.T) {
 }
 
 func TestOriginalsTakeBudget(t *testing.T) {
-	budget := gateway.NewBudget(1 << 20)
+	budget := memory.NewBudget(1 << 20)
 	o := originals{budget: budget.Share("test").Account(nil, nil)}
 	f := frame{bytes: make([]byte, maxKept)}
 	var free, held, none exchange
@@ -364,7 +365,7 @@ func TestRequestsWithoutMemoryForARetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newParts(t)
-			none := gateway.NewBudget(1).Share("none").Account(nil, nil)
+			none := memory.NewBudget(1).Share("none").Account(nil, nil)
 			defer none.Close()
 			p.s.outstanding.originals.budget, p.s.outstanding.originals.kept = none, maxKept
 			f := frame{encode(t, test.typ, 7, nil, test.body), 5}
@@ -398,7 +399,7 @@ func TestRewritesFitTheirBudget(t *testing.T) {
 		for _, setting := range []codec.Setting{{Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.S2}} {
 			rule.Setting = setting
 			b := encode(t, wire.Insert, 7, nil, keyed{0x10, 600, 0x21, []any{1, value, 3, value[1:]}})
-			budget := gateway.NewBudget(64 << 20)
+			budget := memory.NewBudget(64 << 20)
 			account := budget.Share("g").Account(nil, nil)
 			fits, took := false, uint64(0)
 			for n := 0; n < 10 && !fits; n++ { // the race detector makes pools drop some entries

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -108,7 +109,7 @@ func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
 	case refused != nil:
 		return s.answerError(refused, c)
 	case out != nil:
-		defer gateway.PutBuffer(out)
+		defer memory.PutBuffer(out)
 		traceSince(c, "codec reply", began)
 		sent = out
 	}
@@ -195,7 +196,7 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 
 // openAll returns the frame with the values in place of their envelopes.
 func (s *session) openAll(r *reply, size int) ([]byte, error) {
-	out := wire.BeginFrame(gateway.GetBuffer(size + maxHead))
+	out := wire.BeginFrame(memory.GetBuffer(size + maxHead))
 	last := 0
 	strings := r.strings()
 	for strings.Next() {
@@ -208,7 +209,7 @@ func (s *session) openAll(r *reply, size int) ([]byte, error) {
 		out = wire.AppendHead(out, strings.Kind, h.RawLen)
 		opened, err := s.g.vault.open(out, stored, &h)
 		if err != nil {
-			gateway.PutBuffer(out)
+			memory.PutBuffer(out)
 			return nil, err
 		}
 		out = opened

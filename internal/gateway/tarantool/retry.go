@@ -4,7 +4,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -99,7 +99,7 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	}
 	out := original.bytes
 	if w.bytes != nil {
-		defer gateway.PutBuffer(w.bytes)
+		defer memory.PutBuffer(w.bytes)
 		traceSince(e.trace, "codec request", began)
 		out = w.bytes
 	}

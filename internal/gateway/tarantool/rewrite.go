@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
@@ -325,7 +325,7 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 		return nil, false
 	}
 	slices.SortFunc(r.edits, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
-	out := wire.BeginFrame(gateway.GetBuffer(rewriteRoom(len(r.bytes))))
+	out := wire.BeginFrame(memory.GetBuffer(rewriteRoom(len(r.bytes))))
 	last := 0
 	if stamp.version != 0 {
 		out = wire.AppendStamped(out, r.bytes, &r.header, stamp.version)
@@ -345,7 +345,7 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 		last, sealed = e.content.End(), true
 	}
 	if !sealed && !stamp.required {
-		gateway.PutBuffer(out)
+		memory.PutBuffer(out)
 		return nil, false
 	}
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), sealed

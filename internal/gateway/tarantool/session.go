@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -50,11 +51,11 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	})
 	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
 	s.identity.door.Keeper = &g.keeper
-	s.toServer = sink{conn: upstream, peer: gateway.FromUpstream, account: s.Requests}
-	s.toClient = sink{conn: client, peer: gateway.FromClient, account: s.Replies}
+	s.toServer = sink{conn: upstream, peer: memory.FromUpstream, account: s.Requests}
+	s.toClient = sink{conn: client, peer: memory.FromClient, account: s.Replies}
 	s.outstanding = newOutstanding(s.Requests, s.Replies, s.toServer.flush, s.probe)
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: gateway.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
-	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: gateway.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}}
 	return s
 }
 
@@ -80,7 +81,7 @@ func (s *session) carryRequests() {
 func (s *session) carryReplies() {
 	defer s.outstanding.close()
 	err := s.pumpReplies()
-	s.LogEnd(gateway.FromUpstream, errorClasses.Of(err), err)
+	s.LogEnd(memory.FromUpstream, errorClasses.Of(err), err)
 	if !s.Ended() {
 		s.g.catalog.markLost() // the server may have been restarted
 	}
@@ -98,7 +99,7 @@ func (s *session) pumpRequests() {
 			err = s.handleRequest(&f)
 		}
 		if err != nil && !s.GoesOn(err, s.idle()) {
-			s.LogEnd(gateway.FromClient, errorClasses.Of(err), err)
+			s.LogEnd(memory.FromClient, errorClasses.Of(err), err)
 			return
 		}
 	}
@@ -165,7 +166,7 @@ func (s *session) handleRequest(f *frame) error {
 		e.spent = time.Since(began)
 		return s.submit(r.header.Sync, e, f.bytes)
 	}
-	defer gateway.PutBuffer(w.bytes)
+	defer memory.PutBuffer(w.bytes)
 	if w.sealed {
 		traceSince(r.trace, "codec request", deciding)
 	}
@@ -213,7 +214,7 @@ func (s *session) sendFeatures(f *frame, e exchange) error {
 	if out == nil {
 		return s.submit(r.header.Sync, e, f.bytes)
 	}
-	defer gateway.PutBuffer(out)
+	defer memory.PutBuffer(out)
 	return s.submit(r.header.Sync, e, out)
 }
 

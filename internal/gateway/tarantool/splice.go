@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -54,7 +55,7 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 		frame, refused := u.call(sync, a.tuple)
 		s.releaseAnswer(&a)
 		if refused != nil {
-			gateway.PutBuffer(frame)
+			memory.PutBuffer(frame)
 			return true, s.sendRefusal(x.sync, x.trace, refused)
 		}
 		traceSince(x.trace, "codec request", began)
@@ -79,12 +80,12 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 // releaseAnswer gives back the memory of an answer.
 func (s *session) releaseAnswer(a *stepAnswer) {
 	s.Requests.Release(a.release)
-	gateway.PutBuffer(a.tuple)
+	memory.PutBuffer(a.tuple)
 }
 
 // step sends a call and waits for its answer. It gives the frame back to the pool.
 func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
-	defer gateway.PutBuffer(frame)
+	defer memory.PutBuffer(frame)
 	if err = s.submit(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err == nil {
 		err = s.toServer.flush()
 	}
@@ -180,7 +181,7 @@ func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, ref
 		}
 		a.release = cost
 	}
-	a.tuple = append(gateway.GetBuffer(len(tuple)), tuple...)
+	a.tuple = append(memory.GetBuffer(len(tuple)), tuple...)
 	return a, true, nil, nil
 }
 

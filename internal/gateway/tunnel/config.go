@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // Config configures a gateway. Everything but Upstream and Engine may be left zero.
@@ -28,7 +29,7 @@ type Config struct {
 	IdleTimeout  time.Duration // after it a history is forgotten; 0: 1 min
 
 	Engine            *codec.Engine
-	Requests, Replies *gateway.Budget // limit the bytes in flight
+	Requests, Replies *memory.Budget // limit the bytes in flight
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 }

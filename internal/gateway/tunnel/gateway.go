@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/link"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
@@ -21,7 +22,7 @@ type Gateway struct {
 	reach   gateway.Reach
 	refused link.Occasional // connections that the peer refused
 
-	requests, replies *gateway.Share
+	requests, replies *memory.Share
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc

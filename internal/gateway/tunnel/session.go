@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/link"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
@@ -21,7 +22,7 @@ type session struct {
 	link  *link.Link
 	conn  net.Conn // connection of the link
 
-	sent, received *gateway.Account // nil: no limit
+	sent, received *memory.Account // nil: no limit
 
 	gotFin     atomic.Bool
 	localEnded atomic.Bool // the session closes or has closed the local side for writing
@@ -34,7 +35,7 @@ type session struct {
 
 func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 	s := &session{g: g, local: local, link: l, conn: l.Conn()}
-	o := link.Owner{Local: local.RemoteAddr(), Abort: s.abort, Near: gateway.FromClient, Far: gateway.FromUpstream}
+	o := link.Owner{Local: local.RemoteAddr(), Abort: s.abort, Near: memory.FromClient, Far: memory.FromUpstream}
 	out, in, client := g.requests, g.replies, local
 	if g.cfg.Exit {
 		o.Near, o.Far = o.Far, o.Near
@@ -47,7 +48,7 @@ func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 }
 
 // account returns the account for the bytes in flight in one direction.
-func (s *session) account(of *gateway.Share, from, to, client net.Conn) *gateway.Account {
+func (s *session) account(of *memory.Share, from, to, client net.Conn) *memory.Account {
 	return of.Account(gateway.PayerOf(client), &gateway.Stream{
 		From: from, To: to, Client: client, Limit: gateway.DefaultStall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log,
 	})

@@ -1,29 +1,27 @@
-package held
+package memory
 
 import (
 	"net"
 	"net/http"
-
-	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Allowance accounts for the memory of a client's connection: that of its calls, whose messages have an
+// ConnMemory accounts for the memory of a client's connection: that of its calls, whose messages have an
 // account each, and of their metadata.
-type Allowance struct {
+type ConnMemory struct {
 	Addr              net.Addr // for logs
-	Requests, Replies *gateway.Client
-	Metadata          gateway.Account
+	Requests, Replies *Client
+	Metadata          Account
 }
 
-// NewAllowance returns the allowance of a client's connection. The caller must close it.
-func NewAllowance(addr net.Addr, requests, replies *gateway.Client) *Allowance {
-	m := &Allowance{Addr: addr, Requests: requests, Replies: replies}
+// NewConnMemory returns the memory account of a client's connection. The caller must close it.
+func NewConnMemory(addr net.Addr, requests, replies *Client) *ConnMemory {
+	m := &ConnMemory{Addr: addr, Requests: requests, Replies: replies}
 	m.Metadata.Open(requests, nil) // no peer is awaited, so no stall detection
 	return m
 }
 
 // Close gives all memory back.
-func (m *Allowance) Close() {
+func (m *ConnMemory) Close() {
 	m.Metadata.Close()
 	m.Requests.Leave()
 	m.Replies.Leave()
@@ -38,7 +36,7 @@ const (
 
 // TakeMetadata takes memory for a call's metadata, which the caller must release when the call ends. It
 // returns the number of bytes taken, which is 0 for up to freeMetadata, and whether they were available.
-func (m *Allowance) TakeMetadata(r *http.Request) (n int64, fits bool) {
+func (m *ConnMemory) TakeMetadata(r *http.Request) (n int64, fits bool) {
 	for name, values := range r.Header {
 		for _, v := range values {
 			n += int64(len(name) + len(v) + metadataEntry)

@@ -1,4 +1,4 @@
-package gateway
+package memory
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type Account struct {
 	claim    int64 // bytes that it may take beyond its share
 	credit   int64 // the part of claim that is not used yet
 	closed   bool
-	trial    trial
+	progress progressRecord
 	prev     *Account // in the list of holders
 	nextOne  *Account
 }
@@ -68,7 +68,7 @@ func (a *Account) TryAcquire(n int64) bool {
 	if a.take(n) {
 		return true
 	}
-	b.judge.press(a)
+	b.stalls.noteDemand(a)
 	return false
 }
 
@@ -121,7 +121,7 @@ func (a *Account) room() int64 { return room(connectionParts, a.client.room(), a
 // holds adds the account to the list of holders if it holds nothing yet. b.mu must be held.
 func (a *Account) holds() {
 	if a.shared+a.extra == 0 {
-		a.trial = trial{}
+		a.progress = progressRecord{}
 		a.budget().holders.add(a)
 	}
 }
@@ -148,7 +148,7 @@ func (a *Account) addExtra(n int64) {
 // held.
 func (a *Account) beginTurn(claim int64) {
 	if a.claim == 0 {
-		a.trial.turn = 0
+		a.progress.turn = 0
 	}
 	a.claim += claim
 	a.credit += claim
@@ -184,7 +184,7 @@ func (a *Account) drop(n int64) {
 	a.client.of.used -= n
 	b.shared -= n
 	if a.extra == 0 {
-		b.turns.end(a)
+		b.overcommit.end(a)
 	}
 	if a.shared+a.extra == 0 {
 		b.holders.remove(a)
@@ -234,16 +234,37 @@ func (a *Account) awaited() Peer {
 	return waits
 }
 
+// Peer is one of the two ends that a session connects; 0 is none. It is a bit, so that an Account may wait
+// for both.
+type Peer int32
+
+// The two peers.
+const (
+	FromClient Peer = 1 << iota
+	FromUpstream
+)
+
+// String returns the name for messages and logs.
+func (p Peer) String() string {
+	switch p {
+	case FromClient:
+		return "client"
+	case FromUpstream:
+		return "upstream"
+	}
+	return ""
+}
+
 // HeldPieceBytes limits one write of bytes that count in a budget, because the bytes moved are known only
 // once a write has returned.
-const HeldPieceBytes = 64 << 10
+const PieceBytes = 64 << 10
 
 // Send writes b, for which the account holds memory, to a peer.
 func (a *Account) Send(c net.Conn, to Peer, b []byte) error {
 	a.Await(to)
 	defer a.Awaited(to)
 	for len(b) > 0 {
-		n, err := c.Write(b[:min(len(b), HeldPieceBytes)])
+		n, err := c.Write(b[:min(len(b), PieceBytes)])
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,11 @@
-package held
+package memory
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // aheadAfter is the time that a message that must be decompressed waits for the budget before it may go ahead
@@ -15,22 +15,22 @@ const aheadAfter = 250 * time.Millisecond
 // Grant accounts for the memory of the current message of a body.
 type Grant struct {
 	Ctx     context.Context // of the call
-	Account gateway.Account
+	Account Account
 	Moved   atomic.Int64  // bytes moved of messages that hold memory
 	Ahead   chan struct{} // shared by the gateway, capacity 1; a message that goes without budget holds the token in it
 
-	held    int64
-	isAhead bool // this message holds the token
+	held       int64
+	unbudgeted bool // this message holds the token
 }
 
 // Held returns how many bytes of the budget the current message holds.
 func (g *Grant) Held() int64 { return g.held }
 
-// IsAhead reports whether the current message goes without budget.
-func (g *Grant) IsAhead() bool { return g.isAhead }
+// IsUnbudgeted reports whether the current message goes without budget.
+func (g *Grant) IsUnbudgeted() bool { return g.unbudgeted }
 
-// Try takes n more bytes if it need not wait for them, and reports whether it did.
-func (g *Grant) Try(n int64) bool {
+// TryAcquire takes n more bytes if it need not wait for them, and reports whether it did.
+func (g *Grant) TryAcquire(n int64) bool {
 	if !g.Account.TryAcquire(n) {
 		return false
 	}
@@ -38,21 +38,21 @@ func (g *Grant) Try(n int64) bool {
 	return true
 }
 
-// Wait waits until the current message may hold n more bytes; claim is the number of bytes that it still
+// Acquire waits until the current message may hold n more bytes; claim is the number of bytes that it still
 // needs. Calls that hold the budget may be waiting for this very message: another gateway of the same
 // process, in front of this one, gives back nothing before this one reads its messages. So after aheadAfter
 // one message at a time goes ahead without budget, while the others keep waiting.
-func (g *Grant) Wait(n, claim int64) error {
-	if g.isAhead || g.Try(n) {
+func (g *Grant) Acquire(n, claim int64) error {
+	if g.unbudgeted || g.TryAcquire(n) {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(g.Ctx)
 	defer cancel()
 	got := make(chan error, 1)
 	go func() {
-		err := gateway.ErrPanicked
+		err := panics.Err
 		defer func() { got <- err }()
-		defer gateway.CatchPanic(nil, nil, nil) // all gateways share the budget
+		defer panics.Catch(nil, nil, nil) // all gateways share the budget
 		err = g.Account.Grow(ctx, n, claim)
 	}()
 	impatient := time.NewTimer(aheadAfter)
@@ -68,7 +68,7 @@ func (g *Grant) Wait(n, claim int64) error {
 		case <-impatient.C:
 			ahead = g.Ahead
 		case ahead <- struct{}{}:
-			g.isAhead = true
+			g.unbudgeted = true
 			cancel()
 			if <-got == nil {
 				g.held += n
@@ -78,11 +78,11 @@ func (g *Grant) Wait(n, claim int64) error {
 	}
 }
 
-// Exceed waits until the current message may hold n bytes more than its announced size: until the budget has
+// AcquireBeyond waits until the current message may hold n bytes more than its announced size: until the budget has
 // them, or until no other message goes ahead without budget. A message that goes ahead waits for no budget,
 // so the others get their turn.
-func (g *Grant) Exceed(n int64) error {
-	if g.isAhead || g.Try(n) {
+func (g *Grant) AcquireBeyond(n int64) error {
+	if g.unbudgeted || g.TryAcquire(n) {
 		return nil
 	}
 	again := time.NewTicker(aheadAfter)
@@ -90,10 +90,10 @@ func (g *Grant) Exceed(n int64) error {
 	for {
 		select {
 		case g.Ahead <- struct{}{}:
-			g.isAhead = true
+			g.unbudgeted = true
 			return nil
 		case <-again.C: // the message ahead may take long
-			if g.Try(n) {
+			if g.TryAcquire(n) {
 				return nil
 			}
 		case <-g.Ctx.Done():
@@ -114,8 +114,8 @@ func (g *Grant) Shrink(n int64) {
 func (g *Grant) Release() {
 	g.Account.Release(g.held)
 	g.held = 0
-	if g.isAhead {
+	if g.unbudgeted {
 		<-g.Ahead
-		g.isAhead = false
+		g.unbudgeted = false
 	}
 }

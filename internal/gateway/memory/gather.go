@@ -1,11 +1,9 @@
-package held
+package memory
 
 import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // ErrCut is wrapped by the error of a body that ended within a message.
@@ -15,20 +13,20 @@ var ErrCut = errors.New("cut off")
 // announces a long message and sends nothing holds no more than firstGather bytes.
 type Gatherer struct {
 	Src   io.Reader
-	From  gateway.Peer // the peer that sends Src
+	From  Peer // the peer that sends Src
 	Grant *Grant
 }
 
 // firstGather is the memory in bytes that is taken for a message before any of it has come.
 const firstGather = 64 << 10
 
-// Some reads a message of n bytes, and takes 2*n bytes from the budget for it. If the budget runs out it
+// ReadAvailable reads a message of n bytes, and takes 2*n bytes from the budget for it. If the budget runs out it
 // returns the beginning of the message. The result is a pooled buffer.
-func (g *Gatherer) Some(n int) ([]byte, error) {
+func (g *Gatherer) ReadAvailable(n int) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if !g.Grant.Try(2*int64(size) - g.Grant.held) {
+		if !g.Grant.TryAcquire(2*int64(size) - g.Grant.held) {
 			return in, nil
 		}
 		var err error
@@ -39,14 +37,14 @@ func (g *Gatherer) Some(n int) ([]byte, error) {
 	return in, nil
 }
 
-// All reads a message of n bytes, then takes the rest of the cost bytes that decompressing it needs. It waits
+// ReadAll reads a message of n bytes, then takes the rest of the cost bytes that decompressing it needs. It waits
 // for memory. The result is a pooled buffer.
-func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
+func (g *Gatherer) ReadAll(n int, cost int64) ([]byte, error) {
 	var in []byte
 	for len(in) < n {
 		size := min(n, max(firstGather, 2*len(in)))
-		if err := g.Grant.Wait(int64(size)-g.Grant.held, cost-g.Grant.held); err != nil {
-			gateway.PutBuffer(in)
+		if err := g.Grant.Acquire(int64(size)-g.Grant.held, cost-g.Grant.held); err != nil {
+			PutBuffer(in)
 			return nil, err
 		}
 		var err error
@@ -54,8 +52,8 @@ func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := g.Grant.Wait(cost-g.Grant.held, cost-g.Grant.held); err != nil {
-		gateway.PutBuffer(in)
+	if err := g.Grant.Acquire(cost-g.Grant.held, cost-g.Grant.held); err != nil {
+		PutBuffer(in)
 		return nil, err
 	}
 	return in, nil
@@ -64,12 +62,12 @@ func (g *Gatherer) All(n int, cost int64) ([]byte, error) {
 // grow moves in, the beginning of a message of n bytes, to a larger buffer and reads on until size bytes are
 // there. It takes ownership of in.
 func (g *Gatherer) grow(in []byte, size, n int) ([]byte, error) {
-	grown := append(gateway.GetBuffer(size), in...)
-	gateway.PutBuffer(in)
+	grown := append(GetBuffer(size), in...)
+	PutBuffer(in)
 	have := len(grown)
 	got, err := g.fill(grown[have:size])
 	if err != nil {
-		gateway.PutBuffer(grown)
+		PutBuffer(grown)
 		return nil, cutOff(err, have+got, n)
 	}
 	return grown[:size], nil
@@ -97,4 +95,28 @@ func cutOff(err error, got, n int) error {
 		return fmt.Errorf("%w after %d of %d bytes", ErrCut, got, n)
 	}
 	return err
+}
+
+// ReadToEOF reads a body of unknown length, up to most bytes, and takes twice its size from the budget. If the
+// body reaches most bytes or the budget runs out, complete is false and in is the beginning. The result is a
+// pooled buffer.
+func (g *Gatherer) ReadToEOF(most int) (in []byte, complete bool, err error) {
+	for {
+		size := min(most, max(firstGather, 2*len(in)))
+		if len(in) >= most || !g.Grant.TryAcquire(2*int64(size)-g.Grant.held) {
+			return in, false, nil
+		}
+		have := len(in)
+		grown := append(GetBuffer(size), in...)
+		PutBuffer(in)
+		got, err := g.fill(grown[have:size])
+		in = grown[:have+got]
+		switch {
+		case err == io.EOF:
+			return in, true, nil
+		case err != nil:
+			PutBuffer(in)
+			return nil, false, err
+		}
+	}
 }

@@ -1,12 +1,8 @@
-package gateway
+package memory
 
 import (
-	"io"
-	"net"
 	"testing"
 	"time"
-
-	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // judged returns an account that holds n bytes and waits for its client.
@@ -24,8 +20,8 @@ func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
 
 // pass runs the checks of b that fall into the time d, and calls move after each.
 func pass(b *Budget, d time.Duration, move func(i int)) {
-	for i := range int(d / judgePeriod) {
-		b.judge.lookOnce(judgePeriod)
+	for i := range int(d / stallCheckPeriod) {
+		b.stalls.check(stallCheckPeriod)
 		move(i)
 	}
 }
@@ -33,7 +29,7 @@ func pass(b *Budget, d time.Duration, move func(i int)) {
 func TestJudge(t *testing.T) {
 	every := func(n int64, period time.Duration) func(i int) int64 {
 		return func(i int) int64 {
-			if i%int(period/judgePeriod) == 0 {
+			if i%int(period/stallCheckPeriod) == 0 {
 				return n
 			}
 			return 0
@@ -43,20 +39,20 @@ func TestJudge(t *testing.T) {
 		moves func(i int) int64 // bytes moved for check i
 		cut   bool
 	}{
-		"nothing":                   {every(0, judgePeriod), true},
-		"a byte now and then":       {every(1, judgePeriod), true},
+		"nothing":                   {every(0, stallCheckPeriod), true},
+		"a byte now and then":       {every(1, stallCheckPeriod), true},
 		"8 bytes a second":          {every(8, time.Second), true},
 		"48 KB in each 1.25 s":      {every(48_000, 1250*time.Millisecond), false},
-		"just the minimum":          {every(MinPace/4+1, judgePeriod), false},
-		"less than it":              {every(MinPace/8, judgePeriod), true},
+		"just the minimum":          {every(MinPace/4+1, stallCheckPeriod), false},
+		"less than it":              {every(MinPace/8, stallCheckPeriod), true},
 		"a piece every two and 3 s": {every(64<<10, 2500*time.Millisecond), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
-			b.judge.looking = true // the test runs the checks itself
+			b.stalls.looking = true // the test runs the checks itself
 			_, f := judged(t, b, 100<<10)
 			pass(b, 30*time.Second, func(i int) {
-				b.judge.pressed.by = &Account{}
+				b.stalls.wanted.by = &Account{}
 				f.progress += c.moves(i)
 			})
 			if cut := f.verdict != nil; cut != c.cut {
@@ -68,16 +64,16 @@ func TestJudge(t *testing.T) {
 
 func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 	b := NewBudget(1 << 20)
-	b.judge.looking = true
+	b.stalls.looking = true
 	_, f := judged(t, b, 100<<10)
 	pass(b, time.Minute, func(int) {})
 	if f.verdict != nil {
 		t.Fatalf("cut off: %+v", f.verdict)
 	}
-	b.judge.pressed.by = &Account{} // then at once, since it is known to be slow by now
-	b.judge.lookOnce(judgePeriod)
-	b.judge.pressed.by = &Account{}
-	b.judge.lookOnce(judgePeriod)
+	b.stalls.wanted.by = &Account{} // then at once, since it is known to be slow by now
+	b.stalls.check(stallCheckPeriod)
+	b.stalls.wanted.by = &Account{}
+	b.stalls.check(stallCheckPeriod)
 	if f.verdict == nil || f.verdict.Peer != FromClient || f.verdict.Held != 100<<10 {
 		t.Errorf("%+v", f.verdict)
 	}
@@ -86,7 +82,7 @@ func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 // All accounts that do not move are cut off at the same time, and none that waits for something else.
 func TestAllAreJudgedAtOnce(t *testing.T) {
 	b := NewBudget(64 << 20)
-	b.judge.looking = true
+	b.stalls.looking = true
 	var slow []*still
 	for range 20 {
 		_, f := judged(t, b, 1<<20)
@@ -96,7 +92,7 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 	busy.Awaited(FromClient)
 	cut := -1
 	pass(b, 10*time.Second, func(i int) {
-		b.judge.pressed.by = &Account{}
+		b.stalls.wanted.by = &Account{}
 		for _, s := range slow {
 			if s.verdict != nil && cut < 0 {
 				cut = i
@@ -139,11 +135,11 @@ func TestTurnsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
-			b.judge.looking = true
+			b.stalls.looking = true
 			f := &still{}
 			a := b.Share("g").Account(addrOf("192.0.2.1"), f)
 			defer a.Close()
-			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.turns.isOversize(a) {
+			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.overcommit.isOversize(a) {
 				t.Fatal(err)
 			}
 			if c.at == "third" {
@@ -155,7 +151,7 @@ func TestTurnsEnd(t *testing.T) {
 			}
 			a.Await(FromClient)
 			slowly := func(int) {
-				b.judge.pressed = pressure{by: &Account{}} // an account wants memory, but none is in the queue
+				b.stalls.wanted = demand{by: &Account{}} // an account wants memory, but none is in the queue
 				f.progress += c.pace
 			}
 			pass(b, c.alone, slowly)
@@ -168,57 +164,4 @@ func TestTurnsEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The bytes that the other end has taken are known on TCP even while a long write is stuck, on a unix socket
-// after each piece.
-func TestMoved(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			near, far := connected(t, network)
-			c := newConn(near, nil)
-			s := &Stream{From: c, To: c, Client: c}
-			var nobody *Account
-			go func() { _ = nobody.Send(c, FromClient, make([]byte, 32<<20)) }()
-			buf := make([]byte, 256<<10)
-			if _, err := io.ReadFull(far, buf); err != nil {
-				t.Fatal(err)
-			}
-			testenv.Eventually(t, "what was read is known", func() bool { return s.Progress() >= int64(len(buf)) })
-			if network == "tcp" && s.Progress() > 24<<20 {
-				t.Errorf("%d bytes are said to be taken", s.Progress())
-			}
-			if _, err := far.Write(buf[:1000]); err != nil {
-				t.Fatal(err)
-			}
-			before := s.Progress()
-			if _, err := io.ReadFull(c, buf[:1000]); err != nil {
-				t.Fatal(err)
-			}
-			if received, _ := moved(c); received != 1000 || before > s.Progress() {
-				t.Errorf("%d bytes received", received)
-			}
-		})
-	}
-}
-
-func connected(t *testing.T, network string) (near, far net.Conn) {
-	t.Helper()
-	addr := "127.0.0.1:0"
-	if network == "unix" {
-		addr = t.TempDir() + "/s"
-	}
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if far, err = net.Dial(network, l.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if near, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-	return near, far
 }

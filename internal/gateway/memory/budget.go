@@ -1,4 +1,4 @@
-package gateway
+package memory
 
 import (
 	"sync"
@@ -23,7 +23,7 @@ import (
 //   - So whenever an account waits, there is a holder that does not. If there were none, the reserve and the
 //     oversize place would be free, and the first waiter would have got them.
 //   - A holder that does not wait for the budget waits for a peer. That ends too: peers that move less than a
-//     minimum while others wait are disconnected (judge.go).
+//     minimum while others wait are disconnected (stall.go).
 //
 // A claim may turn out too small where the protocol does not say how long a message is. An oversize holder
 // gets more at once. A holder with a claim on the reserve may have to wait again, for the oversize place; it
@@ -37,23 +37,23 @@ import (
 type Budget struct {
 	size int64
 
-	mu      sync.Mutex
-	shared  int64 // in use, and not from the reserve
-	extra   int64 // in use from the reserve, and beyond the budget
-	turns   turns // holders of extra bytes
-	peak    int64
-	shares  []*Share
-	next    int // index of the share that is served first
-	holders holders
-	judge   judge
-	waiting int
-	waits   uint64
-	waited  time.Duration
-	gaveUp  uint64
+	mu         sync.Mutex
+	shared     int64      // in use, and not from the reserve
+	extra      int64      // in use from the reserve, and beyond the budget
+	overcommit overcommit // holders of extra bytes
+	peak       int64
+	shares     []*Share
+	next       int // index of the share that is served first
+	holders    holders
+	stalls     stallDetector
+	waiting    int
+	waits      uint64
+	waited     time.Duration
+	gaveUp     uint64
 }
 
 // BudgetUse is the state of a Budget at one moment.
-type BudgetUse struct {
+type Use struct {
 	Size    int64         // bytes; 0: no limit
 	InUse   int64         // bytes
 	Peak    int64         // most bytes in use since the start
@@ -66,8 +66,8 @@ type BudgetUse struct {
 // NewBudget returns a budget of size bytes.
 func NewBudget(size int64) *Budget {
 	size = max(size, 0)
-	b := &Budget{size: size, turns: turns{size: size, reserve: size / 8}}
-	b.judge.of = b
+	b := &Budget{size: size, overcommit: overcommit{size: size, reserve: size / 8}}
+	b.stalls.of = b
 	return b
 }
 
@@ -109,26 +109,26 @@ func (b *Budget) InUse() int64 { return b.Use().InUse }
 func (b *Budget) Waiting() int { return b.Use().Waiting }
 
 // Use returns the budget's state and totals.
-func (b *Budget) Use() BudgetUse {
+func (b *Budget) Use() Use {
 	if b == nil {
-		return BudgetUse{}
+		return Use{}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return BudgetUse{
+	return Use{
 		Size: b.size, InUse: b.shared + b.extra, Peak: b.peak, Waiting: b.waiting,
 		Waits: b.waits, Waited: b.waited, GaveUp: b.gaveUp,
 	}
 }
 
 // free returns the unused bytes outside the reserve. b.mu must be held.
-func (b *Budget) free() int64 { return b.size - b.turns.reserve - b.shared }
+func (b *Budget) free() int64 { return b.size - b.overcommit.reserve - b.shared }
 
 // used records that more bytes are in use. b.mu must be held.
 func (b *Budget) used() {
 	b.peak = max(b.peak, b.shared+b.extra)
 	if b.isHalfUsed() {
-		b.judge.begin()
+		b.stalls.begin()
 	}
 }
 

@@ -1,4 +1,4 @@
-package gateway
+package memory
 
 import (
 	"math/bits"

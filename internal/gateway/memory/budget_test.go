@@ -1,4 +1,4 @@
-package gateway
+package memory
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 // still is a Flow whose progress the test sets. It records its verdict.
 type still struct {
 	progress int64
-	verdict  *Verdict
+	verdict  *StallReason
 }
 
 func (s *still) Progress() int64         { return s.progress }
 func (s *still) Patience() time.Duration { return 4 * time.Second }
-func (s *still) Cut(v Verdict)           { s.verdict = &v }
+func (s *still) Cut(v StallReason)       { s.verdict = &v }
 
 func addrOf(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
@@ -142,7 +142,7 @@ func TestHoldersThatWaitGoOn(t *testing.T) {
 	for range 50 {
 		mostOf(accountOf(t, b, "g", "192.0.2.1"))
 	}
-	if !b.TryAcquire(size - b.InUse() - b.turns.reserve) {
+	if !b.TryAcquire(size - b.InUse() - b.overcommit.reserve) {
 		t.Fatal("something is not free")
 	}
 	small, large, second := accountOf(t, b, "g", "192.0.2.2"), accountOf(t, b, "g", "192.0.2.2"), accountOf(t, b, "g", "192.0.2.2")
@@ -175,7 +175,7 @@ func TestHoldersThatWaitGoOn(t *testing.T) {
 func TestShortMessagesPassLongOnes(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
-	if !b.TryAcquire(size - b.turns.reserve) {
+	if !b.TryAcquire(size - b.overcommit.reserve) {
 		t.Fatal("something is not free")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -215,7 +215,7 @@ func TestGatewaysTakeTurns(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
 	b.Share("busy")
-	if !b.TryAcquire(size - b.turns.reserve) {
+	if !b.TryAcquire(size - b.overcommit.reserve) {
 		t.Fatal("something is not free")
 	}
 	holder, stays := accountOf(t, b, "busy", "192.0.2.1"), accountOf(t, b, "third", "192.0.2.1")
@@ -279,7 +279,7 @@ func TestAccountClosesWithAllItHas(t *testing.T) {
 	a.Close()
 	a.Close()
 	a.Release(1000)
-	if use := b.Use(); use.InUse != 0 || b.turns.oversize != [2]*Account{} || len(b.Share("g").clients) != 0 {
+	if use := b.Use(); use.InUse != 0 || b.overcommit.oversize != [2]*Account{} || len(b.Share("g").clients) != 0 {
 		t.Errorf("%+v", use)
 	}
 }
@@ -306,8 +306,8 @@ func TestGrowingHoldersNeverDeadlock(t *testing.T) {
 		for len(m.busy) > 0 {
 			m.step()
 		}
-		if use := m.b.Use(); use.InUse != 0 || m.b.turns.promised != 0 || m.b.turns.oversize != [2]*Account{} || use.Waiting != 0 {
-			t.Fatalf("seed %d: at the end %+v, promised %d", seed, use, m.b.turns.promised)
+		if use := m.b.Use(); use.InUse != 0 || m.b.overcommit.promised != 0 || m.b.overcommit.oversize != [2]*Account{} || use.Waiting != 0 {
+			t.Fatalf("seed %d: at the end %+v, promised %d", seed, use, m.b.overcommit.promised)
 		}
 	}
 }
@@ -330,7 +330,7 @@ type holder struct {
 
 func newModel(t *testing.T, rng *rand.Rand) *model {
 	m := &model{t: t, rng: rng, b: NewBudget(1000 + rng.Int64N(5000))}
-	m.b.judge.looking = true // no goroutine checks for stalls
+	m.b.stalls.looking = true // no goroutine checks for stalls
 	for i := range 2 + rng.IntN(30) {
 		h := &holder{a: m.b.Share(string(rune('a'+rng.IntN(3)))).Account(addrOf("192.0.2."+string(rune('1'+i%4))), &still{})}
 		h.want = 1 + rng.Int64N(100)

@@ -1,7 +1,9 @@
-package gateway
+package memory
 
 import (
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // While an account wants more of a budget than is free, the peers of all holders are checked at the same
@@ -21,8 +23,8 @@ const (
 	// waiting for their turn: turnTime plus the time that its claim takes at turnPace, in bytes a second.
 	turnPace = 1 << 20
 	turnTime = 10 * time.Second
-	// judgePeriod is the time between two checks.
-	judgePeriod = 250 * time.Millisecond
+	// stallCheckPeriod is the time between two checks.
+	stallCheckPeriod = 250 * time.Millisecond
 )
 
 // Flow measures the progress of one account, and can disconnect it.
@@ -32,11 +34,11 @@ type Flow interface {
 	// Patience returns how long a peer may move less than the minimum.
 	Patience() time.Duration
 	// Cut disconnects. It is called once for each verdict, from another goroutine, and must not wait.
-	Cut(Verdict)
+	Cut(StallReason)
 }
 
 // Verdict explains why a connection is cut off.
-type Verdict struct {
+type StallReason struct {
 	Peer  Peer          // the peer waited for
 	Held  int64         // bytes of the budget
 	Moved int64         // bytes
@@ -44,9 +46,9 @@ type Verdict struct {
 	Turn  bool          // it moved enough, but kept others waiting for their turn for too long
 }
 
-// trial records how long an account has waited for its peer, and how much the peer moved meanwhile. The peer
+// progressRecord records how long an account has waited for its peer, and how much the peer moved meanwhile. The peer
 // is assessed by stretches of waiting, each as long as the flow's Patience.
-type trial struct {
+type progressRecord struct {
 	begun  bool
 	base   int64         // progress when the stretch began
 	waited time.Duration // since then
@@ -56,59 +58,59 @@ type trial struct {
 
 // add records a progress sample; waited is the time spent waiting for the peer since the last one. It reports
 // whether the peer has been too slow for a whole stretch, and still is.
-func (t *trial) add(progress int64, waited, patience time.Duration) (slow bool) {
-	if !t.begun {
-		t.begun, t.base = true, progress
+func (r *progressRecord) add(progress int64, waited, patience time.Duration) (slow bool) {
+	if !r.begun {
+		r.begun, r.base = true, progress
 		return false
 	}
-	t.waited += waited
-	slow = progress-t.base < int64(MinPace*t.waited.Seconds())
-	if t.waited < patience {
-		return slow && t.slow
+	r.waited += waited
+	slow = progress-r.base < int64(MinPace*r.waited.Seconds())
+	if r.waited < patience {
+		return slow && r.slow
 	}
-	t.base, t.waited, t.slow = progress, 0, slow
+	r.base, r.waited, r.slow = progress, 0, slow
 	return slow
 }
 
 // lingers reports whether a turn for a claim takes too long.
-func (t *trial) lingers(claim int64) bool {
-	return t.turn > turnTime+time.Duration(float64(claim)/turnPace*float64(time.Second))
+func (r *progressRecord) lingers(claim int64) bool {
+	return r.turn > turnTime+time.Duration(float64(claim)/turnPace*float64(time.Second))
 }
 
-// pressure records which accounts wanted more of a budget than was free.
-type pressure struct {
+// demand records which accounts wanted more of a budget than was free.
+type demand struct {
 	by   *Account
 	many bool // other accounts too
 }
 
-func (p *pressure) add(a *Account) {
+func (p *demand) add(a *Account) {
 	p.many = p.many || p.by != nil && p.by != a
 	p.by = a
 }
 
 // byOthersThan reports whether an account other than a wanted more. No account is cut off because of its own
 // demand.
-func (p *pressure) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
+func (p *demand) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
 
-// judge is the stall detector of a budget: it checks the holders while an account waits or more than half is
+// stallDetector checks the holders while an account waits or more than half is
 // in use. The budget's mu guards it.
-type judge struct {
+type stallDetector struct {
 	of      *Budget
-	pressed pressure // since the last check
+	wanted  demand // since the last check
 	looking bool
 }
 
-// press records that a wants more than is free. The budget's mu must be held.
-func (j *judge) press(a *Account) {
-	j.pressed.add(a)
-	j.begin()
+// noteDemand records that a wants more than is free. The budget's mu must be held.
+func (d *stallDetector) noteDemand(a *Account) {
+	d.wanted.add(a)
+	d.begin()
 }
 
-// pressAgain records the accounts that still wait. The budget's mu must be held.
-func (j *judge) pressAgain() {
-	for _, s := range j.of.shares {
+// noteWaiters records the accounts that still wait. The budget's mu must be held.
+func (d *stallDetector) noteWaiters() {
+	for _, s := range d.of.shares {
 		for _, w := range s.waiters {
-			if j.pressed.add(w.account); j.pressed.many {
+			if d.wanted.add(w.account); d.wanted.many {
 				return
 			}
 		}
@@ -116,48 +118,48 @@ func (j *judge) pressAgain() {
 }
 
 // begin starts the checks, which end when there is no reason for them. The budget's mu must be held.
-func (j *judge) begin() {
-	if !j.looking {
-		j.looking = true
-		go j.run()
+func (d *stallDetector) begin() {
+	if !d.looking {
+		d.looking = true
+		go d.run()
 	}
 }
 
-// run checks the holders every judgePeriod. After a panic it ends too, and starts again when an account waits
+// run checks the holders every stallCheckPeriod. After a panic it ends too, and starts again when an account waits
 // for memory.
-func (j *judge) run() {
-	defer CatchPanic(nil, nil, j.stop) // shared by all gateways; the code of each gateway recovers and counts by itself
-	tick := time.NewTicker(judgePeriod)
+func (d *stallDetector) run() {
+	defer panics.Catch(nil, nil, d.stop) // shared by all gateways; the code of each gateway recovers and counts by itself
+	tick := time.NewTicker(stallCheckPeriod)
 	defer tick.Stop()
 	last := time.Now()
 	for now := range tick.C {
-		passed := min(now.Sub(last), 2*judgePeriod) // without time in which the process was suspended
-		if last = now; !j.lookOnce(passed) {
+		passed := min(now.Sub(last), 2*stallCheckPeriod) // without time in which the process was suspended
+		if last = now; !d.check(passed) {
 			return
 		}
 	}
 }
 
-func (j *judge) stop() {
-	j.of.mu.Lock()
-	defer j.of.mu.Unlock()
-	j.looking = false
+func (d *stallDetector) stop() {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	d.looking = false
 }
 
-// look is a sample of one account.
-type look struct {
+// sample is the progress of one account at one moment.
+type sample struct {
 	account  *Account
 	peer     Peer
 	progress int64
 }
 
-// lookOnce checks all holders; passed is the time since the last check. It reports whether to check again.
-func (j *judge) lookOnce(passed time.Duration) bool {
-	looks := j.waitedFor()
+// check checks all holders; passed is the time since the last check. It reports whether to check again.
+func (d *stallDetector) check(passed time.Duration) bool {
+	looks := d.samples()
 	for i := range looks {
 		looks[i].progress = looks[i].account.flow.Progress() // a system call, so without the lock
 	}
-	cut, again := j.decide(looks, passed)
+	cut, again := d.decide(looks, passed)
 	for _, f := range cut {
 		f()
 	}
@@ -165,30 +167,30 @@ func (j *judge) lookOnce(passed time.Duration) bool {
 }
 
 // decide returns functions that cut off the peers that are too slow, and whether to check again.
-func (j *judge) decide(looks []look, passed time.Duration) (cut []func(), again bool) {
-	b := j.of
+func (d *stallDetector) decide(looks []sample, passed time.Duration) (cut []func(), again bool) {
+	b := d.of
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wanted := j.pressed
-	j.pressed = pressure{}
-	j.pressAgain()
+	wanted := d.wanted
+	d.wanted = demand{}
+	d.noteWaiters()
 	for i := range looks {
 		l := &looks[i]
-		if v, guilty := l.verdict(passed); guilty && wanted.byOthersThan(l.account) {
+		if v, stalled := l.verdict(passed); stalled && wanted.byOthersThan(l.account) {
 			cut = append(cut, func() { l.account.flow.Cut(v) })
 		}
 	}
-	j.looking = b.waiting > 0 || wanted.by != nil || b.isHalfUsed()
-	return cut, j.looking
+	d.looking = b.waiting > 0 || wanted.by != nil || b.isHalfUsed()
+	return cut, d.looking
 }
 
-// waitedFor returns the holders that wait for a peer.
-func (j *judge) waitedFor() (looks []look) {
-	j.of.mu.Lock()
-	defer j.of.mu.Unlock()
-	for a := j.of.holders.first; a != nil; a = a.nextOne {
+// samples returns the holders that wait for a peer.
+func (d *stallDetector) samples() (looks []sample) {
+	d.of.mu.Lock()
+	defer d.of.mu.Unlock()
+	for a := d.of.holders.first; a != nil; a = a.nextOne {
 		if p := a.awaited(); p != 0 {
-			looks = append(looks, look{account: a, peer: p})
+			looks = append(looks, sample{account: a, peer: p})
 		}
 	}
 	return looks
@@ -196,15 +198,15 @@ func (j *judge) waitedFor() (looks []look) {
 
 // turnAwaited reports whether an account waits for what a has beyond its share: a part of the reserve, or an
 // oversize place. The budget's mu must be held.
-func (j *judge) turnAwaited(a *Account) bool {
-	turns := &j.of.turns
-	oversize := turns.isOversize(a)
-	for _, s := range j.of.shares {
-		if oversize && s != a.client.of && turns.hasPlace() {
+func (d *stallDetector) turnAwaited(a *Account) bool {
+	overcommit := &d.of.overcommit
+	oversize := overcommit.isOversize(a)
+	for _, s := range d.of.shares {
+		if oversize && s != a.client.of && overcommit.hasPlace() {
 			continue // its waiters wait for another holder of their own gateway
 		}
 		for _, w := range s.waiters {
-			if w.account != a && oversize == (turns.isLarge(w.claim) || w.account.promised > 0) {
+			if w.account != a && oversize == (overcommit.isLarge(w.claim) || w.account.promised > 0) {
 				return true
 			}
 		}
@@ -213,16 +215,16 @@ func (j *judge) turnAwaited(a *Account) bool {
 }
 
 // verdict reports whether to cut off the peer. The budget's mu must be held.
-func (l *look) verdict(passed time.Duration) (v Verdict, guilty bool) {
-	a := l.account
+func (s *sample) verdict(passed time.Duration) (v StallReason, stalled bool) {
+	a := s.account
 	if a.closed || a.shared+a.extra == 0 || a.awaits.Load() == 0 { // changed since the sample was taken
 		return v, false
 	}
-	v = Verdict{Peer: l.peer, Held: a.shared + a.extra, Moved: l.progress - a.trial.base, In: a.trial.waited + passed}
-	slow := a.trial.add(l.progress, passed, a.flow.Patience())
-	if a.claim > 0 && a.budget().judge.turnAwaited(a) {
-		a.trial.turn += passed
-		v.Turn = !slow && a.trial.lingers(a.claim)
+	v = StallReason{Peer: s.peer, Held: a.shared + a.extra, Moved: s.progress - a.progress.base, In: a.progress.waited + passed}
+	slow := a.progress.add(s.progress, passed, a.flow.Patience())
+	if a.claim > 0 && a.budget().stalls.turnAwaited(a) {
+		a.progress.turn += passed
+		v.Turn = !slow && a.progress.lingers(a.claim)
 	}
 	return v, slow || v.Turn
 }

@@ -1,4 +1,4 @@
-package gateway
+package memory
 
 import (
 	"slices"
@@ -41,7 +41,7 @@ func (b *Budget) enqueue(a *Account, n, claim int64) *waiter {
 	s.waiters = slices.Insert(s.waiters, at, w)
 	b.waiting++
 	b.waits++
-	b.judge.press(a)
+	b.stalls.noteDemand(a)
 	return w
 }
 
@@ -62,10 +62,10 @@ func (b *Budget) serve() {
 func (s *Share) serveOne() bool {
 	s.scan++
 	for i, w := range s.waiters {
-		if !w.account.client.looksAt(w, s.scan) {
+		if !w.account.client.isAmongFirst(w, s.scan) {
 			continue
 		}
-		if w.account.take(w.n) || s.budget.turns.begin(w.account, w.claim) && w.account.take(w.n) {
+		if w.account.take(w.n) || s.budget.overcommit.begin(w.account, w.claim) && w.account.take(w.n) {
 			s.unlink(i)
 			close(w.ready)
 			return true
@@ -74,14 +74,14 @@ func (s *Share) serveOne() bool {
 	return false
 }
 
-// looksAt reports whether w is among the first servedAtOnce waiters of its kind (large or small claim) of its
+// isAmongFirst reports whether w is among the first servedAtOnce waiters of its kind (large or small claim) of its
 // address in a scan. Other addresses don't count.
-func (c *Client) looksAt(w *waiter, scan uint64) bool {
+func (c *Client) isAmongFirst(w *waiter, scan uint64) bool {
 	if c.scan != scan {
 		c.scan, c.looks = scan, [2]int{}
 	}
 	kind := 0
-	if !c.of.budget.turns.isLarge(w.claim) {
+	if !c.of.budget.overcommit.isLarge(w.claim) {
 		kind = 1
 	}
 	c.looks[kind]++
