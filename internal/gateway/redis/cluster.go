@@ -71,10 +71,10 @@ type topology interface {
 	// InCluster reports whether the servers form a cluster, OfSentinels whether this one is a Sentinel.
 	InCluster() bool
 	OfSentinels() bool
-	// Find returns the address at which clients reach a server. Look waits until the servers have been asked
+	// Find returns the address at which clients reach a server. AwaitPoll waits until the servers have been asked
 	// again.
 	Find(host, port string) (gateway.Advertised, bool)
-	Look(context.Context)
+	AwaitPoll(context.Context)
 	// Renamer maps node addresses to those that a client must see, KnownRenamer only addresses known for
 	// sure.
 	Renamer(local net.Addr) cluster.Renamer

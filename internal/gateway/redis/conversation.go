@@ -262,7 +262,7 @@ func (c *conversation) endBlocked() {
 // refuses in every state, so that the reply keeps its position and an open transaction is aborted as by any
 // other bad command.
 func (c *conversation) refuse(text string) error {
-	if !cluster.Elsewhere(text) {
+	if !cluster.IsRedirectOrRetry(text) {
 		c.stats.Error("refused")
 	}
 	if err := c.expect(entry{kind: kindRefuse, op: &op{text: text}}); err != nil {

@@ -22,7 +22,7 @@ func (c *copier) replace(text string) error {
 	if err := c.skip(); err != nil {
 		return err
 	}
-	if c.redirects.view != nil && cluster.Elsewhere(text) {
+	if c.redirects.view != nil && cluster.IsRedirectOrRetry(text) {
 		return c.frames.emit(cluster.AppendRedirection(nil, resp.AppendError(nil, text), c.redirects.renamer()))
 	}
 	return c.frames.emitError(text)

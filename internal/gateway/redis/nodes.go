@@ -132,8 +132,8 @@ func (n *nodeReplies) message() error {
 		return n.copier.copy(shapeNone, nil)
 	}
 	view, life := n.redirects.view, n.redirects.life
-	look := func() { view.Look(life.Context()) }
-	return n.carryRenamed(cluster.RewritingOfMessage(look), view.KnownRenamer(life.Client.LocalAddr()))
+	awaitPoll := func() { view.AwaitPoll(life.Context()) }
+	return n.carryRenamed(cluster.RewritingOfMessage(awaitPoll), view.KnownRenamer(life.Client.LocalAddr()))
 }
 
 // gather reads the current element into memory.

@@ -48,7 +48,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			u.user.units.asked, u.user.units.denied = true, true
 			return u.within.run(r, keys)
-		case cluster.Elsewhere(plain.refusal): // the slot may return before the command would run
+		case cluster.IsRedirectOrRetry(plain.refusal): // the slot may return before the command would run
 			return u.talk.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return u.talk.forward(r, u.talk.tx.echoing(r, nil))

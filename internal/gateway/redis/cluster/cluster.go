@@ -91,32 +91,32 @@ type Site struct {
 // Servers that Sentinels watch are served in the same way, except that LISTEN leads to the primary only
 // (sentinel.go).
 type Cluster struct {
-	cfg    Config
-	log    *slog.Logger
-	entry  gateway.Server
-	ctx    context.Context // ends the polling
-	cancel context.CancelFunc
-	serves sync.WaitGroup // of the members' listeners
+	cfg     Config
+	log     *slog.Logger
+	entry   gateway.Server
+	ctx     context.Context // ends the polling
+	cancel  context.CancelFunc
+	serving sync.WaitGroup // of the members' listeners
 
 	// table maps addresses to members for sessions. It is replaced as a whole.
-	table atomic.Pointer[nodeTable]
-	turn  atomic.Uint32 // counter for taking turns among members
-	round rounds
-	odd   unknownNodes
-	reach gateway.Reach // any of the nodes
+	table      atomic.Pointer[nodeTable]
+	turn       atomic.Uint32 // counter for taking turns among members
+	pollRounds pollRounds
+	unknown    unknownNodes
+	reach      gateway.Reach // any of the nodes
 
-	begun    entrySessions
-	asked    Gateway      // for clients of Sentinels; nil: none
-	sentinel atomic.Int32 // index of the Sentinel that was reached last
-	epoch    uint64       // of the Sentinels' last answer; belongs to the polling goroutine
-	seeds    seeds
+	entrySessions   entrySessions
+	sentinelGateway Gateway      // for clients of Sentinels; nil: none
+	sentinel        atomic.Int32 // index of the Sentinel that was reached last
+	epoch           uint64       // of the Sentinels' last answer; belongs to the polling goroutine
+	seeds           seeds
 
-	mu      sync.Mutex // guards the fields below; must not be held while waiting
-	ports   ports
-	members map[string]*member
-	policy  *policy.Policy
-	trouble string // last logged error
-	closed  bool
+	mu        sync.Mutex // guards the fields below; must not be held while waiting
+	ports     ports
+	members   map[string]*member
+	policy    *policy.Policy
+	pollError string // last logged error
+	closed    bool
 }
 
 // member is a node with a gateway.
@@ -127,8 +127,8 @@ type member struct {
 	advertised gateway.Advertised
 	distance   int // distance of its port from the entry's
 	node       atomic.Pointer[node]
-	seen       time.Time   // when a node last knew it; guarded by Cluster.mu
-	unheard    atomic.Bool // not seen for a while: the node may have been removed
+	lastSeen   time.Time   // when a node last knew it; guarded by Cluster.mu
+	stale      atomic.Bool // not seen for a while: the node may have been removed
 }
 
 // nodeTable maps the addresses of nodes to members.
@@ -155,9 +155,9 @@ func New(cfg Config) *Cluster {
 	c.ports = ports{open: cfg.Listen, advertise: cfg.Advertise, reserved: c.seeds.count(), most: cfg.Nodes, taken: map[int]bool{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.table.Store(&nodeTable{})
-	c.round.init()
+	c.pollRounds.init()
 	if s := cfg.Sentinel; s != nil && s.Listener != nil {
-		c.asked = s.New(Site{Dial: c.dialSentinel, View: &View{c: c}})
+		c.sentinelGateway = s.New(Site{Dial: c.dialSentinel, View: &View{c: c}})
 	}
 	c.entry = gateway.Server{
 		Name: cfg.Name, NewSession: c.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
@@ -171,10 +171,10 @@ func (c *Cluster) Serve(l net.Listener) error {
 	c.mu.Lock()
 	c.ports.begin(l)
 	c.mu.Unlock()
-	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.lookAround)
-	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.identify)
+	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.poll)
+	go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.identifySeeds)
 	if c.cfg.Sentinel != nil {
-		go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.hearSentinels)
+		go panics.KeepRunning(c.ctx, c.log, c.cfg.Stats, c.watchSentinels)
 		c.serveSentinel()
 	}
 	return c.entry.Serve(l)
@@ -189,15 +189,15 @@ func (c *Cluster) Shutdown(ctx context.Context) error {
 	c.mu.Unlock()
 	errs := make([]error, len(members)+2)
 	var all sync.WaitGroup
-	if c.asked != nil {
-		all.Go(func() { errs[len(members)+1] = c.shutDown(ctx, c.asked) })
+	if c.sentinelGateway != nil {
+		all.Go(func() { errs[len(members)+1] = c.shutDown(ctx, c.sentinelGateway) })
 	}
 	all.Go(func() { errs[0] = c.shutDown(ctx, &c.entry) })
 	for i, m := range members {
 		all.Go(func() { errs[i+1] = c.shutDown(ctx, m.gateway) })
 	}
 	all.Wait()
-	c.serves.Wait()
+	c.serving.Wait()
 	return errors.Join(errs...)
 }
 
@@ -228,10 +228,10 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	ctx, cancel := context.WithTimeout(c.ctx, connectTime)
 	defer cancel()
 	if len(c.table.Load().all) == 0 {
-		c.round.await(ctx, nil)
+		c.pollRounds.await(ctx, nil)
 	}
 	err := errNoNodes
-	members := c.pick()
+	members := c.candidates()
 	for i, m := range members {
 		attempt, cancel := ctx, func() {}
 		if i < len(members)-1 {
@@ -241,7 +241,7 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 		cancel()
 		if dialErr == nil {
 			c.reach.Answered(c.log, c.cfg.Upstream.String())
-			return c.begun.add(m, s)
+			return c.entrySessions.add(m, s)
 		}
 		if err = dialErr; errors.Is(err, gateway.ErrOpenListener) {
 			return nil
@@ -251,13 +251,13 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	return nil
 }
 
-// pick returns the members in the order in which to try them; working ones take turns.
-func (c *Cluster) pick() []*member {
+// candidates returns the members in the order in which to try them; working ones take turns.
+func (c *Cluster) candidates() []*member {
 	all := slices.Clone(c.table.Load().all)
 	if c.cfg.Sentinel != nil {
 		return slices.DeleteFunc(all, func(m *member) bool { return !m.node.Load().primary })
 	}
-	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary || m.unheard.Load() })
+	working := slices.IndexFunc(all, func(m *member) bool { n := m.node.Load(); return n.failed || !n.primary || m.stale.Load() })
 	if working < 0 {
 		working = len(all)
 	}
@@ -286,7 +286,7 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 
 // join creates the gateway of a node. c.mu must be held.
 func (c *Cluster) join(n *node, now time.Time) error {
-	m := &member{id: n.id, seen: now}
+	m := &member{id: n.id, lastSeen: now}
 	m.node.Store(n)
 	if err := c.listen(m, n); err != nil {
 		return err
@@ -294,17 +294,17 @@ func (c *Cluster) join(n *node, now time.Time) error {
 	address := net.JoinHostPort(n.dialHost(), n.port)
 	m.gateway = c.cfg.New(Site{
 		ID: n.id, Address: address, Policy: c.policy,
-		Dial: c.dial(m, c.cfg.Stats), DialOwn: c.dial(m, nil), View: &View{c: c, near: m},
+		Dial: c.dial(m, c.cfg.Stats), DialOwn: c.dial(m, nil), View: &View{c: c, member: m},
 	})
 	c.members[n.id] = m
-	c.serves.Go(func() { c.serve(m) })
+	c.serving.Go(func() { c.serve(m) })
 	c.log.Info("gateway started for a cluster node", "node", address, "id", n.id, "listen", m.listener.Addr().String())
 	return nil
 }
 
 // listen opens a member's listener: at the port of its seed, or after those of all seeds. c.mu must be held.
 func (c *Cluster) listen(m *member, n *node) (err error) {
-	seed := c.seeds.of(n)
+	seed := c.seeds.indexOf(n)
 	if m.listener, m.distance, err = c.ports.listen(seed); err != nil {
 		return err
 	}
@@ -351,11 +351,11 @@ type entrySessions struct {
 type entrySession struct {
 	Session
 	member *member
-	of     *entrySessions
+	set    *entrySessions
 }
 
 func (e *entrySessions) add(m *member, s Session) *entrySession {
-	x := &entrySession{Session: s, member: m, of: e}
+	x := &entrySession{Session: s, member: m, set: e}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.all == nil {
@@ -368,15 +368,15 @@ func (e *entrySessions) add(m *member, s Session) *entrySession {
 // Run runs the session and removes it from entrySessions afterwards.
 func (x *entrySession) Run() {
 	defer func() {
-		x.of.mu.Lock()
-		defer x.of.mu.Unlock()
-		delete(x.of.all, x)
+		x.set.mu.Lock()
+		defer x.set.mu.Unlock()
+		delete(x.set.all, x)
 	}()
 	x.Session.Run()
 }
 
-// cut ends the sessions whose member satisfies is.
-func (e *entrySessions) cut(is func(*member) bool) {
+// closeIf ends the sessions whose member satisfies is.
+func (e *entrySessions) closeIf(is func(*member) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for x := range e.all {

@@ -2,7 +2,7 @@
 // for each.
 //
 //	cluster.go   Cluster: the listeners, a gateway for each node, the entry for clients
-//	look.go      polling nodes about each other
+//	poll.go      polling nodes about each other
 //	seeds.go     which port a node gets, so that several gateways agree
 //	sentinel.go  servers that Sentinels watch
 //	view.go      View: where the sessions at one gateway find the other nodes

@@ -52,7 +52,7 @@ func TestPortsOfDeadNodes(t *testing.T) {
 			second := nodesOf(test.sentinel, test.second)
 			var err error
 			for range 2 { // the second time nothing changes
-				time.Sleep(lookPeriod)
+				time.Sleep(pollPeriod)
 				err = c.update(slices.Clone(second), "")
 			}
 			if got := fmt.Sprint(err); err != nil && got != test.error || err == nil && test.error != "" {
@@ -76,7 +76,7 @@ func TestPortsOfDeadNodes(t *testing.T) {
 				}
 				if n.primary {
 					primary++
-					if got := c.pick(); len(got) != 1 || got[0] != m {
+					if got := c.candidates(); len(got) != 1 || got[0] != m {
 						t.Errorf("clients are led to %v", got)
 					}
 				}

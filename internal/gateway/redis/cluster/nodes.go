@@ -71,8 +71,8 @@ func parseSlots(text string) (r slotRange, ok bool) {
 	return r, err == nil && err2 == nil && r.first >= 0 && r.first <= r.last && r.last < slotCount
 }
 
-// leads reports whether the node has slot 0.
-func (n *node) leads() bool {
+// hasSlotZero reports whether the node has slot 0.
+func (n *node) hasSlotZero() bool {
 	return slices.ContainsFunc(n.slots, func(r slotRange) bool { return r.first == 0 })
 }
 

@@ -41,14 +41,14 @@ func TestSeedsAreKnownByAddressOrById(t *testing.T) {
 		return gateway.Upstream{Host: host, Address: net.JoinHostPort(host, port)}
 	}
 	s := newSeeds([]gateway.Upstream{up("a", "1"), up("b", "1")})
-	if got := s.of(&node{id: "x", ip: "b", port: "1"}); got != 2 {
+	if got := s.indexOf(&node{id: "x", ip: "b", port: "1"}); got != 2 {
 		t.Errorf("by address: seed %d", got)
 	}
-	if got := s.of(&node{id: "x", ip: "c", port: "1"}); got != 0 {
+	if got := s.indexOf(&node{id: "x", ip: "c", port: "1"}); got != 0 {
 		t.Errorf("a stranger: seed %d", got)
 	}
 	s.set("a:1", []node{{id: "y"}, {id: "x", myself: true}})
-	if got := s.of(&node{id: "x", ip: "c", port: "1"}); got != 1 {
+	if got := s.indexOf(&node{id: "x", ip: "c", port: "1"}); got != 1 {
 		t.Errorf("by id: seed %d", got)
 	}
 	if left := s.pending(); len(left) != 1 || left[0].Host != "b" {

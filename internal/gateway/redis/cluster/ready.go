@@ -17,8 +17,8 @@ import (
 // accepts connections for a stopped server, and a server that is loading its data accepts them too.
 
 var (
-	errNoNodes  = errors.New("no cluster node has been found yet")
-	errNoServer = errors.New("the Sentinels have not named a primary yet")
+	errNoNodes   = errors.New("no cluster node has been found yet")
+	errNoPrimary = errors.New("the Sentinels have not named a primary yet")
 )
 
 // Ready reports whether clients would be served: whether the first listener leads to a node that answers,
@@ -27,11 +27,11 @@ var (
 // working ones from them.
 func (c *Cluster) Ready(ctx context.Context) (notes []string, err error) {
 	if len(c.table.Load().all) == 0 {
-		c.round.await(ctx, nil) // the gateway may have just started
+		c.pollRounds.await(ctx, nil) // the gateway may have just started
 	}
-	t, trouble := c.table.Load(), c.troubles()
+	t, trouble := c.table.Load(), c.pollErrors()
 	if len(t.all) == 0 {
-		return nil, c.unseen(trouble)
+		return nil, c.noServerError(trouble)
 	}
 	served := false
 	var down []error // nodes to which clients of the first listener are led
@@ -52,16 +52,16 @@ func (c *Cluster) Ready(ctx context.Context) (notes []string, err error) {
 	case served:
 		return slices.Concat(notes, t.uncovered(c.cfg.Sentinel == nil), trouble), nil
 	case len(down) == 0:
-		return nil, c.unseen(trouble)
+		return nil, c.noServerError(trouble)
 	}
 	return nil, errors.Join(down...)
 }
 
-// unseen returns the error for no known server.
-func (c *Cluster) unseen(trouble []string) error {
+// noServerError returns the error for no known server.
+func (c *Cluster) noServerError(trouble []string) error {
 	err := errNoNodes
 	if c.cfg.Sentinel != nil {
-		err = errNoServer
+		err = errNoPrimary
 	}
 	if len(trouble) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.Join(trouble, "; "))
@@ -69,14 +69,14 @@ func (c *Cluster) unseen(trouble []string) error {
 	return err
 }
 
-// troubles returns the errors of the last poll.
-func (c *Cluster) troubles() []string {
+// pollErrors returns the errors of the last poll.
+func (c *Cluster) pollErrors() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.trouble == "" {
+	if c.pollError == "" {
 		return nil
 	}
-	return strings.Split(c.trouble, "\n")
+	return strings.Split(c.pollError, "\n")
 }
 
 func (c *Cluster) pingAll(ctx context.Context, all []*member) []error {
@@ -128,7 +128,7 @@ func (t *nodeTable) uncovered(cluster bool) []string {
 	var covered [slotCount]bool
 	for _, m := range t.all {
 		n := m.node.Load()
-		if !n.primary || n.failed || m.unheard.Load() {
+		if !n.primary || n.failed || m.stale.Load() {
 			continue
 		}
 		for _, r := range n.slots {

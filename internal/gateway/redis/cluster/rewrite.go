@@ -89,10 +89,10 @@ func appendNodes(dst []byte, text string, to Renamer) []byte {
 
 // tree is one element of a reply with its children.
 type tree struct {
-	head resp.Head
-	line []byte // the first line, with its line break
-	body []byte // of a string, with its line break
-	kids []tree
+	head     resp.Head
+	line     []byte // the first line, with its line break
+	body     []byte // of a string, with its line break
+	children []tree
 }
 
 // maxTree limits the nesting of replies that are rewritten.
@@ -119,11 +119,11 @@ func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {
 		t.body, rest = rest[:n], rest[n:]
 	case t.head.IsAggregate():
 		for range max(t.head.N, 0) {
-			var kid tree
-			if kid, rest, err = parseTree(rest, depth+1); err != nil {
+			var child tree
+			if child, rest, err = parseTree(rest, depth+1); err != nil {
 				return t, nil, err
 			}
-			t.kids = append(t.kids, kid)
+			t.children = append(t.children, child)
 		}
 	}
 	return t, rest, nil
@@ -131,8 +131,8 @@ func parseTree(b []byte, depth int) (t tree, rest []byte, err error) {
 
 func (t *tree) append(dst []byte) []byte {
 	dst = append(append(dst, t.line...), t.body...)
-	for i := range t.kids {
-		dst = t.kids[i].append(dst)
+	for i := range t.children {
+		dst = t.children[i].append(dst)
 	}
 	return dst
 }
@@ -162,9 +162,9 @@ func (t *tree) set(text string) {
 
 // field returns the value of a key in a map, or in RESP2's list of pairs; nil if there is none.
 func (t *tree) field(key string) *tree {
-	for i := 0; i+1 < len(t.kids); i += 2 {
-		if t.kids[i].text() == key {
-			return &t.kids[i+1]
+	for i := 0; i+1 < len(t.children); i += 2 {
+		if t.children[i].text() == key {
+			return &t.children[i+1]
 		}
 	}
 	return nil
@@ -185,8 +185,8 @@ func (t *tree) fieldText(key string) string {
 
 // renameSlots rewrites one range of CLUSTER SLOTS.
 func (t *tree) renameSlots(to Renamer) {
-	for i := 2; i < len(t.kids); i++ {
-		node := t.kids[i].kids
+	for i := 2; i < len(t.children); i++ {
+		node := t.children[i].children
 		if len(node) < 3 {
 			continue
 		}
@@ -209,8 +209,8 @@ func (t *tree) renameShards(to Renamer) {
 	if nodes == nil {
 		return
 	}
-	for i := range nodes.kids {
-		node := &nodes.kids[i]
+	for i := range nodes.children {
+		node := &nodes.children[i]
 		host, port, ok := "", "", false
 		for _, key := range [...]string{"port", "tls-port"} {
 			if text := node.fieldText(key); text != "" && !ok {
@@ -287,9 +287,9 @@ func (w Rewriting) Append(dst, b []byte, to Renamer) ([]byte, error) {
 	return t.append(dst), nil
 }
 
-// Elsewhere reports whether an error redirects the client to another node or tells it to wait. The server has
+// IsRedirectOrRetry reports whether an error redirects the client to another node or tells it to wait. The server has
 // not looked at the request then.
-func Elsewhere(text string) bool {
+func IsRedirectOrRetry(text string) bool {
 	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
 		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {
 			return true
@@ -320,12 +320,12 @@ func (t *tree) renameServer(to Renamer) {
 
 // renamePair rewrites [host port], or null.
 func (t *tree) renamePair(to Renamer) {
-	if len(t.kids) != 2 {
+	if len(t.children) != 2 {
 		return
 	}
-	if host, port, ok := to(t.kids[0].text(), t.kids[1].text()); ok {
-		t.kids[0].set(host)
-		t.kids[1].set(port)
+	if host, port, ok := to(t.children[0].text(), t.children[1].text()); ok {
+		t.children[0].set(host)
+		t.children[1].set(port)
 	}
 }
 
@@ -336,14 +336,14 @@ func (t *tree) renamePair(to Renamer) {
 //	+slave          slave 10.0.0.2:6379 10.0.0.2 6379 @ mymaster 10.0.0.1 6379
 func RewritingOfMessage(switched func()) Rewriting {
 	return Rewriting{Whole: true, rename: func(t *tree, to Renamer) {
-		n := len(t.kids)
+		n := len(t.children)
 		if n < 3 {
 			return
 		}
-		if t.kids[n-2].text() == "+switch-master" {
+		if t.children[n-2].text() == "+switch-master" {
 			switched()
 		}
-		t.kids[n-1].set(renameWords(t.kids[n-1].text(), to))
+		t.children[n-1].set(renameWords(t.children[n-1].text(), to))
 	}}
 }
 

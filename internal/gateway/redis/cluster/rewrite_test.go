@@ -55,7 +55,7 @@ func TestNodesText(t *testing.T) {
 	if err != nil || len(nodes) != 5 {
 		t.Fatalf("%v %+v", err, nodes)
 	}
-	if n := nodes[0]; !n.myself || !n.primary || !n.leads() || !slices.Equal(n.slots, []slotRange{{0, 5460}}) || n.ip != "10.0.0.1" || n.port != "6379" {
+	if n := nodes[0]; !n.myself || !n.primary || !n.hasSlotZero() || !slices.Equal(n.slots, []slotRange{{0, 5460}}) || n.ip != "10.0.0.1" || n.port != "6379" {
 		t.Errorf("%+v", n)
 	}
 	if n := nodes[1]; n.primary || n.hostname != "host-2" || n.certName() != "host-2" || n.dialHost() != "10.0.0.2" {

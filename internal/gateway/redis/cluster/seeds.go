@@ -22,9 +22,9 @@ import (
 // identifyPeriod is the time between attempts to find out which nodes the seeds are.
 const identifyPeriod = 5 * time.Second
 
-// lookBySeeds asks all seeds and uses the answer with most slots: a seed may not be part of the cluster yet
+// pollSeeds asks all seeds and uses the answer with most slots: a seed may not be part of the cluster yet
 // or any more. If none answers, it returns errs and the seeds' errors.
-func (c *Cluster) lookBySeeds(errs []error) error {
+func (c *Cluster) pollSeeds(errs []error) error {
 	var best []node
 	host, most := "", -1
 	answers, failed := c.askSeeds(c.cfg.Seeds)
@@ -52,8 +52,8 @@ func slotsOf(nodes []node) (n int) {
 	return n
 }
 
-// identify asks the seeds for their ids until all are known.
-func (c *Cluster) identify(context.Context) {
+// identifySeeds asks the seeds for their ids until all are known.
+func (c *Cluster) identifySeeds(context.Context) {
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -120,8 +120,8 @@ func (s *seeds) pending() (seeds []gateway.Upstream) {
 	return seeds
 }
 
-// of returns which seed a node is, counted from one, 0 for none.
-func (s *seeds) of(n *node) int {
+// indexOf returns which seed a node is, counted from one, 0 for none.
+func (s *seeds) indexOf(n *node) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.ids, n.id); i >= 0 {

@@ -36,8 +36,8 @@ type sentinelAnswer struct {
 // the former primary.
 var errOldEpoch = errors.New("it does not know of the last failover yet")
 
-// lookBySentinel asks the Sentinels and updates the members from the newest answer.
-func (c *Cluster) lookBySentinel() error {
+// pollSentinels asks the Sentinels and updates the members from the newest answer.
+func (c *Cluster) pollSentinels() error {
 	a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, seedDial(up)) })
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (c *Cluster) newestAnswer(ask func(gateway.Upstream) (sentinelAnswer, error
 }
 
 func (c *Cluster) askSentinel(host string, dial func(context.Context) (net.Conn, error)) (a sentinelAnswer, err error) {
-	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, pollTimeout)
 	defer cancel()
 	s := c.cfg.Sentinel
 	client := goredis.NewSentinelClient(askOptions(dial, s.User, s.Password))
@@ -133,20 +133,20 @@ func (c *Cluster) checkRole(ctx context.Context, n node) error {
 	return nil
 }
 
-// hearSentinels requests a poll as soon as a Sentinel reports another primary.
-func (c *Cluster) hearSentinels(context.Context) {
+// watchSentinels requests a poll as soon as a Sentinel reports another primary.
+func (c *Cluster) watchSentinels(context.Context) {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		s := c.cfg.Sentinel
 		up := s.Sentinels[i%len(s.Sentinels)]
-		c.hear(goredis.NewClient(askOptions(seedDial(up), s.User, s.Password)))
+		c.watchSentinel(goredis.NewClient(askOptions(seedDial(up), s.User, s.Password)))
 		select {
 		case <-c.ctx.Done():
-		case <-time.After(lookPeriod):
+		case <-time.After(pollPeriod):
 		}
 	}
 }
 
-func (c *Cluster) hear(client *goredis.Client) {
+func (c *Cluster) watchSentinel(client *goredis.Client) {
 	defer client.Close()
 	sub := client.Subscribe(c.ctx, "+switch-master")
 	defer sub.Close()
@@ -155,18 +155,18 @@ func (c *Cluster) hear(client *goredis.Client) {
 			return
 		}
 		select {
-		case c.round.wanted <- struct{}{}:
+		case c.pollRounds.wanted <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// locate returns where clients find the server that the node near names so. A server of the Sentinels that has
-// no port counts as being at the entry: clients must not be sent past the gateways.
-func (c *Cluster) locate(near *member, host, port string) (a gateway.Advertised, ok bool) {
+// locate returns where clients find the server that the node at from names so. A server of the Sentinels that
+// has no port counts as being at the entry: clients must not be sent past the gateways.
+func (c *Cluster) locate(from *member, host, port string) (a gateway.Advertised, ok bool) {
 	t := c.table.Load()
-	if m := t.find(near, host, port); m != nil {
-		return c.placeOf(m), true
+	if m := t.find(from, host, port); m != nil {
+		return c.addressOf(m), true
 	}
 	if c.cfg.Sentinel != nil && t.portless[Address(host, port)] {
 		return c.ports.advertisedAt(0), true
@@ -174,8 +174,8 @@ func (c *Cluster) locate(near *member, host, port string) (a gateway.Advertised,
 	return gateway.Advertised{}, false
 }
 
-// placeOf returns where clients find a member: with Sentinels the primary at the entry.
-func (c *Cluster) placeOf(m *member) gateway.Advertised {
+// addressOf returns where clients find a member: with Sentinels the primary at the entry.
+func (c *Cluster) addressOf(m *member) gateway.Advertised {
 	if c.cfg.Sentinel != nil && m.node.Load().primary {
 		return c.ports.advertisedAt(0)
 	}
@@ -186,12 +186,12 @@ func (c *Cluster) placeOf(m *member) gateway.Advertised {
 func (c *Cluster) serveSentinel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked == nil || c.closed {
+	if c.sentinelGateway == nil || c.closed {
 		return
 	}
-	c.serves.Go(func() {
+	c.serving.Go(func() {
 		defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = c.cfg.Sentinel.Listener.Close() })
-		if err := c.asked.Serve(c.cfg.Sentinel.Listener); err != nil {
+		if err := c.sentinelGateway.Serve(c.cfg.Sentinel.Listener); err != nil {
 			c.log.Error("the listener for Sentinel clients failed", "err", err)
 		}
 	})
@@ -199,7 +199,7 @@ func (c *Cluster) serveSentinel() {
 
 // DialPrimary connects to the primary that the Sentinels name, not for a client.
 func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
-	for _, m := range c.pick() {
+	for _, m := range c.candidates() {
 		return c.dial(m, nil)(ctx)
 	}
 	return nil, fmt.Errorf("%w: no primary is known for %s", gateway.ErrUnreachable, c.cfg.Sentinel.Master)

@@ -19,42 +19,42 @@ const (
 
 // View tells the sessions at one gateway about the other servers.
 type View struct {
-	c    *Cluster
-	near *member // the sessions' node; nil: Sentinels
+	c      *Cluster
+	member *member // the sessions' node; nil: Sentinels
 }
 
 // InCluster reports whether the servers form a cluster, and are not watched by Sentinels.
 func (v *View) InCluster() bool { return v.c.cfg.Sentinel == nil }
 
 // OfSentinels reports whether the sessions lead to Sentinels.
-func (v *View) OfSentinels() bool { return v.near == nil }
+func (v *View) OfSentinels() bool { return v.member == nil }
 
 // Find returns the address at which clients reach the node that the server names so. If the node is unknown
 // it may wait for a poll: the server may know more than the gateway.
 func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 	c := v.c
-	if a, ok := c.locate(v.near, host, port); ok {
+	if a, ok := c.locate(v.member, host, port); ok {
 		return a, true
 	}
 	key := Address(host, port)
-	if c.odd.recent(key) {
+	if c.unknown.isRecent(key) {
 		return gateway.Advertised{}, false
 	}
-	v.Look(c.ctx)
-	if a, ok := c.locate(v.near, host, port); ok {
+	v.AwaitPoll(c.ctx)
+	if a, ok := c.locate(v.member, host, port); ok {
 		return a, true
 	}
-	if c.odd.remember(key) {
+	if c.unknown.add(key) {
 		c.log.Warn("a cluster node has no gateway: clients redirected there get an error", "node", key, "nodes", c.ports.most)
 	}
 	return gateway.Advertised{}, false
 }
 
-// Look waits at most unknownWait for a poll of the servers.
-func (v *View) Look(ctx context.Context) {
+// AwaitPoll waits at most unknownWait for a poll of the servers.
+func (v *View) AwaitPoll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, unknownWait)
 	defer cancel()
-	v.c.round.await(ctx, v.near)
+	v.c.pollRounds.await(ctx, v.member)
 }
 
 // Renamer returns a Renamer for a client that has connected to local. A node of a cluster without a gateway
@@ -93,14 +93,14 @@ type unknownNodes struct {
 	until map[string]time.Time
 }
 
-func (u *unknownNodes) recent(key string) bool {
+func (u *unknownNodes) isRecent(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return time.Now().Before(u.until[key])
 }
 
-// remember adds an address and reports whether it is new.
-func (u *unknownNodes) remember(key string) bool {
+// add records an address and reports whether it is new.
+func (u *unknownNodes) add(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, known := u.until[key]

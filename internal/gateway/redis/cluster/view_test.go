@@ -18,7 +18,7 @@ func viewOf(nodes ...node) *View {
 		t.byAddress[Address(nodes[i].ip, nodes[i].port)] = m
 	}
 	c.table.Store(t)
-	return &View{c: c, near: t.all[0]}
+	return &View{c: c, member: t.all[0]}
 }
 
 func TestViewFindsAsTheNodeSpeaks(t *testing.T) {

@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	lookPeriod  = time.Second     // between polls of the cluster
-	lookTimeout = 2 * time.Second // of one poll
+	pollPeriod  = time.Second     // between polls of the cluster
+	pollTimeout = 2 * time.Second // of one poll
 	leaveAfter  = time.Minute     // since the node was last seen
-	unheardFor  = 3 * time.Second // since then clients that have a choice are not led to it
+	staleAfter  = 3 * time.Second // since then clients that have a choice are not led to it
 	leaveTime   = 10 * time.Second
 )
 
-// lookAround polls the nodes about each other until the cluster shuts down.
-func (c *Cluster) lookAround(context.Context) {
+// poll polls the nodes about each other until the cluster shuts down.
+func (c *Cluster) poll(context.Context) {
 	for {
-		c.report(c.lookOnce())
+		c.report(c.pollOnce())
 		select {
 		case <-c.ctx.Done():
 			return
-		case <-time.After(lookPeriod):
-		case <-c.round.wanted:
+		case <-time.After(pollPeriod):
+		case <-c.pollRounds.wanted:
 		}
 	}
 }
 
-func (c *Cluster) lookOnce() error {
-	began := c.round.begin()
-	defer c.round.end()
-	return c.look(began)
+func (c *Cluster) pollOnce() error {
+	began := c.pollRounds.begin()
+	defer c.pollRounds.end()
+	return c.refresh(began)
 }
 
 // report logs changes in the result of polls.
@@ -50,8 +50,8 @@ func (c *Cluster) report(err error) {
 		text = err.Error()
 	}
 	c.mu.Lock()
-	news := text != c.trouble && c.ctx.Err() == nil
-	c.trouble = text
+	news := text != c.pollError && c.ctx.Err() == nil
+	c.pollError = text
 	c.mu.Unlock()
 	switch {
 	case !news:
@@ -65,18 +65,18 @@ func (c *Cluster) report(err error) {
 // Reasons not to trust a member's answer.
 var (
 	errOtherNode = errors.New("another node answers at the address")
-	errStranger  = errors.New("the node knows none of the other nodes: it was removed or belongs to another cluster")
+	errNotMember = errors.New("the node knows none of the other nodes: it was removed or belongs to another cluster")
 )
 
-// credible returns an error if a member does not speak for the cluster. A removed node lives on by itself, or
+// checkAnswer returns an error if a member does not speak for the cluster. A removed node lives on by itself, or
 // in another cluster, and clients must not be led there.
-func (c *Cluster) credible(m *member, nodes []node) error {
+func (c *Cluster) checkAnswer(m *member, nodes []node) error {
 	others := len(c.table.Load().all) > 1
 	itself := false
 	for i := range nodes {
 		n := &nodes[i]
 		itself = itself || n.myself && n.id == m.id
-		if !n.myself && c.knows(n.id) {
+		if !n.myself && c.isMember(n.id) {
 			others = false
 		}
 	}
@@ -84,27 +84,27 @@ func (c *Cluster) credible(m *member, nodes []node) error {
 	case !itself:
 		return errOtherNode
 	case others:
-		return errStranger
+		return errNotMember
 	}
 	return nil
 }
 
-func (c *Cluster) knows(id string) bool {
+func (c *Cluster) isMember(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[id] != nil
 }
 
-// look asks nodes, starting with first, until one has answered, and updates the members from its answer.
-func (c *Cluster) look(first *member) error {
+// refresh asks nodes, starting with first, until one has answered, and updates the members from its answer.
+func (c *Cluster) refresh(first *member) error {
 	if c.cfg.Sentinel != nil {
-		return c.lookBySentinel()
+		return c.pollSentinels()
 	}
 	var errs []error
-	for _, m := range c.toAsk(first) {
+	for _, m := range c.pollOrder(first) {
 		nodes, err := c.ask(c.dial(m, nil))
 		if err == nil {
-			err = c.credible(m, nodes)
+			err = c.checkAnswer(m, nodes)
 		}
 		if err == nil {
 			return c.update(nodes, m.node.Load().dialHost())
@@ -114,7 +114,7 @@ func (c *Cluster) look(first *member) error {
 			return nil
 		}
 	}
-	return c.lookBySeeds(errs)
+	return c.pollSeeds(errs)
 }
 
 func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {
@@ -122,11 +122,11 @@ func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {
 	return seed.Dial
 }
 
-// toAsk returns the members to ask, in turns: one may not know yet what others do.
-func (c *Cluster) toAsk(first *member) []*member {
+// pollOrder returns the members to ask, in turns: one may not know yet what others do.
+func (c *Cluster) pollOrder(first *member) []*member {
 	all := slices.Clone(c.table.Load().all)
 	if n := len(all); n > 1 {
-		at := int(time.Now().UnixNano()/int64(lookPeriod)) % n
+		at := int(time.Now().UnixNano()/int64(pollPeriod)) % n
 		all = slices.Concat(all[at:], all[:at])
 	}
 	if first != nil {
@@ -137,7 +137,7 @@ func (c *Cluster) toAsk(first *member) []*member {
 
 // ask asks one node for CLUSTER NODES.
 func (c *Cluster) ask(dial func(context.Context) (net.Conn, error)) ([]node, error) {
-	ctx, cancel := context.WithTimeout(c.ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, pollTimeout)
 	defer cancel()
 	client := goredis.NewClient(askOptions(dial, c.cfg.Upstream.User, c.cfg.Upstream.Password))
 	defer client.Close()
@@ -172,17 +172,17 @@ func (c *Cluster) update(nodes []node, host string) error {
 		}
 		if m := c.members[n.id]; m != nil {
 			m.node.Store(n)
-			m.seen = now
+			m.lastSeen = now
 		}
 	}
 	for _, m := range c.members {
-		if c.cfg.Sentinel != nil && m.seen.Before(now) { // the primary is another server, since Sentinels always list it
+		if c.cfg.Sentinel != nil && m.lastSeen.Before(now) { // the primary is another server, since Sentinels always list it
 			n := *m.node.Load()
 			n.primary = false
 			m.node.Store(&n)
 		}
-		m.unheard.Store(now.Sub(m.seen) > unheardFor)
-		if now.Sub(m.seen) > leaveAfter {
+		m.stale.Store(now.Sub(m.lastSeen) > staleAfter)
+		if now.Sub(m.lastSeen) > leaveAfter {
 			c.leave(m)
 		}
 	}
@@ -200,7 +200,7 @@ func (c *Cluster) update(nodes []node, host string) error {
 			errs = append(errs, fmt.Errorf("node %s: %w", Address(n.dialHost(), n.port), err))
 		}
 	}
-	c.tabulate(nodes)
+	c.rebuildTable(nodes)
 	return errors.Join(errs...)
 }
 
@@ -222,7 +222,7 @@ func (c *Cluster) makeRoom(n *node) bool {
 	for _, m := range c.members {
 		switch {
 		case m.distance <= c.ports.reserved: // n can't use the ports of seeds
-		case !first && !m.unheard.Load() && !c.isIdle(m.node.Load()):
+		case !first && !m.stale.Load() && !c.isIdle(m.node.Load()):
 		case least == nil || cmp.Or(cmp.Compare(m.rank(), least.rank()), cmp.Compare(m.distance, least.distance)) > 0:
 			least = m
 		}
@@ -244,7 +244,7 @@ func sortNodes(nodes []node) {
 // rank returns how little a member is needed, 0 for a working primary.
 func (m *member) rank() int {
 	switch n := m.node.Load(); {
-	case m.unheard.Load():
+	case m.stale.Load():
 		return 3
 	case n.failed:
 		return 2
@@ -254,9 +254,9 @@ func (m *member) rank() int {
 	return 0
 }
 
-// tabulate rebuilds the table from the members and the nodes of the last answer. It ends the sessions at the entry
-// whose node has left or, with Sentinels, is not the primary. c.mu must be held.
-func (c *Cluster) tabulate(nodes []node) {
+// rebuildTable rebuilds the table from the members and the nodes of the last answer. It ends the sessions at the
+// entry whose node has left or, with Sentinels, is not the primary. c.mu must be held.
+func (c *Cluster) rebuildTable(nodes []node) {
 	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}, portless: map[string]bool{}}
 	for i := range nodes {
 		if n := &nodes[i]; c.members[n.id] == nil {
@@ -280,7 +280,7 @@ func (c *Cluster) tabulate(nodes []node) {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.distance, b.distance))
 	})
 	c.table.Store(t)
-	c.begun.cut(func(m *member) bool {
+	c.entrySessions.closeIf(func(m *member) bool {
 		return c.members[m.id] != m || c.cfg.Sentinel != nil && !m.node.Load().primary
 	})
 	if c.cfg.Follower != nil {
@@ -292,8 +292,8 @@ func (c *Cluster) tabulate(nodes []node) {
 func (t *nodeTable) primaries() (ids []string) {
 	for _, m := range t.all {
 		switch n := m.node.Load(); {
-		case !n.primary || n.failed || m.unheard.Load():
-		case n.leads():
+		case !n.primary || n.failed || m.stale.Load():
+		case n.hasSlotZero():
 			ids = slices.Insert(ids, 0, m.id)
 		default:
 			ids = append(ids, m.id)
@@ -302,15 +302,15 @@ func (t *nodeTable) primaries() (ids []string) {
 	return ids
 }
 
-// find looks up an address that the node near has sent. Nodes may omit their host or not know it.
-func (t *nodeTable) find(near *member, host, port string) *member {
+// find looks up an address that the node at from has sent. Nodes may omit their host or not know it.
+func (t *nodeTable) find(from *member, host, port string) *member {
 	if host != "" && host != "?" {
 		return t.byAddress[Address(host, port)]
 	}
-	if near == nil {
+	if from == nil {
 		return nil
 	}
-	for _, h := range near.node.Load().hosts() {
+	for _, h := range from.node.Load().hosts() {
 		if m := t.byAddress[Address(h, port)]; m != nil {
 			return m
 		}
@@ -318,31 +318,31 @@ func (t *nodeTable) find(near *member, host, port string) *member {
 	return t.byPort[port]
 }
 
-// rounds lets sessions wait for a poll that begins after they have asked.
-type rounds struct {
+// pollRounds lets sessions wait for a poll that begins after they have asked.
+type pollRounds struct {
 	wanted chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	near  *member // the member to ask
+	first *member // the member to ask
 	count uint64  // polls begun
 	ended chan struct{}
 }
 
-func (r *rounds) init() {
+func (r *pollRounds) init() {
 	r.wanted = make(chan struct{}, 1)
 	r.ended = make(chan struct{})
 }
 
-func (r *rounds) begin() *member {
+func (r *pollRounds) begin() *member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.count++
-	near := r.near
-	r.near = nil
-	return near
+	from := r.first
+	r.first = nil
+	return from
 }
 
-func (r *rounds) end() {
+func (r *pollRounds) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	close(r.ended)
@@ -350,14 +350,14 @@ func (r *rounds) end() {
 }
 
 // await requests a poll and returns after one that began after the call, or when ctx ends.
-func (r *rounds) await(ctx context.Context, near *member) {
+func (r *pollRounds) await(ctx context.Context, from *member) {
 	r.mu.Lock()
 	asked := r.count
 	r.mu.Unlock()
 	for {
 		r.mu.Lock()
-		if near != nil {
-			r.near = near
+		if from != nil {
+			r.first = from
 		}
 		ended, count := r.ended, r.count
 		r.mu.Unlock()
