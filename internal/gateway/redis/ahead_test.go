@@ -91,7 +91,7 @@ func testAhead(t *testing.T, sock string, direct *goredis.Client, z codec.ZstdCo
 			}
 			expectLine(t, r, "+PONG")
 			st := codec.Setting{Codec: codec.Zstd, Level: 3}
-			rule := g.vault.policy.Load().Lookup(policy.Address{Key: []byte("k"), Size: n, Type: policy.String, Space: "0"})
+			rule := g.codec.policy.Load().Lookup(policy.Address{Key: []byte("k"), Size: n, Type: policy.String, Space: "0"})
 			want := cinch.IsSealed(s.Seal(nil, []byte(value), st, rule.WorthFunc(policy.String))) && name != "HyperLogLog"
 			if got := isSealed(t, direct, "k"); got != want {
 				t.Errorf("%s of %d bytes: sealed %v, want %v", name, n, got, want)
@@ -230,7 +230,7 @@ func TestAheadOfOtherRules(t *testing.T) {
 	}
 	for p, want := range map[*policy.Policy]codec.ID{rules: codec.LZ4, nil: codec.Raw} {
 		c, rest := halfway(t, g, front, "k", value)
-		before := g.vault.policy.Load()
+		before := g.codec.policy.Load()
 		g.SetPolicy(p)
 		write(t, c, rest)
 		readExactly(t, c, "+OK\r\n")

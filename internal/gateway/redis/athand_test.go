@@ -79,13 +79,13 @@ func TestClosedSessionAsksNothing(t *testing.T) {
 	var pump sync.WaitGroup
 	pump.Go(func() {
 		for range 100 {
-			_ = s.user.second.client().Ping // the race detector watches this
-			s.user.second.forget()
+			_ = s.user.sideConn.client().Ping // the race detector watches this
+			s.user.sideConn.invalidate()
 		}
 	})
 	_ = s.Close()
 	pump.Wait()
-	if err := s.user.second.client().Ping(ctx).Err(); !errors.Is(err, goredis.ErrClosed) || dials > 0 {
+	if err := s.user.sideConn.client().Ping(ctx).Err(); !errors.Is(err, goredis.ErrClosed) || dials > 0 {
 		t.Errorf("%v, dialed %d times", err, dials)
 	}
 }

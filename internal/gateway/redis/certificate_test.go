@@ -108,12 +108,12 @@ func (c certified) checkOthers(t *testing.T, loggedOut string) {
 		return name
 	}
 	g := c.gateway
-	beside := g.dialer.as(&credentials{}, firstSpace, false)
+	beside := g.dialer.clientAs(&credentials{}, defaultDatabase, false)
 	defer beside.Close()
 	if got := whoami(beside); got != loggedOut {
 		t.Errorf("beside a client without a login: %s", got)
 	}
-	beside = g.dialer.as(&credentials{"alice", "pw"}, firstSpace, false)
+	beside = g.dialer.clientAs(&credentials{"alice", "pw"}, defaultDatabase, false)
 	defer beside.Close()
 	if got := whoami(beside); got != "alice" {
 		t.Errorf("beside alice: %s", got)
@@ -121,7 +121,7 @@ func (c certified) checkOthers(t *testing.T, loggedOut string) {
 	if got := whoami(g.indexes.client); got != "gateway" {
 		t.Errorf("the gateway's own connection: %s", got)
 	}
-	closed, err := g.dialer.askClosed(t.Context())
+	closed, err := g.dialer.requiresLogin(t.Context())
 	if want := strings.HasPrefix(loggedOut, "-NOAUTH"); err != nil || closed != want {
 		t.Errorf("the server asks for a login: %v, %v", closed, err)
 	}

@@ -41,7 +41,7 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	}
 	if cfg.Sentinel != nil {
 		watched := *cfg.Sentinel
-		watched.New = cfg.newAsked
+		watched.New = cfg.newSentinelGateway
 		c.Sentinel = &watched
 	}
 	return cluster.New(c)
@@ -57,8 +57,8 @@ func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
 	return NewGateway(own)
 }
 
-// newAsked returns the gateway for clients that ask Sentinels.
-func (cfg *ClusterConfig) newAsked(site cluster.Site) cluster.Gateway {
+// newSentinelGateway returns the gateway for clients that ask Sentinels.
+func (cfg *ClusterConfig) newSentinelGateway(site cluster.Site) cluster.Gateway {
 	own := cfg.Config
 	own.Name += " (sentinel)"
 	own.Policy, own.Dicts, own.Sampler, own.WhatIf = nil, nil, nil, nil

@@ -43,15 +43,15 @@ type command struct {
 	args     argValues  // which arguments are values
 	reply    shape      // which elements of the reply are values
 	keys     keyRange   // where the keys are, for computed, inflated, scripts
-	always   bool       // controls: the server acts on it even when the number of arguments is wrong
+	anyArity bool       // controls: the server acts on it even when the number of arguments is wrong
 	writes   bool       // inflated: may leave a plain value that begins with the magic
 	hash     bool       // the values in the reply are fields of a hash
-	recent   bool       // not every server has it (second.go)
+	optional bool       // not every server has it (sideconn.go)
 	flags    entryFlags // of the entry for its reply
 }
 
-// waitingCommands are the verbatim commands that may block.
-const waitingCommands = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof"
+// blockingCommands are the verbatim commands that may block.
+const blockingCommands = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin wait waitaof"
 
 // keyRange gives the positions of a request's keys, like first, last and step in COMMAND. numKeys, if set, is
 // the index of the argument that holds the number of keys.
@@ -110,8 +110,8 @@ var valueCommands = []command{
 	{name: "hmset", arity: -4, strategy: values, args: argValues{first: 3, step: 2, pairs: true, kind: hashValues}},
 	{name: "hsetnx", arity: 4, strategy: values, args: argValues{first: 3, single: true, kind: hashValues}},
 	{name: "xadd", arity: -5, strategy: values, args: argValues{find: findFields, kind: streamValues}},
-	{name: "hsetex", arity: -6, strategy: values, recent: true, args: argValues{find: findHashFields, kind: hashValues}},
-	{name: "msetex", arity: -4, strategy: values, recent: true, args: argValues{find: findPairs, kind: stringValues}},
+	{name: "hsetex", arity: -6, strategy: values, optional: true, args: argValues{find: findHashFields, kind: hashValues}},
+	{name: "msetex", arity: -4, strategy: values, optional: true, args: argValues{find: findPairs, kind: stringValues}},
 
 	{name: "get", arity: 2, strategy: values, reply: shapeBulk},
 	{name: "getdel", arity: 2, strategy: values, reply: shapeBulk},
@@ -119,8 +119,8 @@ var valueCommands = []command{
 	{name: "mget", arity: -2, strategy: values, reply: shapeAll},
 	{name: "hget", arity: 3, strategy: values, reply: shapeBulk, hash: true},
 	{name: "hmget", arity: -3, strategy: values, reply: shapeAll, hash: true},
-	{name: "hgetdel", arity: -5, strategy: values, recent: true, reply: shapeAll, hash: true},
-	{name: "hgetex", arity: -5, strategy: values, recent: true, reply: shapeAll, hash: true},
+	{name: "hgetdel", arity: -5, strategy: values, optional: true, reply: shapeAll, hash: true},
+	{name: "hgetex", arity: -5, strategy: values, optional: true, reply: shapeAll, hash: true},
 	{name: "hvals", arity: 2, strategy: values, reply: shapeAll, hash: true},
 	{name: "hgetall", arity: 2, strategy: values, reply: shapePairs, hash: true},
 	{name: "hrandfield", arity: -2, strategy: values, reply: shapeRandomPairs, hash: true},
@@ -129,8 +129,8 @@ var valueCommands = []command{
 	{name: "xrevrange", arity: -4, strategy: values, reply: shapeEntries},
 	{name: "xclaim", arity: -6, strategy: values, reply: shapeEntries},
 	{name: "xautoclaim", arity: -6, strategy: values, reply: shapeClaimed},
-	{name: "xread", arity: -4, strategy: values, reply: shapeStreams, flags: flagWaits},
-	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams, flags: flagWaits},
+	{name: "xread", arity: -4, strategy: values, reply: shapeStreams, flags: flagMayBlock},
+	{name: "xreadgroup", arity: -7, strategy: values, reply: shapeStreams, flags: flagMayBlock},
 	{name: "xinfo", arity: -2, strategy: values, reply: shapeStreamInfo},
 
 	{name: "ft.search", arity: -1, strategy: values, reply: shapeAny},
@@ -150,10 +150,10 @@ var valueCommands = []command{
 	{name: "bitpos", arity: -3, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "bitfield_ro", arity: -2, strategy: computed, keys: keyRange{first: 1, last: 1, step: 1}},
 
-	{name: "digest", arity: 2, strategy: computed, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "digest", arity: 2, strategy: computed, optional: true, keys: keyRange{first: 1, last: 1, step: 1}},
 
-	{name: "delex", arity: -2, strategy: compared, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
-	{name: "delifeq", arity: 3, strategy: compared, recent: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "delex", arity: -2, strategy: compared, optional: true, keys: keyRange{first: 1, last: 1, step: 1}},
+	{name: "delifeq", arity: 3, strategy: compared, optional: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "append", arity: 3, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "setrange", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
 	{name: "setbit", arity: 4, strategy: inflated, writes: true, keys: keyRange{first: 1, last: 1, step: 1}},
@@ -182,7 +182,7 @@ var controlCommands = []command{
 	{name: "quit", arity: -1},
 	{name: "reset", arity: 1},
 	{name: "multi", arity: 1},
-	{name: "exec", arity: 1, always: true},
+	{name: "exec", arity: 1, anyArity: true},
 	{name: "discard", arity: 1},
 	{name: "watch", arity: -2},
 	{name: "unwatch", arity: 1},
@@ -227,8 +227,8 @@ func newTable() table {
 		n, _ := strconv.Atoi(arity) // a constant
 		t[name] = &command{name: name, arity: n, strategy: verbatim}
 	}
-	for name := range strings.FieldsSeq(waitingCommands) {
-		t[name].flags = flagWaits
+	for name := range strings.FieldsSeq(blockingCommands) {
+		t[name].flags = flagMayBlock
 	}
 	for i := range valueCommands {
 		t[valueCommands[i].name] = &valueCommands[i]
@@ -268,7 +268,7 @@ func (t table) lookup(name []byte) *command {
 
 // accepts reports whether the server acts on a request with that many arguments.
 func (c *command) accepts(argc int) bool {
-	if c.always {
+	if c.anyArity {
 		return true
 	}
 	if c.arity >= 0 {
@@ -323,9 +323,9 @@ var comparedSet = &command{name: "set", arity: -3, strategy: compared, keys: key
 // refuses it, so the server must answer.
 var bitcountFrom = &command{name: "bitcount", arity: -2, strategy: inflated, keys: keyRange{first: 1, last: 1, step: 1}}
 
-// mayBring reports whether a command queued in a transaction may bring a compressed value to a key that was
+// mayAddEnvelope reports whether a command queued in a transaction may bring a compressed value to a key that was
 // examined before.
-func mayBring(c *command) bool {
+func mayAddEnvelope(c *command) bool {
 	switch c.strategy {
 	case scripts, unknown:
 		return true
@@ -344,27 +344,27 @@ func evalFor(name string) string {
 	return "EVAL"
 }
 
-// wrapped is the row of a script that a command runs in.
-var wrapped = &command{name: "eval", arity: -3, strategy: scripts, reply: shapeAny}
+// wrappedScript is the row of a script that a command runs in.
+var wrappedScript = &command{name: "eval", arity: -3, strategy: scripts, reply: shapeAny}
 
-// rows caches the table rows of one client's commands.
-type rows struct {
+// rowCache caches the table rows of one client's commands.
+type rowCache struct {
 	table  table
-	recent [8]recent
+	cached [8]cachedRow
 }
 
-// recent is a command that the client has sent, with its name as the client wrote it.
-type recent struct {
+// cachedRow is a command that the client has sent, with its name as the client wrote it.
+type cachedRow struct {
 	name [8]byte // as long as the row's
 	cmd  *command
 }
 
 // lookup is table.lookup with a cache for names that repeat.
-func (t *rows) lookup(name []byte) *command {
-	if len(name) == 0 || len(name) > len(recent{}.name) {
+func (t *rowCache) lookup(name []byte) *command {
+	if len(name) == 0 || len(name) > len(cachedRow{}.name) {
 		return t.table.lookup(name)
 	}
-	r := &t.recent[(name[0]>>1^byte(len(name)))%byte(len(t.recent))]
+	r := &t.cached[(name[0]>>1^byte(len(name)))%byte(len(t.cached))]
 	if r.cmd != nil && len(r.cmd.name) == len(name) && string(r.name[:len(name)]) == string(name) {
 		return r.cmd
 	}
@@ -377,45 +377,46 @@ func (t *rows) lookup(name []byte) *command {
 }
 
 // Positions of the values in a request. Most commands have them at fixed positions. Commands whose options
-// come first have a finder in their row.
+// come first have a valueFinder in their row.
 
-// places gives the positions of a request's values: from first every step-th argument, before end.
-type places struct {
+// valuePositions gives the positions of a request's values: from first every step-th argument, before end.
+type valuePositions struct {
 	first, step, end int
 	computed         bool // the server computes on the values as sent, so they stay unchanged
 }
 
 // holds reports whether argument i is a value.
-func (p *places) holds(i int) bool {
+func (p *valuePositions) holds(i int) bool {
 	return i >= p.first && i < p.end && (i-p.first)%p.step == 0
 }
 
-// placing says whether the positions are known.
-type placing uint8
+// positionStatus says whether the positions are known.
+type positionStatus uint8
 
 const (
-	placed  placing = iota
-	refused         // the server will refuse the request
-	cutOff          // unknown before more arguments have arrived
-	strange         // unknown options
+	located  positionStatus = iota
+	refused                 // the server will refuse the request
+	needMore                // unknown before more arguments have arrived
+	unknownOptions
 )
 
-// finder returns the places of a request, given the arguments that have arrived; it will have argc.
-type finder func(args [][]byte, argc int) (places, placing)
+// valueFinder returns the positions of a request's values, given the arguments that have arrived; it will have
+// argc.
+type valueFinder func(args [][]byte, argc int) (valuePositions, positionStatus)
 
-// places returns the positions of the values in a request of which some arguments have arrived.
-func (a *argValues) places(args [][]byte, argc int) (places, placing) {
+// positions returns the positions of the values in a request of which some arguments have arrived.
+func (a *argValues) positions(args [][]byte, argc int) (valuePositions, positionStatus) {
 	if a.find != nil {
 		return a.find(args, argc)
 	}
-	p := places{first: a.first, step: a.step, end: argc}
+	p := valuePositions{first: a.first, step: a.step, end: argc}
 	if a.single {
 		p.step, p.end = 1, a.first+1
 	}
 	if p.first >= argc || a.pairs && (argc-p.first)%2 == 0 {
 		return p, refused
 	}
-	return p, placed
+	return p, located
 }
 
 // option is a keyword of a command and the number of arguments that follow it.
@@ -448,11 +449,11 @@ var xaddOptions = []option{
 }
 
 // findFields finds the values of XADD, behind its options and the id.
-func findFields(args [][]byte, argc int) (p places, is placing) {
+func findFields(args [][]byte, argc int) (p valuePositions, is positionStatus) {
 	for i := 2; i < len(args); i++ {
 		o, n := optionOf(xaddOptions, args[i])
 		if n < 0 {
-			return p.behind(args[i], i, argc)
+			return p.afterID(args[i], i, argc)
 		}
 		if (o.word == "maxlen" || o.word == "minid") && i+1 < len(args) && (string(args[i+1]) == "=" || string(args[i+1]) == "~") {
 			n++
@@ -463,22 +464,22 @@ func findFields(args [][]byte, argc int) (p places, is placing) {
 	return p, unfinished(args, argc)
 }
 
-// behind returns the places behind an argument that should be the id of an entry.
-func (p places) behind(id []byte, at, argc int) (places, placing) {
+// afterID returns the positions behind an argument that should be the id of an entry.
+func (p valuePositions) afterID(id []byte, at, argc int) (valuePositions, positionStatus) {
 	p.first, p.step, p.end = at+2, 2, argc
 	switch {
 	case len(id) > 0 && (id[0]|0x20 >= 'a' && id[0]|0x20 <= 'z'):
-		return p, strange
+		return p, unknownOptions
 	case p.first >= argc || (argc-p.first)%2 == 0:
 		return p, refused
 	}
-	return p, placed
+	return p, located
 }
 
 // unfinished classifies a request whose arguments so far do not tell where its values are.
-func unfinished(args [][]byte, argc int) placing {
+func unfinished(args [][]byte, argc int) positionStatus {
 	if len(args) < argc {
-		return cutOff
+		return needMore
 	}
 	return refused
 }
@@ -489,12 +490,12 @@ var storeOptions = []option{
 }
 
 // findHashFields finds the values of HSETEX key [options] FIELDS n field value …
-func findHashFields(args [][]byte, argc int) (p places, is placing) {
+func findHashFields(args [][]byte, argc int) (p valuePositions, is positionStatus) {
 	for i := 2; i < len(args); i++ {
 		if !resp.IsWord(args[i], "fields") {
 			_, n := optionOf(storeOptions, args[i])
 			if n < 0 {
-				return p, strange
+				return p, unknownOptions
 			}
 			i += n
 			continue
@@ -502,37 +503,37 @@ func findHashFields(args [][]byte, argc int) (p places, is placing) {
 		if i+1 >= len(args) {
 			break
 		}
-		return p.counted(args[i+1], i+2, argc)
+		return p.ofPairs(args[i+1], i+2, argc)
 	}
 	return p, unfinished(args, argc)
 }
 
 // findPairs finds the values of MSETEX n key value … [options].
-func findPairs(args [][]byte, argc int) (p places, is placing) {
+func findPairs(args [][]byte, argc int) (p valuePositions, is positionStatus) {
 	if len(args) < 2 {
 		return p, unfinished(args, argc)
 	}
-	if p, is = p.counted(args[1], 2, argc); is != placed {
+	if p, is = p.ofPairs(args[1], 2, argc); is != located {
 		return p, is
 	}
 	for i := p.end; i < len(args); i++ {
 		_, n := optionOf(storeOptions, args[i])
 		if n < 0 {
-			return p, strange
+			return p, unknownOptions
 		}
 		i += n
 	}
-	return p, placed
+	return p, located
 }
 
-// counted returns the places of count pairs that begin with argument at.
-func (p places) counted(count []byte, at, argc int) (places, placing) {
+// ofPairs returns the positions of the values in count pairs that begin with argument at.
+func (p valuePositions) ofPairs(count []byte, at, argc int) (valuePositions, positionStatus) {
 	n, ok := resp.ParseCount(count)
 	if !ok || n == 0 || n > (argc-at)/2 {
 		return p, refused
 	}
 	p.first, p.step, p.end = at+1, 2, at+2*n
-	return p, placed
+	return p, located
 }
 
 // argValues says which arguments are values: every step-th from first, or what find returns if their
@@ -540,7 +541,7 @@ func (p places) counted(count []byte, at, argc int) (places, placing) {
 type argValues struct {
 	first, step int
 	kind        valueKind
-	find        finder
+	find        valueFinder
 	pairs       bool // (argc - first + 1) must be even, or the server refuses the request
 	single      bool // only the one at first
 }

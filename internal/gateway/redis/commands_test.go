@@ -48,21 +48,21 @@ func tableAgrees(t *testing.T, commands map[string]*goredis.CommandInfo) {
 	}
 }
 
-// valuesAgree checks assumptions about rows with values: session.handle and seals.reply take the first
-// argument as the first key, and seals.reply treats commands beginning with h as hash commands.
+// valuesAgree checks assumptions about rows with values: session.handle and valueRewriter.prepareReply take the first
+// argument as the first key, and valueRewriter.prepareReply treats commands beginning with h as hash commands.
 func valuesAgree(t *testing.T, row *command, info *goredis.CommandInfo) {
 	t.Helper()
 	switch {
 	case row.strategy != values, row.reply == shapeAny, row.args.kind == stringValues:
 		return
-	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // seals.reply handles them
+	case row.name == "xread", row.name == "xreadgroup", row.name == "xinfo": // valueRewriter.prepareReply handles them
 		return
 	}
 	if info.FirstKeyPos != 1 {
-		t.Errorf("%s: its first key is argument %d, which session.handle and seals.reply do not know", row.name, info.FirstKeyPos)
+		t.Errorf("%s: its first key is argument %d, which session.handle and valueRewriter.prepareReply do not know", row.name, info.FirstKeyPos)
 	}
 	if ofHashes := slices.Contains(info.ACLFlags, "@hash"); ofHashes != (row.name[0] == 'h') {
-		t.Errorf("%s: on hashes: %v, which seals.reply tells by the first letter", row.name, ofHashes)
+		t.Errorf("%s: on hashes: %v, which valueRewriter.prepareReply tells by the first letter", row.name, ofHashes)
 	}
 }
 
@@ -155,9 +155,9 @@ func TestLocateValues(t *testing.T) {
 		"msetex 1 k v future":                              -3,
 	} {
 		args := fields(request)
-		at, is := table.lookup(args[0]).args.places(args, len(args))
+		at, is := table.lookup(args[0]).args.positions(args, len(args))
 		got := at.first
-		if is != placed {
+		if is != located {
 			got = -int(is)
 		}
 		if got != want {

@@ -92,16 +92,16 @@ const sealPatience = 200 * time.Millisecond
 const askTimeout = 5 * time.Second
 
 var (
-	errGone    = errors.New("redis: session has ended")
-	errNoRoom  = errors.New("no memory is free for this command at the moment (memory.budget), try again")
-	errTooLong = errors.New("redis: request is too long to be buffered")
+	errSessionEnded = errors.New("redis: session has ended")
+	errNoMemory     = errors.New("no memory is free for this command at the moment (memory.budget), try again")
+	errTooLong      = errors.New("redis: request is too long to be buffered")
 )
 
 var crlf = []byte("\r\n")
 
 func itoa(n int) []byte { return strconv.AppendInt(nil, int64(n), 10) }
 
-func swallow([]byte) error { return nil }
+func discardBytes([]byte) error { return nil }
 
 // maxNodesBytes limits the memory for a reply that is rewritten: all of CLUSTER NODES, or one element of the
 // others.

@@ -12,7 +12,7 @@ import (
 // copier carries replies element by element and has values decompressed.
 type copier struct {
 	frames    *frames
-	opening   *opening
+	decoder   *replyDecoder
 	redirects *redirects
 	path      []level // to the current element
 }
@@ -39,14 +39,14 @@ func (c *copier) skip() error {
 
 // copyFor carries the reply that e describes.
 func (c *copier) copyFor(e *entry) error {
-	c.opening.excluded = e.flags&flagExcluded != 0
-	defer func() { c.opening.excluded = false }()
-	if e.op == nil {
+	c.decoder.excluded = e.flags&flagExcluded != 0
+	defer func() { c.decoder.excluded = false }()
+	if e.data == nil {
 		return c.copy(e.shape, nil)
 	}
-	c.opening.op = e.op
-	err := c.copy(e.shape, e.op.mask)
-	c.opening.op = nil
+	c.decoder.data = e.data
+	err := c.copy(e.shape, e.data.mask)
+	c.decoder.data = nil
 	return err
 }
 
@@ -118,14 +118,14 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 				return h, err
 			}
 		}
-		formats := c.opening.formats(c.path)
+		formats := c.decoder.formats(c.path)
 		if sealed {
 			c.frames.in.Discard(len(line))
-			return h, c.opening.openBulk(h.N, sh == shapeAny || len(c.opening.plain()) > 0 || c.opening.excluded, formats != nil)
+			return h, c.decoder.openBulk(h.N, sh == shapeAny || len(c.decoder.plainBytes()) > 0 || c.decoder.excluded, formats != nil)
 		}
-		if formats != nil && h.N <= int64(c.opening.vault.maxOpen) {
+		if formats != nil && h.N <= int64(c.decoder.codec.maxOpen) {
 			c.frames.in.Discard(len(line))
-			return h, c.opening.openForeign(h.N, formats)
+			return h, c.decoder.openForeign(h.N, formats)
 		}
 		line = c.frames.in.Buffered()[:len(line)] // Peek may have moved it
 	}
@@ -145,8 +145,8 @@ const maxIdleDepth = 16
 // shape says which bulk strings of a reply are values. Only those are decompressed: a key, a field or a
 // member may begin with the magic too and must not be changed.
 //
-// A place is the path of indexes from the root; a map counts its keys and values
-// singly, so that RESP2's flat pairs and RESP3's maps have the same places.
+// A position is the path of indexes from the root; a map counts its keys and values
+// singly, so that RESP2's flat pairs and RESP3's maps have the same positions.
 type shape uint8
 
 const (
@@ -161,7 +161,7 @@ const (
 	shapeStreams           // XREAD: [name entries] …, or in RESP3 a map
 	shapeStreamInfo        // XINFO STREAM: entries somewhere inside
 	shapeAny               // scripts: anything, at any depth
-	shapeSorted            // SORT GET: by a mask over the patterns (op.mask)
+	shapeSorted            // SORT GET: by a mask over the patterns (entryData.mask)
 )
 
 // level is one aggregate that contains an element.

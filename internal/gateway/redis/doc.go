@@ -9,12 +9,12 @@
 //	gateway.go       the parts of a gateway, and its interface: Serve and Shutdown
 //	session.go       one client: next reads a request, handle looks it up and compresses its values
 //	rewrite.go       sealValue: chooses the setting for a value and compresses it
-//	conversation.go  sends requests to the server and queues the expected replies
+//	upstream.go      sends requests to the server and queues the expected replies
 //	commands.go      the table: what each command does with values
 //	queue.go         what the reply pump must know about each request that was sent
 //	sink.go          writes to a connection, copying only what was changed
 //
-//	replies.go       replies: quick carries the common ones, the others are carried as their queue entries say
+//	replies.go       replies: carryBuffered carries the common ones, the others are carried as their queue entries say
 //	copy.go          which elements are values
 //	open.go          decompresses values, under the reply budget
 //
@@ -22,21 +22,21 @@
 // the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
 // script and index commands) and stored (commands that work on stored values, compressed ones included).
 // Stored commands are run by guard (one guarded script runs the command on the value), units (scripts and
-// commands that the table does not know, in a transaction under WATCH), within (both, inside a transaction
-// that the client has open) and sorter (SORT).
+// commands that the table does not know, in a transaction under WATCH), nestedUnits (both, inside a
+// transaction that the client has open) and sorter (SORT).
 //
-// These rely on five types with one task each: conversation holds the standing (database, login, protocol
-// version) and the transaction; user knows the client's permissions and has a second connection for questions
-// that cannot be asked on the first; vault compresses and decompresses; stash holds values decompressed for a
-// request; prober examines the values that keys hold.
+// These rely on five types with one task each: upstreamWriter holds the sessionState (database, login,
+// protocol version) and the transaction; user knows the client's permissions and has a sideConn, a second
+// connection for questions that cannot be asked on the first; valueCodec compresses and decompresses;
+// decodeBuffer holds values decompressed for a request; prober examines the values that keys hold.
 //
 // foreign.go handles values that a client library has compressed. rewrite.go compresses their content and
 // open.go restores them.
 //
 // trace.go makes spans for a traced client, one command at a time.
 //
-// The reply pump also delegates: to answers (replies to the gateway's own requests), messages (frames that
-// answer no request), nodeReplies and redirects (replies that name other servers).
+// The reply pump also delegates: to internalReplies (replies to the gateway's own requests), pushFrames
+// (frames that answer no request), nodeReplies and redirects (replies that name other servers).
 //
 // Three packages below do not depend on sessions: compute (answers from values alone), lua (the scripts) and
 // cluster (where the servers are).

@@ -8,9 +8,9 @@ import (
 // Values that a client library has compressed, under rules that name its format. Their content is compressed
 // instead. Clients get it in the library's format again, or bare if the rule says to plain.
 
-// contentRoom returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
+// contentLimit returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
 // needs no budget.
-func (v *vault) contentRoom(n int) (limit int, free bool) {
+func (v *valueCodec) contentLimit(n int) (limit int, free bool) {
 	limit = foreign.Room(n, v.maxSeal)
 	return limit, limit <= freeBytes
 }
@@ -41,9 +41,9 @@ func openBytes(h cinch.Header) int {
 	return h.RawLen
 }
 
-// standsFor returns what clients read for an envelope made of value: value itself, another encoding of it in
+// clientValue returns what clients read for an envelope made of value: value itself, another encoding of it in
 // the library's format, or its content.
-func (v *vault) standsFor(sealed, value []byte) []byte {
+func (v *valueCodec) clientValue(sealed, value []byte) []byte {
 	h, err := cinch.ParseHeader(sealed)
 	if err != nil || !h.IsForeign() && h.RawLen == len(value) {
 		return value
@@ -54,13 +54,13 @@ func (v *vault) standsFor(sealed, value []byte) []byte {
 	return value
 }
 
-// sharedOp returns one op for all replies with these formats, so that their queue entries can be merged.
-func (v *vault) sharedOp(formats []foreign.Format) *op {
-	if o := v.bare.Load(); o != nil && &o.contents[0][0] == &formats[0] {
+// sharedData returns one entryData for all replies with these formats, so that their queue entries can be merged.
+func (v *valueCodec) sharedData(formats []foreign.Format) *entryData {
+	if o := v.sharedBare.Load(); o != nil && &o.contents[0][0] == &formats[0] {
 		return o
 	}
-	o := &op{shared: true, contents: contents{formats}}
-	v.bare.Store(o)
+	o := &entryData{shared: true, contents: contents{formats}}
+	v.sharedBare.Store(o)
 	return o
 }
 

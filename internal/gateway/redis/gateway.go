@@ -18,15 +18,15 @@ import (
 type Gateway struct {
 	cfg    Config
 	table  table
-	vault  *vault
+	codec  *valueCodec
 	dialer *dialer
 	server gateway.Server
 
 	requests, replies *memory.Share
-	keeper            gateway.Doorkeeper
+	authProbe         gateway.Doorkeeper
 	guard             gateway.LoopbackGuard
 
-	bodies bodies
+	scripts scriptCache
 
 	indexes *indexes
 	reach   gateway.Reach
@@ -46,12 +46,12 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{cfg: cfg, table: newTable(), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
-	g.vault = newVault(&cfg)
-	g.dialer = &dialer{upstream: cfg.Upstream, to: cfg.Dial}
-	g.keeper.Ask = g.dialer.askClosed
-	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
-	g.indexes = newIndexes(g.vault, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
-	g.vault.covered = g.indexes.cover
+	g.codec = newValueCodec(&cfg)
+	g.dialer = &dialer{upstream: cfg.Upstream, dialFunc: cfg.Dial}
+	g.authProbe.Ask = g.dialer.requiresLogin
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.authProbe}
+	g.indexes = newIndexes(g.codec, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
+	g.codec.mayBeIndexed = g.indexes.mayCover
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Refusal: tooManyClients, Log: cfg.Log, Stats: cfg.Stats,
@@ -75,7 +75,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 }
 
 // SetPolicy replaces the rules for every command from now on.
-func (g *Gateway) SetPolicy(p *policy.Policy) { g.vault.setPolicy(p) }
+func (g *Gateway) SetPolicy(p *policy.Policy) { g.codec.setPolicy(p) }
 
 // commandNames returns the commands that are counted by name when they are guarded.
 func (g *Gateway) commandNames() []string {
@@ -107,8 +107,8 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		switch {
 		case errors.Is(err, gateway.ErrDescriptors):
 			text = "-ERR cinch: out of file descriptors\r\n"
-		case errors.Is(err, errLent):
-			text = "-ERR cinch: " + errLent.Error() + "\r\n"
+		case errors.Is(err, errCertificateLogin):
+			text = "-ERR cinch: " + errCertificateLogin.Error() + "\r\n"
 		}
 		writeError(client, text)
 	}

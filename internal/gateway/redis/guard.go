@@ -13,34 +13,34 @@ import (
 
 // guard handles commands that compute on stored values.
 type guard struct {
-	talk   *conversation
-	user   *user
-	vault  *vault
-	prober *prober
-	units  *units
+	upstream *upstreamWriter
+	user     *user
+	codec    *valueCodec
+	prober   *prober
+	units    *units
 }
 
 // computed sends a read in a script that returns envelopes; the reply pump computes on them. The request pump
 // does not wait, so pipelines keep flowing.
 func (g *guard) computed(r *request) error {
-	if excluded(g.vault.rules(), r.args[1:2]) {
-		return g.talk.forward(r, entry{})
+	if excluded(g.codec.rules(), r.args[1:2]) {
+		return g.upstream.forward(r, entry{})
 	}
 	if r.cmd.name == "bitcount" && len(r.args) == 3 {
 		return g.inflated(&request{cmd: bitcountFrom, args: r.args, raw: r.raw})
 	}
-	verb, err := g.user.readVerb()
+	verb, err := g.user.readOnlyEval()
 	if err != nil {
 		return err
 	}
-	o := &op{plain: verb == "" || compute.IsWide(r.args) || len(r.args) > lua.MaxArgs}
+	o := &entryData{wholeValue: verb == "" || compute.IsWide(r.args) || len(r.args) > lua.MaxArgs}
 	o.args, o.size = cloneArgs(r.args)
-	if err := g.talk.expect(entry{kind: kindComputed, op: o}); err != nil {
+	if err := g.upstream.expect(entry{kind: kindComputed, data: o}); err != nil {
 		return err
 	}
-	g.vault.Stats.Guarded(r.cmd.name, "sent")
-	if o.plain {
-		return g.talk.send(plainRead(r))
+	g.codec.Stats.Guarded(r.cmd.name, "sent")
+	if o.wholeValue {
+		return g.upstream.send(plainRead(r))
 	}
 	most, script := 0, lua.Peek
 	if compute.IsLength(r.args) {
@@ -49,7 +49,7 @@ func (g *guard) computed(r *request) error {
 	if r.cmd.name == "hstrlen" {
 		script = lua.PeekField
 	}
-	return g.talk.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
+	return g.upstream.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
 }
 
 // plainRead returns a request for the whole value, for users who may not run scripts.
@@ -63,16 +63,16 @@ func plainRead(r *request) [][]byte {
 // inflated runs a command that needs the stored value itself.
 func (g *guard) inflated(r *request) error {
 	keys, ok := r.cmd.keys.find(r.args)
-	if !ok || excluded(g.vault.rules(), keys) {
-		return g.talk.forward(r, entry{})
+	if !ok || excluded(g.codec.rules(), keys) {
+		return g.upstream.forward(r, entry{})
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > lua.MaxArgs || g.user.lua.denied || compute.IsWide(r.args) || (g.user.tracking || g.user.second.reads) && !g.talk.tx.open:
+	case len(r.args) > lua.MaxArgs || g.user.lua.denied || compute.IsWide(r.args) || (g.user.tracking || g.user.sideConn.readOnly) && !g.upstream.tx.open:
 		return g.units.run(r, keys)
-	case g.talk.tx.open:
+	case g.upstream.tx.open:
 		return g.inTransaction(r, g.guardFor(r), keys)
-	case !r.cmd.writes && g.talk.st.version.Load() == 3 && !g.talk.tx.watch.on:
+	case !r.cmd.writes && g.upstream.state.version.Load() == 3 && !g.upstream.tx.watch.on:
 		return g.units.run(r, keys) // a map loses its order in Lua
 	}
 	return g.run(r, g.guardFor(r), keys)
@@ -83,10 +83,10 @@ func (g *guard) inflated(r *request) error {
 // envelope again would abort the client's transaction, each time that it retries.
 func (g *guard) guardFor(r *request) string {
 	script := lua.GuardRead
-	if r.cmd.writes || g.talk.tx.watch.on {
+	if r.cmd.writes || g.upstream.tx.watch.on {
 		script = lua.Guard
 	}
-	if !r.cmd.writes && g.talk.st.version.Load() == 3 {
+	if !r.cmd.writes && g.upstream.state.version.Load() == 3 {
 		return "redis.setresp(3) " + script
 	}
 	return script
@@ -100,31 +100,31 @@ const maxGuardTries = 32
 func (g *guard) run(r *request, script string, keys [][]byte) error {
 	var k []lua.Known
 	for range maxGuardTries {
-		o := &op{done: make(chan struct{})}
-		if err := g.talk.ask(entry{kind: kindAsk, op: o}, lua.CallGuard(script, keys, k, r.args)); err != nil {
+		o := &entryData{done: make(chan struct{})}
+		if err := g.upstream.ask(entry{kind: kindAsk, data: o}, lua.CallGuard(script, keys, k, r.args)); err != nil {
 			return err
 		}
-		if o.given {
-			g.vault.Stats.Guarded(r.cmd.name, guardOutcome(k))
+		if o.delivered {
+			g.codec.Stats.Guarded(r.cmd.name, guardOutcome(k))
 			return nil
 		}
 		if o.answer.isError() {
 			g.user.lua.denied = g.user.lua.denied || isNoLua(o.answer.text)
 			r.unguarded = isNoRight(o.answer.text) && !g.user.lua.denied
 			if r.unguarded && r.cmd.writes && compute.MayMakeMagic(r.args) {
-				return g.talk.refuse(o.answer.text)
+				return g.upstream.refuse(o.answer.text)
 			}
 			return g.units.run(r, keys)
 		}
-		next, err := g.prober.stash.openAll(o.answer.handedOut())
-		g.talk.letGo(o)
+		next, err := g.prober.decoded.openAll(o.answer.envelopes())
+		g.upstream.release(o)
 		if err != nil {
-			return g.prober.broken(err)
+			return g.prober.refuseCorrupt(err)
 		}
 		k = next
-		g.vault.inflating(keys)
+		g.codec.countInflated(keys)
 	}
-	return g.talk.refuse("ERR cinch: other clients kept changing the value; try again")
+	return g.upstream.refuse("ERR cinch: other clients kept changing the value; try again")
 }
 
 func guardOutcome(k []lua.Known) string {
@@ -150,25 +150,25 @@ func distinct(keys [][]byte) [][]byte {
 	return out
 }
 
-// handedOut returns the envelopes in a script's answer, behind the marker.
-func (a *answer) handedOut() [][]byte { return a.list[1:] }
+// envelopes returns the envelopes in a script's answer, behind the marker.
+func (a *answer) envelopes() [][]byte { return a.list[1:] }
 
 // float runs INCRBYFLOAT and HINCRBYFLOAT unchanged. Short numbers are never compressed, but these commands
 // also read long ones.
 func (g *guard) float(r *request) error {
 	keys := r.args[1:2]
-	if excluded(g.vault.rules(), keys) || g.user.lua.denied {
-		return g.talk.forward(r, entry{})
+	if excluded(g.codec.rules(), keys) || g.user.lua.denied {
+		return g.upstream.forward(r, entry{})
 	}
 	script := lua.Guard
 	if r.cmd.name == "hincrbyfloat" {
 		script = lua.GuardField
 	}
-	if g.talk.tx.open {
+	if g.upstream.tx.open {
 		return g.inTransaction(r, script, keys)
 	}
-	o := &op{done: make(chan struct{})}
-	if err := g.talk.ask(entry{kind: kindFloat, op: o}, r.args); err != nil || o.given {
+	o := &entryData{done: make(chan struct{})}
+	if err := g.upstream.ask(entry{kind: kindFloat, data: o}, r.args); err != nil || o.delivered {
 		return err
 	}
 	return g.run(r, script, keys)
@@ -200,15 +200,15 @@ func cloneArgs(args [][]byte) (out [][]byte, size int) {
 
 func (g *guard) compared(r *request) error {
 	keys := r.args[1:2]
-	if excluded(g.vault.rules(), keys) || r.cmd.name == "delex" && len(r.args) == 2 { // it deletes any value
-		return g.talk.forward(r, entry{})
+	if excluded(g.codec.rules(), keys) || r.cmd.name == "delex" && len(r.args) == 2 { // it deletes any value
+		return g.upstream.forward(r, entry{})
 	}
 	switch {
-	case g.user.lua.denied || (g.user.tracking || g.user.second.reads) && !g.talk.tx.open:
+	case g.user.lua.denied || (g.user.tracking || g.user.sideConn.readOnly) && !g.upstream.tx.open:
 		return g.units.run(r, keys)
-	case g.talk.tx.open:
+	case g.upstream.tx.open:
 		return g.inTransaction(r, lua.Compare, keys)
-	case g.talk.tx.watch.on:
+	case g.upstream.tx.watch.on:
 		return g.run(r, lua.CompareWatched, keys)
 	}
 	return g.run(r, lua.Compare, keys)
@@ -219,32 +219,32 @@ func (g *guard) compared(r *request) error {
 func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 	found := g.prober.probe(keys)
 	if found.err != nil {
-		return g.prober.broken(found.err)
+		return g.prober.refuseCorrupt(found.err)
 	}
-	k := append([]lua.Known(nil), g.talk.tx.known...)
+	k := append([]lua.Known(nil), g.upstream.tx.known...)
 	for i := range found.parts {
 		k = append(k, found.parts[i].Known)
 	}
 	if len(k) > 0 {
-		g.vault.Stats.Guarded(r.cmd.name, "in_transaction")
+		g.codec.Stats.Guarded(r.cmd.name, "in_transaction")
 	}
-	if err := g.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
+	if err := g.upstream.expect(entry{kind: kindAsk, data: &entryData{}}); err != nil {
 		return err
 	}
-	return g.talk.send(lua.CallGuard(script, keys, k, r.args))
+	return g.upstream.send(lua.CallGuard(script, keys, k, r.args))
 }
 
 // script runs EVAL, EVALSHA, FCALL and their variants.
 func (g *guard) script(r *request) error {
 	if evalFor(r.cmd.name) == strings.ToUpper(r.cmd.name) {
-		g.user.second.scripts.learn(r.args[1])
+		g.user.sideConn.scripts.add(r.args[1])
 	}
 	keys, ok := r.cmd.keys.find(r.args)
-	if !ok || len(keys) == 0 || excluded(g.vault.rules(), keys) {
+	if !ok || len(keys) == 0 || excluded(g.codec.rules(), keys) {
 		if compute.CarriesMagic(r.args[1:]) {
-			g.vault.Stats.Guarded(r.cmd.name, "unseen_magic")
+			g.codec.Stats.Guarded(r.cmd.name, "unseen_magic")
 		}
-		return g.talk.forward(r, g.talk.tx.echoing(r, nil))
+		return g.upstream.forward(r, g.upstream.tx.echoEntry(r, nil))
 	}
 	return g.units.run(r, distinct(keys))
 }
@@ -252,12 +252,12 @@ func (g *guard) script(r *request) error {
 // unknown runs a command that the table does not know as if it computed on the values of its keys: they are
 // decompressed in place first. Values that it writes stay uncompressed.
 func (g *guard) unknown(r *request) error {
-	keys, err := g.user.second.keysOf(r.args)
+	keys, err := g.user.sideConn.keysOf(r.args)
 	if err != nil {
-		return g.talk.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and the server does not tell its keys: %v", r.args[0], err))
+		return g.upstream.refuse(fmt.Sprintf("ERR cinch: %.32q is not in the command table, and the server does not tell its keys: %v", r.args[0], err))
 	}
-	if len(keys) == 0 || excluded(g.vault.rules(), keys) {
-		return g.talk.forward(r, g.talk.tx.echoing(&request{cmd: unknownCommand, args: r.args}, nil))
+	if len(keys) == 0 || excluded(g.codec.rules(), keys) {
+		return g.upstream.forward(r, g.upstream.tx.echoEntry(&request{cmd: unknownCommand, args: r.args}, nil))
 	}
 	for _, a := range r.args[1:] {
 		if cinch.IsSealed(a) && !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, a) }) {
@@ -265,7 +265,7 @@ func (g *guard) unknown(r *request) error {
 			if r.cmd != unknownCommand {
 				text = "ERR cinch: %.32q is malformed, or has options that the gateway does not know, and would store a value that begins like an envelope"
 			}
-			return g.talk.refuse(fmt.Sprintf(text, r.args[0]))
+			return g.upstream.refuse(fmt.Sprintf(text, r.args[0]))
 		}
 	}
 	u := *r
@@ -277,19 +277,19 @@ func (g *guard) unknown(r *request) error {
 // kind is in a file of its own.
 type storedCommands struct {
 	prober prober
-	within within
+	nested nestedUnits
 	units  units
 	guard  guard
 	sorter sorter
 }
 
-func newStoredCommands(talk *conversation, user *user, stash *stash, inCluster bool) *storedCommands {
-	c, vault := &storedCommands{}, stash.vault
-	c.prober = prober{second: &user.second, stash: stash}
-	c.within = within{talk: talk, user: user, vault: vault, prober: &c.prober}
-	c.units = units{talk: talk, user: user, vault: vault, prober: &c.prober, within: &c.within}
-	c.guard = guard{talk: talk, user: user, vault: vault, prober: &c.prober, units: &c.units}
-	c.sorter = sorter{talk: talk, user: user, vault: vault, prober: &c.prober, inCluster: inCluster}
+func newStoredCommands(upstream *upstreamWriter, user *user, decoded *decodeBuffer, inCluster bool) *storedCommands {
+	c, codec := &storedCommands{}, decoded.codec
+	c.prober = prober{sideConn: &user.sideConn, decoded: decoded}
+	c.nested = nestedUnits{upstream: upstream, user: user, codec: codec, prober: &c.prober}
+	c.units = units{upstream: upstream, user: user, codec: codec, prober: &c.prober, nested: &c.nested}
+	c.guard = guard{upstream: upstream, user: user, codec: codec, prober: &c.prober, units: &c.units}
+	c.sorter = sorter{upstream: upstream, user: user, codec: codec, prober: &c.prober, inCluster: inCluster}
 	return c
 }
 
@@ -306,13 +306,13 @@ func (c *storedCommands) compare(r *request, args [][]byte) error {
 // unknown runs a request whose form its row does not know.
 func (c *storedCommands) unknown(r *request) error { return c.runAs(r, unknown, r) }
 
-// runAs runs r in place of the current request hand.
-func (c *storedCommands) runAs(hand *request, how strategy, r *request) error {
-	c.prober.req = hand
-	return c.prober.stash.release(c.by(how, r))
+// runAs runs r in place of the current request.
+func (c *storedCommands) runAs(current *request, how strategy, r *request) error {
+	c.prober.req = current
+	return c.prober.decoded.release(c.dispatch(how, r))
 }
 
-func (c *storedCommands) by(how strategy, r *request) error {
+func (c *storedCommands) dispatch(how strategy, r *request) error {
 	switch how {
 	case computed:
 		return c.guard.computed(r)

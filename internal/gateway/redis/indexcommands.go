@@ -14,18 +14,18 @@ import (
 
 // indexCommands handles commands that may change the server's search indexes, or remove dictionaries.
 type indexCommands struct {
-	talk    *conversation
-	user    *user
-	vault   *vault
-	indexes *indexes
+	upstream *upstreamWriter
+	user     *user
+	codec    *valueCodec
+	indexes  *indexes
 }
 
 // flush forwards commands that may remove dictionaries or search indexes, and then has both checked.
 func (c *indexCommands) flush(r *request) error {
-	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(answer) {
+	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(answer) {
 		c.indexes.kick()
-		if c.vault.dicts != nil {
-			c.vault.dicts.Kick()
+		if c.codec.dicts != nil {
+			c.codec.dicts.Kick()
 		}
 	}}})
 }
@@ -33,19 +33,19 @@ func (c *indexCommands) flush(r *request) error {
 // createIndex runs FT.CREATE. From now on nothing is compressed under the index. Values that are compressed
 // there are decompressed in place first, so that the index sees them.
 func (c *indexCommands) createIndex(r *request) error {
-	if !c.talk.settle() { // a login may be outstanding
-		return errGone
+	if !c.upstream.awaitReplies() { // a login may be outstanding
+		return errSessionEnded
 	}
-	if c.user.second.refusedAtOnce(r.args) {
-		return c.talk.forward(r, entry{})
+	if c.user.sideConn.wouldRefuse(r.args) {
+		return c.upstream.forward(r, entry{})
 	}
 	x := c.indexes
 	prefixes := indexedPrefixes(r.args)
-	prefixes = slices.DeleteFunc(prefixes, x.known)
+	prefixes = slices.DeleteFunc(prefixes, x.hasIndex)
 	x.announce(prefixes)
-	if len(prefixes) > 0 && !c.talk.tx.open && c.talk.st.where() == firstSpace && c.vault.sealsHashes() {
-		if refusal := c.clearFor(prefixes); refusal != "" {
-			return c.talk.refuse(refusal)
+	if len(prefixes) > 0 && !c.upstream.tx.open && c.upstream.state.database() == defaultDatabase && c.codec.maySealHashes() {
+		if refusal := c.inflateUnder(prefixes); refusal != "" {
+			return c.upstream.refuse(refusal)
 		}
 	}
 	return c.changeIndexes(r)
@@ -53,22 +53,22 @@ func (c *indexCommands) createIndex(r *request) error {
 
 // changeIndexes runs a command that may change the server's indexes.
 func (c *indexCommands) changeIndexes(r *request) error {
-	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(answer) { c.indexes.kick() }}})
+	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(answer) { c.indexes.kick() }}})
 }
 
-// clearFor has compressed fields under prefixes decompressed in place, as the gateway's own user or, if that
+// inflateUnder has compressed fields under prefixes decompressed in place, as the gateway's own user or, if that
 // lacks a right, as the client. It returns "" or why the index must not be created yet.
-func (c *indexCommands) clearFor(prefixes []string) (refusal string) {
+func (c *indexCommands) inflateUnder(prefixes []string) (refusal string) {
 	deadline := time.Now().Add(indexPatience)
 	for _, p := range prefixes {
-		err := c.awaitSweep(c.indexes.clear(p, nil), deadline)
+		err := c.awaitSweep(c.indexes.ensureSweep(p, nil), deadline)
 		if lacksRight(err) {
-			who := c.talk.st.who.Load()
-			if who == nil {
-				who = &credentials{}
+			login := c.upstream.state.credentials.Load()
+			if login == nil {
+				login = &credentials{}
 			}
-			theirs := c.user.second.dialer.as(who, firstSpace, false)
-			err = c.awaitSweep(c.indexes.clear(p, theirs), deadline)
+			theirs := c.user.sideConn.dialer.clientAs(login, defaultDatabase, false)
+			err = c.awaitSweep(c.indexes.ensureSweep(p, theirs), deadline)
 			_ = theirs.Close()
 		}
 		if err != nil {
@@ -84,14 +84,14 @@ func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 		select {
 		case <-w.done:
 			return w.err
-		case <-c.talk.life.Context().Done():
-			return c.talk.life.Context().Err()
+		case <-c.upstream.life.Context().Done():
+			return c.upstream.life.Context().Err()
 		case <-time.After(patience):
 			if time.Now().After(deadline) {
 				return errSweeping
 			}
-			if gateway.PeerClosed(c.talk.life.Client) {
-				return errGone
+			if gateway.PeerClosed(c.upstream.life.Client) {
+				return errSessionEnded
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 // indexPatience limits how long FT.CREATE waits for values under the index to be decompressed in place.
 const indexPatience = 30 * time.Second
 
-// clear starts a sweep of an announced prefix, unless one has succeeded or is running.
-func (x *indexes) clear(prefix string, as *goredis.Client) *sweep {
+// ensureSweep starts a sweep of an announced prefix, unless one has succeeded or is running.
+func (x *indexes) ensureSweep(prefix string, as *goredis.Client) *sweep {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if w := x.sweeps[prefix]; w != nil && (!w.ended() || w.err == nil) {
@@ -111,8 +111,8 @@ func (x *indexes) clear(prefix string, as *goredis.Client) *sweep {
 	if as != nil {
 		c = as
 	}
-	w := x.begin(prefix, c, false, false)
-	w.again = true
+	w := x.startSweep(prefix, c, false, false)
+	w.repeat = true
 	return w
 }
 

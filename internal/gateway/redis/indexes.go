@@ -22,23 +22,23 @@ import (
 // (indexcommands.go).
 
 const (
-	indexPoll    = time.Second
-	freshLooks   = 10              // if there are many indexes, every tenth look asks about all again
-	indexTimeout = 5 * time.Second // of one look
-	announceTime = time.Minute     // how long an index about to be created counts as existing
+	indexPoll     = time.Second
+	fullPollEvery = 10              // if there are many indexes, every tenth poll asks about all again
+	indexTimeout  = 5 * time.Second // of one poll
+	announceTime  = time.Minute     // how long an index about to be created counts as existing
 )
 
 // indexes tracks the server's search indexes.
 type indexes struct {
-	vault  *vault
-	dialer *dialer
-	share  *memory.Share                      // for decompressing in place
-	client *goredis.Client                    // logged in as the gateway's own user
-	view   atomic.Pointer[storeredis.Indexes] // nil: none
-	kicked chan struct{}
-	ctx    context.Context
-	cancel context.CancelFunc
-	ends   sync.WaitGroup
+	codec         *valueCodec
+	dialer        *dialer
+	share         *memory.Share                      // for decompressing in place
+	client        *goredis.Client                    // logged in as the gateway's own user
+	view          atomic.Pointer[storeredis.Indexes] // nil: none
+	pollRequested chan struct{}
+	ctx           context.Context
+	cancel        context.CancelFunc
+	running       sync.WaitGroup
 
 	mu        sync.Mutex
 	found     storeredis.Indexes
@@ -47,33 +47,33 @@ type indexes struct {
 	sweeping  sync.Mutex // held by gentle passes
 }
 
-// unasked is the state before the first answer.
-var unasked = storeredis.Indexes{Unknown: errors.New("not asked yet")}
+// notPolled is the state before the first answer.
+var notPolled = storeredis.Indexes{Unknown: errors.New("not asked yet")}
 
-// newIndexes returns indexes in the state unasked. With awaited, cover uses that at once, for sessions that
+// newIndexes returns indexes in the state notPolled. With awaited, mayCover uses that at once, for sessions that
 // may begin before start.
-func newIndexes(vault *vault, dialer *dialer, share *memory.Share, awaited bool) *indexes {
+func newIndexes(codec *valueCodec, dialer *dialer, share *memory.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
-		vault: vault, dialer: dialer, share: share, kicked: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: unasked,
+		codec: codec, dialer: dialer, share: share, pollRequested: make(chan struct{}, 1), ctx: ctx, cancel: cancel, found: notPolled,
 		announced: map[string]time.Time{}, sweeps: map[string]*sweep{},
-		client: dialer.lasting(), // connects on first use
+		client: dialer.longLivedClient(), // connects on first use
 	}
 	if awaited {
-		x.view.Store(&unasked)
+		x.view.Store(&notPolled)
 	}
 	return x
 }
 
 // start starts the polling, and waits a moment for the first answer. After stop it does nothing.
 func (x *indexes) start() {
-	x.view.Store(&unasked)
+	x.view.Store(&notPolled)
 	first := make(chan struct{})
-	told := sync.OnceFunc(func() { close(first) })
+	onPolled := sync.OnceFunc(func() { close(first) })
 	x.mu.Lock()
 	if x.ctx.Err() == nil {
-		x.ends.Go(func() {
-			panics.KeepRunning(x.ctx, x.vault.log, x.vault.Stats, func(context.Context) { x.run(told) })
+		x.running.Go(func() {
+			panics.KeepRunning(x.ctx, x.codec.log, x.codec.Stats, func(context.Context) { x.run(onPolled) })
 		})
 	}
 	x.mu.Unlock()
@@ -90,55 +90,55 @@ func (x *indexes) stop() {
 	x.cancel()
 	x.mu.Unlock()
 	_ = x.client.Close()
-	x.ends.Wait()
+	x.running.Wait()
 }
 
-// cover reports whether a search index may cover a hash. It reports false if the gateway is not serving.
-func (x *indexes) cover(key []byte) bool { return x.view.Load().Cover(key) }
+// mayCover reports whether a search index may cover a hash. It reports false if the gateway is not serving.
+func (x *indexes) mayCover(key []byte) bool { return x.view.Load().Cover(key) }
 
-// kick requests a look now: a command may have changed the indexes.
+// kick requests a poll now: a command may have changed the indexes.
 func (x *indexes) kick() {
 	select {
-	case x.kicked <- struct{}{}:
+	case x.pollRequested <- struct{}{}:
 	default:
 	}
 }
 
-// run polls until the gateway ends. It calls told after the first look.
-func (x *indexes) run(told func()) {
-	defer told()
+// run polls until the gateway ends. It calls onPolled after the first poll.
+func (x *indexes) run(onPolled func()) {
+	defer onPolled()
 	var look storeredis.IndexLook
 	t := time.NewTicker(indexPoll)
 	defer t.Stop()
 	fresh := true
 	for n := 1; x.ctx.Err() == nil; n++ {
-		x.learn(x.look(&look, fresh), n == 1)
+		x.apply(x.poll(&look, fresh), n == 1)
 		if n == 1 {
-			told()
+			onPolled()
 		}
 		select {
 		case <-x.ctx.Done():
-		case <-x.kicked:
+		case <-x.pollRequested:
 			fresh = true
 		case <-t.C:
-			fresh = n%freshLooks == 0 || look.Few()
+			fresh = n%fullPollEvery == 0 || look.Few()
 		}
 	}
 }
 
-// look asks as the gateway's own user. If that cannot log in, it asks without a login: a server without a
+// poll asks as the gateway's own user. If that cannot log in, it asks without a login: a server without a
 // search module tells that to any client.
-func (x *indexes) look(look *storeredis.IndexLook, fresh bool) storeredis.Indexes {
+func (x *indexes) poll(look *storeredis.IndexLook, fresh bool) storeredis.Indexes {
 	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
 	defer cancel()
 	found := look.Look(ctx, asker(x.client), fresh)
 	if found.Unknown == nil || !isNoLogin(found.Unknown) || x.dialer.upstream.Password == "" {
 		return found
 	}
-	nobody := x.dialer.as(&credentials{}, firstSpace, false)
-	defer nobody.Close()
+	anonymous := x.dialer.clientAs(&credentials{}, defaultDatabase, false)
+	defer anonymous.Close()
 	var once storeredis.IndexLook
-	if none := once.Look(ctx, asker(nobody), true); none.Unknown == nil {
+	if none := once.Look(ctx, asker(anonymous), true); none.Unknown == nil {
 		return none
 	}
 	return found
@@ -148,18 +148,18 @@ func asker(c *goredis.Client) storeredis.Asker {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
 }
 
-// learn records the result of a look and has fields under new indexes decompressed in place. A failed look
+// apply records the result of a poll and has fields under new indexes decompressed in place. A failed poll
 // changes nothing once indexes are known.
-func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
+func (x *indexes) apply(found storeredis.Indexes, atStart bool) {
 	if x.ctx.Err() != nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if found.Unknown != nil && !isDenial(found.Unknown) && x.found.Unknown == nil {
+	if found.Unknown != nil && !isServerError(found.Unknown) && x.found.Unknown == nil {
 		return // the server is away for a moment
 	}
-	x.tell(found)
+	x.logChanges(found)
 	x.found = found
 	for _, p := range found.Prefixes {
 		delete(x.announced, p) // from now on it counts until it is dropped
@@ -170,19 +170,19 @@ func (x *indexes) learn(found storeredis.Indexes, atStart bool) {
 			delete(x.sweeps, p)
 		}
 	}
-	if !x.vault.sealsHashes() {
+	if !x.codec.maySealHashes() {
 		return
 	}
 	for _, p := range found.Prefixes {
-		if x.sweeps[p] == nil || x.sweeps[p].again {
-			x.begin(p, x.client, true, !atStart)
+		if x.sweeps[p] == nil || x.sweeps[p].repeat {
+			x.startSweep(p, x.client, true, !atStart)
 		}
 	}
 }
 
-// tell logs changes. x.mu must be held.
-func (x *indexes) tell(found storeredis.Indexes) {
-	log := x.vault.log
+// logChanges logs changes. x.mu must be held.
+func (x *indexes) logChanges(found storeredis.Indexes) {
+	log := x.codec.log
 	switch {
 	case found.Unknown != nil:
 		if x.found.Unknown == nil || x.found.Unknown.Error() != found.Unknown.Error() {
@@ -191,12 +191,12 @@ func (x *indexes) tell(found storeredis.Indexes) {
 		}
 	case !slices.Equal(found.Prefixes, x.found.Prefixes):
 		log.Info("search indexes cover hashes, which are left uncompressed", "prefixes", found.Prefixes)
-	case x.found.Unknown != nil && x.found.Unknown != unasked.Unknown:
+	case x.found.Unknown != nil && x.found.Unknown != notPolled.Unknown:
 		log.Info("the server's search indexes can be listed again", "prefixes", found.Prefixes)
 	}
 }
 
-// publish makes the current state visible to cover. x.mu must be held.
+// publish makes the current state visible to mayCover. x.mu must be held.
 func (x *indexes) publish() {
 	view := x.found
 	view.Prefixes = slices.Clone(view.Prefixes)
@@ -220,8 +220,8 @@ func (x *indexes) announce(prefixes []string) {
 	x.publish()
 }
 
-// known reports whether the server has an index over all keys that begin with prefix.
-func (x *indexes) known(prefix string) bool {
+// hasIndex reports whether the server has an index over all keys that begin with prefix.
+func (x *indexes) hasIndex(prefix string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.found.Unknown == nil && x.found.Cover([]byte(prefix))

@@ -111,7 +111,7 @@ func TestPutBackTakesBudget(t *testing.T) { // alone: it measures the memory of 
 		c.Requests, c.Replies, c.Stall = memory.NewBudget(2<<20), memory.NewBudget(64<<20), 10*time.Millisecond
 	})
 	value := strings.Repeat(long, n/len(long)+1)[:n]
-	sealed := g.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
+	sealed := g.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
 	direct, c := clientOf(t, sock), clientOf(t, front)
 	for _, words := range []string{
 		"APPEND k x", "SETRANGE k 0 x", "INCRBYFLOAT k 1", "LCS k k LEN", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "EVAL return(redis.call('HSTRLEN',KEYS[1],'f')) 1 h", "SORT l BY k*",

@@ -11,22 +11,22 @@ import (
 
 // nodeCommands handles commands about other servers: CLUSTER, SENTINEL, CLIENT CAPA, ASKING, READONLY.
 type nodeCommands struct {
-	talk *conversation
-	user *user
-	view topology
+	upstream *upstreamWriter
+	user     *user
+	view     topology
 }
 
 // clusterCommand has the addresses in replies to CLUSTER rewritten.
 func (c *nodeCommands) clusterCommand(r *request) error {
 	if !inCluster(c.view) {
-		return c.talk.forward(r, entry{})
+		return c.upstream.forward(r, entry{})
 	}
 	for _, sub := range [...]string{"slots", "shards", "nodes", "replicas", "slaves"} {
 		if resp.IsWord(r.args[1], sub) {
-			return c.talk.forward(r, entry{kind: kindCluster, op: &op{text: sub}})
+			return c.upstream.forward(r, entry{kind: kindCluster, data: &entryData{text: sub}})
 		}
 	}
-	return c.talk.forward(r, entry{})
+	return c.upstream.forward(r, entry{})
 }
 
 // capabilities forwards CLIENT CAPA. It removes "redirect" if no gateway is known for the primary: a replica
@@ -34,7 +34,7 @@ func (c *nodeCommands) clusterCommand(r *request) error {
 // the client like any other.
 func (c *nodeCommands) capabilities(r *request) error {
 	if c.view != nil {
-		return c.talk.forward(r, entry{})
+		return c.upstream.forward(r, entry{})
 	}
 	args := append([][]byte(nil), r.args...)
 	for i := 2; i < len(args); i++ {
@@ -42,35 +42,35 @@ func (c *nodeCommands) capabilities(r *request) error {
 			args[i] = []byte("none") // the server ignores unknown capabilities
 		}
 	}
-	return c.talk.forward(&request{cmd: r.cmd, args: args}, entry{})
+	return c.upstream.forward(&request{cmd: r.cmd, args: args}, entry{})
 }
 
 // sentinelCommand has the addresses in a Sentinel's replies rewritten.
 func (c *nodeCommands) sentinelCommand(r *request) error {
 	if !ofSentinels(c.view) {
-		return c.talk.forward(r, entry{})
+		return c.upstream.forward(r, entry{})
 	}
 	if resp.IsWord(r.args[1], "replicas") || resp.IsWord(r.args[1], "slaves") {
-		return c.talk.forward(r, entry{kind: kindCluster, op: &op{text: "replicas of"}})
+		return c.upstream.forward(r, entry{kind: kindCluster, data: &entryData{text: "replicas of"}})
 	}
 	for _, sub := range [...]string{"get-master-addr-by-name", "master", "masters", "sentinels"} {
 		if resp.IsWord(r.args[1], sub) {
-			return c.talk.forward(r, entry{kind: kindCluster, op: &op{text: sub}})
+			return c.upstream.forward(r, entry{kind: kindCluster, data: &entryData{text: sub}})
 		}
 	}
-	return c.talk.forward(r, entry{})
+	return c.upstream.forward(r, entry{})
 }
 
 func (c *nodeCommands) asking(r *request) error {
-	c.talk.asks.next = !c.talk.tx.open
-	return c.talk.forward(r, entry{})
+	c.upstream.asking.next = !c.upstream.tx.open
+	return c.upstream.forward(r, entry{})
 }
 
 // readOnly forwards READONLY and READWRITE. A client may then read from a replica, and the second connection
 // must do the same.
 func (c *nodeCommands) readOnly(r *request) error {
-	c.user.second.setReadOnly(resp.IsWord(r.args[0], "readonly"))
-	return c.talk.forward(r, entry{})
+	c.user.sideConn.setReadOnly(resp.IsWord(r.args[0], "readonly"))
+	return c.upstream.forward(r, entry{})
 }
 
 // nodeReplies carries replies that name nodes.

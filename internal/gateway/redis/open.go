@@ -12,47 +12,47 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// opening decompresses values in replies, under the reply budget.
-type opening struct {
-	frames *frames
-	vault  *vault
-	life   *gateway.Life
-	asked  *asked // gives the key pattern of the current reply
-	queue  *queue
-	trace  *tracing // nil: not traced
+// replyDecoder decompresses values in replies, under the reply budget.
+type replyDecoder struct {
+	frames     *frames
+	codec      *valueCodec
+	life       *gateway.Life
+	recentKeys *recentKeys // gives the key pattern of the current reply
+	queue      *queue
+	trace      *tracing // nil: not traced
 
-	took     time.Duration // decompressing the values of the current reply
-	op       *op           // of the current reply; nil: none
-	excluded bool          // the current reply is for keys that hold no envelopes
+	decompressTime time.Duration // decompressing the values of the current reply
+	data           *entryData    // of the current reply; nil: none
+	excluded       bool          // the current reply is for keys that hold no envelopes
 }
 
-// held is a buffered piece of a reply: a pooled buffer and the budget that it takes.
-type held struct {
-	opening   *opening
-	buf       []byte
-	n         int64
-	impatient bool // fails with errNoRoom instead of waiting for memory
+// stagedPiece is a buffered piece of a reply: a pooled buffer and the budget that it takes.
+type stagedPiece struct {
+	decoder *replyDecoder
+	buf     []byte
+	n       int64
+	noWait  bool // fails with errNoMemory instead of waiting for memory
 }
 
-func (h *held) free() {
+func (h *stagedPiece) free() {
 	memory.PutBuffer(h.buf)
 	if h.n > 0 {
-		h.opening.life.Replies.Release(h.n)
+		h.decoder.life.Replies.Release(h.n)
 	}
-	*h = held{}
+	*h = stagedPiece{}
 }
 
 // openBulk decompresses the current bulk string of n bytes, whose first line has been consumed, and sends the
 // value, or an error in its place. In replies of scripts and for excluded keys (computed), bytes that are not
 // an envelope are sent unchanged. If bare, it sends the content of a value that a client library had
 // compressed.
-func (o *opening) openBulk(n int64, computed, bare bool) error {
-	h, err := o.declared(n)
-	if computed && isNoEnvelope(err) {
+func (o *replyDecoder) openBulk(n int64, computed, bare bool) error {
+	h, err := o.parseHeader(n)
+	if computed && isNotEnvelope(err) {
 		return o.passBulk(n)
 	}
 	if err != nil {
-		return o.skipBroken(n, err)
+		return o.skipCorrupt(n, err)
 	}
 	stored, err := o.stage(n, int64(openBytes(h)))
 	if err != nil {
@@ -64,20 +64,20 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 	}
 	out := memory.GetBuffer(h.MaxValueLen() + 64)
 	defer func() { memory.PutBuffer(out) }()
-	if compute.PartOfAny(o.plain(), stored.buf) {
+	if compute.PartOfAny(o.plainBytes(), stored.buf) {
 		return o.frames.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	start := time.Now()
 	out, err = o.appendOpened(out, stored.buf, h, bare)
-	if computed && isNoEnvelope(err) {
+	if computed && isNotEnvelope(err) {
 		return o.frames.emit(resp.AppendBulk(nil, stored.buf))
 	}
 	if err != nil {
-		return o.broken(err)
+		return o.emitCorrupt(err)
 	}
-	o.opened(stored.buf, &h, time.Since(start))
+	o.countOpened(stored.buf, &h, time.Since(start))
 	if o.excluded {
-		o.vault.Stats.Guarded("", "opened_excluded")
+		o.codec.Stats.Guarded("", "opened_excluded")
 	}
 	out = append(out, crlf...)
 	return o.emitHeld(out, stored.n > 0)
@@ -86,9 +86,9 @@ func (o *opening) openBulk(n int64, computed, bare bool) error {
 // openWhole decompresses a reply to GET that is one envelope and is buffered whole, in size bytes. done is
 // false if it leaves the value alone: one that needs budget, is damaged, or was compressed by a client
 // library.
-func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
+func (o *replyDecoder) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := cinch.ParseHeader(stored)
-	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.vault.maxOpen {
+	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.codec.maxOpen {
 		return false, nil
 	}
 	to := &o.frames.to
@@ -98,28 +98,28 @@ func (o *opening) openWhole(stored []byte, size int) (done bool, err error) {
 	if dst == nil {
 		return false, nil // an earlier write failed
 	}
-	out, err := o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
+	out, err := o.codec.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	if err != nil {
 		return false, nil
 	}
 	to.buf = append(out, crlf...)
-	o.opened(stored, &h, time.Since(start))
+	o.countOpened(stored, &h, time.Since(start))
 	o.countTook()
 	o.frames.in.Discard(size)
 	return true, nil
 }
 
 // passBulk sends the current n bytes unchanged.
-func (o *opening) passBulk(n int64) error {
+func (o *replyDecoder) passBulk(n int64) error {
 	if err := o.frames.emit(resp.AppendBulkHeader(nil, int(n))); err != nil {
 		return err
 	}
 	return o.frames.in.CopyTo(n+2, o.frames.pass)
 }
 
-// declared parses the header of the current envelope of n bytes and checks that the value's length is within
+// parseHeader parses the header of the current envelope of n bytes and checks that the value's length is within
 // the limit.
-func (o *opening) declared(n int64) (cinch.Header, error) {
+func (o *replyDecoder) parseHeader(n int64) (cinch.Header, error) {
 	head, err := o.frames.in.Peek(int(min(n, int64(cinch.MaxHeaderLen))))
 	if err != nil {
 		return cinch.Header{}, err
@@ -128,35 +128,35 @@ func (o *opening) declared(n int64) (cinch.Header, error) {
 	if err != nil {
 		return cinch.Header{}, err
 	}
-	if limit := o.vault.maxOpen; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
+	if limit := o.codec.maxOpen; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
 		return cinch.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	return h, nil
 }
 
-// skipBroken sends an error for an envelope that cannot be decompressed, and drops its bytes.
-func (o *opening) skipBroken(n int64, cause error) error {
+// skipCorrupt sends an error for an envelope that cannot be decompressed, and drops its bytes.
+func (o *replyDecoder) skipCorrupt(n int64, cause error) error {
 	if !isOpenError(cause) {
 		return cause // an error of the connection
 	}
-	if err := o.frames.in.CopyTo(n+2, swallow); err != nil {
+	if err := o.frames.in.CopyTo(n+2, discardBytes); err != nil {
 		return err
 	}
-	return o.broken(cause)
+	return o.emitCorrupt(cause)
 }
 
-// broken sends the client an error about a broken envelope.
-func (o *opening) broken(cause error) error {
-	o.trace.broken()
-	return o.frames.emitError(o.vault.sayBroken(o.life.Client.RemoteAddr(), cause, o.asked.pattern(o.queue.answered())))
+// emitCorrupt sends the client an error about a corrupt envelope.
+func (o *replyDecoder) emitCorrupt(cause error) error {
+	o.trace.recordCorrupt()
+	return o.frames.emitError(o.codec.reportCorrupt(o.life.Client.RemoteAddr(), cause, o.recentKeys.pattern(o.queue.answered())))
 }
 
-// opened counts a decompressed envelope with header h. A plain value has an unparsed header and is not
+// countOpened counts a decompressed envelope with header h. A plain value has an unparsed header and is not
 // counted.
-func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
+func (o *replyDecoder) countOpened(stored []byte, h *cinch.Header, d time.Duration) {
 	if h.Len > 0 {
-		o.vault.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
-		o.took += d
+		o.codec.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
+		o.decompressTime += d
 	}
 	if o.trace != nil {
 		o.trace.opened += d
@@ -164,24 +164,24 @@ func (o *opening) opened(stored []byte, h *cinch.Header, d time.Duration) {
 }
 
 // countTook records the latency that decompressing has added to a reply.
-func (o *opening) countTook() {
-	if o.took > 0 {
-		o.vault.Stats.Latency(o.took)
-		o.took = 0
+func (o *replyDecoder) countTook() {
+	if o.decompressTime > 0 {
+		o.codec.Stats.Latency(o.decompressTime)
+		o.decompressTime = 0
 	}
 }
 
 // stage reads the current n bytes and their line break into a buffer, and reserves budget for them and extra
 // more bytes.
-func (o *opening) stage(n, extra int64) (held, error) {
-	h := held{opening: o}
+func (o *replyDecoder) stage(n, extra int64) (stagedPiece, error) {
+	h := stagedPiece{decoder: o}
 	err := h.read(n, extra)
 	if more := n + extra - h.n; err == nil && n+extra > freeBytes && more > 0 {
 		err = h.reserve(more, more)
 	}
 	if err != nil {
 		h.free()
-		return held{}, err
+		return stagedPiece{}, err
 	}
 	h.buf = h.buf[:n]
 	return h, nil
@@ -189,11 +189,11 @@ func (o *opening) stage(n, extra int64) (held, error) {
 
 // read reads the current n bytes and their line break. For long values it reserves memory as they arrive,
 // announcing a claim of extra bytes more. If it fails, h holds the beginning.
-func (h *held) read(n, extra int64) error {
+func (h *stagedPiece) read(n, extra int64) error {
 	total := int(n) + len(crlf)
 	if n <= freeBytes {
 		h.buf = memory.GetBuffer(total)[:total]
-		return h.opening.frames.in.ReadFull(h.buf)
+		return h.decoder.frames.in.ReadFull(h.buf)
 	}
 	for have := 0; have < total; have = len(h.buf) {
 		size := min(total, max(firstPiece, growth*have))
@@ -211,8 +211,8 @@ func (h *held) read(n, extra int64) error {
 }
 
 // fill reads len(b) bytes, for which memory is held. The stall detector watches the server meanwhile.
-func (h *held) fill(b []byte) error {
-	o := h.opening
+func (h *stagedPiece) fill(b []byte) error {
+	o := h.decoder
 	if len(o.frames.in.Buffered()) < len(b) {
 		if err := o.frames.to.Flush(); err != nil { // this may wait for the client
 			return err
@@ -225,11 +225,11 @@ func (h *held) fill(b []byte) error {
 
 // reserve takes n bytes of the reply budget, of claim that will be needed. Before it waits it flushes pending
 // output, so that the client gets that in the meantime.
-func (h *held) reserve(n, claim int64) error {
-	o := h.opening
+func (h *stagedPiece) reserve(n, claim int64) error {
+	o := h.decoder
 	if !o.life.Replies.TryAcquire(n) {
-		if h.impatient {
-			return errNoRoom
+		if h.noWait {
+			return errNoMemory
 		}
 		if err := o.frames.to.Flush(); err != nil {
 			return err
@@ -244,41 +244,41 @@ func (h *held) reserve(n, claim int64) error {
 
 // emitHeld sends a large piece. A client that reads it too slowly while others wait for the budget that it
 // holds is disconnected.
-func (o *opening) emitHeld(b []byte, holds bool) error {
+func (o *replyDecoder) emitHeld(b []byte, holds bool) error {
 	if !holds || o.frames.mute {
 		return o.frames.emit(b)
 	}
 	return o.frames.to.writeHeld(b)
 }
 
-// plain returns plain bytes of the current request. Parts of them may look like envelopes in the reply.
-func (o *opening) plain() [][]byte {
-	if o.op == nil {
+// plainBytes returns plain bytes of the current request. Parts of them may look like envelopes in the reply.
+func (o *replyDecoder) plainBytes() [][]byte {
+	if o.data == nil {
 		return nil
 	}
-	return o.op.plainBytes
+	return o.data.plainBytes
 }
 
 // formats returns the library formats to unwrap for the current element.
-func (o *opening) formats(path []level) []foreign.Format {
-	if o.op == nil {
+func (o *replyDecoder) formats(path []level) []foreign.Format {
+	if o.data == nil {
 		return nil
 	}
-	if o.op.seen != nil {
-		<-o.op.seen
+	if o.data.seen != nil {
+		<-o.data.seen
 	}
-	return o.op.contents.at(path)
+	return o.data.contents.at(path)
 }
 
 // appendOpened appends the decompressed value of an envelope as a bulk string.
-func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
+func (o *replyDecoder) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
 	switch {
 	case !h.IsForeign():
-		return o.vault.Sealer.OpenParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
+		return o.codec.Sealer.OpenParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	case bare:
-		return o.vault.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
+		return o.codec.Sealer.OpenContentParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
 	}
-	value, err := o.vault.Sealer.OpenParsed(memory.GetBuffer(h.MaxValueLen()), stored, h)
+	value, err := o.codec.Sealer.OpenParsed(memory.GetBuffer(h.MaxValueLen()), stored, h)
 	defer memory.PutBuffer(value)
 	if err != nil {
 		return dst, err
@@ -289,12 +289,12 @@ func (o *opening) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([
 // openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, and
 // else the bytes unchanged. It asks for the memory for the value and the content at once: a session that
 // holds some and asks again may wait for ever.
-func (o *opening) openForeign(n int64, formats []foreign.Format) error {
+func (o *replyDecoder) openForeign(n int64, formats []foreign.Format) error {
 	head, err := o.frames.in.Peek(int(min(n, foreign.HeadBytes)))
 	if err != nil {
 		return err
 	}
-	limit, _ := o.vault.contentRoom(int(n))
+	limit, _ := o.codec.contentLimit(int(n))
 	most, may := foreign.Expect(formats, head, int(n), limit)
 	if !may {
 		return o.passBulk(n)

@@ -22,23 +22,23 @@ import (
 
 // partsOf holds the parts of a session without a server: the test makes up the replies.
 type partsOf struct {
-	t      *testing.T
-	life   *gateway.Life
-	vault  *vault
-	talk   conversation
-	stash  stash
-	user   user
-	stored *storedCommands
+	t        *testing.T
+	life     *gateway.Life
+	codec    *valueCodec
+	upstream upstreamWriter
+	decoded  decodeBuffer
+	user     user
+	stored   *storedCommands
 
 	answering sync.Mutex // one sequence of answers at a time
 	client    net.Conn   // bytes written here come from the client
-	upstream  net.Conn   // requests to the server arrive here
+	server    net.Conn   // requests to the server arrive here
 }
 
 // resting is a reply pump with nothing to do.
 type resting struct{}
 
-func (resting) unstick()       {}
+func (resting) unblock()       {}
 func (resting) midReply() bool { return false }
 func (resting) discard()       {}
 func (resting) reset()         {}
@@ -54,33 +54,33 @@ func newParts(t *testing.T) *partsOf {
 	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
 	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := memory.NewBudget(1<<20).Share("test"), memory.NewBudget(1<<20).Share("test")
-	p := &partsOf{t: t, vault: newVault(&cfg), client: far, upstream: server}
+	p := &partsOf{t: t, codec: newValueCodec(&cfg), client: far, server: server}
 	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
-	p.talk.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
-	p.stash = stash{vault: p.vault, talk: &p.talk, stall: time.Second}
-	p.user.second.init(&dialer{}, &p.talk, &serverCommands{}, &bodies{})
-	p.stored = newStoredCommands(&p.talk, &p.user, &p.stash, false)
+	p.upstream.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
+	p.decoded = decodeBuffer{codec: p.codec, upstream: &p.upstream, stall: time.Second}
+	p.user.sideConn.init(&dialer{}, &p.upstream, &serverCommands{}, &scriptCache{})
+	p.stored = newStoredCommands(&p.upstream, &p.user, &p.decoded, false)
 	p.stored.prober.req = &request{}
 	return p
 }
 
 // answer answers the next queued entries one after the other.
-func (p *partsOf) answer(how ...func(*op)) {
+func (p *partsOf) answer(how ...func(*entryData)) {
 	go func() {
 		p.answering.Lock()
 		defer p.answering.Unlock()
 		for _, answer := range how {
 			var e entry
 			for ok := false; !ok; {
-				if e, ok = p.talk.queue.pop(); !ok {
+				if e, ok = p.upstream.queue.pop(); !ok {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if e.op != nil {
-				answer(e.op)
-				finish(e.op)
+			if e.data != nil {
+				answer(e.data)
+				finish(e.data)
 			}
-			p.talk.queue.carried()
+			p.upstream.queue.carried()
 		}
 	}()
 }
@@ -94,11 +94,11 @@ func (p *partsOf) said(n int) (all []string) {
 }
 
 func (p *partsOf) words(n int) (all [][]string) {
-	if err := p.talk.up.Flush(); err != nil {
+	if err := p.upstream.out.Flush(); err != nil {
 		p.t.Fatal(err)
 	}
-	_ = p.upstream.SetReadDeadline(time.Now().Add(time.Minute))
-	r := bufio.NewReader(p.upstream)
+	_ = p.server.SetReadDeadline(time.Now().Add(time.Minute))
+	r := bufio.NewReader(p.server)
 	line := func() int {
 		text, err := r.ReadString('\n')
 		if err != nil {
@@ -134,7 +134,7 @@ func (p *partsOf) expect(want ...string) {
 }
 
 func (p *partsOf) sealed(value string) string {
-	return string(p.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
+	return string(p.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
 }
 
 func requestOf(words ...string) *request {
@@ -146,21 +146,21 @@ func requestOf(words ...string) *request {
 	return r
 }
 
-func given(o *op) { o.given = true }
-func said(text string) func(*op) {
-	return func(o *op) { o.answer = answer{head: text[0], text: text[1:]} }
+func given(o *entryData) { o.delivered = true }
+func said(text string) func(*entryData) {
+	return func(o *entryData) { o.answer = answer{head: text[0], text: text[1:]} }
 }
 
-func holding(body string) func(*op) {
-	return func(o *op) { o.answer = answer{head: '$', body: []byte(body)} }
+func holding(body string) func(*entryData) {
+	return func(o *entryData) { o.answer = answer{head: '$', body: []byte(body)} }
 }
 
 var lengthy = strings.Repeat("a value that becomes shorter ", 20)
 
 func TestConversationKeepsRepliesInOrder(t *testing.T) {
 	p := newParts(t)
-	c := &p.talk
-	c.begin()
+	c := &p.upstream
+	c.beginRequest()
 	for _, err := range []error{
 		c.forward(requestOf("GET", "k"), entry{shape: shapeBulk}), c.refuse("ERR no"), c.sendHidden([][]byte{[]byte("PING")}),
 	} {
@@ -178,15 +178,15 @@ func TestConversationKeepsRepliesInOrder(t *testing.T) {
 
 func TestConversationRepeatsAsking(t *testing.T) {
 	p := newParts(t)
-	p.talk.asks.next = true
-	p.talk.begin()
+	p.upstream.asking.next = true
+	p.upstream.beginRequest()
 	for range 2 {
-		if err := p.talk.forward(requestOf("GET", "k"), entry{}); err != nil {
+		if err := p.upstream.forward(requestOf("GET", "k"), entry{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.talk.begin()
-	if err := p.talk.forward(requestOf("GET", "l"), entry{}); err != nil {
+	p.upstream.beginRequest()
+	if err := p.upstream.forward(requestOf("GET", "l"), entry{}); err != nil {
 		t.Fatal(err)
 	}
 	p.expect("GET k", "ASKING", "GET k", "GET l")
@@ -194,23 +194,23 @@ func TestConversationRepeatsAsking(t *testing.T) {
 
 func TestConversationMutesAndQueues(t *testing.T) {
 	p := newParts(t)
-	p.talk.replies.skipNext = true
-	p.talk.begin()
-	p.talk.tx.open = true
-	if err := p.talk.expect(entry{kind: kindAsk, op: &op{}}); err != nil {
+	p.upstream.clientReply.skipNext = true
+	p.upstream.beginRequest()
+	p.upstream.tx.open = true
+	if err := p.upstream.expect(entry{kind: kindAsk, data: &entryData{}}); err != nil {
 		t.Fatal(err)
 	}
-	if e, _ := p.talk.queue.pop(); e.flags != flagMute|flagQueued {
+	if e, _ := p.upstream.queue.pop(); e.flags != flagMute|flagQueued {
 		t.Errorf("flags %b", e.flags)
 	}
-	if p.talk.tx.entries == 0 {
+	if p.upstream.tx.queuedBytes == 0 {
 		t.Error("the transaction does not count what is queued for EXEC")
 	}
 }
 
 func TestSealsFollowTheRules(t *testing.T) {
 	p := newParts(t)
-	v := &seals{vault: p.vault, rules: p.vault.rules(), st: &p.talk.st, dialed: time.Now()}
+	v := &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}
 	for name, test := range map[string]struct {
 		key, value string
 		sealed     bool
@@ -227,7 +227,7 @@ func TestSealsFollowTheRules(t *testing.T) {
 		if sealed != test.sealed || sealed != cinch.IsSealed(out) {
 			t.Errorf("%s: sealed %v", name, sealed)
 		}
-		if back, err := p.vault.Sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
+		if back, err := p.codec.Sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
 			t.Errorf("%s: %v %q", name, err, back)
 		}
 	}
@@ -236,20 +236,20 @@ func TestSealsFollowTheRules(t *testing.T) {
 func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 	p := newParts(t)
 	big := strings.Repeat(lengthy, 200)
-	if _, err := p.stash.open([]byte(p.sealed(big))); err != nil {
+	if _, err := p.decoded.open([]byte(p.sealed(big))); err != nil {
 		t.Fatal(err)
 	}
-	if p.stash.holds == 0 {
+	if p.decoded.held == 0 {
 		t.Errorf("nothing is held for a value of %d bytes", len(big))
 	}
 	env := []byte(p.sealed("x" + lengthy))
-	if k, err := p.stash.openAll([][]byte{env, env}); err != nil || len(k) != 1 || string(k[0].Value) != "x"+lengthy {
+	if k, err := p.decoded.openAll([][]byte{env, env}); err != nil || len(k) != 1 || string(k[0].Value) != "x"+lengthy {
 		t.Errorf("one envelope twice: %d values, %v", len(k), err)
 	}
-	if _, err := p.stash.openAll([][]byte{nil}); err == nil {
+	if _, err := p.decoded.openAll([][]byte{nil}); err == nil {
 		t.Error("an envelope for which no memory was free was opened")
 	}
-	if p.stash.release(io.EOF) != io.EOF || p.stash.holds != 0 || p.stash.owes != 0 {
+	if p.decoded.release(io.EOF) != io.EOF || p.decoded.held != 0 || p.decoded.owed != 0 {
 		t.Error("something is held behind the request")
 	}
 }
@@ -257,48 +257,48 @@ func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
 func TestTransactionEnds(t *testing.T) {
 	p := newParts(t)
 	space := "3"
-	p.talk.tx.open, p.talk.tx.space = true, &space
-	p.talk.tx.remember([]byte("sealed"), []byte("value"))
-	p.talk.tx.watch.begin("0", [][]byte{[]byte("k")})
-	if p.talk.st.where() != "3" || !p.talk.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.talk.tx.watch.covers("3", [][]byte{[]byte("k")}) {
+	p.upstream.tx.open, p.upstream.tx.selected = true, &space
+	p.upstream.tx.remember([]byte("sealed"), []byte("value"))
+	p.upstream.tx.watch.begin("0", [][]byte{[]byte("k")})
+	if p.upstream.state.database() != "3" || !p.upstream.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.upstream.tx.watch.covers("3", [][]byte{[]byte("k")}) {
 		t.Error("the transaction's database or keys are not known")
 	}
-	p.talk.tx.open = false // refused, so WATCH stays
-	p.talk.tx.end()
-	if p.talk.st.where() != firstSpace || len(p.talk.tx.known)+p.talk.tx.bytes > 0 || !p.talk.tx.watch.on {
-		t.Errorf("left: %+v", p.talk.tx)
+	p.upstream.tx.open = false // refused, so WATCH stays
+	p.upstream.tx.end()
+	if p.upstream.state.database() != defaultDatabase || len(p.upstream.tx.known)+p.upstream.tx.knownBytes > 0 || !p.upstream.tx.watch.on {
+		t.Errorf("left: %+v", p.upstream.tx)
 	}
 }
 
 func TestStandingKnowsWhoWrites(t *testing.T) {
 	p := newParts(t)
-	p.talk.st.who.Store(&credentials{"app", "pw"})
-	if got := p.talk.st.login(); got != "app" {
+	p.upstream.state.credentials.Store(&credentials{"app", "pw"})
+	if got := p.upstream.state.login(); got != "app" {
 		t.Errorf("login %q", got)
 	}
-	p.talk.st.loggingIn.Add(1)
-	if p.talk.st.login() != gateway.LoginUnknown {
+	p.upstream.state.pendingLogins.Add(1)
+	if p.upstream.state.login() != gateway.LoginUnknown {
 		t.Error("a login without an answer is believed")
 	}
-	p.talk.st.loggingIn.Add(-1)
-	p.talk.st.who.Store(&credentials{"default", "pw"})
-	if got := p.talk.st.login(); got != "" {
+	p.upstream.state.pendingLogins.Add(-1)
+	p.upstream.state.credentials.Store(&credentials{"default", "pw"})
+	if got := p.upstream.state.login(); got != "" {
 		t.Errorf("login %q", got)
 	}
 }
 
 func TestSubscriptionIsActiveOnceAnswered(t *testing.T) {
 	p := newParts(t)
-	p.talk.subscribing = true
-	if p.talk.subscribed() || p.talk.subscribing {
+	p.upstream.subscribing = true
+	if p.upstream.isSubscriber() || p.upstream.subscribing {
 		t.Error("active without an answer")
 	}
-	p.talk.st.channels.Store(1)
-	if !p.talk.subscribed() {
+	p.upstream.state.subscriptions.Store(1)
+	if !p.upstream.isSubscriber() {
 		t.Error("not active with a channel")
 	}
-	p.talk.st.version.Store(3)
-	if p.talk.subscribed() {
+	p.upstream.state.version.Store(3)
+	if p.upstream.isSubscriber() {
 		t.Error("active in RESP3, where subscribers may send anything")
 	}
 }
@@ -308,26 +308,26 @@ func TestRightsAreAskedOnce(t *testing.T) {
 	u := &p.user
 	p.answer(said("-ERR unknown command 'EVAL_RO'"), said("+1"))
 	for range 2 {
-		if verb, err := u.readVerb(); verb != "EVAL" || err != nil {
+		if verb, err := u.readOnlyEval(); verb != "EVAL" || err != nil {
 			t.Errorf("%q %v", verb, err)
 		}
 	}
 	p.expect("EVAL_RO return 1 0", "EVAL return 1 0")
-	u.forget()
+	u.invalidate()
 	p.answer(said("-NOPERM no EVAL"))
-	if verb, _ := u.readVerb(); verb != "" || !u.lua.denied {
+	if verb, _ := u.readOnlyEval(); verb != "" || !u.lua.denied {
 		t.Errorf("%q, denied %v", verb, u.lua.denied)
 	}
 }
 
 func TestEscapesLookForTheMagic(t *testing.T) {
 	p := newParts(t)
-	x := &p.talk.tx
+	x := &p.upstream.tx
 	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+cinch.Magic+"b")
-	if x.leavesMagic(plain, nil) || !x.leavesMagic(with, nil) || !x.leavesMagic(requestOf("APPEND", "k", "x"), nil) {
-		t.Error("leavesMagic")
+	if x.mayLeaveMagic(plain, nil) || !x.mayLeaveMagic(with, nil) || !x.mayLeaveMagic(requestOf("APPEND", "k", "x"), nil) {
+		t.Error("mayLeaveMagic")
 	}
-	if e := x.echoing(with, nil); e.shape != shapeAny || e.op == nil || len(e.op.plainBytes) != 1 {
+	if e := x.echoEntry(with, nil); e.shape != shapeAny || e.data == nil || len(e.data.plainBytes) != 1 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -336,7 +336,7 @@ func TestEscapesLookForTheMagic(t *testing.T) {
 func TestGuardSendsValuesThatItMeets(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
-	p.answer(func(o *op) {
+	p.answer(func(o *entryData) {
 		o.answer = answer{head: '*', list: [][]byte{[]byte(lua.Marker), []byte(env)}}
 	}, given)
 	if err := p.stored.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
@@ -361,7 +361,7 @@ func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
 func TestUnitPutsBack(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
-	ok, lost := said("+OK"), func(o *op) { o.answer = answer{head: '*', null: true} }
+	ok, lost := said("+OK"), func(o *entryData) { o.answer = answer{head: '*', null: true} }
 	p.answer(
 		ok, holding(cinch.Magic), holding(env), ok, ok, ok, ok, lost,
 		ok, holding("pla"), ok, ok, ok, given,
@@ -389,7 +389,7 @@ func carrying(t *testing.T, server string) (*replyPump, func() string) {
 	life := gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up})
 	life.Replies = p.life.Replies
 	r := new(replyPump)
-	r.init(life, &p.talk.queue, &p.talk.asked, &p.talk.st, p.vault, nil)
+	r.init(life, &p.upstream.queue, &p.upstream.recentKeys, &p.upstream.state, p.codec, nil)
 	return r, func() string {
 		_ = r.frames.to.Flush()
 		_, _ = client.Close(), up.Close()
@@ -417,15 +417,15 @@ func TestCopierOpensWhatTheShapeNames(t *testing.T) {
 func TestMessagesKeepTheBooks(t *testing.T) {
 	r, got := carrying(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$10\r\npsubscribe\r\n$1\r\np\r\n:2\r\n")
 	for range 2 {
-		if err := r.messages.carrySubscribe(1); err != nil {
+		if err := r.pushes.carrySubscribe(1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := &r.messages
-	if m.subs != 1 || m.patterns != 1 || !m.expected || m.st.channels.Load() != 2 {
+	m := &r.pushes
+	if m.subs != 1 || m.patterns != 1 || !m.expected || m.state.subscriptions.Load() != 2 {
 		t.Errorf("%d channels, %d patterns", m.subs, m.patterns)
 	}
-	if m.reset(); m.expected || m.st.channels.Load() != 0 {
+	if m.reset(); m.expected || m.state.subscriptions.Load() != 0 {
 		t.Error("subscriptions are left")
 	}
 	if n := strings.Count(got(), "subscribe"); n != 2 {
@@ -435,9 +435,9 @@ func TestMessagesKeepTheBooks(t *testing.T) {
 
 func TestAnswersAreCaptured(t *testing.T) {
 	r, got := carrying(t, "*3\r\n$3\r\nabc\r\n:7\r\n$-1\r\n-ERR no\r\n")
-	list, refused := &op{done: make(chan struct{})}, &op{done: make(chan struct{})}
-	for _, o := range []*op{list, refused} {
-		if err := r.answers.capture(o); err != nil {
+	list, refused := &entryData{done: make(chan struct{})}, &entryData{done: make(chan struct{})}
+	for _, o := range []*entryData{list, refused} {
+		if err := r.internal.capture(o); err != nil {
 			t.Fatal(err)
 		}
 		<-o.done

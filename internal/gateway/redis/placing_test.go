@@ -21,19 +21,19 @@ func FuzzPlaces(f *testing.F) {
 		if row.strategy != values || row.args.kind == noValues || !row.accepts(len(args)) {
 			return
 		}
-		want, is := row.args.places(args, len(args))
-		if is == cutOff {
+		want, is := row.args.positions(args, len(args))
+		if is == needMore {
 			t.Fatalf("%s: cut off with all arguments there", line)
 		}
-		if is == placed && (want.first < 2 || want.first >= len(args) || want.end > len(args) || want.step < 1) {
+		if is == located && (want.first < 2 || want.first >= len(args) || want.end > len(args) || want.step < 1) {
 			t.Fatalf("%s: values at %+v of %d arguments", line, want, len(args))
 		}
 		for n := 1; n <= len(args); n++ {
-			got, when := row.args.places(args[:n], len(args))
-			if when == cutOff {
+			got, when := row.args.positions(args[:n], len(args))
+			if when == needMore {
 				continue
 			}
-			if late := is == strange && row.name == "msetex"; !late && (when != is || is == placed && got != want) {
+			if late := is == unknownOptions && row.name == "msetex"; !late && (when != is || is == located && got != want) {
 				t.Fatalf("%s: %+v (%d) after %d arguments, %+v (%d) after all", line, got, when, n, want, is)
 			}
 			break

@@ -17,30 +17,30 @@ import (
 // prober reads what the keys of the current request hold and has it decompressed. It refuses requests that
 // cannot be carried out because of what was found.
 type prober struct {
-	second *second
-	stash  *stash
-	req    *request // the current one, as the client sent it
+	sideConn *sideConn
+	decoded  *decodeBuffer
+	req      *request // the current one, as the client sent it
 }
 
 // probe finds the compressed values of keys without using the client's connection, after all that the client
 // has sent before has been carried out.
 func (p *prober) probe(keys [][]byte) sealedParts {
-	if !p.second.talk.settle() {
-		return sealedParts{err: errGone}
+	if !p.sideConn.upstream.awaitReplies() {
+		return sealedParts{err: errSessionEnded}
 	}
-	q, end := p.begin()
+	q, end := p.newProbe()
 	defer end()
 	for _, key := range keys {
-		q.look(key)
+		q.readKey(key)
 	}
 	return q.found
 }
 
-// begin starts a probe; the caller must call end.
-func (p *prober) begin() (q *probe, end func()) {
-	q = &probe{second: p.second, stash: p.stash, client: p.second.client()}
+// newProbe starts a probe; the caller must call end.
+func (p *prober) newProbe() (q *probe, end func()) {
+	q = &probe{sideConn: p.sideConn, decoded: p.decoded, client: p.sideConn.client()}
 	var cancel context.CancelFunc
-	q.ctx, cancel = context.WithTimeout(p.second.context(), askTimeout)
+	q.ctx, cancel = context.WithTimeout(p.sideConn.context(), askTimeout)
 	return q, func() {
 		cancel()
 		if q.own != nil {
@@ -51,10 +51,10 @@ func (p *prober) begin() (q *probe, end func()) {
 
 // typesOf returns the types of keys; "none" for missing ones.
 func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
-	if !p.second.talk.settle() {
-		return nil, errGone
+	if !p.sideConn.upstream.awaitReplies() {
+		return nil, errSessionEnded
 	}
-	q, end := p.begin()
+	q, end := p.newProbe()
 	defer end()
 	for _, k := range keys {
 		reply, err := q.ask("TYPE", k)
@@ -67,47 +67,47 @@ func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
 	return types, nil
 }
 
-// over refuses the current request because of what its keys hold. The gateway may have read that by its own
+// refuse refuses the current request because of what its keys hold. The gateway may have read that by its own
 // rights, so a user who may not run the request gets the server's error instead, which does not disclose it.
-func (p *prober) over(text string) error {
-	if said := p.second.forbidden(p.req.args); said != "" {
+func (p *prober) refuse(text string) error {
+	if said := p.sideConn.permissionError(p.req.args); said != "" {
 		text = said
 	}
-	return p.second.talk.refuse(text)
+	return p.sideConn.upstream.refuse(text)
 }
 
-// broken refuses the request for a value that cannot be decompressed.
-func (p *prober) broken(err error) error {
+// refuseCorrupt refuses the request for a value that cannot be decompressed.
+func (p *prober) refuseCorrupt(err error) error {
 	pattern := ""
 	if args := p.req.args; len(args) > 1 {
 		pattern = patternOf(args[1])
 	}
-	return p.over(p.stash.vault.sayBroken(p.second.talk.life.Client.RemoteAddr(), err, pattern))
+	return p.refuse(p.decoded.codec.reportCorrupt(p.sideConn.upstream.life.Client.RemoteAddr(), err, pattern))
 }
 
 // probe reads keys on the second connection. What the client has no right to ask, the gateway asks as its own
 // user on a third one: a client that may run a command on a key need not have the right to read it.
 type probe struct {
-	second      *second
-	stash       *stash
+	sideConn    *sideConn
+	decoded     *decodeBuffer
 	ctx         context.Context
 	client, own *goredis.Client
 	found       sealedParts
 }
 
 func (q *probe) ask(args ...any) (any, error) {
-	v, err := q.second.ask(q.ctx, q.client, args...)
+	v, err := q.sideConn.ask(q.ctx, q.client, args...)
 	if !lacksRight(err) {
 		return v, err
 	}
 	if q.own == nil {
-		q.own = q.second.dialer.self(q.second.talk.st.where(), q.second.reads)
+		q.own = q.sideConn.dialer.ownClient(q.sideConn.upstream.state.database(), q.sideConn.readOnly)
 	}
-	return q.second.ask(q.ctx, q.own, args...)
+	return q.sideConn.ask(q.ctx, q.own, args...)
 }
 
-// look adds the compressed values of a key. It fetches no other values.
-func (q *probe) look(key []byte) {
+// readKey adds the compressed values of a key. It fetches no other values.
+func (q *probe) readKey(key []byte) {
 	head, err := q.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
 	switch {
 	case err == nil:
@@ -115,16 +115,16 @@ func (q *probe) look(key []byte) {
 			q.fetch(key, []byte(text))
 		}
 	case !isWrongType(err.Error()):
-		q.hidden(err)
-	case q.stash.vault.rules().MayHoldHash(q.second.talk.st.where(), key):
-		q.fields(key)
+		q.setUnreadable(err)
+	case q.decoded.codec.rules().MayHoldHash(q.sideConn.upstream.state.database(), key):
+		q.readFields(key)
 	}
 }
 
 // fetch adds a compressed string that begins with head, if there is budget for it.
 func (q *probe) fetch(key, head []byte) {
 	h, err := cinch.ParseHeader(head)
-	if limit := q.stash.vault.maxOpen; err == nil && h.RawLen > limit {
+	if limit := q.decoded.codec.maxOpen; err == nil && h.RawLen > limit {
 		err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
 	}
 	if err != nil {
@@ -133,11 +133,11 @@ func (q *probe) fetch(key, head []byte) {
 	}
 	size, err := q.ask("STRLEN", key)
 	if err != nil {
-		q.hidden(err)
+		q.setUnreadable(err)
 		return
 	}
 	n, _ := size.(int64)
-	if err := q.stash.hold(int(n) + openBytes(h)); err != nil {
+	if err := q.decoded.hold(int(n) + openBytes(h)); err != nil {
 		q.found.fail(err)
 		return
 	}
@@ -146,10 +146,10 @@ func (q *probe) fetch(key, head []byte) {
 	switch {
 	case errors.Is(err, goredis.Nil): // deleted meanwhile
 	case err != nil:
-		q.hidden(err)
+		q.setUnreadable(err)
 	case strings.HasPrefix(text, cinch.Magic):
 		sealed := []byte(text)
-		value, err := q.stash.vault.Sealer.Open(nil, sealed)
+		value, err := q.decoded.codec.Sealer.Open(nil, sealed)
 		if err != nil {
 			q.found.fail(err)
 			return
@@ -158,8 +158,8 @@ func (q *probe) fetch(key, head []byte) {
 	}
 }
 
-// fields adds the compressed fields of a key that is not a string.
-func (q *probe) fields(key []byte) {
+// readFields adds the compressed fields of a key that is not a string.
+func (q *probe) readFields(key []byte) {
 	list, err := q.ask("EVAL", lua.SealedFields, 1, key, cinch.Magic, 2*maxSealedFields)
 	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
 		length, _ := q.ask("HLEN", key)
@@ -171,7 +171,7 @@ func (q *probe) fields(key []byte) {
 	}
 	if err != nil {
 		if !isWrongType(err.Error()) {
-			q.hidden(err)
+			q.setUnreadable(err)
 		}
 		return
 	}
@@ -180,20 +180,20 @@ func (q *probe) fields(key []byte) {
 		q.found.fail(errHashTooLarge)
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		q.found.add(q.stash, key, []byte(pairs[i]), []byte(pairs[i+1]))
+		q.found.add(q.decoded, key, []byte(pairs[i]), []byte(pairs[i+1]))
 	}
 }
 
-// hidden records that a key can't be read.
-func (q *probe) hidden(err error) {
+// setUnreadable records that a key can't be read.
+func (q *probe) setUnreadable(err error) {
 	text := err.Error()
 	var answer goredis.Error
 	if !errors.As(err, &answer) {
-		q.stash.vault.Stats.Error("second_connection")
-		q.stash.vault.log.Warn("second connection failed", "err", err)
+		q.decoded.codec.Stats.Error("second_connection")
+		q.decoded.codec.log.Warn("second connection failed", "err", err)
 		text = "ERR cinch: can't check whether a key holds a compressed value: " + text
 	}
-	q.found.hidden(text, true)
+	q.found.setUnreadable(text, true)
 }
 
 // The fields of a hash may expire since Redis 7.4 and Valkey 9, and HSET, which writes a decompressed value
@@ -213,20 +213,20 @@ type part struct {
 }
 
 type sealedParts struct {
-	parts  []part
-	err    error
-	unseen string // the server's error for a key that could not be read
+	parts      []part
+	err        error
+	unreadable string // the server's error for a key that could not be read
 }
 
 type watchOutcome struct{ refusal string } // the server's error to WATCH
 
-// restored returns the request that replaces the part's value by its envelope, if the value is unchanged.
-func (p *part) restored() [][]byte {
+// restoreRequest returns the request that replaces the part's value by its envelope, if the value is unchanged.
+func (p *part) restoreRequest() [][]byte {
 	return append(p.put(p.Sealed)[:3:3], []byte("IFEQ"), p.Value, []byte("KEEPTTL"))
 }
 
-// keep returns the request that sets the field's expiry again; nil for none.
-func (p *part) keep() [][]byte {
+// keepExpiry returns the request that sets the field's expiry again; nil for none.
+func (p *part) keepExpiry() [][]byte {
 	if p.expires == nil {
 		return nil
 	}
@@ -241,15 +241,15 @@ func (p *part) put(b []byte) [][]byte {
 	return [][]byte{[]byte("SET"), p.key, b, []byte("XX"), []byte("KEEPTTL")}
 }
 
-// hidden records the error text of a key that can't be read, if is is true.
-func (f *sealedParts) hidden(text string, is bool) {
-	if is && f.unseen == "" {
-		f.unseen = text
+// setUnreadable records the error text of a key that can't be read, if is is true.
+func (f *sealedParts) setUnreadable(text string, is bool) {
+	if is && f.unreadable == "" {
+		f.unreadable = text
 	}
 }
 
 // add decompresses stored if it is an envelope, and adds it as a part.
-func (f *sealedParts) add(s *stash, key, field, stored []byte) {
+func (f *sealedParts) add(s *decodeBuffer, key, field, stored []byte) {
 	if !cinch.IsSealed(stored) || f.err != nil {
 		return
 	}
@@ -267,13 +267,13 @@ func (f *sealedParts) fail(err error) {
 	}
 }
 
-func (f *sealedParts) addHash(s *stash, key []byte, pairs [][]byte) {
+func (f *sealedParts) addHash(s *decodeBuffer, key []byte, pairs [][]byte) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		f.add(s, key, pairs[i], pairs[i+1])
 	}
 }
 
-func refusalOf(watch *op) (o watchOutcome) {
+func refusalOf(watch *entryData) (o watchOutcome) {
 	if watch.answer.isError() {
 		o.refusal = watch.answer.text
 	}

@@ -60,7 +60,7 @@ func BenchmarkPumps(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			s.pumpRequests()
-			s.out.run()
+			s.replyPump.run()
 		})
 	}
 }
@@ -93,16 +93,16 @@ func BenchmarkManyValues(b *testing.B) {
 	for i := range 100 {
 		args = append(args, fmt.Sprintf("item:%d", i), strings.Repeat(fmt.Sprintf("a dish of %d things, ", i), 10))
 	}
-	v := newSeals(b, codec.Setting{Codec: codec.LZ4})
+	v := newRewriter(b, codec.Setting{Codec: codec.LZ4})
 	n := max(1, b.N)
-	g := NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats})
+	g := NewGateway(Config{Policy: v.rules, Stats: v.codec.Stats})
 	client := &feed{bytes: resp.AppendCommand(nil, args...), reads: n}
 	server := &feed{bytes: []byte(":0\r\n"), reads: n}
 	s := newSession(g, client, server, time.Now())
 	b.ReportAllocs()
 	b.ResetTimer()
 	s.pumpRequests()
-	s.out.run()
+	s.replyPump.run()
 }
 
 // However many arguments its requests had, and however deep a reply was nested, a session that waits for its
@@ -121,29 +121,29 @@ func TestIdleSessionKeepsLittle(t *testing.T) {
 		{"few arguments behind many", resp.AppendCommand(resp.AppendCommand(nil, many...), "GET", "k"), 2},
 		{"few arguments", resp.AppendCommand(nil, "GET", "k"), 1},
 	} {
-		v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+		v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
 		client := &feed{bytes: test.bytes, reads: 1}
 		server := &feed{bytes: []byte(strings.Repeat("*1\r\n", 3000) + ":1\r\n"), reads: 1}
-		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats}), client, server, time.Now())
+		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.codec.Stats}), client, server, time.Now())
 		for err := error(nil); err == nil; {
 			err = s.next()
 		}
-		if got := s.talk.queue.pushed; got != uint64(test.idle) {
+		if got := s.upstream.queue.pushed; got != uint64(test.idle) {
 			t.Fatalf("%s: %d requests", test.name, got)
 		}
-		if a, b, c := cap(s.intake.args), cap(s.intake.parser.Args), cap(s.sealedArgs); a > 64 || b > 64 || c > 64 {
+		if a, b, c := cap(s.reader.args), cap(s.reader.parser.Args), cap(s.sealedArgs); a > 64 || b > 64 || c > 64 {
 			t.Errorf("%s: room is kept for %d, %d and %d arguments", test.name, a, b, c)
 		}
-		if slices.ContainsFunc(s.intake.args[:cap(s.intake.args)], func(arg []byte) bool { return arg != nil }) {
+		if slices.ContainsFunc(s.reader.args[:cap(s.reader.args)], func(arg []byte) bool { return arg != nil }) {
 			t.Errorf("%s: arguments are kept", test.name)
 		}
 		if s.req.args != nil || s.req.raw != nil {
 			t.Errorf("%s: the request is kept", test.name)
 		}
-		if err := s.out.next(); err != nil {
+		if err := s.replyPump.next(); err != nil {
 			t.Fatal(err)
 		}
-		if n := cap(s.out.copier.path); n > 16 {
+		if n := cap(s.replyPump.copier.path); n > 16 {
 			t.Errorf("room is kept for %d levels of a reply", n)
 		}
 	}
@@ -151,21 +151,21 @@ func TestIdleSessionKeepsLittle(t *testing.T) {
 
 // A request whose values are compressed allocates nothing: all its buffers come from the pool or the session.
 func TestCompressingAllocatesNothing(t *testing.T) {
-	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 20)
 	for _, args := range [][]string{{"SET", "key:1", value}, {"HSET", "key:1", "a", value, "b", value, "c", value, "d", value}} {
 		const times = 1000
-		g := NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats})
+		g := NewGateway(Config{Policy: v.rules, Stats: v.codec.Stats})
 		client := &feed{bytes: resp.AppendCommand(nil, args...), reads: 2 * times}
 		server := &feed{bytes: []byte("+OK\r\n"), reads: 2 * times}
 		s := newSession(g, client, server, time.Now())
 		if n := testing.AllocsPerRun(times, func() {
-			for before := s.talk.queue.pushed; s.talk.queue.pushed == before; {
+			for before := s.upstream.queue.pushed; s.upstream.queue.pushed == before; {
 				if err := s.next(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if s.talk.up.Flush() != nil || s.out.next() != nil {
+			if s.upstream.out.Flush() != nil || s.replyPump.next() != nil {
 				t.Fatal("an error")
 			}
 		}); n > 0 && !raceEnabled {

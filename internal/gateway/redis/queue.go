@@ -22,13 +22,13 @@ const (
 	kindCapture
 	// kindFloat: the server's "not a float" error goes to the request pump.
 	kindFloat
-	// kindRefuse: the error op.text takes its place.
+	// kindRefuse: the error data.text takes its place.
 	kindRefuse
-	// kindOwn: the frame op.text takes its place.
-	kindOwn
-	// kindHook: copy it, then pass its first line to op.after.
+	// kindFrame: the frame data.text takes its place.
+	kindFrame
+	// kindHook: copy it, then pass its first line to data.after.
 	kindHook
-	// kindSubscribe: op.acks acknowledgements, or one error.
+	// kindSubscribe: data.acks acknowledgements, or one error.
 	kindSubscribe
 	// kindUnsubscribe: one acknowledgement for each existing subscription.
 	kindUnsubscribe
@@ -36,10 +36,10 @@ const (
 	kindExec
 	// kindUnit: EXEC of a transaction that the gateway made around one command of the client.
 	kindUnit
-	// kindCluster: addresses of nodes in it are rewritten; op.text is the subcommand of CLUSTER.
+	// kindCluster: addresses of nodes in it are rewritten; data.text is the subcommand of CLUSTER.
 	kindCluster
-	// kindLoaded: SCRIPT EXISTS; op.mask says which scripts are known here.
-	kindLoaded
+	// kindScriptExists: SCRIPT EXISTS; data.mask says which scripts are known here.
+	kindScriptExists
 	// kindRaw: nothing is parsed from here on.
 	kindRaw
 )
@@ -49,8 +49,8 @@ type entry struct {
 	kind  kind
 	shape shape
 	flags entryFlags
-	n     int // number of replies; more than one only for kindReply
-	op    *op // data of the rarer kinds
+	n     int        // number of replies; more than one only for kindReply
+	data  *entryData // data of the rarer kinds
 }
 
 type entryFlags uint8
@@ -65,18 +65,18 @@ const (
 	// flagExcluded: the keys are promised to hold no envelopes, so bytes that only look like one are the
 	// value itself.
 	flagExcluded
-	// flagWaits: the server may block before it answers, even for ever.
-	flagWaits
+	// flagMayBlock: the server may block before it answers, even for ever.
+	flagMayBlock
 )
 
 // changesNothing reports whether handling the reply changes no state that later requests wait for.
 func (e *entry) changesNothing() bool {
-	return e.kind == kindReply && e.flags&^flagExcluded == 0 && e.op == nil
+	return e.kind == kindReply && e.flags&^flagExcluded == 0 && e.data == nil
 }
 
 // sameAs reports whether two entries can be stored as one with a count.
 func (e *entry) sameAs(f *entry) bool {
-	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags && e.op == f.op
+	return e.kind == kindReply && f.kind == kindReply && e.shape == f.shape && e.flags == f.flags && e.data == f.data
 }
 
 // The queue is bounded in bytes. The first freeQueueBytes need no budget. Beyond them the queue takes pieces
@@ -86,7 +86,7 @@ const (
 	freeQueueBytes  = 64 << 10
 	queuePieceBytes = 64 << 10
 	entryBytes      = 48  // of a run of entries, with the spare room of the ring
-	opBytes         = 384 // of an op, beside op.size
+	entryDataBytes  = 384 // of an entryData, beside its size
 )
 
 // queue passes entries from the request pump to the reply pump. An entry must be in it before the first byte
@@ -108,12 +108,12 @@ type queue struct {
 	// changes (the database, the login, subscriptions) is known only afterwards.
 	carrying bool
 
-	// For the request pump: next is the entry pushed last, without its op; next.n more equal ones are not in
-	// the ring yet. An entry with an op of its own (single) equals no other.
+	// For the request pump: next is the entry pushed last, without its data; next.n more equal ones are not in
+	// the ring yet. An entry with data of its own (single) equals no other.
 	next   entry
 	pushed uint64 // requests whose replies are outstanding or have arrived
 
-	behind *memory.Account // starts to wait for the client with the last reply; nil: none
+	watched *memory.Account // starts to wait for the client with the last reply; nil: none
 
 	// For the reply pump: left more replies are like the last popped one, and pop returns them without the
 	// lock. One of the run stays in the ring until then.
@@ -135,15 +135,15 @@ func (q *queue) init(account budget) {
 
 // weight returns the bytes that an entry takes.
 func (e *entry) weight() int {
-	if e.op == nil || e.op.shared {
+	if e.data == nil || e.data.shared {
 		return entryBytes
 	}
-	return entryBytes + opBytes + e.op.size
+	return entryBytes + entryDataBytes + e.data.size
 }
 
 // push adds the entry of one reply. It waits while there is no room, and fails when the reply pump has ended.
-// It calls beforeWait before it waits, and the function that this returns afterwards.
-func (q *queue) push(e entry, beforeWait func() (stop func())) error {
+// It calls onWait before it waits, and the function that this returns afterwards.
+func (q *queue) push(e entry, onWait func() (stop func())) error {
 	e.n = 1
 	q.pushed++
 	if !q.single && q.next.sameAs(&e) {
@@ -153,15 +153,15 @@ func (q *queue) push(e entry, beforeWait func() (stop func())) error {
 	if err := q.publish(); err != nil {
 		return err
 	}
-	q.next, q.single = e, e.op != nil && !e.op.shared
+	q.next, q.single = e, e.data != nil && !e.data.shared
 	q.next.n = 0
 	if q.single {
-		q.next.op = nil // it may hold much memory
+		q.next.data = nil // it may hold much memory
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := e.weight(); q.n > 0 && !q.closed && !q.hasRoom(w) { // an empty queue has room for anything
-		q.waitForRoom(w, beforeWait)
+		q.waitForRoom(w, onWait)
 	}
 	return q.add(e)
 }
@@ -200,9 +200,9 @@ func (q *queue) add(e entry) error {
 }
 
 // waitForRoom waits until w more bytes fit. q.mu must be held; it is released while waitForRoom waits.
-func (q *queue) waitForRoom(w int, beforeWait func() (stop func())) {
+func (q *queue) waitForRoom(w int, onWait func() (stop func())) {
 	q.mu.Unlock()
-	stop := beforeWait()
+	stop := onWait()
 	q.mu.Lock()
 	for !q.closed && !q.hasRoom(w) {
 		q.notFull.Wait()
@@ -221,8 +221,8 @@ func (q *queue) hasRoom(w int) bool {
 	return true
 }
 
-// giveBack releases the pieces of the budget.
-func (q *queue) giveBack() {
+// releaseBudget releases the pieces of the budget.
+func (q *queue) releaseBudget() {
 	for ; q.pieces > 0; q.pieces-- {
 		q.account.Release(queuePieceBytes)
 	}
@@ -267,10 +267,10 @@ func (q *queue) pop() (e entry, ok bool) {
 	if q.n == 0 {
 		q.carrying = !e.changesNothing()
 		q.last = q.carrying
-		if q.behind != nil {
-			q.behind.Await(memory.FromClient)
+		if q.watched != nil {
+			q.watched.Await(memory.FromClient)
 		}
-		q.giveBack()
+		q.releaseBudget()
 		if len(q.ring) > maxIdleRing {
 			q.ring, q.head = nil, 0
 		}
@@ -279,20 +279,20 @@ func (q *queue) pop() (e entry, ok bool) {
 	return e, true
 }
 
-// awaitBehind makes an account wait for the client from the last reply on.
-func (q *queue) awaitBehind(a *memory.Account) {
+// watchAfterLast makes an account wait for the client from the last reply on.
+func (q *queue) watchAfterLast(a *memory.Account) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.behind = a; q.n == 0 {
+	if q.watched = a; q.n == 0 {
 		a.Await(memory.FromClient)
 	}
 }
 
-// awaitNone cancels awaitBehind. The account may already be waiting.
-func (q *queue) awaitNone() {
+// cancelWatch cancels watchAfterLast. The account may already be waiting.
+func (q *queue) cancelWatch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.behind = nil
+	q.watched = nil
 }
 
 // answered returns the number of replies that pop has returned, including the current one.
@@ -315,12 +315,12 @@ func (q *queue) carried() {
 
 // waitEmpty waits until every reply so far has arrived and been carried. It reports false if the reply pump
 // has ended.
-func (q *queue) waitEmpty(beforeWait func() (stop func())) bool {
+func (q *queue) waitEmpty(onWait func() (stop func())) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.busy() && !q.closed {
 		q.mu.Unlock()
-		stop := beforeWait()
+		stop := onWait()
 		q.mu.Lock()
 		for q.busy() && !q.closed {
 			q.notFull.Wait()
@@ -337,11 +337,11 @@ func (q *queue) empty() bool {
 	return !q.busy()
 }
 
-// waits reports whether the next reply belongs to a command that may block.
-func (q *queue) waits() bool {
+// nextMayBlock reports whether the next reply belongs to a command that may block.
+func (q *queue) nextMayBlock() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.n > 0 && !q.carrying && q.at(0).flags&flagWaits != 0
+	return q.n > 0 && !q.carrying && q.at(0).flags&flagMayBlock != 0
 }
 
 // busy reports whether a reply is outstanding or not carried yet. q.mu must be held.
@@ -352,41 +352,41 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.giveBack()
+	q.releaseBudget()
 	q.notFull.Broadcast()
 }
 
-// op holds the data of an entry beyond its kind. The request pump fills it in before push; the answer fields
-// belong to the reply pump until done is closed.
-type op struct {
-	args       [][]byte      // kindComputed: the request, copied
-	size       int           // bytes of args
-	plain      bool          // kindComputed: the reply is the value itself (a GET in place of a script)
-	text       string        // kindRefuse, kindOwn, kindCluster
-	acks       int           // kindSubscribe
-	class      byte          // kindUnsubscribe: 's', 'p' or 'S'
-	mask       []bool        // shapeSorted, kindLoaded
-	renames    [2]string     // kindAsk: in errors, the name of the script that ran and of the client's
-	shared     bool          // used by many entries, holds nothing of a single one
-	contents   contents      // kindReply: values to unwrap from a library's format
-	seen       chan struct{} // closed when contents are complete; nil: they are from the start
-	plainBytes [][]byte      // shapeAny: parts of these that begin with the magic are not envelopes
-	after      func(answer)
-	done       chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
-	answer     answer
-	held       int64 // bytes of the reply budget that the answer holds; the request pump releases them
-	given      bool  // the client has its reply
+// entryData holds the data of an entry beyond its kind. The request pump fills it in before push; the answer
+// fields belong to the reply pump until done is closed.
+type entryData struct {
+	args        [][]byte      // kindComputed: the request, copied
+	size        int           // bytes of args
+	wholeValue  bool          // kindComputed: the reply is the value itself (a GET in place of a script)
+	text        string        // kindRefuse, kindFrame, kindCluster
+	acks        int           // kindSubscribe
+	class       byte          // kindUnsubscribe: 's', 'p' or 'S'
+	mask        []bool        // shapeSorted, kindScriptExists
+	scriptNames [2]string     // kindAsk: in errors, the name of the script that ran and of the client's
+	shared      bool          // used by many entries, holds nothing of a single one
+	contents    contents      // kindReply: values to unwrap from a library's format
+	seen        chan struct{} // closed when contents are complete; nil: they are from the start
+	plainBytes  [][]byte      // shapeAny: parts of these that begin with the magic are not envelopes
+	after       func(answer)
+	done        chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit
+	answer      answer
+	held        int64 // bytes of the reply budget that the answer holds; the request pump releases them
+	delivered   bool  // the client has its reply
 }
 
 // answer is a reply passed to the request pump.
 type answer struct {
-	head  byte // first byte of the reply
-	null  bool
-	count int64    // elements or bytes
-	text  string   // of an error or a simple string, without its first byte
-	body  []byte   // of a bulk string, kindCapture only
-	cut   bool     // the list was too long to keep
-	list  [][]byte // of an array of bulk strings or integers, kindCapture only; nil for other elements
+	head      byte // first byte of the reply
+	null      bool
+	count     int64    // elements or bytes
+	text      string   // of an error or a simple string, without its first byte
+	body      []byte   // of a bulk string, kindCapture only
+	truncated bool     // the list was too long to keep
+	list      [][]byte // of an array of bulk strings or integers, kindCapture only; nil for other elements
 }
 
 func (a *answer) isError() bool { return a.head == '-' }

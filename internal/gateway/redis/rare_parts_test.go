@@ -31,7 +31,7 @@ type beside struct {
 // besides makes the user's second connections go to a beside server.
 func (p *partsOf) besides(answers map[string]string) *beside {
 	b := &beside{answers: answers}
-	p.user.second.dialer.to = func(context.Context) (net.Conn, error) {
+	p.user.sideConn.dialer.dialFunc = func(context.Context) (net.Conn, error) {
 		near, far := socketPair(p.t)
 		b.mu.Lock()
 		b.dials++
@@ -39,7 +39,7 @@ func (p *partsOf) besides(answers map[string]string) *beside {
 		go b.serve(far)
 		return near, nil
 	}
-	p.t.Cleanup(p.user.second.close)
+	p.t.Cleanup(p.user.sideConn.close)
 	return b
 }
 
@@ -100,15 +100,15 @@ func holdingSealed(env string) map[string]string {
 
 // queued returns the entry of the next reply and marks it as carried.
 func (p *partsOf) queued() entry {
-	_ = p.talk.up.Flush() // including entries that were only counted
-	e, _ := p.talk.queue.pop()
-	p.talk.queue.carried()
+	_ = p.upstream.out.Flush() // including entries that were only counted
+	e, _ := p.upstream.queue.pop()
+	p.upstream.queue.carried()
 	return e
 }
 
 // inTransaction opens a transaction of the client.
 func (p *partsOf) inTransaction() {
-	p.talk.tx.open, p.talk.tx.multi = true, new(multiAnswer)
+	p.upstream.tx.open, p.upstream.tx.multi = true, new(multiAnswer)
 }
 
 func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
@@ -116,7 +116,7 @@ func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
 	env := p.sealed(lengthy)
 	p.besides(holdingSealed(env))
 	p.inTransaction()
-	if err := p.stored.within.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
+	if err := p.stored.nested.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
 		t.Fatal(err)
 	}
 	p.expect("EVAL INFLATE 2 k k 1 "+env+" "+lengthy, "EVAL COMPOSED 1 k "+cinch.Magic+" 0 1 0")
@@ -129,7 +129,7 @@ func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
 
 func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
 	p := newParts(t)
-	p.user.second.has.noScriptShow.Store(true)
+	p.user.sideConn.commands.noScriptShow.Store(true)
 	p.user.lua.denied = true
 	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
 	p.inTransaction()
@@ -137,12 +137,12 @@ func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
 		{"EVALSHA 0123456789012345678901234567890123456789 1 k", "NOSCRIPT"},
 		{"FCALL f 1 k", "ERR cinch: inside MULTI"},
 	} {
-		if err := p.stored.within.run(requestOf(strings.Fields(test.request)...), [][]byte{[]byte("k")}); err != nil {
+		if err := p.stored.nested.run(requestOf(strings.Fields(test.request)...), [][]byte{[]byte("k")}); err != nil {
 			t.Fatal(err)
 		}
 		p.expect("ECHO")
-		if e := p.queued(); e.kind != kindRefuse || !strings.HasPrefix(e.op.text, test.want) {
-			t.Errorf("%s: %+v", test.request, e.op)
+		if e := p.queued(); e.kind != kindRefuse || !strings.HasPrefix(e.data.text, test.want) {
+			t.Errorf("%s: %+v", test.request, e.data)
 		}
 	}
 }
@@ -152,9 +152,9 @@ func TestWithinTrustsWatchedKeys(t *testing.T) {
 	p := newParts(t)
 	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
 	keys := [][]byte{[]byte("k")}
-	p.talk.tx.watch.begin(firstSpace, keys)
+	p.upstream.tx.watch.begin(defaultDatabase, keys)
 	p.inTransaction()
-	if err := p.stored.within.run(requestOf("FCALL", "f", "1", "k"), keys); err != nil {
+	if err := p.stored.nested.run(requestOf("FCALL", "f", "1", "k"), keys); err != nil {
 		t.Fatal(err)
 	}
 	p.expect("FCALL f 1 k")
@@ -163,7 +163,7 @@ func TestWithinTrustsWatchedKeys(t *testing.T) {
 func TestSorterSendsWeightsThatItMeets(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
-	p.answer(func(o *op) {
+	p.answer(func(o *entryData) {
 		o.answer = answer{head: '*', list: [][]byte{[]byte(lua.Marker), []byte(env)}}
 	}, given)
 	if err := p.stored.sorter.sort(requestOf("SORT", "l", "BY", "w*")); err != nil {
@@ -188,7 +188,7 @@ func TestSorterWithoutScripts(t *testing.T) {
 
 func TestSecondFollowsTheDatabase(t *testing.T) {
 	p := newParts(t)
-	x := &p.user.second
+	x := &p.user.sideConn
 	b := p.besides(map[string]string{"PING": "+PONG\r\n", "SELECT": "+OK\r\n"})
 	ping := func() {
 		t.Helper()
@@ -200,7 +200,7 @@ func TestSecondFollowsTheDatabase(t *testing.T) {
 	ping()
 	b.was(t, "ping", "ping")
 	space := "3"
-	p.talk.st.space.Store(&space)
+	p.upstream.state.selected.Store(&space)
 	ping()
 	b.was(t, "select 3", "ping")
 	if b.dials != 2 {
@@ -219,14 +219,14 @@ func TestSecondAsksWithoutRunning(t *testing.T) {
 	answers := map[string]string{"MULTI": "+OK\r\n", "APPEND": "-" + refusal + "\r\n", "DISCARD": "+OK\r\n"}
 	b := p.besides(answers)
 	request := requestOf("APPEND", "k", "x").args
-	if got := p.user.second.forbidden(request); got != refusal {
+	if got := p.user.sideConn.permissionError(request); got != refusal {
 		t.Errorf("%q", got)
 	}
 	b.was(t, "MULTI", "APPEND k x", "DISCARD")
 
-	p.user.second.forget()
+	p.user.sideConn.invalidate()
 	b = p.besides(map[string]string{"MULTI": "-NOPERM no MULTI\r\n", "APPEND": answers["APPEND"], "DISCARD": "+OK\r\n"})
-	if got := p.user.second.forbidden(request); got != "" {
+	if got := p.user.sideConn.permissionError(request); got != "" {
 		t.Errorf("that MULTI is forbidden says nothing of APPEND: %q", got)
 	}
 	b.was(t, "MULTI")
@@ -237,7 +237,7 @@ func TestSecondRemembersCommands(t *testing.T) {
 	b := p.besides(map[string]string{"COMMAND": "*1\r\n*-1\r\n"})
 	row := &command{name: "newer"}
 	for range 2 {
-		if p.user.second.knows(row) {
+		if p.user.sideConn.supports(row) {
 			t.Error("the server has it, it says")
 		}
 	}
@@ -247,18 +247,18 @@ func TestSecondRemembersCommands(t *testing.T) {
 // controlled returns the handler of commands that change the connection's state.
 func (p *partsOf) controlled() *control {
 	c := new(control)
-	c.init(&Gateway{vault: p.vault}, &p.talk, &p.user, nil)
+	c.init(&Gateway{codec: p.codec}, &p.upstream, &p.user, nil)
 	return c
 }
 
-func replied(text string) func(*op) {
-	return func(o *op) { o.after(answer{head: text[0], text: text[1:]}) }
+func replied(text string) func(*entryData) {
+	return func(o *entryData) { o.after(answer{head: text[0], text: text[1:]}) }
 }
 
 func TestControlBelievesAnswers(t *testing.T) {
 	p := newParts(t)
 	c := p.controlled()
-	p.talk.st.who.Store(&credentials{"app", "pw"})
+	p.upstream.state.credentials.Store(&credentials{"app", "pw"})
 	p.answer(replied("-ERR out of range"), replied("+OK"), replied("-NOPERM"), replied("+RESET"))
 	for _, test := range []struct{ request, space, who string }{
 		{"SELECT 99", "0", "app"}, {"SELECT 3", "3", "app"}, {"RESET", "3", "app"}, {"RESET", "0", ""},
@@ -266,8 +266,8 @@ func TestControlBelievesAnswers(t *testing.T) {
 		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.talk.st.where(); got != test.space || p.talk.st.login() != test.who {
-			t.Errorf("behind %s: database %s, login %q", test.request, got, p.talk.st.login())
+		if got := p.upstream.state.database(); got != test.space || p.upstream.state.login() != test.who {
+			t.Errorf("behind %s: database %s, login %q", test.request, got, p.upstream.state.login())
 		}
 	}
 	p.expect("SELECT 99", "SELECT 3", "RESET", "RESET")
@@ -280,13 +280,13 @@ func TestControlSelectsWithinATransaction(t *testing.T) {
 	if err := c.handle(requestOf("SELECT", "3")); err != nil {
 		t.Fatal(err)
 	}
-	if *p.talk.st.space.Load() != firstSpace || p.talk.st.where() != "3" || !p.talk.tx.changes {
+	if *p.upstream.state.selected.Load() != defaultDatabase || p.upstream.state.database() != "3" || !p.upstream.tx.changesState {
 		t.Error("the database counts for what is queued behind it, and from EXEC on")
 	}
 	if err := c.handle(requestOf("DISCARD")); err != nil {
 		t.Fatal(err)
 	}
-	if p.talk.tx.open || p.talk.st.where() != firstSpace {
+	if p.upstream.tx.open || p.upstream.state.database() != defaultDatabase {
 		t.Error("DISCARD leaves a transaction, or its database")
 	}
 }
@@ -296,20 +296,20 @@ func TestControlMutes(t *testing.T) {
 	c := p.controlled()
 	for _, test := range []struct {
 		request string
-		want    muting
+		want    clientReply
 	}{
-		{"CLIENT REPLY SKIP", muting{skipNext: true}}, {"CLIENT REPLY OFF", muting{off: true, skipNext: true}}, {"CLIENT REPLY ON", muting{}},
+		{"CLIENT REPLY SKIP", clientReply{skipNext: true}}, {"CLIENT REPLY OFF", clientReply{off: true, skipNext: true}}, {"CLIENT REPLY ON", clientReply{}},
 	} {
 		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
 			t.Fatal(err)
 		}
-		if p.talk.replies != test.want {
-			t.Errorf("%s: %+v", test.request, p.talk.replies)
+		if p.upstream.clientReply != test.want {
+			t.Errorf("%s: %+v", test.request, p.upstream.clientReply)
 		}
 	}
 	p.expect("CLIENT REPLY ON") // the server gets no other
 	p.inTransaction()
-	if err := c.handle(requestOf("CLIENT", "REPLY", "OFF")); err != nil || p.talk.replies.off {
+	if err := c.handle(requestOf("CLIENT", "REPLY", "OFF")); err != nil || p.upstream.clientReply.off {
 		t.Errorf("within a transaction: %v", err)
 	}
 	p.expect("ECHO")
@@ -326,9 +326,9 @@ func (*desks) passProtocolError() error              { return resp.ErrProtocol }
 func (p *partsOf) largely(words ...string) *desks {
 	p.t.Helper()
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
-	in, d := new(intake), new(desks)
-	in.init(&p.talk, newTable())
-	l := large{intake: in, talk: &p.talk, seals: &seals{vault: p.vault, rules: p.vault.rules(), st: &p.talk.st, dialed: time.Now()}, stash: &p.stash, desk: d}
+	in, d := new(requestReader), new(desks)
+	in.init(&p.upstream, newTable())
+	l := large{reader: in, upstream: &p.upstream, rewriter: &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}, decoded: &p.decoded, handler: d}
 	for !in.isLarge() {
 		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {
 			p.t.Fatal(err)

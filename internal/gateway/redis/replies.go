@@ -14,33 +14,33 @@ import (
 
 // replyPump carries the replies of a session.
 type replyPump struct {
-	life      *gateway.Life
-	queue     *queue
-	vault     *vault
-	spill     spill
-	frames    frames
-	copier    copier
-	opening   opening
-	redirects redirects
-	answers   answers
-	nodes     nodeReplies
-	messages  messages
-	lastWords atomic.Pointer[string] // sent to the client when the session fails
+	life       *gateway.Life
+	queue      *queue
+	codec      *valueCodec
+	spill      spill
+	frames     frames
+	copier     copier
+	decoder    replyDecoder
+	redirects  redirects
+	internal   internalReplies
+	nodes      nodeReplies
+	pushes     pushFrames
+	finalError atomic.Pointer[string] // sent to the client when the session fails
 
 	tx   []entry     // queued in the open transaction, in order
 	busy atomic.Bool // handling a reply of which the server may have more to send
 }
 
-func (p *replyPump) init(life *gateway.Life, queue *queue, asked *asked, st *standing, vault *vault, view topology) {
-	p.life, p.queue, p.vault = life, queue, vault
-	p.spill.init(life, vault)
+func (p *replyPump) init(life *gateway.Life, queue *queue, recentKeys *recentKeys, state *sessionState, codec *valueCodec, view topology) {
+	p.life, p.queue, p.codec = life, queue, codec
+	p.spill.init(life, codec)
 	p.frames.init(life, &p.spill)
-	p.opening = opening{frames: &p.frames, vault: vault, life: life, asked: asked, queue: queue}
+	p.decoder = replyDecoder{frames: &p.frames, codec: codec, life: life, recentKeys: recentKeys, queue: queue}
 	p.redirects = redirects{frames: &p.frames, life: life, view: view}
-	p.copier = copier{frames: &p.frames, opening: &p.opening, redirects: &p.redirects}
-	p.answers = answers{frames: &p.frames, opening: &p.opening, copier: &p.copier}
+	p.copier = copier{frames: &p.frames, decoder: &p.decoder, redirects: &p.redirects}
+	p.internal = internalReplies{frames: &p.frames, decoder: &p.decoder, copier: &p.copier}
 	p.nodes = nodeReplies{frames: &p.frames, copier: &p.copier, redirects: &p.redirects}
-	p.messages = messages{frames: &p.frames, copier: &p.copier, nodes: &p.nodes, queue: queue, st: st}
+	p.pushes = pushFrames{frames: &p.frames, copier: &p.copier, nodes: &p.nodes, queue: queue, state: state}
 }
 
 // run carries replies until the server closes the connection or the client is gone.
@@ -51,11 +51,11 @@ func (p *replyPump) run() {
 			p.life.LogEnd(memory.FromUpstream, errorClasses.Of(err), err)
 			break
 		}
-		if t := p.opening.trace; t != nil {
-			t.ends(p.queue.answered())
+		if t := p.decoder.trace; t != nil {
+			t.endReply(p.queue.answered())
 		}
 	}
-	if text := p.lastWords.Load(); text != nil {
+	if text := p.finalError.Load(); text != nil {
 		p.frames.mute = false
 		_ = p.frames.emitError(*text)
 	}
@@ -63,8 +63,8 @@ func (p *replyPump) run() {
 	p.spill.wait()
 }
 
-// unstick is called by the request pump while it waits, because the client may not be reading.
-func (p *replyPump) unstick() { p.spill.unstick() }
+// unblock is called by the request pump while it waits, because the client may not be reading.
+func (p *replyPump) unblock() { p.spill.unblock() }
 
 func (p *replyPump) midReply() bool { return p.busy.Load() }
 
@@ -72,10 +72,10 @@ func (p *replyPump) discard() { p.tx = nil }
 
 func (p *replyPump) reset() {
 	p.discard()
-	p.messages.reset()
+	p.pushes.reset()
 }
 
-func (p *replyPump) monitor() { p.messages.monitoring, p.messages.expected = true, true }
+func (p *replyPump) monitor() { p.pushes.monitoring, p.pushes.expected = true, true }
 
 // errorClasses maps protocol violations by the server to metric classes. Those of the client the server
 // answers.
@@ -90,43 +90,43 @@ func (p *replyPump) next() error {
 	if err != nil {
 		return err
 	}
-	if b[0] == resp.Push || p.messages.expected {
-		own, err := p.messages.isUnasked(b[0])
+	if b[0] == resp.Push || p.pushes.expected {
+		own, err := p.pushes.isUnsolicited(b[0])
 		switch {
 		case err != nil:
 			return err
 		case own:
-			return p.messages.passUnasked()
+			return p.pushes.passUnsolicited()
 		}
 	}
 	e, ok := p.queue.pop()
 	if !ok {
-		return p.messages.passUnasked()
+		return p.pushes.passUnsolicited()
 	}
-	if t := p.opening.trace; t != nil {
-		t.begins(p.queue.answered(), p.frames.in, b[0])
+	if t := p.decoder.trace; t != nil {
+		t.beginReply(p.queue.answered(), p.frames.in, b[0])
 	}
 	if e.changesNothing() {
-		if done, err := p.quick(&e); done || err != nil {
+		if done, err := p.carryBuffered(&e); done || err != nil {
 			return err
 		}
 	}
 	p.busy.Store(true)
 	err = p.consume(e)
 	p.busy.Store(false)
-	p.opening.countTook()
+	p.decoder.countTook()
 	if err == nil { // otherwise waiting goroutines see that the server is gone
 		p.queue.carried()
 	}
 	return err
 }
 
-// quick carries the most common replies to entries that change nothing: one complete buffered element that is
+// carryBuffered carries the most common replies to entries that change nothing: one complete buffered element that is
 // not an envelope, together with following ones of the same entry; or one complete buffered envelope. It
 // leaves all others alone.
-func (p *replyPump) quick(e *entry) (done bool, err error) {
+func (p *replyPump) carryBuffered(e *entry) (done bool, err error) {
 	most := 1
-	if p.queue.left > 0 && !p.messages.expected { // no messages can come in between
+	if p.queue.left > 0 && !p.pushes.expected { // no messages can come in between
 		most += p.queue.left
 	}
 	b := p.frames.in.Buffered()
@@ -141,7 +141,7 @@ func (p *replyPump) quick(e *entry) (done bool, err error) {
 				size = 0
 			} else if e.shape != shapeNone && cinch.IsSealed(rest[at:at+length]) {
 				if replies == 0 && e.shape == shapeBulk && e.flags == 0 {
-					return p.opening.openWhole(rest[at:at+length], size)
+					return p.decoder.openWhole(rest[at:at+length], size)
 				}
 				size = 0
 			}
@@ -203,42 +203,42 @@ func (p *replyPump) carry(e *entry) error {
 	case kindReply:
 		return p.copier.copyFor(e)
 	case kindComputed:
-		return p.answers.carryComputed(e.op)
+		return p.internal.carryComputed(e.data)
 	case kindAsk:
-		return p.answers.carryAsk(e)
+		return p.internal.carryAsk(e)
 	case kindCapture:
-		return p.answers.capture(e.op)
+		return p.internal.capture(e.data)
 	case kindFloat:
-		return p.answers.carryFloat(e.op)
+		return p.internal.carryFloat(e.data)
 	case kindRefuse:
-		return p.copier.replace(e.op.text)
-	case kindOwn:
+		return p.copier.replace(e.data.text)
+	case kindFrame:
 		if err := p.copier.skip(); err != nil {
 			return err
 		}
-		return p.frames.emit([]byte(e.op.text))
+		return p.frames.emit([]byte(e.data.text))
 	case kindHook:
 		return p.carryHook(e)
 	case kindSubscribe:
-		return p.messages.carrySubscribe(e.op.acks)
+		return p.pushes.carrySubscribe(e.data.acks)
 	case kindUnsubscribe:
-		return p.messages.carrySubscribe(p.messages.subscriptions(e.op.class))
+		return p.pushes.carrySubscribe(p.pushes.subscriptions(e.data.class))
 	case kindExec:
-		if e.op != nil {
-			defer e.op.after(answer{})
+		if e.data != nil {
+			defer e.data.after(answer{})
 		}
 		return p.carryExec()
 	case kindUnit:
 		return p.carryUnit(e)
 	case kindCluster:
-		return p.nodes.carry(e.op.text)
-	case kindLoaded:
-		return p.answers.carryLoaded(e.op.mask)
+		return p.nodes.carry(e.data.text)
+	case kindScriptExists:
+		return p.internal.carryScriptExists(e.data.mask)
 	}
-	return p.carryRaw(e.op)
+	return p.carryRaw(e.data)
 }
 
-// carryHook carries a reply and passes its first line to op.after.
+// carryHook carries a reply and passes its first line to data.after.
 func (p *replyPump) carryHook(e *entry) error {
 	line, _, err := p.frames.peek()
 	if err != nil {
@@ -248,8 +248,8 @@ func (p *replyPump) carryHook(e *entry) error {
 	if err := p.copier.copy(e.shape, nil); err != nil {
 		return err
 	}
-	e.op.after(a)
-	finish(e.op)
+	e.data.after(a)
+	finish(e.data)
 	return nil
 }
 
@@ -302,31 +302,31 @@ func (p *replyPump) passPushes() error {
 		if err != nil || b[0] != resp.Push {
 			return err
 		}
-		if ack, err := p.messages.isAck(); err != nil || ack {
+		if ack, err := p.pushes.isAck(); err != nil || ack {
 			return err
 		}
-		if err := p.messages.passUnasked(); err != nil {
+		if err := p.pushes.passUnsolicited(); err != nil {
 			return err
 		}
 	}
 }
 
 // carryUnit carries the answer to EXEC of a transaction that the gateway made around one command. The client
-// gets reply number op.acks (from 0); the others are dropped.
+// gets reply number data.acks (from 0); the others are dropped.
 func (p *replyPump) carryUnit(e *entry) error {
 	line, h, err := p.frames.peek()
 	if err != nil {
 		return err
 	}
 	if h.Kind != resp.Array || h.N < 0 {
-		return p.answers.capture(e.op)
+		return p.internal.capture(e.data)
 	}
 	p.frames.in.Discard(len(line))
 	for i := range int(h.N) {
 		if err := p.passPushes(); err != nil {
 			return err
 		}
-		if i != e.op.acks {
+		if i != e.data.acks {
 			err = p.copier.skip()
 		} else {
 			err = p.copier.copyFor(e)
@@ -335,13 +335,13 @@ func (p *replyPump) carryUnit(e *entry) error {
 			return err
 		}
 	}
-	e.op.given = true
-	close(e.op.done)
+	e.data.delivered = true
+	close(e.data.done)
 	return nil
 }
 
 // carryRaw copies the rest of the server's bytes without parsing, unless they begin with an error.
-func (p *replyPump) carryRaw(o *op) error {
+func (p *replyPump) carryRaw(o *entryData) error {
 	first, err := p.frames.in.Peek(1)
 	if err != nil {
 		return err

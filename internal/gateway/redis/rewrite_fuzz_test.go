@@ -262,7 +262,7 @@ func containsOpened(g *Gateway, want []string, got [][]string) bool {
 		for i := 0; same && i < len(args); i++ {
 			arg := args[i]
 			if i%2 == 0 && i > 0 && cinch.IsSealed([]byte(arg)) {
-				value, err := g.vault.Sealer.Open(nil, []byte(arg))
+				value, err := g.codec.Sealer.Open(nil, []byte(arg))
 				if err != nil {
 					return false
 				}

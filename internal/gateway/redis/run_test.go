@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// quick carries one complete element that is not an envelope, and an envelope if the whole reply is a value.
+// carryBuffered carries one complete element that is not an envelope, and an envelope if the whole reply is a value.
 func TestQuickReplies(t *testing.T) {
 	const lookalike = cinch.Magic + "lookalike"
 	sealer := cinch.NewSealer(cinch.SealerOptions{})
@@ -28,13 +28,13 @@ func TestQuickReplies(t *testing.T) {
 	// quick returns how many bytes of b were carried, and what the client gets.
 	quick := func(b string, sh shape) (carried int, got string) {
 		s := newSession(g, &feed{}, &feed{bytes: []byte(b), reads: 1}, time.Now())
-		if err := s.out.frames.in.Fill(); err != nil {
+		if err := s.replyPump.frames.in.Fill(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.out.quick(&entry{shape: sh}); err != nil {
+		if _, err := s.replyPump.carryBuffered(&entry{shape: sh}); err != nil {
 			t.Fatal(err)
 		}
-		return len(b) - len(s.out.frames.in.Buffered()), string(s.out.frames.to.buf) + string(s.out.frames.to.lent)
+		return len(b) - len(s.replyPump.frames.in.Buffered()), string(s.replyPump.frames.to.buf) + string(s.replyPump.frames.to.lent)
 	}
 	for _, test := range []struct {
 		reply string
@@ -165,47 +165,47 @@ func firstDifference(got, want []byte) string {
 	return "at " + strconv.Itoa(i) + " " + around(got) + ", want " + around(want)
 }
 
-// Counted entries reach the queue with the next entry, and the session keeps no reference to an entry's op.
+// Counted entries reach the queue with the next entry, and the session keeps no reference to an entry's data.
 func TestCountedEntries(t *testing.T) {
 	t.Parallel()
 	client, upstream := socketPair(t)
 	defer client.Close()
 	s := newSession(NewGateway(Config{}), client, upstream, time.Now())
 	defer s.Close()
-	plain, values, other := entry{}, entry{shape: shapeBulk}, entry{op: &op{}}
+	plain, values, other := entry{}, entry{shape: shapeBulk}, entry{data: &entryData{}}
 	for i, test := range []struct {
 		push   entry
 		queued int // replies that the queue expects afterwards
 	}{
 		{plain, 0}, {plain, 0}, {values, 3}, {values, 3}, {other, 5}, {plain, 6}, {plain, 6}, {other, 8}, {other, 9},
 	} {
-		if err := s.talk.queue.push(test.push, s.talk.beforeWait); err != nil {
+		if err := s.upstream.queue.push(test.push, s.upstream.onWait); err != nil {
 			t.Fatal(err)
 		}
 		queued := 0
-		for k := range s.talk.queue.n {
-			queued += s.talk.queue.at(k).n
+		for k := range s.upstream.queue.n {
+			queued += s.upstream.queue.at(k).n
 		}
 		if queued != test.queued {
 			t.Errorf("push %d: %d replies in the queue, want %d", i, queued, test.queued)
 		}
-		if s.talk.queue.next.op != nil {
+		if s.upstream.queue.next.data != nil {
 			t.Errorf("push %d: the session keeps what the entry carried", i)
 		}
 	}
-	if s.talk.settled() {
+	if s.upstream.isIdle() {
 		t.Error("nothing outstanding, it says")
 	}
-	s.talk.queue.close()
-	if err := s.talk.queue.publish(); err != nil {
+	s.upstream.queue.close()
+	if err := s.upstream.queue.publish(); err != nil {
 		t.Error("nothing was counted, but", err)
 	}
-	if err := s.talk.queue.push(values, s.talk.beforeWait); err == nil {
+	if err := s.upstream.queue.push(values, s.upstream.onWait); err == nil {
 		t.Error("a closed queue took an entry")
 	}
 }
 
-// A session is not settled while the server has sent only part of a reply: a drain waits for the rest.
+// A session is not idle while the server has sent only part of a reply: a drain waits for the rest.
 func TestUnsettledWithinAReply(t *testing.T) {
 	for command, reply := range map[string]string{"GET": "$15\r\na plain content\r\n", "MGET": "*1\r\n$15\r\na plain content\r\n"} {
 		t.Run(command, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestUnsettledWithinAReply(t *testing.T) {
 			if _, err := io.ReadFull(server, make([]byte, len(request))); err != nil {
 				t.Fatal(err)
 			}
-			settled := func() bool { return s.talk.queue.empty() && !s.out.midReply() }
+			settled := func() bool { return s.upstream.queue.empty() && !s.replyPump.midReply() }
 			part := len(reply) - len("ent\r\n")
 			write(t, server, reply[:part])
 			if _, err := io.ReadFull(client, make([]byte, part)); err != nil {
@@ -243,7 +243,7 @@ func TestUnsettledWithinAReply(t *testing.T) {
 		})
 	}
 	p := newParts(t)
-	if p.talk.pump = (midway{}); p.talk.settled() {
+	if p.upstream.pump = (midway{}); p.upstream.isIdle() {
 		t.Error("settled though its reply pump is within a reply")
 	}
 }

@@ -58,28 +58,28 @@ func TestScriptsWithoutRules(t *testing.T) {
 }
 
 func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
-	var b bodies
+	var b scriptCache
 	text := func(c byte) []byte { return []byte(strings.Repeat(string(c), maxBodyBytes/4)) }
 	has := func(c byte) bool { _, ok := b.find([]byte(strings.ToUpper(lua.Name(text(c))))); return ok }
 	for c := byte('a'); c <= 'd'; c++ {
-		b.learn(text(c))
+		b.add(text(c))
 	}
-	b.learn(text('b')) // known already
-	if !has('a') {     // and used last
+	b.add(text('b')) // known already
+	if !has('a') {   // and used last
 		t.Error("a is forgotten though there was room")
 	}
-	b.learn(text('e'))
-	b.learn(make([]byte, maxBodyBytes+1))
+	b.add(text('e'))
+	b.add(make([]byte, maxBodyBytes+1))
 	for c, want := range map[byte]bool{'a': true, 'b': true, 'c': false, 'd': true, 'e': true} {
 		if has(c) != want {
 			t.Errorf("%c is known: %v, want %v", c, !want, want)
 		}
 	}
-	if b.bytes != maxBodyBytes || b.used.Len() != 4 || len(b.known) != 4 {
-		t.Errorf("%d bytes of %d and %d scripts", b.bytes, b.used.Len(), len(b.known))
+	if b.bytes != maxBodyBytes || b.used.Len() != 4 || len(b.scripts) != 4 {
+		t.Errorf("%d bytes of %d and %d scripts", b.bytes, b.used.Len(), len(b.scripts))
 	}
-	b.forget()
-	b.learn(text('f'))
+	b.clear()
+	b.add(text('f'))
 	if b.bytes != maxBodyBytes/4 || b.used.Len() != 1 || has('a') {
 		t.Errorf("after forgetting all, %d bytes of %d scripts", b.bytes, b.used.Len())
 	}

@@ -16,24 +16,24 @@ import (
 // table row names; common requests it handles itself.
 type session struct {
 	*gateway.Life
-	g      *Gateway
-	failed error
-	came   bool // a request arrived since the last read error
+	g         *Gateway
+	failure   error
+	requested bool // a request arrived since the last read error
 
 	req request // the current one
 
 	sealedArgs []sealedArg // of the current request; kept for the next one
 
-	intake  intake
-	talk    conversation
-	seals   seals
-	stash   stash
-	user    user
-	stored  *storedCommands // nil until first needed
-	control control
-	large   large
+	reader   requestReader
+	upstream upstreamWriter
+	rewriter valueRewriter
+	decoded  decodeBuffer
+	user     user
+	stored   *storedCommands // nil until first needed
+	control  control
+	large    large
 
-	out replyPump
+	replyPump replyPump
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *session {
@@ -42,32 +42,32 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.talk.init(s.Life, &s.out, &g.keeper, g.cfg.Stats)
-	s.out.init(s.Life, &s.talk.queue, &s.talk.asked, &s.talk.st, g.vault, g.cfg.view)
-	s.intake.init(&s.talk, g.table)
-	s.seals.vault, s.seals.st, s.seals.dialed = g.vault, &s.talk.st, dialed
-	s.seals.trace = newTracing(&g.cfg, upstream)
-	s.out.opening.trace = s.seals.trace
-	s.stash.vault, s.stash.talk, s.stash.stall = g.vault, &s.talk, g.cfg.Stall
-	s.user.second.init(g.dialer, &s.talk, &g.commands, &g.bodies)
-	s.OnClose = s.user.second.close
-	s.control.init(g, &s.talk, &s.user, s)
-	s.large = large{intake: &s.intake, talk: &s.talk, seals: &s.seals, stash: &s.stash, desk: s}
+	s.upstream.init(s.Life, &s.replyPump, &g.authProbe, g.cfg.Stats)
+	s.replyPump.init(s.Life, &s.upstream.queue, &s.upstream.recentKeys, &s.upstream.state, g.codec, g.cfg.view)
+	s.reader.init(&s.upstream, g.table)
+	s.rewriter.codec, s.rewriter.state, s.rewriter.dialed = g.codec, &s.upstream.state, dialed
+	s.rewriter.trace = newTracing(&g.cfg, upstream)
+	s.replyPump.decoder.trace = s.rewriter.trace
+	s.decoded.codec, s.decoded.upstream, s.decoded.stall = g.codec, &s.upstream, g.cfg.Stall
+	s.user.sideConn.init(g.dialer, &s.upstream, &g.commands, &g.scripts)
+	s.OnClose = s.user.sideConn.close
+	s.control.init(g, &s.upstream, &s.user, s)
+	s.large = large{reader: &s.reader, upstream: &s.upstream, rewriter: &s.rewriter, decoded: &s.decoded, handler: s}
 	return s
 }
 
-// onStored returns the handler of commands that run on stored values. It creates it on first use, since many
+// storedCommands returns the handler of commands that run on stored values. It creates it on first use, since many
 // clients never need one.
-func (s *session) onStored() *storedCommands {
+func (s *session) storedCommands() *storedCommands {
 	if s.stored == nil {
-		s.stored = newStoredCommands(&s.talk, &s.user, &s.stash, inCluster(s.g.cfg.view))
+		s.stored = newStoredCommands(&s.upstream, &s.user, &s.decoded, inCluster(s.g.cfg.view))
 	}
 	return s.stored
 }
 
 // Run runs both pumps until both sides are done.
 func (s *session) Run() {
-	defer s.seals.trace.close()
+	defer s.rewriter.trace.close()
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
@@ -79,8 +79,8 @@ func (s *session) carryRequests() {
 }
 
 func (s *session) carryReplies() {
-	defer s.talk.queue.close()
-	s.out.run()
+	defer s.upstream.queue.close()
+	s.replyPump.run()
 	if s.g.cfg.Dicts != nil && !s.Ended() { // ended by the server, which may have restarted without them
 		s.g.cfg.Dicts.Lost() // before the request pump ends because of this
 	}
@@ -88,11 +88,11 @@ func (s *session) carryReplies() {
 
 // pumpRequests reads requests until the client ends its input or an error occurs.
 func (s *session) pumpRequests() {
-	defer s.intake.in.Free()
-	defer s.talk.up.Flush() // lent bytes are in the reader's buffer
-	defer s.talk.tx.end()
-	for s.failed == nil {
-		if err := s.next(); err != nil && !s.carryOn(err) {
+	defer s.reader.in.Free()
+	defer s.upstream.out.Flush() // lent bytes are in the reader's buffer
+	defer s.upstream.tx.end()
+	for s.failure == nil {
+		if err := s.next(); err != nil && !s.shouldContinue(err) {
 			return
 		}
 	}
@@ -102,16 +102,16 @@ func (s *session) pumpRequests() {
 // buffer; parse handles the others. In every case next takes the policy snapshot by which the request's
 // values are compressed.
 func (s *session) next() error {
-	in := s.intake.in
+	in := s.reader.in
 	buf := in.Buffered()
 	if len(buf) == 0 {
-		s.letGo()
+		s.releaseMemory()
 		return in.Fill()
 	}
-	s.seals.rules = s.g.vault.policy.Load()
+	s.rewriter.rules = s.g.codec.policy.Load()
 	n, raw := 0, buf
-	if !s.intake.parser.Started {
-		n, s.intake.args = resp.Cut(buf, s.intake.args[:0])
+	if !s.reader.parser.Started {
+		n, s.reader.args = resp.Cut(buf, s.reader.args[:0])
 		raw = buf[:n]
 	}
 	if n == 0 {
@@ -120,47 +120,47 @@ func (s *session) next() error {
 			return err
 		}
 	}
-	s.intake.frame, s.came = n, true
+	s.reader.frame, s.requested = n, true
 	var err error
-	if len(s.intake.args) > 0 { // the server does not reply to an empty request either
-		s.talk.begin()
+	if len(s.reader.args) > 0 { // the server does not reply to an empty request either
+		s.upstream.beginRequest()
 		r := &s.req // set field by field: copying the whole struct is slow
-		r.args, r.raw, r.unguarded = s.intake.args, raw, false
+		r.args, r.raw, r.unguarded = s.reader.args, raw, false
 		err = s.handle(r)
 	}
-	if s.failed == nil {
+	if s.failure == nil {
 		in.Discard(n)
 	}
 	return err
 }
 
-// letGo drops the memory of earlier requests, except short slices, before the client may become idle. It also
+// releaseMemory drops the memory of earlier requests, except short slices, before the client may become idle. It also
 // clears what points into the reader's buffer, which is about to go back to the pool.
-func (s *session) letGo() {
+func (s *session) releaseMemory() {
 	s.req = request{}
 	if cap(s.sealedArgs) > maxIdleArgs {
 		s.sealedArgs = nil
 	}
-	if cap(s.intake.args) > maxIdleArgs {
-		s.intake.args = nil
+	if cap(s.reader.args) > maxIdleArgs {
+		s.reader.args = nil
 	}
-	clear(s.intake.args[:cap(s.intake.args)])
+	clear(s.reader.args[:cap(s.reader.args)])
 }
 
-// carryOn reports whether the session continues after a read error. While draining, it keeps a client that
+// shouldContinue reports whether the session continues after a read error. While draining, it keeps a client that
 // has a transaction open or a reply outstanding. After the grace period it ends the session also inside a
 // transaction, or when the outstanding command blocks on the server. The server then sees an ordinary end of
 // input: the blocked command pops nothing more, and what it popped before still reaches the client.
-func (s *session) carryOn(err error) bool {
-	idle := s.talk.settled() && !s.talk.tx.open
+func (s *session) shouldContinue(err error) bool {
+	idle := s.upstream.isIdle() && !s.upstream.tx.open
 	if !idle && s.Overdue() {
-		idle = s.talk.settled() || s.talk.waits()
+		idle = s.upstream.isIdle() || s.upstream.mayBlock()
 	}
-	if s.came {
+	if s.requested {
 		s.Requested()
-		s.came = false
+		s.requested = false
 	}
-	if !s.GoesOn(err, idle && len(s.intake.in.Buffered()) == 0) {
+	if !s.GoesOn(err, idle && len(s.reader.in.Buffered()) == 0) {
 		return false
 	}
 	s.BeforeRequest()
@@ -171,7 +171,7 @@ func (s *session) carryOn(err error) bool {
 // request's length n and its bytes raw, which are nil for an inline request. n == 0 means that it handled a
 // large request or read more bytes.
 func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
-	p := &s.intake.parser
+	p := &s.reader.parser
 	n, err = p.Parse(buf)
 	switch {
 	case err != nil:
@@ -182,22 +182,22 @@ func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 		if !ok {
 			return 0, nil, s.passProtocolError()
 		}
-		s.intake.args = args
+		s.reader.args = args
 	case n > 0:
-		raw, s.intake.args = buf[:n], s.intake.args[:0]
+		raw, s.reader.args = buf[:n], s.reader.args[:0]
 		for _, sp := range p.Args {
-			s.intake.args = append(s.intake.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
+			s.reader.args = append(s.reader.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
 		}
-	case s.large.streamsValue():
-		s.failed = s.large.streamValue()
-		return 0, nil, s.failed
-	case s.intake.isLarge():
+	case s.large.canStreamValue():
+		s.failure = s.large.streamValue()
+		return 0, nil, s.failure
+	case s.reader.isLarge():
 		if err := s.large.request(); err != nil { // the rest of it can't be told from requests
-			s.failed = err
+			s.failure = err
 		}
-		return 0, nil, s.failed
+		return 0, nil, s.failure
 	default:
-		return 0, nil, s.intake.in.Fill()
+		return 0, nil, s.reader.in.Fill()
 	}
 	p.Reset()
 	return n, raw, nil
@@ -214,32 +214,32 @@ func (s *session) handleCollected(args [][]byte) error {
 // handle sends one request upstream as its table row says. Values in it are compressed; if none changes, the
 // request is forwarded unchanged.
 func (s *session) handle(r *request) error {
-	cmd := s.intake.rows.lookup(r.args[0])
+	cmd := s.reader.rows.lookup(r.args[0])
 	r.cmd = cmd
-	s.seals.took = 0
-	if t := s.seals.trace; t != nil && t.begin(cmd, s.talk.queue.pushed) {
-		defer func() { t.sent(s.talk.queue.pushed, s.seals.took) }()
+	s.rewriter.compressTime = 0
+	if t := s.rewriter.trace; t != nil && t.begin(cmd, s.upstream.queue.pushed) {
+		defer func() { t.sent(s.upstream.queue.pushed, s.rewriter.compressTime) }()
 	}
-	if s.talk.tx.open && s.talk.tx.multi.refused.Load() {
-		s.talk.tx.end()
+	if s.upstream.tx.open && s.upstream.tx.multi.refused.Load() {
+		s.upstream.tx.end()
 	}
-	if !cmd.accepts(len(r.args)) || s.talk.subscribed() && cmd.strategy != controls {
-		return s.talk.forward(r, entry{}) // the server refuses it
+	if !cmd.accepts(len(r.args)) || s.upstream.isSubscriber() && cmd.strategy != controls {
+		return s.upstream.forward(r, entry{}) // the server refuses it
 	}
-	if s.talk.tx.open {
-		if refusal := s.queues(cmd); refusal != "" {
-			return s.talk.refuse(refusal)
+	if s.upstream.tx.open {
+		if refusal := s.queueRefusal(cmd); refusal != "" {
+			return s.upstream.refuse(refusal)
 		}
-		s.talk.tx.brings = s.talk.tx.brings || s.talk.tx.lastBrings
-		s.talk.tx.lastBrings = cmd.strategy != controls && mayBring(cmd)
+		s.upstream.tx.mayAddEnvelope = s.upstream.tx.mayAddEnvelope || s.upstream.tx.lastMayAddEnvelope
+		s.upstream.tx.lastMayAddEnvelope = cmd.strategy != controls && mayAddEnvelope(cmd)
 	}
-	if cmd.recent && !s.user.second.knows(cmd) {
-		return s.onStored().unknown(r)
+	if cmd.optional && !s.user.sideConn.supports(cmd) {
+		return s.storedCommands().unknown(r)
 	}
 	switch cmd.strategy {
 	case values:
 	case verbatim:
-		return s.talk.forward(r, entry{flags: cmd.flags})
+		return s.upstream.forward(r, entry{flags: cmd.flags})
 	case controls:
 		return s.control.handle(r)
 	default:
@@ -252,58 +252,58 @@ func (s *session) handle(r *request) error {
 	if cmd.name == "set" {
 		known, gets := false, false
 		if known, compares, gets = setOptions(r.args[3:]); !known {
-			return s.onStored().unknown(r)
+			return s.storedCommands().unknown(r)
 		}
 		reads = compares || gets
 	}
 	if reads {
-		s.seals.reply(r, &e)
+		s.rewriter.prepareReply(r, &e)
 	}
 	spec := &cmd.args
 	if spec.kind == noValues {
-		return s.talk.forward(r, e)
+		return s.upstream.forward(r, e)
 	}
-	at, is := spec.places(r.args, len(r.args))
+	at, is := spec.positions(r.args, len(r.args))
 	switch is {
-	case strange:
-		return s.onStored().unknown(r)
-	case refused, cutOff:
-		return s.talk.forward(r, e)
+	case unknownOptions:
+		return s.storedCommands().unknown(r)
+	case refused, needMore:
+		return s.upstream.forward(r, e)
 	}
 
 	// All compressed values of the request go into one buffer, one after the other.
-	b := sealing{at: s.sealedArgs[:0]}
+	b := sealedValues{at: s.sealedArgs[:0]}
 	for i := at.first; i < at.end; i += at.step {
 		value := r.args[i]
-		a := s.seals.address(spec.kind, r.args[1], r.args[i-1], len(value))
+		a := s.rewriter.address(spec.kind, r.args[1], r.args[i-1], len(value))
 		off, sealed := len(b.buf), false
-		if b.buf, sealed = s.seals.sealValue(b.buf, &a, value, at.computed); !sealed {
+		if b.buf, sealed = s.rewriter.sealValue(b.buf, &a, value, at.computed); !sealed {
 			continue
 		}
 		b.at = append(b.at, sealedArg{i, off, len(b.buf)})
-		if s.talk.tx.open {
+		if s.upstream.tx.open {
 			envelope := b.buf[off:]
-			s.talk.tx.brings = true
-			s.talk.tx.remember(envelope, s.seals.vault.standsFor(envelope, value))
+			s.upstream.tx.mayAddEnvelope = true
+			s.upstream.tx.remember(envelope, s.rewriter.codec.clientValue(envelope, value))
 		}
 	}
-	if s.seals.took > 0 {
-		s.g.cfg.Stats.Latency(s.seals.took)
+	if s.rewriter.compressTime > 0 {
+		s.g.cfg.Stats.Latency(s.rewriter.compressTime)
 	}
 	var err error
 	switch {
-	case compares && e.op != nil:
-		err = s.talk.refuse(textToPlain)
+	case compares && e.data != nil:
+		err = s.upstream.refuse(textToPlain)
 	case compares:
-		err = s.onStored().compare(r, b.in(r.args))
+		err = s.storedCommands().compare(r, b.applyTo(r.args))
 	case len(b.at) == 0:
-		err = s.talk.forward(r, e)
+		err = s.upstream.forward(r, e)
 	default:
 		for _, at := range b.at {
 			r.args[at.arg] = b.buf[at.off:at.end]
 		}
 		r.raw = nil
-		err = s.talk.forward(r, e)
+		err = s.upstream.forward(r, e)
 	}
 	memory.PutBuffer(b.buf)
 	s.sealedArgs = b.at
@@ -313,23 +313,23 @@ func (s *session) handle(r *request) error {
 // handleStored runs a command that works on stored values.
 func (s *session) handleStored(r *request) error {
 	switch {
-	case !s.seals.worksOnPlain(r):
-		return s.onStored().run(r)
+	case !s.rewriter.hasToPlainKey(r):
+		return s.storedCommands().run(r)
 	case r.needsNoValue():
-		return s.talk.forward(r, entry{flags: r.cmd.flags})
+		return s.upstream.forward(r, entry{flags: r.cmd.flags})
 	}
-	return s.talk.refuse(textToPlain)
+	return s.upstream.refuse(textToPlain)
 }
 
-// queues decides whether a command may be queued in the open transaction. It returns "" or the refusal.
-func (s *session) queues(cmd *command) (refusal string) {
+// queueRefusal decides whether a command may be queued in the open transaction. It returns "" or the refusal.
+func (s *session) queueRefusal(cmd *command) (refusal string) {
 	switch {
 	case endsTransaction[cmd.name]:
-	case s.talk.tx.entries > maxTransactionBytes:
+	case s.upstream.tx.queuedBytes > maxTransactionBytes:
 		return "ERR cinch: the transaction has too many commands that the gateway must rewrite"
-	case !s.talk.tx.fits():
+	case !s.upstream.tx.tryReserve():
 		s.g.cfg.Stats.Error("budget")
-		return "ERR cinch: " + errNoRoom.Error()
+		return "ERR cinch: " + errNoMemory.Error()
 	}
 	return ""
 }
@@ -338,33 +338,33 @@ func (s *session) queues(cmd *command) (refusal string) {
 // closes the connection.
 func (s *session) passProtocolError() error {
 	s.g.cfg.Stats.Error("protocol")
-	if err := s.talk.up.write(s.intake.in.Buffered()); err != nil {
+	if err := s.upstream.out.write(s.reader.in.Buffered()); err != nil {
 		return err
 	}
-	s.intake.in.Discard(len(s.intake.in.Buffered()))
+	s.reader.in.Discard(len(s.reader.in.Buffered()))
 	return s.passRaw()
 }
 
 // passRaw copies from the client to the server without parsing.
 func (s *session) passRaw() error {
-	if err := s.talk.up.Flush(); err != nil {
+	if err := s.upstream.out.Flush(); err != nil {
 		return err
 	}
-	s.intake.in.Free()
-	s.failed = gateway.Relay(s.Upstream, s.Client)
-	if s.failed == nil {
-		s.failed = net.ErrClosed
+	s.reader.in.Free()
+	s.failure = gateway.Relay(s.Upstream, s.Client)
+	if s.failure == nil {
+		s.failure = net.ErrClosed
 	}
-	return s.failed
+	return s.failure
 }
 
-// handOver passes the rest of the connection to the server, starting with the buffered bytes after the
+// relayRest passes the rest of the connection to the server, starting with the buffered bytes after the
 // current request.
-func (s *session) handOver() error {
-	if err := s.talk.up.write(s.intake.in.Buffered()[s.intake.frame:]); err != nil {
+func (s *session) relayRest() error {
+	if err := s.upstream.out.write(s.reader.in.Buffered()[s.reader.frame:]); err != nil {
 		return err
 	}
-	s.intake.in.Discard(len(s.intake.in.Buffered()))
+	s.reader.in.Discard(len(s.reader.in.Buffered()))
 	if err := s.passRaw(); err != nil {
 		return err
 	}
@@ -375,80 +375,80 @@ func (s *session) handOver() error {
 // runs no part of it.
 func (s *session) failWith(text string) error {
 	s.g.cfg.Log.Warn("session ended", "reason", text)
-	s.out.lastWords.Store(&text)
-	s.failed = net.ErrClosed
-	return s.failed
+	s.replyPump.finalError.Store(&text)
+	s.failure = net.ErrClosed
+	return s.failure
 }
 
 // Authenticated implements gateway.Authenticator.
-func (s *session) Authenticated() bool { return s.talk.st.door.Passed() }
+func (s *session) Authenticated() bool { return s.upstream.state.auth.Passed() }
 
-// intake reads the client's requests.
-type intake struct {
-	talk   *conversation
-	from   source
-	in     *resp.Reader
-	parser resp.Parser
-	rows   rows
-	later  bool // stall watching starts only when all replies have arrived
-	inside bool // inside a large request: a drain waits for its end
-	frame  int  // bytes of the current request that are still in the buffer
-	args   [][]byte
+// requestReader reads the client's requests.
+type requestReader struct {
+	upstream   *upstreamWriter
+	from       source
+	in         *resp.Reader
+	parser     resp.Parser
+	rows       rowCache
+	watchLater bool // stall watching starts only when all replies have arrived
+	inRequest  bool // inside a large request: a drain waits for its end
+	frame      int  // bytes of the current request that are still in the buffer
+	args       [][]byte
 }
 
-// init sets up the reader, which flushes talk's pending output before it waits for bytes.
-func (t *intake) init(talk *conversation, table table) {
-	t.talk, t.rows.table = talk, table
-	t.from = source{conn: talk.life.Client, intake: t}
-	t.in = resp.NewReader(&t.from, &talk.up, bufferBytes)
+// init sets up the reader, which flushes the pending output of upstream before it waits for bytes.
+func (t *requestReader) init(upstream *upstreamWriter, table table) {
+	t.upstream, t.rows.table = upstream, table
+	t.from = source{conn: upstream.life.Client, reader: t}
+	t.in = resp.NewReader(&t.from, &upstream.out, bufferBytes)
 }
 
-// await starts watching the client for stalls while the gateway waits for its next bytes, if its requests may
-// hold memory: inside a large request, in a transaction, and until the replies to EXEC have been carried. It
-// reports whether awaited must be called. A client in a transaction may itself be waiting for +QUEUED, so
-// between requests it is watched only from the last reply on.
-func (t *intake) await() (watched bool) {
-	if t == nil || !t.inside && !t.talk.tx.open && t.talk.executing.Load() == 0 {
+// beginStallWatch starts watching the client for stalls while the gateway waits for its next bytes, if its
+// requests may hold memory: inside a large request, in a transaction, and until the replies to EXEC have been
+// carried. It reports whether endStallWatch must be called. A client in a transaction may itself be waiting for
+// +QUEUED, so between requests it is watched only from the last reply on.
+func (t *requestReader) beginStallWatch() (watched bool) {
+	if t == nil || !t.inRequest && !t.upstream.tx.open && t.upstream.executing.Load() == 0 {
 		return false
 	}
-	if t.later = !t.inside && t.talk.tx.answersAtOnce() && len(t.in.Buffered()) == 0; t.later {
-		t.talk.queue.awaitBehind(t.talk.life.Requests)
+	if t.watchLater = !t.inRequest && t.upstream.tx.isQueueing() && len(t.in.Buffered()) == 0; t.watchLater {
+		t.upstream.queue.watchAfterLast(t.upstream.life.Requests)
 	} else {
-		t.talk.life.Requests.Await(memory.FromClient)
+		t.upstream.life.Requests.Await(memory.FromClient)
 	}
 	return true
 }
 
-func (t *intake) awaited() {
-	if t.later {
-		t.talk.queue.awaitNone()
+func (t *requestReader) endStallWatch() {
+	if t.watchLater {
+		t.upstream.queue.cancelWatch()
 	}
-	t.talk.life.Requests.Awaited(memory.FromClient)
+	t.upstream.life.Requests.Awaited(memory.FromClient)
 }
 
 // enter marks the beginning of a request that a drain waits for.
-func (t *intake) enter() {
-	t.inside = true
-	t.talk.life.Requested()
+func (t *requestReader) enter() {
+	t.inRequest = true
+	t.upstream.life.Requested()
 }
 
 // leave marks the end of such a request.
-func (t *intake) leave() {
-	t.inside = false
-	t.talk.life.BeforeRequest()
+func (t *requestReader) leave() {
+	t.inRequest = false
+	t.upstream.life.BeforeRequest()
 }
 
-// finishes reports whether a drain interrupted a read in the middle of a request, which is finished first.
-func (t *intake) finishes(err error) bool {
-	if t == nil || !t.inside || !errors.Is(err, os.ErrDeadlineExceeded) {
+// shouldFinish reports whether a drain interrupted a read in the middle of a request, which is finished first.
+func (t *requestReader) shouldFinish(err error) bool {
+	if t == nil || !t.inRequest || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
-	_ = t.talk.life.Client.SetReadDeadline(time.Time{})
+	_ = t.upstream.life.Client.SetReadDeadline(time.Time{})
 	return true
 }
 
 // isLarge reports whether the request does not fit the buffer.
-func (t *intake) isLarge() bool {
+func (t *requestReader) isLarge() bool {
 	if t.in.Full() {
 		return true
 	}

@@ -10,19 +10,19 @@ import (
 // source reads one connection for a resp.Reader.
 type source struct {
 	conn net.Conn
-	// intake, on the client's side, is told when a read waits for bytes, and decides whether a read that
+	// reader, on the client's side, is told when a read waits for bytes, and decides whether a read that
 	// failed is repeated. It is nil upstream.
-	intake *intake
+	reader *requestReader
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	for {
-		watched := s.intake.await()
+		watched := s.reader.beginStallWatch()
 		n, err := s.conn.Read(p)
 		if watched {
-			s.intake.awaited()
+			s.reader.endStallWatch()
 		}
-		if n > 0 || err == nil || !s.intake.finishes(err) {
+		if n > 0 || err == nil || !s.reader.shouldFinish(err) {
 			return n, err
 		}
 	}
@@ -30,12 +30,12 @@ func (s *source) Read(p []byte) (int, error) {
 
 func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 	for {
-		watched := s.intake.await()
+		watched := s.reader.beginStallWatch()
 		buf, n, err := gateway.ReadNext(s.conn, spare, size)
 		if watched {
-			s.intake.awaited()
+			s.reader.endStallWatch()
 		}
-		if n > 0 || err == nil || !s.intake.finishes(err) {
+		if n > 0 || err == nil || !s.reader.shouldFinish(err) {
 			return buf, n, err
 		}
 		spare = nil
@@ -56,7 +56,7 @@ type sink struct {
 	spill   *spill          // on the client's side; nil upstream
 	account *memory.Account // holds memory until the client has read what is sent; nil upstream
 
-	before func() error // called before bytes leave; nil: nothing
+	beforeSend func() error // called before bytes leave; nil: nothing
 
 	gather *gathered // for flushes that send buf and lent; nil until first used
 }
@@ -73,7 +73,7 @@ const copyBytes = bufferBytes / 2
 // write sends p, or keeps a copy of it until the next flush.
 func (w *sink) write(p []byte) error {
 	if len(w.lent) > 0 {
-		w.takeIn()
+		w.copyLent()
 	}
 	if len(p) >= copyBytes {
 		if w.Flush() == nil {
@@ -89,7 +89,7 @@ func (w *sink) write(p []byte) error {
 // to the slice and assign it to w.buf. It is nil after an error.
 func (w *sink) spare(size int) []byte {
 	if len(w.lent) > 0 {
-		w.takeIn()
+		w.copyLent()
 	}
 	if len(w.buf)+size > bufferBytes {
 		_ = w.Flush()
@@ -110,8 +110,8 @@ func (w *sink) keep(p []byte) {
 	}
 }
 
-// takeIn copies the lent bytes, so that other bytes may follow them, or sends them.
-func (w *sink) takeIn() {
+// copyLent copies the lent bytes, so that other bytes may follow them, or sends them.
+func (w *sink) copyLent() {
 	if len(w.buf)+len(w.lent) > copyBytes {
 		_ = w.Flush()
 		return
@@ -130,7 +130,7 @@ func (w *sink) lend(p []byte) error {
 	case n > 0 && n < cap(w.lent) && len(p) > 0 && &w.lent[:n+1][n] == &p[0]: // right behind it
 		w.lent = w.lent[:n+len(p)]
 	case n > 0:
-		w.takeIn()
+		w.copyLent()
 		return w.lend(p)
 	default:
 		w.keep(p)
@@ -139,8 +139,8 @@ func (w *sink) lend(p []byte) error {
 }
 
 func (w *sink) Flush() error {
-	if w.before != nil && w.err == nil {
-		w.err = w.before()
+	if w.beforeSend != nil && w.err == nil {
+		w.err = w.beforeSend()
 	}
 	switch {
 	case w.err != nil:
@@ -188,7 +188,7 @@ func (w *sink) send(p []byte) {
 	w.account.Awaited(memory.FromClient)
 	switch {
 	case err == nil:
-	case w.spill != nil && w.spill.takesOver(err):
+	case w.spill != nil && w.spill.shouldStart(err):
 		w.spill.start(p[n:])
 	default:
 		w.err = err

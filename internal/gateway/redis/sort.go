@@ -13,9 +13,9 @@ import (
 
 // sorter handles SORT.
 type sorter struct {
-	talk      *conversation
+	upstream  *upstreamWriter
 	user      *user
-	vault     *vault
+	codec     *valueCodec
 	prober    *prober
 	inCluster bool
 }
@@ -26,15 +26,15 @@ type sorter struct {
 func (s *sorter) sort(r *request) error {
 	o := compute.ParseSort(r.args)
 	if o.Broken || !storesValues(&o) && o.By == nil {
-		return s.talk.forward(r, sortEntry(&o))
+		return s.upstream.forward(r, sortEntry(&o))
 	}
-	if excluded(s.vault.rules(), append([][]byte{o.By}, r.args[1])) {
-		return s.talk.forward(r, sortEntry(&o))
+	if excluded(s.codec.rules(), append([][]byte{o.By}, r.args[1])) {
+		return s.upstream.forward(r, sortEntry(&o))
 	}
 	switch {
-	case s.user.lua.denied, s.talk.tx.open && !s.user.mayEval(), len(r.args) > lua.MaxArgs/2:
+	case s.user.lua.denied, s.upstream.tx.open && !s.user.mayEval(), len(r.args) > lua.MaxArgs/2:
 		return s.withoutScript(r, &o)
-	case s.talk.tx.open:
+	case s.upstream.tx.open:
 		return s.inTransaction(r, &o)
 	}
 	return s.guarded(r, &o)
@@ -48,7 +48,7 @@ func sortEntry(o *compute.Sort) entry {
 	if !o.Fetches() || o.Store != nil {
 		return entry{}
 	}
-	return entry{shape: shapeSorted, op: &op{mask: o.Gets}}
+	return entry{shape: shapeSorted, data: &entryData{mask: o.Gets}}
 }
 
 // scriptEntry returns the entry for the reply to the script. done is closed when it has arrived; nil: nothing
@@ -56,13 +56,13 @@ func sortEntry(o *compute.Sort) entry {
 func scriptEntry(o *compute.Sort, known []lua.Known, done chan struct{}) entry {
 	e := sortEntry(o)
 	e.kind = kindAsk
-	if e.op == nil {
-		e.op = &op{}
+	if e.data == nil {
+		e.data = &entryData{}
 	}
-	e.op.done = done
+	e.data.done = done
 	for _, kv := range known {
 		if cinch.IsSealed(kv.Value) { // a decompressed weight that GET may fetch
-			e.op.plainBytes = append(e.op.plainBytes, kv.Value)
+			e.data.plainBytes = append(e.data.plainBytes, kv.Value)
 		}
 	}
 	return e
@@ -79,44 +79,44 @@ func (s *sorter) call(r *request, o *compute.Sort, script string, known []lua.Kn
 // inTransaction queues the script with the envelopes that it may meet: those stored now, and those that the
 // transaction has set before.
 func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
-	sealed, err := s.look(r, o)
+	sealed, err := s.readSealed(r, o)
 	if err != nil && !goredis.HasErrorPrefix(err, "WRONGTYPE") { // the transaction may replace the key
-		return s.cannotLook(r, o, err)
+		return s.handleReadError(r, o, err)
 	}
-	known, err := s.prober.stash.openAll(sealed)
+	known, err := s.prober.decoded.openAll(sealed)
 	if err != nil {
-		return s.prober.broken(err)
+		return s.prober.refuseCorrupt(err)
 	}
-	known = append(known, s.talk.tx.known...)
+	known = append(known, s.upstream.tx.known...)
 	if len(known) > 0 {
-		s.vault.Stats.Inflated("sort")
+		s.codec.Stats.Inflated("sort")
 	}
-	if err := s.talk.expect(scriptEntry(o, known, nil)); err != nil {
+	if err := s.upstream.expect(scriptEntry(o, known, nil)); err != nil {
 		return err
 	}
-	return s.talk.send(s.call(r, o, lua.Sort, known))
+	return s.upstream.send(s.call(r, o, lua.Sort, known))
 }
 
 // withoutScript is for users who may not run EVAL: the server sorts if nothing that it would compare or store
 // is compressed.
 func (s *sorter) withoutScript(r *request, o *compute.Sort) error {
-	sealed, err := s.look(r, o)
+	sealed, err := s.readSealed(r, o)
 	switch {
 	case err != nil:
-		return s.cannotLook(r, o, err)
-	case len(sealed) == 0 && len(s.talk.tx.known) == 0:
-		return s.talk.forward(r, sortEntry(o))
+		return s.handleReadError(r, o, err)
+	case len(sealed) == 0 && len(s.upstream.tx.known) == 0:
+		return s.upstream.forward(r, sortEntry(o))
 	}
-	return s.prober.over("ERR cinch: SORT would compare or store compressed values, and decompressing them needs the right to run EVAL; exclude the keys of its patterns")
+	return s.prober.refuse("ERR cinch: SORT would compare or store compressed values, and decompressing them needs the right to run EVAL; exclude the keys of its patterns")
 }
 
-// cannotLook handles values that can't be read: if the server refused the read, it refuses the request too.
-func (s *sorter) cannotLook(r *request, o *compute.Sort, err error) error {
+// handleReadError handles values that can't be read: if the server refused the read, it refuses the request too.
+func (s *sorter) handleReadError(r *request, o *compute.Sort, err error) error {
 	var answer goredis.Error
 	if errors.As(err, &answer) {
-		return s.talk.forward(r, sortEntry(o))
+		return s.upstream.forward(r, sortEntry(o))
 	}
-	return s.talk.refuse("ERR cinch: can't read the keys: " + err.Error())
+	return s.upstream.refuse("ERR cinch: can't read the keys: " + err.Error())
 }
 
 // sortChunk limits the elements of the sorted key that are examined in one step, and maxSortRounds the steps,
@@ -128,13 +128,13 @@ const (
 
 var errLongSort = errors.New("SORT of more than 100000 elements")
 
-// look returns the compressed weights, and the compressed values that would be stored. It asks the server for
+// readSealed returns the compressed weights, and the compressed values that would be stored. It asks the server for
 // them on the second connection, with the client's rights.
-func (s *sorter) look(r *request, o *compute.Sort) (sealed [][]byte, err error) {
-	if !s.prober.second.talk.settle() {
-		return nil, errGone
+func (s *sorter) readSealed(r *request, o *compute.Sort) (sealed [][]byte, err error) {
+	if !s.prober.sideConn.upstream.awaitReplies() {
+		return nil, errSessionEnded
 	}
-	q, end := s.prober.begin()
+	q, end := s.prober.newProbe()
 	defer end()
 	args := []any{r.args[0], r.args[1], "BY", "nosort", "GET", "#"}
 	if o.By != nil {
@@ -147,7 +147,7 @@ func (s *sorter) look(r *request, o *compute.Sort) (sealed [][]byte, err error) 
 	}
 	each := (len(args) - 4) / 2 // values an element
 	for n := range maxSortRounds {
-		reply, err := q.second.ask(q.ctx, q.client, append(args[:len(args):len(args)], "LIMIT", n*sortChunk, sortChunk)...)
+		reply, err := q.sideConn.ask(q.ctx, q.client, append(args[:len(args):len(args)], "LIMIT", n*sortChunk, sortChunk)...)
 		if err != nil {
 			return nil, err
 		}
@@ -167,27 +167,27 @@ func (s *sorter) look(r *request, o *compute.Sort) (sealed [][]byte, err error) 
 func (s *sorter) guarded(r *request, o *compute.Sort) error {
 	var k []lua.Known
 	script := lua.Sort
-	if s.talk.tx.watch.on {
+	if s.upstream.tx.watch.on {
 		script = lua.SortWatched
 	}
 	for range maxSortRounds {
 		e := scriptEntry(o, k, make(chan struct{}))
-		if err := s.talk.ask(e, s.call(r, o, script, k)); err != nil || e.op.given {
+		if err := s.upstream.ask(e, s.call(r, o, script, k)); err != nil || e.data.delivered {
 			return err
 		}
-		if e.op.answer.isError() {
-			s.user.lua.denied = s.user.lua.denied || isNoLua(e.op.answer.text)
+		if e.data.answer.isError() {
+			s.user.lua.denied = s.user.lua.denied || isNoLua(e.data.answer.text)
 			return s.withoutScript(r, o)
 		}
-		more, err := s.prober.stash.openAll(e.op.answer.handedOut())
-		s.talk.letGo(e.op)
+		more, err := s.prober.decoded.openAll(e.data.answer.envelopes())
+		s.upstream.release(e.data)
 		if err != nil {
-			return s.prober.broken(err)
+			return s.prober.refuseCorrupt(err)
 		}
 		k = append(k, more...)
-		s.vault.Stats.Inflated("sort")
+		s.codec.Stats.Inflated("sort")
 	}
-	return s.talk.refuse("ERR cinch: SORT over more compressed values than can be decompressed at once")
+	return s.upstream.refuse("ERR cinch: SORT over more compressed values than can be decompressed at once")
 }
 
 // keys returns the keys that the script names. A cluster node must see the stored list's key, which may be in

@@ -24,12 +24,12 @@ import (
 
 // spill holds replies that the client has not read yet.
 type spill struct {
-	life    *gateway.Life
-	vault   *vault
-	always  bool        // a TLS client
-	used    bool        // for the reply pump: something may be pending
-	running bool        // drain is running; guarded by mu
-	unstuck atomic.Bool // unstick interrupted a write to the client, or will interrupt the next one
+	life        *gateway.Life
+	codec       *valueCodec
+	always      bool        // a TLS client
+	used        bool        // for the reply pump: something may be pending
+	running     bool        // drain is running; guarded by mu
+	interrupted atomic.Bool // unblock interrupted a write to the client, or will interrupt the next one
 
 	mu      sync.Mutex
 	moved   sync.Cond // something was sent, or drain ended
@@ -38,27 +38,27 @@ type spill struct {
 	err     error
 }
 
-func (o *spill) init(life *gateway.Life, vault *vault) {
-	o.life, o.vault = life, vault
+func (o *spill) init(life *gateway.Life, codec *valueCodec) {
+	o.life, o.codec = life, codec
 	_, o.always = life.Client.(*tls.Conn)
 	o.used = o.always
 	o.moved.L = &o.mu
 }
 
-// unstick is called by the request pump while it waits for the reply pump. It interrupts a write that the
+// unblock is called by the request pump while it waits for the reply pump. It interrupts a write that the
 // client does not read, now or later.
-func (o *spill) unstick() {
+func (o *spill) unblock() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.running && !o.always {
-		o.unstuck.Store(true)
+		o.interrupted.Store(true)
 		_ = o.life.Client.SetWriteDeadline(time.Now())
 	}
 }
 
-// takesOver reports whether unstick interrupted the write that failed with err.
-func (o *spill) takesOver(err error) bool {
-	return errors.Is(err, os.ErrDeadlineExceeded) && o.unstuck.Swap(false)
+// shouldStart reports whether unblock interrupted the write that failed with err.
+func (o *spill) shouldStart(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded) && o.interrupted.Swap(false)
 }
 
 // start starts the spill with the rest of a write. That need not fit the budget: it was staged already.
@@ -143,7 +143,7 @@ func (o *spill) addAll(p []byte) error {
 
 // drain sends what is pending until nothing is left.
 func (o *spill) drain() {
-	defer gateway.CatchPanic(o.vault.log, o.vault.Stats, o.abort)
+	defer gateway.CatchPanic(o.codec.log, o.codec.Stats, o.abort)
 	for {
 		batch, held := o.nextBatch()
 		if len(batch) == 0 {
@@ -192,7 +192,7 @@ func (o *spill) abort() {
 
 func (o *spill) sendBatch(b []byte) error {
 	if !o.always {
-		_ = o.life.Client.SetWriteDeadline(time.Time{}) // set by unstick
+		_ = o.life.Client.SetWriteDeadline(time.Time{}) // set by unblock
 	}
 	return o.life.Replies.Send(o.life.Client, memory.FromClient, b)
 }

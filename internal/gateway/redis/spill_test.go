@@ -129,7 +129,7 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		n := 0
-		for q.push(entry{kind: kindComputed, op: &op{size: 1000}}, func() func() { close(full); return func() {} }) == nil {
+		for q.push(entry{kind: kindComputed, data: &entryData{size: 1000}}, func() func() { close(full); return func() {} }) == nil {
 			n++
 		}
 		done <- n
@@ -158,7 +158,7 @@ func TestSpillEndsAfterPanic(t *testing.T) {
 	p := newParts(t)
 	p.life.Client = bursting{p.life.Client}
 	o := new(spill)
-	o.init(p.life, p.vault)
+	o.init(p.life, p.codec)
 	o.start([]byte("+OK\r\n"))
 	done := make(chan struct{})
 	go func() {

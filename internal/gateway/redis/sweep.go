@@ -27,17 +27,17 @@ const (
 
 	// Values compressed before this or another gateway knew the index may still be on their way to the
 	// server.
-	sweepAgain = 3 * time.Second
-	sweepRetry = 10 * time.Second
+	secondPassDelay = 3 * time.Second
+	sweepRetryDelay = 10 * time.Second
 )
 
 // sweep is the state of one sweep. It is done after one pass over all keys of its prefix.
 type sweep struct {
-	done  chan struct{}
-	err   error // valid when done is closed
-	again bool  // it was for an index that did not exist yet
-	put   int   // fields decompressed
-	bad   int   // fields that cannot be decompressed
+	done     chan struct{}
+	err      error // valid when done is closed
+	repeat   bool  // it was for an index that did not exist yet
+	inflated int   // fields decompressed
+	failed   int   // fields that cannot be decompressed
 }
 
 func (w *sweep) ended() bool {
@@ -49,42 +49,42 @@ func (w *sweep) ended() bool {
 	}
 }
 
-// begin starts a sweep with c's connection, slowly if gentle, and a second pass if twice, for values that
+// startSweep starts a sweep with c's connection, slowly if gentle, and a second pass if twice, for values that
 // arrive late. x.mu must be held.
-func (x *indexes) begin(prefix string, c *goredis.Client, gentle, twice bool) *sweep {
+func (x *indexes) startSweep(prefix string, c *goredis.Client, gentle, twice bool) *sweep {
 	w := &sweep{done: make(chan struct{})}
 	x.sweeps[prefix] = w
 	if w.err = x.ctx.Err(); w.err != nil {
 		close(w.done)
 		return w
 	}
-	x.ends.Go(func() { x.sweep(w, c, prefix, gentle, twice) })
+	x.running.Go(func() { x.sweep(w, c, prefix, gentle, twice) })
 	return w
 }
 
 func (x *indexes) sweep(w *sweep, c *goredis.Client, prefix string, gentle, twice bool) {
-	defer gateway.CatchPanic(x.vault.log, x.vault.Stats, func() { x.forget(prefix, w) })
+	defer gateway.CatchPanic(x.codec.log, x.codec.Stats, func() { x.removeSweep(prefix, w) })
 	w.err = x.tryPass(w, c, prefix, gentle)
 	x.report(w, prefix)
 	close(w.done)
-	if w.err == nil && twice && waited(x.ctx, sweepAgain) {
+	if w.err == nil && twice && sleep(x.ctx, secondPassDelay) {
 		late := &sweep{}
 		late.err = x.pass(late, c, prefix, true)
 		x.report(late, prefix)
 	}
-	if w.err != nil && waited(x.ctx, sweepRetry) {
-		x.forget(prefix, w)
+	if w.err != nil && sleep(x.ctx, sweepRetryDelay) {
+		x.removeSweep(prefix, w)
 	}
 }
 
 // tryPass is pass, but returns a panic as an error: clients wait for the outcome.
 func (x *indexes) tryPass(w *sweep, c *goredis.Client, prefix string, gentle bool) (err error) {
-	defer gateway.CatchPanic(x.vault.log, x.vault.Stats, func() { err = gateway.ErrPanicked })
+	defer gateway.CatchPanic(x.codec.log, x.codec.Stats, func() { err = gateway.ErrPanicked })
 	return x.pass(w, c, prefix, gentle)
 }
 
-// forget makes the next look start the failed sweep again.
-func (x *indexes) forget(prefix string, w *sweep) {
+// removeSweep makes the next poll start the failed sweep again.
+func (x *indexes) removeSweep(prefix string, w *sweep) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.sweeps[prefix] == w {
@@ -92,7 +92,7 @@ func (x *indexes) forget(prefix string, w *sweep) {
 	}
 }
 
-func waited(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -102,16 +102,16 @@ func waited(ctx context.Context, d time.Duration) bool {
 }
 
 func (x *indexes) report(w *sweep, prefix string) {
-	log := x.vault.log
+	log := x.codec.log
 	switch {
 	case errors.Is(w.err, context.Canceled), errors.Is(w.err, goredis.ErrClosed), errors.Is(w.err, errReplica):
 	case w.err != nil:
 		log.Warn("can't decompress the fields under a search index, so its answers are wrong; run cinch unpack --key for its prefix",
 			"prefix", prefix, "err", w.err)
-	case w.bad > 0:
-		log.Warn("fields under a search index are damaged or lack their dictionary", "prefix", prefix, "fields", w.bad, "put_back", w.put)
-	case w.put > 0:
-		log.Info("fields under a search index were decompressed", "prefix", prefix, "fields", w.put)
+	case w.failed > 0:
+		log.Warn("fields under a search index are damaged or lack their dictionary", "prefix", prefix, "fields", w.failed, "put_back", w.inflated)
+	case w.inflated > 0:
+		log.Info("fields under a search index were decompressed", "prefix", prefix, "fields", w.inflated)
 	}
 }
 
@@ -129,39 +129,39 @@ func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) 
 		keys, next, err := c.ScanType(x.ctx, cursor, pattern, sweepKeys, "hash").Result()
 		for len(keys) > 0 && err == nil {
 			n := min(len(keys), sweepBatch)
-			err = x.putBackAll(x.ctx, w, c, keys[:n])
+			err = x.inflateAll(x.ctx, w, c, keys[:n])
 			keys = keys[n:]
 		}
 		if err != nil || next == 0 {
 			return err
 		}
 		cursor = next
-		if gentle && !waited(x.ctx, 4*time.Since(began)) {
+		if gentle && !sleep(x.ctx, 4*time.Since(began)) {
 			return x.ctx.Err()
 		}
 	}
 }
 
-// putBackAll decompresses the compressed fields of some hashes in place.
-func (x *indexes) putBackAll(ctx context.Context, w *sweep, c *goredis.Client, keys []string) error {
+// inflateAll decompresses the compressed fields of some hashes in place.
+func (x *indexes) inflateAll(ctx context.Context, w *sweep, c *goredis.Client, keys []string) error {
 	pipe := c.Pipeline()
 	looks := make([]*goredis.Cmd, len(keys))
 	for i, k := range keys {
 		looks[i] = askSealed(ctx, pipe, k, sweepParts)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isDenial(err) {
+	if _, err := pipe.Exec(ctx); err != nil && !isServerError(err) {
 		return err
 	}
 	for i, k := range keys {
-		if err := x.putBackHash(ctx, w, c, k, looks[i]); err != nil {
+		if err := x.inflateHash(ctx, w, c, k, looks[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// putBackHash decompresses the compressed fields of one hash in place. look holds the first of them.
-func (x *indexes) putBackHash(ctx context.Context, w *sweep, c *goredis.Client, key string, look *goredis.Cmd) error {
+// inflateHash decompresses the compressed fields of one hash in place. look holds the first of them.
+func (x *indexes) inflateHash(ctx context.Context, w *sweep, c *goredis.Client, key string, look *goredis.Cmd) error {
 	for most := sweepParts; ; look = askSealed(ctx, c, key, most) {
 		list, err := look.Result()
 		pairs := asStrings(list)
@@ -170,18 +170,18 @@ func (x *indexes) putBackHash(ctx context.Context, w *sweep, c *goredis.Client, 
 		}
 		var done, bad int
 		if err == nil {
-			done, bad, err = x.putBack(ctx, c, key, pairs)
+			done, bad, err = x.inflateFields(ctx, c, key, pairs)
 		}
 		switch {
 		case err != nil:
 			return refusalOfSweep(err)
 		case done == 0 && len(pairs) <= 2*most && envelopeBytes(pairs) <= sweepRoom(most):
-			w.bad += bad
+			w.failed += bad
 			return nil
 		case done == 0: // fields that cannot be decompressed come before the others
 			most *= 8
 		}
-		w.put += done
+		w.inflated += done
 	}
 }
 
@@ -202,12 +202,12 @@ func envelopeBytes(pairs []string) (n int) {
 	return n
 }
 
-// putBack decompresses some fields of one hash in place; pairs are fields and envelopes. done is the number
+// inflateFields decompresses some fields of one hash in place; pairs are fields and envelopes. done is the number
 // of fields, bad the number of those that cannot be decompressed or have to stay wrapped.
-func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
+func (x *indexes) inflateFields(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
 	for len(pairs) > 0 {
-		some, size := x.affordable(pairs)
-		n, err := x.putBackSome(ctx, c, key, some, size)
+		some, size := x.firstBatch(pairs)
+		n, err := x.inflateBatch(ctx, c, key, some, size)
 		if err != nil {
 			return done, bad, err
 		}
@@ -216,8 +216,8 @@ func (x *indexes) putBack(ctx context.Context, c *goredis.Client, key string, pa
 	return done, bad, nil
 }
 
-// putBackSome is putBack for fields that need size bytes of the budget.
-func (x *indexes) putBackSome(ctx context.Context, c *goredis.Client, key string, pairs []string, size int64) (done int, err error) {
+// inflateBatch is inflateFields for fields that need size bytes of the budget.
+func (x *indexes) inflateBatch(ctx context.Context, c *goredis.Client, key string, pairs []string, size int64) (done int, err error) {
 	account := x.share.Account(nil, nil)
 	defer account.Close()
 	if err := account.Acquire(ctx, size); err != nil {
@@ -225,7 +225,7 @@ func (x *indexes) putBackSome(ctx context.Context, c *goredis.Client, key string
 	}
 	args := []any{0}
 	for i := 1; i < len(pairs); i += 2 {
-		value, err := x.vault.Sealer.Open(nil, []byte(pairs[i]))
+		value, err := x.codec.Sealer.Open(nil, []byte(pairs[i]))
 		if _, own := cinch.ParseHeader(value); err == nil && own != nil {
 			args = append(args, pairs[i], value)
 		}
@@ -236,11 +236,11 @@ func (x *indexes) putBackSome(ctx context.Context, c *goredis.Client, key string
 	return len(args) / 2, err
 }
 
-// affordable returns the first of the pairs, at least one, whose values together take at most sweepBytes.
-func (x *indexes) affordable(pairs []string) (first []string, size int64) {
+// firstBatch returns the first of the pairs, at least one, whose values together take at most sweepBytes.
+func (x *indexes) firstBatch(pairs []string) (first []string, size int64) {
 	for i := 1; i < len(pairs); i += 2 {
 		n := int64(len(pairs[i]))
-		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.vault.maxOpen {
+		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.codec.maxOpen {
 			n += int64(openBytes(h))
 		}
 		if size > 0 && size+n > sweepBytes {

@@ -55,11 +55,11 @@ func TestSweepReadsWithinLimits(t *testing.T) {
 		}
 	})
 	g.indexes.mu.Lock()
-	w := g.indexes.begin("h:", measured, false, false)
+	w := g.indexes.startSweep("h:", measured, false, false)
 	g.indexes.mu.Unlock()
 	<-w.done
-	if w.err != nil || w.put != hashes*sweepParts+good || w.bad != damaged {
-		t.Errorf("%d fields were decompressed, %d could not be: %v", w.put, w.bad, w.err)
+	if w.err != nil || w.inflated != hashes*sweepParts+good || w.failed != damaged {
+		t.Errorf("%d fields were decompressed, %d could not be: %v", w.inflated, w.failed, w.err)
 	}
 	if n := seen.bytes(); n < hashes*sweepRoom(sweepParts) || n > sweepBytes {
 		t.Errorf("a reply had %d bytes", n)

@@ -20,12 +20,12 @@ import (
 // tracing makes the spans of one client's commands. A nil tracing makes none. Most commands are not traced,
 // and then the clock is not read. Each field belongs to one pump, as noted; what both need is in traced.
 type tracing struct {
-	by              *trace.Tracer
+	tracer          *trace.Tracer
 	gateway, server string
 	open            trace.Connection
 	current         atomic.Pointer[traced] // nil: the next command may be chosen
 
-	hand *traced // of the request pump: the current command; nil: it is not traced
+	sending *traced // of the request pump: the current command; nil: it is not traced
 
 	opened time.Duration // of the reply pump: time spent decompressing the current reply
 	failed string        // error class of the current reply
@@ -34,23 +34,23 @@ type tracing struct {
 // traced is a command that is traced.
 type traced struct {
 	*trace.Command
-	came  time.Time
-	since uint64 // number of requests before it
+	arrived time.Time
+	before  uint64 // number of requests before it
 
-	mu       sync.Mutex
-	asked    time.Time // start of the upstream span; zero: not started
-	number   uint64    // of the reply that the client gets; 0: not known yet
-	answered uint64    // replies so far
-	over     bool
-	reply    carried
+	mu            sync.Mutex
+	upstreamStart time.Time // start of the upstream span; zero: not started
+	number        uint64    // of the reply that the client gets; 0: not known yet
+	answered      uint64    // replies so far
+	ended         bool
+	reply         carriedReply
 }
 
-// carried describes a reply that the reply pump has carried.
-type carried struct {
-	number uint64
-	came   time.Time
-	opened time.Duration
-	failed string
+// carriedReply describes a reply that the reply pump has carried.
+type carriedReply struct {
+	number  uint64
+	arrived time.Time
+	opened  time.Duration
+	failed  string
 }
 
 // newTracing returns nil if no command is traced.
@@ -58,7 +58,7 @@ func newTracing(cfg *Config, upstream net.Conn) *tracing {
 	if cfg.Tracer == nil {
 		return nil
 	}
-	return &tracing{by: cfg.Tracer, gateway: cfg.Name, server: upstream.RemoteAddr().String()}
+	return &tracing{tracer: cfg.Tracer, gateway: cfg.Name, server: upstream.RemoteAddr().String()}
 }
 
 // systemName is also the name of spans for which there is no better one.
@@ -69,7 +69,7 @@ func (t *tracing) begin(cmd *command, before uint64) bool {
 	if t.current.Load() != nil || cmd.name == "sync" || cmd.name == "psync" { // a replica's reply has no end
 		return false
 	}
-	c := t.by.Command(&t.open, systemName, time.Time{}, 0)
+	c := t.tracer.Command(&t.open, systemName, time.Time{}, 0)
 	if c == nil {
 		return false
 	}
@@ -79,44 +79,44 @@ func (t *tracing) begin(cmd *command, before uint64) bool {
 		c.Is(name, attribute.String("db.operation.name", name))
 	}
 	c.Goes(attribute.String("server.address", t.server))
-	m := &traced{Command: c, came: time.Now(), since: before}
-	t.hand = m
+	m := &traced{Command: c, arrived: time.Now(), before: before}
+	t.sending = m
 	t.current.Store(m)
 	if cmd.strategy != values { // for values commands, sent starts it after compressing
-		m.asks()
+		m.startUpstream()
 	}
 	return true
 }
 
-// asks starts the upstream span, once.
-func (m *traced) asks() {
-	if m.asked.IsZero() {
+// startUpstream starts the upstream span, once.
+func (m *traced) startUpstream() {
+	if m.upstreamStart.IsZero() {
 		m.Asks()
-		m.asked = time.Now()
+		m.upstreamStart = time.Now()
 	}
 }
 
 // sent records that the current command has been handled and how long compressing its values took. The client
 // gets the reply to the last of requests. It does nothing if the command is not traced.
 func (t *tracing) sent(requests uint64, sealing time.Duration) {
-	m := t.hand
+	m := t.sending
 	if m == nil {
 		return
 	}
-	t.hand = nil
-	m.Part("codec request", m.came, sealing)
+	t.sending = nil
+	m.Part("codec request", m.arrived, sealing)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.number = requests
-	m.asks()
-	if requests == m.since || m.answered >= requests { // no reply, or it has arrived
+	m.startUpstream()
+	if requests == m.before || m.answered >= requests { // no reply, or it has arrived
 		t.finish(m)
 	}
 }
 
-// begins records the start of a reply with its first byte head. Like ends it must be called by the reply
+// beginReply records the start of a reply with its first byte head. Like endReply it must be called by the reply
 // pump.
-func (t *tracing) begins(number uint64, in *resp.Reader, head byte) {
+func (t *tracing) beginReply(number uint64, in *resp.Reader, head byte) {
 	m := t.current.Load()
 	if m == nil {
 		return
@@ -129,12 +129,12 @@ func (t *tracing) begins(number uint64, in *resp.Reader, head byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.number == 0 || m.number == number {
-		m.reply = carried{number: number, came: time.Now()}
+		m.reply = carriedReply{number: number, arrived: time.Now()}
 	}
 }
 
-// ends records that the client has number replies.
-func (t *tracing) ends(number uint64) {
+// endReply records that the client has number replies.
+func (t *tracing) endReply(number uint64) {
 	m := t.current.Load()
 	if m == nil {
 		return
@@ -151,19 +151,19 @@ func (t *tracing) ends(number uint64) {
 
 // finish ends the trace of a command whose reply the client has. m.mu must be held.
 func (t *tracing) finish(m *traced) {
-	if m.over {
+	if m.ended {
 		return
 	}
-	m.over = true
+	m.ended = true
 	r := &m.reply
 	if r.number != m.number { // it came with others
-		r = &carried{came: time.Now()}
+		r = &carriedReply{arrived: time.Now()}
 	}
-	if r.came.Before(m.asked) {
-		r.came = m.asked
+	if r.arrived.Before(m.upstreamStart) {
+		r.arrived = m.upstreamStart
 	}
-	m.Answered("", r.came)
-	m.Part("codec reply", r.came, r.opened)
+	m.Answered("", r.arrived)
+	m.Part("codec reply", r.arrived, r.opened)
 	if r.failed != "" {
 		m.Fails(r.failed, attribute.String("db.response.status_code", r.failed))
 	}
@@ -171,8 +171,8 @@ func (t *tracing) finish(m *traced) {
 	t.current.Store(nil)
 }
 
-// broken records that a value of the current reply cannot be decompressed.
-func (t *tracing) broken() {
+// recordCorrupt records that a value of the current reply cannot be decompressed.
+func (t *tracing) recordCorrupt() {
 	if t != nil {
 		t.failed = "not_opened"
 	}

@@ -151,9 +151,9 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 		if !early {
 			by.sent(requests, 0)
 		}
-		by.begins(requests, nil, resp.Bulk)
-		by.broken()
-		by.ends(requests)
+		by.beginReply(requests, nil, resp.Bulk)
+		by.recordCorrupt()
+		by.endReply(requests)
 		if early {
 			by.sent(requests, 0)
 		}
@@ -162,11 +162,11 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 		}
 	}
 	by.begin(get, requests)
-	by.ends(requests)
+	by.endReply(requests)
 	requests += 2
 	by.sent(requests, 0) // the earlier reply was another's
-	by.begins(requests, nil, resp.Integer)
-	by.ends(requests + 3) // it came with others
+	by.beginReply(requests, nil, resp.Integer)
+	by.endReply(requests + 3) // it came with others
 	by.begin(get, requests)
 	by.sent(requests, 0) // this command has no reply
 	if by.current.Load() != nil {
@@ -192,12 +192,12 @@ func TestUntracedCommandsAllocateNothing(t *testing.T) {
 		server := &feed{bytes: []byte("$16\r\nxxxxxxxxxxxxxxxx\r\n"), reads: 2 * times}
 		s := newSession(g, client, server, time.Now())
 		if n := testing.AllocsPerRun(times, func() {
-			for before := s.talk.queue.pushed; s.talk.queue.pushed == before; {
+			for before := s.upstream.queue.pushed; s.upstream.queue.pushed == before; {
 				if err := s.next(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if s.talk.up.Flush() != nil || s.out.next() != nil {
+			if s.upstream.out.Flush() != nil || s.replyPump.next() != nil {
 				t.Fatal("an error")
 			}
 		}); n > 0 && !raceEnabled {

@@ -11,39 +11,39 @@ import (
 
 // transaction is the state of the client's MULTI, for the request pump.
 type transaction struct {
-	multi   *multiAnswer    // set while it is open
-	account *memory.Account // holds the transaction's memory
-	known   []lua.Known     // values compressed for queued SETs; later queued commands may need them plain
-	bytes   int             // size of known, held from the budget
-	entries int             // bytes of the entries queued for EXEC
-	queued  int             // bytes of the budget held for entries
-	space   *string         // selected in the transaction
-	open    bool
-	changes bool // EXEC changes what the next request depends on
-	login   bool // EXEC changes the login, too
-	asking  bool // ASKING preceded MULTI, and applies to all of it
-	brings  bool // a command queued before the current one may bring a compressed value to any key
+	multi          *multiAnswer    // set while it is open
+	account        *memory.Account // holds the transaction's memory
+	known          []lua.Known     // values compressed for queued SETs; later queued commands may need them plain
+	knownBytes     int             // size of known, held from the budget
+	queuedBytes    int             // bytes of the entries queued for EXEC
+	heldBytes      int             // bytes of the budget held for entries
+	selected       *string         // selected in the transaction
+	open           bool
+	changesState   bool // EXEC changes what the next request depends on
+	changesLogin   bool // EXEC changes the login, too
+	asking         bool // ASKING preceded MULTI, and applies to all of it
+	mayAddEnvelope bool // a command queued before the current one may bring a compressed value to any key
 
-	lastBrings bool // the command queued last may; the next command adds it to brings
+	lastMayAddEnvelope bool // the command queued last may; the next command adds it to mayAddEnvelope
 
 	watch watching
 }
 
 // multiAnswer is the server's reply to MULTI, set by the reply pump.
 type multiAnswer struct {
-	came    atomic.Bool
+	arrived atomic.Bool
 	refused atomic.Bool // the server opened no transaction
 }
 
-func (m *multiAnswer) take(a answer) {
+func (m *multiAnswer) record(a answer) {
 	m.refused.Store(a.isError())
-	m.came.Store(true)
+	m.arrived.Store(true)
 }
 
-// answersAtOnce reports whether the server queues the next command at once: MULTI has been answered, so no
+// isQueueing reports whether the server queues the next command at once: MULTI has been answered, so no
 // command in front of it still blocks.
-func (t *transaction) answersAtOnce() bool {
-	return t.open && t.multi.came.Load() && !t.multi.refused.Load()
+func (t *transaction) isQueueing() bool {
+	return t.open && t.multi.arrived.Load() && !t.multi.refused.Load()
 }
 
 // maxTransactionBytes limits the entries of one transaction in memory.
@@ -58,20 +58,20 @@ var endsTransaction = map[string]bool{"exec": true, "discard": true, "reset": tr
 
 func (t *transaction) remember(sealed, value []byte) {
 	n := len(sealed) + len(value)
-	if t.bytes+n > maxRemembered || !t.account.TryAcquire(int64(n)) {
+	if t.knownBytes+n > maxRemembered || !t.account.TryAcquire(int64(n)) {
 		return
 	}
-	t.bytes += n
+	t.knownBytes += n
 	t.known = append(t.known, lua.Known{Sealed: bytes.Clone(sealed), Value: bytes.Clone(value)})
 }
 
-// fits takes budget for the queued entries beyond the first free bytes. It reports whether there was enough.
-func (t *transaction) fits() bool {
-	for t.entries > freeQueueBytes+t.queued {
+// tryReserve takes budget for the queued entries beyond the first free bytes. It reports whether there was enough.
+func (t *transaction) tryReserve() bool {
+	for t.queuedBytes > freeQueueBytes+t.heldBytes {
 		if !t.account.TryAcquire(queuePieceBytes) {
 			return false
 		}
-		t.queued += queuePieceBytes
+		t.heldBytes += queuePieceBytes
 	}
 	return true
 }
@@ -81,7 +81,7 @@ func (t *transaction) end() {
 	if t.open && !t.multi.refused.Load() {
 		t.endWatch()
 	}
-	t.account.Release(int64(t.bytes + t.queued))
+	t.account.Release(int64(t.knownBytes + t.heldBytes))
 	*t = transaction{account: t.account, watch: t.watch}
 }
 
@@ -105,32 +105,32 @@ type watchedKeys struct {
 const maxWatchedBytes = 64 << 10
 
 // begin adds watched keys.
-func (w *watching) begin(space string, keys [][]byte) *watchedKeys {
+func (w *watching) begin(database string, keys [][]byte) *watchedKeys {
 	w.on = true
 	if w.keys == nil {
 		w.keys = &watchedKeys{all: map[string]bool{}}
 	}
-	w.keys.add(space, keys)
+	w.keys.add(database, keys)
 	return w.keys
 }
 
-func (w *watchedKeys) add(space string, keys [][]byte) {
+func (w *watchedKeys) add(database string, keys [][]byte) {
 	for _, k := range keys {
-		if w.bytes += len(space) + 1 + len(k); w.bytes > maxWatchedBytes {
+		if w.bytes += len(database) + 1 + len(k); w.bytes > maxWatchedBytes {
 			w.broken.Store(true)
 			return
 		}
-		w.all[space+"/"+string(k)] = true
+		w.all[database+"/"+string(k)] = true
 	}
 }
 
 // covers reports whether all keys are watched. The server's replies to WATCH must have arrived.
-func (w *watching) covers(space string, keys [][]byte) bool {
+func (w *watching) covers(database string, keys [][]byte) bool {
 	if w.keys == nil || w.keys.broken.Load() {
 		return false
 	}
 	for _, k := range keys {
-		if !w.keys.all[space+"/"+string(k)] {
+		if !w.keys.all[database+"/"+string(k)] {
 			return false
 		}
 	}
@@ -139,67 +139,67 @@ func (w *watching) covers(space string, keys [][]byte) bool {
 
 // multiCommands handles the commands of transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 type multiCommands struct {
-	talk *conversation
-	user *user
+	upstream *upstreamWriter
+	user     *user
 }
 
 func (c *multiCommands) multi(r *request) error {
-	if c.talk.tx.open && !c.talk.settle() { // find out whether there is a transaction
-		return errGone
+	if c.upstream.tx.open && !c.upstream.awaitReplies() { // find out whether there is a transaction
+		return errSessionEnded
 	}
-	if c.talk.tx.open && !c.talk.tx.multi.refused.Load() {
-		return c.talk.forward(r, entry{})
+	if c.upstream.tx.open && !c.upstream.tx.multi.refused.Load() {
+		return c.upstream.forward(r, entry{})
 	}
-	c.talk.tx.end()
+	c.upstream.tx.end()
 	multi := new(multiAnswer)
-	err := c.talk.forward(r, entry{kind: kindHook, op: &op{after: multi.take}})
-	c.talk.tx.open, c.talk.tx.multi, c.talk.tx.asking = true, multi, c.talk.asks.on
+	err := c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: multi.record}})
+	c.upstream.tx.open, c.upstream.tx.multi, c.upstream.tx.asking = true, multi, c.upstream.asking.on
 	return err
 }
 
 // exec ends the transaction, whatever the server answers.
 func (c *multiCommands) exec(r *request) error {
-	changes, login := c.talk.tx.changes || c.talk.tx.login, c.talk.tx.login
+	changes, login := c.upstream.tx.changesState || c.upstream.tx.changesLogin, c.upstream.tx.changesLogin
 	e := entry{kind: kindExec}
-	if n := int64(c.talk.tx.queued); n > 0 { // until the replies have been carried
-		from := c.talk.tx.account
+	if n := int64(c.upstream.tx.heldBytes); n > 0 { // until the replies have been carried
+		from := c.upstream.tx.account
 		done := func() {}
-		if c.talk.life.Replies.TryAcquire(n) { // there, a client that waits for the server is not watched for stalls
+		if c.upstream.life.Replies.TryAcquire(n) { // there, a client that waits for the server is not watched for stalls
 			from.Release(n)
-			from = c.talk.life.Replies
+			from = c.upstream.life.Replies
 		} else {
-			c.talk.executing.Add(1)
-			done = func() { c.talk.executing.Add(-1) }
+			c.upstream.executing.Add(1)
+			done = func() { c.upstream.executing.Add(-1) }
 		}
-		e.op = &op{after: func(answer) { from.Release(n); done() }}
-		c.talk.tx.queued = 0
+		e.data = &entryData{after: func(answer) { from.Release(n); done() }}
+		c.upstream.tx.heldBytes = 0
 	}
-	c.talk.tx.end()
-	err := c.talk.forward(r, e)
-	if changes && err == nil && !c.talk.settle() {
-		err = errGone
+	c.upstream.tx.end()
+	err := c.upstream.forward(r, e)
+	if changes && err == nil && !c.upstream.awaitReplies() {
+		err = errSessionEnded
 	}
 	if login {
-		c.user.forget()
+		c.user.invalidate()
 	}
 	return err
 }
 
 func (c *multiCommands) discard(r *request) error {
-	c.talk.tx.end()
-	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+	c.upstream.tx.end()
+	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(a answer) {
 		if !a.isError() {
-			c.talk.pump.discard()
+			c.upstream.pump.discard()
 		}
 	}}})
 }
 
 func (c *multiCommands) watch(r *request) error {
-	if c.talk.tx.open { // refused
-		return c.talk.forward(r, entry{})
+	if c.upstream.tx.open { // refused
+		return c.upstream.forward(r, entry{})
 	}
-	watched := c.talk.tx.watch.begin(c.talk.st.where(), r.args[1:])
-	return c.talk.forward(r, entry{kind: kindHook, op: &op{after: func(a answer) {
+	watched := c.upstream.tx.watch.begin(c.upstream.state.database(), r.args[1:])
+	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(a answer) {
 		if a.isError() {
 			watched.broken.Store(true)
 		}
@@ -207,10 +207,10 @@ func (c *multiCommands) watch(r *request) error {
 }
 
 func (c *multiCommands) unwatch(r *request) error {
-	if !c.talk.tx.open {
-		c.talk.tx.endWatch()
+	if !c.upstream.tx.open {
+		c.upstream.tx.endWatch()
 	}
-	return c.talk.forward(r, entry{})
+	return c.upstream.forward(r, entry{})
 }
 
 // A value that begins with the magic is wrapped when it is written, since it would be decompressed when it is
@@ -224,12 +224,12 @@ func (c *multiCommands) unwatch(r *request) error {
 
 // The same holds for hashes that a search index covers, since a vector may begin with any bytes.
 
-// echoing returns the entry of a script's reply. A script may return what it was given, so an element that is
+// echoEntry returns the entry of a script's reply. A script may return what it was given, so an element that is
 // part of an argument, or of a value decompressed in place, is not an envelope.
-func (t *transaction) echoing(r *request, parts []part) entry {
+func (t *transaction) echoEntry(r *request, parts []part) entry {
 	e := entry{shape: r.cmd.reply}
 	if plain := t.lookalikes(r, parts); plain != nil {
-		e.op = &op{plainBytes: plain}
+		e.data = &entryData{plainBytes: plain}
 	}
 	return e
 }
@@ -256,9 +256,9 @@ func (t *transaction) lookalikes(r *request, parts []part) (plain [][]byte) {
 	return plain
 }
 
-// leavesMagic reports whether the command may leave a plain value that begins with the magic. That must be
+// mayLeaveMagic reports whether the command may leave a plain value that begins with the magic. That must be
 // wrapped, if the user may run the script for it.
-func (t *transaction) leavesMagic(r *request, parts []part) bool {
+func (t *transaction) mayLeaveMagic(r *request, parts []part) bool {
 	return !r.unguarded && r.cmd.strategy != compared && (r.cmd.writes || t.lookalikes(r, parts) != nil)
 }
 

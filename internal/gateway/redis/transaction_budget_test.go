@@ -26,7 +26,7 @@ func TestQueuedCommandsTakeBudget(t *testing.T) {
 	sock := startServer(t)
 	front, g := startGateway(t, sock, func(c *Config) { c.Requests = memory.NewBudget(8 << 20) })
 	use := g.cfg.Requests
-	const commands, size = 1000, entryBytes + opBytes
+	const commands, size = 1000, entryBytes + entryDataBytes
 	queue := func(c interface{ Write([]byte) (int, error) }, n int) {
 		all := resp.AppendCommand(nil, "MULTI")
 		for range n {

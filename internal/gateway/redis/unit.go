@@ -20,15 +20,15 @@ import (
 //	the command                 its reply goes to the client
 //	EXEC                        null: a key was changed, so start again
 //
-// The client must have no WATCH or MULTI of its own on the connection; within handles that case.
+// The client must have no WATCH or MULTI of its own on the connection; nestedUnits handles that case.
 
 // units runs commands as units.
 type units struct {
-	talk   *conversation
-	user   *user
-	vault  *vault
-	prober *prober
-	within *within
+	upstream *upstreamWriter
+	user     *user
+	codec    *valueCodec
+	prober   *prober
+	nested   *nestedUnits
 }
 
 // maxUnitTries limits the retries when writers change the keys.
@@ -36,8 +36,8 @@ const maxUnitTries = 64
 
 // run runs a command as a unit, or beside the client's own transaction.
 func (u *units) run(r *request, keys [][]byte) error {
-	if u.talk.tx.open || u.talk.tx.watch.on || u.user.units.denied {
-		return u.within.run(r, keys)
+	if u.upstream.tx.open || u.upstream.tx.watch.on || u.user.units.denied {
+		return u.nested.run(r, keys)
 	}
 	for range maxUnitTries {
 		plain, sealed, err := u.watchKeys(keys)
@@ -47,46 +47,46 @@ func (u *units) run(r *request, keys [][]byte) error {
 		switch {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			u.user.units.asked, u.user.units.denied = true, true
-			return u.within.run(r, keys)
+			return u.nested.run(r, keys)
 		case cluster.IsRedirectOrRetry(plain.refusal): // the slot may return before the command would run
-			return u.talk.refuse(plain.refusal)
+			return u.upstream.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
-			return u.talk.forward(r, u.talk.tx.echoing(r, nil))
+			return u.upstream.forward(r, u.upstream.tx.echoEntry(r, nil))
 		}
-		if sealed.err != nil || sealed.unseen != "" {
-			return u.unseen(&sealed)
+		if sealed.err != nil || sealed.unreadable != "" {
+			return u.abort(&sealed)
 		}
 		if r.unguarded && beginsWithMagic(sealed.parts) { // nothing would wrap it afterwards
-			sealed.unseen = "ERR cinch: the value begins like an envelope; changing it needs the right to run EVAL on its key"
-			return u.unseen(&sealed)
+			sealed.unreadable = "ERR cinch: the value begins like an envelope; changing it needs the right to run EVAL on its key"
+			return u.abort(&sealed)
 		}
 		done, err := u.exec(r, keys, sealed.parts)
 		if err != nil || done {
 			return err
 		}
 	}
-	return u.talk.refuse("ERR cinch: other clients kept changing the keys; try again")
+	return u.upstream.refuse("ERR cinch: other clients kept changing the keys; try again")
 }
 
-// unseen ends a unit when a value cannot be decompressed, or cannot be read and so may be compressed.
-func (u *units) unseen(found *sealedParts) error {
-	if _, err := u.talk.askPlainly("UNWATCH"); err != nil {
+// abort ends a unit when a value cannot be decompressed, or cannot be read and so may be compressed.
+func (u *units) abort(found *sealedParts) error {
+	if _, err := u.upstream.query("UNWATCH"); err != nil {
 		return err
 	}
 	if found.err != nil {
-		return u.prober.broken(found.err)
+		return u.prober.refuseCorrupt(found.err)
 	}
-	return u.talk.refuse(found.unseen)
+	return u.upstream.refuse(found.unreadable)
 }
 
 // begin sends MULTI. The first time it waits for the answer. ok is false if the user may not open
 // transactions; none is open then.
 func (u *units) begin() (ok bool, err error) {
-	o, err := u.talk.sendCapture([]byte("MULTI"))
+	o, err := u.upstream.sendCapture([]byte("MULTI"))
 	if err != nil || u.user.units.asked {
 		return err == nil, err
 	}
-	if err := u.talk.await(o); err != nil {
+	if err := u.upstream.await(o); err != nil {
 		return false, err
 	}
 	u.user.units.asked, u.user.units.denied = true, o.answer.isError()
@@ -96,24 +96,24 @@ func (u *units) begin() (ok bool, err error) {
 // watchKeys watches the keys and returns those of their values that are compressed. For a client with
 // tracking it reads them on the second connection, which has no client-side cache.
 func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
-	watch, err := u.talk.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
+	watch, err := u.upstream.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
 	if err != nil {
 		return o, found, err
 	}
 	if u.user.tracking {
-		if err := u.talk.await(watch); err != nil {
+		if err := u.upstream.await(watch); err != nil {
 			return o, found, err
 		}
 		found = u.prober.probe(keys)
 		return refusalOf(watch), found, u.learnExpiries(&found)
 	}
-	probes := make([]*op, len(keys))
+	probes := make([]*entryData, len(keys))
 	for i, k := range keys {
-		if probes[i], err = u.talk.sendCapture(getRange, k, zero, magicEnd); err != nil {
+		if probes[i], err = u.upstream.sendCapture(getRange, k, zero, magicEnd); err != nil {
 			return o, found, err
 		}
 	}
-	if err := u.talk.await(probes[len(probes)-1]); err != nil {
+	if err := u.upstream.await(probes[len(probes)-1]); err != nil {
 		return o, found, err
 	}
 	if o = refusalOf(watch); o.refusal != "" {
@@ -124,7 +124,7 @@ func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err
 			return o, found, err
 		}
 	}
-	if found.err == nil && isNoRight(found.unseen) { // the second connection has other rights
+	if found.err == nil && isNoRight(found.unreadable) { // the second connection has other rights
 		found = u.prober.probe(keys)
 	}
 	return o, found, u.learnExpiries(&found)
@@ -140,39 +140,39 @@ var (
 func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error {
 	switch {
 	case cinch.IsSealed(probe.body):
-		o, err := u.talk.askBytes([]byte("GET"), key)
+		o, err := u.upstream.queryBytes([]byte("GET"), key)
 		if err != nil {
 			return err
 		}
-		found.hidden(o.answer.text, o.answer.isError())
-		found.add(u.prober.stash, key, nil, o.answer.body)
-		u.talk.letGo(o)
+		found.setUnreadable(o.answer.text, o.answer.isError())
+		found.add(u.prober.decoded, key, nil, o.answer.body)
+		u.upstream.release(o)
 	case isWrongType(probe.text):
-		if u.vault.rules().MayHoldHash(u.talk.st.where(), key) {
+		if u.codec.rules().MayHoldHash(u.upstream.state.database(), key) {
 			return u.readFields(found, key)
 		}
 	default:
-		found.hidden(probe.text, probe.isError())
+		found.setUnreadable(probe.text, probe.isError())
 	}
 	return nil
 }
 
 // readFields adds the compressed fields of a key that is not a string.
 func (u *units) readFields(found *sealedParts, key []byte) error {
-	o, err := u.talk.askBytes(u.sealedFields(key)...)
+	o, err := u.upstream.queryBytes(u.sealedFields(key)...)
 	if err == nil && isNoLua(o.answer.text) {
 		u.user.lua.denied = true
-		o, err = u.talk.askBytes(u.sealedFields(key)...)
+		o, err = u.upstream.queryBytes(u.sealedFields(key)...)
 	}
 	if err != nil {
 		return err
 	}
-	if o.answer.cut || len(o.answer.list) > 2*maxSealedFields {
+	if o.answer.truncated || len(o.answer.list) > 2*maxSealedFields {
 		found.fail(errHashTooLarge)
 	}
-	found.hidden(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // for example a list
-	found.addHash(u.prober.stash, key, o.answer.list)
-	u.talk.letGo(o)
+	found.setUnreadable(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // for example a list
+	found.addHash(u.prober.decoded, key, o.answer.list)
+	u.upstream.release(o)
 	return nil
 }
 
@@ -188,57 +188,57 @@ func (u *units) sealedFields(key []byte) [][]byte {
 // exec runs the transaction; done is false if a key was changed meanwhile.
 func (u *units) exec(r *request, keys [][]byte, parts []part) (done bool, err error) {
 	if ok, err := u.begin(); err != nil || !ok {
-		return true, u.denied(r, keys, err)
+		return true, u.runDenied(r, keys, err)
 	}
-	u.talk.asks.inside = true
+	u.upstream.asking.inTransaction = true
 	queued, err := u.sendParts(parts)
 	if err != nil {
 		return false, err
 	}
 	puts := len(queued)
-	cmd, err := u.talk.sendCapture(r.args...)
+	cmd, err := u.upstream.sendCapture(r.args...)
 	if err != nil {
 		return false, err
 	}
 	if err := u.sendAfter(r, keys, parts); err != nil {
 		return false, err
 	}
-	e := u.talk.tx.echoing(r, parts)
-	if e.op == nil {
-		e.op = &op{}
+	e := u.upstream.tx.echoEntry(r, parts)
+	if e.data == nil {
+		e.data = &entryData{}
 	}
-	o := e.op
+	o := e.data
 	e.kind, o.acks, o.done = kindUnit, puts, make(chan struct{})
-	if err := u.talk.ask(e, [][]byte{[]byte("EXEC")}); err != nil {
+	if err := u.upstream.ask(e, [][]byte{[]byte("EXEC")}); err != nil {
 		return false, err
 	}
-	u.talk.asks.inside = false
-	u.talk.letGo(o)
+	u.upstream.asking.inTransaction = false
+	u.upstream.release(o)
 	if len(parts) > 0 {
-		u.vault.inflating(keys)
+		u.codec.countInflated(keys)
 	}
-	u.vault.Stats.Guarded(r.cmd.name, unitOutcome(o, parts))
+	u.codec.Stats.Guarded(r.cmd.name, unitOutcome(o, parts))
 	switch {
-	case o.given:
+	case o.delivered:
 		return true, nil
 	case len(parts) == 0 && strings.HasPrefix(cmd.answer.text, "OOM"):
 		// A server out of memory queues nothing, not even reads, but may run the command by itself. No client
 		// can store an envelope meanwhile.
-		return true, u.talk.forward(r, u.talk.tx.echoing(r, nil))
+		return true, u.upstream.forward(r, u.upstream.tx.echoEntry(r, nil))
 	case o.answer.isError(): // EXECABORT: one of the earlier errors is the reason
-		return true, u.talk.refuse(firstError(append(queued, cmd, o)))
+		return true, u.upstream.refuse(firstError(append(queued, cmd, o)))
 	}
 	return false, nil
 }
 
 // sendParts sends the requests that decompress the parts in place.
-func (u *units) sendParts(parts []part) (queued []*op, err error) {
+func (u *units) sendParts(parts []part) (queued []*entryData, err error) {
 	for i := range parts {
-		for _, args := range [][][]byte{parts[i].put(parts[i].Value), parts[i].keep()} {
+		for _, args := range [][][]byte{parts[i].put(parts[i].Value), parts[i].keepExpiry()} {
 			if args == nil {
 				continue
 			}
-			o, err := u.talk.sendCapture(args...)
+			o, err := u.upstream.sendCapture(args...)
 			if err != nil {
 				return queued, err
 			}
@@ -248,7 +248,7 @@ func (u *units) sendParts(parts []part) (queued []*op, err error) {
 	return queued, nil
 }
 
-func firstError(ops []*op) string {
+func firstError(ops []*entryData) string {
 	for _, o := range ops {
 		if o.answer.isError() {
 			return o.answer.text
@@ -257,15 +257,15 @@ func firstError(ops []*op) string {
 	return ""
 }
 
-// denied continues after MULTI was refused. It ends WATCH.
-func (u *units) denied(r *request, keys [][]byte, err error) error {
+// runDenied continues after MULTI was refused. It ends WATCH.
+func (u *units) runDenied(r *request, keys [][]byte, err error) error {
 	if err == nil {
-		_, err = u.talk.askPlainly("UNWATCH")
+		_, err = u.upstream.query("UNWATCH")
 	}
 	if err != nil {
 		return err
 	}
-	return u.within.run(r, keys)
+	return u.nested.run(r, keys)
 }
 
 // sendAfter sends the requests that follow the command in its unit. After a command that only reads, they
@@ -274,7 +274,7 @@ func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
 	// Envelopes replace the values that are still there. A server with these commands has IFEQ.
 	if r.cmd.strategy == compared {
 		for i := range parts {
-			if _, err := u.talk.sendCapture(parts[i].restored()...); err != nil {
+			if _, err := u.upstream.sendCapture(parts[i].restoreRequest()...); err != nil {
 				return err
 			}
 		}
@@ -282,22 +282,22 @@ func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
 	}
 	if r.cmd.strategy == inflated && !r.cmd.writes {
 		for i := range parts {
-			if _, err := u.talk.sendCapture(parts[i].put(parts[i].Sealed)...); err != nil {
+			if _, err := u.upstream.sendCapture(parts[i].put(parts[i].Sealed)...); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if u.user.lua.denied || !u.talk.tx.leavesMagic(r, parts) {
+	if u.user.lua.denied || !u.upstream.tx.mayLeaveMagic(r, parts) {
 		return nil
 	}
-	_, err := u.talk.sendCapture(u.talk.tx.escapeArgs(r, keys, parts)...)
+	_, err := u.upstream.sendCapture(u.upstream.tx.escapeArgs(r, keys, parts)...)
 	return err
 }
 
-func unitOutcome(o *op, parts []part) string {
+func unitOutcome(o *entryData, parts []part) string {
 	switch {
-	case !o.given:
+	case !o.delivered:
 		return "retried"
 	case len(parts) > 0:
 		return "inflated"
@@ -310,7 +310,7 @@ func unitOutcome(o *op, parts []part) string {
 func (u *units) learnExpiries(found *sealedParts) error {
 	for parts := found.parts; len(parts) > 0; {
 		n := sameHash(parts)
-		if parts[0].field != nil && !u.user.units.endless {
+		if parts[0].field != nil && !u.user.units.noFieldExpiry {
 			if err := u.learnExpiriesOf(found, parts[:n]); err != nil {
 				return err
 			}
@@ -322,29 +322,29 @@ func (u *units) learnExpiries(found *sealedParts) error {
 
 func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
 	if u.user.tracking { // the client would count it as read
-		u.learnExpiriesBeside(found, parts)
+		u.learnExpiriesOnSideConn(found, parts)
 		return nil
 	}
-	o, err := u.talk.askBytes(expiryQuestion(parts)...)
+	o, err := u.upstream.queryBytes(expiryQuestion(parts)...)
 	if err != nil {
 		return err
 	}
 	switch {
 	case isUnknownCommand(o.answer.text):
-		u.user.units.endless = true
+		u.user.units.noFieldExpiry = true
 	case isNoRight(o.answer.text):
-		u.learnExpiriesBeside(found, parts)
+		u.learnExpiriesOnSideConn(found, parts)
 	case o.answer.isError():
-		found.hidden(o.answer.text, true)
+		found.setUnreadable(o.answer.text, true)
 	default:
 		setExpiries(parts, o.answer.list)
 	}
 	return nil
 }
 
-// learnExpiriesBeside asks on the second connection, or as the gateway's own user.
-func (u *units) learnExpiriesBeside(found *sealedParts, parts []part) {
-	p, end := u.prober.begin()
+// learnExpiriesOnSideConn asks on the second connection, or as the gateway's own user.
+func (u *units) learnExpiriesOnSideConn(found *sealedParts, parts []part) {
+	p, end := u.prober.newProbe()
 	defer end()
 	words := expiryQuestion(parts)
 	question := make([]any, len(words))
@@ -361,9 +361,9 @@ func (u *units) learnExpiriesBeside(found *sealedParts, parts []part) {
 		}
 		setExpiries(parts, times)
 	case isUnknownCommand(err.Error()):
-		u.user.units.endless = true
+		u.user.units.noFieldExpiry = true
 	default:
-		p.hidden(err)
-		found.hidden(p.found.unseen, true)
+		p.setUnreadable(err)
+		found.setUnreadable(p.found.unreadable, true)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // user is the client's login: what it is known to be allowed on this connection, and a second connection of
 // the same user for further questions.
 type user struct {
-	second second
+	sideConn sideConn
 
 	lua      luaRights
 	units    unitRights
@@ -22,19 +22,19 @@ type luaRights struct {
 	read   string // EVAL_RO (no right to write needed, runs on replicas), or EVAL if the server lacks it; "": unknown
 }
 
-// readVerb returns the command that runs a read-only script, "" if the user may run none or if that is
+// readOnlyEval returns the command that runs a read-only script, "" if the user may run none or if that is
 // unknown and cannot be asked. It asks the server once, with a script that does nothing. Inside MULTI, and
 // under client tracking, whose CACHING YES applies to the next command, it asks on the second connection.
-func (u *user) readVerb() (string, error) {
+func (u *user) readOnlyEval() (string, error) {
 	if u.lua.asked {
-		return u.lua.verb(), nil
+		return u.lua.command(), nil
 	}
-	if u.second.talk.tx.open || u.tracking {
-		u.learnBeside()
-		return u.lua.verb(), nil
+	if u.sideConn.upstream.tx.open || u.tracking {
+		u.learnLuaRights()
+		return u.lua.command(), nil
 	}
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
-		a, err := u.second.talk.askPlainly(verb, "return 1", "0")
+		a, err := u.sideConn.upstream.query(verb, "return 1", "0")
 		if err != nil {
 			return "", err
 		}
@@ -48,17 +48,17 @@ func (u *user) readVerb() (string, error) {
 		}
 		break // NOAUTH, LOADING …: the command itself will get it too
 	}
-	return u.lua.verb(), nil
+	return u.lua.command(), nil
 }
 
-func (u *user) learnBeside() {
-	if !u.second.talk.settle() {
+func (u *user) learnLuaRights() {
+	if !u.sideConn.upstream.awaitReplies() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(u.second.context(), askTimeout)
+	ctx, cancel := context.WithTimeout(u.sideConn.context(), askTimeout)
 	defer cancel()
 	for _, verb := range []string{"EVAL_RO", "EVAL"} {
-		err := u.second.client().Do(ctx, verb, "return 1", 0).Err()
+		err := u.sideConn.client().Do(ctx, verb, "return 1", 0).Err()
 		switch {
 		case err == nil:
 			u.lua = luaRights{asked: true, read: verb}
@@ -71,22 +71,22 @@ func (u *user) learnBeside() {
 	}
 }
 
-func (l *luaRights) verb() string {
+func (l *luaRights) command() string {
 	if l.denied {
 		return ""
 	}
 	return l.read
 }
 
-func (u *user) forget() {
+func (u *user) invalidate() {
 	u.lua, u.units = luaRights{}, unitRights{}
-	u.second.forget()
+	u.sideConn.invalidate()
 }
 
 // mayEval reports whether the user may run scripts. It asks outside the client's transaction.
 func (u *user) mayEval() bool {
 	if !u.lua.asked && !u.lua.denied {
-		u.learnBeside()
+		u.learnLuaRights()
 	}
 	return !u.lua.denied
 }
@@ -95,5 +95,5 @@ func (u *user) mayEval() bool {
 // would run one by one.
 type unitRights struct {
 	asked, denied bool
-	endless       bool // the server does not know expiring fields
+	noFieldExpiry bool // the server does not know expiring fields
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// newSeals returns seals with one rule for all keys.
-func newSeals(tb testing.TB, st codec.Setting) *seals {
+// newRewriter returns a valueRewriter with one rule for all keys.
+func newRewriter(tb testing.TB, st codec.Setting) *valueRewriter {
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Setting: st, MinGain: policy.AnyGain}}})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	v := newVault(&Config{Policy: rules, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
-	standing := new(standing)
+	v := newValueCodec(&Config{Policy: rules, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
+	standing := new(sessionState)
 	standing.init(new(transaction), &gateway.Doorkeeper{})
-	return &seals{vault: v, rules: v.rules(), st: standing}
+	return &valueRewriter{codec: v, rules: v.rules(), state: standing}
 }
 
 // A key pattern whose values are decompressed in place again and again is paused, and no other. After the
 // pause, values are handled as before it: without the lock that all clients share.
 func TestEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newSeals(t, codec.Setting{Codec: codec.LZ4})
-		churn := &v.vault.churn
+		v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
+		churn := &v.codec.backoff
 		value := bytes.Repeat([]byte("neither a number nor a sketch, "), 10)
 		left := func(key string) string {
 			a := v.address(stringValue, []byte(key), nil, len(value))
@@ -41,8 +41,8 @@ func TestEndOfPause(t *testing.T) {
 			return why
 		}
 		stop := func(key string) {
-			for i := range churnLimit {
-				if stopped := churn.inflated([]byte(key)); stopped != (i == churnLimit-1) {
+			for i := range inflationLimit {
+				if stopped := churn.recordInflation([]byte(key)); stopped != (i == inflationLimit-1) {
 					t.Fatalf("after %d inflations of %s: stopped %v", i+1, key, stopped)
 				}
 			}
@@ -54,12 +54,12 @@ func TestEndOfPause(t *testing.T) {
 			}
 		}
 		stop("first:7")
-		time.Sleep(churnPause / 2)
+		time.Sleep(backoffPause / 2)
 		stop("second:7")
 		expect("in both pauses", "often_inflated", "often_inflated")
-		time.Sleep(churnPause / 2)
+		time.Sleep(backoffPause / 2)
 		expect("after the first pause", "", "often_inflated")
-		time.Sleep(churnPause / 2)
+		time.Sleep(backoffPause / 2)
 		expect("after both", "", "")
 		if churn.paused.Load() {
 			t.Error("values still take the lock")
@@ -74,9 +74,9 @@ func TestEndOfPause(t *testing.T) {
 // Added latency is counted once a request, and once a reply, however many values they have, and not if they
 // have none.
 func TestLatencyCountsExchanges(t *testing.T) {
-	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 60)
-	sealed := resp.AppendBulk(nil, v.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
+	sealed := resp.AppendBulk(nil, v.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
 	pairs := func(n int) (words []string) {
 		for i := range n {
 			words = append(words, fmt.Sprint("k", i), value)
@@ -105,7 +105,7 @@ func TestLatencyCountsExchanges(t *testing.T) {
 		s := newSession(NewGateway(Config{Policy: v.rules, Stats: stats}), client, server, time.Now())
 		for s.next() == nil {
 		}
-		if err := s.out.next(); err != nil {
+		if err := s.replyPump.next(); err != nil {
 			t.Fatal(err)
 		}
 		if got := stats.Snapshot().Latency.Count; got != test.count {

@@ -21,7 +21,7 @@ func TestLogNamesWhatIsBroken(t *testing.T) {
 		want          string
 	}{
 		{[]any{"GET", "menu:17:de"}, 0, 0, "keys=menu:#:de "},
-		{[]any{"GET", "menu:17:de"}, 3, askedKeys - 1, "keys=menu:#:de "},
+		{[]any{"GET", "menu:17:de"}, 3, maxRecentKeys - 1, "keys=menu:#:de "},
 		{[]any{"HGETALL", "cart:9"}, 3, 3, "keys=cart:# "},
 		{[]any{"GET", "menu:17:de"}, 3, 40, ""},
 		{[]any{"APPEND", "menu:17:de", "x"}, 0, 0, "keys=menu:#:de "},
@@ -62,9 +62,9 @@ v=redis.call('HGET','cart:9','item') redis.call('HSET','cart:9','item',string.su
 
 // SET with GET asks for a value, too, even if the value that it stores is compressed.
 func TestLogNamesWhatSetGot(t *testing.T) {
-	v := newSeals(t, codec.Setting{Codec: codec.LZ4})
+	v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
 	value := strings.Repeat("words and words, ", 20)
-	damaged := v.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil)
+	damaged := v.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil)
 	damaged[len(damaged)-1] ^= 1
 	for _, request := range []string{"SET menu:17:de " + value[:5] + " GET", "SET menu:17:de {long} GET", "GETSET menu:17:de {long}", "GET menu:17:de"} {
 		var log testenv.Log
@@ -74,10 +74,10 @@ func TestLogNamesWhatSetGot(t *testing.T) {
 		}
 		client := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}
 		server := &feed{bytes: resp.AppendBulk(nil, damaged), reads: 1}
-		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.vault.Stats, Log: log.Logger()}), client, server, time.Now())
+		s := newSession(NewGateway(Config{Policy: v.rules, Stats: v.codec.Stats, Log: log.Logger()}), client, server, time.Now())
 		for s.next() == nil {
 		}
-		if err := s.out.next(); err != nil {
+		if err := s.replyPump.next(); err != nil {
 			t.Fatal(err)
 		}
 		if text := log.String(); !strings.Contains(text, "class=damaged client=") || !strings.Contains(text, "keys=menu:#:de ") {
@@ -89,11 +89,11 @@ func TestLogNamesWhatSetGot(t *testing.T) {
 // The remembered key is that of the request, also when ASKING is sent again in front of it.
 func TestAskedBehindAsking(t *testing.T) {
 	p := newParts(t)
-	p.talk.asks = asks{on: true, sent: true}
-	if err := p.talk.forward(requestOf("GET", "menu:17:de"), entry{shape: shapeBulk}); err != nil {
+	p.upstream.asking = askingState{on: true, sent: true}
+	if err := p.upstream.forward(requestOf("GET", "menu:17:de"), entry{shape: shapeBulk}); err != nil {
 		t.Fatal(err)
 	}
-	if asking, get := p.talk.asked.pattern(1), p.talk.asked.pattern(2); asking != "" || get != "menu:#:de" {
+	if asking, get := p.upstream.recentKeys.pattern(1), p.upstream.recentKeys.pattern(2); asking != "" || get != "menu:#:de" {
 		t.Errorf("the replies are for %q and %q", asking, get)
 	}
 	p.expect("ASKING", "GET menu:17:de")

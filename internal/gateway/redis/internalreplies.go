@@ -13,17 +13,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// answers handles replies to the gateway's own requests for a client: those of the scripts that guard
+// internalReplies handles replies to the gateway's own requests for a client: those of the scripts that guard
 // commands (guard.go), and those that the request pump waits for.
-type answers struct {
+type internalReplies struct {
 	frames  *frames
-	opening *opening
+	decoder *replyDecoder
 	copier  *copier
 }
 
 // sealedArray reports whether the current reply is how a gateway script returns envelopes: an array that
 // begins with the marker.
-func (x *answers) sealedArray() (bool, error) {
+func (x *internalReplies) sealedArray() (bool, error) {
 	line, h, err := x.frames.peek()
 	if err != nil || h.Kind != resp.Array || h.N < 2 {
 		return false, err
@@ -41,8 +41,8 @@ func (x *answers) sealedArray() (bool, error) {
 }
 
 // carryComputed answers a read of an envelope. Any other reply is passed on.
-func (x *answers) carryComputed(o *op) error {
-	if !o.plain {
+func (x *internalReplies) carryComputed(o *entryData) error {
+	if !o.wholeValue {
 		sealed, err := x.sealedArray()
 		if err != nil {
 			return err
@@ -77,9 +77,9 @@ func (x *answers) carryComputed(o *op) error {
 // carryRefusal carries an error, unless the command would have reported another one first: some check their
 // arguments before the type of the key. Other errors, such as for keys of another node, come before a command
 // checks anything.
-func (x *answers) carryRefusal(o *op, line []byte) error {
+func (x *internalReplies) carryRefusal(o *entryData, line []byte) error {
 	first := compute.Answer(nil, o.args, nil, false)
-	if !o.plain || first[0] != resp.Error || !bytes.HasPrefix(line, []byte("-WRONGTYPE ")) {
+	if !o.wholeValue || first[0] != resp.Error || !bytes.HasPrefix(line, []byte("-WRONGTYPE ")) {
 		return x.copier.copy(shapeNone, nil)
 	}
 	if err := x.copier.skip(); err != nil {
@@ -89,15 +89,15 @@ func (x *answers) carryRefusal(o *op, line []byte) error {
 }
 
 // computeOn answers a read of the current bulk string of n bytes.
-func (x *answers) computeOn(o *op, n int64) error {
+func (x *internalReplies) computeOn(o *entryData, n int64) error {
 	h, err := x.headerOf(n)
 	if err != nil {
-		return x.opening.skipBroken(n, err)
+		return x.decoder.skipCorrupt(n, err)
 	}
-	if compute.IsLength(o.args) && !o.plain && !h.IsForeign() {
+	if compute.IsLength(o.args) && !o.wholeValue && !h.IsForeign() {
 		return x.lengthOf(n)
 	}
-	stored, err := x.opening.stage(n, int64(openBytes(h)))
+	stored, err := x.decoder.stage(n, int64(openBytes(h)))
 	if err != nil {
 		return err
 	}
@@ -105,15 +105,15 @@ func (x *answers) computeOn(o *op, n int64) error {
 	value := memory.GetBuffer(h.MaxValueLen())
 	defer func() { memory.PutBuffer(value) }()
 	start := time.Now()
-	if value, err = x.opening.vault.Sealer.Open(value, stored.buf); err != nil {
-		return x.opening.broken(err)
+	if value, err = x.decoder.codec.Sealer.Open(value, stored.buf); err != nil {
+		return x.decoder.emitCorrupt(err)
 	}
-	x.opening.opened(stored.buf, &h, time.Since(start))
-	return x.opening.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
+	x.decoder.countOpened(stored.buf, &h, time.Since(start))
+	return x.decoder.emitHeld(compute.Answer(nil, o.args, value, true), stored.n > 0)
 }
 
 // headerOf returns the header of the current n bytes; for an uncompressed value it has only RawLen.
-func (x *answers) headerOf(n int64) (cinch.Header, error) {
+func (x *internalReplies) headerOf(n int64) (cinch.Header, error) {
 	plain := cinch.Header{RawLen: int(n)}
 	if n < int64(len(cinch.Magic)) {
 		return plain, nil
@@ -122,25 +122,25 @@ func (x *answers) headerOf(n int64) (cinch.Header, error) {
 	if err != nil || !sealed {
 		return plain, err
 	}
-	return x.opening.declared(n)
+	return x.decoder.parseHeader(n)
 }
 
 // lengthOf answers STRLEN and HSTRLEN from the header alone. The script sent nothing else.
-func (x *answers) lengthOf(n int64) error {
-	stored, err := x.opening.stage(n, 0)
+func (x *internalReplies) lengthOf(n int64) error {
+	stored, err := x.decoder.stage(n, 0)
 	if err != nil {
 		return err
 	}
 	defer stored.free()
 	h, err := cinch.ParseHeader(stored.buf)
 	if err != nil {
-		return x.opening.broken(err)
+		return x.decoder.emitCorrupt(err)
 	}
 	return x.frames.emit(resp.AppendInt(nil, int64(h.RawLen)))
 }
 
 // dropMarker consumes the beginning of a script's reply, up to the first envelope.
-func (x *answers) dropMarker() error {
+func (x *internalReplies) dropMarker() error {
 	if err := x.frames.dropLine(); err != nil {
 		return err
 	}
@@ -148,14 +148,14 @@ func (x *answers) dropMarker() error {
 }
 
 // carryAsk passes the envelopes in a guard's reply to the request pump, and any other reply to the client.
-func (x *answers) carryAsk(e *entry) error {
+func (x *internalReplies) carryAsk(e *entry) error {
 	sealed, err := x.sealedArray()
 	if err != nil {
 		return err
 	}
-	o := e.op
+	o := e.data
 	if sealed && o.done == nil { // in EXEC the request pump no longer waits
-		x.opening.vault.Stats.Error("sealed_in_transaction")
+		x.decoder.codec.Stats.Error("sealed_in_transaction")
 		return x.copier.replace("ERR cinch: the value was compressed while this transaction was queued; try again")
 	}
 	if sealed {
@@ -167,19 +167,19 @@ func (x *answers) carryAsk(e *entry) error {
 	if err := x.copyRenamed(e); err != nil {
 		return err
 	}
-	o.given = true
+	o.delivered = true
 	finish(o)
 	return nil
 }
 
 // copyRenamed copies a reply. In an error it replaces the name of the script that ran by that of the
 // client's.
-func (x *answers) copyRenamed(e *entry) error {
+func (x *internalReplies) copyRenamed(e *entry) error {
 	line, h, err := x.frames.peek()
 	if err != nil {
 		return err
 	}
-	ran, own := e.op.renames[0], e.op.renames[1]
+	ran, own := e.data.scriptNames[0], e.data.scriptNames[1]
 	if h.Kind != resp.Error || ran == "" || cluster.IsRedirection(line) || !bytes.HasSuffix(line, crlf) {
 		return x.copier.copyFor(e)
 	}
@@ -189,32 +189,32 @@ func (x *answers) copyRenamed(e *entry) error {
 }
 
 // carryFloat passes the server's "not a float" error to the request pump, since the value may be compressed.
-func (x *answers) carryFloat(o *op) error {
+func (x *internalReplies) carryFloat(o *entryData) error {
 	if o.done != nil && x.isErrorLike(isNoFloat) {
 		return x.capture(o)
 	}
 	if err := x.copier.copy(shapeNone, nil); err != nil {
 		return err
 	}
-	o.given = true
+	o.delivered = true
 	finish(o)
 	return nil
 }
 
-func finish(o *op) {
+func finish(o *entryData) {
 	if o.done != nil {
 		close(o.done)
 	}
 }
 
 // isErrorLike reports whether the current reply is an error whose text satisfies is.
-func (x *answers) isErrorLike(is func(string) bool) bool {
+func (x *internalReplies) isErrorLike(is func(string) bool) bool {
 	line, h, err := x.frames.peek()
 	return err == nil && h.Kind == resp.Error && is(string(line[1:len(line)-2]))
 }
 
 // capture keeps a reply for the request pump: a scalar, a bulk string or a flat array of bulk strings.
-func (x *answers) capture(o *op) error {
+func (x *internalReplies) capture(o *entryData) error {
 	a := &o.answer
 	line, h, err := x.frames.peek()
 	if err != nil {
@@ -237,21 +237,21 @@ func (x *answers) capture(o *op) error {
 	return err
 }
 
-func (x *answers) captureBulk(o *op, n int64) ([]byte, error) {
+func (x *internalReplies) captureBulk(o *entryData, n int64) ([]byte, error) {
 	switch {
-	case n > int64(x.opening.vault.maxOpen+cinch.MaxHeaderLen):
-		return nil, x.frames.in.CopyTo(n+2, swallow)
+	case n > int64(x.decoder.codec.maxOpen+cinch.MaxHeaderLen):
+		return nil, x.frames.in.CopyTo(n+2, discardBytes)
 	case n <= freeBytes:
 		b := make([]byte, n+2)
 		err := x.frames.in.ReadFull(b)
 		return b[:n], err
 	}
-	h := held{opening: x.opening, impatient: o.held > 0} // an answer that holds some must not wait for more
+	h := stagedPiece{decoder: x.decoder, noWait: o.held > 0} // an answer that holds some must not wait for more
 	err := h.read(n, 0)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoMemory) {
 		left := n + 2 - int64(len(h.buf))
 		h.free()
-		return nil, x.frames.in.CopyTo(left, swallow)
+		return nil, x.frames.in.CopyTo(left, discardBytes)
 	}
 	o.held += h.n
 	return h.buf[:min(n, int64(len(h.buf)))], err
@@ -260,7 +260,7 @@ func (x *answers) captureBulk(o *op, n int64) ([]byte, error) {
 // maxListBytes limits a captured list.
 const maxListBytes = 64 << 20
 
-func (x *answers) captureList(o *op, n int64) error {
+func (x *internalReplies) captureList(o *entryData, n int64) error {
 	total := int64(0)
 	for range n {
 		line, h, err := x.frames.peek()
@@ -268,10 +268,10 @@ func (x *answers) captureList(o *op, n int64) error {
 			return err
 		}
 		var item []byte
-		o.answer.cut = o.answer.cut || total > maxListBytes
+		o.answer.truncated = o.answer.truncated || total > maxListBytes
 		if h.Kind == resp.Integer {
 			item, err = bytes.Clone(line[1:len(line)-2]), x.frames.dropLine()
-		} else if h.Kind != resp.Bulk || h.N < 0 || o.answer.cut {
+		} else if h.Kind != resp.Bulk || h.N < 0 || o.answer.truncated {
 			err = x.copier.skip()
 		} else if err = x.frames.dropLine(); err == nil {
 			item, err = x.captureBulk(o, h.N)
@@ -279,16 +279,16 @@ func (x *answers) captureList(o *op, n int64) error {
 		if err != nil {
 			return err
 		}
-		if total += h.N + 64; !o.answer.cut {
+		if total += h.N + 64; !o.answer.truncated {
 			o.answer.list = append(o.answer.list, item)
 		}
 	}
 	return nil
 }
 
-// carryLoaded carries the reply to SCRIPT EXISTS, a list of 0 and 1. Scripts not known here are reported as
+// carryScriptExists carries the reply to SCRIPT EXISTS, a list of 0 and 1. Scripts not known here are reported as
 // 0.
-func (x *answers) carryLoaded(known []bool) error {
+func (x *internalReplies) carryScriptExists(known []bool) error {
 	line, h, err := x.frames.peek()
 	if err != nil || h.Kind != resp.Array || h.N != int64(len(known)) {
 		if err == nil {

@@ -46,8 +46,8 @@ func isUnknownCommand(text string) bool {
 	return strings.Contains(strings.ToLower(text), "unknown command")
 }
 
-// isDenial reports whether err is the server's refusal, not a failed connection.
-func isDenial(err error) bool {
+// isServerError reports whether err is the server's refusal, not a failed connection.
+func isServerError(err error) bool {
 	var answer goredis.Error
 	return errors.As(err, &answer)
 }
@@ -59,7 +59,7 @@ func isNoLogin(err error) bool {
 
 // describe returns the error class and the error reply for an error of Open.
 func describe(err error) (class, text string) {
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoMemory) {
 		return "budget", "ERR cinch: " + err.Error()
 	}
 	class, text = gateway.Unopened(err)
@@ -71,9 +71,9 @@ func isOpenError(err error) bool {
 		errors.Is(err, cinch.ErrUnknownCodec) || errors.Is(err, cinch.ErrDictMissing)
 }
 
-// isNoEnvelope reports whether bytes that begin with the magic, which a script may have made up, are not an
+// isNotEnvelope reports whether bytes that begin with the magic, which a script may have made up, are not an
 // envelope. If they name a dictionary in a well-formed header, it must not distinguish a wrong tag from a
 // missing dictionary: that would disclose which dictionaries exist.
-func isNoEnvelope(err error) bool {
+func isNotEnvelope(err error) bool {
 	return errors.Is(err, cinch.ErrDamaged) && !errors.Is(err, cinch.ErrTag)
 }

@@ -11,13 +11,13 @@ import (
 // subscriptions are answered with one acknowledgement a channel, which RESP3 sends as pushes and which CLIENT
 // REPLY OFF does not silence.
 
-// messages handles frames that answer no request, and acknowledgements of subscriptions.
-type messages struct {
+// pushFrames handles frames that answer no request, and acknowledgements of subscriptions.
+type pushFrames struct {
 	frames *frames
 	copier *copier
 	nodes  *nodeReplies
 	queue  *queue
-	st     *standing
+	state  *sessionState
 
 	subs, patterns, shards int64 // subscriptions
 	monitoring             bool
@@ -25,14 +25,14 @@ type messages struct {
 }
 
 // reset forgets all subscriptions, as RESET ends them.
-func (m *messages) reset() {
+func (m *pushFrames) reset() {
 	m.monitoring, m.expected = false, false
 	m.subs, m.patterns, m.shards = 0, 0, 0
-	m.st.channels.Store(0)
+	m.state.subscriptions.Store(0)
 }
 
-// passUnasked copies a frame that answers no request; it is never muted.
-func (m *messages) passUnasked() error {
+// passUnsolicited copies a frame that answers no request; it is never muted.
+func (m *pushFrames) passUnsolicited() error {
 	m.frames.mute = false
 	if ofSentinels(m.nodes.redirects.view) {
 		return m.nodes.message()
@@ -49,8 +49,8 @@ func (m *messages) passUnasked() error {
 	return m.copier.copy(shapeNone, nil)
 }
 
-// isUnasked reports whether the next frame answers no request. kind is its first byte.
-func (m *messages) isUnasked(kind byte) (bool, error) {
+// isUnsolicited reports whether the next frame answers no request. kind is its first byte.
+func (m *pushFrames) isUnsolicited(kind byte) (bool, error) {
 	switch {
 	case kind == resp.Push:
 		ack, err := m.isAck()
@@ -58,7 +58,7 @@ func (m *messages) isUnasked(kind byte) (bool, error) {
 	case kind == resp.Simple && m.monitoring:
 		line, _, err := m.frames.peek()
 		return err == nil && isMonitorLine(line), err
-	case kind == resp.Array && m.st.version.Load() == 2:
+	case kind == resp.Array && m.state.version.Load() == 2:
 		name, err := m.frames.firstWord()
 		moved := name == "sunsubscribe" && !m.queue.expectsAck()
 		return moved || name == "message" || name == "pmessage" || name == "smessage", err
@@ -67,14 +67,14 @@ func (m *messages) isUnasked(kind byte) (bool, error) {
 }
 
 // isAck reports whether the current frame acknowledges a subscription.
-func (m *messages) isAck() (bool, error) {
+func (m *pushFrames) isAck() (bool, error) {
 	name, err := m.frames.firstWord()
 	return strings.HasSuffix(name, "subscribe") && len(name) <= len("punsubscribe"), err
 }
 
 // subscriptions returns how many acknowledgements follow when the client unsubscribes from everything of a
 // class.
-func (m *messages) subscriptions(class byte) int {
+func (m *pushFrames) subscriptions(class byte) int {
 	n := m.subs
 	switch class {
 	case 'p', 'P':
@@ -86,7 +86,7 @@ func (m *messages) subscriptions(class byte) int {
 }
 
 // carrySubscribe carries n acknowledgements, or one error, and the messages in between.
-func (m *messages) carrySubscribe(n int) error {
+func (m *pushFrames) carrySubscribe(n int) error {
 	muted := m.frames.mute
 	for n > 0 {
 		b, err := m.frames.in.Peek(1)
@@ -105,7 +105,7 @@ func (m *messages) carrySubscribe(n int) error {
 			err = m.copyAck()
 			n--
 		case b[0] == resp.Push || b[0] == resp.Array:
-			err = m.passUnasked()
+			err = m.passUnsolicited()
 		default:
 			m.frames.mute = muted
 			return m.copier.copy(shapeNone, nil)
@@ -119,7 +119,7 @@ func (m *messages) carrySubscribe(n int) error {
 
 // copyAck carries an acknowledgement and updates the counts. Its third element counts channels and patterns
 // together, or shard channels.
-func (m *messages) copyAck() error {
+func (m *pushFrames) copyAck() error {
 	name, err := m.frames.firstWord()
 	if err != nil {
 		return err
@@ -130,12 +130,12 @@ func (m *messages) copyAck() error {
 			return err
 		}
 	}
-	m.keepBooks(name, total)
+	m.updateCounts(name, total)
 	return nil
 }
 
 // copyPart carries one element (the first one with the array's header) and returns its number, if it is one.
-func (m *messages) copyPart() (n int64, err error) {
+func (m *pushFrames) copyPart() (n int64, err error) {
 	line, h, err := m.frames.peek()
 	if err != nil {
 		return 0, err
@@ -155,7 +155,7 @@ func (m *messages) copyPart() (n int64, err error) {
 	return n, nil
 }
 
-func (m *messages) keepBooks(name string, total int64) {
+func (m *pushFrames) updateCounts(name string, total int64) {
 	switch name {
 	case "subscribe", "unsubscribe":
 		m.subs = total - m.patterns
@@ -166,7 +166,7 @@ func (m *messages) keepBooks(name string, total int64) {
 	}
 	channels := m.subs + m.patterns + m.shards
 	m.expected = m.monitoring || channels > 0
-	m.st.channels.Store(channels)
+	m.state.subscriptions.Store(channels)
 }
 
 // isMonitorLine matches `+1339518083.107412 [0 127.0.0.1:60866] "keys" "*"`.

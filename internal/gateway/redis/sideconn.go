@@ -20,59 +20,59 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// second is a session's second connection to the server, for questions that can't be asked on the first: what
+// sideConn is a session's second connection to the server, for questions that can't be asked on the first: what
 // a key holds while a transaction is being queued, and which arguments of a command are keys. It uses the
 // client's login.
-type second struct {
-	dialer  *dialer
-	talk    *conversation
-	has     *serverCommands
-	scripts *bodies
+type sideConn struct {
+	dialer   *dialer
+	upstream *upstreamWriter
+	commands *serverCommands
+	scripts  *scriptCache
 
-	space string // the connection's database
-	reads bool   // READONLY is on
+	database string // the connection's database
+	readOnly bool   // READONLY is on
 
 	mu     sync.Mutex      // guards the fields below: a session may be closed while its request pump asks
 	conn   *goredis.Client // nil: none
 	closed bool
 }
 
-func (x *second) init(dialer *dialer, talk *conversation, has *serverCommands, scripts *bodies) {
-	x.dialer, x.talk, x.has, x.scripts = dialer, talk, has, scripts
+func (x *sideConn) init(dialer *dialer, upstream *upstreamWriter, commands *serverCommands, scripts *scriptCache) {
+	x.dialer, x.upstream, x.commands, x.scripts = dialer, upstream, commands, scripts
 }
 
 // context returns a context that ends with the session.
-func (x *second) context() context.Context { return x.talk.life.Context() }
+func (x *sideConn) context() context.Context { return x.upstream.life.Context() }
 
 // client returns the second connection, in the client's database.
-func (x *second) client() *goredis.Client {
-	space := x.talk.st.where()
+func (x *sideConn) client() *goredis.Client {
+	database := x.upstream.state.database()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.conn != nil && x.space == space {
+	if x.conn != nil && x.database == database {
 		return x.conn
 	}
 	x.drop()
-	who := x.talk.st.who.Load()
-	if who == nil {
-		who = &credentials{} // the server's default user, like the client
+	login := x.upstream.state.credentials.Load()
+	if login == nil {
+		login = &credentials{} // the server's default user, like the client
 	}
-	x.conn, x.space = x.dialer.as(who, space, x.reads), space
+	x.conn, x.database = x.dialer.clientAs(login, database, x.readOnly), database
 	if x.closed {
 		_ = x.conn.Close() // every question fails
 	}
 	return x.conn
 }
 
-// forget closes the connection. The next question opens a new one.
-func (x *second) forget() {
+// invalidate closes the connection. The next question opens a new one.
+func (x *sideConn) invalidate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.drop()
 }
 
 // close closes the connection for good.
-func (x *second) close() {
+func (x *sideConn) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
@@ -80,7 +80,7 @@ func (x *second) close() {
 }
 
 // drop closes the connection. x.mu must be held.
-func (x *second) drop() {
+func (x *sideConn) drop() {
 	if x.conn != nil {
 		_ = x.conn.Close()
 	}
@@ -88,8 +88,8 @@ func (x *second) drop() {
 }
 
 // ask asks on the second connection, after ASKING if the client has sent that.
-func (x *second) ask(ctx context.Context, c *goredis.Client, args ...any) (any, error) {
-	if !x.talk.asks.on && !x.talk.tx.asking {
+func (x *sideConn) ask(ctx context.Context, c *goredis.Client, args ...any) (any, error) {
+	if !x.upstream.asking.on && !x.upstream.tx.asking {
 		return c.Do(ctx, args...).Result()
 	}
 	p := c.Pipeline()
@@ -111,7 +111,7 @@ func asStrings(list any) []string {
 
 // keysOf asks the server which arguments of a request are keys. It returns none if there are none, or if the
 // server would refuse the request anyway.
-func (x *second) keysOf(args [][]byte) ([][]byte, error) {
+func (x *sideConn) keysOf(args [][]byte) ([][]byte, error) {
 	call := make([]any, 0, len(args)+2)
 	call = append(call, "COMMAND", "GETKEYS")
 	for _, a := range args {
@@ -119,8 +119,8 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
 	defer cancel()
-	if !x.talk.settle() { // a login may be outstanding
-		return nil, errGone
+	if !x.upstream.awaitReplies() { // a login may be outstanding
+		return nil, errSessionEnded
 	}
 	names, err := x.client().Do(ctx, call...).StringSlice()
 	if err != nil {
@@ -138,7 +138,7 @@ func (x *second) keysOf(args [][]byte) ([][]byte, error) {
 }
 
 // body returns the text of a script, if it is known here or the server returns it.
-func (x *second) body(sha []byte) ([]byte, bool) {
+func (x *sideConn) body(sha []byte) ([]byte, bool) {
 	if text, ok := x.scripts.find(sha); ok {
 		return text, true
 	}
@@ -146,8 +146,8 @@ func (x *second) body(sha []byte) ([]byte, bool) {
 }
 
 // askBody asks the server for the text of a script, which Valkey 8 supports.
-func (x *second) askBody(sha []byte) ([]byte, bool) {
-	if x.has.noScriptShow.Load() || !x.talk.settle() {
+func (x *sideConn) askBody(sha []byte) ([]byte, bool) {
+	if x.commands.noScriptShow.Load() || !x.upstream.awaitReplies() {
 		return nil, false
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
@@ -155,21 +155,21 @@ func (x *second) askBody(sha []byte) ([]byte, bool) {
 	text, err := x.client().Do(ctx, "SCRIPT", "SHOW", sha).Text()
 	switch {
 	case err == nil && lua.Name([]byte(text)) == strings.ToLower(string(sha)):
-		x.scripts.learn([]byte(text))
+		x.scripts.add([]byte(text))
 		return []byte(text), true
 	case err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown subcommand"):
-		x.has.noScriptShow.Store(true)
+		x.commands.noScriptShow.Store(true)
 	}
 	return nil, false
 }
 
-// knows reports whether the server has the command of a row, which it asks once a minute. If the server can't
+// supports reports whether the server has the command of a row, which it asks once a minute. If the server can't
 // be asked it reports true: the row's handling is right if the command exists.
-func (x *second) knows(c *command) bool {
-	if known, ok := x.has.find(c.name); ok {
+func (x *sideConn) supports(c *command) bool {
+	if known, ok := x.commands.find(c.name); ok {
 		return known
 	}
-	if !x.talk.settle() { // a login may be outstanding
+	if !x.upstream.awaitReplies() { // a login may be outstanding
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
@@ -178,31 +178,31 @@ func (x *second) knows(c *command) bool {
 	if err != nil || len(list) != 1 {
 		return true
 	}
-	x.has.set(c.name, list[0] != nil)
+	x.commands.set(c.name, list[0] != nil)
 	return list[0] != nil
 }
 
-func (x *second) setReadOnly(on bool) {
-	if x.reads != on {
-		x.forget()
+func (x *sideConn) setReadOnly(on bool) {
+	if x.readOnly != on {
+		x.invalidate()
 	}
-	x.reads = on
+	x.readOnly = on
 }
 
-// forbidden returns the error by which the server refuses the current request to a user without the rights
+// permissionError returns the error by which the server refuses the current request to a user without the rights
 // for it, "" if it does not. It asks on the second connection, in a transaction that is discarded: the server
 // checks a request when it queues it, and never runs it.
-func (x *second) forbidden(args [][]byte) string {
-	if err := x.queued(args); lacksRight(err) {
+func (x *sideConn) permissionError(args [][]byte) string {
+	if err := x.tryQueue(args); lacksRight(err) {
 		return err.Error()
 	}
 	return ""
 }
 
-// refusedAtOnce reports whether the server would refuse the request before carrying any of it out: the client
+// wouldRefuse reports whether the server would refuse the request before carrying any of it out: the client
 // has to log in first or lacks a right, or there is no such command.
-func (x *second) refusedAtOnce(args [][]byte) bool {
-	err := x.queued(args)
+func (x *sideConn) wouldRefuse(args [][]byte) bool {
+	err := x.tryQueue(args)
 	// Modules check arguments themselves, after the check of rights, so the bare name is never run.
 	if errors.Is(err, errNoMulti) {
 		ctx, cancel := context.WithTimeout(x.context(), askTimeout)
@@ -212,14 +212,14 @@ func (x *second) refusedAtOnce(args [][]byte) bool {
 	return err != nil && (lacksRight(err) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
 }
 
-// queued returns the server's error for queueing the request in a transaction that is discarded. If that
+// tryQueue returns the server's error for queueing the request in a transaction that is discarded. If that
 // could not be found out, it is nil or an error other than a server's.
-func (x *second) queued(args [][]byte) error {
+func (x *sideConn) tryQueue(args [][]byte) error {
 	size, words := 0, make([]any, len(args))
 	for i, a := range args {
 		size, words[i] = size+len(a), a
 	}
-	if size > maxCheck || len(args) == 0 {
+	if size > maxCheckedBytes || len(args) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(x.context(), askTimeout)
@@ -240,8 +240,8 @@ func (x *second) queued(args [][]byte) error {
 // errNoMulti reports that the client has no right to MULTI.
 var errNoMulti = errors.New("redis: the user has no right to run MULTI")
 
-// maxCheck limits the bytes of arguments of a request that is sent to be checked.
-const maxCheck = 1 << 20
+// maxCheckedBytes limits the bytes of arguments of a request that is sent to be checked.
+const maxCheckedBytes = 1 << 20
 
 // Some rows of the table are commands that not every server has. If the server does not, the request is
 // handled like an unknown command, so that the server refuses it.
@@ -259,8 +259,8 @@ type knownCommand struct {
 	until time.Time
 }
 
-// commandsFor limits the age of a cached answer: the server may be replaced by another version.
-const commandsFor = time.Minute
+// commandCacheTime limits the age of a cached answer: the server may be replaced by another version.
+const commandCacheTime = time.Minute
 
 func (c *serverCommands) find(name string) (known, ok bool) {
 	c.mu.Lock()
@@ -275,18 +275,18 @@ func (c *serverCommands) set(name string, known bool) {
 	if c.seen == nil {
 		c.seen = map[string]knownCommand{}
 	}
-	c.seen[name] = knownCommand{known, time.Now().Add(commandsFor)}
+	c.seen[name] = knownCommand{known, time.Now().Add(commandCacheTime)}
 }
 
 // dialer makes connections to the server.
 type dialer struct {
 	upstream gateway.Upstream                        // its credentials are the gateway's own
-	to       func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: upstream.Dial
+	dialFunc func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: upstream.Dial
 }
 
 // dial connects to the server for a client that has not logged in.
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := d.own(ctx)
+	conn, err := d.dialOwn(ctx)
 	if err != nil || !showsCertificate(d.upstream.TLS) {
 		return conn, err
 	}
@@ -297,38 +297,38 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// own connects to the server, which may accept the gateway's certificate as a login.
-func (d *dialer) own(ctx context.Context) (net.Conn, error) {
-	if d.to != nil {
-		return d.to(ctx)
+// dialOwn connects to the server, which may accept the gateway's certificate as a login.
+func (d *dialer) dialOwn(ctx context.Context) (net.Conn, error) {
+	if d.dialFunc != nil {
+		return d.dialFunc(ctx)
 	}
 	return d.upstream.Dial(ctx)
 }
 
-// as returns a client of the server, logged in as who, with one connection that it opens on first use. With
-// readOnly it reads from replicas of a cluster.
-func (d *dialer) as(who *credentials, space string, readOnly bool) *goredis.Client {
-	return goredis.NewClient(clientOptions(d.dial, who, space, readOnly))
+// clientAs returns a client of the server, logged in with login, with one connection that it opens on first
+// use. With readOnly it reads from replicas of a cluster.
+func (d *dialer) clientAs(login *credentials, database string, readOnly bool) *goredis.Client {
+	return goredis.NewClient(clientOptions(d.dial, login, database, readOnly))
 }
 
-// self is like as for the gateway's own user.
-func (d *dialer) self(space string, readOnly bool) *goredis.Client {
-	return goredis.NewClient(clientOptions(d.own, &credentials{d.upstream.User, d.upstream.Password}, space, readOnly))
+// ownClient is like clientAs for the gateway's own user.
+func (d *dialer) ownClient(database string, readOnly bool) *goredis.Client {
+	return goredis.NewClient(clientOptions(d.dialOwn, &credentials{d.upstream.User, d.upstream.Password}, database, readOnly))
 }
 
-// lasting is like self for a client that is used as long as the gateway serves. It connects again after a while:
-// the address may lead to another server by then, although the former one still answers.
-func (d *dialer) lasting() *goredis.Client {
-	o := clientOptions(d.own, &credentials{d.upstream.User, d.upstream.Password}, firstSpace, false)
-	o.ConnMaxLifetime = lastingConnTime
+// longLivedClient is like ownClient for a client that is used as long as the gateway serves. It connects again
+// after a while: the address may lead to another server by then, although the former one still answers.
+func (d *dialer) longLivedClient() *goredis.Client {
+	o := clientOptions(d.dialOwn, &credentials{d.upstream.User, d.upstream.Password}, defaultDatabase, false)
+	o.ConnMaxLifetime = longLivedConnTime
 	return goredis.NewClient(o)
 }
 
-// lastingConnTime limits the age of a connection of a lasting client.
-const lastingConnTime = time.Minute
+// longLivedConnTime limits the age of a connection of a longLivedClient.
+const longLivedConnTime = time.Minute
 
-func clientOptions(dial func(context.Context) (net.Conn, error), who *credentials, space string, readOnly bool) *goredis.Options {
-	db, _ := strconv.Atoi(space)
+func clientOptions(dial func(context.Context) (net.Conn, error), login *credentials, database string, readOnly bool) *goredis.Options {
+	db, _ := strconv.Atoi(database)
 	return &goredis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		OnConnect: func(ctx context.Context, c *goredis.Conn) error {
@@ -337,7 +337,7 @@ func clientOptions(dial func(context.Context) (net.Conn, error), who *credential
 			}
 			return nil
 		},
-		Username: who.user, Password: who.password, DB: db,
+		Username: login.user, Password: login.password, DB: db,
 		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
 		ReadTimeout: askTimeout, WriteTimeout: askTimeout,
 		// With maintenance notifications go-redis resolves "localhost" for each client.
@@ -347,11 +347,11 @@ func clientOptions(dial func(context.Context) (net.Conn, error), who *credential
 
 // AskClosed reports whether a server requires a login.
 func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
-	return (&dialer{upstream: up}).askClosed(ctx)
+	return (&dialer{upstream: up}).requiresLogin(ctx)
 }
 
-// askClosed sends PING on a connection without a login. A server that requires one refuses that.
-func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
+// requiresLogin sends PING on a connection without a login. A server that requires one refuses that.
+func (d *dialer) requiresLogin(ctx context.Context) (closed bool, err error) {
 	err = gateway.Ask(ctx, d.dial, func(c net.Conn) error {
 		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 			return err
@@ -372,8 +372,8 @@ func (d *dialer) askClosed(ctx context.Context) (closed bool, err error) {
 // maxLoginAnswer limits the answers about a login, in bytes.
 const maxLoginAnswer = 512
 
-// errLent reports a server whose connections always have the gateway's login.
-var errLent = errors.New("the server accepts the gateway's certificate as a login, which clients must not get, and refuses RESET: enable RESET on the server")
+// errCertificateLogin reports a server whose connections always have the gateway's login.
+var errCertificateLogin = errors.New("the server accepts the gateway's certificate as a login, which clients must not get, and refuses RESET: enable RESET on the server")
 
 // logOut removes the login of a new connection. If the server has no RESET, it checks that the connection has
 // no login.
@@ -389,7 +389,7 @@ func logOut(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	if reset != "+RESET" {
-		if err := mustBeNobody(conn, in, reset); err != nil {
+		if err := checkLoggedOut(conn, in, reset); err != nil {
 			return err
 		}
 	}
@@ -399,33 +399,33 @@ func logOut(ctx context.Context, conn net.Conn) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// mustBeNobody checks that a connection on which RESET was refused has no login.
-func mustBeNobody(conn net.Conn, in *bufio.Reader, reset string) error {
-	who, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
-	if err != nil || isNobody(who) {
+// checkLoggedOut checks that a connection on which RESET was refused has no login.
+func checkLoggedOut(conn net.Conn, in *bufio.Reader, reset string) error {
+	whoami, err := askLine(conn, in, "*2\r\n$3\r\nACL\r\n$6\r\nWHOAMI\r\n")
+	if err != nil || isLoggedOut(whoami) {
 		return err
 	}
-	if isDefault(who) { // by a certificate of that name, or because it needs no password
+	if isDefault(whoami) { // by a certificate of that name, or because it needs no password
 		login, err := askLine(conn, in, anyPassword)
 		if err != nil || login == "+OK" {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %.100q; ACL WHOAMI: %.100q", errLent, reset, who)
+	return fmt.Errorf("%w: %.100q; ACL WHOAMI: %.100q", errCertificateLogin, reset, whoami)
 }
 
 // anyPassword logs in as the default user if that needs no password. No user has this one.
 const anyPassword = "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$27\r\ncinch: no password is known\r\n"
 
-// isNobody reports whether who, the answer to ACL WHOAMI, means no login. Servers without the command have no
-// users.
-func isNobody(who string) bool {
-	return strings.HasPrefix(who, "-NOAUTH") || strings.HasPrefix(who, "-") && isUnknownCommand(who)
+// isLoggedOut reports whether whoami, the answer to ACL WHOAMI, means no login. Servers without the command
+// have no users.
+func isLoggedOut(whoami string) bool {
+	return strings.HasPrefix(whoami, "-NOAUTH") || strings.HasPrefix(whoami, "-") && isUnknownCommand(whoami)
 }
 
-// isDefault reports whether who means the default user: a refusal names the user. No other name has a space.
-func isDefault(who string) bool {
-	return who == "default" || strings.HasPrefix(who, "-NOPERM User default has no permissions")
+// isDefault reports whether whoami means the default user: a refusal names the user. No other name has a space.
+func isDefault(whoami string) bool {
+	return whoami == "default" || strings.HasPrefix(whoami, "-NOPERM User default has no permissions")
 }
 
 // askLine sends a request and returns the line or the string that answers it.
