@@ -14,13 +14,13 @@ import (
 func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
 	r.kinds = s.newKinds(l, g, r)
 	made := mongo.NewGateway(mongo.Config{
-		Name:     g.Name,
-		Upstream: r.upstream,
-		Behind:   open.Behind(g.Protocol, g.Upstream),
-		Members:  g.MongoMembers(r.upstream),
-		TLS:      secure,
-		Policy:   l.messages[g.Name],
-		MaxConns: g.MaxConnections,
+		Name:        g.Name,
+		Upstream:    r.upstream,
+		UpstreamURL: open.Behind(g.Protocol, g.Upstream),
+		Members:     g.MongoMembers(r.upstream),
+		TLS:         secure,
+		Policy:      l.messages[g.Name],
+		MaxConns:    g.MaxConnections,
 
 		GuardLoopback: g.GuardsLoopback(),
 

@@ -65,7 +65,7 @@ func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askClosedTimeout)
 	defer cancel()
 	if protocol == config.Mongo {
-		return mongo.AskClosed(ctx, upstreams)
+		return mongo.RequiresLogin(ctx, upstreams)
 	}
 	up := upstreams[0]
 	for _, other := range upstreams {

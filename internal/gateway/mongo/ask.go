@@ -17,16 +17,16 @@ import (
 // Requests of the gateway itself to servers. Each uses its own connection that doesn't log in: the gateway
 // has no credentials, and these requests need none.
 
-// Wait before a server that has not answered is asked again; it doubles from firstAsk to lastAsk.
+// Wait before a server that has not answered is asked again; it doubles from minAskWait to maxAskWait.
 const (
-	firstAsk   = time.Second
-	lastAsk    = 30 * time.Second
+	minAskWait = time.Second
+	maxAskWait = 30 * time.Second
 	askTimeout = 5 * time.Second // for one request
 )
 
 // askUntil calls ask until it succeeds. It returns false if ctx ends first.
 func askUntil(ctx context.Context, ask func() error) bool {
-	for wait := firstAsk; ; wait = min(2*wait, lastAsk) {
+	for wait := minAskWait; ; wait = min(2*wait, maxAskWait) {
 		if ask() == nil {
 			return true
 		}
@@ -56,13 +56,13 @@ func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, erro
 	return reply, err
 }
 
-// askWho asks a server for its name in its replica set, and whether it is primary.
-func askWho(ctx context.Context, up gateway.Upstream) (d described, err error) {
+// askIdentity asks a server for its name in its replica set, and whether it is primary.
+func askIdentity(ctx context.Context, up gateway.Upstream) (d helloReply, err error) {
 	doc, err := askHello(ctx, up)
 	if err != nil {
 		return d, err
 	}
-	if d, err = describe(doc); err == nil && !d.ok {
+	if d, err = parseHelloReply(doc); err == nil && !d.ok {
 		err = errNoHello
 	}
 	return d, err
@@ -103,21 +103,21 @@ func helloRequest() []byte {
 // codeUnauthorized is the error code of a server that requires a login first.
 const codeUnauthorized = 13
 
-// AskClosed reports whether the first of the servers that answers requires a login. It asks for the list of
+// RequiresLogin reports whether the first of the servers that answers requires a login. It asks for the list of
 // databases, which a server without logins sends to every client.
-func AskClosed(ctx context.Context, ups []gateway.Upstream) (closed bool, err error) {
+func RequiresLogin(ctx context.Context, ups []gateway.Upstream) (required bool, err error) {
 	for _, up := range ups {
 		var reply []byte
 		if reply, err = ask(ctx, up, listDatabases()); err == nil {
-			if closed, err = saysUnauthorized(reply); err == nil {
-				return closed, nil
+			if required, err = isUnauthorized(reply); err == nil {
+				return required, nil
 			}
 		}
 	}
 	return false, err
 }
 
-func saysUnauthorized(reply []byte) (is bool, err error) {
+func isUnauthorized(reply []byte) (is bool, err error) {
 	var m wire.Msg
 	if err = m.Parse(reply); err != nil {
 		return false, err

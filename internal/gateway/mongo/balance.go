@@ -17,19 +17,19 @@ import (
 // gateway as a load balancer: they keep a pool for each service ID that it reports, and pin cursors and
 // transactions to connections.
 type balancer struct {
-	members   []gateway.Upstream
-	ctx       context.Context // ends with the gateway
-	log       *slog.Logger
-	ask       func(context.Context, gateway.Upstream) (described, error) // askWho
-	followers followers
+	members  []gateway.Upstream
+	ctx      context.Context // ends with the gateway
+	log      *slog.Logger
+	ask      func(context.Context, gateway.Upstream) (helloReply, error) // askIdentity
+	sessions memberSessions
 
-	asking sync.Mutex // held while the members are asked, so that sessions ask once between them
+	askMu sync.Mutex // held while the members are asked, so that sessions ask once between them
 
-	mu      sync.Mutex
-	primary int       // index of the member that was primary when the members were last asked
-	asked   time.Time // when that was; zero: it is no longer primary
-	failed  time.Time // when last no primary was found
-	elected string    // the election that made it primary
+	mu         sync.Mutex
+	primary    int       // index of the member that was primary when the members were last asked
+	askedAt    time.Time // when that was; zero: it is no longer primary
+	failedAt   time.Time // when last no primary was found
+	electionID string    // the election that made it primary
 }
 
 var (
@@ -40,10 +40,10 @@ var (
 )
 
 const (
-	primaryFresh = 250 * time.Millisecond // members are not asked again within this time
-	primaryPause = 100 * time.Millisecond // between attempts while there is none
-	primaryAsk   = 2 * time.Second        // timeout for the replies: a dead host sends none
-	primaryWait  = 8 * time.Second        // for an election to end; drivers wait 10 s for a connection
+	primaryTTL     = 250 * time.Millisecond // members are not asked again within this time
+	primaryPause   = 100 * time.Millisecond // between attempts while there is none
+	primaryTimeout = 2 * time.Second        // timeout for the replies: a dead host sends none
+	primaryWait    = 8 * time.Second        // for an election to end; drivers wait 10 s for a connection
 )
 
 // dial connects to the primary. It returns the connection and the member's index.
@@ -55,7 +55,7 @@ func (b *balancer) dial() (c net.Conn, member int, err error) {
 			if c, err = b.members[member].Dial(ctx); err == nil {
 				return c, member, nil
 			}
-			b.lost(member)
+			b.forgetPrimary(member)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,14 +66,14 @@ func (b *balancer) dial() (c net.Conn, member int, err error) {
 }
 
 // findPrimary returns the index of the primary. It asks all members at the same time, unless that was done
-// within primaryFresh.
+// within primaryTTL.
 func (b *balancer) findPrimary() (int, error) {
-	b.asking.Lock()
-	defer b.asking.Unlock()
+	b.askMu.Lock()
+	defer b.askMu.Unlock()
 	b.mu.Lock()
-	primary, asked, failed, elected := b.primary, b.asked, b.failed, b.elected
+	primary, asked, failed, elected := b.primary, b.askedAt, b.failedAt, b.electionID
 	b.mu.Unlock()
-	if time.Since(asked) < primaryFresh {
+	if time.Since(asked) < primaryTTL {
 		return primary, nil
 	}
 	if time.Since(failed) < primaryPause { // another session asked while this one waited
@@ -83,18 +83,18 @@ func (b *balancer) findPrimary() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !ok {
-		b.failed = time.Now()
+		b.failedAt = time.Now()
 		return 0, errPrimaryUnknown
 	}
-	b.primary, b.asked, b.elected = claim.member, time.Now(), claim.election
-	b.followers.only(claim.member)
+	b.primary, b.askedAt, b.electionID = claim.member, time.Now(), claim.electionID
+	b.sessions.retireOthers(claim.member)
 	return claim.member, nil
 }
 
 // claim is a member's reply that it is primary, and by which election.
 type claim struct {
-	member   int // -1: it is not primary
-	election string
+	member     int // -1: it is not primary
+	electionID string
 }
 
 // askAll asks all members whether they are primary. A primary of an election before latest may not know of
@@ -106,34 +106,34 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 			c := claim{member: -1}
 			defer func() { answers <- c }()
 			defer gateway.CatchPanic(b.log, up.Stats, nil)
-			if d, err := b.ask(b.ctx, up); err == nil && d.primary {
-				c = claim{i, d.election}
+			if d, err := b.ask(b.ctx, up); err == nil && d.isPrimary {
+				c = claim{i, d.electionID}
 			}
 		}()
 	}
-	enough := time.After(primaryAsk)
+	timeout := time.After(primaryTimeout)
 	for range b.members {
 		select {
 		case c := <-answers:
-			if c.member >= 0 && c.election >= latest {
+			if c.member >= 0 && c.electionID >= latest {
 				return c, true
 			}
 			if c.member >= 0 {
 				older, ok = c, true
 			}
-		case <-enough:
+		case <-timeout:
 			return older, ok
 		}
 	}
 	return older, ok
 }
 
-// lost forgets that member is primary, unless another primary has been found since.
-func (b *balancer) lost(member int) {
+// forgetPrimary forgets that member is primary, unless another primary has been found since.
+func (b *balancer) forgetPrimary(member int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.primary == member {
-		b.asked = time.Time{}
+		b.askedAt = time.Time{}
 	}
 }
 
@@ -147,29 +147,29 @@ func (b *balancer) serviceID(member int) (id [12]byte) {
 
 // checkHello returns an error, which ends the session, if the server is no longer primary: the client then
 // connects again.
-func (b *balancer) checkHello(f *follower, d described) error {
-	if d.ok && !d.primary {
-		b.left(f)
+func (b *balancer) checkHello(f *memberSession, d helloReply) error {
+	if d.ok && !d.isPrimary {
+		b.retireMember(f)
 		return errNotPrimary
 	}
 	return nil
 }
 
-// checkReply reports in lost whether the document of a reply shows that the server is no longer primary, and
+// checkReply reports in notPrimary whether the document of a reply shows that the server is no longer primary, and
 // in deliver whether the client gets the reply all the same. It does not if its driver tries again, as
 // drivers do with retried reads and with some writes.
-func (b *balancer) checkReply(f *follower, retried bool, reply []byte) (lost, deliver bool) {
-	v := judge(reply)
-	if !v.lost {
+func (b *balancer) checkReply(f *memberSession, retried bool, reply []byte) (notPrimary, deliver bool) {
+	v := parseReplyError(reply)
+	if !v.notPrimary {
 		return false, true
 	}
-	b.left(f)
+	b.retireMember(f)
 	return true, !v.retryable && !retried
 }
 
-// left records that a session has seen that its member is no longer primary, and ends the other sessions to
+// retireMember records that a session has seen that its member is no longer primary, and ends the other sessions to
 // that member.
-func (b *balancer) left(f *follower) {
-	b.lost(f.member)
-	b.followers.leave(f.member, f)
+func (b *balancer) retireMember(f *memberSession) {
+	b.forgetPrimary(f.member)
+	b.sessions.retire(f.member, f)
 }

@@ -15,23 +15,23 @@ import (
 )
 
 // A member whose host has died accepts no connection, or accepts it and stays silent. While the others elect
-// a primary, each search for it waits primaryAsk for that member.
+// a primary, each search for it waits primaryTimeout for that member.
 func TestElectionBesideASilentMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected := false
-		ask := func(ctx context.Context, up gateway.Upstream) (described, error) {
+		ask := func(ctx context.Context, up gateway.Upstream) (helloReply, error) {
 			if up.Address == "silent" {
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
 				}
-				return described{}, gateway.ErrUnreachable
+				return helloReply{}, gateway.ErrUnreachable
 			}
-			return described{ok: true, primary: elected, election: "2"}, nil
+			return helloReply{ok: true, isPrimary: elected, electionID: "2"}, nil
 		}
-		b := &balancer{members: []gateway.Upstream{{Address: "silent"}, {Address: "other"}}, ctx: t.Context(), ask: ask, elected: "1"}
+		b := &balancer{members: []gateway.Upstream{{Address: "silent"}, {Address: "other"}}, ctx: t.Context(), ask: ask, electionID: "1"}
 		began := time.Now()
-		if member, err := b.findPrimary(); !errors.Is(err, errNoPrimary) || time.Since(began) != primaryAsk {
+		if member, err := b.findPrimary(); !errors.Is(err, errNoPrimary) || time.Since(began) != primaryTimeout {
 			t.Errorf("before the election: member %d, %v, after %v", member, err, time.Since(began))
 		}
 		time.Sleep(primaryPause)
@@ -46,9 +46,9 @@ func TestElectionBesideASilentMember(t *testing.T) {
 // server are behind it.
 func TestSearchesDontHoldUpReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ask := func(ctx context.Context, up gateway.Upstream) (described, error) {
+		ask := func(ctx context.Context, up gateway.Upstream) (helloReply, error) {
 			<-ctx.Done()
-			return described{}, gateway.ErrUnreachable
+			return helloReply{}, gateway.ErrUnreachable
 		}
 		b := &balancer{members: []gateway.Upstream{{Address: "silent"}}, ctx: t.Context(), ask: ask}
 		ended := make(chan struct{})
@@ -58,7 +58,7 @@ func TestSearchesDontHoldUpReplies(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		b.lost(0) // hung here when it took the lock that the search holds
+		b.forgetPrimary(0) // hung here when it took the lock that the search holds
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("it waited for %v", waited)
 		}

@@ -28,16 +28,16 @@ const (
 	readsDocuments
 	// pipelineReads: the same, if its pipeline begins with documents of the collection.
 	pipelineReads
-	// logsIn: it begins a login with the mechanism that it names.
-	logsIn
+	// startsLogin: it begins a login with the mechanism that it names.
+	startsLogin
 	// retriedRead: drivers send it again if the connection is lost.
 	retriedRead
 	// endsLogin: its reply may complete a login.
 	endsLogin
-	// continues: it asks for a cursor's next documents; a separate element names the collection.
-	continues
-	// asksGateway: Cinch's commands ask whether this is a gateway.
-	asksGateway
+	// continuesCursor: it asks for a cursor's next documents; a separate element names the collection.
+	continuesCursor
+	// isGatewayQuery: Cinch's commands ask whether this is a gateway.
+	isGatewayQuery
 )
 
 // commands maps names in lower case to traits. For other commands, compression depends on their size and on
@@ -45,10 +45,10 @@ const (
 var commands = map[string]traits{
 	"hello":            isHello | neverCompressed,
 	"ismaster":         isHello | neverCompressed,
-	"saslstart":        neverCompressed | logsIn | endsLogin,
+	"saslstart":        neverCompressed | startsLogin | endsLogin,
 	"saslcontinue":     neverCompressed | endsLogin,
 	"getnonce":         neverCompressed,
-	"authenticate":     neverCompressed | logsIn | endsLogin,
+	"authenticate":     neverCompressed | startsLogin | endsLogin,
 	"createuser":       neverCompressed,
 	"updateuser":       neverCompressed,
 	"copydbsaslstart":  neverCompressed,
@@ -57,7 +57,7 @@ var commands = map[string]traits{
 	"setparameter":     neverCompressed,
 	"find":             largeReply | namesCollection | readsDocuments | retriedRead,
 	"aggregate":        largeReply | namesCollection | pipelineReads | retriedRead,
-	"getmore":          largeReply | continues,
+	"getmore":          largeReply | continuesCursor,
 	"distinct":         largeReply | namesCollection | readsDocuments | retriedRead,
 	"mapreduce":        largeReply | namesCollection,
 	"listcollections":  largeReply | retriedRead,
@@ -83,7 +83,7 @@ var commands = map[string]traits{
 	"collmod":          namesCollection,
 	"replsetgetstatus": largeReply,
 
-	strings.ToLower(wire.GatewayCommand): asksGateway,
+	strings.ToLower(wire.GatewayCommand): isGatewayQuery,
 }
 
 // maxCommandName is the length in bytes of the longest name that the table can hold.
@@ -106,22 +106,22 @@ func traitsOf(name []byte) traits {
 
 // request is one request of the client. Its bytes are valid until it has been handled.
 type request struct {
-	received []byte            // as the client sent it
-	plain    []byte            // the same decompressed; received itself if it was not compressed
-	header   wire.Header       // of plain
-	came     wire.CompressorID // its compressor as received; plain: none
+	received   []byte            // as the client sent it
+	plain      []byte            // the same decompressed; received itself if it was not compressed
+	header     wire.Header       // of plain
+	compressor wire.CompressorID // its compressor as received; plain: none
 
-	msg      wire.Msg  // of an OP_MSG
-	document wire.Span // of the command
-	outer    wire.Span // of the document around it in old queries; empty: none
-	name     []byte    // of the command; nil for legacy operations
-	traits   traits
-	space    []byte // "database.collection"; its memory is kept for the next request
-	shape    uint64 // requests of the same shape have similar replies
-	answered bool   // a reply will come
-	reads    bool   // if the reply says ok, the client may read the collection
-	writes   bool   // its pipeline ends in a write
-	awaits   bool   // it lets the server wait for a cursor's next documents
+	msg          wire.Msg  // of an OP_MSG
+	document     wire.Span // of the command
+	outer        wire.Span // of the document around it in old queries; empty: none
+	name         []byte    // of the command; nil for legacy operations
+	traits       traits
+	namespace    []byte // "database.collection"; its memory is kept for the next request
+	shape        uint64 // requests of the same shape have similar replies
+	hasReply     bool   // a reply will come
+	requiresRead bool   // if the reply says ok, the client may read the collection
+	writes       bool   // its pipeline ends in a write
+	awaitsData   bool   // it lets the server wait for a cursor's next documents
 }
 
 var (
@@ -134,28 +134,28 @@ func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
 
 // parse reads r.plain, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.answered, r.reads, r.writes, r.awaits = nil, 0, 0, true, false, false, false
-	r.space, r.document, r.outer = r.space[:0], wire.Span{}, wire.Span{}
+	r.name, r.traits, r.shape, r.hasReply, r.requiresRead, r.writes, r.awaitsData = nil, 0, 0, true, false, false, false
+	r.namespace, r.document, r.outer = r.namespace[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
 		if err := r.msg.Parse(r.plain); err != nil {
 			return err
 		}
 		r.document = r.msg.Body
-		r.answered = r.msg.Flags&wire.MoreToCome == 0
-		return r.command(r.document.Of(r.plain))
+		r.hasReply = r.msg.Flags&wire.MoreToCome == 0
+		return r.parseCommand(r.document.Of(r.plain))
 	case wire.OpQuery:
-		return r.query()
+		return r.parseQuery()
 	case wire.OpGetMore:
 		return nil
 	case wire.OpReply:
 		return errReplyFromClient
 	}
-	r.answered = false
+	r.hasReply = false
 	return nil
 }
 
-func (r *request) query() error {
+func (r *request) parseQuery() error {
 	q, err := wire.ParseQuery(r.plain)
 	if err != nil || !q.IsCommand(r.plain) {
 		return err
@@ -168,17 +168,17 @@ func (r *request) query() error {
 			r.document = wire.Span{Off: r.outer.Off + first.End() - len(inner), Len: len(inner)}
 		}
 	}
-	if err := r.command(doc); err != nil {
+	if err := r.parseCommand(doc); err != nil {
 		return err
 	}
 	database, _, _ := bytes.Cut(q.Collection.Of(r.plain), []byte(".$cmd"))
-	r.space, r.reads = append(append(r.space[:0], database...), ".$cmd"...), false
+	r.namespace, r.requiresRead = append(append(r.namespace[:0], database...), ".$cmd"...), false
 	return nil
 }
 
-// command parses the document of a command, whose name is its first key. Requests of one shape have the same
+// parseCommand parses the document of a command, whose name is its first key. Requests of one shape have the same
 // name, fields and namespace and ask for the same number of documents; other values do not matter.
-func (r *request) command(doc []byte) error {
+func (r *request) parseCommand(doc []byte) error {
 	var first wire.Element
 	var database, collection []byte
 	fromDocuments, twice := false, false
@@ -186,7 +186,7 @@ func (r *request) command(doc []byte) error {
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		if r.name == nil {
 			first, r.name, r.traits = e, e.Key, traitsOf(e.Key)
-			shape.bytes(e.Key)
+			shape.addBytes(e.Key)
 		}
 		switch string(e.Key) {
 		case "lsid", "txnNumber", "autocommit", "startTransaction", "comment", "readConcern", "writeConcern":
@@ -195,23 +195,23 @@ func (r *request) command(doc []byte) error {
 			twice = database != nil // a server may use either of the two
 			database = wire.Text(e.Value)
 		case "collection":
-			if r.traits&continues != 0 {
+			if r.traits&continuesCursor != 0 {
 				collection = wire.Text(e.Value)
 			}
 		case "maxTimeMS":
-			r.awaits = r.traits&continues != 0
-			shape.bytes(e.Value.Data)
+			r.awaitsData = r.traits&continuesCursor != 0
+			shape.addBytes(e.Value.Data)
 		case "limit", "batchSize", "singleBatch":
-			shape.bytes(e.Value.Data)
+			shape.addBytes(e.Value.Data)
 		case "pipeline":
 			fromDocuments = beginsWithDocuments(e.Value)
 			r.writes = endsInWrite(e.Value)
-			shape.keys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
+			shape.addKeys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
 		case "filter", "query", "projection":
-			shape.keys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
+			shape.addKeys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
 		}
 		if len(e.Key) == 0 || e.Key[0] != '$' {
-			shape.bytes(e.Key)
+			shape.addBytes(e.Key)
 		}
 		return true
 	})
@@ -227,16 +227,16 @@ func (r *request) command(doc []byte) error {
 	if collection == nil {
 		collection = []byte(noCollection)
 	} else if !twice {
-		r.reads = r.traits&readsDocuments != 0 || r.traits&pipelineReads != 0 && fromDocuments
+		r.requiresRead = r.traits&readsDocuments != 0 || r.traits&pipelineReads != 0 && fromDocuments
 	}
-	r.space = append(append(append(r.space[:0], database...), '.'), collection...)
-	shape.bytes(r.space)
+	r.namespace = append(append(append(r.namespace[:0], database...), '.'), collection...)
+	shape.addBytes(r.namespace)
 	r.shape = uint64(shape)
 	return nil
 }
 
-// replaced returns the request with another document, in a buffer of the pool.
-func (r *request) replaced(doc []byte) []byte {
+// withDocument returns the request with another document, in a buffer of the pool.
+func (r *request) withDocument(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
 	out := wire.Replace(memory.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 	if r.outer.Len != 0 {
@@ -250,7 +250,7 @@ type hash uint64
 
 const emptyHash hash = 14695981039346656037
 
-func (h *hash) bytes(b []byte) {
+func (h *hash) addBytes(b []byte) {
 	for _, c := range b {
 		*h = (*h ^ hash(c)) * 1099511628211
 	}
@@ -260,20 +260,20 @@ func (h *hash) bytes(b []byte) {
 // maxShapeElements limits the elements of a filter or pipeline that are hashed.
 const maxShapeElements = 32
 
-// keys adds the keys of a document, or of the documents in an array.
-func (h *hash) keys(doc []byte, array bool) {
+// addKeys adds the keys of a document, or of the documents in an array.
+func (h *hash) addKeys(doc []byte, array bool) {
 	n := 0
 	_ = wire.Elements(doc, func(e wire.Element) bool {
 		if n++; n > maxShapeElements {
 			return false
 		}
 		if stage := wire.Document(e.Value); array && stage != nil {
-			h.keys(stage, false)
+			h.addKeys(stage, false)
 			return true
 		}
-		h.bytes(e.Key)
+		h.addBytes(e.Key)
 		if string(e.Key) == "$limit" {
-			h.bytes(e.Value.Data)
+			h.addBytes(e.Value.Data)
 		}
 		return true
 	})

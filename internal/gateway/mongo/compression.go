@@ -13,39 +13,39 @@ import (
 // compression decompresses and compresses the messages of all sessions of a gateway, and measures what
 // compressing gains.
 type compression struct {
-	policy    atomic.Pointer[policy.Messages] // nil: compresses nothing
-	engine    *codec.Engine
-	stats     *gateway.Stats
-	effort    *gateway.Effort // limits on the cost of compressing; nil: none
-	link      link
-	forecasts forecasts
-	topics    topics
+	policy     atomic.Pointer[policy.Messages] // nil: compresses nothing
+	engine     *codec.Engine
+	stats      *gateway.Stats
+	effort     *gateway.Effort // limits on the cost of compressing; nil: none
+	link       link
+	forecasts  forecasts
+	nsCommands nsCommands
 }
 
 func newCompression(cfg *Config) *compression {
 	c := &compression{
 		engine: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
-		topics: topics{kinds: cfg.Kinds, sample: cfg.Sample},
+		nsCommands: nsCommands{kinds: cfg.Kinds, sample: cfg.Sample},
 	}
 	c.setPolicy(cfg.Policy)
 	return c
 }
 
-// chooseCompressor returns one of the compressors in taken, which the server accepts. If it returns plain,
+// chooseCompressor returns one of the compressors in accepted, which the server accepts. If it returns plain,
 // reason says why.
-func (c *compression) chooseCompressor(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
-	if taken == 0 {
+func (c *compression) chooseCompressor(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
+	if accepted == 0 {
 		return plain, 0, "not_negotiated"
 	}
-	lead := est.lead()
+	lead := est.mainRule()
 	if lead.Auto {
-		return c.link.fastest(est, taken)
+		return c.link.fastest(est, accepted)
 	}
-	if id = compressorOf(lead.Setting.Codec); taken.has(id) {
+	if id = compressorOf(lead.Setting.Codec); accepted.has(id) {
 		return id, lead.Setting.Level, ""
 	}
 	for _, other := range []wire.CompressorID{wire.Snappy, wire.Zstd, wire.Zlib} {
-		if taken.has(other) {
+		if accepted.has(other) {
 			return other, 0, ""
 		}
 	}
@@ -56,7 +56,7 @@ func (c *compression) chooseCompressor(est *estimate, taken compressorSet) (id w
 func (c *compression) setPolicy(p *policy.Messages) {
 	c.policy.Store(p)
 	if p != nil {
-		c.topics.kinds.Keep(p.Rules())
+		c.nsCommands.kinds.Keep(p.Rules())
 	}
 }
 

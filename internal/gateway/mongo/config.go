@@ -16,9 +16,9 @@ import (
 
 // Config configures a gateway. All fields except Upstream and Engine may be zero.
 type Config struct {
-	Name     string
-	Upstream gateway.Upstream
-	Behind   string // URL of the server or servers without credentials, told to Cinch's commands; "": not told
+	Name        string
+	Upstream    gateway.Upstream
+	UpstreamURL string // URL of the server or servers without credentials, told to Cinch's commands; "": not told
 	// Members are the members of a replica set. If there are any, the gateway is a load balancer for their
 	// primary, and Upstream is not used.
 	Members  []gateway.Upstream
@@ -88,8 +88,8 @@ func (c *Config) upstreams() []gateway.Upstream {
 	return []gateway.Upstream{c.Upstream}
 }
 
-// leadsTo returns the upstreams as text, for the log.
-func (c *Config) leadsTo() string {
+// upstreamNames returns the upstreams as text, for the log.
+func (c *Config) upstreamNames() string {
 	var names []string
 	for _, up := range c.upstreams() {
 		names = append(names, up.String())

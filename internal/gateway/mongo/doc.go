@@ -12,7 +12,7 @@
 //	pending.go      requests that wait for replies
 //	estimate.go     estimates savings from measurements: link, codecs and replies to each kind of request
 //	compression.go  shared by the sessions of a gateway: current policy, codecs, measurements
-//	topics.go       namespaces and commands of messages, for dictionaries and for measuring
+//	nscommands.go   namespaces and commands of messages, for dictionaries and for measuring
 //	hello.go        rewrites compression and addresses in handshakes, in both directions
 //	login.go        lets only logins pass that prove the client's own identity
 //	pair.go         frames between two gateways, and their dictionaries

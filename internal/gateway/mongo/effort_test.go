@@ -43,7 +43,7 @@ func TestBudgetUsedUp(t *testing.T) {
 		if x.reason != reason || (len(out) < len(insert)) != (reason == "") {
 			t.Errorf("%q, %d of %d bytes", x.reason, len(out), len(insert))
 		}
-		out, formed := p.form(&exchange{client: wire.Zlib}, reply, time.Now())
+		out, formed := p.encodeReply(&exchange{replyCompressor: wire.Zlib}, reply, time.Now())
 		defer memory.PutBuffer(formed)
 		if h, _ := wire.ParseHeader(out); (h.OpCode == wire.OpCompressed) != (reason == "") {
 			t.Errorf("a reply has opcode %d", h.OpCode)
@@ -57,7 +57,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	if err != nil || !frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
 	}
-	whole, err := p.open(&message{received: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.clientIn)
+	whole, err := p.decompress(&message{received: out, header: frame.Header, compressor: wire.BetweenGateways, paired: frame}, &far.clientIn)
 	if err != nil || !bytes.Equal(whole, insert) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
@@ -75,7 +75,7 @@ func TestLatencyRecovers(t *testing.T) {
 		c.effort.Took(time.Hour)
 	}
 	for i := range 10_000 {
-		id, level := c.lower(wire.Zstd, 9, 5000, 0)
+		id, level := c.limitEffort(wire.Zstd, 9, 5000, 0)
 		if id == wire.Zstd && level == 9 {
 			t.Logf("after %d messages", i)
 			return
@@ -99,7 +99,7 @@ func TestLowered(t *testing.T) {
 		c.effort.SetLimits(effort.Limits{Added: time.Nanosecond})
 		seen := map[wire.CompressorID]bool{}
 		for range 1000 {
-			id, level := c.lower(wire.Zstd, 9, 5000, taken)
+			id, level := c.limitEffort(wire.Zstd, 9, 5000, taken)
 			if seen[id] = true; id == wire.Zstd && level != 9 && level != 1 {
 				t.Errorf("level %d", level)
 			}

@@ -24,8 +24,8 @@ var errorClasses = gateway.ErrorClasses{
 	{io.ErrUnexpectedEOF, "truncated"},
 }
 
-// failed returns the document of an error reply.
-func failed(code int32, name, text string) []byte {
+// errorDoc returns the document of an error reply.
+func errorDoc(code int32, name, text string) []byte {
 	b := []byte{0, 0, 0, 0}
 	b = bsoncore.AppendDoubleElement(b, "ok", 0)
 	b = bsoncore.AppendStringElement(b, "errmsg", text)
@@ -34,10 +34,10 @@ func failed(code int32, name, text string) []byte {
 	return wire.FinishDocument(b, 0)
 }
 
-// interrupted returns the error document that a server sends when it shuts down to clients that wait for a
+// shutdownError returns the error document that a server sends when it shuts down to clients that wait for a
 // cursor's next documents. The label makes drivers resume a change stream; in other replies it has no effect.
-func interrupted() []byte {
-	doc := failed(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
+func shutdownError() []byte {
+	doc := errorDoc(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
 	doc = doc[:len(doc)-1]
 	index, doc := bsoncore.AppendArrayElementStart(doc, "errorLabels")
 	doc = bsoncore.AppendStringElement(doc, "0", "ResumableChangeStreamError")
@@ -45,11 +45,11 @@ func interrupted() []byte {
 	return wire.FinishDocument(doc, 0)
 }
 
-// ofGateway returns the document of the reply to wire.GatewayCommand.
-func ofGateway(name, behind string) []byte {
+// gatewayReply returns the document of the reply to wire.GatewayCommand.
+func gatewayReply(name, upstreamURL string) []byte {
 	b := []byte{0, 0, 0, 0}
 	b = bsoncore.AppendStringElement(b, wire.GatewayCommand, name)
-	b = bsoncore.AppendStringElement(b, wire.GatewayUpstream, behind)
+	b = bsoncore.AppendStringElement(b, wire.GatewayUpstream, upstreamURL)
 	b = bsoncore.AppendDoubleElement(b, "ok", 1)
 	return wire.FinishDocument(b, 0)
 }

@@ -18,14 +18,14 @@ import (
 // speed is the time that large messages took to come in after their first bytes. So it is the link's
 // bandwidth, shared with its other users, windows and congestion included.
 type link struct {
-	mu         sync.Mutex
-	perByte    float64 // of the link
-	samples    int
-	rtt        rttWindow
-	compresses [compressors]float64 // speeds of codecs; 0: not measured
-	opens      [compressors]float64
-	turn       uint // number of choices, to try an alternative now and then
-	choices    map[choice]uint64
+	mu              sync.Mutex
+	perByte         float64 // of the link
+	samples         int
+	rtt             rttWindow
+	compressSpeed   [numCompressors]float64 // speeds of codecs; 0: not measured
+	decompressSpeed [numCompressors]float64
+	turn            uint // number of choices, to try an alternative now and then
+	choices         map[choice]uint64
 }
 
 // choice is the key of the counters for metrics.
@@ -33,18 +33,18 @@ type choice struct{ compressor, reason string }
 
 const (
 	// Shorter messages are not used to measure the link and the codecs.
-	sampleBytes = 4 << 10
-	linkNewest  = 0.1 // weight of a new sample in averages
-	enough      = 8   // samples; with fewer a link counts as scarce
-	exploreTurn = 64  // one of so many large replies comes plain, to measure the link
+	minSampleBytes = 4 << 10
+	linkWeight     = 0.1 // weight of a new sample in averages
+	minSamples     = 8   // samples; with fewer a link counts as scarce
+	exploreEvery   = 64  // one of so many large replies comes plain, to measure the link
 	// codecFactor accounts for costs of compressing beside the codec's time: cold caches, copies, the
 	// server's overhead. Measured with a real server (docs/MONGODB.md).
 	codecFactor = 2
 )
 
-// typicalCodec holds the assumed speeds of codecs that have not been measured, on documents, in nanoseconds a
+// typicalSpeed holds the assumed speeds of codecs that have not been measured, on documents, in nanoseconds a
 // byte: to compress and to decompress.
-var typicalCodec = [compressors][2]float64{
+var typicalSpeed = [numCompressors][2]float64{
 	wire.Snappy: {1.4, 0.7},
 	wire.Zlib:   {30, 4},
 	wire.Zstd:   {3.8, 1.8},
@@ -52,10 +52,10 @@ var typicalCodec = [compressors][2]float64{
 	wire.BetweenGateways: {3.8, 1.8},
 }
 
-// replied records how fast a reply came in. Of its bytes, rest came in the time took after the first ones.
+// observeReply records how fast a reply came in. Of its bytes, rest came in the time took after the first ones.
 // roundTrip is the time from the request to the first ones; 0: not measured.
-func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
-	if bytes < sampleBytes && roundTrip <= 0 {
+func (l *link) observeReply(bytes, rest int, took, roundTrip time.Duration) {
+	if bytes < minSampleBytes && roundTrip <= 0 {
 		return
 	}
 	l.mu.Lock()
@@ -63,7 +63,7 @@ func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
 	if roundTrip > 0 {
 		l.rtt.add(roundTrip, time.Now())
 	}
-	if bytes < sampleBytes {
+	if bytes < minSampleBytes {
 		return
 	}
 	sample := 0.0 // all bytes came at once
@@ -73,30 +73,30 @@ func (l *link) replied(bytes, rest int, took, roundTrip time.Duration) {
 	if l.samples++; l.samples == 1 {
 		l.perByte = sample
 	}
-	l.perByte += linkNewest * (sample - l.perByte)
+	l.perByte += linkWeight * (sample - l.perByte)
 }
 
-// measure records the speed of a codec in speeds, which is l.compresses or l.opens. It ignores small
+// measure records the speed of a codec in speeds, which is l.compressSpeed or l.decompressSpeed. It ignores small
 // messages, which would measure the overhead of the call.
-func (l *link) measure(speeds *[compressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
-	if int(id) >= compressors || bytes < sampleBytes {
+func (l *link) measure(speeds *[numCompressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
+	if int(id) >= numCompressors || bytes < minSampleBytes {
 		return
 	}
 	sample := float64(took) / float64(bytes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	average(&speeds[id], sample, linkNewest)
+	updateAverage(&speeds[id], sample, linkWeight)
 }
 
 // fastest returns the compressor with which a request and its expected reply arrive soonest; plain, with a
 // reason, if that is without one. Before the link has been measured it counts as scarce.
-func (l *link) fastest(est *estimate, taken compressorSet) (id wire.CompressorID, level int, reason string) {
+func (l *link) fastest(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
-	id, reason = l.best(est, taken)
-	if id != plain && l.samples >= enough {
-		id, reason = l.explore(est, taken, id, reason)
+	id, reason = l.best(est, accepted)
+	if id != plain && l.samples >= minSamples {
+		id, reason = l.explore(est, accepted, id, reason)
 	}
 	l.count(id, reason)
 	if id == plain {
@@ -107,31 +107,31 @@ func (l *link) fastest(est *estimate, taken compressorSet) (id wire.CompressorID
 
 // explore replaces the choice now and then: by plain, to measure the link, or by the other compressor, to
 // measure its ratio for such messages.
-func (l *link) explore(est *estimate, taken compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+func (l *link) explore(est *estimate, accepted compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
 	other := wire.Snappy + wire.Zstd - id
 	switch {
-	case l.turn%exploreTurn == 0 && est.expected.bytes >= sampleBytes:
+	case l.turn%exploreEvery == 0 && est.expected.bytes >= minSampleBytes:
 		return plain, "explore"
-	case l.turn%exploreTurn == exploreTurn/2 && id != wire.BetweenGateways && taken.has(other):
+	case l.turn%exploreEvery == exploreEvery/2 && id != wire.BetweenGateways && accepted.has(other):
 		return other, "explore"
 	}
 	return id, reason
 }
 
-func (l *link) best(est *estimate, taken compressorSet) (wire.CompressorID, string) {
+func (l *link) best(est *estimate, accepted compressorSet) (wire.CompressorID, string) {
 	best, least, reason := plain, 0.0, "link_fast"
-	ids := standard
-	if taken.has(wire.BetweenGateways) {
-		ids = paired
+	ids := standardCompressors
+	if accepted.has(wire.BetweenGateways) {
+		ids = gatewayCompressors
 	}
 	if l.savesNothing(est, ids) {
 		return plain, "small"
 	}
 	for _, id := range ids {
-		if !taken.has(id) {
+		if !accepted.has(id) {
 			continue
 		}
-		if l.samples < enough {
+		if l.samples < minSamples {
 			best, reason = id, "link_unknown"
 			continue
 		}
@@ -144,14 +144,14 @@ func (l *link) best(est *estimate, taken compressorSet) (wire.CompressorID, stri
 
 // The compressors to choose from.
 var (
-	standard = []wire.CompressorID{wire.Snappy, wire.Zstd}
-	paired   = []wire.CompressorID{wire.BetweenGateways}
+	standardCompressors = []wire.CompressorID{wire.Snappy, wire.Zstd}
+	gatewayCompressors  = []wire.CompressorID{wire.BetweenGateways}
 )
 
 // savesNothing reports whether no codec would make the messages smaller.
 func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 	for _, id := range ids {
-		if typicalSaving(float64(est.size), id) > 0 || est.replySaving(id) > 0 {
+		if typicalSaving(float64(est.requestBytes), id) > 0 || est.replySaving(id) > 0 {
 			return false
 		}
 	}
@@ -161,19 +161,19 @@ func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 // gain returns how many nanoseconds earlier request and reply arrive with a compressor.
 func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 	slowness := l.slowness()
-	compress, open := l.compresses[id], l.opens[id]
+	compress, open := l.compressSpeed[id], l.decompressSpeed[id]
 	if compress == 0 {
-		compress = typicalCodec[id][0] * slowness
+		compress = typicalSpeed[id][0] * slowness
 	}
 	if open == 0 {
-		open = typicalCodec[id][1] * slowness
+		open = typicalSpeed[id][1] * slowness
 	}
 	saved, bytes := est.replySaving(id), 0.0
-	if est.own != nil {
-		saved += max(est.expected.ownSaving(est.size, id), 0)
-		bytes += float64(est.size)
+	if est.requestRule != nil {
+		saved += max(est.expected.requestSaving(est.requestBytes, id), 0)
+		bytes += float64(est.requestBytes)
 	}
-	if est.answered {
+	if est.hasReply {
 		bytes += est.expected.bytes
 	}
 	return saved*l.perByte - bytes*(compress+open)*codecFactor
@@ -183,9 +183,9 @@ func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 // have not been measured.
 func (l *link) slowness() float64 {
 	sum, n := 0.0, 0.0
-	for id := range typicalCodec {
-		for i, measured := range []float64{l.compresses[id], l.opens[id]} {
-			if typical := typicalCodec[id][i]; measured > 0 && typical > 0 {
+	for id := range typicalSpeed {
+		for i, measured := range []float64{l.compressSpeed[id], l.decompressSpeed[id]} {
+			if typical := typicalSpeed[id][i]; measured > 0 && typical > 0 {
 				sum, n = sum+measured/typical, n+1
 			}
 		}
@@ -230,7 +230,7 @@ func (w *rttWindow) add(d time.Duration, now time.Time) {
 	}
 }
 
-func (w *rttWindow) least() time.Duration {
+func (w *rttWindow) min() time.Duration {
 	if w.current == 0 || w.earlier != 0 && w.earlier < w.current {
 		return w.earlier
 	}
@@ -239,43 +239,43 @@ func (w *rttWindow) least() time.Duration {
 
 // estimate is the input for estimating what compressing a request and its reply would save.
 type estimate struct {
-	own, reply *policy.MessageRule // rules that cover them; nil: none
-	size       int                 // of the request
-	expected   forecast            // of the reply
-	answered   bool
+	requestRule, replyRule *policy.MessageRule // rules that cover them; nil: none
+	requestBytes           int                 // of the request
+	expected               forecast            // of the reply
+	hasReply               bool
 }
 
-// lead returns the rule of the larger message, because request and reply have the same compressor.
-func (est *estimate) lead() *policy.MessageRule {
-	if est.own == nil || est.reply != nil && est.expected.bytes > float64(est.size) {
-		return est.reply
+// mainRule returns the rule of the larger message, because request and reply have the same compressor.
+func (est *estimate) mainRule() *policy.MessageRule {
+	if est.requestRule == nil || est.replyRule != nil && est.expected.bytes > float64(est.requestBytes) {
+		return est.replyRule
 	}
-	return est.own
+	return est.requestRule
 }
 
 // replySaving returns the bytes that compressing the reply saves. A reply that no rule covers is compressed
 // because its request is: that may cost bytes, but counts no saving.
 func (est *estimate) replySaving(id wire.CompressorID) float64 {
-	switch saving := est.expected.saving(id); {
-	case !est.answered:
+	switch saving := est.expected.replySaving(id); {
+	case !est.hasReply:
 		return 0
-	case est.reply == nil:
+	case est.replyRule == nil:
 		return min(saving, 0)
 	default:
 		return saving
 	}
 }
 
-// worth returns the number of bytes that compressing must save.
-func (est *estimate) worth() float64 {
+// minSaving returns the number of bytes that compressing must save.
+func (est *estimate) minSaving() float64 {
 	total := 0.0
-	if est.own != nil {
-		total += float64(est.size)
+	if est.requestRule != nil {
+		total += float64(est.requestBytes)
 	}
-	if est.reply != nil {
+	if est.replyRule != nil {
 		total += est.expected.bytes
 	}
-	return est.lead().MinGain * total
+	return est.mainRule().MinGain * total
 }
 
 // forecasts records the sizes and ratios of replies to requests of each shape, to predict the next one. All
@@ -290,15 +290,15 @@ const maxShapes = 8192
 
 // forecast holds averages for the requests of one shape and their replies.
 type forecast struct {
-	bytes float64              // of a reply, moving average
-	ratio [compressors]float64 // compressed size divided by plain size, moving average; 0: unknown
-	own   [compressors]float64 // the same for the requests themselves, if this gateway compresses them
-	idle  int                  // plain replies since ratio was last updated
+	bytes        float64                 // of a reply, moving average
+	replyRatio   [numCompressors]float64 // compressed size divided by plain size, moving average; 0: unknown
+	requestRatio [numCompressors]float64 // the same for the requests themselves, if this gateway compresses them
+	plainReplies int                     // plain replies since replyRatio was last updated
 }
 
 const (
-	// newest is the weight of a new reply in the averages.
-	newest = 0.25
+	// replyWeight is the weight of a new reply in the averages.
+	replyWeight = 0.25
 	// forgetAfter is the number of plain replies after which ratios are forgotten, so that compressing is
 	// tried again.
 	forgetAfter = 512
@@ -307,8 +307,8 @@ const (
 	unknownSmall = 60
 )
 
-// expect returns the forecast for the next reply.
-func (t *forecasts) expect(key uint64, tr traits) forecast {
+// predict returns the forecast for the next reply.
+func (t *forecasts) predict(key uint64, tr traits) forecast {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
@@ -320,39 +320,39 @@ func (t *forecasts) expect(key uint64, tr traits) forecast {
 	return forecast{bytes: unknownSmall}
 }
 
-// learn records a reply of raw bytes that was received as came bytes, compressed by id.
-func (t *forecasts) learn(key uint64, raw, came int, id wire.CompressorID) {
+// observe records a reply of raw bytes that was received as compressed bytes, compressed by id.
+func (t *forecasts) observe(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.m[key]
 	if s == nil {
 		s = t.add(key, raw)
 	}
-	s.bytes += newest * (float64(raw) - s.bytes)
-	if int(id) < compressors {
-		s.idle = 0
-		average(&s.ratio[id], float64(came)/float64(raw), newest)
-	} else if s.idle++; s.idle >= forgetAfter {
-		s.ratio, s.idle = [compressors]float64{}, 0
+	s.bytes += replyWeight * (float64(raw) - s.bytes)
+	if int(id) < numCompressors {
+		s.plainReplies = 0
+		updateAverage(&s.replyRatio[id], float64(compressed)/float64(raw), replyWeight)
+	} else if s.plainReplies++; s.plainReplies >= forgetAfter {
+		s.replyRatio, s.plainReplies = [numCompressors]float64{}, 0
 	}
 }
 
-// learnOwn records the size of a request compressed by id.
-func (t *forecasts) learnOwn(key uint64, raw, compressed int, id wire.CompressorID) {
+// observeRequest records the size of a request compressed by id.
+func (t *forecasts) observeRequest(key uint64, raw, compressed int, id wire.CompressorID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.m[key]; s != nil {
-		average(&s.own[id], float64(compressed)/float64(raw), newest)
+		updateAverage(&s.requestRatio[id], float64(compressed)/float64(raw), replyWeight)
 	}
 }
 
-// average updates the moving average of, which is 0 before the first sample, with a sample of the given
+// updateAverage updates the moving average avg, which is 0 before the first sample, with a sample of the given
 // weight.
-func average(of *float64, sample, weight float64) {
-	if *of == 0 {
-		*of = sample
+func updateAverage(avg *float64, sample, weight float64) {
+	if *avg == 0 {
+		*avg = sample
 	}
-	*of += weight * (sample - *of)
+	*avg += weight * (sample - *avg)
 }
 
 func (t *forecasts) len() int {
@@ -365,23 +365,23 @@ func (t *forecasts) add(key uint64, raw int) *forecast {
 	if t.m == nil {
 		t.m = map[uint64]*forecast{}
 	}
-	makeRoom(t.m, maxShapes)
+	evict(t.m, maxShapes)
 	s := &forecast{bytes: float64(raw)}
 	t.m[key] = s
 	return s
 }
 
-// saving returns how many bytes compressing a reply with id saves; negative: it costs bytes.
-func (s *forecast) saving(id wire.CompressorID) float64 {
-	if r := s.ratio[id]; r != 0 {
+// replySaving returns how many bytes compressing a reply with id saves; negative: it costs bytes.
+func (s *forecast) replySaving(id wire.CompressorID) float64 {
+	if r := s.replyRatio[id]; r != 0 {
 		return s.bytes * (1 - r)
 	}
 	return typicalSaving(s.bytes, id)
 }
 
-// ownSaving is saving for a request of so many bytes.
-func (s *forecast) ownSaving(bytes int, id wire.CompressorID) float64 {
-	if r := s.own[id]; r != 0 {
+// requestSaving is replySaving for a request of so many bytes.
+func (s *forecast) requestSaving(bytes int, id wire.CompressorID) float64 {
+	if r := s.requestRatio[id]; r != 0 {
 		return float64(bytes) * (1 - r)
 	}
 	return typicalSaving(float64(bytes), id)
@@ -400,10 +400,10 @@ func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 	return max(bytes-350, 0)*0.72 - overhead
 }
 
-// makeRoom deletes arbitrary entries until m has fewer than most.
-func makeRoom[K comparable, V any](m map[K]V, most int) {
+// evict deletes arbitrary entries until m has fewer than limit.
+func evict[K comparable, V any](m map[K]V, limit int) {
 	for key := range m {
-		if len(m) < most {
+		if len(m) < limit {
 			return
 		}
 		delete(m, key)

@@ -16,15 +16,15 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	both.add(wire.Snappy)
 	both.add(wire.Zstd)
 	rule := &policy.MessageRule{Auto: true}
-	large := estimate{own: rule, reply: rule, size: 170, expected: forecast{bytes: 35000}, answered: true}
-	small := estimate{own: rule, reply: rule, size: 86, expected: forecast{bytes: 60}, answered: true}
+	large := estimate{requestRule: rule, replyRule: rule, requestBytes: 170, expected: forecast{bytes: 35000}, hasReply: true}
+	small := estimate{requestRule: rule, replyRule: rule, requestBytes: 86, expected: forecast{bytes: 60}, hasReply: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID
 	}{{100_000, plain}, {10_000, plain}, {450, wire.Snappy}, {50, wire.Zstd}, {5, wire.Zstd}} {
 		var l link
 		for range 100 {
-			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
+			l.observeReply(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
 		if id, _, reason := l.fastest(&large, both); id != c.want {
 			t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
@@ -33,7 +33,7 @@ func TestAutoFollowsTheLink(t *testing.T) {
 			t.Errorf("%v Mbit/s: a ping is compressed", c.mbit)
 		}
 		explored := 0
-		for range 2 * exploreTurn {
+		for range 2 * exploreEvery {
 			if id, _, _ := l.fastest(&large, both); id != c.want {
 				explored++
 			}
@@ -55,26 +55,26 @@ func TestAutoFollowsTheLink(t *testing.T) {
 // Sizes and ratios of replies are recorded by shape, and forgotten when they may have changed.
 func TestForecasts(t *testing.T) {
 	var s forecasts
-	if e := s.expect(1, largeReply); e.saving(wire.Zstd) <= 0 {
+	if e := s.predict(1, largeReply); e.replySaving(wire.Zstd) <= 0 {
 		t.Error("an unknown find is not worth it")
 	}
-	if e := s.expect(1, 0); e.saving(wire.Zstd) >= 0 {
+	if e := s.predict(1, 0); e.replySaving(wire.Zstd) >= 0 {
 		t.Error("an unknown command is worth it")
 	}
 	for range 20 {
-		s.learn(1, 30000, 29990, wire.Zstd) // noise
+		s.observe(1, 30000, 29990, wire.Zstd) // noise
 	}
-	if e := s.expect(1, largeReply); e.saving(wire.Zstd) > 100 || e.saving(wire.Snappy) < 1000 {
-		t.Errorf("%v, %v", e.saving(wire.Zstd), e.saving(wire.Snappy))
+	if e := s.predict(1, largeReply); e.replySaving(wire.Zstd) > 100 || e.replySaving(wire.Snappy) < 1000 {
+		t.Errorf("%v, %v", e.replySaving(wire.Zstd), e.replySaving(wire.Snappy))
 	}
 	for range forgetAfter {
-		s.learn(1, 30000, 30000, plain)
+		s.observe(1, 30000, 30000, plain)
 	}
-	if e := s.expect(1, largeReply); e.saving(wire.Zstd) < 1000 {
+	if e := s.predict(1, largeReply); e.replySaving(wire.Zstd) < 1000 {
 		t.Error("noise is remembered for ever")
 	}
 	for i := range uint64(3 * maxShapes) {
-		s.learn(i, 100, 100, plain)
+		s.observe(i, 100, 100, plain)
 	}
 	if n := s.len(); n > maxShapes {
 		t.Errorf("%d shapes", n)
@@ -84,24 +84,24 @@ func TestForecasts(t *testing.T) {
 // Between gateways requests and replies are decided separately, and single documents are compressed too.
 func TestAutoBetweenGateways(t *testing.T) {
 	rule := &policy.MessageRule{Auto: true}
-	request := estimate{own: rule, size: 450}
-	reply := estimate{reply: rule, expected: forecast{bytes: 450}, answered: true}
+	request := estimate{requestRule: rule, requestBytes: 450}
+	reply := estimate{replyRule: rule, expected: forecast{bytes: 450}, hasReply: true}
 	for _, c := range []struct {
 		mbit float64
 		want wire.CompressorID
 	}{{100_000, plain}, {10, wire.BetweenGateways}} {
 		var l link
 		for range 100 {
-			l.replied(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
+			l.observeReply(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
 		for _, est := range []estimate{request, reply} {
-			if id, _, reason := l.fastest(&est, only); id != c.want {
+			if id, _, reason := l.fastest(&est, gatewaysOnly); id != c.want {
 				t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
 			}
 		}
 	}
 	var unknown link
-	if id, _, _ := unknown.fastest(&request, only); id != wire.BetweenGateways {
+	if id, _, _ := unknown.fastest(&request, gatewaysOnly); id != wire.BetweenGateways {
 		t.Error("an unknown link counts as fast")
 	}
 }

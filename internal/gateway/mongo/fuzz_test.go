@@ -21,25 +21,25 @@ func FuzzHello(f *testing.F) {
 		f.Add(b)
 	}
 	rename := func(b []byte) (string, bool) { return "gateway:1", string(b) == "a:1" }
-	ours := []string{"compression", toldKey, "me", "primary", "hosts", "passives", "arbiters", speculativeKey, supportedKey}
+	ours := []string{"compression", dictionariesKey, "me", "primary", "hosts", "passives", "arbiters", speculativeKey, supportedKey}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if len(doc) < 5 || len(doc) > 1<<16 {
 			return
 		}
 		for _, edit := range []func() ([]byte, error){
 			func() ([]byte, error) {
-				out, g, err := rewriteHello(nil, doc, helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, logins: &logins{}})
+				out, g, err := rewriteHello(nil, doc, helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, logins: &loginFilter{}})
 				if len(g.offered) > len(algorithms) {
 					t.Errorf("offered %v", g.offered)
 				}
 				return out, err
 			},
 			func() ([]byte, error) {
-				d, err := describe(doc)
+				d, err := parseHelloReply(doc)
 				if err != nil {
 					return nil, err
 				}
-				out, err := rewriteDescription(nil, doc, d, &handshake{shown: []wire.CompressorID{wire.Zlib}, logins: &logins{}}, rename)
+				out, err := rewriteHelloReply(nil, doc, d, &handshake{clientCompressors: []wire.CompressorID{wire.Zlib}, logins: &loginFilter{}}, rename)
 				return out, err
 			},
 		} {
@@ -90,7 +90,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil || held.Length > 1<<20 {
 			return
 		}
-		opened, err := c.open(&message{received: b, header: held.Header, came: held.Compressor}, nil)
+		opened, err := c.decompress(&message{received: b, header: held.Header, compressor: held.Compressor}, nil)
 		if err != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		for _, a := range algorithms {
 			compressed := c.compress(opened, held.Header, a.id, 0)
-			back, err := c.open(&message{received: compressed, header: held.Header, came: a.id}, nil)
+			back, err := c.decompress(&message{received: compressed, header: held.Header, compressor: a.id}, nil)
 			if err != nil || !bytes.Equal(back, opened) {
 				t.Errorf("%s: %v", a.name, err)
 			}
@@ -125,11 +125,11 @@ func FuzzRequest(f *testing.F) {
 		if r.parse() != nil || r.traits&isHello == 0 {
 			return
 		}
-		doc, _, err := rewriteHello(nil, r.document.Of(b), helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, balancer: true, logins: &logins{}})
+		doc, _, err := rewriteHello(nil, r.document.Of(b), helloEdit{offer: []wire.CompressorID{wire.Zstd}, inject: true, balancer: true, logins: &loginFilter{}})
 		if err != nil {
 			return
 		}
-		again := request{plain: r.replaced(doc)}
+		again := request{plain: r.withDocument(doc)}
 		if again.header, err = wire.ParseHeader(again.plain); err != nil || again.header.Length != len(again.plain) {
 			t.Fatalf("a rewritten hello has header %+v: %v", again.header, err)
 		}

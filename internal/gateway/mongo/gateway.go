@@ -20,7 +20,7 @@ type Gateway struct {
 	requests, replies *memory.Share
 	keeper            gateway.Doorkeeper
 	guard             gateway.LoopbackGuard
-	logins            *logins
+	logins            *loginFilter
 
 	*compression
 	pairs *pairs
@@ -29,39 +29,39 @@ type Gateway struct {
 	balancer  *balancer // nil: there is only one upstream
 	standby   *standby
 
-	met    chan struct{}   // closed when the server has replied to meet
-	asked  func()          // tells the topology that the server has been asked, or will not be
-	ctx    context.Context // ends with Shutdown
-	cancel context.CancelFunc
+	discovered chan struct{}   // closed when the server has replied to discoverName
+	resolved   func()          // tells the topology that the server has been asked, or will not be
+	ctx        context.Context // ends with Shutdown
+	cancel     context.CancelFunc
 }
 
 // NewGateway returns a gateway; Serve starts it.
 func NewGateway(cfg Config) *Gateway {
 	cfg.complete()
 	g := &Gateway{
-		cfg: cfg, met: make(chan struct{}), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name),
-		logins:      newLogins(cfg.upstreams()[0], cfg.Stats, cfg.Log), // several upstreams differ only in their addresses
+		cfg: cfg, discovered: make(chan struct{}), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name),
+		logins:      newLoginFilter(cfg.upstreams()[0], cfg.Stats, cfg.Log), // several upstreams differ only in their addresses
 		compression: newCompression(&cfg),
 		addresses:   &addresses{Topology: cfg.Topology, log: cfg.Log},
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pairs = newPairs(g.compression)
 	if len(cfg.Members) > 0 {
-		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log, ask: askWho}
+		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log, ask: askIdentity}
 	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
-	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.upstreams()) }
+	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
 	}
-	g.asked = func() {}
+	g.resolved = func() {}
 	switch {
 	case cfg.isStandby():
 		g.server.NewSession = g.newWatcher
 	case g.balancer == nil:
-		g.asked = cfg.Topology.expect()
+		g.resolved = cfg.Topology.expect()
 	}
 	return g
 }
@@ -76,34 +76,34 @@ func (g *Gateway) Serve(l net.Listener) error {
 		if g.cfg.Upstream.Network == "tcp" {
 			g.addresses.learn(g.cfg.Upstream.Address, own)
 		}
-		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.meet)
+		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.discoverName)
 	} else {
-		g.asked()
+		g.resolved()
 	}
 	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.cfg.Kinds.Run)
 	return g.server.Serve(l)
 }
 
-// meet asks the server for its name in its replica set, so that clients of other members' gateways are told
+// discoverName asks the server for its name in its replica set, so that clients of other members' gateways are told
 // of this gateway before it has a client itself.
-func (g *Gateway) meet(context.Context) {
+func (g *Gateway) discoverName(context.Context) {
 	answered := askUntil(g.ctx, func() error {
-		d, err := askWho(g.ctx, g.cfg.Upstream)
+		d, err := askIdentity(g.ctx, g.cfg.Upstream)
 		if err == nil {
-			g.addresses.noteMember(d)
+			g.addresses.recordMember(d)
 		}
-		g.asked()
+		g.resolved()
 		return err
 	})
 	if answered {
-		close(g.met)
+		close(g.discovered)
 	}
 }
 
 // Shutdown lets the requests in flight finish and ends all sessions, by force when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.cancel()
-	g.asked()
+	g.resolved()
 	return g.server.Shutdown(ctx)
 }
 
@@ -116,10 +116,10 @@ func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, member, err := g.dial()
 	if err != nil {
-		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.leadsTo(), err)
+		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.upstreamNames(), err)
 		return nil
 	}
-	g.reach.Answered(g.cfg.Log, g.cfg.leadsTo())
+	g.reach.Answered(g.cfg.Log, g.cfg.upstreamNames())
 	if g.guard.Check(g.ctx, client, up) != nil {
 		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
 		_ = up.Close()
@@ -127,7 +127,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	}
 	s := newSession(g, client, up, member)
 	if g.balancer != nil {
-		g.balancer.followers.add(&s.follower)
+		g.balancer.sessions.add(&s.memberSession)
 	}
 	return s
 }

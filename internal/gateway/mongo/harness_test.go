@@ -73,19 +73,19 @@ func startTap(t *testing.T, server string) *tap {
 
 func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	defer dst.Close()
-	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, pair: &frameReader{}}
-	r.pair.on.Store(true)
+	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, frames: &frameReader{}}
+	r.frames.on.Store(true)
 	defer r.Free()
 	for {
 		m, err := r.next()
 		if err != nil {
 			return
 		}
-		if m.came == wire.BetweenGateways && !m.paired.Dictionary {
-			r.pair.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
+		if m.compressor == wire.BetweenGateways && !m.paired.Dictionary {
+			r.frames.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
 		}
 		p.mu.Lock()
-		*into = append(*into, frame{m.came, bytes.Clone(m.received)})
+		*into = append(*into, frame{m.compressor, bytes.Clone(m.received)})
 		p.mu.Unlock()
 		if _, err := dst.Write(m.received); err != nil {
 			return
@@ -186,8 +186,8 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	s.keeper.Ask = nil // taps would see it; limits before login are tested with servers in test/limits
 	go func() { _ = s.Serve(l) }()
 	if len(cfg.Members) == 0 { // wait for the gateway's own hello, or tests would mistake it for a client's
-		if _, err := askWho(t.Context(), cfg.Upstream); err == nil {
-			<-s.met
+		if _, err := askIdentity(t.Context(), cfg.Upstream); err == nil {
+			<-s.discovered
 		}
 	}
 	t.Cleanup(func() {

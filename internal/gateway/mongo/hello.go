@@ -16,86 +16,86 @@ import (
 // helloForServer returns a client's hello with the gateway's offer of compressors, for the server, in a
 // buffer of the pool. The first hello always gets the offer. Later ones get it only if they have a list of
 // compressors, since servers remember the first offer.
-func (s *session) helloForServer(r *request) (out []byte, waits *handshake, err error) {
+func (s *session) helloForServer(r *request) (out []byte, h *handshake, err error) {
 	doc := r.document.Of(r.plain)
-	edit := helloEdit{offer: s.offer(), inject: !s.greeted, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
-	if !s.greeted && slices.Contains(edit.offer, wire.BetweenGateways) {
-		edit.held = s.peerFrames.serverIn.pin()
+	edit := helloEdit{offer: s.offer(), inject: !s.helloSent, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
+	if !s.helloSent && slices.Contains(edit.offer, wire.BetweenGateways) {
+		edit.dicts = s.peerFrames.serverIn.pin()
 	}
-	edited, said, err := rewriteHello(memory.GetBuffer(len(doc)+128), doc, edit)
+	edited, hello, err := rewriteHello(memory.GetBuffer(len(doc)+128), doc, edit)
 	defer memory.PutBuffer(edited)
 	if err != nil {
 		return nil, nil, err
 	}
-	if said.refused != "" {
-		s.g.logins.note(s.Client, said.refused)
+	if hello.refusedMechanism != "" {
+		s.g.logins.recordRefused(s.Client, hello.refusedMechanism)
 	}
-	if said.offers {
-		s.shown = said.offered
+	if hello.hasOffer {
+		s.clientCompressors = hello.offered
 	}
-	waits = &handshake{shown: s.shown, asked: said.offers || !s.greeted, offer: edit.offer, told: said.told, logins: s.g.logins, balanced: said.balanced}
-	if waits.balanced {
-		waits.service = s.g.balancer.serviceID(s.follower.member)
+	h = &handshake{clientCompressors: s.clientCompressors, offerSent: hello.hasOffer || !s.helloSent, offer: edit.offer, announced: hello.announced, logins: s.g.logins, loadBalanced: hello.loadBalanced}
+	if h.loadBalanced {
+		h.serviceID = s.g.balancer.serviceID(s.memberSession.member)
 	}
-	s.greeted = true
-	return r.replaced(edited), waits, nil
+	s.helloSent = true
+	return r.withDocument(edited), h, nil
 }
 
 // helloForClient returns the server's reply to a hello, rewritten for the client, in a buffer of the pool.
-func (s *session) helloForClient(waits *handshake, r *reply) (out []byte, err error) {
-	if r.noDoc != nil {
-		return nil, r.noDoc
+func (s *session) helloForClient(h *handshake, r *reply) (out []byte, err error) {
+	if r.docErr != nil {
+		return nil, r.docErr
 	}
 	doc := r.doc
-	d, err := describe(doc)
+	d, err := parseHelloReply(doc)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(waits.shown, wire.BetweenGateways) && !s.peerFrames.clientIn.on.Load() {
-		waits.tell = appendPrefixes(nil, s.peerFrames.clientIn.pin())
+	if slices.Contains(h.clientCompressors, wire.BetweenGateways) && !s.peerFrames.clientIn.on.Load() {
+		h.ownHashes = appendPrefixes(nil, s.peerFrames.clientIn.pin())
 	}
-	edited, err := rewriteDescription(memory.GetBuffer(len(doc)+128), doc, d, waits, s.renamer(d, waits))
+	edited, err := rewriteHelloReply(memory.GetBuffer(len(doc)+128), doc, d, h, s.renamer(d, h))
 	defer memory.PutBuffer(edited)
 	if err != nil {
 		return nil, err
 	}
-	if waits.balanced {
-		if err := s.g.balancer.checkHello(&s.follower, d); err != nil {
+	if h.loadBalanced {
+		if err := s.g.balancer.checkHello(&s.memberSession, d); err != nil {
 			return nil, err
 		}
 	}
-	if d.ok && waits.asked {
-		s.peerFrames.withServer(d, waits.offer)
+	if d.ok && h.offerSent {
+		s.peerFrames.withServer(d, h.offer)
 	}
 	if d.ok {
-		s.peerFrames.withClient(waits)
+		s.peerFrames.withClient(h)
 		if d.loggedIn {
 			s.door.Pass()
 		}
 	}
-	return r.replaced(edited), nil
+	return r.withDocument(edited), nil
 }
 
 // renamer returns a function that replaces members' addresses by those that the client must see. The reply to
 // a hello contains the server's own name, which this gateway stands for from now on. A client that is a
 // gateway gets the members' own names, and replaces them itself: it knows all members, while this gateway
 // often knows only one.
-func (s *session) renamer(d described, waits *handshake) func([]byte) (string, bool) {
-	asItIs := func([]byte) (string, bool) { return "", false }
+func (s *session) renamer(d helloReply, h *handshake) func([]byte) (string, bool) {
+	unchanged := func([]byte) (string, bool) { return "", false }
 	if s.g.balancer != nil {
-		return asItIs
+		return unchanged
 	}
 	if d.me != "" {
 		s.g.addresses.learnMember(d.me)
 	}
-	if slices.Contains(waits.shown, wire.BetweenGateways) {
-		return asItIs
+	if slices.Contains(h.clientCompressors, wire.BetweenGateways) {
+		return unchanged
 	}
 	if d.me != "" {
-		waits.standbys = s.g.addresses.standbysOf(d.set)
+		h.standbys = s.g.addresses.standbysOf(d.setName)
 	}
 	return func(member []byte) (string, bool) {
-		at, ok := s.g.addresses.at(member, s.Client.LocalAddr())
+		at, ok := s.g.addresses.addressOf(member, s.Client.LocalAddr())
 		if !ok {
 			s.g.addresses.warnDirect(member)
 		}
@@ -103,44 +103,44 @@ func (s *session) renamer(d described, waits *handshake) func([]byte) (string, b
 	}
 }
 
-// greeting holds the relevant fields of a client's hello.
-type greeting struct {
-	offers  bool                // it has a list of compressors
-	offered []wire.CompressorID // the supported ones of that list, in the client's order
-	told    []hashPrefix        // dictionaries that the client says it has
+// helloFields holds the relevant fields of a client's hello.
+type helloFields struct {
+	hasOffer  bool                // it has a list of compressors
+	offered   []wire.CompressorID // the supported ones of that list, in the client's order
+	announced []hashPrefix        // dictionaries that the client says it has
 
-	balanced bool   // the client asks for a load balancer
-	refused  string // the mechanism of a login that was removed; "": none
+	loadBalanced     bool   // the client asks for a load balancer
+	refusedMechanism string // the mechanism of a login that was removed; "": none
 }
 
 // helloEdit lists the changes to make to a hello.
 type helloEdit struct {
 	offer    []wire.CompressorID // replaces the client's list
-	held     []*codec.Dict       // dictionaries to announce to a gateway behind this one
+	dicts    []*codec.Dict       // dictionaries to announce to a gateway behind this one
 	inject   bool                // make the offer even if the client makes none
 	balancer bool                // remove loadBalanced, which servers refuse
 	peers    bool                // clients may be gateways
-	logins   *logins             // decides which logins may begin in it
+	logins   *loginFilter        // decides which logins may begin in it
 }
 
 // rewriteHello appends the document of a hello with edit applied. Everything else stays unchanged.
-func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
-	var g greeting
+func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, helloFields, error) {
+	var g helloFields
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0)
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "compression":
 		case speculativeKey:
-			if refused := edit.logins.refusedFirst(e.Value); refused != "" {
-				g.refused = refused
+			if refused := edit.logins.refusedSpeculative(e.Value); refused != "" {
+				g.refusedMechanism = refused
 				return true
 			}
 			dst = append(dst, e.Of(doc)...)
 			return true
 		case "loadBalanced":
 			if wanted, ok := e.Value.BooleanOK(); edit.balancer && ok {
-				g.balanced = wanted
+				g.loadBalanced = wanted
 				return true
 			}
 			fallthrough
@@ -148,65 +148,65 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, greeting, error) {
 			dst = append(dst, e.Of(doc)...)
 			return true
 		}
-		if !g.offers {
-			dst = appendCompression(dst, edit.offer, edit.held)
+		if !g.hasOffer {
+			dst = appendCompression(dst, edit.offer, edit.dicts)
 		}
-		g.offers = true
+		g.hasOffer = true
 		g.offered = compressorsIn(e.Value, edit.peers)
 		if slices.Contains(g.offered, wire.BetweenGateways) {
-			g.told = heldIn(e.Value)
+			g.announced = announcedIn(e.Value)
 		}
 		return true
 	})
-	if edit.inject && !g.offers {
-		dst = appendCompression(dst, edit.offer, edit.held)
+	if edit.inject && !g.hasOffer {
+		dst = appendCompression(dst, edit.offer, edit.dicts)
 	}
 	return wire.FinishDocument(dst, start), g, err
 }
 
 // handshake is the state of a hello that waits for its reply.
 type handshake struct {
-	shown []wire.CompressorID // offered by the client and supported
-	offer []wire.CompressorID // made to the server
-	asked bool                // the hello sent to the server contained the offer
-	told  []hashPrefix        // dictionaries that the client has, if it is a gateway
-	tell  []byte              // hashes of the gateway's own dictionaries, for a client that is a gateway
+	clientCompressors []wire.CompressorID // offered by the client and supported
+	offer             []wire.CompressorID // made to the server
+	offerSent         bool                // the hello sent to the server contained the offer
+	announced         []hashPrefix        // dictionaries that the client has, if it is a gateway
+	ownHashes         []byte              // hashes of the gateway's own dictionaries, for a client that is a gateway
 
-	logins *logins // decides which mechanisms the client is told
+	logins *loginFilter // decides which mechanisms the client is told
 
 	standbys []string // of other gateways, for clients that are no gateways
 
-	balanced bool     // the client asked for a load balancer
-	service  [12]byte // and is told this ID
+	loadBalanced bool     // the client asked for a load balancer
+	serviceID    [12]byte // and is told this ID
 }
 
-// described holds the relevant fields of a server's reply to a hello.
-type described struct {
-	ok    bool
-	taken compressorSet
-	me    string // the server's name in its replica set; "" outside of one
-	set   string // name of the replica set
+// helloReply holds the relevant fields of a server's reply to a hello.
+type helloReply struct {
+	ok       bool
+	accepted compressorSet
+	me       string // the server's name in its replica set; "" outside of one
+	setName  string // name of the replica set
 
-	loggedIn bool   // the login that the hello began has succeeded
-	primary  bool   // it accepts writes
-	election string // ID of the election that made it primary; later ones are greater
-	told     []hashPrefix
+	loggedIn   bool   // the login that the hello began has succeeded
+	isPrimary  bool   // it accepts writes
+	electionID string // ID of the election that made it primary; later ones are greater
+	announced  []hashPrefix
 }
 
-// rewriteDescription appends the document of a reply to a hello, of which d is the description. The client
-// gets h.shown as compressors, no list if that is empty, and the addresses that rename returns.
-func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
-	start, done := len(dst), !d.ok || len(h.shown) == 0
+// rewriteHelloReply appends the document of a reply to a hello, of which d holds the fields. The client
+// gets h.clientCompressors as compressors, no list if that is empty, and the addresses that rename returns.
+func rewriteHelloReply(dst, doc []byte, d helloReply, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
+	start, done := len(dst), !d.ok || len(h.clientCompressors) == 0
 	standbys := h.standbys
 	dst = append(dst, 0, 0, 0, 0)
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "compression":
 			if !done {
-				dst = appendCompression(dst, h.shown, nil)
+				dst = appendCompression(dst, h.clientCompressors, nil)
 			}
 			done = true
-		case toldKey:
+		case dictionariesKey:
 		case supportedKey:
 			dst = h.logins.appendSupported(dst, doc, e)
 		case "me", "primary":
@@ -221,20 +221,20 @@ func rewriteDescription(dst, doc []byte, d described, h *handshake, rename func(
 		return true
 	})
 	if !done {
-		dst = appendCompression(dst, h.shown, nil)
+		dst = appendCompression(dst, h.clientCompressors, nil)
 	}
 	dst = appendStandbys(dst, standbys)
-	if d.ok && len(h.tell) > 0 {
-		dst = bsoncore.AppendBinaryElement(dst, toldKey, 0, h.tell)
+	if d.ok && len(h.ownHashes) > 0 {
+		dst = bsoncore.AppendBinaryElement(dst, dictionariesKey, 0, h.ownHashes)
 	}
-	if h.balanced && d.ok {
-		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.service)
+	if h.loadBalanced && d.ok {
+		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.serviceID)
 	}
 	return wire.FinishDocument(dst, start), err
 }
 
-// describe parses the document of a reply to a hello.
-func describe(doc []byte) (d described, err error) {
+// parseHelloReply parses the document of a reply to a hello.
+func parseHelloReply(doc []byte) (d helloReply, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "ok":
@@ -242,10 +242,10 @@ func describe(doc []byte) (d described, err error) {
 			d.ok = isNumber && n == 1
 		case "compression":
 			for _, id := range compressorsIn(e.Value, true) {
-				d.taken.add(id)
+				d.accepted.add(id)
 			}
-		case toldKey:
-			d.told = prefixesIn(e.Value)
+		case dictionariesKey:
+			d.announced = parsePrefixes(e.Value)
 		case speculativeKey:
 			if doc := wire.Document(e.Value); doc != nil {
 				d.loggedIn = loginEnded(doc)
@@ -254,12 +254,12 @@ func describe(doc []byte) (d described, err error) {
 			d.me = string(wire.Text(e.Value))
 		case "isWritablePrimary", "ismaster":
 			yes, isBool := e.Value.BooleanOK()
-			d.primary = d.primary || isBool && yes
+			d.isPrimary = d.isPrimary || isBool && yes
 		case "electionId":
 			id, _ := e.Value.ObjectIDOK()
-			d.election = string(id[:])
+			d.electionID = string(id[:])
 		case "setName":
-			d.set = string(wire.Text(e.Value))
+			d.setName = string(wire.Text(e.Value))
 		}
 		return true
 	})
@@ -335,7 +335,7 @@ func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict)
 	}
 	for _, d := range held {
 		hash := d.Hash()
-		add(heldName + hex.EncodeToString(hash[:len(hashPrefix{})]))
+		add(dictNamePrefix + hex.EncodeToString(hash[:len(hashPrefix{})]))
 	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, index)
 	return dst
@@ -352,18 +352,18 @@ type hashPrefix [8]byte
 
 const maxAnnounced = 16 // dictionaries
 
-// heldName begins the names in a list of compressors that announce dictionaries: servers and gateways ignore
+// dictNamePrefix begins the names in a list of compressors that announce dictionaries: servers and gateways ignore
 // unknown names.
-const heldName = pairName + "-"
+const dictNamePrefix = pairName + "-"
 
-// toldKey is the field in which a gateway announces its dictionaries in the reply to a hello.
-const toldKey = "cinchDictionaries"
+// dictionariesKey is the field in which a gateway announces its dictionaries in the reply to a hello.
+const dictionariesKey = "cinchDictionaries"
 
-// heldIn returns the dictionaries announced in a gateway's list of compressors.
-func heldIn(v bsoncore.Value) (told []hashPrefix) {
+// announcedIn returns the dictionaries announced in a gateway's list of compressors.
+func announcedIn(v bsoncore.Value) (told []hashPrefix) {
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
 		var p hashPrefix
-		text, ok := bytes.CutPrefix(wire.Text(e.Value), []byte(heldName))
+		text, ok := bytes.CutPrefix(wire.Text(e.Value), []byte(dictNamePrefix))
 		if ok && len(text) == hex.EncodedLen(len(p)) && len(told) < maxAnnounced {
 			if _, err := hex.Decode(p[:], text); err == nil {
 				told = append(told, p)
@@ -374,7 +374,7 @@ func heldIn(v bsoncore.Value) (told []hashPrefix) {
 	return told
 }
 
-func prefixesIn(v bsoncore.Value) (told []hashPrefix) {
+func parsePrefixes(v bsoncore.Value) (told []hashPrefix) {
 	_, b, _ := v.BinaryOK()
 	for n := len(hashPrefix{}); len(b) >= n && len(told) < maxAnnounced; b = b[n:] {
 		told = append(told, hashPrefix(b))

@@ -21,10 +21,10 @@ type proof uint8
 const (
 	// ownProof: the response to a challenge, or a ticket, which is of no use to an eavesdropper.
 	ownProof proof = iota + 1
-	// openSecret: the password or token itself, which must not be sent over a connection that can be
+	// cleartextSecret: the password or token itself, which must not be sent over a connection that can be
 	// eavesdropped on. A client that has TLS to the gateway does not know whether the gateway has TLS to the
 	// server.
-	openSecret
+	cleartextSecret
 )
 
 // mechanisms lists those that may pass, as servers spell them. MONGODB-X509 is missing because it relies on
@@ -35,29 +35,29 @@ var mechanisms = map[string]proof{
 	"MONGODB-CR":    ownProof,
 	"MONGODB-AWS":   ownProof,
 	"GSSAPI":        ownProof,
-	"PLAIN":         openSecret,
-	"MONGODB-OIDC":  openSecret,
+	"PLAIN":         cleartextSecret,
+	"MONGODB-OIDC":  cleartextSecret,
 }
 
 const mechanismX509 = "MONGODB-X509"
 
-// logins decides which login mechanisms may pass a gateway.
-type logins struct {
+// loginFilter decides which login mechanisms may pass a gateway.
+type loginFilter struct {
 	private bool // the connection to the server is safe from eavesdroppers
 	stats   *gateway.Stats
 	log     *slog.Logger
 }
 
-// newLogins returns the logins for connections to an upstream.
-func newLogins(up gateway.Upstream, stats *gateway.Stats, log *slog.Logger) *logins {
-	return &logins{private: up.TLS != nil || up.Network == "unix", stats: stats, log: log}
+// newLoginFilter returns the filter for connections to an upstream.
+func newLoginFilter(up gateway.Upstream, stats *gateway.Stats, log *slog.Logger) *loginFilter {
+	return &loginFilter{private: up.TLS != nil || up.Network == "unix", stats: stats, log: log}
 }
 
-func (l *logins) allow(mechanism []byte) bool {
+func (l *loginFilter) allow(mechanism []byte) bool {
 	switch mechanisms[string(mechanism)] {
 	case ownProof:
 		return true
-	case openSecret:
+	case cleartextSecret:
 		return l.private
 	}
 	return false
@@ -70,10 +70,10 @@ const (
 	supportedKey   = "saslSupportedMechs"
 )
 
-// refused returns the mechanism for which the document of saslStart or authenticate is refused; "": it may
+// refusedIn returns the mechanism for which the document of saslStart or authenticate is refused; "": it may
 // pass. Every field named mechanism must be allowed, since servers may use any of them. If there is none,
 // servers refuse the login, or use MONGODB-CR.
-func (l *logins) refused(doc []byte) (mechanism string, err error) {
+func (l *loginFilter) refusedIn(doc []byte) (mechanism string, err error) {
 	err = wire.Elements(doc, func(e wire.Element) bool {
 		if string(e.Key) == mechanismKey && !l.allow(wire.Text(e.Value)) {
 			mechanism = mechanismName(e.Value)
@@ -83,14 +83,14 @@ func (l *logins) refused(doc []byte) (mechanism string, err error) {
 	return mechanism, err
 }
 
-// refusedFirst returns the mechanism for which the first step of a login in a hello is refused; "": it may
+// refusedSpeculative returns the mechanism for which the first step of a login in a hello is refused; "": it may
 // pass. The step is removed, and clients then log in by a separate command.
-func (l *logins) refusedFirst(v bsoncore.Value) string {
+func (l *loginFilter) refusedSpeculative(v bsoncore.Value) string {
 	doc := wire.Document(v)
 	if doc == nil || v.Type != bsoncore.TypeEmbeddedDocument {
 		return mechanismName(v)
 	}
-	mechanism, err := l.refused(doc)
+	mechanism, err := l.refusedIn(doc)
 	if err != nil {
 		return unknownMechanism
 	}
@@ -118,7 +118,7 @@ func mechanismName(v bsoncore.Value) string {
 
 // appendSupported appends the list of mechanisms by which a user may log in, from which drivers choose,
 // without those that the gateway refuses.
-func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
+func (l *loginFilter) appendSupported(dst, doc []byte, e wire.Element) []byte {
 	list := wire.Document(e.Value)
 	if list == nil {
 		return append(dst, e.Of(doc)...)
@@ -136,21 +136,21 @@ func (l *logins) appendSupported(dst, doc []byte, e wire.Element) []byte {
 	return dst
 }
 
-// why returns the error text for a refused mechanism, which drivers show. Where possible it tells the user
+// refusalText returns the error text for a refused mechanism, which drivers show. Where possible it tells the user
 // what to do instead.
-func (l *logins) why(mechanism string) string {
+func (l *loginFilter) refusalText(mechanism string) string {
 	switch {
 	case mechanism == mechanismX509:
 		return "MONGODB-X509 does not work through this gateway: the server would see the gateway's certificate, not yours; log in with SCRAM-SHA-256"
-	case mechanisms[mechanism] == openSecret:
+	case mechanisms[mechanism] == cleartextSecret:
 		return mechanism + " does not work through this gateway: it sends a secret in clear, and the gateway does not use TLS to the server"
 	}
 	return "mechanism " + mechanism + " does not work through this gateway: the gateway knows only mechanisms whose messages prove the client's identity"
 }
 
-// hiddenLogin reports whether a message contains a login in a document sequence, where no driver puts one:
+// hasHiddenLogin reports whether a message contains a login in a document sequence, where no driver puts one:
 // some servers would accept it there.
-func hiddenLogin(r *request) bool {
+func hasHiddenLogin(r *request) bool {
 	if r.header.OpCode != wire.OpMsg {
 		return false
 	}
@@ -165,25 +165,25 @@ func hiddenLogin(r *request) bool {
 
 // refusedMechanism returns the mechanism for which a hello or the beginning of a login is refused; "": it may
 // pass.
-func (l *logins) refusedMechanism(r *request) (mechanism string, err error) {
+func (l *loginFilter) refusedMechanism(r *request) (mechanism string, err error) {
 	switch {
-	case hiddenLogin(r):
+	case hasHiddenLogin(r):
 		return unknownMechanism, nil
-	case r.traits&logsIn != 0:
-		return l.refused(r.document.Of(r.plain))
+	case r.traits&startsLogin != 0:
+		return l.refusedIn(r.document.Of(r.plain))
 	}
 	return "", nil
 }
 
-// note counts and logs a login that was refused.
-func (l *logins) note(client net.Conn, mechanism string) {
+// recordRefused counts and logs a login that was refused.
+func (l *loginFilter) recordRefused(client net.Conn, mechanism string) {
 	l.stats.Error("login_refused")
-	l.log.Warn("login refused", "client", client.RemoteAddr().String(), "mechanism", mechanism, "hint", l.why(mechanism))
+	l.log.Warn("login refused", "client", client.RemoteAddr().String(), "mechanism", mechanism, "hint", l.refusalText(mechanism))
 }
 
 const codeAuthenticationFailed = 18
 
-// refusal returns the reply to a login that was refused.
-func (l *logins) refusal(h wire.Header, mechanism string) []byte {
-	return replyTo(h, failed(codeAuthenticationFailed, "AuthenticationFailed", l.why(mechanism)))
+// refusalReply returns the reply to a login that was refused.
+func (l *loginFilter) refusalReply(h wire.Header, mechanism string) []byte {
+	return replyTo(h, errorDoc(codeAuthenticationFailed, "AuthenticationFailed", l.refusalText(mechanism)))
 }

@@ -279,7 +279,7 @@ func TestFirstStepsWithinHello(t *testing.T) {
 		false: dialRaw(t, closed(t).Addr).run(plain, helloWith(scram)),
 	} {
 		first, err := reply.doc.LookupErr(speculativeKey)
-		if d, failed := describe(reply.doc); err != nil || failed != nil || !d.ok || d.loggedIn != want {
+		if d, failed := parseHelloReply(reply.doc); err != nil || failed != nil || !d.ok || d.loggedIn != want {
 			t.Errorf("%v, %v: logged in: %v", first, err, d.loggedIn)
 		}
 	}
@@ -312,7 +312,7 @@ func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 
 // Only some mechanisms pass, and drivers are told no others.
 func TestMechanisms(t *testing.T) {
-	open, private := &logins{}, &logins{private: true}
+	open, private := &loginFilter{}, &loginFilter{private: true}
 	for _, c := range []struct {
 		name          string
 		open, private bool
@@ -331,22 +331,22 @@ func TestMechanisms(t *testing.T) {
 		{"", false, false},
 	} {
 		doc, _ := bson.Marshal(bson.D{{Key: "saslStart", Value: 1}, {Key: "mechanism", Value: c.name}})
-		for l, want := range map[*logins]bool{open: c.open, private: c.private} {
-			mechanism, err := l.refused(doc)
+		for l, want := range map[*loginFilter]bool{open: c.open, private: c.private} {
+			mechanism, err := l.refusedIn(doc)
 			if err != nil || (mechanism == "") != want {
 				t.Errorf("%q passes: %v, with %+v", c.name, mechanism == "", l)
 			}
-			if mechanism != "" && !strings.Contains(l.why(mechanism), "does not work") {
-				t.Errorf("%q: %s", c.name, l.why(mechanism))
+			if mechanism != "" && !strings.Contains(l.refusalText(mechanism), "does not work") {
+				t.Errorf("%q: %s", c.name, l.refusalText(mechanism))
 			}
 		}
 	}
-	if newLogins(gateway.Upstream{Network: "tcp"}, nil, nil).private || !newLogins(gateway.Upstream{Network: "tcp", TLS: &tls.Config{}}, nil, nil).private {
+	if newLoginFilter(gateway.Upstream{Network: "tcp"}, nil, nil).private || !newLoginFilter(gateway.Upstream{Network: "tcp", TLS: &tls.Config{}}, nil, nil).private {
 		t.Error("TLS makes no difference")
 	}
 	reply, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "saslSupportedMechs", Value: bson.A{"MONGODB-X509", "SCRAM-SHA-256", "PLAIN"}}, {Key: "last", Value: 1}})
 	want, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "saslSupportedMechs", Value: bson.A{"SCRAM-SHA-256"}}, {Key: "last", Value: 1}})
-	got, err := rewriteDescription(nil, reply, described{ok: true}, &handshake{logins: &logins{}}, func([]byte) (string, bool) { return "", false })
+	got, err := rewriteHelloReply(nil, reply, helloReply{ok: true}, &handshake{logins: &loginFilter{}}, func([]byte) (string, bool) { return "", false })
 	if err != nil || string(got) != string(want) {
 		t.Errorf("drivers hear of %v", bson.Raw(got))
 	}

@@ -28,23 +28,23 @@ var errCompressor = errors.New("compressor that was not negotiated")
 
 // message is one message as received. Its bytes are valid until the next one is read.
 type message struct {
-	received []byte
-	header   wire.Header       // of the decompressed message
-	came     wire.CompressorID // compressor, or plain
-	held     *memory.Account   // holds the memory of the bytes; nil: they don't count in a budget
-	paired   wire.Paired       // header of a frame between gateways
+	received   []byte
+	header     wire.Header       // of the decompressed message
+	compressor wire.CompressorID // compressor, or plain
+	account    *memory.Account   // holds the memory of the bytes; nil: they don't count in a budget
+	paired     wire.Paired       // header of a frame between gateways
 
-	waited  time.Duration // for memory, while the message came in
-	rest    int           // number of bytes that came after the first ones; 0: not measured
-	took    time.Duration // time in which rest came, without waited
-	opening time.Duration // time that decompressing took
+	waited         time.Duration // for memory, while the message came in
+	restBytes      int           // number of bytes that came after the first ones; 0: not measured
+	restTime       time.Duration // time in which restBytes came, without waited
+	decompressTime time.Duration // time that decompressing took
 }
 
 // reader reads messages from one connection. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	pair    *frameReader   // nil, or not on: no frames between gateways
-	offered *atomic.Uint32 // the compressorSet that the peer may use; nil: any
+	frames  *frameReader   // nil, or not on: no frames between gateways
+	allowed *atomic.Uint32 // the compressorSet that the peer may use; nil: any
 	pace    *gateway.Pace  // nil: not measured
 }
 
@@ -56,7 +56,7 @@ func (r *reader) next() (m message, err error) {
 		return m, err
 	}
 	var length, cost int // bytes of the message on the wire; memory in bytes to handle it
-	if r.pair != nil && r.pair.on.Load() && wire.IsPaired(r.Unread()) {
+	if r.frames != nil && r.frames.on.Load() && wire.IsPaired(r.Unread()) {
 		if length, err = r.pairedHead(&m); err != nil {
 			return m, err
 		}
@@ -65,7 +65,7 @@ func (r *reader) next() (m message, err error) {
 		if err = r.Fill(wire.HeaderLen); err != nil {
 			return m, err
 		}
-		m.came = plain
+		m.compressor = plain
 		if m.header, err = wire.ParseHeader(r.Unread()); err != nil {
 			return m, err
 		}
@@ -78,10 +78,10 @@ func (r *reader) next() (m message, err error) {
 			if err != nil {
 				return m, err
 			}
-			if _, ok := algorithmOf(c.Compressor); !ok || r.offered != nil && !compressorSet(r.offered.Load()).has(c.Compressor) {
+			if _, ok := algorithmOf(c.Compressor); !ok || r.allowed != nil && !compressorSet(r.allowed.Load()).has(c.Compressor) {
 				return m, fmt.Errorf("%w: %d", errCompressor, c.Compressor)
 			}
-			m.header, m.came, cost = c.Header, c.Compressor, length+2*c.Length
+			m.header, m.compressor, cost = c.Header, c.Compressor, length+2*c.Length
 		}
 	}
 	if err = r.Expect(max(length, m.header.Length), cost); err != nil {
@@ -91,10 +91,10 @@ func (r *reader) next() (m message, err error) {
 		return m, err
 	}
 	m.received, m.waited = r.Take(length), r.Waited
-	m.rest, m.took = r.pace.Rest()
-	m.took = max(m.took-m.waited, 0) // the bytes may have come while it waited
+	m.restBytes, m.restTime = r.pace.Rest()
+	m.restTime = max(m.restTime-m.waited, 0) // the bytes may have come while it waited
 	if r.Held() {
-		m.held = r.Account
+		m.account = r.Account
 	}
 	return m, nil
 }
@@ -108,20 +108,20 @@ func (r *reader) pairedHead(m *message) (length int, err error) {
 	if err = r.Fill(min(length, wire.MaxPairedHead)); err != nil {
 		return 0, err
 	}
-	m.paired, err = wire.ParsePaired(r.Unread(), r.pair.numbers)
-	m.header, m.came = m.paired.Header, wire.BetweenGateways
+	m.paired, err = wire.ParsePaired(r.Unread(), r.frames.numbers)
+	m.header, m.compressor = m.paired.Header, wire.BetweenGateways
 	return length, err
 }
 
-// open decompresses a message into a buffer of the pool. from decodes frames between gateways. If the size is
+// decompress decompresses a message into a buffer of the pool. from decodes frames between gateways. If the size is
 // not exactly the declared one, it returns an error.
-func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
-	if m.came == wire.BetweenGateways {
+func (c *compression) decompress(m *message, from *frameReader) ([]byte, error) {
+	if m.compressor == wire.BetweenGateways {
 		return from.open(m)
 	}
-	a, ok := algorithmOf(m.came)
+	a, ok := algorithmOf(m.compressor)
 	if !ok {
-		return nil, fmt.Errorf("%w: %d", errCompressor, m.came)
+		return nil, fmt.Errorf("%w: %d", errCompressor, m.compressor)
 	}
 	payload := m.received[wire.CompressedHeaderLen:]
 	if a.id == wire.Zstd {
@@ -137,15 +137,15 @@ func (c *compression) open(m *message, from *frameReader) ([]byte, error) {
 		memory.PutBuffer(buf)
 		return nil, err
 	}
-	m.opening = time.Since(began)
-	c.stats.Opened(a.codec, len(m.received), len(out), m.opening)
-	c.link.measure(&c.link.opens, a.id, len(out), m.opening)
+	m.decompressTime = time.Since(began)
+	c.stats.Opened(a.codec, len(m.received), len(out), m.decompressTime)
+	c.link.measure(&c.link.decompressSpeed, a.id, len(out), m.decompressTime)
 	return out, nil
 }
 
-// lower returns the compressor and level to use for n bytes within the gateway's budgets: of the same
-// compressor, or of another one in taken, which the other end accepts; plain if a budget allows no time.
-func (c *compression) lower(id wire.CompressorID, level, n int, taken compressorSet) (wire.CompressorID, int) {
+// limitEffort returns the compressor and level to use for n bytes within the gateway's budgets: of the same
+// compressor, or of another one in accepted, which the other end accepts; plain if a budget allows no time.
+func (c *compression) limitEffort(id wire.CompressorID, level, n int, accepted compressorSet) (wire.CompressorID, int) {
 	a, ok := algorithmOf(id)
 	if !ok || a.codec == codec.Raw {
 		return id, level
@@ -155,7 +155,7 @@ func (c *compression) lower(id wire.CompressorID, level, n int, taken compressor
 		return plain, 0
 	case st.Codec == a.codec:
 		return id, st.Level
-	case taken.has(wire.Snappy): // costs about as much as lz4
+	case accepted.has(wire.Snappy): // costs about as much as lz4
 		return wire.Snappy, 1
 	}
 	return id, 1
@@ -251,8 +251,8 @@ func codecOf(id wire.CompressorID) codec.ID {
 	return a.codec
 }
 
-// compressors is the length of arrays indexed by compressor ID.
-const compressors = int(wire.BetweenGateways) + 1
+// numCompressors is the length of arrays indexed by compressor ID.
+const numCompressors = int(wire.BetweenGateways) + 1
 
 // compressorSet is a set of compressors, one bit each.
 type compressorSet uint32
@@ -260,5 +260,5 @@ type compressorSet uint32
 func (s compressorSet) has(id wire.CompressorID) bool { return id <= 31 && s&(1<<id) != 0 }
 func (s *compressorSet) add(id wire.CompressorID)     { *s |= 1 << id }
 
-// only is the set with just the compressor of gateways.
-const only compressorSet = 1 << wire.BetweenGateways
+// gatewaysOnly is the set with just the compressor of gateways.
+const gatewaysOnly compressorSet = 1 << wire.BetweenGateways

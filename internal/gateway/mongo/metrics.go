@@ -66,7 +66,7 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 		speed = 1e9 / max(l.perByte, fastestPerByte)
 	}
 	gauge(descLinkSpeed, speed)
-	gauge(descLinkRTT, l.rtt.least().Seconds())
+	gauge(descLinkRTT, l.rtt.min().Seconds())
 	gauge(descShapes, float64(g.forecasts.len()))
 	for c, n := range l.choices {
 		ch <- prometheus.MustNewConstMetric(descChoices, prometheus.CounterValue, float64(n), g.cfg.Name, c.compressor, c.reason)

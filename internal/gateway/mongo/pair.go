@@ -42,15 +42,15 @@ func newPeerFrames(p *pairs) *peerFrames {
 }
 
 // withServer records what the reply to a hello says that the server took of an offer.
-func (s *peerFrames) withServer(d described, offer []wire.CompressorID) {
+func (s *peerFrames) withServer(d helloReply, offer []wire.CompressorID) {
 	var taken compressorSet
 	for _, id := range offer {
-		if d.taken.has(id) {
+		if d.accepted.has(id) {
 			taken.add(id)
 		}
 	}
 	if taken.has(wire.BetweenGateways) && !s.serverIn.on.Load() {
-		s.serverOut.told.Store(&d.told)
+		s.serverOut.told.Store(&d.announced)
 		s.serverIn.on.Store(true)
 		s.serverIn.pairs.Connections.Add(1)
 	}
@@ -60,19 +60,19 @@ func (s *peerFrames) withServer(d described, offer []wire.CompressorID) {
 // withClient records what the reply to a hello is about to tell the client. One that is a gateway hears that it talks
 // to one.
 func (s *peerFrames) withClient(h *handshake) {
-	for _, id := range h.shown {
+	for _, id := range h.clientCompressors {
 		s.offered.Or(1 << id)
 	}
-	if !slices.Contains(h.shown, wire.BetweenGateways) || s.clientIn.on.Load() {
+	if !slices.Contains(h.clientCompressors, wire.BetweenGateways) || s.clientIn.on.Load() {
 		return
 	}
-	s.clientOut.told.Store(&h.told)
+	s.clientOut.told.Store(&h.announced)
 	s.clientIn.on.Store(true)
 	s.clientIn.pairs.Connections.Add(1)
 }
 
 // ofServer is the set of the protocol's own compressors that the server took.
-func (s *peerFrames) ofServer() compressorSet { return compressorSet(s.taken.Load()) &^ only }
+func (s *peerFrames) ofServer() compressorSet { return compressorSet(s.taken.Load()) &^ gatewaysOnly }
 
 // crossed is how many bytes of a message have crossed the link: near when the client is a
 // gateway, and far when it isn't.
@@ -240,7 +240,7 @@ func (w *frameWriter) appendCompressed(dst []byte, o *outgoing, body []byte, d *
 	if at > 0 {
 		w.session = id
 	}
-	w.pairs.link.measure(&w.pairs.link.compresses, wire.BetweenGateways, len(o.message), spent)
+	w.pairs.link.measure(&w.pairs.link.compressSpeed, wire.BetweenGateways, len(o.message), spent)
 	w.pairs.Messages.Compressed.Add(1)
 	return out, ""
 }
@@ -410,9 +410,9 @@ func (h *frameReader) open(m *message) ([]byte, error) {
 		memory.PutBuffer(buf)
 		return nil, err
 	}
-	m.opening = time.Since(began)
-	h.pairs.stats.Opened(codec.Zstd, len(m.received), len(out), m.opening)
-	h.pairs.link.measure(&h.pairs.link.opens, wire.BetweenGateways, len(out), m.opening)
+	m.decompressTime = time.Since(began)
+	h.pairs.stats.Opened(codec.Zstd, len(m.received), len(out), m.decompressTime)
+	h.pairs.link.measure(&h.pairs.link.decompressSpeed, wire.BetweenGateways, len(out), m.decompressTime)
 	h.pairs.Messages.Opened.Add(1)
 	return out, nil
 }

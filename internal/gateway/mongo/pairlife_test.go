@@ -79,7 +79,7 @@ func TestPairNegotiation(t *testing.T) {
 				t.Errorf("the client sees %v", a.compression())
 			}
 			a := raw.run(plain, hello())
-			if _, err := a.doc.LookupErr(toldKey); err == nil {
+			if _, err := a.doc.LookupErr(dictionariesKey); err == nil {
 				t.Error("the client sees what is between gateways")
 			}
 			requests, replies := link.take()
@@ -393,7 +393,7 @@ func FuzzPairedMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c []byte, id int32) {
 		sp, in := frameWriter{pairs: shared}, frameReader{pairs: shared}
 		defer in.free()
-		r := &reader{pair: &in}
+		r := &reader{frames: &in}
 		in.on.Store(true)
 		r.Ctx = context.Background()
 		left, right := net.Pipe()

@@ -75,13 +75,13 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 		Policy: policy, Engine: codec.New(codec.Options{}), Upstream: gateway.Upstream{Network: "tcp"}, Members: members,
 		Stats: gateway.NewStats("test", "mongo"), Log: p.log.Logger(),
 	})
-	g.asked()
+	g.resolved()
 	t.Cleanup(g.cancel)
 	g.addresses.own.Store(&gateway.Advertised{Host: "gateway", Port: "27"})
 	p.session = newSession(g, p.client, &silent{}, 0)
-	p.follower.session = &p.drains
+	p.memberSession.session = &p.drains
 	if g.balancer != nil {
-		g.balancer.followers.add(&p.follower)
+		g.balancer.sessions.add(&p.memberSession)
 	}
 	return p
 }
@@ -89,7 +89,7 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 // requestOf returns a parsed request.
 func requestOf(t testing.TB, b []byte) *request {
 	t.Helper()
-	r := &request{received: b, plain: b, came: plain}
+	r := &request{received: b, plain: b, compressor: plain}
 	r.header, _ = wire.ParseHeader(b)
 	if err := r.parse(); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func answers(doc bson.D) message {
 	h, _ := wire.ParseHeader(b)
 	h.ResponseTo = 1
 	copy(b, wire.AppendHeader(nil, h))
-	return message{received: b, header: h, came: plain}
+	return message{received: b, header: h, compressor: plain}
 }
 
 // replyOf returns a parsed reply.
@@ -139,7 +139,7 @@ func TestRulesSayWhatIsOffered(t *testing.T) {
 
 func TestChooseTakesWhatTheServerTook(t *testing.T) {
 	c := compressionBy(t, withSnappy)
-	est := &estimate{own: c.policy.Load().Rules()[0], size: 1000}
+	est := &estimate{requestRule: c.policy.Load().Rules()[0], requestBytes: 1000}
 	for taken, want := range map[compressorSet]wire.CompressorID{
 		0: plain, 1<<wire.Snappy | 1<<wire.Zstd: wire.Snappy, 1 << wire.Zstd: wire.Zstd, 1 << wire.Zlib: wire.Zlib,
 	} {
@@ -152,13 +152,13 @@ func TestChooseTakesWhatTheServerTook(t *testing.T) {
 
 func TestSidesAgree(t *testing.T) {
 	s := newPeerFrames(pairsOf(t, nil))
-	const all, zstd compressorSet = 1<<wire.Zstd | 1<<wire.Snappy | only, 1 << wire.Zstd
-	s.withServer(described{taken: all}, []wire.CompressorID{wire.Zstd, wire.Zlib})
+	const all, zstd compressorSet = 1<<wire.Zstd | 1<<wire.Snappy | gatewaysOnly, 1 << wire.Zstd
+	s.withServer(helloReply{accepted: all}, []wire.CompressorID{wire.Zstd, wire.Zlib})
 	if s.ofServer() != zstd || s.serverIn.on.Load() {
 		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.serverIn.on.Load())
 	}
 	for range 2 { // hellos may be repeated
-		s.withServer(described{taken: all, told: []hashPrefix{{1}}}, []wire.CompressorID{wire.BetweenGateways, wire.Zstd})
+		s.withServer(helloReply{accepted: all, announced: []hashPrefix{{1}}}, []wire.CompressorID{wire.BetweenGateways, wire.Zstd})
 	}
 	if s.ofServer() != zstd || !s.serverIn.on.Load() || len(*s.serverOut.told.Load()) != 1 {
 		t.Errorf("taken %b, or no pair", s.ofServer())
@@ -166,11 +166,11 @@ func TestSidesAgree(t *testing.T) {
 	if s.crossed(make([]byte, 3), make([]byte, 5)) != 5 {
 		t.Error("the link is behind a gateway whose client is none")
 	}
-	s.withClient(&handshake{shown: []wire.CompressorID{wire.Zstd}})
+	s.withClient(&handshake{clientCompressors: []wire.CompressorID{wire.Zstd}})
 	if s.clientIn.on.Load() {
 		t.Error("any client is a gateway")
 	}
-	s.withClient(&handshake{shown: []wire.CompressorID{wire.BetweenGateways}})
+	s.withClient(&handshake{clientCompressors: []wire.CompressorID{wire.BetweenGateways}})
 	if !s.clientIn.on.Load() || s.crossed(make([]byte, 3), make([]byte, 5)) != 3 || s.clientIn.pairs.Connections.Load() != 2 {
 		t.Errorf("%d pairs", s.clientIn.pairs.Connections.Load())
 	}
@@ -189,18 +189,18 @@ func TestHellosOfferOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent := answer{doc: requestOf(t, out).document.Of(out)}.compression()
-		if got := strings.Join(sent, " "); got != want || waits.asked != (want != "") {
+		if got := strings.Join(sent, " "); got != want || waits.offerSent != (want != "") {
 			t.Errorf("hello %d offers %q", i, got)
 		}
-		if i == 2 && !slices.Equal(waits.shown, []wire.CompressorID{wire.Snappy}) {
-			t.Errorf("the client sees %v", waits.shown)
+		if i == 2 && !slices.Equal(waits.clientCompressors, []wire.CompressorID{wire.Snappy}) {
+			t.Errorf("the client sees %v", waits.clientCompressors)
 		}
 	}
 }
 
 func TestHellosAnswer(t *testing.T) {
 	p := newParts(t, withZstd)
-	p.g.addresses.nameStandbys("rs", []string{"standby:9"})
+	p.g.addresses.setStandbys("rs", []string{"standby:9"})
 	server := bson.D{
 		{Key: "hosts", Value: bson.A{"db0:1", "db1:1"}},
 		{Key: "setName", Value: "rs"},
@@ -208,7 +208,7 @@ func TestHellosAnswer(t *testing.T) {
 		{Key: "compression", Value: bson.A{"zstd", "snappy", "zlib"}},
 		{Key: "ok", Value: 1},
 	}
-	out, err := p.helloForClient(&handshake{asked: true, offer: p.offer(), shown: []wire.CompressorID{wire.Snappy}, logins: p.g.logins}, replyOf(t, server))
+	out, err := p.helloForClient(&handshake{offerSent: true, offer: p.offer(), clientCompressors: []wire.CompressorID{wire.Snappy}, logins: p.g.logins}, replyOf(t, server))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestOffersOutliveRules(t *testing.T) {
 func TestHellosOfABalancer(t *testing.T) {
 	p := newParts(t, withZstd, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
 	_, waits, err := p.helloForServer(requestOf(t, opMsg(1, 0, append(hello(), bson.E{Key: "loadBalanced", Value: true}))))
-	if err != nil || !waits.balanced || waits.service != p.g.balancer.serviceID(0) {
+	if err != nil || !waits.loadBalanced || waits.serviceID != p.g.balancer.serviceID(0) {
 		t.Fatalf("%+v, %v", waits, err)
 	}
 	primary := bson.D{{Key: "hosts", Value: bson.A{"db0:1"}}, {Key: "me", Value: "db0:1"}, {Key: "isWritablePrimary", Value: true}, {Key: "ok", Value: 1}}
@@ -290,11 +290,11 @@ func TestRewriterDecides(t *testing.T) {
 		}
 		memory.PutBuffer(pooled)
 		b := p.compress(r.plain, r.header, wire.Zstd, 0)
-		if err := p.handleRequest(message{received: b, header: r.header, came: wire.Zstd}); err != nil {
+		if err := p.handleRequest(message{received: b, header: r.header, compressor: wire.Zstd}); err != nil {
 			t.Fatal(err)
 		}
 		secret := c.name == "a secret"
-		if x := p.pending.list[0]; (x.rule == nil) != secret || (x.client == plain) != secret || (x.shape == 0) != secret || x.id != 1 {
+		if x := p.pending.list[0]; (x.rule == nil) != secret || (x.replyCompressor == plain) != secret || (x.shape == 0) != secret || x.id != 1 {
 			t.Errorf("%s: waits as %+v", c.name, x)
 		}
 	}
@@ -310,7 +310,7 @@ func TestRequestsCountForTheirRule(t *testing.T) {
 	p.peerFrames.taken.Store(1 << wire.Zstd)
 	r := requestOf(t, opMsg(1, 0, command("find", "users", manyDocuments)))
 	for range 20 {
-		p.forecasts.learn(r.shape, 10*len(r.plain), 10*len(r.plain), plain)
+		p.forecasts.observe(r.shape, 10*len(r.plain), 10*len(r.plain), plain)
 	}
 	for range 20 {
 		_, pooled := p.rewrite(r, &exchange{})
@@ -334,7 +334,7 @@ func TestRewriterFrames(t *testing.T) {
 	if err != nil || !frame.Wants || frame.Stored {
 		t.Fatalf("%+v, %v", frame, err)
 	}
-	whole, err := p.open(&message{received: out, header: frame.Header, came: wire.BetweenGateways, paired: frame}, &far.clientIn)
+	whole, err := p.decompress(&message{received: out, header: frame.Header, compressor: wire.BetweenGateways, paired: frame}, &far.clientIn)
 	if err != nil || !bytes.Equal(whole, insert) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
@@ -344,7 +344,7 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 	p := newParts(t, withZstd)
 	r := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	for _, client := range []wire.CompressorID{plain, wire.Noop, wire.Snappy, wire.Zlib} {
-		out, pooled := p.form(&exchange{client: client}, r, time.Now())
+		out, pooled := p.encodeReply(&exchange{replyCompressor: client}, r, time.Now())
 		h, _ := wire.ParseHeader(out)
 		if compressed := h.OpCode == wire.OpCompressed; compressed != (client == wire.Snappy || client == wire.Zlib) {
 			t.Errorf("as %d: compressed %v", client, compressed)
@@ -352,8 +352,8 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 		memory.PutBuffer(pooled)
 	}
 	b := p.compress(r.plain, r.header, wire.Zstd, 0)
-	r.received, r.came = b, wire.Zstd
-	if out, _ := p.form(&exchange{client: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
+	r.received, r.compressor = b, wire.Zstd
+	if out, _ := p.encodeReply(&exchange{replyCompressor: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
 		t.Error("a message in the form that the client wants was changed")
 	}
 }
@@ -363,12 +363,12 @@ func TestRecoderLearns(t *testing.T) {
 	m := answers(bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	rule := p.policy.Load().Rules()[0]
 	for range 20 {
-		p.pending.push(&exchange{id: 1, client: plain, shape: 7, rule: rule, reason: "small"}, nil)
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, shape: 7, rule: rule, reason: "small"}, nil)
 		if err := p.handleReply(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if f := p.forecasts.expect(7, 0); int(f.bytes) != len(m.received) {
+	if f := p.forecasts.predict(7, 0); int(f.bytes) != len(m.received) {
 		t.Errorf("%v bytes are expected, not %d", f.bytes, len(m.received))
 	}
 	if n := p.stats.Snapshot().Rules[0].Left; n != 20 {
@@ -383,7 +383,7 @@ func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
 	b := opMsg(1, 0, command("insert", "users", manyDocuments))
 	h, _ := wire.ParseHeader(b)
 	before := time.Now()
-	if err := p.handleRequest(message{received: b, header: h, came: plain}); err != nil {
+	if err := p.handleRequest(message{received: b, header: h, compressor: plain}); err != nil {
 		t.Fatal(err)
 	}
 	if x := p.pending.list[0]; x.spent <= 0 || x.sent.Add(-x.spent).Before(before) {
@@ -404,7 +404,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 		{"refused", bson.D{{Key: "ok", Value: 0}}, true},
 		{"the end", bson.D{{Key: "done", Value: true}, {Key: "ok", Value: 1}}, false},
 	} {
-		p.pending.push(&exchange{id: 1, client: plain, logsIn: true}, nil)
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, endsLogin: true}, nil)
 		m := answers(c.reply)
 		p.client.told.Reset()
 		if err := p.handleReply(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.received) {
@@ -417,7 +417,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 	if err := p.handleReply(answers(bson.D{{Key: "ok", Value: 1}})); err != nil { // no request waits for it
 		t.Error(err)
 	}
-	if err := p.handleReply(message{header: wire.Header{OpCode: wire.OpUpdate}, came: plain}); !errors.Is(err, errNoReply) {
+	if err := p.handleReply(message{header: wire.Header{OpCode: wire.OpUpdate}, compressor: plain}); !errors.Is(err, errNoReply) {
 		t.Errorf("no reply: %v", err)
 	}
 }
@@ -446,7 +446,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 	} {
 		p := newParts(t, withZstd)
 		p.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
-		p.pending.push(&exchange{id: 1, client: plain, hello: &handshake{logins: p.g.logins}}, nil)
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, hello: &handshake{logins: p.g.logins}}, nil)
 		doc := bson.D{{Key: "me", Value: "db0:1"}, {Key: "ok", Value: c.ok}}
 		if c.first != nil {
 			doc = append(doc, bson.E{Key: speculativeKey, Value: c.first})
@@ -467,35 +467,35 @@ func TestReplyPumpEndsAtALostPrimary(t *testing.T) {
 	for _, retried := range []bool{false, true} {
 		p := newParts(t, nil, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
 		var others [2]drains
-		p.g.balancer.followers.add(&follower{session: &others[0]})
-		p.g.balancer.followers.add(&follower{session: &others[1], member: 1})
-		p.g.balancer.asked = time.Now()
-		p.pending.push(&exchange{id: 1, client: plain, retried: retried}, nil)
+		p.g.balancer.sessions.add(&memberSession{session: &others[0]})
+		p.g.balancer.sessions.add(&memberSession{session: &others[1], member: 1})
+		p.g.balancer.askedAt = time.Now()
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, retryable: retried}, nil)
 		if err := p.handleReply(answers(lost)); !errors.Is(err, errNotPrimary) {
 			t.Error(err)
 		}
 		if told := p.client.told.Len() > 0; told == retried {
 			t.Errorf("retried %v, and the client was told: %v", retried, told)
 		}
-		if others != [2]drains{1, 0} || p.drains != 0 || !p.g.balancer.asked.IsZero() {
+		if others != [2]drains{1, 0} || p.drains != 0 || !p.g.balancer.askedAt.IsZero() {
 			t.Errorf("drained: %v, and itself %d times", others, p.drains)
 		}
 	}
 }
 
 func TestFollowersLeave(t *testing.T) {
-	var all followers
+	var all memberSessions
 	var ended [3]drains
 	for i := range ended {
-		all.add(&follower{member: i, session: &ended[i]})
+		all.add(&memberSession{member: i, session: &ended[i]})
 	}
-	gone := &follower{member: 0, session: new(drains)}
+	gone := &memberSession{member: 0, session: new(drains)}
 	all.add(gone)
 	all.remove(gone)
-	if all.only(1); ended != [3]drains{1, 0, 1} || gone.stale.Load() {
+	if all.retireOthers(1); ended != [3]drains{1, 0, 1} || gone.stale.Load() {
 		t.Errorf("ended %v", ended)
 	}
-	if all.only(1); ended != [3]drains{1, 0, 1} {
+	if all.retireOthers(1); ended != [3]drains{1, 0, 1} {
 		t.Errorf("again: %v", ended)
 	}
 }
@@ -576,11 +576,11 @@ func TestLoginsAreChecked(t *testing.T) {
 	if err := p.handleRequest(answers(command("find", "users", bson.E{Key: "mechanism", Value: mechanismX509}))); err != nil || p.client.told.Len() > 0 {
 		t.Errorf("another command: %v, %q", err, p.client.told.String())
 	}
-	b := l.refusal(wire.Header{RequestID: 4, OpCode: wire.OpMsg}, mechanismX509)
+	b := l.refusalReply(wire.Header{RequestID: 4, OpCode: wire.OpMsg}, mechanismX509)
 	if h, _ := wire.ParseHeader(b); h.ResponseTo != 4 || !bytes.Contains(b, []byte("log in with SCRAM")) {
 		t.Errorf("%+v: %q", h, b)
 	}
-	l.note(p.client, "X")
+	l.recordRefused(p.client, "X")
 	if p.log.Count("login refused") != 1 || l.stats.Snapshot().Errors["login_refused"] != 1 {
 		t.Error("a refusal is not told")
 	}
@@ -589,12 +589,12 @@ func TestLoginsAreChecked(t *testing.T) {
 func TestRepliesAreReadAndReplaced(t *testing.T) {
 	with := opMsg(3, uint32(wire.ChecksumPresent|wire.MoreToCome), bson.D{{Key: "ok", Value: 1}})
 	h, _ := wire.ParseHeader(with)
-	r := reply{message: message{received: with, header: h, came: plain}, plain: with}
-	if err := r.parse(); err != nil || !r.more || !saysOK(r.doc) {
-		t.Fatalf("%v, more %v", err, r.more)
+	r := reply{message: message{received: with, header: h, compressor: plain}, plain: with}
+	if err := r.parse(); err != nil || !r.moreToCome || !isOK(r.doc) {
+		t.Fatalf("%v, more %v", err, r.moreToCome)
 	}
 	doc, _ := bson.Marshal(bson.D{{Key: "ok", Value: 0}, {Key: "text", Value: "longer"}})
-	out := r.replaced(doc)
+	out := r.withDocument(doc)
 	var m wire.Msg
 	if err := m.Parse(out); err != nil || !bytes.Equal(m.Body.Of(out), doc) {
 		t.Errorf("replaced: %v", err)
@@ -602,31 +602,31 @@ func TestRepliesAreReadAndReplaced(t *testing.T) {
 	old := replyTo(wire.Header{RequestID: 1, OpCode: wire.OpQuery}, doc)
 	h, _ = wire.ParseHeader(old)
 	r.header, r.plain = h, old
-	if err := r.parse(); err != nil || r.more || !bytes.Equal(r.doc, doc) {
+	if err := r.parse(); err != nil || r.moreToCome || !bytes.Equal(r.doc, doc) {
 		t.Errorf("in the old form: %v", err)
 	}
 	r.plain = old[:wire.HeaderLen+3]
-	if err := r.parse(); err != nil || r.noDoc == nil || len(r.doc) > 0 {
-		t.Errorf("cut off: %v, %v", err, r.noDoc)
+	if err := r.parse(); err != nil || r.docErr == nil || len(r.doc) > 0 {
+		t.Errorf("cut off: %v, %v", err, r.docErr)
 	}
 }
 
 func TestTopicsAreRemembered(t *testing.T) {
-	topics := &topics{}
+	topics := &nsCommands{}
 	users, find := []byte("shop.users"), []byte("find")
-	first := topics.of(users, find)
+	first := topics.get(users, find)
 	users[0], find[0] = 'x', 'x'
-	topics.of([]byte("shop.other"), []byte("ping"))
-	if string(first.space) != "shop.users" || string(first.command) != "find" || topics.of([]byte("shop.users"), []byte("find")) != first {
-		t.Errorf("%q %q", first.space, first.command)
+	topics.get([]byte("shop.other"), []byte("ping"))
+	if string(first.namespace) != "shop.users" || string(first.command) != "find" || topics.get([]byte("shop.users"), []byte("find")) != first {
+		t.Errorf("%q %q", first.namespace, first.command)
 	}
-	if topics.of([]byte("shop.user"), []byte("sfind")) == first || topics.of(make([]byte, maxTopicName), find) != nil {
+	if topics.get([]byte("shop.user"), []byte("sfind")) == first || topics.get(make([]byte, maxNSCommandName), find) != nil {
 		t.Error("names run together, or have no bound")
 	}
-	for i := range 2 * maxTopics {
-		topics.of(fmt.Append(nil, "shop.", i), find)
+	for i := range 2 * maxNSCommands {
+		topics.get(fmt.Append(nil, "shop.", i), find)
 	}
-	if n := len(topics.m); n > maxTopics {
+	if n := len(topics.m); n > maxNSCommands {
 		t.Errorf("%d topics", n)
 	}
 }
@@ -662,16 +662,16 @@ func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
 func TestAddressesOfMembers(t *testing.T) {
 	a := newParts(t, nil).g.addresses
 	local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}
-	if _, ok := a.at([]byte("db0:1"), local); ok {
+	if _, ok := a.addressOf([]byte("db0:1"), local); ok {
 		t.Error("a member is known before it was heard of")
 	}
-	a.noteMember(described{me: "DB0:1", set: "rs"})
-	if at, ok := a.at([]byte("db0:1"), local); !ok || at != "gateway:27" {
+	a.recordMember(helloReply{me: "DB0:1", setName: "rs"})
+	if at, ok := a.addressOf([]byte("db0:1"), local); !ok || at != "gateway:27" {
 		t.Errorf("%q", at)
 	}
 	a.own.Store(&gateway.Advertised{Port: "28"})
 	a.learnMember("db0:1")
-	if at, _ := a.at([]byte("db0:1"), local); at != "10.0.0.1:28" {
+	if at, _ := a.addressOf([]byte("db0:1"), local); at != "10.0.0.1:28" {
 		t.Errorf("at a gateway that is known by its port: %q", at)
 	}
 }
@@ -680,7 +680,7 @@ func TestWatcherAnswers(t *testing.T) {
 	p := newParts(t, nil)
 	doc, _ := bson.Marshal(bson.D{{Key: "hosts", Value: bson.A{"db0:1"}}, {Key: "setName", Value: "rs"}, {Key: "secondary", Value: true}, {Key: "ok", Value: 1}})
 	p.g.addresses.learnMember("db0:1")
-	s := &standby{addresses: p.g.addresses, ctx: t.Context(), doc: doc, set: "rs", asked: time.Now().Add(time.Hour)}
+	s := &standby{addresses: p.g.addresses, ctx: t.Context(), doc: doc, set: "rs", askedAt: time.Now().Add(time.Hour)}
 	for _, c := range []struct {
 		doc  bson.D
 		want string
@@ -693,7 +693,7 @@ func TestWatcherAnswers(t *testing.T) {
 		b := opMsg(1, 0, c.doc)
 		h, _ := wire.ParseHeader(b)
 		p.client.told.Reset()
-		if err := w.answer(message{received: b, header: h, came: plain}); err != nil {
+		if err := w.answer(message{received: b, header: h, compressor: plain}); err != nil {
 			t.Fatal(err)
 		}
 		got := p.client.told.String()

@@ -14,15 +14,15 @@ import (
 
 // exchange is a request that waits for its reply, with the decisions about the reply.
 type exchange struct {
-	id      int32             // ID of the request, or of the previous reply in an exhaust stream
-	client  wire.CompressorID // compressor of the reply to the client; plain: none
-	shape   uint64            // 0: don't record the reply
-	topic   *topic            // nil: no command, or not needed
-	hello   *handshake        // nil: no handshake
-	reads   bool              // if the reply says ok, the client may read the topic's collection
-	retried bool              // drivers send it again if its connection is lost
-	logsIn  bool              // its reply may complete a login
-	awaits  bool              // the server may wait for documents that never come
+	id              int32             // ID of the request, or of the previous reply in an exhaust stream
+	replyCompressor wire.CompressorID // compressor of the reply to the client; plain: none
+	shape           uint64            // 0: don't record the reply
+	nsCommand       *nsCommand        // nil: no command, or not needed
+	hello           *handshake        // nil: no handshake
+	requiresRead    bool              // if the reply says ok, the client may read nsCommand's collection
+	retryable       bool              // drivers send it again if its connection is lost
+	endsLogin       bool              // its reply may complete a login
+	awaitsData      bool              // the server may wait for documents that never come
 
 	rule   *policy.MessageRule // covers the reply; nil: none
 	reason string              // why request, and so reply, are not compressed
@@ -123,9 +123,9 @@ func (p *pending) busy() bool {
 	return false
 }
 
-// awaiting returns the IDs of requests that wait for documents which may never come; nil if another reply is
+// awaitingData returns the IDs of requests that wait for documents which may never come; nil if another reply is
 // outstanding or being sent.
-func (p *pending) awaiting() (ids []int32) {
+func (p *pending) awaitingData() (ids []int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.replyInFlight.Load() {
@@ -133,7 +133,7 @@ func (p *pending) awaiting() (ids []int32) {
 	}
 	for i := range p.list {
 		switch x := &p.list[i]; {
-		case x.awaits:
+		case x.awaitsData:
 			ids = append(ids, x.id)
 		case x.hello == nil:
 			return nil

@@ -122,9 +122,9 @@ func (c *rawClient) tryReceive() (a answer, err error) {
 		return a, err
 	}
 	body := m.received
-	a.came, a.header, a.size = m.came, m.header, len(m.received)
-	if m.came != plain {
-		if body, err = c.open(&m, nil); err != nil {
+	a.came, a.header, a.size = m.compressor, m.header, len(m.received)
+	if m.compressor != plain {
+		if body, err = c.decompress(&m, nil); err != nil {
 			return a, err
 		}
 	}
@@ -412,7 +412,7 @@ func TestChecksum(t *testing.T) {
 	}
 	requests, _ := tap.take()
 	sent := requests[len(requests)-1]
-	opened, err := raw.open(&message{received: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, came: sent.came}, nil)
+	opened, err := raw.decompress(&message{received: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, compressor: sent.came}, nil)
 	if err != nil || !bytes.Equal(opened, good) {
 		t.Errorf("the server got another message: %v\n%x\n%x", err, opened, good)
 	}

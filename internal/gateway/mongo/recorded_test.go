@@ -45,9 +45,9 @@ func newRecording(t testing.TB) *recording {
 // withoutNumbers returns a message decompressed and with its IDs set to zero.
 func (r *recording) withoutNumbers(m message) (string, error) {
 	b := m.received
-	if m.came != plain {
+	if m.compressor != plain {
 		var err error
-		if b, err = r.codecs.open(&m, nil); err != nil {
+		if b, err = r.codecs.decompress(&m, nil); err != nil {
 			return "", err
 		}
 	}
@@ -112,8 +112,8 @@ func startRecorded(t *testing.T) (addr string) {
 				continue
 			}
 			b := numbered(reply, id, m.header.RequestID)
-			if h, _ := wire.ParseHeader(b); m.came != plain {
-				b = r.codecs.compress(b, h, m.came, 0)
+			if h, _ := wire.ParseHeader(b); m.compressor != plain {
+				b = r.codecs.compress(b, h, m.compressor, 0)
 			}
 			if _, err := c.Write(b); err != nil {
 				return

@@ -12,13 +12,13 @@ import (
 
 // reply is one message of the server. Its bytes are valid until it has been handled.
 type reply struct {
-	message           // as received from the server
-	plain    []byte   // the same decompressed
-	msg      wire.Msg // of an OP_MSG
-	document wire.Span
-	doc      []byte // bytes of plain at document; empty: none
-	noDoc    error  // why an OP_REPLY has no document
-	more     bool   // more replies follow without a request
+	message             // as received from the server
+	plain      []byte   // the same decompressed
+	msg        wire.Msg // of an OP_MSG
+	document   wire.Span
+	doc        []byte // bytes of plain at document; empty: none
+	docErr     error  // why an OP_REPLY has no document
+	moreToCome bool   // more replies follow without a request
 }
 
 var errNoReply = fmt.Errorf("%w: expected a reply, got opcode", wire.ErrMalformed)
@@ -28,15 +28,15 @@ func (r *reply) release() { r.message, r.plain, r.doc = message{}, nil, nil }
 
 // parse reads r.plain.
 func (r *reply) parse() error {
-	r.document, r.noDoc, r.more = wire.Span{}, nil, false
+	r.document, r.docErr, r.moreToCome = wire.Span{}, nil, false
 	switch r.header.OpCode {
 	case wire.OpMsg:
 		if err := r.msg.Parse(r.plain); err != nil {
 			return err
 		}
-		r.document, r.more = r.msg.Body, r.msg.Flags&wire.MoreToCome != 0
+		r.document, r.moreToCome = r.msg.Body, r.msg.Flags&wire.MoreToCome != 0
 	case wire.OpReply:
-		r.document, r.noDoc = wire.ParseReply(r.plain)
+		r.document, r.docErr = wire.ParseReply(r.plain)
 	default:
 		return fmt.Errorf("%w %d", errNoReply, r.header.OpCode)
 	}
@@ -44,8 +44,8 @@ func (r *reply) parse() error {
 	return nil
 }
 
-// replaced returns the reply with another document, in a buffer of the pool.
-func (r *reply) replaced(doc []byte) []byte {
+// withDocument returns the reply with another document, in a buffer of the pool.
+func (r *reply) withDocument(doc []byte) []byte {
 	hasChecksum := r.header.OpCode == wire.OpMsg && r.msg.Flags&wire.ChecksumPresent != 0
 	return wire.Replace(memory.GetBuffer(len(r.plain)-r.document.Len+len(doc)), r.plain, r.document, doc, hasChecksum)
 }
@@ -72,8 +72,8 @@ func (s *session) handleReply(m message) (err error) {
 	}
 	began, r := time.Now(), &s.reply
 	r.message, r.plain = m, m.received
-	if r.came != plain {
-		if r.plain, err = s.open(&r.message, &s.peerFrames.serverIn); err != nil {
+	if r.compressor != plain {
+		if r.plain, err = s.decompress(&r.message, &s.peerFrames.serverIn); err != nil {
 			return err
 		}
 		defer memory.PutBuffer(r.plain)
@@ -81,30 +81,30 @@ func (s *session) handleReply(m message) (err error) {
 	if err := r.parse(); err != nil {
 		return err
 	}
-	x, ok := s.pending.take(r.header.ResponseTo, r.more, r.header.RequestID)
-	var forming time.Time // only used for a trace
+	x, ok := s.pending.take(r.header.ResponseTo, r.moreToCome, r.header.RequestID)
+	var encodeBegan time.Time // only used for a trace
 	if x.trace != nil {
-		forming = arrived(x.trace, &r.message, began)
+		encodeBegan = traceReply(x.trace, &r.message, began)
 	}
 	switch {
 	case !ok: // no request waits for this reply
-		x.client = plain
+		x.replyCompressor = plain
 	case x.hello != nil:
 		err := s.answerHello(x.hello)
 		s.pending.replySent()
 		if x.trace != nil {
-			ended(x.trace, r.doc, err)
+			traceEnded(x.trace, r.doc, err)
 		}
 		return err
-	case x.logsIn && loggedIn(r.doc):
+	case x.endsLogin && loginSucceeded(r.doc):
 		s.door.Pass()
 	}
-	lost := false
+	notPrimary := false
 	if s.g.balancer != nil {
 		var deliver bool
-		if lost, deliver = s.g.balancer.checkReply(&s.follower, x.retried, r.doc); !deliver {
+		if notPrimary, deliver = s.g.balancer.checkReply(&s.memberSession, x.retryable, r.doc); !deliver {
 			if x.trace != nil {
-				broken(x.trace, errNotPrimary)
+				traceFailed(x.trace, errNotPrimary)
 			}
 			return errNotPrimary
 		}
@@ -113,61 +113,61 @@ func (s *session) handleReply(m message) (err error) {
 	// Measure the reply, to predict later ones.
 	roundTrip := time.Duration(0) // 0 for a stream's next reply
 	if !x.sent.IsZero() {
-		roundTrip = began.Sub(x.sent) - r.took
+		roundTrip = began.Sub(x.sent) - r.restTime
 	}
-	s.link.replied(len(r.received), r.rest, r.took, roundTrip)
+	s.link.observeReply(len(r.received), r.restBytes, r.restTime, roundTrip)
 	if x.shape != 0 {
-		s.forecasts.learn(x.shape, len(r.plain), len(r.received), r.came)
+		s.forecasts.observe(x.shape, len(r.plain), len(r.received), r.compressor)
 	}
 	switch {
 	case x.rule == nil:
 	case r.paired.Stored:
 		s.stats.Left(x.rule.Name, "peer", len(r.plain))
-	case r.came != plain:
-		s.stats.Sealed(x.rule.Name, codecOf(r.came), len(r.plain), len(r.received), 0)
+	case r.compressor != plain:
+		s.stats.Sealed(x.rule.Name, codecOf(r.compressor), len(r.plain), len(r.received), 0)
 	case x.reason != "":
 		s.stats.Left(x.rule.Name, x.reason, len(r.plain))
 	default:
 		s.stats.Left(x.rule.Name, "server", len(r.plain))
 	}
 
-	out, pooled := s.form(&x, r, began)
+	out, pooled := s.encodeReply(&x, r, began)
 	defer memory.PutBuffer(pooled)
 	if x.trace != nil && pooled != nil {
-		formed(x.trace, out, forming)
+		traceEncoded(x.trace, out, encodeBegan)
 	}
-	if s.topics.sample {
-		s.topics.measure(x.topic, policy.Reply, r.plain, s.peerFrames.crossed(out, r.received), began)
+	if s.nsCommands.sample {
+		s.nsCommands.measure(x.nsCommand, policy.Reply, r.plain, s.peerFrames.crossed(out, r.received), began)
 	}
 	if ok {
 		s.stats.Latency(x.spent + time.Since(began))
 	}
-	err = s.toClient.send(out, r.held)
+	err = s.toClient.send(out, r.account)
 	s.pending.replySent()
 	if x.trace != nil {
-		ended(x.trace, r.doc, err)
+		traceEnded(x.trace, r.doc, err)
 	}
-	if err == nil && (lost || s.follower.stale.Load() && !s.pending.busy()) {
+	if err == nil && (notPrimary || s.memberSession.stale.Load() && !s.pending.busy()) {
 		err = errNotPrimary
 	}
 	return err
 }
 
-// form returns the reply compressed like its request if that makes it smaller, and plain otherwise. A reply
+// encodeReply returns the reply compressed like its request if that makes it smaller, and plain otherwise. A reply
 // that already has this form is not changed. The caller gives pooled back to the pool.
-func (s *session) form(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
+func (s *session) encodeReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
 	switch {
-	case x.client == wire.BetweenGateways:
+	case x.replyCompressor == wire.BetweenGateways:
 		return s.frameReply(x, r, began)
-	case x.client == plain || x.client == wire.Noop || len(r.plain) < minCompressed:
+	case x.replyCompressor == plain || x.replyCompressor == wire.Noop || len(r.plain) < minCompressed:
 		return r.plain, nil
-	case x.client == r.came:
+	case x.replyCompressor == r.compressor:
 		if len(r.received) < len(r.plain) {
 			return r.received, nil
 		}
 		return r.plain, nil
 	}
-	id, level := s.lower(x.client, 0, len(r.plain), 0)
+	id, level := s.limitEffort(x.replyCompressor, 0, len(r.plain), 0)
 	if id == plain {
 		return r.plain, nil
 	}
@@ -180,20 +180,20 @@ func (s *session) form(x *exchange, r *reply, began time.Time) (out, pooled []by
 
 // frameReply returns a reply in a frame for a gateway that asked for one, or plain if no rule covers it.
 func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
-	if x.topic == nil {
+	if x.nsCommand == nil {
 		return r.plain, nil
 	}
 	p := s.policy.Load()
-	rule := p.Lookup(policy.MessageAddress{Space: x.topic.space, Command: x.topic.command, Direction: policy.Reply, Size: len(r.plain)})
+	rule := p.Lookup(policy.MessageAddress{Space: x.nsCommand.namespace, Command: x.nsCommand.command, Direction: policy.Reply, Size: len(r.plain)})
 	if rule == nil {
 		return r.plain, nil
 	}
 	o := outgoing{message: r.plain, header: r.header, rule: rule, force: p.Force}
-	if o.open = x.reads && r.header.OpCode == wire.OpMsg && saysOK(r.doc); o.open {
-		s.reads = true
+	if o.open = x.requiresRead && r.header.OpCode == wire.OpMsg && isOK(r.doc); o.open {
+		s.hasRead = true
 	}
-	if s.reads { // replies to unauthenticated clients must not be samples or create kinds
-		o.kind = s.topics.trainedKind(x.topic, rule, policy.Reply, began)
+	if s.hasRead { // replies to unauthenticated clients must not be samples or create kinds
+		o.kind = s.nsCommands.trainedKind(x.nsCommand, rule, policy.Reply, began)
 	}
 	now := time.Now()
 	out, reason := s.peerFrames.clientOut.frame(&o)
@@ -207,19 +207,19 @@ func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, poole
 
 // answerHello sends a client the reply to its hello, which is never compressed.
 func (s *session) answerHello(h *handshake) error {
-	if s.reply.noDoc == nil && s.reply.document.Len == 0 {
-		return s.toClient.send(s.reply.plain, s.reply.held)
+	if s.reply.docErr == nil && s.reply.document.Len == 0 {
+		return s.toClient.send(s.reply.plain, s.reply.account)
 	}
 	out, err := s.helloForClient(h, &s.reply)
 	if err != nil {
 		return err
 	}
 	defer memory.PutBuffer(out)
-	return s.toClient.send(out, s.reply.held)
+	return s.toClient.send(out, s.reply.account)
 }
 
-// saysOK reports whether the document of a reply says that the command succeeded.
-func saysOK(doc []byte) bool {
+// isOK reports whether the document of a reply says that the command succeeded.
+func isOK(doc []byte) bool {
 	e, ok, err := wire.Find(doc, "ok")
 	if !ok || err != nil {
 		return false
@@ -228,8 +228,8 @@ func saysOK(doc []byte) bool {
 	return isNumber && n == 1
 }
 
-// loggedIn reports whether the document of a reply says that a login has succeeded.
-func loggedIn(doc []byte) bool { return loginEnded(doc) && saysOK(doc) }
+// loginSucceeded reports whether the document of a reply says that a login has succeeded.
+func loginSucceeded(doc []byte) bool { return loginEnded(doc) && isOK(doc) }
 
 // loginEnded reports whether the reply to a step of a login says that no other step follows. Within a hello,
 // servers leave out steps that fail.

@@ -22,21 +22,21 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 		return r.plain, nil
 	}
 	fromGateway, toGateway := s.peerFrames.clientIn.on.Load(), s.peerFrames.serverIn.on.Load()
-	if s.topics.sample || fromGateway || toGateway {
-		x.topic = s.topics.of(r.space, r.name)
+	if s.nsCommands.sample || fromGateway || toGateway {
+		x.nsCommand = s.nsCommands.get(r.namespace, r.name)
 	}
 	if fromGateway {
 		return r.plain, nil // the other gateway's rules decide, and the server is near
 	}
 	p := s.policy.Load()
-	est := estimate{size: len(r.plain), answered: r.answered}
-	est.own = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Request, Size: len(r.plain)})
-	if r.answered {
-		est.expected = s.forecasts.expect(r.shape, r.traits)
-		est.reply = p.Lookup(policy.MessageAddress{Space: r.space, Command: r.name, Direction: policy.Reply, Size: int(est.expected.bytes)})
-		x.rule = est.reply
+	est := estimate{requestBytes: len(r.plain), hasReply: r.hasReply}
+	est.requestRule = p.Lookup(policy.MessageAddress{Space: r.namespace, Command: r.name, Direction: policy.Request, Size: len(r.plain)})
+	if r.hasReply {
+		est.expected = s.forecasts.predict(r.shape, r.traits)
+		est.replyRule = p.Lookup(policy.MessageAddress{Space: r.namespace, Command: r.name, Direction: policy.Reply, Size: int(est.expected.bytes)})
+		x.rule = est.replyRule
 	}
-	lead := est.lead()
+	lead := est.mainRule()
 	switch {
 	case lead == nil:
 		return r.plain, nil
@@ -44,18 +44,18 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 		return s.frameRequest(r, x, &est, p.Force)
 	}
 	out, pooled, x.reason = s.compressRequest(r, &est, p.Force)
-	if x.reason != "" && est.own != nil {
-		s.stats.Left(est.own.Name, x.reason, len(r.plain))
+	if x.reason != "" && est.requestRule != nil {
+		s.stats.Left(est.requestRule.Name, x.reason, len(r.plain))
 	}
 	return out, pooled
 }
 
 // compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.
 func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, pooled []byte, reason string) {
-	taken := s.peerFrames.ofServer()
-	id, level, reason := s.chooseCompressor(est, taken)
-	if reason == "" && id != r.came && !forced {
-		if id, level = s.lower(id, level, len(r.plain), taken); id == plain {
+	accepted := s.peerFrames.ofServer()
+	id, level, reason := s.chooseCompressor(est, accepted)
+	if reason == "" && id != r.compressor && !forced {
+		if id, level = s.limitEffort(id, level, len(r.plain), accepted); id == plain {
 			reason = gateway.SteppedDown
 		}
 	}
@@ -65,7 +65,7 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	saving := est.replySaving(id)
 	if saving <= 0 && !forced {
 		switch {
-		case est.own == nil || len(r.plain) < minCompressed:
+		case est.requestRule == nil || len(r.plain) < minCompressed:
 			return r.plain, nil, "small"
 		case codec.Incompressible(r.plain[wire.HeaderLen:]):
 			return r.plain, nil, "incompressible"
@@ -73,7 +73,7 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	}
 	began := time.Now()
 	compressed := r.received
-	if r.came != id {
+	if r.compressor != id {
 		if id == wire.Snappy && level == 0 {
 			level = requestSnappy
 		}
@@ -81,20 +81,20 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 			return r.plain, nil, "error"
 		}
 		pooled = compressed
-		s.forecasts.learnOwn(r.shape, len(r.plain), len(compressed), id)
+		s.forecasts.observeRequest(r.shape, len(r.plain), len(compressed), id)
 	}
 	spent := time.Since(began)
 	a, _ := algorithmOf(id)
-	rule := est.lead().Name
-	if est.own != nil { // the request gets smaller here, whichever rule chose the compressor
-		rule = est.own.Name
+	rule := est.mainRule().Name
+	if est.requestRule != nil { // the request gets smaller here, whichever rule chose the compressor
+		rule = est.requestRule.Name
 	}
-	if gain := float64(len(r.plain)-len(compressed)) + saving; (gain <= 0 || gain < est.worth()) && !forced {
+	if gain := float64(len(r.plain)-len(compressed)) + saving; (gain <= 0 || gain < est.minSaving()) && !forced {
 		s.stats.SealTime(rule, a.codec, spent)
 		return r.plain, pooled, "no_gain"
 	}
 	if pooled != nil {
-		s.link.measure(&s.link.compresses, id, len(r.plain), spent)
+		s.link.measure(&s.link.compressSpeed, id, len(r.plain), spent)
 	}
 	s.stats.Sealed(rule, a.codec, len(r.plain), len(compressed), spent)
 	return compressed, pooled, ""
@@ -103,30 +103,30 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 // frameRequest returns a request for another gateway, in a frame that says whether the reply may come
 // compressed, or plain.
 func (s *session) frameRequest(r *request, x *exchange, est *estimate, forced bool) (out, pooled []byte) {
-	o := outgoing{message: r.plain, header: r.header, rule: est.own, wants: est.answered && est.reply != nil, open: true, force: forced}
+	o := outgoing{message: r.plain, header: r.header, rule: est.requestRule, wants: est.hasReply && est.replyRule != nil, open: true, force: forced}
 	reason := "" // why the request is not compressed; x.reason is that for the reply
-	if est.own != nil && est.own.Auto {
-		if _, _, reason = s.link.fastest(&estimate{own: est.own, size: est.size, expected: est.expected}, only); reason != "" {
+	if est.requestRule != nil && est.requestRule.Auto {
+		if _, _, reason = s.link.fastest(&estimate{requestRule: est.requestRule, requestBytes: est.requestBytes, expected: est.expected}, gatewaysOnly); reason != "" {
 			o.rule = nil
 		}
 	}
-	if o.wants && est.reply.Auto {
-		_, _, x.reason = s.link.fastest(&estimate{reply: est.reply, expected: est.expected, answered: true}, only)
+	if o.wants && est.replyRule.Auto {
+		_, _, x.reason = s.link.fastest(&estimate{replyRule: est.replyRule, expected: est.expected, hasReply: true}, gatewaysOnly)
 		o.wants = x.reason == ""
 	}
 	out = r.plain
 	if o.rule != nil || o.wants {
 		now := time.Now()
-		o.kind = s.topics.trainedKind(x.topic, o.rule, policy.Request, now)
+		o.kind = s.nsCommands.trainedKind(x.nsCommand, o.rule, policy.Request, now)
 		frame, stored := s.peerFrames.serverOut.frame(&o)
 		out, pooled = frame, frame
 		if reason = cmp.Or(reason, stored); reason == "" {
-			s.forecasts.learnOwn(r.shape, est.size, o.sent, wire.BetweenGateways)
-			s.stats.Sealed(est.own.Name, codec.Zstd, est.size, o.sent, time.Since(now))
+			s.forecasts.observeRequest(r.shape, est.requestBytes, o.sent, wire.BetweenGateways)
+			s.stats.Sealed(est.requestRule.Name, codec.Zstd, est.requestBytes, o.sent, time.Since(now))
 		}
 	}
-	if reason != "" && est.own != nil {
-		s.stats.Left(est.own.Name, reason, est.size)
+	if reason != "" && est.requestRule != nil {
+		s.stats.Left(est.requestRule.Name, reason, est.requestBytes)
 	}
 	return out, pooled
 }

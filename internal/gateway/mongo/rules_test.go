@@ -66,7 +66,7 @@ func TestOneFrameWithItsSize(t *testing.T) {
 	raw.run(plain, hello("zstd"))
 	id := raw.send(wire.Zstd, 0, command("find", "users"))
 	m, err := raw.in.next()
-	if err != nil || m.came != wire.Zstd || m.header.ResponseTo != id {
+	if err != nil || m.compressor != wire.Zstd || m.header.ResponseTo != id {
 		t.Fatalf("%+v, %v", m.header, err)
 	}
 	frame := m.received[wire.CompressedHeaderLen:]
@@ -151,7 +151,7 @@ func TestFormsOfZstd(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			requests, _ := tap.take()
-			opened, err := raw.open(&message{received: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, came: requests[0].came}, nil)
+			opened, err := raw.decompress(&message{received: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, compressor: requests[0].came}, nil)
 			if err != nil || !bytes.Equal(opened, request) {
 				t.Errorf("the server got another request: %v", err)
 			}
@@ -245,7 +245,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := raw.open(&message{received: f.bytes, header: c.Header, came: c.Compressor}, nil)
+	body, err := raw.decompress(&message{received: f.bytes, header: c.Header, compressor: c.Compressor}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,24 +20,24 @@ type session struct {
 	*compression // the gateway's
 	g            *Gateway
 
-	door       gateway.Door // limits messages until the client has logged in
-	pending    pending
-	peerFrames *peerFrames
-	follower   follower
-	tracing    tracing
+	door          gateway.Door // limits messages until the client has logged in
+	pending       pending
+	peerFrames    *peerFrames
+	memberSession memberSession
+	tracing       tracing
 
 	// Used by the request pump.
-	fromClient reader
-	toServer   sender
-	req        request             // the current one
-	greeted    bool                // a handshake was sent
-	shown      []wire.CompressorID // compressors that replies to handshakes may show the client
+	fromClient        reader
+	toServer          sender
+	req               request             // the current one
+	helloSent         bool                // a handshake was sent
+	clientCompressors []wire.CompressorID // compressors that replies to handshakes may show the client
 
 	// Used by the reply pump.
 	fromServer reader
 	toClient   sender
 	reply      reply // the current one
-	reads      bool  // the server has let the client read some collection
+	hasRead    bool  // the server has let the client read some collection
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
@@ -46,14 +46,14 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
+	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.pending.init()
 	s.door.Keeper = &g.keeper
-	s.follower = follower{member: member, session: s}
+	s.memberSession = memberSession{member: member, session: s}
 	s.toServer = sender{conn: upstream, peer: memory.FromUpstream}
 	s.toClient = sender{conn: client, peer: memory.FromClient}
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, pair: &s.peerFrames.clientIn, offered: &s.peerFrames.offered}
-	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pair: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, frames: &s.peerFrames.clientIn, allowed: &s.peerFrames.offered}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, frames: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
@@ -61,7 +61,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 func (s *session) Run() {
 	defer s.free()
 	if s.g.balancer != nil {
-		defer s.g.balancer.followers.remove(&s.follower)
+		defer s.g.balancer.sessions.remove(&s.memberSession)
 	}
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
@@ -71,7 +71,7 @@ func (s *session) Run() {
 func (s *session) free() {
 	<-s.Dead()
 	s.peerFrames.free()
-	s.tracing.open.End()
+	s.tracing.conn.End()
 }
 
 // carryRequests carries requests. When the client ends and no reply is outstanding it ends the session;
@@ -79,32 +79,32 @@ func (s *session) free() {
 // gets an error when a drain no longer waits for it.
 func (s *session) carryRequests() {
 	s.pumpRequests()
-	waiting := s.waiting()
+	waiting := s.overdueRequests()
 	if len(waiting) == 0 && s.pending.busy() {
 		s.PassEnd()
 		return
 	}
 	for _, id := range waiting {
-		_ = s.Client.SetWriteDeadline(time.Now().Add(goodbye))
-		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, interrupted()), nil)
+		_ = s.Client.SetWriteDeadline(time.Now().Add(lastReplyTimeout))
+		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, shutdownError()), nil)
 	}
 	s.Part()
 	_ = s.Close()
 }
 
-// goodbye is the timeout for sending a client its last reply.
-const goodbye = time.Second
+// lastReplyTimeout is the timeout for sending a client its last reply.
+const lastReplyTimeout = time.Second
 
-// waiting returns the IDs of the requests whose replies a drain no longer waits for.
-func (s *session) waiting() []int32 {
+// overdueRequests returns the IDs of the requests whose replies a drain no longer waits for.
+func (s *session) overdueRequests() []int32 {
 	if !s.Overdue() {
 		return nil
 	}
-	return s.pending.awaiting()
+	return s.pending.awaitingData()
 }
 
 // idle reports whether a drain may end the session.
-func (s *session) idle() bool { return !s.pending.busy() || len(s.waiting()) > 0 }
+func (s *session) idle() bool { return !s.pending.busy() || len(s.overdueRequests()) > 0 }
 
 func (s *session) carryReplies() {
 	defer s.pending.close()
@@ -136,21 +136,21 @@ func (s *session) handleRequest(m message) (err error) {
 	}
 	began, r := time.Now(), &s.req
 	var c *trace.Command // nil: not traced
-	if s.tracing.by != nil {
+	if s.tracing.tracer != nil {
 		c = s.tracing.begin(began, m.waited)
 	}
 	if c != nil {
 		defer func() {
-			if err != nil || !r.answered {
-				unanswered(c, err)
+			if err != nil || !r.hasReply {
+				traceNoReply(c, err)
 			}
 		}()
 	}
 
 	// Decompress and parse the request.
-	r.received, r.plain, r.header, r.came = m.received, m.received, m.header, m.came
-	if m.came != plain {
-		if r.plain, err = s.open(&m, &s.peerFrames.clientIn); err != nil {
+	r.received, r.plain, r.header, r.compressor = m.received, m.received, m.header, m.compressor
+	if m.compressor != plain {
+		if r.plain, err = s.decompress(&m, &s.peerFrames.clientIn); err != nil {
 			return err
 		}
 		defer memory.PutBuffer(r.plain)
@@ -158,11 +158,11 @@ func (s *session) handleRequest(m message) (err error) {
 	if err := r.parse(); err != nil {
 		return err
 	}
-	var deciding time.Time // only used for a trace
+	var rewriteBegan time.Time // only used for a trace
 	if c != nil {
-		deciding = parsed(c, r, began, m.opening)
+		rewriteBegan = traceParsed(c, r, began, m.decompressTime)
 	}
-	if r.traits&(logsIn|isHello) != 0 {
+	if r.traits&(startsLogin|isHello) != 0 {
 		mechanism, err := s.g.logins.refusedMechanism(r)
 		if err != nil {
 			return err
@@ -173,78 +173,78 @@ func (s *session) handleRequest(m message) (err error) {
 	}
 	switch {
 	case r.traits&isHello != 0:
-		return s.sendHello(m.held, c)
-	case r.traits&asksGateway != 0 && r.answered:
-		return s.answerGateway(c)
+		return s.sendHello(m.account, c)
+	case r.traits&isGatewayQuery != 0 && r.hasReply:
+		return s.answerGatewayQuery(c)
 	}
 
 	// Choose the form in which the request goes to the server, and its reply to the client.
 	x := exchange{
-		id: r.header.RequestID, client: r.came, shape: r.shape, reads: r.reads, awaits: r.awaits,
-		logsIn: r.traits&endsLogin != 0, retried: r.traits&retriedRead != 0 && !r.writes,
+		id: r.header.RequestID, replyCompressor: r.compressor, shape: r.shape, requiresRead: r.requiresRead, awaitsData: r.awaitsData,
+		endsLogin: r.traits&endsLogin != 0, retryable: r.traits&retriedRead != 0 && !r.writes,
 		trace: c,
 	}
 	if r.traits&neverCompressed != 0 {
-		x.client, x.shape = plain, 0
+		x.replyCompressor, x.shape = plain, 0
 	}
-	if r.came == wire.BetweenGateways && !m.paired.Wants {
-		x.client = plain
+	if r.compressor == wire.BetweenGateways && !m.paired.Wants {
+		x.replyCompressor = plain
 	}
 	out, pooled := s.rewrite(r, &x)
 	defer memory.PutBuffer(pooled)
 	x.sent = time.Now()
 	x.spent = x.sent.Sub(began)
-	if r.answered && !s.pending.push(&x, m.held) {
+	if r.hasReply && !s.pending.push(&x, m.account) {
 		return net.ErrClosed
 	}
 	if c != nil {
 		compressing := time.Duration(0)
 		if pooled != nil {
-			compressing = x.sent.Sub(deciding)
+			compressing = x.sent.Sub(rewriteBegan)
 		}
-		s.tracing.sends(c, out, deciding, compressing)
+		s.tracing.sent(c, out, rewriteBegan, compressing)
 	}
-	if s.topics.sample {
-		s.topics.measure(x.topic, policy.Request, r.plain, s.peerFrames.crossed(m.received, out), began)
+	if s.nsCommands.sample {
+		s.nsCommands.measure(x.nsCommand, policy.Request, r.plain, s.peerFrames.crossed(m.received, out), began)
 	}
-	return s.toServer.send(out, m.held)
+	return s.toServer.send(out, m.account)
 }
 
 // refuseLogin sends the client an error for a login by a mechanism that may not pass.
 func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 	c.End("login_refused")
-	s.g.logins.note(s.Client, mechanism)
-	if !s.req.answered {
+	s.g.logins.recordRefused(s.Client, mechanism)
+	if !s.req.hasReply {
 		return nil
 	}
-	return s.toClient.send(s.g.logins.refusal(s.req.header, mechanism), nil)
+	return s.toClient.send(s.g.logins.refusalReply(s.req.header, mechanism), nil)
 }
 
-// answerGateway replies to Cinch's commands that this is a gateway. If the server requires a login, only
+// answerGatewayQuery replies to Cinch's commands that this is a gateway. If the server requires a login, only
 // clients that have logged in are told the server's address.
-func (s *session) answerGateway(c *trace.Command) error {
+func (s *session) answerGatewayQuery(c *trace.Command) error {
 	c.End("")
-	behind := s.g.cfg.Behind
+	url := s.g.cfg.UpstreamURL
 	if s.door.Stranger(s.Context()) {
-		behind = ""
+		url = ""
 	}
-	return s.toClient.send(replyTo(s.req.header, ofGateway(s.g.cfg.Name, behind)), nil)
+	return s.toClient.send(replyTo(s.req.header, gatewayReply(s.g.cfg.Name, url)), nil)
 }
 
 // sendHello sends a client's hello upstream.
-func (s *session) sendHello(held *memory.Account, c *trace.Command) error {
+func (s *session) sendHello(account *memory.Account, c *trace.Command) error {
 	out, h, err := s.helloForServer(&s.req)
 	if err != nil {
 		return err
 	}
 	defer memory.PutBuffer(out)
-	if s.req.answered && !s.pending.push(&exchange{id: s.req.header.RequestID, client: plain, hello: h, trace: c}, held) {
+	if s.req.hasReply && !s.pending.push(&exchange{id: s.req.header.RequestID, replyCompressor: plain, hello: h, trace: c}, account) {
 		return net.ErrClosed
 	}
 	if c != nil {
-		s.tracing.sends(c, out, time.Time{}, 0)
+		s.tracing.sent(c, out, time.Time{}, 0)
 	}
-	return s.toServer.send(out, held)
+	return s.toServer.send(out, account)
 }
 
 // logEnd counts and logs why the session ended, if not in the usual way.
@@ -269,13 +269,13 @@ type sender struct {
 	mu sync.Mutex
 }
 
-// send writes a message. held is the account of the message's memory, or nil; while others wait for that
+// send writes a message. account is that of the message's memory, or nil; while others wait for that
 // memory, the peer is checked for stalls.
-func (s *sender) send(b []byte, held *memory.Account) error {
+func (s *sender) send(b []byte, account *memory.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if held != nil {
-		return held.Send(s.conn, s.peer, b)
+	if account != nil {
+		return account.Send(s.conn, s.peer, b)
 	}
 	_, err := s.conn.Write(b)
 	return err

@@ -32,21 +32,21 @@ type standby struct {
 	addresses *addresses
 	ctx       context.Context // ends with the gateway
 
-	mu    sync.Mutex
-	doc   []byte    // reply of a member to hello; nil: none
-	set   string    // name of the replica set in doc
-	asked time.Time // when members were last asked
+	mu      sync.Mutex
+	doc     []byte    // reply of a member to hello; nil: none
+	set     string    // name of the replica set in doc
+	askedAt time.Time // when members were last asked
 }
 
-const standbyFresh = 500 * time.Millisecond // members are not asked again within this time
+const standbyTTL = 500 * time.Millisecond // members are not asked again within this time
 
 var errNoMember = errors.New("no member of a replica set answers")
 
-// description returns a member's reply to hello, and the name of its replica set.
-func (s *standby) description() (doc []byte, set string, err error) {
+// memberHello returns a member's reply to hello, and the name of its replica set.
+func (s *standby) memberHello() (doc []byte, set string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.asked) < standbyFresh {
+	if time.Since(s.askedAt) < standbyTTL {
 		if s.doc == nil {
 			err = errNoMember
 		}
@@ -63,18 +63,18 @@ func (s *standby) description() (doc []byte, set string, err error) {
 			defer func() { answers <- a }()
 			defer gateway.CatchPanic(s.addresses.log, up.Stats, nil)
 			doc, err := askHello(s.ctx, up)
-			if d, bad := describe(doc); err == nil && bad == nil && d.me != "" {
-				a = answer{doc, d.set}
+			if d, bad := parseHelloReply(doc); err == nil && bad == nil && d.me != "" {
+				a = answer{doc, d.setName}
 			}
 		}()
 	}
 	s.doc = nil
-	late := time.After(primaryAsk)
+	late := time.After(primaryTimeout)
 	for range s.members {
 		select {
 		case a := <-answers:
 			if a.set != "" {
-				s.doc, s.set, s.asked = a.doc, a.set, time.Now()
+				s.doc, s.set, s.askedAt = a.doc, a.set, time.Now()
 				return s.doc, s.set, nil
 			}
 			continue
@@ -82,7 +82,7 @@ func (s *standby) description() (doc []byte, set string, err error) {
 		}
 		break
 	}
-	s.asked = time.Now()
+	s.askedAt = time.Now()
 	return nil, "", errNoMember
 }
 
@@ -90,18 +90,18 @@ func (s *standby) description() (doc []byte, set string, err error) {
 // name is known.
 func (s *standby) announce(context.Context) {
 	askUntil(s.ctx, func() error {
-		_, set, err := s.description()
+		_, set, err := s.memberHello()
 		if err == nil {
-			s.addresses.nameStandbys(set, s.others)
+			s.addresses.setStandbys(set, s.others)
 			s.addresses.log.Info("drivers that lose this gateway are told of the standbys", "set", set, "standbys", s.others)
 		}
 		return err
 	})
 }
 
-// ofStandby lists the fields of a member's reply to hello that a standby repeats: the description of the
+// standbyFields lists the fields of a member's reply to hello that a standby repeats: the description of the
 // replica set, and the limits on messages.
-var ofStandby = map[string]bool{
+var standbyFields = map[string]bool{
 	"setName": true, "setVersion": true, "hosts": true, "passives": true, "arbiters": true,
 	"maxBsonObjectSize": true, "maxMessageSizeBytes": true, "maxWriteBatchSize": true,
 	"minWireVersion": true, "maxWireVersion": true, "helloOk": true,
@@ -123,7 +123,7 @@ func appendArbiter(dst, doc []byte, me string, standbys []string, rename func([]
 			dst, named = appendAllRenamed(dst, doc, e, rename, standbys...), true
 		case key == "hosts", key == "passives":
 			dst = appendAllRenamed(dst, doc, e, rename)
-		case ofStandby[key]:
+		case standbyFields[key]:
 			dst = append(dst, e.Of(doc)...)
 		}
 		return true

@@ -27,20 +27,20 @@ var notPrimaryCodes = map[int64]bool{
 	13436: true, // NotPrimaryOrSecondary
 }
 
-// verdict tells whether a reply shows that its member is no longer primary.
-type verdict struct {
-	lost      bool // it is no longer primary
-	retryable bool // drivers retry writes after this error
+// replyError tells whether a reply shows that its member is no longer primary.
+type replyError struct {
+	notPrimary bool // it is no longer primary
+	retryable  bool // drivers retry writes after this error
 }
 
-func judge(reply []byte) (v verdict) {
+func parseReplyError(reply []byte) (v replyError) {
 	_ = wire.Elements(reply, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "code":
 			n, _ := e.Value.AsInt64OK()
-			v.lost = v.lost || notPrimaryCodes[n]
+			v.notPrimary = v.notPrimary || notPrimaryCodes[n]
 		case "writeConcernError":
-			v.lost = v.lost || judge(wire.Document(e.Value)).lost
+			v.notPrimary = v.notPrimary || parseReplyError(wire.Document(e.Value)).notPrimary
 		case "errorLabels":
 			v.retryable = v.retryable || contains(wire.Document(e.Value), "RetryableWriteError")
 		}
@@ -57,67 +57,67 @@ func contains(list []byte, text string) (found bool) {
 	return found
 }
 
-// follower is a session to a member that may stop being primary.
-type follower struct {
+// memberSession is a session to a member that may stop being primary.
+type memberSession struct {
 	member  int
 	session interface{ Drain() }
 	stale   atomic.Bool // the member is no longer primary
 }
 
 // retire ends the session as soon as no reply is outstanding.
-func (f *follower) retire() {
-	f.stale.Store(true)
-	f.session.Drain()
+func (m *memberSession) retire() {
+	m.stale.Store(true)
+	m.session.Drain()
 }
 
-// followers holds the sessions of a balancer, by member.
-type followers struct {
-	mu sync.Mutex
-	of map[int]map[*follower]bool
+// memberSessions holds the sessions of a balancer, by member.
+type memberSessions struct {
+	mu       sync.Mutex
+	byMember map[int]map[*memberSession]bool
 }
 
-func (f *followers) add(one *follower) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.of == nil {
-		f.of = map[int]map[*follower]bool{}
+func (m *memberSessions) add(s *memberSession) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byMember == nil {
+		m.byMember = map[int]map[*memberSession]bool{}
 	}
-	if f.of[one.member] == nil {
-		f.of[one.member] = map[*follower]bool{}
+	if m.byMember[s.member] == nil {
+		m.byMember[s.member] = map[*memberSession]bool{}
 	}
-	f.of[one.member][one] = true
+	m.byMember[s.member][s] = true
 }
 
-func (f *followers) remove(one *follower) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.of[one.member], one)
+func (m *memberSessions) remove(s *memberSession) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byMember[s.member], s)
 }
 
-// leave ends the sessions to a member except one, each as soon as no reply is outstanding.
-func (f *followers) leave(member int, but *follower) {
-	f.mu.Lock()
-	list := f.of[member]
-	delete(f.of, member)
-	f.mu.Unlock()
-	for one := range list {
-		if one != but {
-			one.retire()
+// retire ends the sessions to a member but the given one, each as soon as no reply is outstanding.
+func (m *memberSessions) retire(member int, except *memberSession) {
+	m.mu.Lock()
+	list := m.byMember[member]
+	delete(m.byMember, member)
+	m.mu.Unlock()
+	for s := range list {
+		if s != except {
+			s.retire()
 		}
 	}
 }
 
-// only ends the sessions to all members except the primary.
-func (f *followers) only(primary int) {
-	f.mu.Lock()
+// retireOthers ends the sessions to all members except the primary.
+func (m *memberSessions) retireOthers(primary int) {
+	m.mu.Lock()
 	var others []int
-	for member := range f.of {
+	for member := range m.byMember {
 		if member != primary {
 			others = append(others, member)
 		}
 	}
-	f.mu.Unlock()
+	m.mu.Unlock()
 	for _, member := range others {
-		f.leave(member, nil)
+		m.retire(member, nil)
 	}
 }

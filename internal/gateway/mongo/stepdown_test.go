@@ -173,18 +173,18 @@ func TestTheLatestElectionCounts(t *testing.T) {
 	client := dialBalanced(t, s.addr)
 	newer.primary.Store(true)
 	older.primary.Store(false)
-	s.balancer.lost(0)
+	s.balancer.forgetPrimary(0)
 	other := dialBalanced(t, s.addr)
 	client.ended()
 	older.primary.Store(true)
 	for range 10 {
-		s.balancer.lost(1)
+		s.balancer.forgetPrimary(1)
 		if member, err := s.balancer.findPrimary(); err != nil || member != 1 {
 			t.Fatal(member, err)
 		}
 	}
 	newer.primary.Store(false)
-	s.balancer.lost(1)
+	s.balancer.forgetPrimary(1)
 	if member, err := s.balancer.findPrimary(); err != nil || member != 0 {
 		t.Errorf("the only one that says it is primary is %d, not %d: %v", 0, member, err)
 	}

@@ -20,46 +20,46 @@ type Topology struct {
 
 	standbys map[string][]string // of other gateways, by the replica set's name; see standby.go
 
-	strangers int           // gateways that have not yet asked their server for its name
-	settled   chan struct{} // closed when strangers is 0 again
+	unresolved int           // gateways that have not yet asked their server for its name
+	resolved   chan struct{} // closed when unresolved is 0 again
 }
 
-// longestMeeting limits the time that clients wait for a gateway that starts.
-const longestMeeting = 5 * time.Second
+// maxResolveWait limits the time that clients wait for a gateway that starts.
+const maxResolveWait = 5 * time.Second
 
-// expect records that a gateway is about to learn which member it stands for. Until met is called, for
-// longestMeeting at most, clients wait that would be told a member's own name: a driver that gets that name
+// expect records that a gateway is about to learn which member it stands for. Until resolved is called, for
+// maxResolveWait at most, clients wait that would be told a member's own name: a driver that gets that name
 // once would connect to it directly for the rest of its life.
-func (t *Topology) expect() (met func()) {
+func (t *Topology) expect() (resolved func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.strangers == 0 {
-		t.settled = make(chan struct{})
+	if t.unresolved == 0 {
+		t.resolved = make(chan struct{})
 	}
-	t.strangers++
-	once := sync.OnceFunc(t.meetOne)
-	late := time.AfterFunc(longestMeeting, once)
+	t.unresolved++
+	once := sync.OnceFunc(t.resolveOne)
+	late := time.AfterFunc(maxResolveWait, once)
 	return func() { late.Stop(); once() }
 }
 
-// meetOne records that one of the expected gateways has met its server.
-func (t *Topology) meetOne() {
+// resolveOne records that one of the expected gateways knows its server.
+func (t *Topology) resolveOne() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.strangers--; t.strangers == 0 {
-		close(t.settled)
+	if t.unresolved--; t.unresolved == 0 {
+		close(t.resolved)
 	}
 }
 
-// settle waits for the expected gateways, and reports whether there were any.
-func (t *Topology) settle() bool {
+// awaitResolved waits for the expected gateways, and reports whether there were any.
+func (t *Topology) awaitResolved() bool {
 	t.mu.RLock()
-	settled, waits := t.settled, t.strangers > 0
+	resolved, pending := t.resolved, t.unresolved > 0
 	t.mu.RUnlock()
-	if waits {
-		<-settled
+	if pending {
+		<-resolved
 	}
-	return waits
+	return pending
 }
 
 // maxMembers limits the names of members that are kept. A replica set has 50 members at most.
@@ -90,8 +90,8 @@ func (t *Topology) find(member []byte) (gateway.Advertised, bool) {
 	return a, ok
 }
 
-// nameStandbys sets the standbys of other gateways to a replica set.
-func (t *Topology) nameStandbys(set string, addrs []string) {
+// setStandbys sets the standbys of other gateways to a replica set.
+func (t *Topology) setStandbys(set string, addrs []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.standbys == nil {
@@ -113,8 +113,8 @@ type addresses struct {
 	own atomic.Pointer[gateway.Advertised] // set when it serves; nil: no address to tell clients
 	log *slog.Logger
 
-	direct  sync.Map     // members without a gateway that have been logged
-	directs atomic.Int64 // their number
+	warned      sync.Map     // members without a gateway that have been logged
+	warnedCount atomic.Int64 // their number
 }
 
 // learnMember records that this gateway stands for the member with this name.
@@ -124,8 +124,8 @@ func (a *addresses) learnMember(name string) {
 	}
 }
 
-// noteMember records the name of the server behind the gateway, and logs the URI for drivers.
-func (a *addresses) noteMember(d described) {
+// recordMember records the name of the server behind the gateway, and logs the URI for drivers.
+func (a *addresses) recordMember(d helloReply) {
 	if d.me == "" {
 		return
 	}
@@ -136,15 +136,15 @@ func (a *addresses) noteMember(d described) {
 			host = "THIS_HOST"
 		}
 		a.log.Info("the server is a replica set member; with this URI drivers find all members that have a gateway",
-			"uri", "mongodb://"+net.JoinHostPort(host, own.Port)+"/?replicaSet="+d.set, "member", d.me)
+			"uri", "mongodb://"+net.JoinHostPort(host, own.Port)+"/?replicaSet="+d.setName, "member", d.me)
 	}
 }
 
-// at returns the address of a member for a client whose connection ends at local; false if no gateway stands
+// addressOf returns the address of a member for a client whose connection ends at local; false if no gateway stands
 // for the member. It waits for gateways that start.
-func (a *addresses) at(member []byte, local net.Addr) (string, bool) {
+func (a *addresses) addressOf(member []byte, local net.Addr) (string, bool) {
 	found, ok := a.find(member)
-	if !ok && a.settle() {
+	if !ok && a.awaitResolved() {
 		found, ok = a.find(member)
 	}
 	if !ok {
@@ -155,11 +155,11 @@ func (a *addresses) at(member []byte, local net.Addr) (string, bool) {
 
 // warnDirect logs once for each member that clients will connect to it directly.
 func (a *addresses) warnDirect(member []byte) {
-	if len(member) == 0 || a.directs.Load() >= maxMembers {
+	if len(member) == 0 || a.warnedCount.Load() >= maxMembers {
 		return
 	}
-	if _, told := a.direct.LoadOrStore(string(member), true); !told {
-		a.directs.Add(1)
+	if _, logged := a.warned.LoadOrStore(string(member), true); !logged {
+		a.warnedCount.Add(1)
 		a.log.Warn("a replica set member has no gateway: clients connect to it directly, uncompressed", "member", string(member))
 	}
 }

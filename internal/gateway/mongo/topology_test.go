@@ -19,7 +19,7 @@ func TestMembersAreBounded(t *testing.T) {
 		s.addresses.warnDirect([]byte(name))
 	}
 	direct := 0
-	s.addresses.direct.Range(func(any, any) bool { direct++; return true })
+	s.addresses.warned.Range(func(any, any) bool { direct++; return true })
 	if n := len(s.cfg.Topology.members); n != maxMembers || direct != maxMembers {
 		t.Errorf("%d members, %d in the log", n, direct)
 	}
@@ -38,7 +38,7 @@ func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 		first, second := shared.expect(), shared.expect()
 		heard := make(chan string, 1)
 		go func() {
-			at, _ := a.at([]byte("db1:27017"), nil)
+			at, _ := a.addressOf([]byte("db1:27017"), nil)
 			heard <- at
 		}()
 		shared.learn("db0:27017", gateway.Advertised{Host: "proxy", Port: "1"})
@@ -55,7 +55,7 @@ func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 		if at := <-heard; at != "proxy:2" {
 			t.Errorf("a client heard %q", at)
 		}
-		if at, known := a.at([]byte("db2:27017"), nil); known {
+		if at, known := a.addressOf([]byte("db2:27017"), nil); known {
 			t.Errorf("a member without a gateway is at %q", at)
 		}
 	})
@@ -68,7 +68,7 @@ func TestNobodyWaitsForAGatewayThatEnded(t *testing.T) {
 	if err := g.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if shared.settle() {
+	if shared.awaitResolved() {
 		t.Error("it is still waited for")
 	}
 }

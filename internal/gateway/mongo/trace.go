@@ -16,14 +16,14 @@ import (
 // function of this file may be called, except begin. The only text of the client in a span is the name of a
 // known command.
 type tracing struct {
-	by              *trace.Tracer // nil: no command is traced
+	tracer          *trace.Tracer // nil: no command is traced
 	gateway, server string
-	open            trace.Connection
+	conn            trace.Connection
 }
 
 // begin begins the trace of a message that has been received after waiting for memory; nil: it is not traced.
 func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
-	c := t.by.Command(&t.open, systemName, now, waited)
+	c := t.tracer.Command(&t.conn, systemName, now, waited)
 	if c != nil {
 		c.Set(attribute.String("db.system.name", systemName), attribute.String("cinch.gateway", t.gateway))
 	}
@@ -34,64 +34,64 @@ func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
 // name.
 const systemName = "mongodb"
 
-// parsed records the name of a command and the times of decompressing (opening, from came on) and parsing
+// traceParsed records the name of a command and the times of decompressing (from began on) and parsing
 // (the rest). It returns the current time.
-func parsed(c *trace.Command, r *request, came time.Time, opening time.Duration) (now time.Time) {
+func traceParsed(c *trace.Command, r *request, began time.Time, decompressing time.Duration) (now time.Time) {
 	now = time.Now()
 	if name := operationName(r.name); name != "" {
 		c.Is(name, attribute.String("db.operation.name", name))
 	}
-	c.Part("codec request", came, opening, attribute.String("cinch.encoding.from", encodingName(r.came)))
-	c.Part("parse", came.Add(opening), now.Sub(came)-opening)
+	c.Part("codec request", began, decompressing, attribute.String("cinch.encoding.from", encodingName(r.compressor)))
+	c.Part("parse", began.Add(decompressing), now.Sub(began)-decompressing)
 	return now
 }
 
-// sends records that a request is about to be sent to the server as out. Compressing it began at since and
+// sent records that a request is about to be sent to the server as out. Compressing it began at since and
 // took took; 0: it was not compressed.
-func (t *tracing) sends(c *trace.Command, out []byte, since time.Time, took time.Duration) {
+func (t *tracing) sent(c *trace.Command, out []byte, since time.Time, took time.Duration) {
 	encoding := attribute.String("cinch.encoding", encodingOf(out))
 	c.Part("codec request", since, took, encoding)
 	c.Goes(attribute.String("server.address", t.server), encoding)
 	c.Asks()
 }
 
-// unanswered ends a command without a reply: the client wanted none, or err says why.
-func unanswered(c *trace.Command, err error) {
+// traceNoReply ends a command without a reply: the client wanted none, or err says why.
+func traceNoReply(c *trace.Command, err error) {
 	if err != nil {
-		broken(c, err)
+		traceFailed(c, err)
 		return
 	}
 	c.End("")
 }
 
-// arrived records that the reply was there at the time at, and how long it took to wait for memory and to
+// traceReply records that the reply was there at the time at, and how long it took to wait for memory and to
 // decompress it. It returns the current time.
-func arrived(c *trace.Command, m *message, at time.Time) (now time.Time) {
+func traceReply(c *trace.Command, m *message, at time.Time) (now time.Time) {
 	c.Answered("", at)
 	c.Part("wait reply", at.Add(-m.waited), m.waited)
-	c.Part("codec reply", at, m.opening, attribute.String("cinch.encoding.from", encodingName(m.came)))
+	c.Part("codec reply", at, m.decompressTime, attribute.String("cinch.encoding.from", encodingName(m.compressor)))
 	return time.Now()
 }
 
-// formed records that compressing a reply for the client, begun at since, has ended.
-func formed(c *trace.Command, out []byte, since time.Time) {
+// traceEncoded records that compressing a reply for the client, begun at since, has ended.
+func traceEncoded(c *trace.Command, out []byte, since time.Time) {
 	c.Part("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
 }
 
-// ended ends a command whose reply has been sent, or could not be because of err.
-func ended(c *trace.Command, doc []byte, err error) {
+// traceEnded ends a command whose reply has been sent, or could not be because of err.
+func traceEnded(c *trace.Command, doc []byte, err error) {
 	if err != nil {
-		broken(c, err)
+		traceFailed(c, err)
 		return
 	}
-	if code := failureOf(doc); code != "" {
+	if code := errorCode(doc); code != "" {
 		c.Fails(code, attribute.String("db.response.status_code", code))
 	}
 	c.End("")
 }
 
-// broken ends a command that got no reply because of err.
-func broken(c *trace.Command, err error) {
+// traceFailed ends a command that got no reply because of err.
+func traceFailed(c *trace.Command, err error) {
 	class := errorClasses.Of(err)
 	switch {
 	case errors.Is(err, errNotPrimary):
@@ -102,9 +102,9 @@ func broken(c *trace.Command, err error) {
 	c.End(class)
 }
 
-// failureOf returns the error code in a reply; "": the command succeeded.
-func failureOf(doc []byte) (code string) {
-	if len(doc) == 0 || saysOK(doc) {
+// errorCode returns the error code in a reply; "": the command succeeded.
+func errorCode(doc []byte) (code string) {
+	if len(doc) == 0 || isOK(doc) {
 		return ""
 	}
 	code = "unknown"

@@ -177,14 +177,14 @@ func TestTraceOfEnds(t *testing.T) {
 // push is recorded.
 func TestTraceOfQueues(t *testing.T) {
 	c := tracetest.StartCommands(t)
-	by := tracing{by: c.Tracer, gateway: "test", server: "there"}
+	by := tracing{tracer: c.Tracer, gateway: "test", server: "there"}
 	var p pending
 	p.init()
 	p.push(&exchange{id: 1, trace: by.begin(time.Now(), 0)}, nil)
 	if x, _ := p.take(1, true, 2); x.trace == nil {
 		t.Error("the first reply has no trace")
 	} else {
-		ended(x.trace, nil, nil)
+		traceEnded(x.trace, nil, nil)
 	}
 	if x, ok := p.take(2, false, 0); !ok || x.trace != nil {
 		t.Errorf("the second: %+v, %v", x, ok)
@@ -198,7 +198,7 @@ func TestTraceOfQueues(t *testing.T) {
 		p.take(0, false, 0)
 	}()
 	p.push(&exchange{id: maxPending, trace: by.begin(time.Now(), time.Second)}, room(waits))
-	by.open.End()
+	by.conn.End()
 	if err := c.Tracer.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -30,8 +30,8 @@ func meetStranger(t *testing.T, far *served) *stranger {
 	s := &stranger{rawClient: dialRaw(t, far.addr)}
 	s.to.pairs = far.pairs
 	s.run(plain, hello(pairName))
-	s.in.pair = &frameReader{pairs: far.pairs}
-	s.in.pair.on.Store(true)
+	s.in.frames = &frameReader{pairs: far.pairs}
+	s.in.frames.on.Store(true)
 	return s
 }
 
@@ -49,7 +49,7 @@ func (s *stranger) ask(doc bson.D) {
 			s.t.Fatal(err)
 		}
 		if !m.paired.Dictionary {
-			s.in.pair.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
+			s.in.frames.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
 			return
 		}
 		s.dicts++
@@ -176,8 +176,8 @@ func TestReads(t *testing.T) {
 		var r request
 		r.plain = opMsg(1, 0, c.doc)
 		r.header, _ = wire.ParseHeader(r.plain)
-		if err := r.parse(); err != nil || r.reads != c.want {
-			t.Errorf("%s: %v, %v", c.name, r.reads, err)
+		if err := r.parse(); err != nil || r.requiresRead != c.want {
+			t.Errorf("%s: %v, %v", c.name, r.requiresRead, err)
 		}
 	}
 }

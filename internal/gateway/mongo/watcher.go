@@ -30,7 +30,7 @@ func newWatcher(s *standby, client net.Conn, room *memory.Account, stats *gatewa
 		Conn: client, Peer: memory.FromClient, Ctx: s.ctx, Account: room,
 		Door: &gateway.Door{Keeper: &watchersDoor},
 	}
-	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, offered: new(atomic.Uint32)}}
+	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, allowed: new(atomic.Uint32)}}
 }
 
 // Run replies to requests until the driver ends.
@@ -58,8 +58,8 @@ func (w *watcher) Close() error { return gateway.Abort(w.client) }
 
 func (w *watcher) answer(m message) error {
 	r := &w.req
-	r.received, r.plain, r.header, r.came = m.received, m.received, m.header, m.came
-	if err := r.parse(); err != nil || !r.answered {
+	r.received, r.plain, r.header, r.compressor = m.received, m.received, m.header, m.compressor
+	if err := r.parse(); err != nil || !r.hasReply {
 		return err
 	}
 	doc, err := w.reply()
@@ -75,7 +75,7 @@ const codeNotPrimaryOrSecondary = 13436
 func (w *watcher) reply() ([]byte, error) {
 	switch {
 	case w.req.traits&isHello != 0:
-		doc, set, err := w.standby.description()
+		doc, set, err := w.standby.memberHello()
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +83,7 @@ func (w *watcher) reply() ([]byte, error) {
 	case string(w.req.name) == "ping", string(w.req.name) == "endSessions":
 		return wire.FinishDocument(bsoncore.AppendDoubleElement([]byte{0, 0, 0, 0}, "ok", 1), 0), nil
 	}
-	return failed(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this gateway is a standby and accepts no operations"), nil
+	return errorDoc(codeNotPrimaryOrSecondary, "NotPrimaryOrSecondary", "this gateway is a standby and accepts no operations"), nil
 }
 
 // me returns the address at which the driver has found the gateway.
@@ -95,5 +95,5 @@ func (w *watcher) me() string {
 }
 
 func (w *watcher) rename(member []byte) (string, bool) {
-	return w.standby.addresses.at(member, w.client.LocalAddr())
+	return w.standby.addresses.addressOf(member, w.client.LocalAddr())
 }

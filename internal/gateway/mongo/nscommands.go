@@ -1,0 +1,101 @@
+package mongo
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// nsCommand is the namespace and command of messages. An exchange passes it from a request to its replies. It
+// caches the kinds that count such messages.
+type nsCommand struct {
+	namespace, command []byte
+	measured           [2]atomic.Pointer[cachedKind] // by direction
+	trained            [2]atomic.Pointer[cachedKind]
+}
+
+// cachedKind is a recent result of autodict.
+type cachedKind struct {
+	rule *policy.MessageRule
+	kind *autodict.Kind // nil: too many kinds
+	at   time.Time
+}
+
+// kindTTL is the time after which autodict is asked again. It forgets kinds that are not asked for.
+const kindTTL = 10 * time.Second
+
+// nsCommands holds every nsCommand of a gateway.
+type nsCommands struct {
+	kinds  *autodict.Messages
+	sample bool // measure all messages
+
+	mu  sync.Mutex
+	m   map[string]*nsCommand
+	key []byte // buffer for the key to look up
+}
+
+// Limits. Beyond maxNSCommands arbitrary ones are forgotten. Commands whose namespace and name together are
+// longer than maxNSCommandName have none.
+const (
+	maxNSCommands    = 4096
+	maxNSCommandName = 512 // bytes
+)
+
+// get returns the nsCommand of a command; nil if its names are too long.
+func (t *nsCommands) get(namespace, command []byte) *nsCommand {
+	if len(namespace)+len(command) > maxNSCommandName {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.key = append(append(append(t.key[:0], namespace...), 0), command...)
+	if found := t.m[string(t.key)]; found != nil {
+		return found
+	}
+	if t.m == nil {
+		t.m = map[string]*nsCommand{}
+	}
+	evict(t.m, maxNSCommands)
+	own := bytes.Clone(t.key)
+	made := &nsCommand{namespace: own[:len(namespace)], command: own[len(namespace)+1:]}
+	t.m[string(own)] = made
+	return made
+}
+
+// trainedKind returns the kind that trains the dictionary for a message under a rule; nil: none. There is one
+// for each namespace and direction, whose documents are similar; a dictionary also has room for the fields of
+// commands. Replies without a collection get none, because it is unknown which clients may see their
+// contents.
+func (t *nsCommands) trainedKind(nc *nsCommand, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
+	if nc == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(nc.namespace, []byte("."+noCollection)) {
+		return nil
+	}
+	known := &nc.trained[d-policy.Request]
+	if k := known.Load(); k != nil && k.rule == r && now.Sub(k.at) < kindTTL {
+		return k.kind
+	}
+	kind := t.kinds.Kind(r, string(nc.namespace), d)
+	known.Store(&cachedKind{r, kind, now})
+	return kind
+}
+
+// measure records a message that took sent bytes on the link; without an nsCommand it does nothing. t.sample must
+// be set.
+func (t *nsCommands) measure(nc *nsCommand, d policy.Direction, message []byte, sent int, now time.Time) {
+	if nc == nil {
+		return
+	}
+	known := &nc.measured[d-policy.Request]
+	k := known.Load()
+	if k == nil || now.Sub(k.at) >= kindTTL {
+		k = &cachedKind{kind: t.kinds.Kind(nil, string(nc.namespace)+" "+string(nc.command), d), at: now}
+		known.Store(k)
+	}
+	if k.kind != nil {
+		k.kind.Observe(message, sent)
+	}
+}
