@@ -75,7 +75,7 @@ func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
 		}
 	}
 	if protocol == config.Tarantool {
-		return tarantool.AskClosed(ctx, up)
+		return tarantool.RequiresLogin(ctx, up)
 	}
 	return redis.AskClosed(ctx, up)
 }

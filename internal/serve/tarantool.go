@@ -24,19 +24,19 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 	var made *tarantool.Gateway
 	r.auto = s.newAutodict(r, func(rules *policy.Policy) { made.SetPolicy(rules) })
 	made = tarantool.NewGateway(tarantool.Config{
-		Name:     g.Name,
-		Upstream: r.upstream,
-		Behind:   open.Behind(g.Protocol, g.Upstream),
-		TLS:      secure,
-		Engine:   s.engine,
-		Schema:   store.schema,
-		Look:     store.look,
-		Greeted:  store.conn.Follow,
-		Dicts:    store.dicts,
-		Sampler:  r.auto,
-		MaxSeal:  int(g.MaxSeal),
-		MaxOpen:  int(*g.MaxOpen),
-		MaxConns: g.MaxConnections,
+		Name:        g.Name,
+		Upstream:    r.upstream,
+		UpstreamURL: open.Behind(g.Protocol, g.Upstream),
+		TLS:         secure,
+		Engine:      s.engine,
+		Schema:      store.schema,
+		ReadTuple:   store.look,
+		Greeted:     store.conn.Follow,
+		Dicts:       store.dicts,
+		Sampler:     r.auto,
+		MaxSeal:     int(g.MaxSeal),
+		MaxOpen:     int(*g.MaxOpen),
+		MaxConns:    g.MaxConnections,
 
 		GuardLoopback: g.GuardsLoopback(),
 

@@ -19,7 +19,7 @@ const behindTest = "tarantool://10.0.0.1:3301"
 
 // The gateway says that it is one. A server answers the same PING like any other.
 func TestGatewaySaysWhatItIs(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Behind = behindTest })
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.UpstreamURL = behindTest })
 	for what, a := range map[string]answer{
 		"a PING to the server": b.direct().do(wire.Ping), "a question to it": b.direct().do(wire.Ping, question...),
 		"a PING": b.client().do(wire.Ping), "another body": b.client().do(wire.Ping, "cinch.gateway", false),
@@ -38,7 +38,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 
 // If guest has no rights only clients that have logged in learn the server behind the gateway.
 func TestGatewayTellsStrangersNoAddress(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Behind = behindTest })
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.UpstreamURL = behindTest })
 	b.direct().must(wire.Eval, 0x27, `box.session.su('admin', function()
 		box.schema.user.create('app', {password = 'secret'})
 		box.schema.user.revoke('guest', 'super')

@@ -24,7 +24,7 @@ func BenchmarkPumps(b *testing.B) {
 	doc := strings.Repeat("a document, 0123456789, ", 15)
 	g := offline(b)
 	defer g.cancel()
-	envelope := string(g.vault.Sealer.Seal(nil, []byte(doc), codec.Setting{Codec: codec.LZ4}, nil))
+	envelope := string(g.codec.Sealer.Seal(nil, []byte(doc), codec.Setting{Codec: codec.LZ4}, nil))
 	for _, test := range []struct {
 		name           string
 		typ            wire.Type

@@ -33,58 +33,58 @@ func (g *Gateway) collectCall(ctx context.Context, r *request) (stamp schemaStam
 	if all == nil {
 		all = withoutSchema(g.catalog.rules.Load())
 	}
-	collectArguments(r, all.arguments)
-	spliced := holdsOperation(r.bytes) && dropSpliceEdits(r)
-	lua := r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
+	collectArguments(r, all.activeCallRules)
+	spliced := mayHoldSplice(r.bytes) && dropSpliceEdits(r)
+	lua := r.header.Type == wire.Eval && luaHasSplice(r.body.Expr.Of(r.bytes))
 	if !spliced && !lua {
 		return stamp, nil
 	}
 	if g.catalog.readsSchema() {
-		if all = g.catalog.await(ctx); all == nil {
+		if all = g.catalog.awaitSpaces(ctx); all == nil {
 			return stamp, schemaUnknown
 		}
 	}
 	to, cuts := calleeOf(r), lua
-	for s := range splicesWithin(r) {
-		if cuts = cuts || !all.passes(&to, &s); cuts {
+	for s := range nestedSplices(r) {
+		if cuts = cuts || !all.isHarmless(&to, &s); cuts {
 			break
 		}
 	}
 	switch {
-	case cuts && !all.holdsNothing():
+	case cuts && !all.hasNoEnvelopes():
 		return stamp, unsupported("splice", fmt.Sprintf("splices (':') in %s, where values may be compressed and would be cut: assign the whole value with '=', or send an UPDATE or UPSERT request", to.what))
 	case r.header.Schema != 0 && r.header.Schema != all.version && all.version != 0:
-		return stamp, wrongVersion(g.catalog.seen.Load(), r)
+		return stamp, wrongVersion(g.catalog.seenVersion.Load(), r)
 	}
 	return schemaStamp{version: all.version, required: all.version != 0}, nil
 }
 
-// carriesSplice reports whether there is a splice in the arguments of a CALL or EVAL, or in the Lua of an EVAL.
-func (r *request) carriesSplice() bool {
-	if holdsOperation(r.bytes) {
-		for range splicesWithin(r) {
+// hasNestedSplice reports whether there is a splice in the arguments of a CALL or EVAL, or in the Lua of an EVAL.
+func (r *request) hasNestedSplice() bool {
+	if mayHoldSplice(r.bytes) {
+		for range nestedSplices(r) {
 			return true
 		}
 	}
-	return r.header.Type == wire.Eval && holdsSplice(r.body.Expr.Of(r.bytes))
+	return r.header.Type == wire.Eval && luaHasSplice(r.body.Expr.Of(r.bytes))
 }
 
-// spliceArgument is a splice within the arguments of a CALL or EVAL.
-type spliceArgument struct {
+// nestedSplice is a splice within the arguments of a CALL or EVAL.
+type nestedSplice struct {
 	at, end int
 	field   []byte // MessagePack: number or name
 	moved   bool   // an operation before it inserts or deletes fields
 }
 
-// holdsOperation reports whether ":" may be an element of a frame. Most frames have none.
-func holdsOperation(frame []byte) bool {
+// mayHoldSplice reports whether ":" may be an element of a frame. Most frames have none.
+func mayHoldSplice(frame []byte) bool {
 	return bytes.Contains(frame, []byte("\xa1:")) || bytes.Contains(frame, []byte("\x01:"))
 }
 
-// splicesWithin yields the splices in the arguments, at any depth and however many: functions such as
+// nestedSplices yields the splices in the arguments, at any depth and however many: functions such as
 // crud.upsert_many take operations for each of many tuples.
-func splicesWithin(r *request) iter.Seq[spliceArgument] {
-	return func(yield func(spliceArgument) bool) {
+func nestedSplices(r *request) iter.Seq[nestedSplice] {
+	return func(yield func(nestedSplice) bool) {
 		moved := false
 		var parts [10]wire.Span
 		for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
@@ -96,7 +96,7 @@ func splicesWithin(r *request) iter.Seq[spliceArgument] {
 			case '!', '#':
 				moved = true
 			case ':':
-				if !yield(spliceArgument{at, end, field, moved}) {
+				if !yield(nestedSplice{at, end, field, moved}) {
 					return
 				}
 			}
@@ -108,7 +108,7 @@ func splicesWithin(r *request) iter.Seq[spliceArgument] {
 // dropSpliceEdits removes the edits that lie within splices, so that no rule compresses a part of one. It
 // reports whether there are splices.
 func dropSpliceEdits(r *request) (spliced bool) {
-	for s := range splicesWithin(r) {
+	for s := range nestedSplices(r) {
 		spliced = true
 		r.edits = slices.DeleteFunc(r.edits, func(e edit) bool { return s.at < e.at && e.at < s.end })
 	}
@@ -159,8 +159,8 @@ func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []by
 // luaSplice matches the beginning of a splice in Lua code: {':', field, …}.
 var luaSplice = regexp.MustCompile(`\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':'|":"|\[\[:\]\])\s*[,;]`)
 
-// holdsSplice reports whether Lua code contains a splice.
-func holdsSplice(lua []byte) bool {
+// luaHasSplice reports whether Lua code contains a splice.
+func luaHasSplice(lua []byte) bool {
 	if bytes.IndexByte(lua, ':') < 0 {
 		return false
 	}
@@ -228,25 +228,25 @@ func calleeOf(r *request) callee {
 	return to
 }
 
-// passes reports whether a splice can't meet an envelope.
-func (all *spaces) passes(to *callee, s *spliceArgument) bool {
+// isHarmless reports whether a splice can't meet an envelope.
+func (all *spaces) isHarmless(to *callee, s *nestedSplice) bool {
 	if to.space == "" {
 		return false
 	}
-	for _, rule := range all.calls {
+	for _, rule := range all.callRules {
 		if !to.crud || s.moved || mayStoreIn(rule, s.field) {
 			return false
 		}
 	}
 	space := all.byName[to.space]
 	if space == nil {
-		return len(all.unseen) == 0 || all.schema.SpaceByName(to.space) != nil // or the server's own
+		return len(all.missing) == 0 || all.schema.SpaceByName(to.space) != nil // or the server's own
 	}
 	t := space.target(s.field, 1)
 	if t.known && !s.moved {
-		return t.nested || !all.mayHold(space.at(t.position))
+		return t.nested || !all.mayHoldEnvelope(space.at(t.position))
 	}
-	return !space.ruled && (!all.prepared || len(space.fields) == 0)
+	return !space.ruled && (!all.initialized || len(space.fields) == 0)
 }
 
 // mayStoreIn reports whether the argument that a rule compresses may be stored as the field that an operation
@@ -263,7 +263,7 @@ func mayStoreIn(rule *policy.Rule, field []byte) bool {
 		return n < 0 || err != nil || n == number
 	}
 	name, _ := wire.Text(field)
-	return err == nil || !named(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
+	return err == nil || !isLiteral(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
 }
 
 // collectArguments finds the arguments of a stored function that rules name. The gateway does not know what

@@ -262,10 +262,10 @@ func TestOperationsInArguments(t *testing.T) {
 		g := offline(t)
 		all := *g.catalog.spaces.Load()
 		if c.called {
-			all.calls = all.arguments
+			all.callRules = all.activeCallRules
 		}
 		g.catalog.spaces.Store(&all)
-		g.catalog.seen.Store(9)
+		g.catalog.seenVersion.Store(9)
 		r := &request{bytes: encode(t, c.typ, 1, nil, keyed{key, c.name, 0x21, c.args})[5:]}
 		if err := parse(r); err != nil {
 			t.Fatal(err)
@@ -284,7 +284,7 @@ func TestOperationsInArguments(t *testing.T) {
 	if err := parse(r); err != nil {
 		t.Fatal(err)
 	}
-	collectArguments(r, g.catalog.spaces.Load().arguments)
+	collectArguments(r, g.catalog.spaces.Load().activeCallRules)
 	before := len(r.edits)
 	r.edits = append(r.edits, edit{at: strings.Index(string(r.bytes), "paste ") - 2})
 	if !dropSpliceEdits(r) || len(r.edits) != before {

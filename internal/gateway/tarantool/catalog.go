@@ -17,9 +17,9 @@ import (
 // server names a newer version than the one that was read, and when connections of clients or of the gateway
 // were lost: a restarted server counts versions anew.
 type catalog struct {
-	rules  atomic.Pointer[policy.Policy]
-	spaces atomic.Pointer[spaces] // nil until the schema was read
-	seen   atomic.Uint64          // newest version in replies since the schema was last read
+	rules       atomic.Pointer[policy.Policy]
+	spaces      atomic.Pointer[spaces] // nil until the schema was read
+	seenVersion atomic.Uint64          // newest version in replies since the schema was last read
 	// stale is set when the version of the schema that was read can't be trusted any more.
 	stale atomic.Bool
 
@@ -32,11 +32,11 @@ type catalog struct {
 	schema      *store.Schema
 	loading     chan struct{}   // closed when the running load has ended; nil: none runs
 	loadBegan   time.Time       // beginning of the running or the last load
-	greeted     time.Time       // when the server last greeted a client
+	greetedAt   time.Time       // when the server last greeted a client
 	firstNeeded time.Time       // when a request first needed the schema
-	failed      time.Time       // when the last load failed; zero: it succeeded
-	told        map[string]bool // warnings that were logged
-	first       bool            // the schema was read once
+	failedAt    time.Time       // when the last load failed; zero: it succeeded
+	warned      map[string]bool // warnings that were logged
+	loaded      bool            // the schema was read once
 }
 
 const (
@@ -54,7 +54,7 @@ const (
 )
 
 func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Context) (*store.Schema, error), stats *gateway.Stats, log *slog.Logger) *catalog {
-	c := &catalog{read: read, ctx: ctx, stats: stats, log: log, told: map[string]bool{}}
+	c := &catalog{read: read, ctx: ctx, stats: stats, log: log, warned: map[string]bool{}}
 	c.rules.Store(rules)
 	return c
 }
@@ -62,8 +62,8 @@ func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Con
 // readsSchema reports whether the gateway reads a schema at all, whether or not it has been read.
 func (c *catalog) readsSchema() bool { return c.read != nil }
 
-// begin reads the schema, and tries again until that has succeeded once.
-func (c *catalog) begin(context.Context) {
+// loadFirst reads the schema, and tries again until that has succeeded once.
+func (c *catalog) loadFirst(context.Context) {
 	if c.read == nil {
 		return
 	}
@@ -80,11 +80,11 @@ func (c *catalog) begin(context.Context) {
 	}
 }
 
-// note records the schema version of a reply.
-func (c *catalog) note(version uint64) {
+// recordVersion records the schema version of a reply.
+func (c *catalog) recordVersion(version uint64) {
 	for {
-		seen := c.seen.Load()
-		if version <= seen || c.seen.CompareAndSwap(seen, version) {
+		seen := c.seenVersion.Load()
+		if version <= seen || c.seenVersion.CompareAndSwap(seen, version) {
 			return
 		}
 	}
@@ -102,7 +102,7 @@ func (c *catalog) markRefused(version uint64) {
 
 // isFresh reports whether all has the newest schema as far as the gateway can tell.
 func (c *catalog) isFresh(all *spaces) bool {
-	return all != nil && !c.stale.Load() && c.seen.Load() <= all.version && !all.schema.Lost()
+	return all != nil && !c.stale.Load() && c.seenVersion.Load() <= all.version && !all.schema.Lost()
 }
 
 // current returns the spaces for a request. It reads the schema first if that has changed, and returns the
@@ -116,8 +116,8 @@ func (c *catalog) current(ctx context.Context) *spaces {
 	return c.spaces.Load()
 }
 
-// await is like current, for a request that has to be refused without a schema: it tries for longer.
-func (c *catalog) await(ctx context.Context) *spaces {
+// awaitSpaces is like current, for a request that has to be refused without a schema: it tries for longer.
+func (c *catalog) awaitSpaces(ctx context.Context) *spaces {
 	all := c.current(ctx)
 	for all == nil && c.read != nil && ctx.Err() == nil && c.isEarly() {
 		pause(ctx, firstPoll)
@@ -136,11 +136,11 @@ func (c *catalog) isEarly() bool {
 	return time.Since(c.firstNeeded) < firstPatience
 }
 
-// greet records that the server greeted a client: it is up.
-func (c *catalog) greet() {
+// recordGreeting records that the server greeted a client: it is up.
+func (c *catalog) recordGreeting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.greeted = time.Now()
+	c.greetedAt = time.Now()
 }
 
 // refresh reads the schema, or waits for the load that is running. It returns early when that takes too long.
@@ -159,7 +159,7 @@ func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loading == nil {
-		if time.Since(c.failed) < failurePause && c.loadBegan.After(c.greeted) {
+		if time.Since(c.failedAt) < failurePause && c.loadBegan.After(c.greetedAt) {
 			return nil, 0
 		}
 		c.loading, c.loadBegan = make(chan struct{}), time.Now()
@@ -172,7 +172,7 @@ func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 func (c *catalog) isOutdated() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.failed.IsZero() && !c.loadBegan.After(c.greeted)
+	return !c.failedAt.IsZero() && !c.loadBegan.After(c.greetedAt)
 }
 
 // waitFor reports whether done was closed in time.
@@ -208,7 +208,7 @@ func (c *catalog) load(done chan struct{}) {
 	defer gateway.CatchPanic(c.log, c.stats, nil)
 	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
-	seen := c.seen.Load()
+	seen := c.seenVersion.Load()
 	c.stale.Store(false) // connections that are lost from now on set it again
 	schema, err := c.tryRead(ctx)
 	c.mu.Lock()
@@ -217,33 +217,33 @@ func (c *catalog) load(done chan struct{}) {
 	c.loading = nil
 	if err != nil {
 		c.stale.Store(true)
-		c.failed = time.Now()
+		c.failedAt = time.Now()
 		if c.ctx.Err() == nil {
-			c.complain(err)
+			c.logFailure(err)
 		}
 		return
 	}
-	c.failed = time.Time{}
-	delete(c.told, unreadable)
+	c.failedAt = time.Time{}
+	delete(c.warned, unreadable)
 	c.schema = schema
-	if !c.seen.CompareAndSwap(seen, schema.Version) { // lower after a restart of the server
-		c.note(schema.Version) // keeps a newer version that a reply named meanwhile
+	if !c.seenVersion.CompareAndSwap(seen, schema.Version) { // lower after a restart of the server
+		c.recordVersion(schema.Version) // keeps a newer version that a reply named meanwhile
 	}
 	c.assign()
-	if !c.first {
-		c.log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.spaces.Load().sealing)
+	if !c.loaded {
+		c.log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.spaces.Load().compressedFields)
 	}
-	c.first = true
+	c.loaded = true
 }
 
 const unreadable = "the schema can't be read"
 
-func (c *catalog) complain(err error) {
+func (c *catalog) logFailure(err error) {
 	c.stats.Error("schema")
-	if c.told[unreadable] {
+	if c.warned[unreadable] {
 		return
 	}
-	c.told[unreadable] = true
+	c.warned[unreadable] = true
 	hint := "is the server up?"
 	switch {
 	case errors.Is(err, store.ErrLogin):
@@ -269,15 +269,15 @@ func (c *catalog) assign() {
 	all, complaints := newSpaces(c.rules.Load(), c.schema)
 	c.spaces.Store(all)
 	for _, text := range complaints {
-		if !c.told[text] {
-			c.told[text] = true
+		if !c.warned[text] {
+			c.warned[text] = true
 			c.log.Warn("not compressed: " + text)
 		}
 	}
-	if len(c.told) > maxTold {
-		clear(c.told)
+	if len(c.warned) > maxWarned {
+		clear(c.warned)
 	}
 }
 
-// maxTold limits the number of warnings that are remembered.
-const maxTold = 4096
+// maxWarned limits the number of warnings that are remembered.
+const maxWarned = 4096

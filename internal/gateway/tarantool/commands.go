@@ -9,17 +9,17 @@ import (
 type handling uint8
 
 const (
-	passes    handling = iota // unchanged; its reply is decompressed
-	pings                     // a keep-alive, or the question whether this is a gateway
-	oneWay                    // it has no reply
-	replicate                 // from here on the connection has another protocol
-	features                  // protocol features of the client
+	passThrough      handling = iota // unchanged; its reply is decompressed
+	ping                             // a keep-alive, or the question whether this is a gateway
+	noReply                          // it has no reply
+	replication                      // from here on the connection has another protocol
+	protocolFeatures                 // protocol features of the client
 
-	// These have a place in their lane: they read, write or run something, and the server first checks the
+	// These have a place in their queue: they read, write or run something, and the server first checks the
 	// stamp of each.
-	logsIn       // a login
+	auth         // a login
 	transactions // beginning or end of a transaction
-	inOrder      // unchanged
+	ordered      // unchanged
 	sql          // a statement
 	tuples       // a tuple, some of whose fields are compressed
 	updates      // operations on fields
@@ -39,27 +39,27 @@ func (h handling) hasValues() bool {
 // handlings maps types of requests to handlings. Types that are not in it pass unchanged, and their replies
 // are decompressed: the server refuses types that it does not know.
 var handlings = [wire.WatchOnce + 1]handling{
-	wire.Ping:          pings,
-	wire.Watch:         oneWay,
-	wire.Unwatch:       oneWay,
-	wire.Join:          replicate,
-	wire.Subscribe:     replicate,
-	wire.FetchSnapshot: replicate,
-	wire.Register:      replicate,
-	wire.JoinMeta:      replicate,
-	wire.JoinSnapshot:  replicate,
-	wire.Raft:          replicate,
-	wire.RaftPromote:   replicate,
-	wire.RaftDemote:    replicate,
-	wire.RaftConfirm:   replicate,
-	wire.RaftRollback:  replicate,
-	wire.ID:            features,
-	wire.Auth:          logsIn,
+	wire.Ping:          ping,
+	wire.Watch:         noReply,
+	wire.Unwatch:       noReply,
+	wire.Join:          replication,
+	wire.Subscribe:     replication,
+	wire.FetchSnapshot: replication,
+	wire.Register:      replication,
+	wire.JoinMeta:      replication,
+	wire.JoinSnapshot:  replication,
+	wire.Raft:          replication,
+	wire.RaftPromote:   replication,
+	wire.RaftDemote:    replication,
+	wire.RaftConfirm:   replication,
+	wire.RaftRollback:  replication,
+	wire.ID:            protocolFeatures,
+	wire.Auth:          auth,
 	wire.Begin:         transactions,
 	wire.Commit:        transactions,
 	wire.Rollback:      transactions,
-	wire.Select:        inOrder,
-	wire.Delete:        inOrder,
+	wire.Select:        ordered,
+	wire.Delete:        ordered,
 	wire.Execute:       sql,
 	wire.Prepare:       sql,
 	wire.Insert:        tuples,
@@ -75,17 +75,17 @@ func handlingOf(t wire.Type) handling {
 	if t < wire.Type(len(handlings)) {
 		return handlings[t]
 	}
-	return passes
+	return passThrough
 }
 
 // guardedNames lists the reasons by which Stats counts guarded requests.
 var guardedNames = []string{"splice", "sql", "magic", "shift"}
 
-// understands reports whether the gateway understands a feature of the protocol, given by its number. It does
+// isSupported reports whether the gateway understands a feature of the protocol, given by its number. It does
 // not understand those that change how tuples and arguments look on the wire, so that values in them would
 // not be found: tuples as extensions in replies to requests for data (7) and to calls (8) and in arguments
 // (9), and Arrow (12). Later features are unknown to it.
-func understands(feature uint64) bool {
+func isSupported(feature uint64) bool {
 	switch feature {
 	case 7, 8, 9:
 		return false
@@ -105,7 +105,7 @@ func withoutFeatures(b []byte, body *wire.Body) []byte {
 	}
 	var kept []uint64
 	for _, at := range spans {
-		if n, ok := wire.Uint(at.Of(b)); ok && understands(n) {
+		if n, ok := wire.Uint(at.Of(b)); ok && isSupported(n) {
 			kept = append(kept, n)
 		}
 	}

@@ -17,18 +17,18 @@ import (
 
 // Config configures a gateway. Everything but Upstream may be left zero.
 type Config struct {
-	Name     string
-	Upstream gateway.Upstream // its credentials are those of the gateway; clients send their own
-	Behind   string           // server URL without credentials, told to Cinch's commands; "": not told
-	TLS      *tls.Config      // for clients; nil: plain
-	Policy   *policy.Policy   // nil: compresses nothing, decompresses everything
-	Engine   *codec.Engine
+	Name        string
+	Upstream    gateway.Upstream // its credentials are those of the gateway; clients send their own
+	UpstreamURL string           // server URL without credentials, told to Cinch's commands; "": not told
+	TLS         *tls.Config      // for clients; nil: plain
+	Policy      *policy.Policy   // nil: compresses nothing, decompresses everything
+	Engine      *codec.Engine
 	// Schema reads the server's schema on a connection of the gateway; nil: there is none, and nothing is
 	// compressed.
 	Schema func(context.Context) (*store.Schema, error)
-	// Look reads a tuple by the key of an index, both MessagePack, on such a connection; nil: no tuples are
+	// ReadTuple reads a tuple by the key of an index, both MessagePack, on such a connection; nil: no tuples are
 	// read. Without it fields that the gateway's user may not see count as compressed.
-	Look func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
+	ReadTuple func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
 	// Greeted is called with each greeting of the server before the client gets it, so that connections of the
 	// gateway can follow clients to another server. It must not block. Nil: not called.
 	Greeted  func(greeting string)

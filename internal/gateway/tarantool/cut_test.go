@@ -36,7 +36,7 @@ var severalSplices = []struct {
 // operationsFor returns the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
-	envelope, _ := g.vault.seal(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
+	envelope, _ := g.codec.encode(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
 	if err != nil || !cinch.IsSealed(envelope) {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([
 		t.Fatal(refused)
 	}
 	all := g.catalog.spaces.Load()
-	u, refused := newUpdater(g.vault, &r, stepPlan{space: all.byID[600], all: all, missing: noMemory})
+	u, refused := newUpdater(g.codec, &r, stepPlan{space: all.byID[600], spaces: all, noFunction: noMemory})
 	if refused != nil {
 		t.Fatal(refused)
 	}
@@ -84,11 +84,11 @@ func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]b
 		case "#":
 			fields = append(fields[:at], fields[at+1:]...)
 		case ":":
-			c := cutting{offset: int64(number(op[2])), length: int64(number(op[3])), paste: []byte(op[4].(string))}
+			c := spliceArgs{offset: int64(number(op[2])), length: int64(number(op[3])), paste: []byte(op[4].(string))}
 			if c.offset >= 0 {
 				c.offset--
 			}
-			from, to, ok := c.within(len(fields[at]))
+			from, to, ok := c.cutRange(len(fields[at]))
 			if !ok {
 				t.Fatalf("%v is out of bounds", op)
 			}
@@ -113,7 +113,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 			continue
 		}
 		fields, sealed := newerServer(t, g, [][]byte{[]byte("1"), []byte("what is stored"), []byte("3")}, ops)
-		got, err := g.vault.Sealer.Open(nil, fields[1])
+		got, err := g.codec.Sealer.Open(nil, fields[1])
 		if err != nil || string(got) != c.want || sealed > 1 {
 			t.Errorf("%v: %q, sealed %d times, %v", c.ops, got, sealed, err)
 		}

@@ -7,12 +7,12 @@
 //	gateway.go      the gateway: NewGateway, Serve and Shutdown
 //	session.go      one client: handleRequest carries a request from the client to the server
 //	rewrite.go      rewriting a request: which values are compressed, by which version of the schema
-//	vault.go        compressing and decompressing one value
+//	valuecodec.go   compressing and decompressing one value
 //	replies.go      handleReply carries a reply from the server to the client, decompressed within the budget
 //	commands.go     the table: how each type of request is handled; protocol features
 //	frames.go       reading frames from a connection, and gathering them for one
 //	outstanding.go  requests that wait for replies, with a copy of those that may have to be sent again
-//	lanes.go        the order of a stream's requests: which wait when one has to be sent again
+//	streamqueues.go the order of a stream's requests: which wait when one has to be sent again
 //
 // Rarer branches:
 //
@@ -49,7 +49,7 @@
 // key touches are never compressed. Requests that would compute on other compressed fields are carried
 // out in steps (splices), or refused with the server's own error for what it does not support (SQL).
 //
-//	client -> handleRequest: its lane, rewrite: compressed, unchanged or refused -> server
+//	client -> handleRequest: its queue, rewrite: compressed, unchanged or refused -> server
 //	              |    outstanding: by sync    |
 //	client <- handleReply: decompress the envelopes, wherever they are <------------ server
 package tarantool

@@ -13,25 +13,25 @@ const shutdownEvent = "box.shutdown"
 
 // shutdownWatch records whether the client watches for a shutdown, and whether it was told of one.
 type shutdownWatch struct {
-	shutdown bool        // the client watches for it; used by the request pump only
-	told     atomic.Bool // the client was told of the drain
+	watches  bool        // the client watches for it; used by the request pump only
+	notified atomic.Bool // the client was told of the drain
 }
 
-// note records that a client begins or ends to watch shutdownEvent.
-func (w *shutdownWatch) note(r *request) {
+// record records that a client begins or ends to watch shutdownEvent.
+func (w *shutdownWatch) record(r *request) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return
 	}
 	if name, ok := wire.Text(r.body.Event.Of(r.bytes)); ok && string(name) == shutdownEvent {
-		w.shutdown = r.header.Type == wire.Watch
+		w.watches = r.header.Type == wire.Watch
 	}
 }
 
-// stale reports whether r is an event for shutdownEvent that must not reach a client that was told of the
+// isStale reports whether r is an event for shutdownEvent that must not reach a client that was told of the
 // drain. Drivers keep only the last value of an event, and a server sends its value at once when a client
 // begins to watch it.
-func (w *shutdownWatch) stale(r *reply) bool {
-	if !w.told.Load() || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
+func (w *shutdownWatch) isStale(r *reply) bool {
+	if !w.notified.Load() || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
 		return false
 	}
 	name, ok := wire.Text(r.body.Event.Of(r.bytes))
@@ -42,17 +42,17 @@ func (w *shutdownWatch) stale(r *reply) bool {
 // connects again by itself. Other sessions drain as Life does.
 func (s *session) Drain() {
 	s.BeginDrain()
-	if s.replicates.Load() {
+	if s.isReplication.Load() {
 		_ = s.Close()
 		return
 	}
 	s.Life.Drain()
 }
 
-// sayShutdown tells a watching client of the drain, once.
-func (s *session) sayShutdown() {
-	if w := &s.watching; s.Draining() && w.shutdown && w.told.CompareAndSwap(false, true) {
-		_ = s.toClient.send(wire.AppendEvent(nil, s.g.catalog.seen.Load(), shutdownEvent))
+// announceShutdown tells a watching client of the drain, once.
+func (s *session) announceShutdown() {
+	if w := &s.shutdownWatch; s.Draining() && w.watches && w.notified.CompareAndSwap(false, true) {
+		_ = s.toClient.send(wire.AppendEvent(nil, s.g.catalog.seenVersion.Load(), shutdownEvent))
 	}
 }
 
@@ -60,18 +60,18 @@ func (s *session) sayShutdown() {
 // session with one is idle only after its grace period. So is that of a client that watches for shutdowns,
 // which may leave by itself.
 func (s *session) idle() bool {
-	waits := len(s.transactions) > 0 || s.watching.shutdown
+	waits := len(s.transactions) > 0 || s.shutdownWatch.watches
 	return !s.outstanding.busy() && (!waits || s.Overdue())
 }
 
-// follow records which streams have open transactions, at most maxLanes of them.
-func (s *session) follow(h *wire.Header) {
+// trackTransaction records which streams have open transactions, at most maxStreamQueues of them.
+func (s *session) trackTransaction(h *wire.Header) {
 	switch h.Type {
 	case wire.Begin:
 		if s.transactions == nil {
 			s.transactions = map[uint64]struct{}{}
 		}
-		if len(s.transactions) < maxLanes {
+		if len(s.transactions) < maxStreamQueues {
 			s.transactions[h.Stream] = struct{}{}
 		}
 	case wire.Commit, wire.Rollback:

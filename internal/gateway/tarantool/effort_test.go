@@ -21,26 +21,26 @@ func TestBudgetUsedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule, stats := p.Rules()[0], gateway.NewStats("a", "tarantool")
-	v := newVault(cinch.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
+	v := newValueCodec(cinch.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
 	v.Effort = gateway.NewEffort()
 	v.Effort.SetLimits(effort.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
-	first, _ := v.seal(nil, value, rule, "") // takes more CPU time than the millisecond that is saved up
+	first, _ := v.encode(nil, value, rule, "") // takes more CPU time than the millisecond that is saved up
 	h, err := cinch.ParseHeader(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, sealed := v.seal(nil, value, rule, ""); sealed || !bytes.Equal(second, value) {
+	if second, sealed := v.encode(nil, value, rule, ""); sealed || !bytes.Equal(second, value) {
 		t.Errorf("the second value is stored as %.20q", second)
 	}
-	if back, err := v.open(nil, first, &h); err != nil || !bytes.Equal(back, value) {
+	if back, err := v.decode(nil, first, &h); err != nil || !bytes.Equal(back, value) {
 		t.Errorf("the first comes back with %d bytes, %v", len(back), err)
 	}
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown {
 		t.Errorf("left %+v", left)
 	}
 	v.Effort.SetLimits(effort.Limits{})
-	if third, sealed := v.seal(nil, value, rule, ""); !sealed || !cinch.IsSealed(third) {
+	if third, sealed := v.encode(nil, value, rule, ""); !sealed || !cinch.IsSealed(third) {
 		t.Error("without the budget the value stays plain")
 	}
 }

@@ -18,9 +18,9 @@ var errorClasses = gateway.ErrorClasses{
 
 // refusal is an error that the gateway sends in place of the server's reply.
 type refusal struct {
-	code wire.Type
-	what string // the reason under which it is counted
-	text string
+	code   wire.Type
+	reason string // the reason under which it is counted
+	text   string
 }
 
 func (r *refusal) Error() string { return r.text }

@@ -68,8 +68,8 @@ func (r *reader) raw(n int) ([]byte, error) {
 	return r.Take(n), nil
 }
 
-// rest returns the bytes that have been read already, and leaves the reader empty.
-func (r *reader) rest() []byte {
+// takeBuffered returns the bytes that have been read already, and leaves the reader empty.
+func (r *reader) takeBuffered() []byte {
 	r.Release()
 	return r.Take(len(r.Unread()))
 }
@@ -85,23 +85,23 @@ type sink struct {
 	buf []byte
 }
 
-// gatherBytes is the size in bytes up to which frames are gathered.
-const gatherBytes = 16 << 10
+// bufferBytes is the size in bytes up to which frames are gathered.
+const bufferBytes = 16 << 10
 
 // write adds a frame. It is written by the next flush at the latest.
 func (s *sink) write(frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.buf)+len(frame) > gatherBytes {
+	if len(s.buf)+len(frame) > bufferBytes {
 		if err := s.flushLocked(); err != nil {
 			return err
 		}
 	}
-	if len(frame) >= gatherBytes {
+	if len(frame) >= bufferBytes {
 		return s.account.Send(s.conn, s.peer, frame)
 	}
 	if s.buf == nil {
-		s.buf = memory.GetBuffer(gatherBytes)
+		s.buf = memory.GetBuffer(bufferBytes)
 	}
 	s.buf = append(s.buf, frame...)
 	return nil

@@ -32,7 +32,7 @@ func offline(t testing.TB) *Gateway {
 	s := &space{ruled: true, Space: &store.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []store.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
 	s.fields = []field{{}, {rules: p.Rules()[:1], guarded: true}, {}, {rules: p.Rules()[:1], guarded: true}}
 	g.catalog.spaces.Store(&spaces{
-		version: 9, arguments: p.Rules()[1:], guarded: []string{"docs"},
+		version: 9, activeCallRules: p.Rules()[1:], guarded: []string{"docs"},
 		byID: map[uint32]*space{600: s}, byName: map[string]*space{"docs": s},
 	})
 	return g
@@ -46,7 +46,7 @@ func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	strings := wire.NewStrings(b, wire.Span{Len: len(b)})
 	for strings.Next() {
 		content := strings.Content.Of(b)
-		value, err := g.vault.Sealer.Open(nil, content)
+		value, err := g.codec.Sealer.Open(nil, content)
 		if err != nil {
 			value = content
 		}
@@ -150,7 +150,7 @@ func FuzzOperations(f *testing.F) {
 			return
 		}
 		all := g.catalog.spaces.Load()
-		u, refused := newUpdater(g.vault, &r, stepPlan{space: all.byID[600], all: all, missing: noMemory})
+		u, refused := newUpdater(g.codec, &r, stepPlan{space: all.byID[600], spaces: all, noFunction: noMemory})
 		if refused != nil {
 			return
 		}
@@ -196,7 +196,7 @@ func FuzzOpen(f *testing.F) {
 		if r.header.Parse(b) != nil {
 			return
 		}
-		out, refused := s.open(r, wire.Select)
+		out, refused := s.decodeReply(r, wire.Select)
 		if out == nil || refused != nil {
 			return
 		}
@@ -222,7 +222,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		g := offline(t)
 		defer g.cancel()
-		if got := g.catalog.spaces.Load().byID[600].path([]byte(path)); got.known && got.position < 0 {
+		if got := g.catalog.spaces.Load().byID[600].targetByPath([]byte(path)); got.known && got.position < 0 {
 			t.Fatalf("%q: %+v", path, got)
 		}
 	})

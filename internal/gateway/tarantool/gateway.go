@@ -15,7 +15,7 @@ import (
 // Gateway serves clients of one Tarantool server.
 type Gateway struct {
 	cfg     Config
-	vault   *vault
+	codec   *valueCodec
 	catalog *catalog
 	server  gateway.Server
 	reach   gateway.Reach
@@ -41,12 +41,12 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g := &Gateway{cfg: cfg}
 	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
-	g.vault = newVault(opts, cfg.Dicts, cfg.Sampler, cfg.Stats, cfg.Log)
-	g.vault.Effort = cfg.Effort
+	g.codec = newValueCodec(opts, cfg.Dicts, cfg.Sampler, cfg.Stats, cfg.Log)
+	g.codec.Effort = cfg.Effort
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.catalog = newCatalog(g.ctx, cfg.Policy, cfg.Schema, cfg.Stats, cfg.Log)
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
-	g.keeper.Ask = func(ctx context.Context) (bool, error) { return AskClosed(ctx, cfg.Upstream) }
+	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.Upstream) }
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
@@ -58,7 +58,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.catalog.begin)
+	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.catalog.loadFirst)
 	return g.server.Serve(l)
 }
 

@@ -10,47 +10,47 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// notSure is the login while the reply to an AUTH is outstanding.
-const notSure = gateway.LoginUnknown
+// loginPending is the login while the reply to an AUTH is outstanding.
+const loginPending = gateway.LoginUnknown
 
 // identity holds the user as which a client has logged in, and opens its door, which limits messages before a
 // login. Dictionaries are made from, and used for, the values of one user.
 type identity struct {
-	door     gateway.Door
-	who      atomic.Pointer[string] // nil: the client is guest
-	awaiting atomic.Int32           // AUTHs without a reply
+	door    gateway.Door
+	user    atomic.Pointer[string] // nil: the client is guest
+	pending atomic.Int32           // AUTHs without a reply
 
 	mu            sync.Mutex
-	pendingLogins []login // in their order
+	pendingLogins []pendingLogin // in their order
 }
 
-// login is an AUTH without a reply.
-type login struct {
+// pendingLogin is an AUTH without a reply.
+type pendingLogin struct {
 	sync uint64
 	user string
 }
 
 // login returns the user whose values a request writes now, "" for guest.
 func (l *identity) login() string {
-	if l.awaiting.Load() > 0 {
-		return notSure
+	if l.pending.Load() > 0 {
+		return loginPending
 	}
-	if who := l.who.Load(); who != nil && *who != "guest" {
+	if who := l.user.Load(); who != nil && *who != "guest" {
 		return *who
 	}
 	return ""
 }
 
-// loginSent records an AUTH that is about to be sent.
-func (l *identity) loginSent(sync uint64, user string) {
+// recordLogin records an AUTH that is about to be sent.
+func (l *identity) recordLogin(sync uint64, user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pendingLogins = append(l.pendingLogins, login{sync, user})
-	l.awaiting.Add(1)
+	l.pendingLogins = append(l.pendingLogins, pendingLogin{sync, user})
+	l.pending.Add(1)
 }
 
-// noteReply records the reply to a request.
-func (l *identity) noteReply(request wire.Type, sync uint64, answer wire.Type) {
+// recordReply records the reply to a request.
+func (l *identity) recordReply(request wire.Type, sync uint64, answer wire.Type) {
 	switch request {
 	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
 		if answer == wire.OK { // the server let the client log in or write, so it has rights
@@ -58,12 +58,12 @@ func (l *identity) noteReply(request wire.Type, sync uint64, answer wire.Type) {
 		}
 	}
 	if request == wire.Auth {
-		l.loginAnswered(sync, answer)
+		l.recordLoginReply(sync, answer)
 	}
 }
 
-// loginAnswered records the reply to an AUTH. If the server refuses it the user stays the same.
-func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
+// recordLoginReply records the reply to an AUTH. If the server refuses it the user stays the same.
+func (l *identity) recordLoginReply(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.pendingLogins {
@@ -71,10 +71,10 @@ func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
 			continue
 		}
 		if user := l.pendingLogins[i].user; answer == wire.OK {
-			l.who.Store(&user)
+			l.user.Store(&user)
 		}
 		l.pendingLogins = append(l.pendingLogins[:i], l.pendingLogins[i+1:]...)
-		l.awaiting.Add(-1)
+		l.pending.Add(-1)
 		return
 	}
 }
@@ -84,46 +84,46 @@ func (l *identity) loginAnswered(sync uint64, answer wire.Type) {
 
 // The rights of guest on a new server: the role public, and the right to connect.
 const (
-	privileges    = 313 // number of the space _vpriv, of which each user sees a part
-	guest         = 0
-	mostOfGuest   = 100 // limit on the privileges that are read
-	sessionRight  = 8
-	usageRight    = 16
-	publicRole    = 2
-	privilegeType = 2 // positions of fields in a privilege
-	privilegeOf   = 3
-	privilegeMask = 4
+	privilegesSpace = 313 // number of the space _vpriv, of which each user sees a part
+	guestUser       = 0
+	maxPrivileges   = 100 // limit on the privileges that are read
+	sessionRight    = 8
+	usageRight      = 16
+	publicRole      = 2
+	privilegeType   = 2 // positions of fields in a privilege
+	privilegeObject = 3
+	privilegeMask   = 4
 )
 
-// AskClosed reports whether a server requires a login, which it does if guest has no rights. It connects as
+// RequiresLogin reports whether a server requires a login, which it does if guest has no rights. It connects as
 // guest and reads guest's privileges.
-func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+func RequiresLogin(ctx context.Context, up gateway.Upstream) (required bool, err error) {
 	err = up.Ask(ctx, func(c net.Conn) error {
-		closed, err = askGuest(ctx, c)
+		required, err = askGuest(ctx, c)
 		return err
 	})
-	return closed, err
+	return required, err
 }
 
-func askGuest(ctx context.Context, c net.Conn) (closed bool, err error) {
+func askGuest(ctx context.Context, c net.Conn) (required bool, err error) {
 	r := reader{Inbound: gateway.Inbound{Conn: c, Ctx: ctx}}
 	defer r.Free()
 	if _, err = r.raw(wire.GreetingLen); err != nil {
 		return false, err
 	}
-	if _, err = c.Write(wire.AppendSelect(nil, 1, privileges, guest, mostOfGuest)); err != nil {
+	if _, err = c.Write(wire.AppendSelect(nil, 1, privilegesSpace, guestUser, maxPrivileges)); err != nil {
 		return false, err
 	}
 	f, err := r.next()
 	if err != nil {
 		return false, err
 	}
-	return guestMayNothing(f.body())
+	return guestHasNoRights(f.body())
 }
 
-// guestMayNothing reports whether guest has no rights, by the reply to askGuest's request. A guest that may
+// guestHasNoRights reports whether guest has no rights, by the reply to askGuest's request. A guest that may
 // not even read its privileges has none.
-func guestMayNothing(reply []byte) (bool, error) {
+func guestHasNoRights(reply []byte) (bool, error) {
 	var h wire.Header
 	if err := h.Parse(reply); err != nil {
 		return false, err
@@ -135,7 +135,7 @@ func guestMayNothing(reply []byte) (bool, error) {
 	if err := b.Parse(reply, h.Map.End()); err != nil {
 		return false, err
 	}
-	tuples, _, err := wire.Elements(nil, reply, b.Data.At, mostOfGuest)
+	tuples, _, err := wire.Elements(nil, reply, b.Data.At, maxPrivileges)
 	if err != nil {
 		return false, err
 	}
@@ -146,7 +146,7 @@ func guestMayNothing(reply []byte) (bool, error) {
 		}
 		kind, _ := wire.Text(fields[privilegeType].Of(reply))
 		rights, _ := wire.Uint(fields[privilegeMask].Of(reply))
-		of, _ := wire.Uint(fields[privilegeOf].Of(reply))
+		of, _ := wire.Uint(fields[privilegeObject].Of(reply))
 		if (string(kind) != "role" || of != publicRole) && rights&^(sessionRight|usageRight) != 0 {
 			return false, nil
 		}

@@ -19,41 +19,41 @@ import (
 // own rules for operations on one field hold, but it replaces the whole field by the new value, compressed.
 // Requests that the server has to refuse are still refused.
 type updater struct {
-	vault *vault
-	all   *spaces
-	space *space
-	r     request // with its values compressed
-	index uint32
-	key   []byte // MessagePack
-	ops   wire.Span
-	base  int64 // number of the first field and offset in the request
-	stamp uint64
+	codec  *valueCodec
+	spaces *spaces
+	space  *space
+	r      request // with its values compressed
+	index  uint32
+	key    []byte // MessagePack
+	ops    wire.Span
+	base   int64 // number of the first field and offset in the request
+	stamp  uint64
 
-	server   store.Version // the operations that it accepts depend on it; zero: unknown
-	doubtful bool          // see stepPlan
+	server      store.Version // the operations that it accepts depend on it; zero: unknown
+	onlyIfPlain bool          // see stepPlan
 
 	client string // its address, for the log
 }
 
 // newUpdater parses a request that rewrite could not make harmless, so that it takes steps.
-func newUpdater(v *vault, r *request, plan stepPlan) (*updater, *refusal) {
-	u := &updater{vault: v, all: plan.all, space: plan.space, r: *r, stamp: plan.all.version, doubtful: plan.doubtful}
+func newUpdater(v *valueCodec, r *request, plan stepPlan) (*updater, *refusal) {
+	u := &updater{codec: v, spaces: plan.spaces, space: plan.space, r: *r, stamp: plan.spaces.version, onlyIfPlain: plan.onlyIfPlain}
 	u.r.edits, u.r.spans = nil, nil
 	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values compressed, in the updater's own buffer
 		u.r.bytes = out[5:]
 		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
-			return nil, plan.missing // can't happen
+			return nil, plan.noFunction // can't happen
 		}
 	}
 	u.base = int64(min(u.r.base(), math.MaxInt32))
 	if r.header.Type == wire.Upsert {
-		return u, u.upsert()
+		return u, u.parseUpsert()
 	}
-	return u, u.update()
+	return u, u.parseUpdate()
 }
 
-// update finds the operations, key and index of an UPDATE.
-func (u *updater) update() *refusal {
+// parseUpdate finds the operations, key and index of an UPDATE.
+func (u *updater) parseUpdate() *refusal {
 	b := &u.r.body
 	u.ops, u.key = b.Tuple, b.Key.Of(u.r.bytes)
 	if h, err := wire.ReadHead(u.r.bytes, b.Key.At); b.Key.Len == 0 || err != nil || h.Kind != wire.Array {
@@ -78,9 +78,9 @@ func (u *updater) indexByName() *refusal {
 	return unsupported("splice", fmt.Sprintf("index %q of space %s, which the gateway does not know", name, u.space.Name))
 }
 
-// upsert builds the primary key from the tuple of an UPSERT. The server refuses a key that is incomplete or
+// parseUpsert builds the primary key from the tuple of an UPSERT. The server refuses a key that is incomplete or
 // does not fit the index.
-func (u *updater) upsert() *refusal {
+func (u *updater) parseUpsert() *refusal {
 	b := &u.r.body
 	u.ops = b.Ops
 	primary := u.space.Primary()
@@ -120,8 +120,8 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 }
 
 // call returns the frame of a step, in a pooled buffer. tuple is the tuple that is expected to be stored; nil
-// for the first step, which only reads the tuple if there is one. A doubtful first step changes the tuple if it
-// does not hold the magic.
+// for the first step, which only reads the tuple if there is one. If onlyIfPlain is set the first step
+// changes the tuple if it does not hold the magic.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	ops, refused := u.operations(tuple)
 	defer memory.PutBuffer(ops)
@@ -130,7 +130,7 @@ func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	}
 	b := memory.GetBuffer(len(tuple) + len(ops) + len(u.r.bytes) + 256)
 	args := 6
-	if tuple == nil && u.doubtful {
+	if tuple == nil && u.onlyIfPlain {
 		args = 7
 	}
 	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, store.UpdateFunction, args)
@@ -164,7 +164,7 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	if err != nil || h.Kind != wire.Array {
 		return nil, malformed
 	}
-	o := operator{u: u, b: u.r.bytes, any: tuple == nil}
+	o := tupleSimulator{u: u, b: u.r.bytes, noTuple: tuple == nil}
 	if refused := o.load(tuple); refused != nil {
 		return nil, refused
 	}
@@ -181,10 +181,10 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 		}
 		next = end
 	}
-	if refused := o.paste(); refused != nil {
+	if refused := o.fillPending(); refused != nil {
 		return o.out, refused
 	}
-	if refused := o.openMoved(); refused != nil {
+	if refused := o.decodeMoved(); refused != nil {
 		return o.out, refused
 	}
 	list := o.out
@@ -194,56 +194,56 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	return o.out, nil
 }
 
-// operator simulates operations to know where the fields are and what they hold.
-type operator struct {
-	u     *updater
-	b     []byte // the request
-	any   bool   // there is no tuple, so the simulation is skipped
-	slots []slot // the tuple's fields after the operations so far
-	moved bool
-	out   []byte // the operations, without the values of pastings
-	count int
-	cuts  []pasting
+// tupleSimulator simulates operations to know where the fields are and what they hold.
+type tupleSimulator struct {
+	u       *updater
+	b       []byte       // the request
+	noTuple bool         // there is no tuple, so the simulation is skipped
+	fields  []tupleField // the tuple's fields after the operations so far
+	moved   bool
+	out     []byte // the operations, without the values of pending splices
+	count   int
+	pending []pendingSplice
 }
 
-// slot is a field.
-type slot struct {
-	value []byte // MessagePack, as it is stored or will be
-	raw   []byte // decompressed value of a string, valid if ready
-	ready bool   // raw is set
-	cut   *cut   // its value after splices; nil: none so far
+// tupleField is a field.
+type tupleField struct {
+	value     []byte        // MessagePack, as it is stored or will be
+	raw       []byte        // decompressed value of a string, valid if isDecoded
+	isDecoded bool          // raw is set
+	spliced   *splicedField // its value after splices; nil: none so far
 }
 
-func (o *operator) load(tuple []byte) *refusal {
-	if o.any {
+func (o *tupleSimulator) load(tuple []byte) *refusal {
+	if o.noTuple {
 		return nil
 	}
 	fields, refused := o.u.fields(nil, tuple, 0)
 	if refused != nil {
 		return refused
 	}
-	o.slots = make([]slot, len(fields))
+	o.fields = make([]tupleField, len(fields))
 	for i, at := range fields {
-		o.slots[i].value = at.Of(tuple)
+		o.fields[i].value = at.Of(tuple)
 	}
 	return nil
 }
 
-// operation appends one operation to out and applies it to slots.
-func (o *operator) operation(parts []wire.Span) *refusal {
+// operation appends one operation to out and applies it to fields.
+func (o *tupleSimulator) operation(parts []wire.Span) *refusal {
 	o.count++
 	b := o.b
 	if len(parts) < 3 {
-		o.copy(parts)
+		o.appendOperation(parts)
 		return nil // the server refuses it
 	}
 	op, _ := wire.Text(parts[0].Of(b))
 	if len(op) == 0 {
-		o.copy(parts)
+		o.appendOperation(parts)
 		return nil
 	}
 	t := o.u.space.target(parts[1].Of(b), o.u.r.base())
-	at, found := o.place(t, op[0])
+	at, found := o.position(t, op[0])
 	switch {
 	case op[0] == ':':
 		return o.splice(parts, at, found && !t.nested)
@@ -255,18 +255,18 @@ func (o *operator) operation(parts []wire.Span) *refusal {
 	case op[0] == '#':
 		o.remove(at, parts[2].Of(b))
 	}
-	o.copy(parts)
+	o.appendOperation(parts)
 	return nil
 }
 
-// place returns the field's position from 0, and whether the tuple may have that position.
-func (o *operator) place(t target, op byte) (int, bool) {
-	if o.any || !t.known && !t.fromEnd {
+// position returns the field's position from 0, and whether the tuple may have that position.
+func (o *tupleSimulator) position(t target, op byte) (int, bool) {
+	if o.noTuple || !t.known && !t.fromEnd {
 		return 0, false
 	}
 	at := t.position
 	if t.fromEnd {
-		at = t.number + len(o.slots)
+		at = t.number + len(o.fields)
 		if op == '!' {
 			at++
 		}
@@ -274,8 +274,8 @@ func (o *operator) place(t target, op byte) (int, bool) {
 	return at, at >= 0
 }
 
-// copy appends an operation. Only field numbers and offsets are changed, to count as Lua does.
-func (o *operator) copy(parts []wire.Span) {
+// appendOperation appends an operation. Only field numbers and offsets are changed, to count as Lua does.
+func (o *tupleSimulator) appendOperation(parts []wire.Span) {
 	b := o.b
 	o.out = msgp.AppendArrayHeader(o.out, uint32(len(parts)))
 	splice := false
@@ -296,7 +296,7 @@ func (o *operator) copy(parts []wire.Span) {
 
 // appendNumber appends a number that counts from the request's base as the number that Lua has for it. The
 // server refuses numbers below the base.
-func (o *operator) appendNumber(dst, v []byte) []byte {
+func (o *tupleSimulator) appendNumber(dst, v []byte) []byte {
 	n, ok := wire.Int(v)
 	if !ok || n < 0 {
 		return append(dst, v...)
@@ -310,66 +310,66 @@ func (o *operator) appendNumber(dst, v []byte) []byte {
 
 // set assigns or inserts a field. Newer servers fill the gap before a field that is far behind the last;
 // older ones refuse it, or leave it out of an UPSERT.
-func (o *operator) set(insert bool, at int, v []byte) *refusal {
-	if at > len(o.slots) {
+func (o *tupleSimulator) set(insert bool, at int, v []byte) *refusal {
+	if at > len(o.fields) {
 		if o.u.r.header.Type == wire.Upsert {
 			return unsupported("splice", fmt.Sprintf("an UPSERT that splices or moves compressed fields of space %s, and sets a field beyond the end of the tuple with a gap before it: use UPDATE", o.u.space.Name))
 		}
 		if at > maxFields {
 			return nil // the server refuses it
 		}
-		for len(o.slots) < at {
-			o.slots = append(o.slots, slot{value: []byte{0xc0}})
+		for len(o.fields) < at {
+			o.fields = append(o.fields, tupleField{value: []byte{0xc0}})
 		}
 	}
-	if at == len(o.slots) {
-		o.slots = append(o.slots, slot{value: v})
+	if at == len(o.fields) {
+		o.fields = append(o.fields, tupleField{value: v})
 		return nil
 	}
 	if insert {
 		o.moved = true
-		o.slots = append(o.slots, slot{})
-		copy(o.slots[at+1:], o.slots[at:])
+		o.fields = append(o.fields, tupleField{})
+		copy(o.fields[at+1:], o.fields[at:])
 	}
-	o.slots[at] = slot{value: v}
+	o.fields[at] = tupleField{value: v}
 	return nil
 }
 
-func (o *operator) remove(at int, v []byte) {
+func (o *tupleSimulator) remove(at int, v []byte) {
 	n, ok := wire.Uint(v)
-	if !ok || at >= len(o.slots) {
+	if !ok || at >= len(o.fields) {
 		return // the server refuses it, or there is nothing to remove
 	}
 	o.moved = true
-	end := at + int(min(n, uint64(len(o.slots)-at)))
-	o.slots = append(o.slots[:at], o.slots[end:]...)
+	end := at + int(min(n, uint64(len(o.fields)-at)))
+	o.fields = append(o.fields[:at], o.fields[end:]...)
 }
 
-// open returns the decompressed value of a field that holds a string or binary.
-func (o *operator) open(at int) ([]byte, *refusal) {
-	s := &o.slots[at]
-	if s.ready {
+// decode returns the decompressed value of a field that holds a string or binary.
+func (o *tupleSimulator) decode(at int) ([]byte, *refusal) {
+	s := &o.fields[at]
+	if s.isDecoded {
 		return s.raw, nil
 	}
 	h, err := wire.ReadHead(s.value, 0)
 	if err != nil {
-		return nil, o.u.vault.broken(err, o.u.client)
+		return nil, o.u.codec.decodeError(err, o.u.client)
 	}
 	content := h.Content.Of(s.value)
 	if cinch.IsSealed(content) {
-		if content, err = o.u.vault.openStored(content); err != nil {
-			return nil, o.u.vault.broken(err, o.u.client)
+		if content, err = o.u.codec.decodeStored(content); err != nil {
+			return nil, o.u.codec.decodeError(err, o.u.client)
 		}
 	}
-	s.raw, s.ready = content, true
+	s.raw, s.isDecoded = content, true
 	return content, nil
 }
 
-// appendSealed appends a string that becomes the field at a position, compressed if its rule says so. It
+// appendEncoded appends a string that becomes the field at a position, compressed if its rule says so. It
 // reports whether the string is in an envelope.
-func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, sealed bool, refused *refusal) {
+func (o *tupleSimulator) appendEncoded(dst []byte, at int, value []byte) (out []byte, sealed bool, refused *refusal) {
 	var rule *policy.Rule
-	if !o.u.all.off {
+	if !o.u.spaces.disabled {
 		rule = o.u.space.at(at).rule(len(value))
 	}
 	if rule == nil {
@@ -380,24 +380,24 @@ func (o *operator) appendSealed(dst []byte, at int, value []byte) (out []byte, s
 			return dst, false, unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 	}
-	stored, sealed := o.u.vault.seal(nil, value, rule, o.u.r.login)
+	stored, sealed := o.u.codec.encode(nil, value, rule, o.u.r.login)
 	defer memory.PutBuffer(stored)
 	return msgp.AppendStringFromBytes(dst, stored), sealed, nil
 }
 
-// openMoved appends assignments of the decompressed values for compressed values that were moved to fields
+// decodeMoved appends assignments of the decompressed values for compressed values that were moved to fields
 // that an index or a constraint touches.
-func (o *operator) openMoved() *refusal {
+func (o *tupleSimulator) decodeMoved() *refusal {
 	if !o.moved {
 		return nil
 	}
-	for at := range o.slots {
+	for at := range o.fields {
 		why := o.u.space.touchedAt(at)
-		h, err := wire.ReadHead(o.slots[at].value, 0)
-		if why == "" || err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !o.slots[at].sealed(h) {
+		h, err := wire.ReadHead(o.fields[at].value, 0)
+		if why == "" || err != nil || h.Kind != wire.String && h.Kind != wire.Binary || !o.fields[at].sealed(h) {
 			continue
 		}
-		raw, refused := o.open(at)
+		raw, refused := o.decode(at)
 		if refused != nil {
 			return refused
 		}
@@ -419,41 +419,41 @@ func (o *operator) openMoved() *refusal {
 // the result of all splices of a field itself, and the last of them pastes it in; the others stay but do
 // nothing. Thus a value is compressed once, however many operations there are.
 
-// cut describes a field that splices change.
-type cut struct {
+// splicedField describes a field that splices change.
+type splicedField struct {
 	at     int    // the field's position at the last splice
-	last   int    // index of the last splice in operator.cuts
+	last   int    // index of the last splice in tupleSimulator.pending
 	raw    []byte // the value after the splices
 	sealed bool   // the value is written in an envelope
 }
 
-// pasting is a splice in operator.out whose offset, length and text are still missing.
-type pasting struct {
-	out int // where they are to be inserted in operator.out
-	cut *cut
+// pendingSplice is a splice in tupleSimulator.out whose offset, length and text are still missing.
+type pendingSplice struct {
+	outAt int // where they are to be inserted in tupleSimulator.out
+	field *splicedField
 }
 
 // splice appends a splice. If the field's value is known it replaces all of the value by the new one.
-func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
-	if !found || at >= len(o.slots) {
-		o.copy(parts)
+func (o *tupleSimulator) splice(parts []wire.Span, at int, found bool) *refusal {
+	if !found || at >= len(o.fields) {
+		o.appendOperation(parts)
 		return nil
 	}
-	c, ok := o.cutting(parts)
-	if !ok || !o.u.cuts(o.slots[at].value, 0) {
-		o.copy(parts)
+	c, ok := o.parseSpliceArgs(parts)
+	if !ok || !o.u.acceptsSplice(o.fields[at].value, 0) {
+		o.appendOperation(parts)
 		return nil // the server refuses it
 	}
-	raw, refused := o.open(at)
+	raw, refused := o.decode(at)
 	if refused != nil {
 		return refused
 	}
 	o.out = msgp.AppendArrayHeader(o.out, 5)
 	o.out = append(o.out, parts[0].Of(o.b)...)
 	o.out = o.appendNumber(o.out, parts[1].Of(o.b))
-	from, to, ok := c.within(len(raw))
-	before := o.slots[at].cut
-	if before != nil && !o.u.takesSeveral() {
+	from, to, ok := c.cutRange(len(raw))
+	before := o.fields[at].spliced
+	if before != nil && !o.u.acceptsSeveral() {
 		if o.u.server == (store.Version{}) {
 			return unsupported("splice", "several splices of a field that may be compressed, on a server that does not report its version")
 		}
@@ -468,19 +468,19 @@ func (o *operator) splice(parts []wire.Span, at int, found bool) *refusal {
 	if before == nil {
 		raw = slices.Clone(raw) // raw may be part of the tuple
 	}
-	o.cut(at, slices.Replace(raw, from, to, c.paste...))
+	o.setSpliced(at, slices.Replace(raw, from, to, c.paste...))
 	return nil
 }
 
-// cutting holds a splice's arguments.
-type cutting struct {
+// spliceArgs holds a splice's arguments.
+type spliceArgs struct {
 	offset int64 // from 0, or negative from the end
 	length int64
 	paste  []byte
 }
 
-// cutting reads the arguments of a splice. ok is false if the server would refuse them.
-func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
+// parseSpliceArgs reads the arguments of a splice. ok is false if the server would refuse them.
+func (o *tupleSimulator) parseSpliceArgs(parts []wire.Span) (c spliceArgs, ok bool) {
 	if len(parts) != 5 {
 		return c, false
 	}
@@ -492,7 +492,7 @@ func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
 	if err == nil {
 		c.paste = h.Content.Of(b)
 	}
-	if !ok1 || !ok2 || !o.u.cuts(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
+	if !ok1 || !ok2 || !o.u.acceptsSplice(b, parts[4].At) || !is32(c.offset) || !is32(c.length) {
 		return c, false
 	}
 	if c.offset >= 0 {
@@ -504,10 +504,10 @@ func (o *operator) cutting(parts []wire.Span) (c cutting, ok bool) {
 
 func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
 
-// within returns which bytes of a value of n bytes are cut, by the server's rules: a negative offset counts
+// cutRange returns which bytes of a value of n bytes are cut, by the server's rules: a negative offset counts
 // from behind the last byte, a negative length is the number of bytes to leave at the end. It reports false
 // when the offset is before the first byte.
-func (c *cutting) within(n int) (from, to int, ok bool) {
+func (c *spliceArgs) cutRange(n int) (from, to int, ok bool) {
 	size, offset, length := int64(n), c.offset, c.length
 	if offset < 0 {
 		if -offset > size+1 {
@@ -528,44 +528,44 @@ func (c *cutting) within(n int) (from, to int, ok bool) {
 	return int(offset), int(offset + length), true
 }
 
-// takesSeveral reports whether the server accepts several operations on a field.
-func (u *updater) takesSeveral() bool { return u.server.AtLeast(3, 0) }
+// acceptsSeveral reports whether the server accepts several operations on a field.
+func (u *updater) acceptsSeveral() bool { return u.server.AtLeast(3, 0) }
 
-// cuts reports whether the server accepts the value at b[at:] as the target and the text of a splice.
-func (u *updater) cuts(b []byte, at int) bool {
+// acceptsSplice reports whether the server accepts the value at b[at:] as the target and the text of a splice.
+func (u *updater) acceptsSplice(b []byte, at int) bool {
 	h, err := wire.ReadHead(b, at)
 	return err == nil && (h.Kind == wire.String || h.Kind == wire.Binary && u.server.AtLeast(3, 2))
 }
 
-// cut records the value of a field after a splice.
-func (o *operator) cut(at int, value []byte) {
-	s := &o.slots[at]
-	if s.cut == nil {
-		s.cut = &cut{}
+// setSpliced records the value of a field after a splice.
+func (o *tupleSimulator) setSpliced(at int, value []byte) {
+	s := &o.fields[at]
+	if s.spliced == nil {
+		s.spliced = &splicedField{}
 	}
-	s.raw, s.ready = value, true
-	s.cut.at, s.cut.last, s.cut.raw = at, len(o.cuts), value
-	o.cuts = append(o.cuts, pasting{len(o.out), s.cut})
+	s.raw, s.isDecoded = value, true
+	s.spliced.at, s.spliced.last, s.spliced.raw = at, len(o.pending), value
+	o.pending = append(o.pending, pendingSplice{len(o.out), s.spliced})
 }
 
-// paste inserts the missing offsets, lengths and texts of the splices.
-func (o *operator) paste() (refused *refusal) {
-	if len(o.cuts) == 0 {
+// fillPending inserts the missing offsets, lengths and texts of the splices.
+func (o *tupleSimulator) fillPending() (refused *refusal) {
+	if len(o.pending) == 0 {
 		return nil
 	}
 	list, from := o.out, 0
 	defer memory.PutBuffer(list)
-	o.out = memory.GetBuffer(len(list) + len(o.cuts[len(o.cuts)-1].cut.raw))
-	for i, p := range o.cuts {
-		o.out = append(o.out, list[from:p.out]...)
-		from = p.out
+	o.out = memory.GetBuffer(len(list) + len(o.pending[len(o.pending)-1].field.raw))
+	for i, p := range o.pending {
+		o.out = append(o.out, list[from:p.outAt]...)
+		from = p.outAt
 		o.out = msgp.AppendInt64(o.out, 1)
-		if p.cut.last != i {
+		if p.field.last != i {
 			o.out = msgp.AppendString(msgp.AppendInt64(o.out, 0), "")
 			continue
 		}
 		o.out = msgp.AppendInt64(o.out, math.MaxInt32)
-		if o.out, p.cut.sealed, refused = o.appendSealed(o.out, p.cut.at, p.cut.raw); refused != nil {
+		if o.out, p.field.sealed, refused = o.appendEncoded(o.out, p.field.at, p.field.raw); refused != nil {
 			return refused
 		}
 	}
@@ -574,9 +574,9 @@ func (o *operator) paste() (refused *refusal) {
 }
 
 // sealed reports whether the field, whose head is given, will hold an envelope.
-func (s *slot) sealed(h wire.Head) bool {
-	if s.cut != nil {
-		return s.cut.sealed
+func (s *tupleField) sealed(h wire.Head) bool {
+	if s.spliced != nil {
+		return s.spliced.sealed
 	}
 	return cinch.IsSealed(h.Content.Of(s.value))
 }

@@ -12,8 +12,8 @@ import (
 // maxOperations is the number of operations that the server accepts in a request.
 const maxOperations = 4000
 
-// operations examines the operations of an UPDATE or UPSERT.
-func (c *collector) operations(at wire.Span) *refusal {
+// addOperations examines the operations of an UPDATE or UPSERT.
+func (c *collector) addOperations(at wire.Span) *refusal {
 	if at.Len == 0 {
 		return nil
 	}
@@ -29,10 +29,10 @@ func (c *collector) operations(at wire.Span) *refusal {
 		parts, end, err := wire.Elements(c.r.spans, c.b, next, maxParts)
 		c.r.spans = parts
 		if err != nil {
-			c.stepsRefusal, c.doubtful = nil, nil
+			c.stepsRefusal, c.onlyIfPlain = nil, nil
 			return nil // the server refuses it
 		}
-		if refused := c.operation(parts); refused != nil {
+		if refused := c.addOperation(parts); refused != nil {
 			return refused
 		}
 		next = end
@@ -40,8 +40,8 @@ func (c *collector) operations(at wire.Span) *refusal {
 	return nil
 }
 
-// operation examines one operation: [operator, field, …].
-func (c *collector) operation(parts []wire.Span) *refusal {
+// addOperation examines one operation: [operator, field, …].
+func (c *collector) addOperation(parts []wire.Span) *refusal {
 	if len(parts) < 3 {
 		return nil // the server refuses it
 	}
@@ -53,65 +53,65 @@ func (c *collector) operation(parts []wire.Span) *refusal {
 	switch op[0] { // the server ignores the rest of the name
 	case '=', '!':
 		if op[0] == '!' {
-			c.shift(t, false)
+			c.addShift(t, false)
 		}
-		return c.assign(t, parts[2])
+		return c.addAssignment(t, parts[2])
 	case '#':
-		c.shift(t, true)
+		c.addShift(t, true)
 	case ':':
-		return c.splice(t, parts[len(parts)-1])
+		return c.addSplice(t, parts[len(parts)-1])
 	}
 	return nil
 }
 
-// assign examines a value that becomes a field, or a part of one.
-func (c *collector) assign(t target, v wire.Span) *refusal {
+// addAssignment examines a value that becomes a field, or a part of one.
+func (c *collector) addAssignment(t target, v wire.Span) *refusal {
 	if t.known && !t.nested {
-		return c.value(t.position, v)
+		return c.addValue(t.position, v)
 	}
-	return c.unsealed(v)
+	return c.refuseSealed(v)
 }
 
-// unsealed refuses values that begin like an envelope, where they can't be wrapped.
-func (c *collector) unsealed(v wire.Span) *refusal {
+// refuseSealed refuses values that begin like an envelope, where they can't be wrapped.
+func (c *collector) refuseSealed(v wire.Span) *refusal {
 	if c.r.magic && holdsEnvelope(c.b, v) {
 		return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
 	}
 	return nil
 }
 
-// splice examines an operation that cuts bytes and pastes others in. It must not cut the bytes of an
+// addSplice examines an operation that cuts bytes and pastes others in. It must not cut the bytes of an
 // envelope.
-func (c *collector) splice(t target, paste wire.Span) *refusal {
-	c.fenced = true
+func (c *collector) addSplice(t target, paste wire.Span) *refusal {
+	c.needsStamp = true
 	switch {
 	case t.nested, !t.known && !t.fromEnd: // there are no envelopes within a field
-	case !c.space.ruled && c.all.calls == nil && (!c.all.prepared || len(c.space.fields) == 0):
+	case !c.space.ruled && c.spaces.callRules == nil && (!c.spaces.initialized || len(c.space.fields) == 0):
 	case !t.known, c.moved:
-		c.needSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are compressed,", c.space.Name))
+		c.requireSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are compressed,", c.space.Name))
 		return nil
-	case c.mayHold(t.position):
-		c.needSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are compressed,", t.position+1, c.space.Name))
+	case c.mayHoldEnvelope(t.position):
+		c.requireSteps("splice", fmt.Sprintf("splices of field %d of space %s, whose values are compressed,", t.position+1, c.space.Name))
 		return nil
 	}
-	if c.all.prepared && !t.nested && (t.known || t.fromEnd) {
-		c.doubtful = withoutFunction("splice", fmt.Sprintf("splices in space %s, which other gateways may compress,", c.space.Name))
+	if c.spaces.initialized && !t.nested && (t.known || t.fromEnd) {
+		c.onlyIfPlain = withoutFunction("splice", fmt.Sprintf("splices in space %s, which other gateways may compress,", c.space.Name))
 	}
-	return c.unsealed(paste)
+	return c.refuseSealed(paste)
 }
 
-// mayHold reports whether a field may hold envelopes. Functions whose arguments are compressed may store them
+// mayHoldEnvelope reports whether a field may hold envelopes. Functions whose arguments are compressed may store them
 // in any field. A field that an index touches should hold none, but may have had rules before. It is included
 // where steps are possible, so that nothing is refused for it.
-func (c *collector) mayHold(position int) bool {
-	if c.all.mayHold(c.space.at(position)) {
+func (c *collector) mayHoldEnvelope(position int) bool {
+	if c.spaces.mayHoldEnvelope(c.space.at(position)) {
 		return true
 	}
-	return c.all.calls != nil && (c.all.prepared || c.space.KnownTouchAt(position) == "")
+	return c.spaces.callRules != nil && (c.spaces.initialized || c.space.KnownTouchAt(position) == "")
 }
 
-// needSteps records that an operation needs the stored tuple.
-func (c *collector) needSteps(what, operation string) {
+// requireSteps records that an operation needs the stored tuple.
+func (c *collector) requireSteps(what, operation string) {
 	if c.stepsRefusal == nil {
 		c.stepsRefusal = withoutFunction(what, operation)
 	}
@@ -123,13 +123,13 @@ func withoutFunction(what, operation string) *refusal {
 	return unsupported(what, operation+" without its stored function: have an administrator run 'cinch tarantool init' once; or read the tuple, and assign its fields with =")
 }
 
-// shift examines insertions and deletions of fields. They could move an envelope into a field that an index
+// addShift examines insertions and deletions of fields. They could move an envelope into a field that an index
 // or a constraint touches. Fields of the primary key don't matter: the server lets no UPDATE change them.
-func (c *collector) shift(t target, deletes bool) {
+func (c *collector) addShift(t target, deletes bool) {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
 		return
 	}
-	c.moved, c.fenced = true, true
+	c.moved, c.needsStamp = true, true
 	from := t.position
 	if !t.known {
 		from = 0
@@ -139,7 +139,7 @@ func (c *collector) shift(t target, deletes bool) {
 		if why == "" || c.isPrimary(other) || !c.guardedBeside(from, other, deletes) {
 			continue
 		}
-		c.needSteps("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move compressed values to field %d (%s)", c.space.Name, other+1, why))
+		c.requireSteps("shift", fmt.Sprintf("insertions and deletions of fields in space %s that would move compressed values to field %d (%s)", c.space.Name, other+1, why))
 		return
 	}
 }
@@ -186,21 +186,21 @@ type target struct {
 // target resolves a field's number, name or path, where numbers count from base.
 func (s *space) target(v []byte, base uint64) target {
 	if path, ok := wire.Text(v); ok {
-		return s.path(path)
+		return s.targetByPath(path)
 	}
 	n, ok := wire.Int(v)
 	if !ok {
 		return target{}
 	}
 	if n < 0 {
-		return s.fromEnd(n)
+		return s.targetFromEnd(n)
 	}
 	n -= int64(min(base, 1<<32))
 	return target{position: int(n), known: n >= 0}
 }
 
-// fromEnd returns the field with a negative number.
-func (s *space) fromEnd(n int64) target {
+// targetFromEnd returns the field with a negative number.
+func (s *space) targetFromEnd(n int64) target {
 	t := target{number: int(max(n, -1<<31)), fromEnd: true}
 	if s.FieldCount > 0 {
 		at := n + int64(s.FieldCount)
@@ -209,8 +209,8 @@ func (s *space) fromEnd(n int64) target {
 	return t
 }
 
-// digits reads a number in a path. Like the server it lets the number overflow.
-func digits(text []byte) (n int32, ok bool) {
+// parseDigits reads a number in a path. Like the server it lets the number overflow.
+func parseDigits(text []byte) (n int32, ok bool) {
 	for _, b := range text {
 		if b < '0' || b > '9' {
 			return 0, false
@@ -220,9 +220,9 @@ func digits(text []byte) (n int32, ok bool) {
 	return n, len(text) > 0
 }
 
-// path finds the field that a path begins with: the name of a field, [number] as Lua counts, or ["name"]. The
+// targetByPath finds the field that a path begins with: the name of a field, [number] as Lua counts, or ["name"]. The
 // rest of the path leads into the field.
-func (s *space) path(path []byte) target {
+func (s *space) targetByPath(path []byte) target {
 	if n, ok := s.FieldNumber(string(path)); ok {
 		return target{position: n, known: true}
 	}
@@ -232,15 +232,15 @@ func (s *space) path(path []byte) target {
 	}
 	var first, rest []byte
 	if path[0] == '[' {
-		end := closing(path)
+		end := closingBracket(path)
 		if end < 0 {
 			return target{}
 		}
 		first, rest = path[1:end], path[end+1:]
-		if n, ok := digits(first); ok && n > 0 {
+		if n, ok := parseDigits(first); ok && n > 0 {
 			return target{position: int(n) - 1, known: true, nested: len(rest) > 0}
 		} else if ok {
-			t := s.fromEnd(int64(n) - 1)
+			t := s.targetFromEnd(int64(n) - 1)
 			t.nested = len(rest) > 0
 			return t
 		}
@@ -259,9 +259,9 @@ func (s *space) path(path []byte) target {
 	return target{position: n, known: ok, nested: len(rest) > 0}
 }
 
-// closing returns the position of the bracket that closes the one at the start, or -1. Brackets within quotes
+// closingBracket returns the position of the bracket that closes the one at the start, or -1. Brackets within quotes
 // don't count.
-func closing(path []byte) int {
+func closingBracket(path []byte) int {
 	if len(path) > 1 && (path[1] == '"' || path[1] == '\'') {
 		end := bytes.IndexByte(path[2:], path[1])
 		if end < 0 || end+3 >= len(path) || path[end+3] != ']' {

@@ -15,7 +15,7 @@ import (
 )
 
 // Requests behind one that the server refuses for its schema version see the effect of that request, in every
-// lane, though all were written at once.
+// queue, though all were written at once.
 func TestNothingOvertakes(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	direct := b.direct()

@@ -17,21 +17,21 @@ type exchange struct {
 	probe bool          // a PING sent by the gateway, with a sync of the gateway, that tells how far the server is
 	spent time.Duration // time that the gateway spent on the request
 
-	stream uint64 // the lane
+	stream uint64 // names the queue
 	order  uint64 // its place among the requests of the client
 	sent   uint64 // its place among the requests sent to the server
 
 	// Of a request that carries a stamp set by the gateway, a version of the schema. original holds the
 	// client's request, in a pooled buffer.
-	stamp    uint64 // 0: none
-	original []byte
-	budgeted int64 // bytes taken from the request budget for original
-	free     int32 // bytes for original that are not taken from the budget
-	prefix   int32
+	stamp       uint64 // 0: none
+	original    []byte
+	budgetBytes int64 // bytes taken from the request budget for original
+	freeBytes   int32 // bytes for original that are not taken from the budget
+	prefix      int32
 
-	splice *splice // the exchange is a step of this splice, with a sync of the gateway
+	stepped *steppedRequest // the exchange is a step of this splice, with a sync of the gateway
 
-	broken string // a part of the reply could not be decompressed: its end becomes this error
+	partError string // a part of the reply could not be decompressed: its end becomes this error
 
 	trace *trace.Command // nil: none
 }
@@ -39,14 +39,14 @@ type exchange struct {
 // isRetried reports whether the request is sent again when the server has another schema, which is the case
 // if the stamp in it is the gateway's.
 func (e *exchange) isRetried() bool {
-	if e.splice != nil {
-		return !e.splice.clientStamped
+	if e.stepped != nil {
+		return !e.stepped.clientStamped
 	}
 	return e.stamp != 0
 }
 
-// splice is a request that is carried out in steps (splice.go).
-type splice struct {
+// steppedRequest is a request that is carried out in steps (splice.go).
+type steppedRequest struct {
 	sync          uint64 // the client's
 	stream        uint64
 	kind          wire.Type
@@ -54,36 +54,36 @@ type splice struct {
 	stamp         uint64 // of the current step
 	began         time.Time
 	trace         *trace.Command // nil: none
-	missing       *refusal       // the error if the stored function does not exist
+	noFunction    *refusal       // the error if the stored function does not exist
 	answers       chan stepAnswer
 }
 
 // stepAnswer is the result of a step, sent by the reply pump.
 type stepAnswer struct {
-	done    bool   // the client has its reply
-	moved   bool   // the server had another schema
-	tuple   []byte // the stored tuple, in a pooled buffer; nil: it is to be read again
-	release int64  // bytes taken from the request budget for tuple and for what is made from it
+	done          bool   // the client has its reply
+	schemaChanged bool   // the server had another schema
+	tuple         []byte // the stored tuple, in a pooled buffer; nil: it is to be read again
+	budgetBytes   int64  // bytes taken from the request budget for tuple and for what is made from it
 }
 
 // outstanding holds the requests that wait for replies: the request pump adds them, the reply pump finds
-// them. It also makes the client's next requests wait where the order demands that (lanes.go).
+// them. It also makes the client's next requests wait where the order demands that (streamqueues.go).
 type outstanding struct {
-	replies   *memory.Account // for exchanges, which pile up if a client reads no replies
-	originals originals
-	flush     func() error // sends what is gathered for the server; called before a wait
-	probe     func() error // sends a PING; its reply tells how far the server is, see session.probe
+	replies     *memory.Account // for exchanges, which pile up if a client reads no replies
+	retryBuffer retryBuffer
+	flush       func() error // sends what is gathered for the server; called before a wait
+	probe       func() error // sends a PING; its reply tells how far the server is, see session.probe
 
-	mu          sync.Mutex
-	notFull     sync.Cond
-	laneChanged sync.Cond // signals a change in some lane
-	exchanges   exchanges
-	lanes       lanes
-	sent        uint64 // number of requests sent to the server so far
-	pieces      int    // pieces taken from the reply budget
-	reserved    bool   // between reserve and push of the client's current request; unpark waits for push
-	reservedIn  uint64 // the stream of that request
-	closed      bool
+	mu           sync.Mutex
+	notFull      sync.Cond
+	queueChanged sync.Cond // signals a change in some queue
+	exchanges    exchanges
+	queues       streamQueues
+	sent         uint64 // number of requests sent to the server so far
+	pieces       int    // pieces taken from the reply budget
+	reserved     bool   // between reserve and push of the client's current request; unpark waits for push
+	reservedIn   uint64 // the stream of that request
+	closed       bool
 }
 
 const (
@@ -98,8 +98,8 @@ const (
 )
 
 func newOutstanding(requests, replies *memory.Account, flush, probe func() error) *outstanding {
-	o := &outstanding{replies: replies, originals: originals{budget: requests}, flush: flush, probe: probe}
-	o.notFull.L, o.laneChanged.L = &o.mu, &o.mu
+	o := &outstanding{replies: replies, retryBuffer: retryBuffer{budget: requests}, flush: flush, probe: probe}
+	o.notFull.L, o.queueChanged.L = &o.mu, &o.mu
 	return o
 }
 
@@ -111,7 +111,7 @@ func (o *outstanding) push(sync uint64, e exchange) bool {
 	began := e.trace.Now()
 	for !o.closed && !o.hasRoom() {
 		if err := o.unlocked(o.flush); err != nil {
-			o.originals.drop(&e)
+			o.retryBuffer.drop(&e)
 			return false
 		}
 		if !o.closed && !o.hasRoom() {
@@ -119,20 +119,20 @@ func (o *outstanding) push(sync uint64, e exchange) bool {
 		}
 	}
 	if o.closed {
-		o.originals.drop(&e)
+		o.retryBuffer.drop(&e)
 		return false
 	}
 	if e.trace != nil {
 		traceWait(e.trace, began)
 		e.trace.Asks()
 	}
-	if e.order == 0 && e.splice == nil && !e.probe { // a client's request, sent for the first time
+	if e.order == 0 && e.stepped == nil && !e.probe { // a client's request, sent for the first time
 		o.endReservation()
 	}
-	o.lanes.place(&e)
+	o.queues.assignOrder(&e)
 	o.sent++
 	e.sent = o.sent
-	o.lanes.add(&e)
+	o.queues.add(&e)
 	o.exchanges.add(sync, &e)
 	return true
 }
@@ -147,7 +147,7 @@ func (o *outstanding) unlocked(do func() error) error {
 
 // hasRoom reports whether there is room for an exchange. It takes more from the budget if necessary.
 func (o *outstanding) hasRoom() bool {
-	switch waiting := o.exchanges.waiting; {
+	switch waiting := o.exchanges.count; {
 	case waiting >= maxOutstanding:
 		return false
 	case waiting < freeOutstanding+o.pieces*pieceOutstanding:
@@ -159,30 +159,30 @@ func (o *outstanding) hasRoom() bool {
 	return true
 }
 
-// giveBack returns the pieces to the budget.
-func (o *outstanding) giveBack() {
+// releasePieces returns the pieces to the budget.
+func (o *outstanding) releasePieces() {
 	o.replies.Release(int64(o.pieces) * pieceOutstanding * exchangeBytes)
 	o.pieces = 0
 }
 
-// take finds the exchange that a reply answers and removes it. The caller must drop its original.
+// take finds the exchange that a reply answers and removes it. The caller must drop its copy in the retry buffer.
 func (o *outstanding) take(sync uint64) (e exchange, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.takeLocked(sync)
 }
 
-// parkMoved combines take and park for a reply that says that the schema has changed, so that no request of
-// the client enters the lane in between. It leaves alone steps and requests whose stamp is not the gateway's.
-// moved is called with the exchange before it is parked. first is the result of park.
-func (o *outstanding) parkMoved(sync uint64, moved func(*exchange)) (parked, first bool, stream uint64) {
+// parkRefused combines take and park for a reply that says that the schema has changed, so that no request of
+// the client enters the queue in between. It leaves alone steps and requests whose stamp is not the gateway's.
+// refused is called with the exchange before it is parked. first is the result of park.
+func (o *outstanding) parkRefused(sync uint64, refused func(*exchange)) (parked, first bool, stream uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e, ok := o.exchanges.bySync[sync]; !ok || e.splice != nil || !e.isRetried() {
+	if e, ok := o.exchanges.bySync[sync]; !ok || e.stepped != nil || !e.isRetried() {
 		return false, false, 0
 	}
 	e, _ := o.takeLocked(sync)
-	moved(&e)
+	refused(&e)
 	return true, o.parkLocked(sync, e), e.stream
 }
 
@@ -191,21 +191,21 @@ func (o *outstanding) takeLocked(sync uint64) (e exchange, ok bool) {
 		return e, false
 	}
 	if o.exchanges.shrink() {
-		o.giveBack()
+		o.releasePieces()
 	}
-	if o.lanes.remove(&e) {
-		o.laneChanged.Broadcast()
+	if o.queues.remove(&e) {
+		o.queueChanged.Broadcast()
 	}
 	o.notFull.Signal()
 	return e, true
 }
 
-// breakUp records that a part of a reply could not be decompressed.
-func (o *outstanding) breakUp(sync uint64, text string) {
+// recordPartError records that a part of a reply could not be decompressed.
+func (o *outstanding) recordPartError(sync uint64, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if e, ok := o.exchanges.bySync[sync]; ok && e.broken == "" {
-		e.broken = text
+	if e, ok := o.exchanges.bySync[sync]; ok && e.partError == "" {
+		e.partError = text
 		o.exchanges.bySync[sync] = e
 	}
 }
@@ -221,7 +221,7 @@ func (o *outstanding) kindOf(sync uint64) wire.Type {
 func (o *outstanding) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.lanes.anyRetrying() || len(o.exchanges.bySync) > 0
+	return o.queues.anyRetrying() || len(o.exchanges.bySync) > 0
 }
 
 // close makes pushes fail, now and later, and releases the memory of all exchanges.
@@ -229,29 +229,29 @@ func (o *outstanding) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	o.exchanges.change(func(e *exchange) bool { o.originals.drop(e); return false })
-	o.exchanges.bySync, o.exchanges.more = nil, nil
-	o.giveBack()
+	o.exchanges.update(func(e *exchange) bool { o.retryBuffer.drop(e); return false })
+	o.exchanges.bySync, o.exchanges.duplicates = nil, nil
+	o.releasePieces()
 	o.notFull.Broadcast()
-	o.laneChanged.Broadcast()
+	o.queueChanged.Broadcast()
 }
 
 // exchanges finds exchanges by the sync of their requests. A client may use a sync for several requests at a
 // time.
 type exchanges struct {
-	bySync  map[uint64]exchange
-	more    map[uint64][]exchange // later ones with a sync that is in bySync, in their order
-	waiting int                   // exchanges in both
-	peak    int                   // largest length of bySync since it was made
+	bySync     map[uint64]exchange
+	duplicates map[uint64][]exchange // later ones with a sync that is in bySync, in their order
+	count      int                   // exchanges in both
+	peak       int                   // largest length of bySync since it was made
 }
 
 func (x *exchanges) add(sync uint64, e *exchange) {
 	if x.bySync == nil {
-		x.bySync, x.more = map[uint64]exchange{}, map[uint64][]exchange{}
+		x.bySync, x.duplicates = map[uint64]exchange{}, map[uint64][]exchange{}
 	}
-	x.waiting++
+	x.count++
 	if _, taken := x.bySync[sync]; taken {
-		x.more[sync] = append(x.more[sync], *e)
+		x.duplicates[sync] = append(x.duplicates[sync], *e)
 		return
 	}
 	x.bySync[sync] = *e
@@ -264,15 +264,15 @@ func (x *exchanges) take(sync uint64) (e exchange, ok bool) {
 	if e, ok = x.bySync[sync]; !ok {
 		return e, false
 	}
-	x.waiting--
-	switch same := x.more[sync]; len(same) {
+	x.count--
+	switch same := x.duplicates[sync]; len(same) {
 	case 0:
 		delete(x.bySync, sync)
 	case 1:
 		x.bySync[sync] = same[0]
-		delete(x.more, sync)
+		delete(x.duplicates, sync)
 	default:
-		x.bySync[sync], x.more[sync] = same[0], same[1:]
+		x.bySync[sync], x.duplicates[sync] = same[0], same[1:]
 	}
 	return e, true
 }
@@ -282,15 +282,15 @@ func (x *exchanges) shrink() bool {
 	if len(x.bySync) > 0 || x.peak <= maxIdleExchanges {
 		return false
 	}
-	x.bySync, x.more, x.peak = nil, nil, 0
+	x.bySync, x.duplicates, x.peak = nil, nil, 0
 	return true
 }
 
 // maxIdleExchanges limits the capacity of the map that an idle session keeps, in exchanges.
 const maxIdleExchanges = 16
 
-// change calls do for each exchange, and stores it if do reports a change.
-func (x *exchanges) change(do func(*exchange) bool) {
+// update calls do for each exchange, and stores it if do reports a change.
+func (x *exchanges) update(do func(*exchange) bool) {
 	var (
 		sync uint64
 		e    exchange
@@ -300,7 +300,7 @@ func (x *exchanges) change(do func(*exchange) bool) {
 			x.bySync[sync] = e
 		}
 	}
-	for _, same := range x.more {
+	for _, same := range x.duplicates {
 		for i := range same {
 			do(&same[i])
 		}
@@ -315,7 +315,7 @@ func (x *exchanges) any(is func(*exchange) bool) bool {
 			return true
 		}
 	}
-	for _, same := range x.more {
+	for _, same := range x.duplicates {
 		for i := range same {
 			if is(&same[i]) {
 				return true
@@ -325,20 +325,20 @@ func (x *exchanges) any(is func(*exchange) bool) bool {
 	return false
 }
 
-// originals keeps copies of the client's requests that may have to be sent again.
-type originals struct {
+// retryBuffer keeps copies of the client's requests that may have to be sent again.
+type retryBuffer struct {
 	budget *memory.Account
 
 	mu   sync.Mutex
 	kept int // bytes in use that are not taken from the budget
 }
 
-// maxKept is the number of bytes of originals that each connection has free, without budget.
+// maxKept is the number of bytes of requests that each connection has free, without budget.
 const maxKept = 64 << 10
 
 // keep stores a copy of the client's frame in the exchange. It reports false if there is no memory for it and
 // for the given number of further copies that handling it takes.
-func (o *originals) keep(e *exchange, f *frame, more int) bool {
+func (o *retryBuffer) keep(e *exchange, f *frame, more int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(f.bytes)
@@ -346,9 +346,9 @@ func (o *originals) keep(e *exchange, f *frame, more int) bool {
 	switch {
 	case o.kept+cost <= maxKept:
 		o.kept += cost
-		e.free = int32(cost)
+		e.freeBytes = int32(cost)
 	case o.budget.TryAcquire(int64(cost)):
-		e.budgeted = int64(cost)
+		e.budgetBytes = int64(cost)
 	default:
 		return false
 	}
@@ -358,14 +358,14 @@ func (o *originals) keep(e *exchange, f *frame, more int) bool {
 }
 
 // drop releases the original of an exchange.
-func (o *originals) drop(e *exchange) {
+func (o *retryBuffer) drop(e *exchange) {
 	if e.original == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.budget.Release(e.budgeted)
-	o.kept -= int(e.free)
+	o.budget.Release(e.budgetBytes)
+	o.kept -= int(e.freeBytes)
 	memory.PutBuffer(e.original)
-	e.original, e.budgeted, e.free = nil, 0, 0
+	e.original, e.budgetBytes, e.freeBytes = nil, 0, 0
 }

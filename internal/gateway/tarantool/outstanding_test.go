@@ -75,7 +75,7 @@ func TestOutstandingTakesBudget(t *testing.T) {
 	}
 }
 
-// A request that enters a lane just before one ahead of it is refused is sent with the old stamp, refused
+// A request that enters a queue just before one ahead of it is refused is sent with the old stamp, refused
 // too, and sent again behind it. unpark does not wait for a request that the gateway does not send.
 func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 	for _, sent := range []bool{true, false} {
@@ -89,7 +89,7 @@ func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 			if got, ok := o.reserve(stream, false, nil); got != stamp || !ok {
 				t.Fatalf("stamp %d, %v", got, ok)
 			}
-			parked, first, _ := o.parkMoved(1, func(*exchange) {})
+			parked, first, _ := o.parkRefused(1, func(*exchange) {})
 			if !parked || !first {
 				t.Fatal("the first was not parked")
 			}
@@ -112,7 +112,7 @@ func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 				if unparked {
 					t.Fatal("the first is sent again before the second was refused")
 				}
-				if parked, first, _ := o.parkMoved(2, func(*exchange) {}); !parked || first {
+				if parked, first, _ := o.parkRefused(2, func(*exchange) {}); !parked || first {
 					t.Error("the second was not parked behind it")
 				}
 				want = append(want, 2)

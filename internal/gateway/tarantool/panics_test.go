@@ -21,7 +21,7 @@ func TestPanicOfALoad(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.loading != nil || c.failed.IsZero() {
+	if c.loading != nil || c.failedAt.IsZero() {
 		t.Error("the load has not failed")
 	}
 }

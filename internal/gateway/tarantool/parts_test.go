@@ -90,7 +90,7 @@ func newParts(t *testing.T) *partsOf {
 	p := &partsOf{t: t, g: offline(t)}
 	t.Cleanup(p.g.cancel)
 	p.g.cfg.Stats = gateway.NewStats("test", "tarantool")
-	p.g.vault.Stats = p.g.cfg.Stats
+	p.g.codec.Stats = p.g.cfg.Stats
 	p.server.frames, p.client.frames = make(chan *request, 1000), make(chan *request, 1000)
 	p.g.cfg.Stall = time.Millisecond
 	room := memory.NewBudget(1 << 20)
@@ -131,7 +131,7 @@ func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 	f := frame{encode(p.t, typ, sync, keyed{0x05, stamp}, body), 5}
 	e := exchange{kind: typ, stamp: stamp}
 	original := frame{encode(p.t, typ, sync, nil, body), 5}
-	if stamp != 0 && !p.s.outstanding.originals.keep(&e, &original, 0) {
+	if stamp != 0 && !p.s.outstanding.retryBuffer.keep(&e, &original, 0) {
 		p.t.Fatal("no room")
 	}
 	if err := p.s.submit(sync, e, f.bytes); err != nil {
@@ -155,7 +155,7 @@ func (p *partsOf) reply(typ wire.Type, sync uint64, body ...any) {
 }
 
 func (p *partsOf) sealed(value string) string {
-	return string(p.g.vault.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
+	return string(p.g.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
 }
 
 func TestSubmit(t *testing.T) {
@@ -181,46 +181,46 @@ func TestSubmit(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	keeper := &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
 	l := &identity{door: gateway.Door{Keeper: keeper}}
-	l.loginSent(1, "alice")
-	l.loginSent(2, "bob")
-	if l.login() != notSure {
+	l.recordLogin(1, "alice")
+	l.recordLogin(2, "bob")
+	if l.login() != loginPending {
 		t.Error("a login without an answer is believed")
 	}
-	l.noteReply(wire.Auth, 2, wire.ErrorFlag)
+	l.recordReply(wire.Auth, 2, wire.ErrorFlag)
 	if !l.door.Stranger(t.Context()) {
 		t.Error("a refused login counts as a login")
 	}
-	l.noteReply(wire.Select, 1, wire.OK)
-	if l.login() != notSure || !l.door.Stranger(t.Context()) {
+	l.recordReply(wire.Select, 1, wire.OK)
+	if l.login() != loginPending || !l.door.Stranger(t.Context()) {
 		t.Error("the answer to another request is taken for the login's")
 	}
-	l.noteReply(wire.Auth, 1, wire.OK)
+	l.recordReply(wire.Auth, 1, wire.OK)
 	if l.login() != "alice" || l.door.Stranger(t.Context()) {
 		t.Errorf("login %q", l.login())
 	}
-	l.loginSent(3, "guest")
-	if l.noteReply(wire.Auth, 3, wire.OK); l.login() != "" {
+	l.recordLogin(3, "guest")
+	if l.recordReply(wire.Auth, 3, wire.OK); l.login() != "" {
 		t.Errorf("guest is %q", l.login())
 	}
 	l = &identity{door: gateway.Door{Keeper: keeper}}
-	if l.noteReply(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
+	if l.recordReply(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
 		t.Error("a guest that has written something counts as not logged in")
 	}
 }
 
-// TestLanes checks the state of a lane while a request that can be refused is unanswered, and that the lane
+// TestLanes checks the state of a queue while a request that can be refused is unanswered, and that the queue
 // is removed afterwards.
 func TestLanes(t *testing.T) {
-	var a lanes
+	var a streamQueues
 	list := []*exchange{{stamp: 5}, {stamp: 5}, {}}
 	for _, e := range list {
-		a.place(e)
+		a.assignOrder(e)
 		a.add(e)
 	}
 	if l := a.byStream[0]; l.refusable != 2 || l.nextStamp() != 5 || list[2].order != 3 || !l.beginProbe(0) || l.beginProbe(0) || l.beginProbe(1) {
 		t.Errorf("%+v", l)
 	}
-	l := a.of(0)
+	l := a.get(0)
 	l.parked = append(l.parked, parked{2, *list[1]}, parked{1, *list[0]})
 	if first := l.firstParked(); first.order != 1 {
 		t.Errorf("first %d", first.order)
@@ -241,7 +241,7 @@ func TestExchangesWithOneSync(t *testing.T) {
 	for n := range int16(3) {
 		x.add(7, &exchange{tries: n})
 	}
-	x.change(func(e *exchange) bool { e.stream = 1; return true })
+	x.update(func(e *exchange) bool { e.stream = 1; return true })
 	if !x.any(func(e *exchange) bool { return e.tries == 2 && e.stream == 1 }) {
 		t.Error("the last is not found")
 	}
@@ -250,18 +250,18 @@ func TestExchangesWithOneSync(t *testing.T) {
 			t.Errorf("%d in place of %d", e.tries, n)
 		}
 	}
-	if _, ok := x.take(7); ok || x.waiting != 0 || len(x.more) > 0 {
+	if _, ok := x.take(7); ok || x.count != 0 || len(x.duplicates) > 0 {
 		t.Error("one is left")
 	}
 }
 
 func TestOriginalsTakeBudget(t *testing.T) {
 	budget := memory.NewBudget(1 << 20)
-	o := originals{budget: budget.Share("test").Account(nil, nil)}
+	o := retryBuffer{budget: budget.Share("test").Account(nil, nil)}
 	f := frame{bytes: make([]byte, maxKept)}
 	var free, held, none exchange
-	if !o.keep(&free, &f, 0) || free.budgeted != 0 || !o.keep(&held, &f, 1) || held.budgeted != 2*maxKept {
-		t.Errorf("%d bytes of the budget", held.budgeted)
+	if !o.keep(&free, &f, 0) || free.budgetBytes != 0 || !o.keep(&held, &f, 1) || held.budgetBytes != 2*maxKept {
+		t.Errorf("%d bytes of the budget", held.budgetBytes)
 	}
 	if o.keep(&none, &f, 100) || none.original != nil {
 		t.Error("more than the budget was kept")
@@ -294,7 +294,7 @@ func TestRequestsWaitForTheirLane(t *testing.T) {
 	if stamp := <-in; stamp != 0 {
 		t.Errorf("stamp %d, alone", stamp)
 	}
-	if p.s.outstanding.originals.kept != 0 {
+	if p.s.outstanding.retryBuffer.kept != 0 {
 		t.Error("what can't be refused any more is kept")
 	}
 	p.reply(wire.OK, 1)
@@ -321,7 +321,7 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	p.reply(wire.OK, 1)
 	p.client.expect(t, wire.OK, 1, 9)
 	p.s.background.Wait()
-	if p.s.outstanding.busy() || p.s.outstanding.originals.kept != 0 || p.s.Context().Err() != nil {
+	if p.s.outstanding.busy() || p.s.outstanding.retryBuffer.kept != 0 || p.s.Context().Err() != nil {
 		t.Error("something is left")
 	}
 }
@@ -339,7 +339,7 @@ func TestRetriesEnd(t *testing.T) {
 		p.request(wire.Call, 0x22, "box.space.docs:update", 0x21, []any{1, []any{[]any{":", 3, 1, 1, "x"}}}),
 		p.request(wire.Eval, 0x27, "box.space.docs:update(1, {{':', 3, 1, 1, 'x'}})", 0x21, []any{}),
 	} {
-		if _, refused := p.s.rewriteAgain(r, maxTries, 0); refused == nil || refused.what != "schema" {
+		if _, refused := p.s.rewriteAgain(r, maxTries, 0); refused == nil || refused.reason != "schema" {
 			t.Errorf("%v", refused)
 		}
 	}
@@ -367,7 +367,7 @@ func TestRequestsWithoutMemoryForARetry(t *testing.T) {
 			p := newParts(t)
 			none := memory.NewBudget(1).Share("none").Account(nil, nil)
 			defer none.Close()
-			p.s.outstanding.originals.budget, p.s.outstanding.originals.kept = none, maxKept
+			p.s.outstanding.retryBuffer.budget, p.s.outstanding.retryBuffer.kept = none, maxKept
 			f := frame{encode(t, test.typ, 7, nil, test.body), 5}
 			if err := p.s.handleRequest(&f); err != nil {
 				t.Fatal(err)
@@ -474,8 +474,8 @@ func TestEditsAreGivenBack(t *testing.T) {
 // Reading the stored tuple leaves the request's edits unchanged, however many values it wraps.
 func TestLooksLeaveEditsAlone(t *testing.T) {
 	p := newParts(t)
-	p.g.catalog.spaces.Load().byID[600].blind = true
-	p.g.cfg.Look = func(context.Context, uint32, uint32, []byte) ([]byte, error) { return nil, nil }
+	p.g.catalog.spaces.Load().byID[600].touchesHidden = true
+	p.g.cfg.ReadTuple = func(context.Context, uint32, uint32, []byte) ([]byte, error) { return nil, nil }
 	operations := []any{[]any{":", 1, 0, 1, "X"}}
 	for range 2 * maxIdleEdits {
 		operations = append(operations, []any{"=", 2, cinch.Magic})
@@ -494,7 +494,7 @@ func (p *partsOf) splicing() {
 	p.t.Helper()
 	f := frame{encode(p.t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 2, 1, 1, "X"}}}), 5}
 	e := exchange{kind: wire.Update}
-	if !p.s.outstanding.originals.keep(&e, &f, 3) {
+	if !p.s.outstanding.retryBuffer.keep(&e, &f, 3) {
 		p.t.Fatal("no room")
 	}
 	p.s.park(7, e)
@@ -516,7 +516,7 @@ func (p *partsOf) call() (sync uint64, args [][]byte) {
 
 func TestSpliceTakesSteps(t *testing.T) {
 	p := newParts(t)
-	p.s.version.Store(&store.Version{Major: 2, Minor: 11})
+	p.s.serverVersion.Store(&store.Version{Major: 2, Minor: 11})
 	p.splicing()
 	first, args := p.call()
 	if args[3][0] != 0xc0 {
@@ -531,7 +531,7 @@ func TestSpliceTakesSteps(t *testing.T) {
 	found := wire.NewStrings(ops, wire.Span{Len: len(ops)})
 	values := ""
 	for found.Next() {
-		v, err := p.g.vault.Sealer.Open(nil, found.Content.Of(ops))
+		v, err := p.g.codec.Sealer.Open(nil, found.Content.Of(ops))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -546,7 +546,7 @@ func TestSpliceTakesSteps(t *testing.T) {
 		t.Error("the reply is not opened")
 	}
 	p.s.background.Wait()
-	if p.s.outstanding.originals.kept != 0 || p.s.outstanding.busy() {
+	if p.s.outstanding.retryBuffer.kept != 0 || p.s.outstanding.busy() {
 		t.Error("something is left")
 	}
 }
@@ -558,9 +558,9 @@ func TestSpliceOfAFieldWithoutRules(t *testing.T) {
 	begin := func(t *testing.T, typ wire.Type, body keyed) (p *partsOf, first uint64) {
 		p = newParts(t)
 		all := p.g.catalog.spaces.Load()
-		all.prepared = true
+		all.initialized = true
 		all.byID[600].Indexes = []store.Index{{Unique: true, Parts: []store.Part{{Field: 0}}}}
-		p.s.version.Store(&store.Version{Major: 2, Minor: 11})
+		p.s.serverVersion.Store(&store.Version{Major: 2, Minor: 11})
 		if err := p.s.handleRequest(&frame{encode(t, typ, 7, nil, body), 5}); err != nil {
 			t.Fatal(err)
 		}
@@ -593,13 +593,13 @@ func TestSpliceOfAFieldWithoutRules(t *testing.T) {
 		all := p.g.catalog.spaces.Load()
 		for _, prepared := range []bool{false, true} {
 			for _, calls := range []bool{false, true} {
-				all.prepared, all.calls = prepared, nil
+				all.initialized, all.callRules = prepared, nil
 				if calls {
-					all.calls = all.arguments
+					all.callRules = all.activeCallRules
 				}
 				all.byID[601] = &space{Space: &store.Space{ID: 601, Name: "other"}}
 				w, refused := p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 601, 0x20, []any{1}, 0x21, cut[9]), updates, 0)
-				if refused != nil || (w.steps.space != nil) != (prepared || calls) || w.steps.doubtful != (prepared && !calls) {
+				if refused != nil || (w.steps.space != nil) != (prepared || calls) || w.steps.onlyIfPlain != (prepared && !calls) {
 					t.Errorf("prepared %t, rules for functions %t: %+v, %v", prepared, calls, w.steps, refused)
 				}
 				w, refused = p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 601, 0x20, []any{1}, 0x21, []any{[]any{":", "[3].a", 1, 1, "X"}, []any{"=", 2, abc}}), updates, 0)
@@ -635,12 +635,12 @@ func TestSpliceEndsWithTheReplies(t *testing.T) {
 
 func TestReadStep(t *testing.T) {
 	p := newParts(t)
-	read := func(x *splice, typ wire.Type, body ...any) (stepAnswer, bool, *refusal) {
+	read := func(x *steppedRequest, typ wire.Type, body ...any) (stepAnswer, bool, *refusal) {
 		r := &reply{bytes: encode(t, typ, 1<<63, nil, body)[5:]}
 		if err := r.header.Parse(r.bytes); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.readdress(3); err != nil || r.header.Sync != 3 {
+		if err := r.setSync(3); err != nil || r.header.Sync != 3 {
 			t.Fatal(err)
 		}
 		a, again, refused, err := p.s.readStep(x, r)
@@ -649,7 +649,7 @@ func TestReadStep(t *testing.T) {
 		}
 		return a, again, refused
 	}
-	x := &splice{kind: wire.Update}
+	x := &steppedRequest{kind: wire.Update}
 	if _, again, refused := read(x, wire.ErrorFlag|wire.ErrConflict); !again || refused != nil {
 		t.Error("a conflict outside of a transaction of the client's is no reason to try again")
 	}
@@ -668,7 +668,7 @@ func TestReadStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.header.SyncAt.Len = 1
-	if r.readdress(3) == nil {
+	if r.setSync(3) == nil {
 		t.Error("there is no room for another sync")
 	}
 }
@@ -681,16 +681,16 @@ func TestOpenWithinBudget(t *testing.T) {
 		if err := r.header.Parse(r.bytes); err != nil {
 			t.Fatal(err)
 		}
-		return s.open(r, kind)
+		return s.decodeReply(r, kind)
 	}
 	if out, refused := open(wire.Select, "plain"); out != nil || refused != nil {
 		t.Error("what holds no envelope changes")
 	}
 	large := strings.Repeat("abc ", 64<<10)
-	if out, refused := open(wire.Select, p.sealed(large)); refused != nil || !bytes.Contains(out, []byte(large)) || s.openedBytes == 0 {
-		t.Errorf("%v, %d bytes are held", refused, s.openedBytes)
+	if out, refused := open(wire.Select, p.sealed(large)); refused != nil || !bytes.Contains(out, []byte(large)) || s.decodedBytes == 0 {
+		t.Errorf("%v, %d bytes are held", refused, s.decodedBytes)
 	}
-	if s.releaseOpened(); s.openedBytes != 0 {
+	if s.releaseDecoded(); s.decodedBytes != 0 {
 		t.Error("release holds on")
 	}
 	other := p.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
@@ -698,7 +698,7 @@ func TestOpenWithinBudget(t *testing.T) {
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, refused := open(wire.Select, p.sealed(large)); refused == nil || refused.what != "budget" {
+	if _, refused := open(wire.Select, p.sealed(large)); refused == nil || refused.reason != "budget" {
 		t.Errorf("while others have the budget: %v", refused)
 	}
 	if _, refused := open(wire.Select, cinch.Magic+"\x01"); refused == nil {
@@ -736,9 +736,9 @@ func TestCatalogReadsAgain(t *testing.T) {
 	expect("first", 1, 3)
 	expect("again", 1, 3)
 	version = 5
-	c.note(4)
+	c.recordVersion(4)
 	expect("an answer names a newer version", 2, 5)
-	c.note(3)
+	c.recordVersion(3)
 	c.markRefused(3)
 	expect("an old answer", 2, 5)
 	c.markRefused(5)
@@ -749,9 +749,9 @@ func TestCatalogReadsAgain(t *testing.T) {
 	c.markLost()
 	expect("the server is down", 5, 5)
 	fail, version = nil, 2
-	c.greet()
+	c.recordGreeting()
 	expect("it has greeted a client, and counts anew", 6, 2)
-	if c := newCatalog(t.Context(), nil, nil, nil, log); c.readsSchema() || c.current(t.Context()) != nil || c.await(t.Context()) != nil {
+	if c := newCatalog(t.Context(), nil, nil, nil, log); c.readsSchema() || c.current(t.Context()) != nil || c.awaitSpaces(t.Context()) != nil {
 		t.Error("something is known without a way to read it")
 	}
 }
@@ -762,7 +762,7 @@ func TestCatalogKeepsNewerVersions(t *testing.T) {
 	reads := uint64(0)
 	c = newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
 		reads++
-		c.note(6) // the version of the second schema; sessions note a version once
+		c.recordVersion(6) // the version of the second schema; sessions note a version once
 		return &store.Schema{Version: 4 + reads}, nil
 	}, gateway.NewStats("test", "tarantool"), slog.New(slog.DiscardHandler))
 	for want := uint64(5); want <= 6; want++ {
@@ -825,17 +825,17 @@ func TestBlindLooks(t *testing.T) {
 		"it can't be read":  {nil, net.ErrClosed, false},
 		"it is no sequence": {[]byte{0x91, 0xa5, 'x'}, nil, false},
 	} {
-		p.g.cfg.Look = func(_ context.Context, space, index uint32, key []byte) ([]byte, error) {
+		p.g.cfg.ReadTuple = func(_ context.Context, space, index uint32, key []byte) ([]byte, error) {
 			if space != 600 || index != 0 || !slices.Equal(key, []byte{0x91, 1}) {
 				t.Errorf("space %d, index %d, key % x", space, index, key)
 			}
 			return test.tuple, test.err
 		}
-		if got := p.g.storesPlain(t.Context(), r, stepPlan{space: all.byID[600], all: all, missing: noMemory}); got != test.want {
+		if got := p.g.storesPlain(t.Context(), r, stepPlan{space: all.byID[600], spaces: all, noFunction: noMemory}); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	p.g.cfg.Look = nil
+	p.g.cfg.ReadTuple = nil
 	if p.g.storesPlain(t.Context(), r, stepPlan{}) {
 		t.Error("nothing was looked at")
 	}
@@ -846,27 +846,27 @@ func TestPipeSettles(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Ping)
 	settled := make(chan error)
-	go func() { settled <- p.s.settle() }()
+	go func() { settled <- p.s.awaitReplies() }()
 	p.reply(wire.OK, 1)
 	if err := <-settled; err != nil {
 		t.Error(err)
 	}
 	p.sends(2, 0, wire.Ping)
 	p.s.Life.Run(func() {
-		if err := p.s.settle(); !errors.Is(err, errBusy) {
+		if err := p.s.awaitReplies(); !errors.Is(err, errBusy) {
 			t.Error(err)
 		}
 	}, func() {})
 }
 
-// A request to which only the stamp of its lane would be added goes unchanged behind the lane when there is
+// A request to which only the stamp of its queue would be added goes unchanged behind the queue when there is
 // no memory for a copy, even if a key in it begins like an envelope. That does not count as a shortage of
 // memory.
 func TestOnlyAStampWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParts(t)
 		p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1, abc})
-		kept := &p.s.outstanding.originals
+		kept := &p.s.outstanding.retryBuffer
 		kept.kept = maxKept
 		taken := int64(0)
 		for n := int64(1 << 20); n > 0; n /= 2 {
@@ -880,14 +880,14 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 			err := p.s.handleRequest(&f)
 			handled <- errors.Join(err, p.s.toServer.flush(), p.s.toClient.flush())
 		}()
-		synctest.Wait() // for the lane to be empty
+		synctest.Wait() // for the queue to be empty
 		p.reply(wire.OK, 1, 0x30, []any{[]any{1, abc}})
 		p.client.expect(t, wire.OK, 1, 9)
 		if err := <-handled; err != nil {
 			t.Fatal(err)
 		}
 		p.client.nothing(t)
-		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks how far the server is with the lane
+		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks how far the server is with the queue
 			t.Errorf("%+v", probe.header)
 		}
 		p.server.expect(t, wire.Update, 7, 0)

@@ -16,10 +16,10 @@ var errBusy = errors.New("replication was requested while replies were outstandi
 // replicate makes the connection one for replication, from the current frame on, until the connection ends.
 // Replicas receive rows in stored form, and what they send is no reply to any request.
 func (s *session) replicate(f *frame) error {
-	if err := s.settle(); err != nil {
+	if err := s.awaitReplies(); err != nil {
 		return err
 	}
-	s.replicates.Store(true)
+	s.isReplication.Store(true)
 	if s.Draining() {
 		return s.Close()
 	}
@@ -33,8 +33,8 @@ func (s *session) replicate(f *frame) error {
 // errReplicated ends the request pump of a connection for replication whose client has ended its input.
 var errReplicated = errors.New("the replication ended")
 
-// settle waits until no reply is outstanding.
-func (s *session) settle() error {
+// awaitReplies waits until no reply is outstanding.
+func (s *session) awaitReplies() error {
 	for since := time.Now(); s.outstanding.busy(); time.Sleep(time.Millisecond) {
 		if err := s.toServer.flush(); err != nil {
 			return err
@@ -56,7 +56,7 @@ func relay(in *reader, current []byte, out *sink, to, from net.Conn) error {
 	if err := out.send(current); err != nil {
 		return err
 	}
-	if err := out.send(in.rest()); err != nil {
+	if err := out.send(in.takeBuffered()); err != nil {
 		return err
 	}
 	in.Free()

@@ -27,9 +27,9 @@ func (s *session) pumpReplies() error {
 	defer func() { _ = s.toClient.flush() }()
 	greeting, err := s.fromServer.raw(wire.GreetingLen)
 	if err == nil {
-		s.g.catalog.greet()
+		s.g.catalog.recordGreeting()
 		version := store.ParseVersion(string(greeting))
-		s.version.Store(&version)
+		s.serverVersion.Store(&version)
 		if s.g.cfg.Greeted != nil {
 			s.g.cfg.Greeted(string(greeting))
 		}
@@ -46,7 +46,7 @@ func (s *session) pumpReplies() error {
 
 // handleReply carries one frame from the server to the client.
 func (s *session) handleReply(f *frame) error {
-	if s.replicates.Load() {
+	if s.isReplication.Load() {
 		return relay(&s.fromServer, f.bytes, &s.toClient, s.Client, s.Upstream)
 	}
 	began, r := time.Now(), &s.reply
@@ -54,13 +54,13 @@ func (s *session) handleReply(f *frame) error {
 	if err := r.header.Parse(r.bytes); err != nil {
 		return err
 	}
-	if r.header.Schema != s.schema {
-		s.schema = r.header.Schema
-		s.g.catalog.note(s.schema)
+	if r.header.Schema != s.schemaVersion {
+		s.schemaVersion = r.header.Schema
+		s.g.catalog.recordVersion(s.schemaVersion)
 	}
 	switch r.header.Type {
 	case wire.Event:
-		if s.watching.stale(r) {
+		if s.shutdownWatch.isStale(r) {
 			return nil
 		}
 		return s.answer(f, wire.Event, nil)
@@ -70,23 +70,23 @@ func (s *session) handleReply(f *frame) error {
 
 	// Find the request that it answers. One that the server refused for its schema version is sent again.
 	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion
-	if moved && s.parkMoved(r.header.Sync, began) {
+	if moved && s.parkRefused(r.header.Sync, began) {
 		return nil
 	}
 	e, ok := s.outstanding.take(r.header.Sync)
 	moved = moved && e.isRetried()
 	traceReply(e.trace, moved, began, s.fromServer.Waited)
 	switch {
-	case e.splice != nil:
-		return s.answerStep(f, e.splice, moved)
+	case e.stepped != nil:
+		return s.answerStep(f, e.stepped, moved)
 	case e.probe:
 		s.outstanding.accept(e.stream, e.sent)
 		return nil
 	}
-	s.identity.noteReply(e.kind, r.header.Sync, r.header.Type)
-	defer s.outstanding.originals.drop(&e)
-	if e.broken != "" {
-		return s.answerError(&refusal{wire.ErrSystem, "", e.broken}, e.trace)
+	s.identity.recordReply(e.kind, r.header.Sync, r.header.Type)
+	defer s.outstanding.retryBuffer.drop(&e)
+	if e.partError != "" {
+		return s.answerError(&refusal{wire.ErrSystem, "", e.partError}, e.trace)
 	}
 	err := s.answer(f, e.kind, e.trace)
 	if ok {
@@ -98,13 +98,13 @@ func (s *session) handleReply(f *frame) error {
 // answer sends the current reply, to a request of that kind, with its envelopes decompressed. A part of a
 // reply (box.session.push) that can't be decompressed is left out, and the reply itself becomes the error.
 func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
-	defer s.releaseOpened()
+	defer s.releaseDecoded()
 	began := c.Now()
-	out, refused := s.open(&s.reply, kind)
+	out, refused := s.decodeReply(&s.reply, kind)
 	sent := f.bytes
 	switch {
 	case refused != nil && s.reply.header.Type == wire.Chunk:
-		s.outstanding.breakUp(s.reply.header.Sync, refused.text)
+		s.outstanding.recordPartError(s.reply.header.Sync, refused.text)
 		return nil
 	case refused != nil:
 		return s.answerError(refused, c)
@@ -121,18 +121,18 @@ func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
 // answerError sends an error in place of the current reply.
 func (s *session) answerError(refused *refusal, c *trace.Command) error {
 	traceRefused(c, refused)
-	return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schema, refused.code, refused.text))
+	return s.toClient.write(wire.AppendError(nil, s.reply.header.Sync, s.schemaVersion, refused.code, refused.text))
 }
 
-// noteMoved records that the server refused a request for a stamp that the gateway set.
-func (s *session) noteMoved(stamp uint64) {
+// recordSchemaChange records that the server refused a request for a stamp that the gateway set.
+func (s *session) recordSchemaChange(stamp uint64) {
 	s.g.catalog.markRefused(stamp)
 	s.g.cfg.Stats.Error("schema_changed")
 }
 
-// open returns a reply with its envelopes decompressed, in a pooled buffer; nil when nothing changes. The
-// memory that it takes from the budget is held until releaseOpened.
-func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
+// decodeReply returns a reply with its envelopes decompressed, in a pooled buffer; nil when nothing changes. The
+// memory that it takes from the budget is held until releaseDecoded.
+func (s *session) decodeReply(r *reply, kind wire.Type) ([]byte, *refusal) {
 	r.kind = kind
 	at := r.header.Map.End()
 	if kind != wire.ID && !hasMagic(r.bytes[at:]) {
@@ -145,28 +145,28 @@ func (s *session) open(r *reply, kind wire.Type) ([]byte, *refusal) {
 	if kind == wire.ID {
 		return withoutFeatures(r.bytes, &r.body), nil
 	}
-	size, err := s.openedSize(r)
+	size, err := s.decodedSize(r)
 	if err != nil {
-		return nil, s.broken(err)
+		return nil, s.decodeError(err)
 	}
 	if size == 0 {
 		return nil, nil
 	}
-	if err := s.reserve(size); err != nil {
+	if err := s.reserveDecoded(size); err != nil {
 		s.g.cfg.Stats.Error("budget")
 		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit into the memory budget (memory.budget)", size)}
 	}
-	out, err := s.openAll(r, size)
+	out, err := s.decodeEnvelopes(r, size)
 	if err != nil {
-		return nil, s.broken(err)
+		return nil, s.decodeError(err)
 	}
 	return out, nil
 }
 
-// openedSize returns the largest size in bytes that a reply has when its envelopes are decompressed, 0 if it
-// has none. openAll looks for the envelopes again, since a list of them could take more memory than the
+// decodedSize returns the largest size in bytes that a reply has when its envelopes are decompressed, 0 if it
+// has none. decodeEnvelopes looks for the envelopes again, since a list of them could take more memory than the
 // reply.
-func (s *session) openedSize(r *reply) (size int, err error) {
+func (s *session) decodedSize(r *reply) (size int, err error) {
 	found := false
 	size = len(r.bytes)
 	strings := r.strings()
@@ -177,8 +177,8 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 			continue
 		}
 		found = true
-		if err == nil && h.RawLen > s.g.vault.Sealer.MaxOpen() {
-			err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, s.g.vault.Sealer.MaxOpen())
+		if err == nil && h.RawLen > s.g.codec.Sealer.MaxOpen() {
+			err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, s.g.codec.Sealer.MaxOpen())
 		}
 		if err != nil {
 			return 0, err
@@ -194,8 +194,8 @@ func (s *session) openedSize(r *reply) (size int, err error) {
 	return size, strings.Err()
 }
 
-// openAll returns the frame with the values in place of their envelopes.
-func (s *session) openAll(r *reply, size int) ([]byte, error) {
+// decodeEnvelopes returns the frame with the values in place of their envelopes.
+func (s *session) decodeEnvelopes(r *reply, size int) ([]byte, error) {
 	out := wire.BeginFrame(memory.GetBuffer(size + maxHead))
 	last := 0
 	strings := r.strings()
@@ -207,7 +207,7 @@ func (s *session) openAll(r *reply, size int) ([]byte, error) {
 		}
 		out = append(out, r.bytes[last:strings.At]...)
 		out = wire.AppendHead(out, strings.Kind, h.RawLen)
-		opened, err := s.g.vault.open(out, stored, &h)
+		opened, err := s.g.codec.decode(out, stored, &h)
 		if err != nil {
 			memory.PutBuffer(out)
 			return nil, err
@@ -218,8 +218,8 @@ func (s *session) openAll(r *reply, size int) ([]byte, error) {
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
 }
 
-// reserve takes room for a large reply from the budget. It waits for reservePatience at most.
-func (s *session) reserve(size int) error {
+// reserveDecoded takes room for a large reply from the budget. It waits for reservePatience at most.
+func (s *session) reserveDecoded(size int) error {
 	if size <= gateway.FreeBytes || s.Replies == nil {
 		return nil
 	}
@@ -233,22 +233,22 @@ func (s *session) reserve(size int) error {
 			return err
 		}
 	}
-	s.openedBytes = int64(size)
+	s.decodedBytes = int64(size)
 	return nil
 }
 
 // reservePatience is the number of Stall periods for which a reply waits for memory.
 const reservePatience = 5
 
-// releaseOpened gives back what reserve took, after the reply was handed to the sink.
-func (s *session) releaseOpened() {
-	s.Replies.Release(s.openedBytes)
-	s.openedBytes = 0
+// releaseDecoded gives back what reserveDecoded took, after the reply was handed to the sink.
+func (s *session) releaseDecoded() {
+	s.Replies.Release(s.decodedBytes)
+	s.decodedBytes = 0
 }
 
-// broken returns the error for the client when a value can't be decompressed.
-func (s *session) broken(cause error) *refusal {
-	return s.g.vault.broken(cause, s.Client.RemoteAddr().String())
+// decodeError returns the error for the client when a value can't be decompressed.
+func (s *session) decodeError(cause error) *refusal {
+	return s.g.codec.decodeError(cause, s.Client.RemoteAddr().String())
 }
 
 // strings iterates over all strings in the reply's body.

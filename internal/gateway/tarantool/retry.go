@@ -9,7 +9,7 @@ import (
 )
 
 // Two kinds of requests are parked: those that the server refused because the schema had changed, and those
-// that take several steps. Each lane that has any is served by one goroutine that sends them.
+// that take several steps. Each queue that has any is served by one goroutine that sends them.
 
 // maxTries limits how often a request is rewritten for a schema that keeps changing. Then the request goes
 // unchanged, which is safe since no value has to be compressed. It is refused if it may hold an envelope or
@@ -18,31 +18,31 @@ const maxTries = 3
 
 // sendInSteps parks the current request, whose operations need the stored tuple.
 func (s *session) sendInSteps(f *frame, e exchange) error {
-	if !s.outstanding.originals.keep(&e, f, 3) {
+	if !s.outstanding.retryBuffer.keep(&e, f, 3) {
 		s.g.cfg.Stats.Error("budget")
 		return s.refuse(noMemory)
 	}
 	if _, ok := s.outstanding.reserve(e.stream, true, e.trace); !ok {
-		s.outstanding.originals.drop(&e)
+		s.outstanding.retryBuffer.drop(&e)
 		return net.ErrClosed
 	}
 	s.park(s.req.header.Sync, e)
 	return nil
 }
 
-// park queues a request behind those that are parked in its lane, and starts the goroutine that sends them.
+// park queues a request behind those that are parked in its queue, and starts the goroutine that sends them.
 func (s *session) park(sync uint64, e exchange) {
 	if s.outstanding.park(sync, e) {
 		s.background.Go(func() { s.sendParked(e.stream) })
 	}
 }
 
-// parkMoved parks a request that the server has refused because the schema has changed. came is the time of
+// parkRefused parks a request that the server has refused because the schema has changed. arrived is the time of
 // the reply. It reports false for requests that are not sent again.
-func (s *session) parkMoved(sync uint64, came time.Time) bool {
-	parked, first, stream := s.outstanding.parkMoved(sync, func(e *exchange) {
-		traceReply(e.trace, true, came, s.fromServer.Waited)
-		s.noteMoved(e.stamp)
+func (s *session) parkRefused(sync uint64, arrived time.Time) bool {
+	parked, first, stream := s.outstanding.parkRefused(sync, func(e *exchange) {
+		traceReply(e.trace, true, arrived, s.fromServer.Waited)
+		s.recordSchemaChange(e.stamp)
 	})
 	if first {
 		s.background.Go(func() { s.sendParked(stream) })
@@ -50,8 +50,8 @@ func (s *session) parkMoved(sync uint64, came time.Time) bool {
 	return parked
 }
 
-// sendParked sends the requests that are parked in a lane, in their order, while the lane's next requests
-// wait. At most one goroutine does so for a lane.
+// sendParked sends the requests that are parked in a queue, in their order, while the queue's next requests
+// wait. At most one goroutine does so for a queue.
 func (s *session) sendParked(stream uint64) {
 	defer s.Catch()
 	for {
@@ -63,7 +63,7 @@ func (s *session) sendParked(stream uint64) {
 			done, err := s.sendAgain(&list[i])
 			if err != nil {
 				for ; i < len(list); i++ {
-					s.outstanding.originals.drop(&list[i].exchange)
+					s.outstanding.retryBuffer.drop(&list[i].exchange)
 				}
 				_ = s.Close() // this also ends the wait in unpark
 				break
@@ -89,13 +89,13 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 		return false, wire.ErrMalformed // can't happen: it was parsed before
 	}
 	_ = r.body.Parse(r.bytes, r.header.Map.End()) // likewise, if the request has a body that matters
-	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.laneStamp(e.stream))
+	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.queueStamp(e.stream))
 	switch {
 	case refused != nil:
-		s.outstanding.originals.drop(e)
+		s.outstanding.retryBuffer.drop(e)
 		return true, s.sendRefusal(p.sync, e.trace, refused)
 	case w.steps.space != nil:
-		return s.splice(p, &r, w.steps)
+		return s.sendStepped(p, &r, w.steps)
 	}
 	out := original.bytes
 	if w.bytes != nil {
@@ -105,40 +105,40 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	}
 	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp, trace: e.trace}
 	if w.stamp != 0 {
-		next.original, next.prefix, next.budgeted, next.free, next.tries = e.original, e.prefix, e.budgeted, e.free, e.tries+1
+		next.original, next.prefix, next.budgetBytes, next.freeBytes, next.tries = e.original, e.prefix, e.budgetBytes, e.freeBytes, e.tries+1
 		e.original = nil
 	} else {
-		defer s.outstanding.originals.drop(e)
+		defer s.outstanding.retryBuffer.drop(e)
 	}
 	return true, s.submit(p.sync, next, out)
 }
 
 // rewriteAgain rewrites a request that the server refused for its schema version. Requests that wait behind
 // it wait for the schema too.
-func (s *session) rewriteAgain(r *request, tries int, laneStamp uint64) (rewritten, *refusal) {
+func (s *session) rewriteAgain(r *request, tries int, queueStamp uint64) (rewritten, *refusal) {
 	h := handlingOf(r.header.Type)
 	if h.hasValues() && tries >= maxTries {
-		if hasMagic(r.bytes) || r.splices() {
+		if hasMagic(r.bytes) || r.hasSplice() {
 			return rewritten{}, &refusal{wire.ErrSystem, "schema", "cinch: the schema keeps changing: try again"}
 		}
-		h = inOrder
+		h = ordered
 	}
-	return s.g.rewrite(s.Context(), r, h, laneStamp)
+	return s.g.rewrite(s.Context(), r, h, queueStamp)
 }
 
-// splice carries out a parked request whose operations need the stored tuple.
-func (s *session) splice(p *parked, r *request, plan stepPlan) (done bool, err error) {
+// sendStepped carries out a parked request whose operations need the stored tuple.
+func (s *session) sendStepped(p *parked, r *request, plan stepPlan) (done bool, err error) {
 	if err := s.toServer.flush(); err != nil { // send the requests before it
 		return false, err
 	}
 	if ok, err := s.outstanding.awaitAccepted(p.stream); !ok {
 		return false, err
 	}
-	done, err = s.carryOut(p, r, plan)
+	done, err = s.runSteps(p, r, plan)
 	if err == nil && !done { // the schema has changed again
 		p.tries++
 		return s.sendAgain(p)
 	}
-	s.outstanding.originals.drop(&p.exchange)
+	s.outstanding.retryBuffer.drop(&p.exchange)
 	return true, err
 }

@@ -48,11 +48,11 @@ func rewriteRoom(n int) int { return n + n>>7 + 256 }
 
 // rewritten is the result of rewriting a request.
 type rewritten struct {
-	bytes  []byte   // in a pooled buffer; nil: the request goes unchanged
-	stamp  uint64   // schema version that the gateway put into bytes; 0: none
-	fenced bool     // the request needs a stamp: by another schema its operations might cut an envelope
-	sealed bool     // values in it are compressed or wrapped
-	steps  stepPlan // if it has a space the request is carried out in steps, and bytes is nil
+	bytes      []byte   // in a pooled buffer; nil: the request goes unchanged
+	stamp      uint64   // schema version that the gateway put into bytes; 0: none
+	needsStamp bool     // the request needs a stamp: by another schema its operations might cut an envelope
+	sealed     bool     // values in it are compressed or wrapped
+	steps      stepPlan // if it has a space the request is carried out in steps, and bytes is nil
 }
 
 // schemaStamp is the version of the schema that the gateway puts into a request. A server with another
@@ -64,18 +64,18 @@ type schemaStamp struct {
 
 // stepPlan tells how to carry out a request whose operations need the stored tuple (splice.go).
 type stepPlan struct {
-	space   *space // nil: no steps are needed
-	all     *spaces
-	missing *refusal // the error if the stored function does not exist
-	// doubtful means that the operations only cut fields without rules. The first step carries them out unless
+	space      *space // nil: no steps are needed
+	spaces     *spaces
+	noFunction *refusal // the error if the stored function does not exist
+	// onlyIfPlain means that the operations only cut fields without rules. The first step carries them out unless
 	// the stored tuple holds an envelope of a gateway with other rules.
-	doubtful bool
+	onlyIfPlain bool
 }
 
 // rewrite returns what goes to the server in place of a request that has been parsed as far as its handling
-// demands. laneStamp is the stamp that requests of its lane carry now. If it is 0 a rewritten request gets
+// demands. queueStamp is the stamp that requests of its queue carry now. If it is 0 a rewritten request gets
 // the version of the schema by which it was rewritten.
-func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp uint64) (out rewritten, refused *refusal) {
+func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, queueStamp uint64) (out rewritten, refused *refusal) {
 	r.edits = r.edits[:0]
 	var stamp schemaStamp
 	switch h {
@@ -85,26 +85,26 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 		stamp, refused = g.collectCall(ctx, r)
 	case tuples, updates, upserts:
 		var c collector
-		if c, refused = g.collectTuple(ctx, r, h); refused == nil && c.missing() != nil {
-			return rewritten{steps: stepPlan{space: c.space, all: c.all, missing: c.missing(), doubtful: c.stepsRefusal == nil}}, nil
+		if c, refused = g.collectTuple(ctx, r, h); refused == nil && c.stepsError() != nil {
+			return rewritten{steps: stepPlan{space: c.space, spaces: c.spaces, noFunction: c.stepsError(), onlyIfPlain: c.stepsRefusal == nil}}, nil
 		}
-		if c.all != nil {
-			stamp = schemaStamp{version: c.all.version, required: c.fenced}
+		if c.spaces != nil {
+			stamp = schemaStamp{version: c.spaces.version, required: c.needsStamp}
 		}
 	}
 	if refused != nil {
 		return out, refused
 	}
-	out.fenced = stamp.required
-	// The lane's stamp has precedence over the gateway's. A stamp of the client has precedence over both, so that
+	out.needsStamp = stamp.required
+	// The queue's stamp has precedence over the gateway's. A stamp of the client has precedence over both, so that
 	// the client learns if it is wrong.
 	switch {
 	case r.header.Schema != 0:
 		stamp = schemaStamp{}
-	case laneStamp != 0:
-		stamp = schemaStamp{version: laneStamp, required: true}
+	case queueStamp != 0:
+		stamp = schemaStamp{version: queueStamp, required: true}
 	}
-	if out.bytes, out.sealed = r.apply(g.vault, stamp); out.bytes != nil {
+	if out.bytes, out.sealed = r.apply(g.codec, stamp); out.bytes != nil {
 		out.stamp = stamp.version
 	}
 	return out, nil
@@ -115,8 +115,8 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, laneStamp
 func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c collector, refused *refusal) {
 	r.magic = hasMagic(r.bytes)
 	all := g.catalog.current(ctx)
-	if all == nil && (r.magic || r.splices()) {
-		if all = g.catalog.await(ctx); all == nil && g.catalog.readsSchema() {
+	if all == nil && (r.magic || r.hasSplice()) {
+		if all = g.catalog.awaitSpaces(ctx); all == nil && g.catalog.readsSchema() {
 			return c, schemaUnknown
 		}
 	}
@@ -128,29 +128,29 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 	case refused != nil:
 		return c, refused
 	case s == nil: // the space is newer than the schema, and may hold envelopes of other gateways
-		return collector{all: all, fenced: r.splices()}, nil
+		return collector{spaces: all, needsStamp: r.hasSplice()}, nil
 	case r.header.Schema != 0 && r.header.Schema != all.version:
 		// The server refuses it, unless the schema has just changed. Nothing is compressed then.
-		if r.magic || (s.ruled || all.calls != nil || all.prepared) && h != tuples && r.splices() {
-			return c, wrongVersion(g.catalog.seen.Load(), r)
+		if r.magic || (s.ruled || all.callRules != nil || all.initialized) && h != tuples && r.hasSplice() {
+			return c, wrongVersion(g.catalog.seenVersion.Load(), r)
 		}
 		return c, nil
-	case len(s.fields) == 0 && !r.magic && (h == tuples || all.calls == nil && !all.prepared):
+	case len(s.fields) == 0 && !r.magic && (h == tuples || all.callRules == nil && !all.initialized):
 		return c, nil
 	}
-	c = collector{all: all, space: s, r: r, b: r.bytes}
+	c = collector{spaces: all, space: s, r: r, b: r.bytes}
 	if h != updates {
-		refused = c.tuple(r.body.Tuple)
+		refused = c.addTuple(r.body.Tuple)
 	}
 	switch {
 	case refused != nil:
 	case h == updates:
-		refused = c.operations(r.body.Tuple)
+		refused = c.addOperations(r.body.Tuple)
 	case h == upserts:
-		refused = c.operations(r.body.Ops)
+		refused = c.addOperations(r.body.Ops)
 	}
-	if refused == nil && c.stepsRefusal != nil && s.blind && g.storesPlain(ctx, r, stepPlan{space: s, all: all, missing: c.stepsRefusal}) {
-		c.stepsRefusal, c.fenced = nil, true
+	if refused == nil && c.stepsRefusal != nil && s.touchesHidden && g.storesPlain(ctx, r, stepPlan{space: s, spaces: all, noFunction: c.stepsRefusal}) {
+		c.stepsRefusal, c.needsStamp = nil, true
 	}
 	return c, refused
 }
@@ -167,33 +167,33 @@ func (all *spaces) spaceOf(r *request) (*space, *refusal) {
 			s = all.byName[string(name)]
 		}
 	}
-	if s == nil && all.blindTo(uint32(id), name) && r.splices() {
-		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not read: %s; grant it the right to read that space", all.whyBlind()))
+	if s == nil && all.isHidden(uint32(id), name) && r.hasSplice() {
+		return nil, unsupported("splice", fmt.Sprintf("splices, insertions and deletions of fields in a space that the gateway's user may not read: %s; grant it the right to read that space", all.hiddenReason()))
 	}
 	return s, nil
 }
 
 // collector finds the values of a request to one space.
 type collector struct {
-	all   *spaces
-	space *space
-	r     *request
-	b     []byte
+	spaces *spaces
+	space  *space
+	r      *request
+	b      []byte
 
 	// stepsRefusal is the error if the operations, which need the stored tuple, can't be carried out in
 	// steps; nil: they don't need it.
 	stepsRefusal *refusal
-	doubtful     *refusal // the same for operations that only cut fields without rules
+	onlyIfPlain  *refusal // the same for operations that only cut fields without rules
 	moved        bool     // an operation moves fields
-	fenced       bool     // an operation cuts or moves fields, right only while the fields keep their rules
+	needsStamp   bool     // an operation cuts or moves fields, right only while the fields keep their rules
 }
 
-// missing returns the error if the operations can't be carried out in steps; nil: they don't need the stored
+// stepsError returns the error if the operations can't be carried out in steps; nil: they don't need the stored
 // tuple.
-func (c *collector) missing() *refusal { return cmp.Or(c.stepsRefusal, c.doubtful) }
+func (c *collector) stepsError() *refusal { return cmp.Or(c.stepsRefusal, c.onlyIfPlain) }
 
-// tuple examines the fields of a tuple.
-func (c *collector) tuple(at wire.Span) *refusal {
+// addTuple examines the fields of a tuple.
+func (c *collector) addTuple(at wire.Span) *refusal {
 	if at.Len == 0 {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (c *collector) tuple(at wire.Span) *refusal {
 		if err != nil {
 			return nil // can't happen: the body has been walked through
 		}
-		if refused := c.value(n, wire.Span{At: next, Len: end - next}); refused != nil {
+		if refused := c.addValue(n, wire.Span{At: next, Len: end - next}); refused != nil {
 			return refused
 		}
 		next = end
@@ -219,8 +219,8 @@ func (c *collector) tuple(at wire.Span) *refusal {
 	return nil
 }
 
-// value examines a value that becomes the field at a position, counted from 0.
-func (c *collector) value(position int, v wire.Span) *refusal {
+// addValue examines a value that becomes the field at a position, counted from 0.
+func (c *collector) addValue(position int, v wire.Span) *refusal {
 	h, err := wire.ReadHead(c.b, v.At)
 	if err != nil {
 		return nil
@@ -233,7 +233,7 @@ func (c *collector) value(position int, v wire.Span) *refusal {
 	}
 	e := edit{at: v.At, content: h.Content, kind: h.Kind}
 	f := c.space.at(position)
-	if !c.all.off {
+	if !c.spaces.disabled {
 		e.rule = f.rule(h.Content.Len)
 	}
 	if e.rule == nil {
@@ -275,22 +275,22 @@ func (r *request) user() string {
 			return string(name)
 		}
 	}
-	return notSure
+	return loginPending
 }
 
 // maxParts limits the parts of an operation: a splice has five.
 const maxParts = 8
 
-// splices reports whether a request has an operation that cuts bytes or moves fields, or a value that can't
+// hasSplice reports whether a request has an operation that cuts bytes or moves fields, or a value that can't
 // be distinguished from one.
-func (r *request) splices() bool {
+func (r *request) hasSplice() bool {
 	at := r.body.Ops
 	switch r.header.Type {
 	case wire.Update:
 		at = r.body.Tuple
 	case wire.Upsert:
 	case wire.Call, wire.Call16, wire.Eval:
-		return r.carriesSplice()
+		return r.hasNestedSplice()
 	default:
 		return false
 	}
@@ -320,7 +320,7 @@ var longestHead [maxHead]byte
 // apply returns the frame that goes to the server: the request with its values compressed and with the stamp.
 // It reports whether a value was compressed or wrapped. The frame is nil if none was, unless the stamp is
 // required.
-func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool) {
+func (r *request) apply(v *valueCodec, stamp schemaStamp) (frame []byte, sealed bool) {
 	if len(r.edits) == 0 && !stamp.required {
 		return nil, false
 	}
@@ -336,7 +336,7 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 		out = append(out, r.bytes[last:e.at]...)
 		head, value := len(out), len(out)+maxHead // room for the longest head comes first; the real head closes the gap
 		var did bool
-		if out, did = v.seal(append(out, longestHead[:]...), e.content.Of(r.bytes), e.rule, r.login); !did {
+		if out, did = v.encode(append(out, longestHead[:]...), e.content.Of(r.bytes), e.rule, r.login); !did {
 			out, last = out[:head], e.at
 			continue
 		}
@@ -357,14 +357,14 @@ func (r *request) apply(v *vault, stamp schemaStamp) (frame []byte, sealed bool)
 
 // storesPlain reports whether the tuple that a request changes holds no compressed value, or does not exist.
 func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bool {
-	if g.cfg.Look == nil {
+	if g.cfg.ReadTuple == nil {
 		return false
 	}
-	u, refused := newUpdater(g.vault, r, plan)
+	u, refused := newUpdater(g.codec, r, plan)
 	if refused != nil {
 		return false
 	}
-	tuple, err := g.cfg.Look(ctx, u.space.ID, u.index, u.key)
+	tuple, err := g.cfg.ReadTuple(ctx, u.space.ID, u.index, u.key)
 	if err != nil {
 		return store.Answered(err) // a key that the server will refuse
 	}

@@ -16,7 +16,7 @@ import (
 
 // session is one client and its upstream connection. One pump carries requests and one replies. Neither may
 // wait for the schema or for a reply, so requests that have to be sent again, or in steps, are sent by a
-// goroutine of their lane (retry.go).
+// goroutine of their queue (retry.go).
 type session struct {
 	*gateway.Life
 	g *Gateway
@@ -24,12 +24,12 @@ type session struct {
 	identity           identity
 	toServer, toClient sink
 	outstanding        *outstanding
-	submitting         sync.Mutex     // held while a request is recorded and written
-	background         sync.WaitGroup // the goroutines of lanes
-	watching           shutdownWatch
+	submitMu           sync.Mutex     // held while a request is recorded and written
+	background         sync.WaitGroup // the goroutines of queues
+	shutdownWatch      shutdownWatch
 	tracing            tracing
-	version            atomic.Pointer[store.Version] // the server's, from its greeting; nil: not received yet
-	replicates         atomic.Bool                   // the connection carries replication from here on
+	serverVersion      atomic.Pointer[store.Version] // the server's, from its greeting; nil: not received yet
+	isReplication      atomic.Bool                   // the connection carries replication from here on
 
 	// Used by the request pump only.
 	fromClient   reader
@@ -37,10 +37,10 @@ type session struct {
 	transactions map[uint64]struct{} // streams with an open transaction
 
 	// Used by the reply pump only.
-	fromServer  reader
-	reply       reply  // the current one
-	schema      uint64 // version in the last reply
-	openedBytes int64  // bytes taken from the reply budget for a decompressed reply
+	fromServer    reader
+	reply         reply  // the current one
+	schemaVersion uint64 // version in the last reply
+	decodedBytes  int64  // bytes taken from the reply budget for a decompressed reply
 }
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
@@ -49,7 +49,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.tracing.by, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
+	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
 	s.identity.door.Keeper = &g.keeper
 	s.toServer = sink{conn: upstream, peer: memory.FromUpstream, account: s.Requests}
 	s.toClient = sink{conn: client, peer: memory.FromClient, account: s.Replies}
@@ -61,7 +61,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 
 // Run carries requests and replies until both directions have ended.
 func (s *session) Run() {
-	defer s.tracing.open.End()
+	defer s.tracing.conn.End()
 	s.Life.Run(s.carryRequests, s.carryReplies)
 }
 
@@ -91,7 +91,7 @@ func (s *session) carryReplies() {
 func (s *session) pumpRequests() {
 	defer s.fromClient.Free()
 	for {
-		s.sayShutdown()
+		s.announceShutdown()
 		s.BeforeRequest()
 		f, err := s.fromClient.next()
 		if err == nil {
@@ -117,22 +117,22 @@ func (s *session) handleRequest(f *frame) error {
 	r.trace = s.tracing.begin(r.header.Type, h, began, s.fromClient.Waited)
 	e := exchange{kind: r.header.Type, stream: r.header.Stream, trace: r.trace}
 	switch h {
-	case oneWay:
-		s.watching.note(r)
+	case noReply:
+		s.shutdownWatch.record(r)
 		return s.toServer.write(f.bytes)
-	case replicate:
+	case replication:
 		return s.replicate(f)
-	case features:
+	case protocolFeatures:
 		return s.sendFeatures(f, e)
-	case pings:
+	case ping:
 		if bytes.Equal(r.bytes[r.header.Map.End():], wire.GatewayQuestion) {
 			return s.answerGateway()
 		}
 		return s.submit(r.header.Sync, e, f.bytes)
-	case passes:
+	case passThrough:
 		return s.submit(r.header.Sync, e, f.bytes)
 	case transactions:
-		s.follow(&r.header)
+		s.trackTransaction(&r.header)
 	case sql, tuples, updates, upserts, calls:
 		if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 			return s.refuse(malformed)
@@ -140,14 +140,14 @@ func (s *session) handleRequest(f *frame) error {
 		traceSince(r.trace, "parse", began)
 	}
 
-	// Wait for its place in its lane. Logins go alone, since steps and requests that are sent again belong to
+	// Wait for its place in its queue. Logins go alone, since steps and requests that are sent again belong to
 	// the old user. So do requests with a stamp of the client.
-	stamp, ok := s.outstanding.reserve(r.header.Stream, r.header.Schema != 0 || h == logsIn, r.trace)
+	stamp, ok := s.outstanding.reserve(r.header.Stream, r.header.Schema != 0 || h == auth, r.trace)
 	if !ok {
 		return net.ErrClosed
 	}
-	if h == logsIn {
-		s.identity.loginSent(r.header.Sync, r.user())
+	if h == auth {
+		s.identity.recordLogin(r.header.Sync, r.user())
 	}
 	r.login = s.identity.login()
 
@@ -170,8 +170,8 @@ func (s *session) handleRequest(f *frame) error {
 	if w.sealed {
 		traceSince(r.trace, "codec request", deciding)
 	}
-	if w.stamp != 0 && !s.outstanding.originals.keep(&e, f, 0) {
-		return s.sendAlone(f, e, &w)
+	if w.stamp != 0 && !s.outstanding.retryBuffer.keep(&e, f, 0) {
+		return s.sendUnstamped(f, e, &w)
 	}
 	e.stamp, e.spent = w.stamp, time.Since(began)
 	return s.submit(r.header.Sync, e, w.bytes)
@@ -180,22 +180,22 @@ func (s *session) handleRequest(f *frame) error {
 // submit writes a request. Requests are written in the order in which their exchanges are added, so that each
 // reply finds its own. The next flush sends it at the latest.
 func (s *session) submit(sync uint64, e exchange, frame []byte) error {
-	s.submitting.Lock()
-	defer s.submitting.Unlock()
+	s.submitMu.Lock()
+	defer s.submitMu.Unlock()
 	if !s.outstanding.push(sync, e) {
 		return net.ErrClosed
 	}
 	return s.toServer.write(frame)
 }
 
-// sendAlone sends the current request unchanged and without a stamp, when there is no memory to keep a copy
+// sendUnstamped sends the current request unchanged and without a stamp, when there is no memory to keep a copy
 // for sending it again. It refuses a request that could cut an envelope by another schema, and one with a
 // value that would be mistaken for an envelope.
-func (s *session) sendAlone(f *frame, e exchange, w *rewritten) error {
-	if w.fenced || w.sealed {
+func (s *session) sendUnstamped(f *frame, e exchange, w *rewritten) error {
+	if w.needsStamp || w.sealed {
 		s.g.cfg.Stats.Error("budget")
 	}
-	if w.fenced || w.sealed && hasMagic(s.req.bytes) {
+	if w.needsStamp || w.sealed && hasMagic(s.req.bytes) {
 		return s.refuse(noMemory)
 	}
 	if _, ok := s.outstanding.reserve(e.stream, true, e.trace); !ok {
@@ -221,15 +221,15 @@ func (s *session) sendFeatures(f *frame, e exchange) error {
 // answerGateway tells Cinch's commands, which must connect to the server itself, that this is a gateway. If
 // guest has no rights only clients that have logged in learn the URL of the server.
 func (s *session) answerGateway() error {
-	behind := s.g.cfg.Behind
+	url := s.g.cfg.UpstreamURL
 	if s.identity.door.Stranger(s.Context()) {
-		behind = ""
+		url = ""
 	}
 	s.req.trace.End("")
-	return s.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seen.Load(), s.g.cfg.Name, behind))
+	return s.toClient.send(wire.AppendGateway(nil, s.req.header.Sync, s.g.catalog.seenVersion.Load(), s.g.cfg.Name, url))
 }
 
-// refuse answers the current request with an error and gives up its place in its lane.
+// refuse answers the current request with an error and gives up its place in its queue.
 func (s *session) refuse(refused *refusal) error {
 	s.outstanding.cancelReservation()
 	return s.sendRefusal(s.req.header.Sync, s.req.trace, refused)
@@ -238,8 +238,8 @@ func (s *session) refuse(refused *refusal) error {
 // sendRefusal answers a request with an error, instead of sending it to the server.
 func (s *session) sendRefusal(sync uint64, c *trace.Command, refused *refusal) error {
 	traceRefused(c, refused)
-	s.g.cfg.Stats.Guarded(refused.what, "refused")
-	return s.toClient.send(wire.AppendError(nil, sync, s.g.catalog.seen.Load(), refused.code, refused.text))
+	s.g.cfg.Stats.Guarded(refused.reason, "refused")
+	return s.toClient.send(wire.AppendError(nil, sync, s.g.catalog.seenVersion.Load(), refused.code, refused.text))
 }
 
 // Authenticated implements gateway.Authenticator.

@@ -12,25 +12,25 @@ import (
 
 // spaces holds the treatment of each field of each space: rules and schema at one version. It is immutable.
 type spaces struct {
-	version   uint64
-	schema    *store.Schema
-	off       bool // nothing is compressed; fields that may hold compressed values are still guarded
-	prepared  bool // 'cinch tarantool init' was run, as far as the gateway's user can see
-	byID      map[uint32]*space
-	byName    map[string]*space
-	guarded   []string       // names of spaces with rules, and of views over them
-	unseen    []string       // spaces in rules that don't exist, or that the gateway's user may not see
-	arguments []*policy.Rule // rules for stored functions; nil while compression is off
-	calls     []*policy.Rule // arguments, also while compression is off; nil: functions store no envelopes
-	sealing   int            // number of fields that are compressed
+	version          uint64
+	schema           *store.Schema
+	disabled         bool // nothing is compressed; fields that may hold compressed values are still guarded
+	initialized      bool // 'cinch tarantool init' was run, as far as the gateway's user can see
+	byID             map[uint32]*space
+	byName           map[string]*space
+	guarded          []string       // names of spaces with rules, and of views over them
+	missing          []string       // spaces in rules that don't exist, or that the gateway's user may not see
+	activeCallRules  []*policy.Rule // rules for stored functions; nil while compression is off
+	callRules        []*policy.Rule // arguments, also while compression is off; nil: functions store no envelopes
+	compressedFields int            // number of fields that are compressed
 }
 
 // space is a space with the treatment of its fields. Spaces of the server itself have none.
 type space struct {
 	*store.Space
-	fields []field // up to the last field with rules
-	ruled  bool    // some field may hold envelopes
-	blind  bool    // no field is compressed, and the user can't see all that touches fields
+	fields        []field // up to the last field with rules
+	ruled         bool    // some field may hold envelopes
+	touchesHidden bool    // no field is compressed, and the user can't see all that touches fields
 }
 
 // field holds the treatment of one field.
@@ -40,65 +40,65 @@ type field struct {
 	guarded bool           // it may hold envelopes
 }
 
-// furthest is the number of fields that can have rules in a space whose format names fewer.
-const furthest = 64
+// maxRuledFields is the number of fields that can have rules in a space whose format names fewer.
+const maxRuledFields = 64
 
 func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
 	all := withoutSchema(rules)
 	all.version, all.schema, all.byID, all.byName = schema.Version, schema, map[uint32]*space{}, map[string]*space{}
-	all.prepared = schema.SpaceByName(store.DictSpace) != nil
-	b := assigner{all: all, rules: rules}
+	all.initialized = schema.SpaceByName(store.DictSpace) != nil
+	b := spacesBuilder{spaces: all, rules: rules}
 	for _, s := range schema.Spaces() {
 		if !s.System() {
 			b.add(s)
 		}
 	}
-	b.findUnseen(schema)
-	b.guard()
-	b.complainAboutNothing()
+	b.findMissing(schema)
+	b.findGuarded()
+	b.warnUnused()
 	if b.hidden > 0 {
-		b.complain("%d fields that rules cover: %s", b.hidden, b.why)
+		b.warn("%d fields that rules cover: %s", b.hidden, b.why)
 	}
-	return all, b.complaints
+	return all, b.warnings
 }
 
 // withoutSchema returns what is known without a schema: the rules for arguments of stored functions.
 // Arguments that they compressed before they were switched off may be stored anywhere.
 func withoutSchema(rules *policy.Policy) *spaces {
-	all := &spaces{off: rules == nil || rules.Off}
+	all := &spaces{disabled: rules == nil || rules.Off}
 	if rules == nil {
 		return all
 	}
 	for _, r := range rules.Rules() {
 		if r.Types&policy.Argument != 0 && r.Field != "" {
-			all.calls = append(all.calls, r)
+			all.callRules = append(all.callRules, r)
 		}
 	}
-	if !all.off {
-		all.arguments = all.calls
+	if !all.disabled {
+		all.activeCallRules = all.callRules
 	}
 	return all
 }
 
-// assigner builds spaces from rules and schema.
-type assigner struct {
-	all        *spaces
-	rules      *policy.Policy
-	used       []*policy.Rule // rules that cover something
-	hidden     int            // fields left uncompressed only because the user can't see what touches them
-	why        string         // what is hidden about one of them
-	complaints []string
+// spacesBuilder builds spaces from rules and schema.
+type spacesBuilder struct {
+	spaces   *spaces
+	rules    *policy.Policy
+	used     []*policy.Rule // rules that cover something
+	hidden   int            // fields left uncompressed only because the user can't see what touches them
+	why      string         // what is hidden about one of them
+	warnings []string
 }
 
-func (b *assigner) add(s *store.Space) {
+func (b *spacesBuilder) add(s *store.Space) {
 	sp := &space{Space: s}
-	b.all.byID[s.ID], b.all.byName[s.Name] = sp, sp
+	b.spaces.byID[s.ID], b.spaces.byName[s.Name] = sp, sp
 	if s.View || s.Name == store.DictSpace {
 		return
 	}
 	count, sealed := len(s.Fields), false
 	if s.FieldCount == 0 {
-		count = max(count, furthest)
+		count = max(count, maxRuledFields)
 	}
 	for n := range count {
 		f := b.field(s, n)
@@ -106,7 +106,7 @@ func (b *assigner) add(s *store.Space) {
 		sp.ruled = sp.ruled || f.guarded
 		sealed = sealed || f.rules != nil && f.touched == ""
 	}
-	sp.blind = sp.ruled && !sealed
+	sp.touchesHidden = sp.ruled && !sealed
 	for len(sp.fields) > 0 && sp.fields[len(sp.fields)-1].rules == nil {
 		sp.fields = sp.fields[:len(sp.fields)-1]
 	}
@@ -114,7 +114,7 @@ func (b *assigner) add(s *store.Space) {
 
 // field returns the treatment of the field at position n, counted from 0. Rules may name it by its name, or
 // by its number as Lua counts.
-func (b *assigner) field(s *store.Space, n int) field {
+func (b *spacesBuilder) field(s *store.Space, n int) field {
 	f := s.FieldAt(n)
 	found := s.Rules(b.rules, f)
 	if len(found) == 0 {
@@ -123,7 +123,7 @@ func (b *assigner) field(s *store.Space, n int) field {
 	b.used = append(b.used, found...)
 	touched := s.Touched(n, store.Trusted(found))
 	if touched == "" {
-		b.all.sealing++
+		b.spaces.compressedFields++
 	} else if s.KnownTouchAt(n) == "" && !found[0].Raw() {
 		b.hidden++
 		b.why = touched
@@ -131,32 +131,32 @@ func (b *assigner) field(s *store.Space, n int) field {
 	if touched == "" {
 		return field{rules: found, guarded: true}
 	}
-	if r := found[0]; !r.Raw() && named(r.Field) {
+	if r := found[0]; !r.Raw() && isLiteral(r.Field) {
 		name := f.Name
 		if name == "" {
 			name = "number " + strconv.Itoa(n+1)
 		}
-		b.complain("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
+		b.warn("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
 	}
 	// If it is unknown what touches the field, it may have been compressed when that was known.
 	return field{rules: found, touched: touched, guarded: len(s.Hidden) > 0}
 }
 
-// named reports whether a pattern matches a single name only.
-func named(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
+// isLiteral reports whether a pattern matches a single name only.
+func isLiteral(pattern string) bool { return pattern != "" && !strings.ContainsAny(pattern, `*?[\`) }
 
-func (b *assigner) complain(format string, args ...any) {
-	b.complaints = append(b.complaints, fmt.Sprintf(format, args...))
+func (b *spacesBuilder) warn(format string, args ...any) {
+	b.warnings = append(b.warnings, fmt.Sprintf(format, args...))
 }
 
-// complainAboutNothing adds a warning for each rule that covers no field.
-func (b *assigner) complainAboutNothing() {
+// warnUnused adds a warning for each rule that covers no field.
+func (b *spacesBuilder) warnUnused() {
 	if b.rules == nil || b.rules.Force {
 		return
 	}
 	for _, r := range b.rules.Rules() {
-		if r.Types&policy.Tuple != 0 && (named(r.Key) || named(r.Field)) && !slices.Contains(b.used, r) {
-			b.complain("rule %s matches no field %s of a space %s that can hold strings and that the gateway's user may read", r.Name, orAny(r.Field), orAny(r.Key))
+		if r.Types&policy.Tuple != 0 && (isLiteral(r.Key) || isLiteral(r.Field)) && !slices.Contains(b.used, r) {
+			b.warn("rule %s matches no field %s of a space %s that can hold strings and that the gateway's user may read", r.Name, orAny(r.Field), orAny(r.Key))
 		}
 	}
 }
@@ -168,38 +168,38 @@ func orAny(pattern string) string {
 	return pattern
 }
 
-// findUnseen lists the spaces that rules name and that are not in the schema. Their values may have been
+// findMissing lists the spaces that rules name and that are not in the schema. Their values may have been
 // compressed when the gateway's user could see them.
-func (b *assigner) findUnseen(schema *store.Schema) {
+func (b *spacesBuilder) findMissing(schema *store.Schema) {
 	if b.rules == nil || b.rules.Force {
 		return
 	}
 	for _, r := range b.rules.Rules() {
 		id, err := strconv.ParseUint(r.Key, 10, 32)
 		seen := schema.SpaceByName(r.Key) != nil || err == nil && schema.Space(uint32(id)) != nil
-		if r.Types&policy.Tuple != 0 && named(r.Key) && !seen {
-			b.all.unseen = append(b.all.unseen, r.Key)
+		if r.Types&policy.Tuple != 0 && isLiteral(r.Key) && !seen {
+			b.spaces.missing = append(b.spaces.missing, r.Key)
 		}
 	}
 }
 
-// guard lists the names by which SQL reaches spaces with rules: their own names, those of views over them,
+// findGuarded lists the names by which SQL reaches spaces with rules: their own names, those of views over them,
 // and of views over those.
-func (b *assigner) guard() {
-	b.all.guarded = slices.Clone(b.all.unseen)
+func (b *spacesBuilder) findGuarded() {
+	b.spaces.guarded = slices.Clone(b.spaces.missing)
 	var views []*space
-	for _, s := range b.all.byID {
+	for _, s := range b.spaces.byID {
 		switch {
 		case s.ruled:
-			b.all.guarded = append(b.all.guarded, s.Name)
+			b.spaces.guarded = append(b.spaces.guarded, s.Name)
 		case s.View:
 			views = append(views, s)
 		}
 	}
 	for range views {
 		for _, v := range views {
-			if !slices.Contains(b.all.guarded, v.Name) && b.all.mentions(v.SQL) {
-				b.all.guarded = append(b.all.guarded, v.Name)
+			if !slices.Contains(b.spaces.guarded, v.Name) && b.spaces.mentions(v.SQL) {
+				b.spaces.guarded = append(b.spaces.guarded, v.Name)
 			}
 		}
 	}
@@ -210,10 +210,10 @@ func (all *spaces) mentions(code string) bool {
 	return slices.ContainsFunc(all.guarded, func(name string) bool { return store.Mentions(code, name) })
 }
 
-// blindTo reports whether a space is not among these though rules may name it, or functions may store
+// isHidden reports whether a space is not among these though rules may name it, or functions may store
 // envelopes there.
-func (all *spaces) blindTo(id uint32, name []byte) bool {
-	if len(all.unseen) == 0 && all.calls == nil {
+func (all *spaces) isHidden(id uint32, name []byte) bool {
+	if len(all.missing) == 0 && all.callRules == nil {
 		return false
 	}
 	if name != nil {
@@ -222,24 +222,26 @@ func (all *spaces) blindTo(id uint32, name []byte) bool {
 	return all.schema.Space(id) == nil
 }
 
-// whyBlind returns why a space that is not among these may hold envelopes.
-func (all *spaces) whyBlind() string {
-	if len(all.unseen) > 0 {
-		return fmt.Sprintf("rules name such a space (%s)", all.unseen[0])
+// hiddenReason returns why a space that is not among these may hold envelopes.
+func (all *spaces) hiddenReason() string {
+	if len(all.missing) > 0 {
+		return fmt.Sprintf("rules name such a space (%s)", all.missing[0])
 	}
 	return "functions may store compressed arguments there"
 }
 
-// mayHold reports whether a field may hold envelopes by the rules for spaces.
-func (all *spaces) mayHold(f *field) bool { return f.guarded || all.prepared && len(f.rules) > 0 }
+// mayHoldEnvelope reports whether a field may hold envelopes by the rules for spaces.
+func (all *spaces) mayHoldEnvelope(f *field) bool {
+	return f.guarded || all.initialized && len(f.rules) > 0
+}
 
-// holdsNothing reports whether no rule can have stored envelopes anywhere.
-func (all *spaces) holdsNothing() bool {
-	if all.calls != nil || len(all.guarded) > 0 {
+// hasNoEnvelopes reports whether no rule can have stored envelopes anywhere.
+func (all *spaces) hasNoEnvelopes() bool {
+	if all.callRules != nil || len(all.guarded) > 0 {
 		return false
 	}
 	for _, s := range all.byID {
-		if all.prepared && len(s.fields) > 0 {
+		if all.initialized && len(s.fields) > 0 {
 			return false
 		}
 	}

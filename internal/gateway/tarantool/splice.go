@@ -33,22 +33,22 @@ const (
 	longestPause = 5 * time.Millisecond
 )
 
-// carryOut carries out the steps of a request. It reports false when the schema has changed.
-func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err error) {
-	x := &splice{
+// runSteps carries out the steps of a request. It reports false when the schema has changed.
+func (s *session) runSteps(p *parked, r *request, plan stepPlan) (done bool, err error) {
+	x := &steppedRequest{
 		sync: p.sync, stream: p.stream, kind: p.kind, clientStamped: r.header.Schema != 0,
-		began: time.Now(), trace: p.trace, missing: plan.missing, answers: make(chan stepAnswer, 1),
+		began: time.Now(), trace: p.trace, noFunction: plan.noFunction, answers: make(chan stepAnswer, 1),
 	}
-	u, refused := newUpdater(s.g.vault, r, plan)
+	u, refused := newUpdater(s.g.codec, r, plan)
 	if refused != nil {
 		return true, s.sendRefusal(x.sync, x.trace, refused)
 	}
 	u.client = s.Client.RemoteAddr().String()
-	x.stamp = plan.all.version
+	x.stamp = plan.spaces.version
 	var a stepAnswer
 	for i := range maxSteps {
-		sync := ownSync()
-		if v := s.version.Load(); v != nil { // the first step may be sent before the server's greeting arrives
+		sync := newSync()
+		if v := s.serverVersion.Load(); v != nil { // the first step may be sent before the server's greeting arrives
 			u.server = *v
 		}
 		began := x.trace.Now()
@@ -63,10 +63,10 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 			return true, err
 		}
 		if a.done {
-			s.g.cfg.Stats.Guarded(plan.missing.what, "updated")
+			s.g.cfg.Stats.Guarded(plan.noFunction.reason, "updated")
 			return true, nil
 		}
-		if a.moved {
+		if a.schemaChanged {
 			return false, nil
 		}
 		if i >= patientSteps-1 {
@@ -74,19 +74,19 @@ func (s *session) carryOut(p *parked, r *request, plan stepPlan) (done bool, err
 		}
 	}
 	s.releaseAnswer(&a)
-	return true, s.sendRefusal(x.sync, x.trace, &refusal{wire.ErrConflict, plan.missing.what, "Transaction has been aborted by conflict"})
+	return true, s.sendRefusal(x.sync, x.trace, &refusal{wire.ErrConflict, plan.noFunction.reason, "Transaction has been aborted by conflict"})
 }
 
 // releaseAnswer gives back the memory of an answer.
 func (s *session) releaseAnswer(a *stepAnswer) {
-	s.Requests.Release(a.release)
+	s.Requests.Release(a.budgetBytes)
 	memory.PutBuffer(a.tuple)
 }
 
 // step sends a call and waits for its answer. It gives the frame back to the pool.
-func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err error) {
+func (s *session) step(x *steppedRequest, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer memory.PutBuffer(frame)
-	if err = s.submit(sync, exchange{kind: wire.Call, splice: x, trace: x.trace}, frame); err == nil {
+	if err = s.submit(sync, exchange{kind: wire.Call, stepped: x, trace: x.trace}, frame); err == nil {
 		err = s.toServer.flush()
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 	}
 	select { // an answer may have arrived meanwhile, but none will arrive later
 	case a = <-x.answers:
-		s.Requests.Release(a.release)
+		s.Requests.Release(a.budgetBytes)
 	default:
 	}
 	return stepAnswer{}, net.ErrClosed
@@ -107,14 +107,14 @@ func (s *session) step(x *splice, sync uint64, frame []byte) (a stepAnswer, err 
 
 // answerStep passes the answer to a step to the goroutine that sent it. The answer to the last step goes to
 // the client.
-func (s *session) answerStep(f *frame, x *splice, moved bool) error {
+func (s *session) answerStep(f *frame, x *steppedRequest, moved bool) error {
 	r := &s.reply
-	if err := r.readdress(x.sync); err != nil {
+	if err := r.setSync(x.sync); err != nil {
 		return err
 	}
 	if moved {
-		s.noteMoved(x.stamp)
-		x.answers <- stepAnswer{moved: true}
+		s.recordSchemaChange(x.stamp)
+		x.answers <- stepAnswer{schemaChanged: true}
 		return nil
 	}
 	a, again, refused, err := s.readStep(x, r)
@@ -134,8 +134,8 @@ func (s *session) answerStep(f *frame, x *splice, moved bool) error {
 	return err
 }
 
-// readdress turns the answer to a step into one to the client's request, by its sync.
-func (r *reply) readdress(sync uint64) error {
+// setSync turns the answer to a step into one to the client's request, by its sync.
+func (r *reply) setSync(sync uint64) error {
 	if r.header.SyncAt.Len != 9 {
 		return wire.ErrMalformed
 	}
@@ -146,7 +146,7 @@ func (r *reply) readdress(sync uint64) error {
 
 // readStep evaluates the answer to a step. If another step is needed again is true, and a holds the stored
 // tuple. If the client gets an error instead refused is set. Otherwise the answer goes to the client.
-func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
+func (s *session) readStep(x *steppedRequest, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return a, false, nil, err
 	}
@@ -154,7 +154,7 @@ func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refus
 	case r.header.Type == wire.OK:
 		return s.readStored(x, r)
 	case r.lacksFunction():
-		refused = x.missing
+		refused = x.noFunction
 	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // not in a transaction of the client
 		again = true
 	}
@@ -163,15 +163,15 @@ func (s *session) readStep(x *splice, r *reply) (a stepAnswer, again bool, refus
 
 // readStored reads from an answer the stored tuple that differs from the expected one. again is false if
 // there is none.
-func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
+func (s *session) readStored(x *steppedRequest, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	answers, _, err := wire.Elements(nil, r.bytes, r.body.Data.At, 2)
 	if err != nil || len(answers) < 2 {
 		return a, false, nil, nil
 	}
 	r.kind = x.kind
-	size, err := s.openedSize(r) // size when decompressed
+	size, err := s.decodedSize(r) // size when decompressed
 	if err != nil {
-		return a, false, s.broken(err), nil
+		return a, false, s.decodeError(err), nil
 	}
 	tuple := answers[1].Of(r.bytes)
 	if cost := int64(3*len(tuple) + 2*size); cost > gateway.FreeBytes {
@@ -179,7 +179,7 @@ func (s *session) readStored(x *splice, r *reply) (a stepAnswer, again bool, ref
 			s.g.cfg.Stats.Error("budget")
 			return a, false, noMemory, nil
 		}
-		a.release = cost
+		a.budgetBytes = cost
 	}
 	a.tuple = append(memory.GetBuffer(len(tuple)), tuple...)
 	return a, true, nil, nil
@@ -199,13 +199,13 @@ func (r *reply) lacksFunction() bool {
 // probe sends a PING behind the requests outside of streams. The server answers it after it has begun these
 // requests, though some may take long.
 func (s *session) probe() error {
-	sync := ownSync()
+	sync := newSync()
 	if err := s.submit(sync, exchange{kind: wire.Ping, probe: true}, wire.AppendPing(nil, sync)); err != nil {
 		return err
 	}
 	return s.toServer.flush()
 }
 
-// ownSync returns a sync for a request that the gateway makes. It is random, so that it hardly ever equals
+// newSync returns a sync for a request that the gateway makes. It is random, so that it hardly ever equals
 // one of the client. It takes nine bytes in a frame, so that another can be written in its place.
-func ownSync() uint64 { return rand.Uint64() | 1<<63 }
+func newSync() uint64 { return rand.Uint64() | 1<<63 }

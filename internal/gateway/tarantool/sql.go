@@ -31,7 +31,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	if !ok {
 		return nil // the server refuses it
 	}
-	all := g.catalog.await(ctx)
+	all := g.catalog.awaitSpaces(ctx)
 	if all == nil {
 		return &refusal{wire.ErrSystem, "sql", "cinch: the schema could not be read yet, so it is unknown whether the statement uses compressed fields: try again later"}
 	}
@@ -65,7 +65,7 @@ func (all *spaces) projects(text string, views int) bool {
 		}
 	}
 	unseen := func(name string) bool { return store.Mentions(rest, name) }
-	if computes(rest) || slices.ContainsFunc(all.unseen, unseen) {
+	if computes(rest) || slices.ContainsFunc(all.missing, unseen) {
 		return false
 	}
 	for _, s := range all.byID {

@@ -14,18 +14,18 @@ import (
 // then the clock is not read and no attributes are made. Spans of requests without a reply end with the
 // connection.
 type tracing struct {
-	by              *trace.Tracer // nil: no request is traced
+	tracer          *trace.Tracer // nil: no request is traced
 	gateway, server string
-	open            trace.Connection
+	conn            trace.Connection
 }
 
 // begin begins the trace of a request that arrived at now, after waiting for memory for the given time.
 // Requests that have no reply are not traced.
 func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.Duration) *trace.Command {
-	if t.by == nil || h == oneWay || h == replicate {
+	if t.tracer == nil || h == noReply || h == replication {
 		return nil
 	}
-	c := t.by.Command(&t.open, systemName, now, waited)
+	c := t.tracer.Command(&t.conn, systemName, now, waited)
 	if c == nil {
 		return nil
 	}
@@ -67,14 +67,14 @@ func traceWait(c *trace.Command, then time.Time) {
 // shortWait is longer than a check that finds nothing to wait for.
 const shortWait = 10 * time.Microsecond
 
-// traceReply records that the reply arrived at a time, after waiting for memory. moved means that the server
+// traceReply records that the reply arrived at a time, after waiting for memory. schemaChanged means that the server
 // had another schema, so the reply is not for the client and the request is sent again.
-func traceReply(c *trace.Command, moved bool, at time.Time, waited time.Duration) {
+func traceReply(c *trace.Command, schemaChanged bool, at time.Time, waited time.Duration) {
 	if c == nil {
 		return
 	}
 	class := ""
-	if moved {
+	if schemaChanged {
 		class = "schema_changed"
 	}
 	c.Answered(class, at)

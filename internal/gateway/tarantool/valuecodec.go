@@ -13,23 +13,23 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// vault compresses and decompresses values for all sessions of a gateway.
-type vault struct {
+// valueCodec compresses and decompresses values for all sessions of a gateway.
+type valueCodec struct {
 	gateway.Compressor
 	dicts corestore.Dicts // nil: none
 	log   *slog.Logger
 }
 
-func newVault(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *vault {
+func newValueCodec(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *valueCodec {
 	if dicts != nil {
 		o.Dicts = dicts
 	}
-	return &vault{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
+	return &valueCodec{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
-// seal appends the envelope of a value that a user writes, or the value itself, and reports whether it
+// encode appends the envelope of a value that a user writes, or the value itself, and reports whether it
 // appended an envelope. Without a rule the value begins like an envelope itself, and is wrapped.
-func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []byte, sealed bool) {
+func (v *valueCodec) encode(dst, value []byte, rule *policy.Rule, login string) (out []byte, sealed bool) {
 	if rule == nil {
 		return v.Wrap(dst, value), true
 	}
@@ -50,16 +50,16 @@ func (v *vault) seal(dst, value []byte, rule *policy.Rule, login string) (out []
 // envelopes, and so all that it decompresses has the declared length.
 var errForeign = fmt.Errorf("%w: the envelope of a value that a Redis client library had compressed", cinch.ErrUnknownCodec)
 
-// openStored returns the value of a stored envelope.
-func (v *vault) openStored(stored []byte) ([]byte, error) {
+// decodeStored returns the value of a stored envelope.
+func (v *valueCodec) decodeStored(stored []byte) ([]byte, error) {
 	if h, err := cinch.ParseHeader(stored); err == nil && h.IsForeign() {
 		return nil, errForeign
 	}
 	return v.Sealer.Open(nil, stored)
 }
 
-// open appends the value of the envelope stored, whose header is h.
-func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
+// decode appends the value of the envelope stored, whose header is h.
+func (v *valueCodec) decode(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 	began := time.Now()
 	out, err := v.Sealer.OpenParsed(dst, stored, *h)
 	if err == nil {
@@ -68,8 +68,8 @@ func (v *vault) open(dst, stored []byte, h *cinch.Header) ([]byte, error) {
 	return out, err
 }
 
-// broken counts and logs a value that can't be decompressed, and returns the error for the client.
-func (v *vault) broken(cause error, client string) *refusal {
+// decodeError counts and logs a value that can't be decompressed, and returns the error for the client.
+func (v *valueCodec) decodeError(cause error, client string) *refusal {
 	class, text := gateway.Unopened(cause)
 	v.Stats.Error(class)
 	v.log.Warn("compressed value can't be decompressed", "class", class, "client", client, "err", cause)
