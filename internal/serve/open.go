@@ -77,5 +77,5 @@ func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
 	if protocol == config.Tarantool {
 		return tarantool.RequiresLogin(ctx, up)
 	}
-	return redis.AskClosed(ctx, up)
+	return redis.RequiresLogin(ctx, up)
 }

@@ -69,14 +69,14 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 		behind = "" // no other process knows its address
 	}
 	return redis.Config{
-		Name:     g.Name,
-		Upstream: r.upstream,
-		Behind:   behind,
-		TLS:      secure,
-		Engine:   s.engine,
-		MaxSeal:  int(g.MaxSeal),
-		MaxOpen:  int(*g.MaxOpen),
-		MaxConns: g.MaxConnections,
+		Name:        g.Name,
+		Upstream:    r.upstream,
+		UpstreamURL: behind,
+		TLS:         secure,
+		Engine:      s.engine,
+		MaxSeal:     int(g.MaxSeal),
+		MaxOpen:     int(*g.MaxOpen),
+		MaxConns:    g.MaxConnections,
 
 		GuardLoopback: g.GuardsLoopback(),
 

@@ -10,7 +10,7 @@ import (
 
 const behindTest = "redis://10.0.0.1:6379"
 
-func withBehind(c *Config) { c.Behind = behindTest }
+func withBehind(c *Config) { c.UpstreamURL = behindTest }
 
 // The gateway answers the command in its turn, whatever is pending. A server does not know the command.
 func TestGatewaySaysWhatItIs(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 
 // Config configures a Gateway. Every field but Upstream may be zero.
 type Config struct {
-	Name     string
-	Upstream gateway.Upstream // its credentials are the gateway's own; clients bring theirs
-	Behind   string           // URLs behind, without credentials, for Cinch's commands; "": not told
+	Name        string
+	Upstream    gateway.Upstream // its credentials are the gateway's own; clients bring theirs
+	UpstreamURL string           // URLs behind, without credentials, for Cinch's commands; "": not told
 	// Dial connects upstream if that is not always one address; nil: Upstream.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain

@@ -68,7 +68,7 @@ func (c *control) gateway(r *request) error {
 	if upstream.tx.open || upstream.isSubscriber() {
 		return upstream.forward(r, entry{}) // the server refuses it
 	}
-	behind := c.cfg.Behind
+	behind := c.cfg.UpstreamURL
 	if upstream.isUnauthenticated() {
 		behind = ""
 	}

@@ -345,8 +345,8 @@ func clientOptions(dial func(context.Context) (net.Conn, error), login *credenti
 	}
 }
 
-// AskClosed reports whether a server requires a login.
-func AskClosed(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+// RequiresLogin reports whether a server requires a login.
+func RequiresLogin(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
 	return (&dialer{upstream: up}).requiresLogin(ctx)
 }
 

@@ -97,7 +97,7 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 	server := testenv.Redis(t)
 	direct := goredis.NewClient(&goredis.Options{Addr: server.Addr, Username: "default", Password: "secret"})
 	defer direct.Close()
-	g := redis.NewGateway(redis.Config{Name: "cache", Upstream: upstreamAt(t, "redis://"+server.Addr), Behind: "redis://" + server.Addr})
+	g := redis.NewGateway(redis.Config{Name: "cache", Upstream: upstreamAt(t, "redis://"+server.Addr), UpstreamURL: "redis://" + server.Addr})
 	tcp := served(t, "127.0.0.1:0", g)
 	unix := served(t, "unix:"+t.TempDir()+"/g", g)
 	behind := "the server behind it: redis://" + server.Addr
@@ -114,7 +114,7 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g = redis.NewGateway(redis.Config{Name: "closed", Upstream: upstreamAt(t, "redis://"+server.Addr), Behind: "redis://" + server.Addr})
+	g = redis.NewGateway(redis.Config{Name: "closed", Upstream: upstreamAt(t, "redis://"+server.Addr), UpstreamURL: "redis://" + server.Addr})
 	closed := served(t, "127.0.0.1:0", g)
 	refuses(t, "redis://default:secret@"+closed, behind)
 	refuses(t, "redis://nothing:secret@"+closed, behind)
@@ -150,7 +150,7 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 	}
 	behind := "redis+cluster://" + nodes[0].Addr
 	port := testenv.FreePorts(t, 8, "127.0.0.1")
-	several := redis.NewCluster(redis.ClusterConfig{Config: redis.Config{Name: "cells", Behind: behind}, Seeds: seeds, Nodes: 3})
+	several := redis.NewCluster(redis.ClusterConfig{Config: redis.Config{Name: "cells", UpstreamURL: behind}, Seeds: seeds, Nodes: 3})
 	at := served(t, fmt.Sprintf("127.0.0.1:%d", port), several)
 	refuses(t, "redis://"+at, behind)
 	refuses(t, "redis+cluster://"+at, behind)
@@ -163,7 +163,7 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 		t.Errorf("%d nodes of the cluster itself", n)
 	}
 	// The nodes announce the address of a gateway as theirs: addresses found that way are checked too.
-	_, one, _ := net.SplitHostPort(served(t, "127.0.0.1:0", redis.NewGateway(redis.Config{Name: "one", Upstream: seeds[0], Behind: behind})))
+	_, one, _ := net.SplitHostPort(served(t, "127.0.0.1:0", redis.NewGateway(redis.Config{Name: "one", Upstream: seeds[0], UpstreamURL: behind})))
 	for _, n := range nodes {
 		c := goredis.NewClient(&goredis.Options{Addr: n.Addr})
 		if err := c.ConfigSet(t.Context(), "cluster-announce-port", one).Err(); err != nil {
