@@ -10,11 +10,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// firstTime limits the wait for a client's first packet, as PostgreSQL's own default does.
-const firstTime = time.Minute
+// firstPacketTime limits the wait for a client's first packet, as PostgreSQL's own default does.
+const firstPacketTime = time.Minute
 
-// mostQuestions limits how often a client may ask for encryption.
-const mostQuestions = 4
+// maxEncryptionRequests limits how often a client may ask for encryption.
+const maxEncryptionRequests = 4
 
 // ErrFirstPacket is wrapped by the error for a first packet that no PostgreSQL client sends.
 var ErrFirstPacket = errors.New("not a PostgreSQL client")
@@ -23,17 +23,17 @@ var ErrFirstPacket = errors.New("not a PostgreSQL client")
 // first packet for the server: a startup or a cancellation. Clients may request TLS, or begin with it at
 // once.
 func Accept(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
-	if err := client.SetDeadline(time.Now().Add(firstTime)); err != nil {
+	if err := client.SetDeadline(time.Now().Add(firstPacketTime)); err != nil {
 		return nil, nil, err
 	}
-	for range mostQuestions {
+	for range maxEncryptionRequests {
 		head := make([]byte, pg.StartupHeaderBytes)
 		if _, err := io.ReadFull(client, head); err != nil {
 			return nil, nil, err
 		}
 		if !isTLS(client) && config != nil && head[0] == handshakeRecord {
 			var err error
-			if client, err = atOnce(client, head, config); err != nil {
+			if client, err = directTLS(client, head, config); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -89,9 +89,9 @@ const handshakeRecord = 22
 // no attacker can direct them to a server of another protocol.
 const protocolName = "postgresql"
 
-// atOnce does the TLS handshake with a client that has begun with it (sslnegotiation=direct).
-func atOnce(c net.Conn, head []byte, config *tls.Config) (net.Conn, error) {
-	secure := tls.Server(&begun{Conn: c, head: head}, withProtocol(config))
+// directTLS does the TLS handshake with a client that has begun with it (sslnegotiation=direct).
+func directTLS(c net.Conn, head []byte, config *tls.Config) (net.Conn, error) {
+	secure := tls.Server(&prefixedConn{Conn: c, head: head}, withProtocol(config))
 	if err := secure.Handshake(); err != nil {
 		return nil, err
 	}
@@ -119,13 +119,13 @@ func withProtocol(config *tls.Config) *tls.Config {
 	return named
 }
 
-// begun is a connection whose first bytes have been read already; Read returns them first.
-type begun struct {
+// prefixedConn is a connection whose first bytes have been read already; Read returns them first.
+type prefixedConn struct {
 	net.Conn
 	head []byte
 }
 
-func (b *begun) Read(p []byte) (int, error) {
+func (b *prefixedConn) Read(p []byte) (int, error) {
 	if len(b.head) == 0 {
 		return b.Conn.Read(p)
 	}

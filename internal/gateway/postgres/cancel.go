@@ -18,17 +18,17 @@ import (
 // cancelTime limits one cancellation as a whole.
 const cancelTime = 10 * time.Second
 
-// name registers the key with which the client of s cancels.
-func (g *Gateway) name(s *session, key string) {
+// registerKey registers the key with which the client of s cancels.
+func (g *Gateway) registerKey(s *session, key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.key = key
 	g.keys[key] = s
 }
 
-// cancelled forwards a cancellation. The client's connection ends only after the server has taken it, because
+// forwardCancel forwards a cancellation. The client's connection ends only after the server has taken it, because
 // clients wait for that.
-func (g *Gateway) cancelled(client net.Conn, packet []byte) {
+func (g *Gateway) forwardCancel(client net.Conn, packet []byte) {
 	g.counts.cancels.Add(1)
 	up, key := g.cancelKey(string(packet[pg.StartupHeaderBytes:]))
 	if err := sendCancel(g.ctx, up, key); err != nil {

@@ -18,20 +18,20 @@ type Control struct {
 // Controls returns all operations.
 func (g *Gateway) Controls() []Control {
 	return []Control{
-		{"check", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Check(ctx) })},
-		{"reach", taking(g.Reach)},
-		{"hold", taking(g.Hold)},
-		{"move", taking(g.Move)},
-		{"release", taking(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Release(ctx) })},
-		{"report", taking(func(_ context.Context, r control.Report) (control.State, error) {
+		{"check", decoding(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Check(ctx) })},
+		{"reach", decoding(g.Reach)},
+		{"hold", decoding(g.Hold)},
+		{"move", decoding(g.Move)},
+		{"release", decoding(func(ctx context.Context, _ struct{}) (control.State, error) { return g.Release(ctx) })},
+		{"report", decoding(func(_ context.Context, r control.Report) (control.State, error) {
 			g.report.Store(&r)
 			return g.State(), nil
 		})},
 	}
 }
 
-// taking decodes the argument of a control. An empty one stands for all defaults.
-func taking[T any](do func(context.Context, T) (control.State, error)) func(context.Context, []byte) (any, error) {
+// decoding decodes the argument of a control. An empty one stands for all defaults.
+func decoding[T any](do func(context.Context, T) (control.State, error)) func(context.Context, []byte) (any, error) {
 	return func(ctx context.Context, asked []byte) (any, error) {
 		var t T
 		if asked = bytes.TrimSpace(asked); len(asked) > 0 && string(asked) != "null" {

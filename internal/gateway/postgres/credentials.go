@@ -34,7 +34,7 @@ const DefaultAuthQuery = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid 
 // secrets looks up passwords and verifiers of users, for one move.
 type secrets struct {
 	file  map[string]string
-	own   *pgconn.PgConn // nil: the gateway has no user of its own
+	conn  *pgconn.PgConn // nil: the gateway has no user of its own
 	query string
 
 	mu    sync.Mutex
@@ -54,15 +54,15 @@ func (g *Gateway) secrets(ctx context.Context, up gateway.Upstream) (x *secrets,
 	if up.User == "" {
 		return x, nil
 	}
-	if x.own, err = ownConnection(ctx, up); err != nil {
+	if x.conn, err = ownConnection(ctx, up); err != nil {
 		return nil, fmt.Errorf("log in as the gateway's own user %s: %w", up.User, err)
 	}
 	return x, nil
 }
 
 func (x *secrets) close(ctx context.Context) {
-	if x.own != nil {
-		_ = x.own.Close(ctx)
+	if x.conn != nil {
+		_ = x.conn.Close(ctx)
 	}
 }
 
@@ -88,8 +88,8 @@ func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, er
 // errNoSecret means that neither a password nor a verifier of the user is known.
 var errNoSecret = errors.New("no password or verifier is known for the user: add it to users_file, or give the gateway a user of its own that may run auth_query")
 
-// of returns the user's password, or what pg_authid stores of it.
-func (x *secrets) of(ctx context.Context, user string) (string, error) {
+// secret returns the user's password, or what pg_authid stores of it.
+func (x *secrets) secret(ctx context.Context, user string) (string, error) {
 	if secret, ok := x.file[user]; ok {
 		return secret, nil
 	}
@@ -98,10 +98,10 @@ func (x *secrets) of(ctx context.Context, user string) (string, error) {
 	if secret, ok := x.known[user]; ok {
 		return secret, nil
 	}
-	if x.own == nil {
+	if x.conn == nil {
 		return "", errNoSecret
 	}
-	r := x.own.ExecParams(ctx, x.query, [][]byte{[]byte(user)}, []uint32{textType}, nil, nil).Read()
+	r := x.conn.ExecParams(ctx, x.query, [][]byte{[]byte(user)}, []uint32{textType}, nil, nil).Read()
 	if r.Err != nil {
 		return "", fmt.Errorf("auth_query: %w", r.Err)
 	}
@@ -115,10 +115,10 @@ func (x *secrets) of(ctx context.Context, user string) (string, error) {
 // textType is the OID of type text.
 const textType = 25
 
-// primary reports whether the server takes writes; asked is false if the gateway has no user of its own to
+// primary reports whether the server takes writes; known is false if the gateway has no user of its own to
 // ask as.
-func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) {
-	if x.own == nil {
+func (x *secrets) primary(ctx context.Context) (primary, known bool, err error) {
+	if x.conn == nil {
 		return false, false, nil
 	}
 	standby, err := x.ask(ctx, "SELECT pg_catalog.pg_is_in_recovery()")
@@ -127,7 +127,7 @@ func (x *secrets) primary(ctx context.Context) (primary, asked bool, err error) 
 
 // ask runs a query as the gateway's own user and returns the one value of its result.
 func (x *secrets) ask(ctx context.Context, query string) (string, error) {
-	r := x.own.ExecParams(ctx, query, nil, nil, nil, nil).Read()
+	r := x.conn.ExecParams(ctx, query, nil, nil, nil, nil).Read()
 	if r.Err != nil || len(r.Rows) != 1 {
 		return "", errors.Join(errors.New("query of the gateway's own user failed: "+query), r.Err)
 	}
@@ -149,8 +149,8 @@ func readUsers(file string) (map[string]string, error) {
 		if line == "" || line[0] == ';' || line[0] == '#' {
 			continue
 		}
-		user, rest, ok := inQuotes(line)
-		secret, _, also := inQuotes(strings.TrimSpace(rest))
+		user, rest, ok := unquote(line)
+		secret, _, also := unquote(strings.TrimSpace(rest))
 		if !ok || !also {
 			return nil, fmt.Errorf("%s:%d: expected \"user\" \"password\"", file, n)
 		}
@@ -159,7 +159,7 @@ func readUsers(file string) (map[string]string, error) {
 	return users, lines.Err()
 }
 
-func inQuotes(s string) (text, rest string, ok bool) {
+func unquote(s string) (text, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		return "", "", false
 	}
@@ -178,15 +178,15 @@ func inQuotes(s string) (text, rest string, ok bool) {
 
 // relogin logs a session in at another server, up to the first ReadyForQuery.
 type relogin struct {
-	server  *talk
-	user    string
-	shown   shown
-	secrets func() (string, error) // returns the user's secret
-	scram   pg.ScramClient
+	server      *messageConn
+	user        string
+	credentials credentials
+	secrets     func() (string, error) // returns the user's secret
+	scram       pg.ScramClient
 }
 
-// shown holds what a client's login has revealed.
-type shown struct {
+// credentials holds what a client's login has revealed.
+type credentials struct {
 	proof    *pg.Proof
 	password string
 }
@@ -224,7 +224,7 @@ func (r *relogin) send(body ...[]byte) error {
 }
 
 func (r *relogin) password() error {
-	password := r.shown.password
+	password := r.credentials.password
 	if password == "" {
 		var err error
 		if password, err = r.secrets(); err != nil {
@@ -238,7 +238,7 @@ func (r *relogin) password() error {
 }
 
 func (r *relogin) md5(salt []byte) error {
-	secret := r.shown.password
+	secret := r.credentials.password
 	if secret == "" {
 		var err error
 		if secret, err = r.secrets(); err != nil {
@@ -267,7 +267,7 @@ func (r *relogin) begin(mechanisms []byte) error {
 
 // keys sets the password or the keys for SCRAM.
 func (r *relogin) keys() error {
-	secret := r.shown.password
+	secret := r.credentials.password
 	if secret == "" {
 		var err error
 		if secret, err = r.secrets(); err != nil {
@@ -281,10 +281,10 @@ func (r *relogin) keys() error {
 	case !ok:
 		r.scram.Password = secret
 		return nil
-	case r.shown.proof == nil:
+	case r.credentials.proof == nil:
 		return errors.New("only the user's verifier is known, and the client did not log in by SCRAM")
 	}
-	keys, ok := v.Keys(r.shown.proof)
+	keys, ok := v.Keys(r.credentials.proof)
 	if !ok {
 		return errors.New("the user's password has been changed since the client logged in")
 	}

@@ -63,7 +63,7 @@ func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 	if err != nil || config == nil {
 		return c, err
 	}
-	secure, err := demand(ctx, c, config)
+	secure, err := negotiateTLS(ctx, c, config)
 	if err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("%w: %s: tls: %w", gateway.ErrUnreachable, up.Address, err)
@@ -71,8 +71,8 @@ func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
 	return secure, nil
 }
 
-// demand negotiates TLS, and fails if the server has none.
-func demand(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, error) {
+// negotiateTLS negotiates TLS, and fails if the server has none.
+func negotiateTLS(ctx context.Context, c net.Conn, config *tls.Config) (net.Conn, error) {
 	end := time.Now().Add(dialTime)
 	if at, ok := ctx.Deadline(); ok && at.Before(end) {
 		end = at

@@ -1,8 +1,8 @@
 // Package postgres is the gateway for PostgreSQL: it forwards connections to a server and tracks the
 // transaction state of each.
 //
-//	client -> session.carryRequests -> wire/pg.Cutter -> tracker.asked    -> server
-//	client <- session.carryReplies  <- wire/pg.Cutter <- tracker.answered <- server
+//	client -> session.carryRequests -> wire/pg.Cutter -> tracker.request  -> server
+//	client <- session.carryReplies  <- wire/pg.Cutter <- tracker.reply    <- server
 //
 // A client's first packet may request TLS (or GSSAPI). The gateway answers that itself: with TLS if it has a
 // certificate, otherwise with "no". A client may also begin with TLS at once. The server's URL decides
@@ -16,10 +16,10 @@
 // Package shadow's mirror uses Accept, Dial and Unbound too.
 //
 // Reading order: controls.go (operations for other processes, with package control's types), reach.go,
-// move.go, remember.go (the file with the server that clients were moved to), metrics.go, hold.go, held.go
-// (the session operations of a hold), session.go (one client: its login, its two copy loops, its end),
-// tracker.go (whether a transaction is open), source.go (buffered reads), keeps.go (session state),
-// credentials.go (logging a session in again), login.go, statuses.go, cancel.go, gateway.go, config.go,
-// dial.go (URLs, TLS with the server), binding.go (logins bound to a certificate), refusals.go (the gateway's
-// errors), accept.go (TLS with clients).
+// move.go, remember.go (the file with the server that clients were moved to), metrics.go, hold.go,
+// held.go (the session operations of a hold), session.go (one client: its login, its two copy loops,
+// its end), tracker.go (whether a transaction is open), source.go (buffered reads), sessionstate.go (session
+// state), credentials.go (logging a session in again), login.go, statuses.go, cancel.go, gateway.go,
+// config.go, dial.go (URLs, TLS with the server), binding.go (logins bound to a certificate), refusals.go
+// (the gateway's errors), accept.go (TLS with clients).
 package postgres

@@ -59,7 +59,7 @@ func (g *Gateway) Serve(l net.Listener) error { return g.server.Serve(l) }
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.cancel()
 	if at, ok := ctx.Deadline(); ok {
-		defer time.AfterFunc(untilLastWords(time.Until(at)), func() { expireAll(g.all()) }).Stop()
+		defer time.AfterFunc(untilNotice(time.Until(at)), func() { expireSessions(g.all()) }).Stop()
 	}
 	return g.server.Shutdown(ctx)
 }
@@ -69,7 +69,7 @@ func (g *Gateway) Name() string { return g.cfg.Name }
 
 // StartAt has clients be connected to another server than the configured one. Call it before Serve.
 func (g *Gateway) StartAt(url string) error {
-	up, err := g.cfg.elsewhere(url)
+	up, err := g.cfg.resolveOther(url)
 	if err != nil {
 		return err
 	}
@@ -111,18 +111,18 @@ func (g *Gateway) target() gateway.Upstream {
 func (g *Gateway) register(s *session) bool {
 	for {
 		g.mu.Lock()
-		opened := g.hold.opened
+		opened := g.hold.released
 		if opened == nil {
 			g.sessions[s] = struct{}{}
 			g.mu.Unlock()
 			return true
 		}
-		g.hold.coming++
+		g.hold.waitingLogins++
 		g.mu.Unlock()
-		goesOn := waitFor(opened, s.gone)
+		goesOn := waitFor(opened, s.ended)
 		g.mu.Lock()
-		if g.hold.opened == opened {
-			g.hold.coming--
+		if g.hold.released == opened {
+			g.hold.waitingLogins--
 		}
 		g.mu.Unlock()
 		if !goesOn {

@@ -21,13 +21,13 @@ func (s *session) describe() control.ClientSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := control.ClientSession{
-		ID: s.number, Client: s.raw.RemoteAddr().String(), User: s.who["user"], Database: s.who["database"],
-		Application: s.who["application_name"], Waiting: !s.waitsSince.IsZero(), State: "idle",
+		ID: s.number, Client: s.raw.RemoteAddr().String(), User: s.params["user"], Database: s.params["database"],
+		Application: s.params["application_name"], Waiting: !s.waitsSince.IsZero(), State: "idle",
 	}
 	switch {
 	case !s.ready:
 		d.State = loggingIn
-	case s.tracker.waits() || s.tracker.lost:
+	case s.tracker.unanswered() || s.tracker.lost:
 		d.State = active
 	case s.tracker.busy():
 		d.State = inTransaction
@@ -35,17 +35,17 @@ func (s *session) describe() control.ClientSession {
 	if s.tracker.lost {
 		d.Reasons = append(d.Reasons, "replication, or a message that the gateway does not know")
 	}
-	if s.trouble != "" {
-		d.Reasons = append(d.Reasons, s.trouble)
+	if s.moveError != "" {
+		d.Reasons = append(d.Reasons, s.moveError)
 	}
-	if s.keeps != nil {
-		d.Reasons = append(d.Reasons, s.keeps.reasons...)
+	if s.state != nil {
+		d.Reasons = append(d.Reasons, s.state.reasons...)
 	}
 	return d
 }
 
-// take holds the session if it is idle, and reports whether it did.
-func (s *session) take() bool {
+// tryHold holds the session if it is idle, and reports whether it did.
+func (s *session) tryHold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ready || s.closed || s.tracker.busy() {
@@ -55,27 +55,27 @@ func (s *session) take() bool {
 	return true
 }
 
-// stop holds the session from its next transaction on.
-func (s *session) stop() {
+// hold holds the session from its next transaction on.
+func (s *session) hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held, s.longest, s.trouble = true, 0, ""
+	s.held, s.longest, s.moveError = true, 0, ""
 }
 
-// letGo ends the hold of the session. If forget is true it drops the known session state, which may be large
+// release ends the hold of the session. If forget is true it drops the known session state, which may be large
 // and is needed only for a coming hold.
-func (s *session) letGo(forget bool) {
+func (s *session) release(forget bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = false
 	if forget {
-		s.keeps = nil
+		s.state = nil
 	}
 	s.changed.Broadcast()
 }
 
-// waited returns the longest wait of the client in the current hold.
-func (s *session) waited() time.Duration {
+// longestWait returns the longest wait of the client in the current hold.
+func (s *session) longestWait() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.waitsSince.IsZero() {
@@ -104,7 +104,7 @@ func (s *session) awaitIdle(ctx, answers context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.closed && s.farewell == nil && (!s.ready || s.tracker.busy()) {
-		if ctx.Err() != nil || s.owes && answers.Err() != nil {
+		if ctx.Err() != nil || s.authPending && answers.Err() != nil {
 			return false
 		}
 		s.changed.Wait()
@@ -112,15 +112,15 @@ func (s *session) awaitIdle(ctx, answers context.Context) bool {
 	return true
 }
 
-// reasons returns why a session that is held and idle can't be moved.
-func (s *session) reasons(ctx context.Context) []string {
+// unmovableReasons returns why a session that is held and idle can't be moved.
+func (s *session) unmovableReasons(ctx context.Context) []string {
 	if err := ctx.Err(); err != nil {
 		return []string{err.Error()}
 	}
-	// A caller that gives up must not end the session: a question that is on its way needs its answer.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	// A caller that gives up must not end the session: a query that has been sent needs its response.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTime)
 	defer cancel()
-	k, err := s.look(ctx)
+	k, err := s.queryState(ctx)
 	if err == nil {
 		return k.reasons
 	}
@@ -129,15 +129,15 @@ func (s *session) reasons(ctx context.Context) []string {
 	if s.closed || s.farewell != nil {
 		return nil
 	}
-	s.keeps = &keeps{reasons: []string{err.Error()}, unknown: true}
-	return s.keeps.reasons
+	s.state = &sessionState{reasons: []string{err.Error()}, unknown: true}
+	return s.state.reasons
 }
 
-// known returns the state of a session that is held, or nil if it is not known.
-func (s *session) known() *keeps {
+// knownState returns the state of a session that is held, or nil if it is not known.
+func (s *session) knownState() *sessionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keeps
+	return s.state
 }
 
 // lastUnnamed returns the last Parse of the unnamed statement, or nil.
@@ -150,14 +150,14 @@ func (s *session) lastUnnamed() []byte {
 	return slices.Clone(s.unnamed)
 }
 
-// cannot records why the session can't be moved. It returns false if the session is over, so that the error
+// markUnmovable records why the session can't be moved. It returns false if the session is over, so that the error
 // does not matter.
-func (s *session) cannot(err error) bool {
+func (s *session) markUnmovable(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.farewell != nil {
 		return false
 	}
-	s.trouble = err.Error()
+	s.moveError = err.Error()
 	return true
 }

@@ -21,24 +21,24 @@ import (
 
 // hold is the state of a gateway's hold; g.mu guards it.
 type hold struct {
-	phase   string // one of control's phases
-	by      string
-	until   time.Time
-	lease   *time.Timer
-	opened  chan struct{} // closed when clients continue; nil: no client is held
-	coming  int           // new clients that wait to be connected
-	longest time.Duration // longest wait of a client
+	phase         string // one of control's phases
+	by            string
+	until         time.Time
+	lease         *time.Timer
+	released      chan struct{} // closed when clients continue; nil: no client is held
+	waitingLogins int           // new clients that wait to be connected
+	longest       time.Duration // longest wait of a client
 }
 
 // ErrBusy means that another operation is in progress, or that the operation does not fit the phase.
 var ErrBusy = errors.New("not now")
 
 const (
-	defaultWithin = 5 * time.Second
-	defaultLease  = time.Minute
-	askTime       = 10 * time.Second // to query the state of one session
-	answerTime    = time.Second      // for clients to answer authentication requests
-	lookAtOnce    = 64               // sessions
+	defaultWithin        = 5 * time.Second
+	defaultLease         = time.Minute
+	queryTime            = 10 * time.Second // to query the state of one session
+	authTime             = time.Second      // for clients to answer authentication requests
+	maxConcurrentQueries = 64               // sessions
 )
 
 // State returns the state of the gateway.
@@ -47,7 +47,7 @@ func (g *Gateway) State() control.State {
 	defer g.mu.Unlock()
 	st := control.State{
 		Gateway: g.cfg.Name, Upstream: g.upstream.String(), Phase: g.hold.phase, By: g.hold.by, Remembers: g.cfg.StateFile != "",
-		Waiting: g.hold.coming, Longest: control.Seconds(g.hold.longest.Seconds()), Sessions: []control.ClientSession{}, Report: g.report.Load(),
+		Waiting: g.hold.waitingLogins, Longest: control.Seconds(g.hold.longest.Seconds()), Sessions: []control.ClientSession{}, Report: g.report.Load(),
 	}
 	if !g.hold.until.IsZero() {
 		until := g.hold.until
@@ -58,15 +58,15 @@ func (g *Gateway) State() control.State {
 		if d.Waiting {
 			st.Waiting++
 		}
-		st.Longest = max(st.Longest, control.Seconds(s.waited().Seconds()))
+		st.Longest = max(st.Longest, control.Seconds(s.longestWait().Seconds()))
 		st.Sessions = append(st.Sessions, d)
 	}
 	slices.SortFunc(st.Sessions, func(a, b control.ClientSession) int { return int(a.ID) - int(b.ID) })
 	return st
 }
 
-// operate takes the gateway for an operation in one of some phases.
-func (g *Gateway) operate(phases ...string) (done func(), err error) {
+// beginOperation locks the gateway for an operation that is allowed in the given phases. done unlocks it.
+func (g *Gateway) beginOperation(phases ...string) (done func(), err error) {
 	if !g.operating.TryLock() {
 		return nil, fmt.Errorf("%w: another operation is in progress", ErrBusy)
 	}
@@ -84,11 +84,11 @@ func (g *Gateway) operate(phases ...string) (done func(), err error) {
 
 // KeepOpen prevents Hold and Check until done is called. It returns ErrBusy while clients are held or another
 // operation is in progress.
-func (g *Gateway) KeepOpen() (done func(), err error) { return g.operate(control.Open) }
+func (g *Gateway) KeepOpen() (done func(), err error) { return g.beginOperation(control.Open) }
 
 // Check examines all idle sessions, so that State has the reasons why they can't be moved.
 func (g *Gateway) Check(ctx context.Context) (control.State, error) {
-	done, err := g.operate(control.Open, control.Held)
+	done, err := g.beginOperation(control.Open, control.Held)
 	if err != nil {
 		return control.State{}, err
 	}
@@ -101,13 +101,13 @@ func (g *Gateway) Check(ctx context.Context) (control.State, error) {
 // that sessions that r allowed to end may have ended. The error is a *control.Refusal if sessions prevented
 // the hold.
 func (g *Gateway) Hold(ctx context.Context, r control.HoldRequest) (control.State, error) {
-	if err := errors.Join(policy("stuck", r.Stuck), policy("unmovable", r.Unmovable)); err != nil {
+	if err := errors.Join(checkPolicy("stuck", r.Stuck), checkPolicy("unmovable", r.Unmovable)); err != nil {
 		return control.State{}, err
 	}
 	if r.Renew {
 		return g.renew(r)
 	}
-	done, err := g.operate(control.Open)
+	done, err := g.beginOperation(control.Open)
 	if err != nil {
 		return control.State{}, err
 	}
@@ -117,23 +117,23 @@ func (g *Gateway) Hold(ctx context.Context, r control.HoldRequest) (control.Stat
 			return control.State{}, err
 		}
 	}
-	g.shut(r.By)
+	g.holdAll(r.By)
 	if err := g.settle(ctx, r); err != nil {
-		g.open()
+		g.releaseAll()
 		g.counts.holds.failed.Add(1)
 		return control.State{}, err
 	}
 	g.mu.Lock()
 	g.hold.phase = control.Held
-	g.lease(r.Lease.Or(defaultLease))
+	g.setLease(r.Lease.Or(defaultLease))
 	g.mu.Unlock()
 	g.counts.holds.held.Add(1)
 	g.cfg.Log.Info("clients are held", "by", r.By)
 	return g.State(), nil
 }
 
-// policy checks the value of a policy for sessions that prevent an operation.
-func policy(name, value string) error {
+// checkPolicy checks the value of a policy for sessions that prevent an operation.
+func checkPolicy(name, value string) error {
 	switch value {
 	case "", control.Abort, control.End:
 		return nil
@@ -147,23 +147,23 @@ func (g *Gateway) renew(r control.HoldRequest) (control.State, error) {
 		g.mu.Unlock()
 		return control.State{}, fmt.Errorf("%w: clients are not held", ErrBusy)
 	}
-	g.lease(r.Lease.Or(defaultLease))
+	g.setLease(r.Lease.Or(defaultLease))
 	g.mu.Unlock()
 	return g.State(), nil
 }
 
-// lease sets when the hold ends by itself. g.mu must be held.
-func (g *Gateway) lease(d time.Duration) {
+// setLease sets when the hold ends by itself. g.mu must be held.
+func (g *Gateway) setLease(d time.Duration) {
 	if g.hold.lease != nil {
 		g.hold.lease.Stop()
 	}
 	until := time.Now().Add(d)
 	g.hold.until = until
-	g.hold.lease = time.AfterFunc(d, func() { g.expire(until) })
+	g.hold.lease = time.AfterFunc(d, func() { g.expireHold(until) })
 }
 
-// expire releases the clients when the lease of their hold has run out.
-func (g *Gateway) expire(until time.Time) {
+// expireHold releases the clients when the lease of their hold has run out.
+func (g *Gateway) expireHold(until time.Time) {
 	defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, nil)
 	g.operating.Lock()
 	defer g.operating.Unlock()
@@ -201,10 +201,10 @@ const surveyPause = 250 * time.Millisecond
 func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 	var mu sync.Mutex
 	g.each(func(s *session) {
-		if !s.take() {
+		if !s.tryHold() {
 			return
 		}
-		if reasons := s.reasons(ctx); len(reasons) > 0 {
+		if reasons := s.unmovableReasons(ctx); len(reasons) > 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			bad = append(bad, s.describe())
@@ -213,15 +213,15 @@ func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 		open := g.hold.phase == control.Open
 		g.mu.Unlock()
 		if open {
-			s.letGo(false)
+			s.release(false)
 		}
 	})
 	return bad
 }
 
-// each calls do for each session, up to lookAtOnce at a time.
+// each calls do for each session, up to maxConcurrentQueries at a time.
 func (g *Gateway) each(do func(*session)) {
-	slots := make(chan struct{}, lookAtOnce)
+	slots := make(chan struct{}, maxConcurrentQueries)
 	var all sync.WaitGroup
 	for _, s := range g.all() {
 		slots <- struct{}{}
@@ -243,29 +243,29 @@ func (g *Gateway) all() (list []*session) {
 	return list
 }
 
-// shut holds all clients from their next transaction on.
-func (g *Gateway) shut(by string) {
+// holdAll holds all clients from their next transaction on.
+func (g *Gateway) holdAll(by string) {
 	g.mu.Lock()
-	g.hold = hold{phase: control.Holding, by: by, opened: make(chan struct{})}
+	g.hold = hold{phase: control.Holding, by: by, released: make(chan struct{})}
 	g.mu.Unlock()
 	for _, s := range g.all() {
-		s.stop()
+		s.hold()
 	}
 }
 
-// open lets all clients continue.
-func (g *Gateway) open() {
+// releaseAll lets all clients continue.
+func (g *Gateway) releaseAll() {
 	var longest time.Duration
 	for _, s := range g.all() {
-		s.letGo(true)
-		longest = max(longest, s.waited())
+		s.release(true)
+		longest = max(longest, s.longestWait())
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.hold.lease != nil {
 		g.hold.lease.Stop()
 	}
-	close(g.hold.opened)
+	close(g.hold.released)
 	g.hold = hold{phase: control.Open, longest: max(g.hold.longest, longest)}
 }
 
@@ -273,12 +273,12 @@ func (g *Gateway) open() {
 func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	within, cancel := context.WithTimeout(ctx, r.Within.Or(defaultWithin))
 	defer cancel()
-	answers, cancel := context.WithTimeout(within, answerTime)
+	answers, cancel := context.WithTimeout(within, authTime)
 	defer cancel()
 	var mu sync.Mutex
 	var stuck, bad []*session
 	var all sync.WaitGroup
-	slots := make(chan struct{}, lookAtOnce)
+	slots := make(chan struct{}, maxConcurrentQueries)
 	for _, s := range g.all() {
 		all.Go(func() {
 			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { _ = s.Close() })
@@ -290,7 +290,7 @@ func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 			}
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if len(s.reasons(ctx)) > 0 {
+			if len(s.unmovableReasons(ctx)) > 0 {
 				mu.Lock()
 				defer mu.Unlock()
 				bad = append(bad, s)
@@ -301,15 +301,15 @@ func (g *Gateway) settle(ctx context.Context, r control.HoldRequest) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := g.endOr(r.Stuck == control.End, stuck, "%d sessions did not end their transactions in time"); err != nil {
+	if err := g.endOrRefuse(r.Stuck == control.End, stuck, "%d sessions did not end their transactions in time"); err != nil {
 		return err
 	}
-	return g.endOr(r.Unmovable == control.End, bad, "%d sessions can't be moved")
+	return g.endOrRefuse(r.Unmovable == control.End, bad, "%d sessions can't be moved")
 }
 
-// endOr ends the sessions if end is true, and otherwise returns a Refusal. Sessions that have not logged in
+// endOrRefuse ends the sessions if end is true, and otherwise returns a Refusal. Sessions that have not logged in
 // are always ended: they have nothing to lose.
-func (g *Gateway) endOr(end bool, list []*session, message string) error {
+func (g *Gateway) endOrRefuse(end bool, list []*session, message string) error {
 	refusal := &control.Refusal{}
 	for _, s := range list {
 		if d := s.describe(); !end && d.State != loggingIn {
@@ -326,7 +326,7 @@ func (g *Gateway) endOr(end bool, list []*session, message string) error {
 		s.end(fatal(codeShutdown, "terminating connection because the gateway is moving to another server"))
 	}
 	for _, s := range list {
-		<-s.over
+		<-s.done
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (g *Gateway) endOr(end bool, list []*session, message string) error {
 // Release lets the clients continue. Sessions whose server has closed their connections meanwhile are
 // connected again.
 func (g *Gateway) Release(ctx context.Context) (control.State, error) {
-	done, err := g.operate(control.Held)
+	done, err := g.beginOperation(control.Held)
 	if err != nil {
 		return control.State{}, err
 	}
@@ -355,6 +355,6 @@ func (g *Gateway) release(ctx context.Context) {
 		defer cancel()
 		g.reconnect(ctx, lost)
 	}
-	g.open()
+	g.releaseAll()
 	g.cfg.Log.Info("clients continue", "longest_wait", g.State().Longest)
 }

@@ -14,7 +14,7 @@ import (
 
 // Sessions that can't be moved are named, and by policy waited for or ended.
 func TestUnmovable(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	reasons := map[string]string{
 		"table": "temporary tables: x", "lock": "2 advisory locks", "listen": "LISTEN: news", "cursor": "cursors WITH HOLD: c", "function": "temporary functions: f",
 		"name": "set_config", "several": "prepared together",
@@ -77,7 +77,7 @@ func TestUnmovable(t *testing.T) {
 
 // A session that can't be moved may become movable, while all others continue.
 func TestPatience(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	c, free := r.connect(t, "scrammer", ""), r.connect(t, "scrammer", "")
 	if _, err := c.Exec(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestPatience(t *testing.T) {
 
 // A transaction that does not end in time fails the hold, which names it. Everything continues as before.
 func TestStuck(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	c, other := r.connect(t, "scrammer", "application_name=stuck"), r.connect(t, "trusted", "")
 	tx, err := c.Begin(t.Context())
 	if err != nil {
@@ -132,7 +132,7 @@ func TestStuck(t *testing.T) {
 // While clients are held an open transaction continues, new transactions and new clients wait, and a hold
 // that is not renewed ends.
 func TestHeldClientsWait(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	inside, outside := r.connect(t, "scrammer", ""), r.connect(t, "trusted", "")
 	tx, err := inside.Begin(t.Context())
 	if err != nil {
@@ -260,9 +260,9 @@ func TestManyIdle(t *testing.T) {
 }
 
 // What the gateway asks on a client's connection leaves the client's unnamed statement as it is, and a failed
-// question leaves nothing that the next one would trip over.
+// query leaves nothing that the next one would trip over.
 func TestQuestionsKeepUnnamedStatement(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	c := r.connect(t, "scrammer", "")
 	if _, err := c.PgConn().Prepare(t.Context(), "", "SELECT $1::text", nil); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestQuestionsKeepUnnamedStatement(t *testing.T) {
 	}
 	uses("a hold")
 	for _, s := range r.g.all() {
-		if !s.take() {
+		if !s.tryHold() {
 			t.Fatal("not idle")
 		}
 		for _, one := range []struct{ text, want string }{{"SELECT 1/0", "division by zero"}, {"SELECT 'answer'", "answer"}} {
@@ -293,7 +293,7 @@ func TestQuestionsKeepUnnamedStatement(t *testing.T) {
 				t.Errorf("%s: %q %v", one.text, answer, err)
 			}
 		}
-		s.letGo(true)
+		s.release(true)
 	}
 	uses("a failed question")
 	if got := ask(t, c, "SELECT count(*)::text FROM pg_prepared_statements WHERE name LIKE 'cinch%'"); got != "0" {
@@ -305,7 +305,7 @@ func TestQuestionsKeepUnnamedStatement(t *testing.T) {
 // nothing wait too.
 func TestLeavesWhileHeld(t *testing.T) {
 	t.Parallel()
-	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", keepsMoves(t))
+	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", withStateFile(t))
 	stays, leaves := r.connect(t, "scrammer", ""), r.connect(t, "scrammer", "")
 	if _, err := r.g.Hold(t.Context(), control.HoldRequest{Lease: 3600}); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestLeavesWhileHeld(t *testing.T) {
 // A caller that gives up a check or a hold, as by Ctrl-C, ends no session: what it would ask is not asked any more, and what is asked
 // already is answered.
 func TestCancelledHoldsEndNoSessions(t *testing.T) {
-	r := newRig(t, keepsMoves(t))
+	r := newRig(t, withStateFile(t))
 	var clients []*pgx.Conn
 	for range 8 {
 		clients = append(clients, r.connect(t, "scrammer", ""))

@@ -18,15 +18,15 @@ import (
 // maxLoginBytes limits one message of a login.
 const maxLoginBytes = 64 << 10
 
-// talk reads and writes one side of a login, message by message.
-type talk struct {
+// messageConn reads and writes one side of a login, message by message.
+type messageConn struct {
 	conn net.Conn
 	in   *bufio.Reader
 }
 
-func newTalk(c net.Conn) *talk { return &talk{c, bufio.NewReaderSize(c, 2<<10)} }
+func newMessageConn(c net.Conn) *messageConn { return &messageConn{c, bufio.NewReaderSize(c, 2<<10)} }
 
-func (t *talk) read() (m pg.Message, err error) {
+func (t *messageConn) read() (m pg.Message, err error) {
 	raw := make([]byte, pg.HeaderBytes)
 	if _, err := io.ReadFull(t.in, raw); err != nil {
 		return m, err
@@ -44,16 +44,16 @@ func (t *talk) read() (m pg.Message, err error) {
 }
 
 // rest returns the bytes read after the last message.
-func (t *talk) rest() []byte {
+func (t *messageConn) rest() []byte {
 	b, _ := t.in.Peek(t.in.Buffered())
 	return bytes.Clone(b)
 }
 
-// admission forwards a client's login to the server and the responses to the client, up to the first
+// loginProxy forwards a client's login to the server and the responses to the client, up to the first
 // ReadyForQuery.
-type admission struct {
+type loginProxy struct {
 	s              *session
-	client, server *talk
+	client, server *messageConn
 	binding        *Binding
 	out            []byte // for the client
 
@@ -66,7 +66,7 @@ type admission struct {
 // errRefused ends a login that the server has refused. The client has got the server's error.
 var errRefused = errors.New("the server refused the login")
 
-func (a *admission) run(startup []byte) error {
+func (a *loginProxy) run(startup []byte) error {
 	if _, err := a.server.conn.Write(startup); err != nil {
 		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 	}
@@ -75,7 +75,7 @@ func (a *admission) run(startup []byte) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
 		}
-		if err := a.heard(m); err != nil {
+		if err := a.handle(m); err != nil {
 			return err
 		}
 		if m.Type == pg.ReadyForQuery {
@@ -89,16 +89,16 @@ func (a *admission) run(startup []byte) error {
 	}
 }
 
-// heard handles a message from the server.
-func (a *admission) heard(m pg.Message) error {
+// handle handles a message from the server.
+func (a *loginProxy) handle(m pg.Message) error {
 	switch m.Type {
 	case pg.Authentication:
 		return a.authenticate(m)
 	case pg.BackendKeyData:
 		a.s.backend.key = string(m.Body)
-		a.s.g.name(a.s, a.s.backend.key)
+		a.s.g.registerKey(a.s, a.s.backend.key)
 	case pg.ParameterStatus:
-		a.statuses.note(m.Body)
+		a.statuses.set(m.Body)
 	case pg.ErrorResponse:
 		a.out = a.binding.Append(a.out, m)
 		return errors.Join(errRefused, a.flush())
@@ -110,7 +110,7 @@ func (a *admission) heard(m pg.Message) error {
 // errUnknownLogin means an authentication method that can't pass through a gateway.
 var errUnknownLogin = errors.New("GSSAPI and SSPI logins do not work through a gateway: use SCRAM, MD5 or a password")
 
-func (a *admission) authenticate(m pg.Message) error {
+func (a *loginProxy) authenticate(m pg.Message) error {
 	code, rest, err := pg.Auth(m.Body)
 	if err != nil {
 		return err
@@ -124,15 +124,15 @@ func (a *admission) authenticate(m pg.Message) error {
 	default:
 		return errUnknownLogin
 	}
-	said, err := a.answer()
+	said, err := a.forwardAnswer()
 	if err == nil {
-		a.learn(code, rest, said)
+		a.recordCredentials(code, rest, said)
 	}
 	return err
 }
 
-// learn records what the login reveals, for logging the session in at another server later.
-func (a *admission) learn(code uint32, challenge, answer []byte) {
+// recordCredentials records what the login reveals, for logging the session in at another server later.
+func (a *loginProxy) recordCredentials(code uint32, challenge, answer []byte) {
 	switch code {
 	case pg.AuthCleartext:
 		a.password = string(bytes.TrimSuffix(answer, []byte{0}))
@@ -143,14 +143,14 @@ func (a *admission) learn(code uint32, challenge, answer []byte) {
 	}
 }
 
-// answer forwards the client's response to an authentication request, and returns it.
-func (a *admission) answer() ([]byte, error) {
+// forwardAnswer forwards the client's response to an authentication request, and returns it.
+func (a *loginProxy) forwardAnswer() ([]byte, error) {
 	if err := a.flush(); err != nil {
 		return nil, err
 	}
-	a.s.owesAnswer(true)
+	a.s.setAuthPending(true)
 	m, err := a.client.read()
-	a.s.owesAnswer(false)
+	a.s.setAuthPending(false)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (a *admission) answer() ([]byte, error) {
 	return m.Body, err
 }
 
-func (a *admission) flush() error {
+func (a *loginProxy) flush() error {
 	if len(a.out) == 0 {
 		return nil
 	}

@@ -17,28 +17,28 @@ import (
 
 const (
 	defaultMoveTime = 30 * time.Second
-	// connectAtOnce limits concurrent logins: the server starts a process for each.
-	connectAtOnce = 32
+	// maxConcurrentLogins limits concurrent logins: the server starts a process for each.
+	maxConcurrentLogins = 32
 )
 
 // Move connects all clients to another server, logged in as the same users and with the same session state.
 // They stay held. It first makes all connections and then switches all sessions: after an error none is
 // switched.
 func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.State, error) {
-	if err := policy("unmovable", r.Unmovable); err != nil {
+	if err := checkPolicy("unmovable", r.Unmovable); err != nil {
 		return control.State{}, err
 	}
-	done, err := g.operate(control.Held)
+	done, err := g.beginOperation(control.Held)
 	if err != nil {
 		return control.State{}, err
 	}
 	defer done()
-	up, err := g.cfg.elsewhere(r.To)
+	up, err := g.cfg.resolveOther(r.To)
 	if err != nil {
 		return control.State{}, err
 	}
-	g.enter(control.Moving)
-	defer g.enter(control.Held)
+	g.setPhase(control.Moving)
+	defer g.setPhase(control.Held)
 	ctx, cancel := context.WithTimeout(ctx, r.Within.Or(defaultMoveTime))
 	defer cancel()
 	m := &mover{g: g, to: up}
@@ -52,19 +52,19 @@ func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.Stat
 	if err := m.move(ctx, r); err != nil {
 		return control.State{}, err
 	}
-	g.cfg.Log.Info("clients moved to another server", "upstream", up.String(), "sessions", len(m.made))
+	g.cfg.Log.Info("clients moved to another server", "upstream", up.String(), "sessions", len(m.backends))
 	return g.State(), nil
 }
 
-func (g *Gateway) enter(phase string) {
+func (g *Gateway) setPhase(phase string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.hold.phase = phase
 }
 
-// elsewhere parses the URL of another server and adds the configured credentials.
-func (c *Config) elsewhere(url string) (gateway.Upstream, error) {
-	if err := withoutUser(url); err != nil {
+// resolveOther parses the URL of another server and adds the configured credentials.
+func (c *Config) resolveOther(url string) (gateway.Upstream, error) {
+	if err := rejectCredentials(url); err != nil {
 		return gateway.Upstream{}, err
 	}
 	up, err := c.Resolve(url)
@@ -82,15 +82,15 @@ type mover struct {
 	to      gateway.Upstream
 	secrets *secrets
 
-	mu     sync.Mutex
-	made   map[*session]*backend
-	failed []*session
+	mu       sync.Mutex
+	backends map[*session]*backend
+	failed   []*session
 }
 
 // check returns an error if the server is a standby and standby is false.
 func (m *mover) check(ctx context.Context, standby bool) error {
-	primary, asked, err := m.secrets.primary(ctx)
-	if err == nil && asked && !primary && !standby {
+	primary, known, err := m.secrets.primary(ctx)
+	if err == nil && known && !primary && !standby {
 		return errors.New("the new server is a standby: promote it first")
 	}
 	return err
@@ -105,14 +105,14 @@ func (m *mover) move(ctx context.Context, r control.MoveRequest) error {
 		}
 	}
 	if len(named) > 0 {
-		m.drop()
+		m.closeAll()
 		return &control.Refusal{Message: fmt.Sprintf("%d sessions can't be moved", len(named)), Sessions: named}
 	}
 	if err := m.g.remember(r.To); err != nil {
-		m.drop()
+		m.closeAll()
 		return err
 	}
-	if err := m.g.endOr(true, m.failed, ""); err != nil {
+	if err := m.g.endOrRefuse(true, m.failed, ""); err != nil {
 		return err
 	}
 	m.g.mu.Lock()
@@ -124,21 +124,21 @@ func (m *mover) move(ctx context.Context, r control.MoveRequest) error {
 
 // connect makes a connection for each session.
 func (m *mover) connect(ctx context.Context, sessions []*session) {
-	m.made = map[*session]*backend{}
-	slots := make(chan struct{}, connectAtOnce)
+	m.backends = map[*session]*backend{}
+	slots := make(chan struct{}, maxConcurrentLogins)
 	var all sync.WaitGroup
 	for _, s := range sessions {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
 			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.fail(s) })
-			b, err := m.connectOne(ctx, s)
+			b, err := m.connectSession(ctx, s)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			switch {
 			case err == nil:
-				m.made[s] = b
-			case s.cannot(err):
+				m.backends[s] = b
+			case s.markUnmovable(err):
 				m.failed = append(m.failed, s)
 			}
 		})
@@ -155,16 +155,16 @@ func (m *mover) fail(s *session) {
 
 // commit switches the sessions to their new connections.
 func (m *mover) commit() {
-	for s, b := range m.made {
+	for s, b := range m.backends {
 		s.switchTo(b)
 		m.g.counts.moved.Add(1)
 	}
 }
 
-// drop closes the new connections.
-func (m *mover) drop() {
-	for _, b := range m.made {
-		b.leave()
+// closeAll closes the new connections.
+func (m *mover) closeAll() {
+	for _, b := range m.backends {
+		b.terminate()
 	}
 }
 
@@ -181,19 +181,19 @@ func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
 		m.failed = lost
 	}
 	m.commit()
-	_ = g.endOr(true, m.failed, "")
+	_ = g.endOrRefuse(true, m.failed, "")
 }
 
-// leave closes a connection to a server with a Terminate message.
-func (b *backend) leave() {
+// terminate closes a connection to a server with a Terminate message.
+func (b *backend) terminate() {
 	_ = b.conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = b.conn.Write(pg.Append(nil, pg.Terminate))
 	_ = gateway.Abort(b.conn)
 }
 
-// connectOne logs a session in at the new server and restores its state there.
-func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
-	k := s.known()
+// connectSession logs a session in at the new server and restores its state there.
+func (m *mover) connectSession(ctx context.Context, s *session) (*backend, error) {
+	k := s.knownState()
 	if k == nil || k.unknown {
 		return nil, errors.New("its session state is not known")
 	}
@@ -210,7 +210,7 @@ func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 	if err := n.restore(k); err != nil {
 		return nil, err
 	}
-	n.b.rest, n.b.statuses = n.talk.rest(), n.statuses
+	n.b.rest, n.b.statuses = n.messages.rest(), n.statuses
 	if err := n.b.conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (m *mover) connectOne(ctx context.Context, s *session) (*backend, error) {
 }
 
 // logIn logs a session in at the new server, until ctx ends.
-func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
+func (m *mover) logIn(ctx context.Context, s *session) (*replacement, error) {
 	c, err := Dial(ctx, m.to)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
 	if at, ok := ctx.Deadline(); ok {
 		_ = c.SetDeadline(at)
 	}
-	n := &newcomer{s: s, b: &backend{conn: c, at: m.to}, talk: &talk{c, bufio.NewReaderSize(c, 8<<10)}}
+	n := &replacement{s: s, b: &backend{conn: c, at: m.to}, messages: &messageConn{c, bufio.NewReaderSize(c, 8<<10)}}
 	if err := n.login(ctx, m.secrets); err != nil {
 		_ = gateway.Abort(c)
 		return nil, err
@@ -235,21 +235,21 @@ func (m *mover) logIn(ctx context.Context, s *session) (*newcomer, error) {
 	return n, nil
 }
 
-// newcomer is a session's new connection, until it replaces the old one.
-type newcomer struct {
+// replacement is a session's new connection, until it replaces the old one.
+type replacement struct {
 	s        *session
 	b        *backend
-	talk     *talk
+	messages *messageConn
 	statuses statuses
 }
 
-func (n *newcomer) login(ctx context.Context, x *secrets) error {
-	r := relogin{server: n.talk, user: n.s.who["user"], shown: n.s.shown}
-	r.secrets = func() (string, error) { return x.of(ctx, r.user) }
+func (n *replacement) login(ctx context.Context, x *secrets) error {
+	r := relogin{server: n.messages, user: n.s.params["user"], credentials: n.s.credentials}
+	r.secrets = func() (string, error) { return x.secret(ctx, r.user) }
 	if _, err := n.b.conn.Write(n.s.startup); err != nil {
 		return err
 	}
-	return n.hear(func(m pg.Message) error {
+	return n.readUntilReady(func(m pg.Message) error {
 		switch m.Type {
 		case pg.Authentication:
 			return r.answer(m.Body)
@@ -267,19 +267,19 @@ func (e *serverError) Error() string {
 	return fmt.Sprintf("the new server: %s (%s)", e.text, e.code)
 }
 
-// hear reads the server's messages up to ReadyForQuery. It stops early with an error that take returns. A
+// readUntilReady reads the server's messages up to ReadyForQuery. It stops early with an error that take returns. A
 // *serverError is returned after ReadyForQuery.
-func (n *newcomer) hear(take func(pg.Message) error) error {
+func (n *replacement) readUntilReady(take func(pg.Message) error) error {
 	var refused error
 	for {
-		m, err := n.talk.read()
+		m, err := n.messages.read()
 		switch {
 		case err != nil && refused != nil:
 			return fmt.Errorf("%v: %w", refused, err)
 		case err != nil:
 			return err
 		case m.Type == pg.ParameterStatus:
-			n.statuses.note(m.Body)
+			n.statuses.set(m.Body)
 		case m.Type == pg.ErrorResponse:
 			refused = &serverError{pg.Code(m.Body), pg.Text(m.Body)}
 		case m.Type == pg.ReadyForQuery:
@@ -293,7 +293,7 @@ func (n *newcomer) hear(take func(pg.Message) error) error {
 }
 
 // restore creates the session's state on the new server.
-func (n *newcomer) restore(k *keeps) error {
+func (n *replacement) restore(k *sessionState) error {
 	if err := n.settings(k.settings); err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func (n *newcomer) restore(k *keeps) error {
 }
 
 // settings sets them in one transaction, with bound parameters: no value is ever part of a query text.
-func (n *newcomer) settings(list []setting) error {
+func (n *replacement) settings(list []setting) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -325,7 +325,7 @@ func (n *newcomer) settings(list []setting) error {
 		out = appendExecute(out, "", s.name, s.value)
 	}
 	out = pg.Append(out, pg.Close, []byte{'S', 0}) // a client whose own unnamed statement is too long must not find this one
-	return n.all(pg.Append(out, pg.Sync))
+	return n.roundTrip(pg.Append(out, pg.Sync))
 }
 
 // request returns the messages that prepare the statement.
@@ -339,8 +339,8 @@ func (p statement) request() []byte {
 // prepare prepares a statement of the client. If the server refuses it, for instance because its table was
 // altered or dropped after it was prepared, the session moves without it, and only the use of the statement
 // fails. Errors of resources and of the system are not the statement's, and fail the move.
-func (n *newcomer) prepare(requests []byte) (refused *serverError, err error) {
-	err = n.all(requests)
+func (n *replacement) prepare(requests []byte) (refused *serverError, err error) {
+	err = n.roundTrip(requests)
 	if errors.As(err, &refused) && !strings.HasPrefix(refused.code, classResources) && !strings.HasPrefix(refused.code, classSystem) {
 		return refused, nil
 	}
@@ -353,11 +353,11 @@ const (
 	classSystem    = "58"
 )
 
-func (n *newcomer) all(requests []byte) error {
+func (n *replacement) roundTrip(requests []byte) error {
 	if _, err := n.b.conn.Write(requests); err != nil {
 		return err
 	}
-	return n.hear(nil)
+	return n.readUntilReady(nil)
 }
 
 func appendParse(dst []byte, p statement) []byte {

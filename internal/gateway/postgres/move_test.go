@@ -25,11 +25,11 @@ import (
 func newMovable(t *testing.T) (r *rig, standby *testenv.PostgresNode) {
 	t.Helper()
 	t.Parallel()
-	r = newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", keepsMoves(t))
+	r = newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", withStateFile(t))
 	return r, r.node.Standby(t)
 }
 
-func keepsMoves(t *testing.T) func(*Config) {
+func withStateFile(t *testing.T) func(*Config) {
 	return func(c *Config) { c.StateFile = filepath.Join(t.TempDir(), "state.json") }
 }
 

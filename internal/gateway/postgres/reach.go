@@ -19,10 +19,10 @@ const defaultReachTime = 10 * time.Second
 // connects as it would in a move, as its own user and, if requested, as its clients. It then closes those
 // connections. No client is held or moved.
 func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.State, error) {
-	if err := policy("unmovable", r.Unmovable); err != nil {
+	if err := checkPolicy("unmovable", r.Unmovable); err != nil {
 		return control.State{}, err
 	}
-	up, err := g.cfg.elsewhere(r.To)
+	up, err := g.cfg.resolveOther(r.To)
 	if err != nil {
 		return control.State{}, err
 	}
@@ -34,7 +34,7 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 		return control.State{}, err
 	}
 	defer m.secrets.close(ctx)
-	if err := m.meet(ctx, r.Started); err != nil {
+	if err := m.checkIdentity(ctx, r.Started); err != nil {
 		return control.State{}, err
 	}
 	var refused []control.ClientSession
@@ -48,11 +48,11 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 	return st, nil
 }
 
-// meet returns an error unless PostgreSQL answers and its start time is the given one. Without a user of its
+// checkIdentity returns an error unless PostgreSQL answers and its start time is the given one. Without a user of its
 // own the gateway can't check the start time.
-func (m *mover) meet(ctx context.Context, started string) error {
-	if m.secrets.own == nil {
-		return answers(ctx, m.to)
+func (m *mover) checkIdentity(ctx context.Context, started string) error {
+	if m.secrets.conn == nil {
+		return checkPostgres(ctx, m.to)
 	}
 	if started == "" {
 		return nil
@@ -64,8 +64,8 @@ func (m *mover) meet(ctx context.Context, started string) error {
 	return err
 }
 
-// answers returns an error unless PostgreSQL answers at the address. With TLS, Dial has checked that.
-func answers(ctx context.Context, up gateway.Upstream) error {
+// checkPostgres returns an error unless PostgreSQL answers at the address. With TLS, Dial has checked that.
+func checkPostgres(ctx context.Context, up gateway.Upstream) error {
 	c, err := Dial(ctx, up)
 	if err != nil {
 		return err
@@ -103,9 +103,9 @@ func loginOf(s *session) (kind loginKind, ok bool) {
 	if !s.ready || s.closed || s.farewell != nil {
 		return kind, false
 	}
-	kind = loginKind{user: s.who["user"], database: s.who["database"], password: s.shown.password}
-	if s.shown.proof != nil {
-		kind.salt = s.shown.proof.Salt()
+	kind = loginKind{user: s.params["user"], database: s.params["database"], password: s.credentials.password}
+	if s.credentials.proof != nil {
+		kind.salt = s.credentials.proof.Salt()
 	}
 	return kind, true
 }
@@ -135,7 +135,7 @@ func (m *mover) tryLogins(ctx context.Context, unmovable string) (refused []cont
 
 // tryAll returns the sessions that could not log in, each with the reason.
 func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []control.ClientSession) {
-	slots := make(chan struct{}, connectAtOnce)
+	slots := make(chan struct{}, maxConcurrentLogins)
 	var all sync.WaitGroup
 	for _, s := range sessions {
 		slots <- struct{}{}
@@ -144,7 +144,7 @@ func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []cont
 			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.refuse(&refused, s, gateway.ErrPanicked) })
 			n, err := m.logIn(ctx, s)
 			if err == nil {
-				n.b.leave()
+				n.b.terminate()
 				return
 			}
 			if _, ok := loginOf(s); !ok {

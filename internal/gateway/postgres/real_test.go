@@ -210,7 +210,7 @@ func TestDrain(t *testing.T) {
 	just := map[string]time.Time{"fresh": time.Now().Add(time.Hour)}
 	for _, s := range r.g.all() {
 		s.mu.Lock()
-		s.fresh = just[s.who["application_name"]]
+		s.newUntil = just[s.params["application_name"]]
 		s.mu.Unlock()
 	}
 	ended := make(chan error, 1)
@@ -221,9 +221,9 @@ func TestDrain(t *testing.T) {
 	}
 	ask(t, fresh, "SELECT 'first'")
 	for _, s := range r.g.all() {
-		if s.who["application_name"] == "fresh" {
+		if s.params["application_name"] == "fresh" {
 			s.mu.Lock()
-			s.fresh = time.Time{}
+			s.newUntil = time.Time{}
 			s.mu.Unlock()
 			s.Drain() // as its timer does
 		}
@@ -281,7 +281,7 @@ func TestEndOfADrain(t *testing.T) {
 	testenv.Eventually(t, "all drain", func() bool {
 		return !slices.ContainsFunc(r.g.all(), func(s *session) bool { s.mu.Lock(); defer s.mu.Unlock(); return !s.draining })
 	})
-	expireAll(r.g.all())
+	expireSessions(r.g.all())
 	for range cap(told) {
 		if err := <-told; err == nil || !strings.Contains(err.Error(), "57P01") {
 			t.Errorf("told %v", err)
@@ -301,10 +301,10 @@ func TestEndOfADrain(t *testing.T) {
 	}
 }
 
-// Last messages get lastWords of time; a short drain gives them half of its time.
+// Last messages get noticeTime of time; a short drain gives them half of its time.
 func TestUntilLastWords(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: 29 * time.Second, time.Second: time.Second / 2, 0: 0} {
-		if got := untilLastWords(left); got != want {
+		if got := untilNotice(left); got != want {
 			t.Errorf("of %v: %v", left, got)
 		}
 	}

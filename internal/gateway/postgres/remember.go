@@ -50,8 +50,8 @@ func Remembered(file string) (string, error) {
 // errCredentials refuses a URL with credentials.
 var errCredentials = errors.New("the URL has a user or a password: remove them, a move uses the credentials of the configuration")
 
-// withoutUser returns an error if the URL has credentials.
-func withoutUser(raw string) error {
+// rejectCredentials returns an error if the URL has credentials.
+func rejectCredentials(raw string) error {
 	u, err := url.Parse(raw)
 	if err == nil && (u.User != nil || u.Query().Has("user") || u.Query().Has("password") || u.Query().Has("sslpassword")) {
 		return errCredentials

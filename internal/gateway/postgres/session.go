@@ -30,47 +30,47 @@ type session struct {
 	g       *Gateway
 	raw     net.Conn // as accepted, without TLS
 	startup []byte
-	who     map[string]string // the startup parameters
+	params  map[string]string // the startup parameters
 	key     string            // for cancellations by the client; guarded by g.mu
 
-	number uint64
-	shown  shown // revealed by the login
-	asking atomic.Pointer[question]
+	number      uint64
+	credentials credentials // revealed by the login
+	pending     atomic.Pointer[internalQuery]
 	// Nothing more is forwarded from the client; what it sends is read and discarded.
-	discards atomic.Bool
-	gone     chan struct{} // closed by Close
-	over     chan struct{} // closed at the end of Run
+	discardRequests atomic.Bool
+	ended           chan struct{} // closed by Close
+	done            chan struct{} // closed at the end of Run
 
-	mu       sync.Mutex
-	changed  sync.Cond // broadcast when a field below changes
-	client   net.Conn  // with TLS if the client uses it
-	backend  *backend  // nil: not connected yet
-	tracker  tracker
-	statuses statuses  // as the client has them, or will after pending
-	pending  []byte    // for the client, before the server's next bytes
-	owes     bool      // the client owes the answer to an authentication request
-	ready    bool      // logged in
-	fresh    time.Time // until then a drain leaves the session alone: it is new
-	draining bool
-	expired  bool // a drain no longer waits for it
+	mu              sync.Mutex
+	changed         sync.Cond // broadcast when a field below changes
+	client          net.Conn  // with TLS if the client uses it
+	backend         *backend  // nil: not connected yet
+	tracker         tracker
+	statuses        statuses  // as the client has them, or will after pending
+	pendingStatuses []byte    // for the client, before the server's next bytes
+	authPending     bool      // the client owes the answer to an authentication request
+	ready           bool      // logged in
+	newUntil        time.Time // until then a drain leaves the session alone: it is new
+	draining        bool
+	expired         bool // a drain no longer waits for it
 	// The server's query_canceled for an expired session has come: everything from then on is dropped.
-	quiet    bool
-	closed   bool
-	farewell []byte // last message for the client
+	discardReplies bool
+	closed         bool
+	farewell       []byte // last message for the client
 
-	held       bool          // no transaction may begin
-	waitsSince time.Time     // when the client began to wait for one; zero: it does not wait
-	longest    time.Duration // longest wait in this hold
-	keeps      *keeps        // session state; nil: not known
-	made       madeUp        // settings with names that the client made up
-	trouble    string        // why the last move failed
-	unnamed    []byte        // the last Parse of the unnamed statement; empty: none
+	held       bool           // no transaction may begin
+	waitsSince time.Time      // when the client began to wait for one; zero: it does not wait
+	longest    time.Duration  // longest wait in this hold
+	state      *sessionState  // session state; nil: not known
+	custom     customSettings // settings with names that the client made up
+	moveError  string         // why the last move failed
+	unnamed    []byte         // the last Parse of the unnamed statement; empty: none
 }
 
 func (g *Gateway) newSession(c net.Conn) gateway.Session {
 	s := &session{
-		g: g, raw: c, client: c, number: g.numbers.Add(1), gone: make(chan struct{}), over: make(chan struct{}),
-		tracker: tracker{status: idle}, fresh: time.Now().Add(gateway.BeginPatience),
+		g: g, raw: c, client: c, number: g.numbers.Add(1), ended: make(chan struct{}), done: make(chan struct{}),
+		tracker: tracker{status: idle}, newUntil: time.Now().Add(gateway.BeginPatience),
 	}
 	s.changed.L = &s.mu
 	return s
@@ -78,17 +78,17 @@ func (g *Gateway) newSession(c net.Conn) gateway.Session {
 
 // Run serves the connection from its first packet to its end.
 func (s *session) Run() {
-	defer close(s.over)
+	defer close(s.done)
 	defer s.g.forget(s)
 	defer s.Close()
-	asked, err := s.begin()
+	readAhead, err := s.begin()
 	if err != nil {
 		s.refuse(err)
 		return
 	}
 	done := make(chan struct{})
 	go s.carryReplies(done)
-	s.carryRequests(asked)
+	s.carryRequests(readAhead)
 	<-done
 }
 
@@ -97,7 +97,7 @@ const oldestVersion = 3 << 16
 
 // begin reads the client's first packet and performs its login. It returns what the client has sent after the
 // login.
-func (s *session) begin() (asked []byte, err error) {
+func (s *session) begin() (readAhead []byte, err error) {
 	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
 	if err != nil {
 		return nil, err
@@ -107,14 +107,14 @@ func (s *session) begin() (asked []byte, err error) {
 	s.mu.Unlock()
 	switch _, code, _ := pg.StartupHead(packet); {
 	case code == pg.CancelRequest:
-		s.g.cancelled(client, packet)
+		s.g.forwardCancel(client, packet)
 		return nil, errEnded
 	case s.g.cfg.TLS != nil && !isTLS(client):
 		return nil, errPlain
 	case code < oldestVersion: // the gateway could not parse the server's response
 		return nil, ErrFirstPacket
 	}
-	if s.who, err = pg.StartupParameters(packet); err != nil {
+	if s.params, err = pg.StartupParameters(packet); err != nil {
 		return nil, err
 	}
 	if !s.g.register(s) {
@@ -123,7 +123,7 @@ func (s *session) begin() (asked []byte, err error) {
 	return s.login()
 }
 
-func (s *session) login() (asked []byte, err error) {
+func (s *session) login() (readAhead []byte, err error) {
 	b, err := s.g.connect(s.g.ctx)
 	if err != nil {
 		return nil, err
@@ -132,12 +132,12 @@ func (s *session) login() (asked []byte, err error) {
 }
 
 // logInAt performs the login at a server that is connected.
-func (s *session) logInAt(b *backend) (asked []byte, err error) {
+func (s *session) logInAt(b *backend) (readAhead []byte, err error) {
 	if !s.adopt(b) {
 		_ = gateway.Abort(b.conn)
 		return nil, errEnded
 	}
-	a := admission{s: s, client: newTalk(s.client), server: newTalk(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
+	a := loginProxy{s: s, client: newMessageConn(s.client), server: newMessageConn(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
 	if err := a.run(s.startup); err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (s *session) logInAt(b *backend) (asked []byte, err error) {
 		return nil, errEnded
 	}
 	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
-	s.ready, s.tracker.lost, s.statuses = true, replicates(s.who), a.statuses
-	s.shown = shown{proof: a.proof, password: a.password}
+	s.ready, s.tracker.lost, s.statuses = true, wantsReplication(s.params), a.statuses
+	s.credentials = credentials{proof: a.proof, password: a.password}
 	b.rest = a.server.rest()
 	s.changed.Broadcast()
 	return a.client.rest(), nil
@@ -168,16 +168,16 @@ func (s *session) adopt(b *backend) bool {
 	return true
 }
 
-// owesAnswer records whether the client owes the answer to an authentication request.
-func (s *session) owesAnswer(owes bool) {
+// setAuthPending records whether the client owes the answer to an authentication request.
+func (s *session) setAuthPending(owes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owes = owes
+	s.authPending = owes
 	s.changed.Broadcast()
 }
 
-// replicates reports whether the client asks for replication, which has its own protocol.
-func replicates(who map[string]string) bool {
+// wantsReplication reports whether the client asks for replication, which has its own protocol.
+func wantsReplication(who map[string]string) bool {
 	switch who["replication"] {
 	case "", "false", "off", "no", "0":
 		return false
@@ -202,16 +202,16 @@ func (s *session) refuse(err error) {
 		say = fatal(codeProtocol, "the gateway supports only version 3 of PostgreSQL's protocol")
 	}
 	if say != nil {
-		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = s.client.SetWriteDeadline(time.Now().Add(farewellTime))
 		_, _ = s.client.Write(say)
 	}
 }
 
-// goodbye limits the time for a last message.
-const goodbye = 5 * time.Second
+// farewellTime limits the time for a last message.
+const farewellTime = 5 * time.Second
 
-// mostRead limits how much is buffered of messages that are parsed.
-const mostRead = 8 << 10
+// maxReadBytes limits how much is buffered of messages that are parsed.
+const maxReadBytes = 8 << 10
 
 var (
 	requestTypes = [256]bool{pg.Query: true, pg.Parse: true, pg.Bind: true}
@@ -222,27 +222,27 @@ var (
 func (s *session) carryRequests(b []byte) {
 	in := source{conn: s.client}
 	defer in.free()
-	cut := pg.Cutter{Read: &requestTypes, Most: mostRead}
-	n, err := s.request(&cut, b)
+	cut := pg.Cutter{Read: &requestTypes, Most: maxReadBytes}
+	n, err := s.forwardRequest(&cut, b)
 	for err == nil {
 		in.keep(b[n:])
 		if b, err = in.more(); err == nil {
-			n, err = s.request(&cut, b)
+			n, err = s.forwardRequest(&cut, b)
 		}
 	}
 	s.requestsEnded(err)
 }
 
-// request forwards the complete part of b and returns its length.
-func (s *session) request(cut *pg.Cutter, b []byte) (n int, err error) {
+// forwardRequest forwards the complete part of b and returns its length.
+func (s *session) forwardRequest(cut *pg.Cutter, b []byte) (n int, err error) {
 	sent := 0
 	for {
 		p, ok, err := cut.Next(b[n:])
 		if err != nil || !ok {
-			return n, errors.Join(err, s.send(b[sent:n]))
+			return n, errors.Join(err, s.writeToServer(b[sent:n]))
 		}
 		if p.First && !s.admit(p, false) {
-			if err := s.send(b[sent:n]); err != nil {
+			if err := s.writeToServer(b[sent:n]); err != nil {
 				return n, err
 			}
 			if sent = n; !s.admit(p, true) {
@@ -251,7 +251,7 @@ func (s *session) request(cut *pg.Cutter, b []byte) (n int, err error) {
 		}
 		n += len(p.Raw)
 		if p.First && p.Type == pg.Terminate {
-			return n, errors.Join(s.send(b[sent:n]), io.EOF)
+			return n, errors.Join(s.writeToServer(b[sent:n]), io.EOF)
 		}
 	}
 }
@@ -271,11 +271,11 @@ func (s *session) admit(p pg.Piece, wait bool) bool {
 	if s.closed || s.expired || s.farewell != nil {
 		return false
 	}
-	if s.keeps != nil && begins(p.Type) {
-		s.keeps = nil
+	if s.state != nil && beginsUnit(p.Type) {
+		s.state = nil
 	}
-	s.tracker.asked(p.Type)
-	s.read(p)
+	s.tracker.request(p.Type)
+	s.record(p)
 	return true
 }
 
@@ -287,8 +287,8 @@ func (s *session) mustWait(kind byte) bool {
 	switch {
 	case !s.held || t.lost || t.open:
 		return false
-	case t.waits():
-		return begins(kind)
+	case t.unanswered():
+		return beginsUnit(kind)
 	}
 	return t.status == idle && kind != pg.Terminate
 }
@@ -302,12 +302,12 @@ func (s *session) awaitTurn(kind byte) {
 	s.waitsSince = time.Time{}
 }
 
-// read stores what can't be queried from the server later.
-func (s *session) read(p pg.Piece) {
+// record stores what can't be queried from the server later.
+func (s *session) record(p pg.Piece) {
 	switch p.Type {
 	case pg.Query:
 		s.unnamed = s.unnamed[:0] // the server forgets it too
-		s.made.read(p.Body)
+		s.custom.read(p.Body)
 	case pg.Parse:
 		name, text, _ := bytes.Cut(p.Body, []byte{0})
 		if len(name) == 0 {
@@ -315,7 +315,7 @@ func (s *session) read(p pg.Piece) {
 				s.unnamed = append(s.unnamed, p.Raw...)
 			}
 		}
-		s.made.read(text)
+		s.custom.read(text)
 	}
 }
 
@@ -324,7 +324,7 @@ type upstreamError struct{ error }
 
 func (e upstreamError) Unwrap() error { return e.error }
 
-func (s *session) send(b []byte) error {
+func (s *session) writeToServer(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -343,13 +343,13 @@ func (s *session) requestsEnded(err error) {
 	switch class := errorClasses.Of(err); {
 	case class != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromClient, class, err)
-		s.discards.Store(true)
+		s.discardRequests.Store(true)
 		s.end(fatal(codeProtocol, "the gateway can't parse the client's message"))
 		_, _ = io.Copy(io.Discard, s.client)
 	case errors.Is(err, errEnded): // the other goroutine sends the last message
 	case errors.As(err, &refused) && s.busy(): // the server's earlier replies are still to be read
-		s.discards.Store(true)
-		_ = s.server().SetReadDeadline(time.Now().Add(goodbye))
+		s.discardRequests.Store(true)
+		_ = s.server().SetReadDeadline(time.Now().Add(farewellTime))
 		_, _ = io.Copy(io.Discard, s.client)
 	case errors.Is(err, io.EOF) && s.busy():
 		_ = gateway.CloseWrite(s.server())
@@ -373,18 +373,18 @@ func (s *session) busy() bool {
 // carryReplies forwards the server's messages to the client, and those of each server that replaces it.
 func (s *session) carryReplies(done chan<- struct{}) {
 	defer close(done)
-	defer s.part()
+	defer s.repliesEnded()
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, nil)
 	between := true
-	for b := s.next(nil); b != nil; b = s.next(b) {
-		between = s.hear(b)
+	for b := s.nextBackend(nil); b != nil; b = s.nextBackend(b) {
+		between = s.forwardReplies(b)
 	}
-	s.sayFarewell(between)
+	s.sendFarewell(between)
 }
 
-// next returns the server to read from after last has ended, or nil at the end of the session. A session that
+// nextBackend returns the server to read from after last has ended, or nil at the end of the session. A session that
 // is held and idle needs no server: it waits for the next one or for its end.
-func (s *session) next(last *backend) *backend {
+func (s *session) nextBackend(last *backend) *backend {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -401,41 +401,41 @@ func (s *session) next(last *backend) *backend {
 	}
 }
 
-// hear forwards the server's messages until its connection ends. It reports whether the client is between two
+// forwardReplies forwards the server's messages until its connection ends. It reports whether the client is between two
 // messages then.
-func (s *session) hear(b *backend) (between bool) {
-	cut := pg.Cutter{Read: &replyTypes, Most: mostRead}
+func (s *session) forwardReplies(b *backend) (between bool) {
+	cut := pg.Cutter{Read: &replyTypes, Most: maxReadBytes}
 	in := source{conn: b.conn}
 	defer in.free()
 	data := b.rest
 	b.rest = nil
-	n, err := s.reply(&cut, data)
+	n, err := s.forwardReply(&cut, data)
 	for err == nil {
 		in.keep(data[n:])
 		if data, err = in.more(); err == nil {
-			n, err = s.reply(&cut, data)
+			n, err = s.forwardReply(&cut, data)
 		}
 	}
 	if class := errorClasses.Of(err); class != "" {
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromUpstream, class, err)
 	}
-	if q := s.asking.Swap(nil); q != nil {
+	if q := s.pending.Swap(nil); q != nil {
 		q.end(errLost)
 	}
 	return cut.Between()
 }
 
-// reply forwards the complete messages in b, except those for the gateway, and returns their length.
-func (s *session) reply(cut *pg.Cutter, b []byte) (n int, err error) {
+// forwardReply forwards the complete messages in b, except those for the gateway, and returns their length.
+func (s *session) forwardReply(cut *pg.Cutter, b []byte) (n int, err error) {
 	passed := 0
 	for {
 		p, ok, err := cut.Next(b[n:])
 		if err != nil || !ok {
-			return n, errors.Join(err, s.pass(b[passed:n]), s.drained())
+			return n, errors.Join(err, s.writeToClient(b[passed:n]), s.endIfDrained())
 		}
-		ours := s.answered(p)
-		if ours {
-			if err := s.pass(b[passed:n]); err != nil {
+		forGateway := s.recordReply(p)
+		if forGateway {
+			if err := s.writeToClient(b[passed:n]); err != nil {
 				return n, err
 			}
 			passed = n + len(p.Raw)
@@ -444,14 +444,14 @@ func (s *session) reply(cut *pg.Cutter, b []byte) (n int, err error) {
 	}
 }
 
-// pass writes to the client. A write error ends the session.
-func (s *session) pass(b []byte) error {
+// writeToClient writes to the client. A write error ends the session.
+func (s *session) writeToClient(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	s.mu.Lock()
-	pending := s.pending
-	s.pending = nil
+	pending := s.pendingStatuses
+	s.pendingStatuses = nil
 	s.mu.Unlock()
 	if len(pending) > 0 {
 		if _, err := s.client.Write(pending); err != nil {
@@ -465,34 +465,34 @@ func (s *session) pass(b []byte) error {
 	return err
 }
 
-// answered records a message from the server. It returns true if the message is not for the client: responses
+// recordReply records a message from the server. It returns true if the message is not for the client: responses
 // to the gateway's questions, the error of a server that shuts down while the session is held, and whatever
 // follows a cancellation by the gateway.
-func (s *session) answered(p pg.Piece) (ours bool) {
-	if q := s.asking.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
-		q.take(p)
+func (s *session) recordReply(p pg.Piece) (forGateway bool) {
+	if q := s.pending.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
+		q.add(p)
 		if p.Type == pg.ReadyForQuery {
-			s.asking.Store(nil)
+			s.pending.Store(nil)
 			q.end(nil)
 		}
 		return true
 	}
 	if !p.First || !replyTypes[p.Type] && p.Type != pg.CopyInResponse && p.Type != pg.CopyBothResponse {
-		return s.quiet
+		return s.discardReplies
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p.Type {
 	case pg.ParameterStatus:
-		s.statuses.note(p.Body)
-		return s.quiet
+		s.statuses.set(p.Body)
+		return s.discardReplies
 	case pg.ErrorResponse:
 		if s.held && !s.tracker.busy() {
 			return true
 		}
-		s.quiet = s.quiet || s.expired && isCancelled(p.Body)
+		s.discardReplies = s.discardReplies || s.expired && isCancelled(p.Body)
 	}
-	s.tracker.answered(p.Type, p.Body)
+	s.tracker.reply(p.Type, p.Body)
 	if p.Type == pg.ReadyForQuery {
 		if s.tracker.status == idle {
 			s.g.counts.transactions.Add(1)
@@ -501,7 +501,7 @@ func (s *session) answered(p pg.Piece) (ours bool) {
 			s.changed.Broadcast()
 		}
 	}
-	return s.quiet
+	return s.discardReplies
 }
 
 // switchTo replaces the connection of a session that is held and idle.
@@ -511,12 +511,12 @@ func (s *session) switchTo(b *backend) {
 	if s.closed {
 		old = b
 	} else {
-		s.pending = s.statuses.changes(s.pending, b.statuses)
+		s.pendingStatuses = s.statuses.changes(s.pendingStatuses, b.statuses)
 		s.backend, s.statuses = b, b.statuses
 		s.changed.Broadcast()
 	}
 	s.mu.Unlock()
-	old.leave()
+	old.terminate()
 }
 
 // A drain ends each session when it is idle. A session that is still busy shortly before connections are cut
@@ -525,27 +525,27 @@ func (s *session) switchTo(b *backend) {
 // running statement would not, because the server does not notice: it is cancelled, and the client gets 57P01
 // in place of query_canceled.
 
-// lastWords is the time between the error to busy clients and the cut of their connections.
-const lastWords = time.Second
+// noticeTime is the time between the error to busy clients and the cut of their connections.
+const noticeTime = time.Second
 
-// untilLastWords returns how long a drain waits for transactions, given the time left.
-func untilLastWords(left time.Duration) time.Duration { return left - min(lastWords, left/2) }
+// untilNotice returns how long a drain waits for transactions, given the time left.
+func untilNotice(left time.Duration) time.Duration { return left - min(noticeTime, left/2) }
 
-// expireAll ends the sessions that a drain has left.
-func expireAll(list []*session) {
+// expireSessions ends the sessions that a drain has left.
+func expireSessions(list []*session) {
 	for _, s := range list {
-		go expire(s)
+		go expireSession(s)
 	}
 }
 
-// expire ends a session that a drain has left. If the server is executing a statement it is cancelled first;
-// answered then drops the rest and drained ends the session.
-func expire(s *session) {
+// expireSession ends a session that a drain has left. If the server is executing a statement it is cancelled first;
+// recordReply then drops the rest and endIfDrained ends the session.
+func expireSession(s *session) {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	s.mu.Lock()
 	s.expired = true
 	ready, b := s.ready, s.backend
-	works := ready && s.tracker.works() && b.key != ""
+	works := ready && s.tracker.executing() && b.key != ""
 	s.mu.Unlock()
 	switch {
 	case !ready:
@@ -566,12 +566,12 @@ func shutdownNotice() []byte {
 // isCancelled reports whether an ErrorResponse is query_canceled.
 func isCancelled(body []byte) bool { return bytes.Contains(body, []byte("\x00C"+codeCancelled+"\x00")) }
 
-// drained returns errEnded if a drain ends the session now.
-func (s *session) drained() error {
+// endIfDrained returns errEnded if a drain ends the session now.
+func (s *session) endIfDrained() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	idle := s.draining && !s.tracker.busy() && !time.Now().Before(s.fresh)
-	if over := s.expired && !s.tracker.works(); !idle && !over {
+	idle := s.draining && !s.tracker.busy() && !time.Now().Before(s.newUntil)
+	if over := s.expired && !s.tracker.executing(); !idle && !over {
 		return nil
 	}
 	s.farewell = shutdownNotice()
@@ -579,22 +579,22 @@ func (s *session) drained() error {
 	return errEnded
 }
 
-// sayFarewell writes the last message to the client, if it is between two messages.
-func (s *session) sayFarewell(between bool) {
+// sendFarewell writes the last message to the client, if it is between two messages.
+func (s *session) sendFarewell(between bool) {
 	s.mu.Lock()
 	say := s.farewell
 	s.mu.Unlock()
 	if len(say) > 0 && between {
-		_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = s.client.SetWriteDeadline(time.Now().Add(farewellTime))
 		_, _ = s.client.Write(say)
 	}
 }
 
-// part ends the session when nothing more comes from the server. A client that is still sending gets time to
+// repliesEnded ends the session when nothing more comes from the server. A client that is still sending gets time to
 // read its last message: closing a connection with unread bytes resets it, and the client may lose the
 // message. Run closes both connections then.
-func (s *session) part() {
-	if s.discards.Load() && s.endWriting() == nil {
+func (s *session) repliesEnded() {
+	if s.discardRequests.Load() && s.endWriting() == nil {
 		return
 	}
 	_ = s.Close()
@@ -608,7 +608,7 @@ func (s *session) endWriting() error {
 	}
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	_ = s.client.SetDeadline(time.Now().Add(goodbye))
+	_ = s.client.SetDeadline(time.Now().Add(farewellTime))
 	return gateway.CloseWrite(s.client)
 }
 
@@ -620,7 +620,7 @@ func (s *session) end(farewell []byte) {
 		s.farewell = farewell
 	}
 	s.changed.Broadcast()
-	_ = s.client.SetWriteDeadline(time.Now().Add(goodbye))
+	_ = s.client.SetWriteDeadline(time.Now().Add(farewellTime))
 	if !s.ready {
 		_ = s.client.SetReadDeadline(time.Now()) // its login may wait for the client
 	}
@@ -634,7 +634,7 @@ func (s *session) end(farewell []byte) {
 func (s *session) Drain() {
 	s.mu.Lock()
 	s.draining = true
-	moment, ready := time.Until(s.fresh), s.ready
+	moment, ready := time.Until(s.newUntil), s.ready
 	s.mu.Unlock()
 	switch {
 	case moment > 0:
@@ -644,7 +644,7 @@ func (s *session) Drain() {
 		})
 	case !ready:
 		_ = s.Close()
-	case errors.Is(s.drained(), errEnded):
+	case errors.Is(s.endIfDrained(), errEnded):
 		s.end(nil)
 	}
 }
@@ -657,7 +657,7 @@ func (s *session) Close() error {
 		return nil
 	}
 	s.closed = true
-	close(s.gone)
+	close(s.ended)
 	s.changed.Broadcast()
 	_ = gateway.Abort(s.client)
 	if s.backend != nil {

@@ -35,15 +35,15 @@ func TestNamesInMessages(t *testing.T) {
 		"SET in the name":            {parse("SET app.b = '1'", "SELECT 1"), nil, false},
 		"text in the types":          {parse("", "SELECT 1", 0x3b534554, 0x20612e62, 0x3d313b00), nil, false}, // ";SET a.b=1;"
 	} {
-		cut := pg.Cutter{Read: &requestTypes, Most: mostRead}
+		cut := pg.Cutter{Read: &requestTypes, Most: maxReadBytes}
 		p, ok, err := cut.Next(one.message)
 		if !ok || err != nil {
 			t.Fatal(name, ok, err)
 		}
 		s := &session{}
-		s.read(p)
-		if !slices.Equal(s.made.names, one.names) || s.made.more != one.more {
-			t.Errorf("%s: %q, more: %t", name, s.made.names, s.made.more)
+		s.record(p)
+		if !slices.Equal(s.custom.names, one.names) || s.custom.more != one.more {
+			t.Errorf("%s: %q, more: %t", name, s.custom.names, s.custom.more)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func loggingInAt(t *testing.T, g *Gateway) (s *session, client, server net.Conn)
 		t.Fatal("not registered")
 	}
 	go func() { // as Run does
-		defer close(s.over)
+		defer close(s.done)
 		defer g.forget(s)
 		defer s.Close()
 		if _, err := s.logInAt(&backend{conn: upstream}); err != nil {
@@ -72,7 +72,7 @@ func loggingInAt(t *testing.T, g *Gateway) (s *session, client, server net.Conn)
 	return s, client, server
 }
 
-// A client that does not answer an authentication request delays a hold by answerTime at most, and is ended
+// A client that does not answer an authentication request delays a hold by authTime at most, and is ended
 // with an error. LoginTimeout and the time for open transactions are longer.
 func TestHoldEndsUnansweredLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestHoldEndsUnansweredLogin(t *testing.T) {
 		if err != nil || len(st.Sessions) != 0 {
 			t.Errorf("%d sessions are held: %v", len(st.Sessions), err)
 		}
-		if took := time.Since(began); took != answerTime {
+		if took := time.Since(began); took != authTime {
 			t.Errorf("the hold began after %v", took)
 		}
 		if text := <-told; !strings.Contains(text, codeShutdown) {
@@ -113,7 +113,7 @@ func TestAwaitLogin(t *testing.T) {
 		for took, want := range map[time.Duration]bool{59 * time.Second: true, 61 * time.Second: false} {
 			s := NewGateway(Config{Name: "test"}).newSession(nil).(*session)
 			within, cancel := context.WithTimeout(t.Context(), time.Minute)
-			answers, stop := context.WithTimeout(within, answerTime)
+			answers, stop := context.WithTimeout(within, authTime)
 			time.AfterFunc(took, func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()

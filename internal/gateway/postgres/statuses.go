@@ -16,8 +16,8 @@ type status struct{ name, value unique.Handle[string] }
 // maxStatuses is far above what servers report.
 const maxStatuses = 64
 
-// note records a ParameterStatus.
-func (s *statuses) note(body []byte) {
+// set records a ParameterStatus.
+func (s *statuses) set(body []byte) {
 	name, value, err := pg.TwoStrings(body)
 	if err != nil {
 		return

@@ -29,8 +29,8 @@ type tracker struct {
 // copyEnd marks the end of a client's COPY data in units.
 const copyEnd = 'c'
 
-// begins reports whether a message of that type, outside of units, begins one.
-func begins(kind byte) bool {
+// beginsUnit reports whether a message of that type, outside of units, begins one.
+func beginsUnit(kind byte) bool {
 	switch kind {
 	case pg.CopyData, pg.CopyDone, pg.CopyFail, pg.Password, pg.Terminate, pg.Flush:
 		return false
@@ -43,42 +43,42 @@ func (t *tracker) busy() bool {
 	return t.lost || t.open || t.copying || len(t.units) > 0 || t.status != idle
 }
 
-// waits reports whether the server owes a reply or expects the rest of a unit.
-func (t *tracker) waits() bool { return t.open || t.copying || len(t.units) > 0 }
+// unanswered reports whether the server owes a reply or expects the rest of a unit.
+func (t *tracker) unanswered() bool { return t.open || t.copying || len(t.units) > 0 }
 
-// works reports whether the server may be executing something whose end it will report. It is false while the
+// executing reports whether the server may be executing something whose end it will report. It is false while the
 // server waits for COPY data or for the rest of a unit.
-func (t *tracker) works() bool { return len(t.units) > 0 && !t.copying && !t.lost }
+func (t *tracker) executing() bool { return len(t.units) > 0 && !t.copying && !t.lost }
 
-// asked records a client's message.
-func (t *tracker) asked(kind byte) {
+// request records a client's message.
+func (t *tracker) request(kind byte) {
 	if t.lost {
 		return
 	}
 	switch kind {
 	case pg.Query, pg.FunctionCall:
-		t.end(kind)
+		t.endUnit(kind)
 	case pg.Sync:
 		if !t.copying {
-			t.end(kind)
+			t.endUnit(kind)
 		}
 	case pg.CopyDone, pg.CopyFail:
-		if !t.copying && t.waits() {
+		if !t.copying && t.unanswered() {
 			t.units = append(t.units, copyEnd)
 		}
 		t.copying = false
 	default:
-		t.open = t.open || begins(kind)
+		t.open = t.open || beginsUnit(kind)
 	}
 }
 
-func (t *tracker) end(kind byte) {
+func (t *tracker) endUnit(kind byte) {
 	t.units = append(t.units, kind)
 	t.open = false
 }
 
-// answered records a server's message.
-func (t *tracker) answered(kind byte, body []byte) {
+// reply records a server's message.
+func (t *tracker) reply(kind byte, body []byte) {
 	if t.lost {
 		return
 	}
@@ -86,26 +86,26 @@ func (t *tracker) answered(kind byte, body []byte) {
 	case pg.ErrorResponse:
 		t.copying = false
 	case pg.CopyInResponse:
-		t.takesData()
+		t.copyIn()
 	case pg.CopyBothResponse:
-		t.loses()
+		t.lose()
 	case pg.ReadyForQuery:
 		if len(t.units) == 0 || len(body) != 1 {
-			t.loses()
+			t.lose()
 			return
 		}
 		t.copying = false
 		t.units = t.units[1:]
-		t.dropEnds()
+		t.dropCopyEnds()
 		t.status = body[0]
 	}
 }
 
-// loses stops tracking.
-func (t *tracker) loses() { t.lost, t.units = true, nil }
+// lose stops tracking.
+func (t *tracker) lose() { t.lost, t.units = true, nil }
 
-// dropEnds removes leading ends of unrequested COPY data, which the server ignores.
-func (t *tracker) dropEnds() {
+// dropCopyEnds removes leading ends of unrequested COPY data, which the server ignores.
+func (t *tracker) dropCopyEnds() {
 	n := 0
 	for n < len(t.units) && t.units[n] == copyEnd {
 		n++
@@ -115,12 +115,12 @@ func (t *tracker) dropEnds() {
 	}
 }
 
-// takesData handles the server's CopyInResponse for the first unit.
-func (t *tracker) takesData() {
+// copyIn handles the server's CopyInResponse for the first unit.
+func (t *tracker) copyIn() {
 	end := bytes.IndexByte(t.units, copyEnd)
 	switch {
 	case len(t.units) == 0 && !t.open:
-		t.loses()
+		t.lose()
 	case len(t.units) == 0:
 		t.copying = true
 	case t.units[0] != pg.Sync: // a query: its reply ends with the COPY or after it
@@ -134,7 +134,7 @@ func (t *tracker) takesData() {
 			end = len(t.units) - 1
 		}
 		if bytes.IndexByte(t.units[:end], pg.Query) >= 0 {
-			t.loses()
+			t.lose()
 			return
 		}
 		t.units = t.units[end+1:]

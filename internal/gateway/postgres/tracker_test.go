@@ -7,7 +7,7 @@ import "testing"
 // E(rror).
 func TestTrackerFollows(t *testing.T) {
 	clients := map[byte]byte{'p': 'P', 's': 'S', 'q': 'Q', 'd': 'd', 'e': 'c', 'f': 'H'}
-	for talk, busy := range map[string]string{ // busy after each message: 1
+	for messages, busy := range map[string]string{ // busy after each message: 1
 		"qZ":           "10",
 		"qqZZ":         "1110",
 		"pppsZ":        "11110",
@@ -31,21 +31,21 @@ func TestTrackerFollows(t *testing.T) {
 	} {
 		tr := tracker{status: idle}
 		var got []byte
-		for i := range len(talk) {
-			switch c := talk[i]; c {
+		for i := range len(messages) {
+			switch c := messages[i]; c {
 			case 'Z':
-				tr.answered('Z', []byte{'I'})
+				tr.reply('Z', []byte{'I'})
 			case 'T':
-				tr.answered('Z', []byte{'T'})
+				tr.reply('Z', []byte{'T'})
 			case 'G', 'E':
-				tr.answered(c, nil)
+				tr.reply(c, nil)
 			default:
-				tr.asked(clients[c])
+				tr.request(clients[c])
 			}
 			got = append(got, map[bool]byte{true: '1', false: '0'}[tr.busy()])
 		}
 		if string(got) != busy || tr.lost {
-			t.Errorf("%s: busy %s, not %s (lost: %v)", talk, got, busy, tr.lost)
+			t.Errorf("%s: busy %s, not %s (lost: %v)", messages, got, busy, tr.lost)
 		}
 	}
 }
@@ -54,9 +54,9 @@ func TestTrackerFollows(t *testing.T) {
 func TestTrackerLoses(t *testing.T) {
 	for _, reply := range []string{"Z", "G", "W"} {
 		tr := tracker{status: idle}
-		tr.answered(reply[0], []byte{'I'})
-		tr.asked('Q')
-		tr.answered('Z', []byte{'I'})
+		tr.reply(reply[0], []byte{'I'})
+		tr.request('Q')
+		tr.reply('Z', []byte{'I'})
 		if !tr.lost || !tr.busy() || tr.units != nil {
 			t.Errorf("%s: %+v", reply, tr)
 		}
@@ -70,10 +70,10 @@ func FuzzTracker(f *testing.F) {
 		asked := 0
 		for i, k := range kinds {
 			if i%3 == 2 {
-				tr.answered(k, []byte{'I'})
+				tr.reply(k, []byte{'I'})
 				continue
 			}
-			tr.asked(k)
+			tr.request(k)
 			asked++
 		}
 		if len(tr.units) > asked {

@@ -20,8 +20,8 @@ import (
 // settings with names that a client made up (app.tenant), whose names are therefore parsed from statements as
 // they pass, and the unnamed statement, whose last Parse is stored.
 
-// keeps is the server-side state of a session that a move must restore.
-type keeps struct {
+// sessionState is the server-side state of a session that a move must restore.
+type sessionState struct {
 	settings []setting
 	prepared []statement
 	reasons  []string // why it can't be moved
@@ -36,19 +36,19 @@ type statement struct {
 	bySQL      bool // made by PREPARE
 }
 
-// questionName is the name of the gateway's own prepared statement. A simple query, or a statement without a
+// internalStatement is the name of the gateway's own prepared statement. A simple query, or a statement without a
 // name, would replace the client's unnamed statement.
-const questionName = "cinch: session state"
+const internalStatement = "cinch: session state"
 
-// keepsQuery returns all of it. The first column is the kind of a row.
-const keepsQuery = `/* cinch: what does this session keep? */
+// stateQuery returns all of it. The first column is the kind of a row.
+const stateQuery = `/* cinch: what does this session keep? */
 SELECT 'setting' AS kind, s.name AS a, s.setting AS b, NULL AS c, NULL AS d FROM pg_catalog.pg_settings s
  WHERE s.source = 'session' AND s.name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'is_superuser')
 UNION ALL SELECT 'setting', n.name, pg_catalog.current_setting(n.name, true), NULL, NULL FROM pg_catalog.unnest('{%s}'::pg_catalog.text[]) n(name)
  WHERE pg_catalog.current_setting(n.name, true) IS NOT NULL
 UNION ALL SELECT 'user', session_user::pg_catalog.text, pg_catalog.current_setting('role'), NULL, NULL
 UNION ALL SELECT 'prepared', p.name, p.statement, p.parameter_types::pg_catalog.oid[]::pg_catalog.text, p.from_sql::pg_catalog.text FROM pg_catalog.pg_prepared_statements p
- WHERE p.name <> '` + questionName + `'
+ WHERE p.name <> '` + internalStatement + `'
 UNION ALL SELECT 'lock', pg_catalog.count(*)::pg_catalog.text, NULL, NULL, NULL FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.pid = pg_catalog.pg_backend_pid()
 UNION ALL SELECT 'listen', l.channel, NULL, NULL, NULL FROM pg_catalog.pg_listening_channels() l(channel)
 UNION ALL SELECT 'cursor', c.name, NULL, NULL, NULL FROM pg_catalog.pg_cursors c WHERE c.is_holdable
@@ -58,24 +58,24 @@ UNION ALL SELECT 'function', f.proname::pg_catalog.text, NULL, NULL, NULL FROM p
 
 // Limits on the state that a move can restore.
 const (
-	maxKeptBytes = 8 << 20 // of the answer to keepsQuery
-	maxNames     = 64      // settings with names that the client made up
+	maxStateBytes     = 8 << 20 // of the answer to stateQuery
+	maxCustomSettings = 64      // settings with names that the client made up
 )
 
-// question is a query that the gateway sends on a session's connection. Its response goes to the gateway, not
+// internalQuery is a query that the gateway sends on a session's connection. Its response goes to the gateway, not
 // to the client.
-type question struct {
+type internalQuery struct {
 	mu     sync.Mutex
 	answer []byte
 	err    error
 	done   chan struct{}
 }
 
-// take appends a piece of the response.
-func (q *question) take(p pg.Piece) {
+// add appends a piece of the response.
+func (q *internalQuery) add(p pg.Piece) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.answer)+len(p.Raw) > maxKeptBytes {
+	if len(q.answer)+len(p.Raw) > maxStateBytes {
 		q.err = errors.New("its session state is too large to move")
 	}
 	if q.err == nil {
@@ -83,8 +83,8 @@ func (q *question) take(p pg.Piece) {
 	}
 }
 
-// end completes the question. It must be called once, when nothing more comes.
-func (q *question) end(err error) {
+// end completes the query. It must be called once, when nothing more comes.
+func (q *internalQuery) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.err = errors.Join(q.err, err)
@@ -93,16 +93,16 @@ func (q *question) end(err error) {
 
 // ask runs a query on the connection of a session that is held and idle, and returns the raw response.
 func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
-	q := &question{done: make(chan struct{})}
+	q := &internalQuery{done: make(chan struct{})}
 	s.mu.Lock()
 	b := s.backend
 	if s.closed || b.lost {
 		s.mu.Unlock()
 		return nil, errLost
 	}
-	s.asking.Store(q)
+	s.pending.Store(q)
 	s.mu.Unlock()
-	if _, err := b.conn.Write(appendQuestion(nil, text)); err != nil {
+	if _, err := b.conn.Write(appendInternalQuery(nil, text)); err != nil {
 		return nil, err
 	}
 	select {
@@ -116,13 +116,13 @@ func (s *session) ask(ctx context.Context, text string) ([]byte, error) {
 	return q.answer, q.err
 }
 
-// appendQuestion appends a query that leaves the client's statements as they are. The statement of an earlier
-// question is still there if that question failed.
-func appendQuestion(dst []byte, text string) []byte {
-	drop := append([]byte("S"+questionName), 0)
+// appendInternalQuery appends a query that leaves the client's statements as they are. The statement of an earlier
+// internal query is still there if that query failed.
+func appendInternalQuery(dst []byte, text string) []byte {
+	drop := append([]byte("S"+internalStatement), 0)
 	dst = pg.Append(dst, pg.Close, drop)
-	dst = appendParse(dst, statement{name: questionName, text: text})
-	dst = appendExecute(dst, questionName)
+	dst = appendParse(dst, statement{name: internalStatement, text: text})
+	dst = appendExecute(dst, internalStatement)
 	dst = pg.Append(dst, pg.Close, drop)
 	return pg.Append(dst, pg.Sync)
 }
@@ -130,19 +130,19 @@ func appendQuestion(dst []byte, text string) []byte {
 // errLost means that the session has no server to ask.
 var errLost = errors.New("the server has closed its connection")
 
-// look returns the state of the session, and queries it if it is not known.
-func (s *session) look(ctx context.Context) (*keeps, error) {
+// queryState returns the state of the session, and queries it if it is not known.
+func (s *session) queryState(ctx context.Context) (*sessionState, error) {
 	s.mu.Lock()
-	known, made := s.keeps, s.made.clone()
+	known, made := s.state, s.custom.clone()
 	s.mu.Unlock()
 	if known != nil && !known.unknown {
 		return known, nil
 	}
-	answer, err := s.ask(ctx, fmt.Sprintf(keepsQuery, strings.Join(made.names, ",")))
+	answer, err := s.ask(ctx, fmt.Sprintf(stateQuery, strings.Join(made.names, ",")))
 	if err != nil {
 		return nil, err
 	}
-	k, err := readKeeps(answer, s.who["user"])
+	k, err := readSessionState(answer, s.params["user"])
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +150,14 @@ func (s *session) look(ctx context.Context) (*keeps, error) {
 		k.reasons = append(k.reasons, "it calls set_config with names that are not in the statement's text, or with too many names")
 	}
 	s.mu.Lock()
-	s.keeps = k
+	s.state = k
 	s.mu.Unlock()
 	return k, nil
 }
 
-// readKeeps parses the response to keepsQuery.
-func readKeeps(answer []byte, user string) (*keeps, error) {
-	k := &keeps{}
+// readSessionState parses the response to stateQuery.
+func readSessionState(answer []byte, user string) (*sessionState, error) {
+	k := &sessionState{}
 	counts := map[string][]string{}
 	for len(answer) > 0 {
 		m, ok, err := pg.Cut(answer)
@@ -177,15 +177,15 @@ func readKeeps(answer []byte, user string) (*keeps, error) {
 			}); err != nil {
 				return nil, err
 			}
-			k.row(row, user, counts)
+			k.addRow(row, user, counts)
 		}
 	}
-	k.reason(counts)
+	k.addReasons(counts)
 	return k, nil
 }
 
-// row adds one row of the response.
-func (k *keeps) row(row [5]string, user string, counts map[string][]string) {
+// addRow adds one row of the response.
+func (k *sessionState) addRow(row [5]string, user string, counts map[string][]string) {
 	switch kind := row[0]; kind {
 	case "setting":
 		k.settings = append(k.settings, setting{row[1], row[2]})
@@ -221,8 +221,8 @@ func readTypes(text string) (types []uint32) {
 	return types
 }
 
-// reason adds a text for each kind of state that can't be moved.
-func (k *keeps) reason(found map[string][]string) {
+// addReasons adds a text for each kind of state that can't be moved.
+func (k *sessionState) addReasons(found map[string][]string) {
 	for _, kind := range [...]struct{ name, words string }{
 		{"table", "temporary tables"}, {"function", "temporary functions"}, {"listen", "LISTEN"}, {"cursor", "cursors WITH HOLD"},
 	} {
@@ -236,10 +236,10 @@ func (k *keeps) reason(found map[string][]string) {
 	}
 	// Settings must not prevent later ones: client_encoding comes first, as it applies to all texts, and the
 	// role last.
-	slices.SortStableFunc(k.settings, func(a, b setting) int { return settingPlace(a.name) - settingPlace(b.name) })
+	slices.SortStableFunc(k.settings, func(a, b setting) int { return settingOrder(a.name) - settingOrder(b.name) })
 }
 
-func settingPlace(name string) int {
+func settingOrder(name string) int {
 	switch name {
 	case "client_encoding":
 		return 0
@@ -251,16 +251,16 @@ func settingPlace(name string) int {
 	return 1
 }
 
-// madeUp holds the names of settings that a client made up.
-type madeUp struct {
+// customSettings holds the names of settings that a client made up.
+type customSettings struct {
 	names []string
 	more  bool // there are others, with unknown names
 }
 
-func (m *madeUp) clone() madeUp { return madeUp{slices.Clone(m.names), m.more} }
+func (m *customSettings) clone() customSettings { return customSettings{slices.Clone(m.names), m.more} }
 
 // read adds the settings in the text that b begins with, which ends at a zero byte.
-func (m *madeUp) read(b []byte) {
+func (m *customSettings) read(b []byte) {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	if !sql.MaySet(text) {
 		return
@@ -270,7 +270,7 @@ func (m *madeUp) read(b []byte) {
 	for _, name := range names {
 		switch {
 		case slices.Contains(m.names, name):
-		case len(m.names) == maxNames || strings.ContainsAny(name, "{},\"\\' %"):
+		case len(m.names) == maxCustomSettings || strings.ContainsAny(name, "{},\"\\' %"):
 			m.more = true
 		default:
 			m.names = append(m.names, name)
