@@ -13,7 +13,7 @@ func (t *Target) Ahead(ctx context.Context, op *Operation, own Conn) bool {
 	l := &op.legs[t.place]
 	l.call()
 	looker, _ := t.protocol.(Looker)
-	for range mostStopped {
+	for range maxStopped {
 		arrived := l.wait()
 		if arrived == nil {
 			return true

@@ -18,12 +18,12 @@ type batch struct {
 	unnamed    int64            // operations without a fingerprint in names
 }
 
-// mostNames limits the fingerprints of a batch, and those of a run. Operations of further ones count in their
+// maxNames limits the fingerprints of a batch, and those of a run. Operations of further ones count in their
 // kind alone. A fingerprint with enough operations to be judged replaces one without.
-const mostNames = 200
+const maxNames = 200
 
-// mostWaiting limits the fingerprints whose operations are counted for that.
-const mostWaiting = 4096
+// maxWaiting limits the fingerprints whose operations are counted for that.
+const maxWaiting = 4096
 
 func newBatch(now time.Time) *batch {
 	return &batch{begin: now, kinds: map[Kind]*pair{Read: {digits: 3}, Write: {digits: 3}}, names: map[string]*pair{}, waiting: map[string]int64{}}
@@ -45,14 +45,14 @@ func (b *batch) add(op *Operation) {
 
 // room reports whether there is room for another fingerprint, making some if possible.
 func (b *batch) room(name string) bool {
-	if len(b.names) < mostNames {
+	if len(b.names) < maxNames {
 		return true
 	}
 	n := b.waiting[name]
-	if n == 0 && len(b.waiting) >= mostWaiting {
+	if n == 0 && len(b.waiting) >= maxWaiting {
 		return false
 	}
-	least := leastFor(0.5)
+	least := minOperations(0.5)
 	if b.waiting[name] = n + 1; (n+1)%least != 0 {
 		return false
 	}
@@ -117,7 +117,7 @@ func (p *pair) quantile(target int, q float64) time.Duration {
 
 // ratio returns ln(test/control) of a quantile, NaN when there are too few operations.
 func (p *pair) ratio(q float64) float64 {
-	if p.count() < leastFor(q) {
+	if p.count() < minOperations(q) {
 		return math.NaN()
 	}
 	return math.Log(float64(p.quantile(test, q)) / float64(p.quantile(control, q)))
@@ -139,9 +139,9 @@ func (p *pair) merge(other *pair) {
 	}
 }
 
-// leastFor returns how many operations of a batch make its quantile an observation: two hundred for the p99,
+// minOperations returns how many operations of a batch make its quantile an observation: two hundred for the p99,
 // forty for the median.
-func leastFor(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }
+func minOperations(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }
 
 // metrics returns the metrics that a verdict rests on, in the order of a batch's observations.
 func metrics(m Margins) []verdict.Metric {

@@ -42,7 +42,7 @@ func (c Compared) share() float64 {
 
 // Thresholds for the share of answers that was compared.
 const (
-	leastCompared  = 0.01 // below it there is no PASS: too little is known about the answers
+	minCompared  = 0.01 // below it there is no PASS: too little is known about the answers
 	mostlyCompared = 0.5  // below it the first line warns
 )
 
@@ -51,18 +51,18 @@ func (c Compared) tooFew() string {
 	switch n := c.answers(); {
 	case n == 0 && c.Setup > 0:
 		return "no answer had data to compare"
-	case n > 0 && c.share() < leastCompared:
-		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS needs %.0f %%", c.EqualData, n, 100*leastCompared)
+	case n > 0 && c.share() < minCompared:
+		return fmt.Sprintf("only %d of %d answers could be compared, and a PASS needs %.0f %%", c.EqualData, n, 100*minCompared)
 	}
 	return ""
 }
 
-// mostRefused is the share of equal answers that may be errors of both targets where production had none.
-const mostRefused = 0.01
+// maxRefusedShare is the share of equal answers that may be errors of both targets where production had none.
+const maxRefusedShare = 0.01
 
 // refuse reports whether the targets reject too much of what production does.
 func (c Compared) refuse() bool {
-	return float64(c.Refused) > mostRefused*float64(c.Equal) && c.Refused > 10
+	return float64(c.Refused) > maxRefusedShare*float64(c.Equal) && c.Refused > 10
 }
 
 // losesMore returns the target with more unanswered operations.
@@ -89,8 +89,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s (operation %d): control answered %s, test %s, production %s", d.Name, d.Number, d.Control, d.Test, d.Production)
 }
 
-// mostDifferences limits the examples that are kept.
-const mostDifferences = 20
+// maxDifferences limits the examples that are kept.
+const maxDifferences = 20
 
 // compare collects the results of the lanes. It is safe for concurrent use.
 type compare struct {
@@ -106,11 +106,11 @@ type compare struct {
 	doubts   chan *Operation // different, unless excused
 }
 
-// mostDoubts limits the differences that await an excuse. More of them are no accident.
-const mostDoubts = 256
+// maxDoubts limits the differences that await an excuse. More of them are no accident.
+const maxDoubts = 256
 
 func newCompare(p Protocol) *compare {
-	c := &compare{batch: newBatch(time.Now()), doubts: make(chan *Operation, mostDoubts)}
+	c := &compare{batch: newBatch(time.Now()), doubts: make(chan *Operation, maxDoubts)}
 	c.excuser, _ = p.(Excuser)
 	return c
 }
@@ -191,7 +191,7 @@ func (c *compare) differ(op *Operation, a, b Answer) {
 
 func (c *compare) different(op *Operation, a, b Answer) {
 	c.total.Different++
-	if len(c.examples) < mostDifferences {
+	if len(c.examples) < maxDifferences {
 		c.examples = append(c.examples, differenceOf(op, a, b))
 	}
 }

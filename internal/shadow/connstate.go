@@ -16,9 +16,9 @@ type connState struct {
 	settled int
 }
 
-// mostStates limits the operations kept of a connection, and of its open transaction. The last ones are kept,
+// maxStates limits the operations kept of a connection, and of its open transaction. The last ones are kept,
 // and the first, which may say how to connect, or begin the transaction.
-const mostStates = 1000
+const maxStates = 1000
 
 // said returns the operations so far; later ones are not added to the slice.
 func (s *connState) said() []*Operation {
@@ -81,7 +81,7 @@ func (s *connState) add(op *Operation) (grown int64) {
 			kept = append(kept, o)
 		}
 	}
-	if len(kept)-from >= mostStates {
+	if len(kept)-from >= maxStates {
 		grown -= kept[from+1].weight()
 		kept = slices.Delete(kept, from+1, from+2)
 	}

@@ -71,7 +71,7 @@ func TestStateIsBounded(t *testing.T) {
 	add := func(all connStates, name string, lasts Lasting) {
 		all.remember(1, []*Operation{{Name: name, Lasts: lasts}}, (*Operation).isState)
 	}
-	for _, n := range []int{mostStates - 1, mostStates, mostStates + 1, 3 * mostStates} {
+	for _, n := range []int{maxStates - 1, maxStates, maxStates + 1, 3 * maxStates} {
 		all := connStates{}
 		for i := range n {
 			add(all, fmt.Sprint(i), ForGood)
@@ -81,7 +81,7 @@ func TestStateIsBounded(t *testing.T) {
 		}
 		want := func(prefix string) []string {
 			out := []string{prefix + "0"}
-			for i := max(1, n-mostStates+1); i < n; i++ {
+			for i := max(1, n-maxStates+1); i < n; i++ {
 				out = append(out, fmt.Sprint(prefix, i))
 			}
 			return out

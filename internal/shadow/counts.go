@@ -11,8 +11,8 @@ type counts struct {
 	of map[string]int
 }
 
-// mostCounts limits the descriptions; further ones count as "others".
-const mostCounts = 50
+// maxCounterKeys limits the descriptions; further ones count as "others".
+const maxCounterKeys = 50
 
 func (c *counts) add(what string) {
 	c.mu.Lock()
@@ -20,7 +20,7 @@ func (c *counts) add(what string) {
 	if c.of == nil {
 		c.of = map[string]int{}
 	}
-	if _, known := c.of[what]; !known && len(c.of) >= mostCounts {
+	if _, known := c.of[what]; !known && len(c.of) >= maxCounterKeys {
 		what = "others"
 	}
 	c.of[what]++

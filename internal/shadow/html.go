@@ -134,8 +134,8 @@ func (q Quantile) interval() string {
 	return percent(q.Low) + " to " + percent(q.High)
 }
 
-// mostPoints limits the points of a line. With more batches, only the first of several is drawn.
-const mostPoints = 300
+// maxPoints limits the points of a line. With more batches, only the first of several is drawn.
+const maxPoints = 300
 
 func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quantiles, of func(Quantiles) float64) page.Lines {
 	unit, name := time.Minute, "minutes"
@@ -143,7 +143,7 @@ func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quanti
 		unit, name = time.Hour, "hours"
 	}
 	l := page.Lines{Title: title, Across: name, Up: "ms", Log: log, Series: []page.Series{{Class: "control"}, {Class: "after"}}}
-	step := len(r.Series)/mostPoints + 1
+	step := len(r.Series)/maxPoints + 1
 	for i := 0; i < len(r.Series); i += step {
 		p := r.Series[i]
 		for target, q := range at(p) {

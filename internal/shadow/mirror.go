@@ -329,8 +329,8 @@ func (m *mirror) leaving() int {
 
 var errTooMany = errors.New("too many connections for this process's limit of open files")
 
-// mostConnections returns the number of connections that may be mirrored.
-func mostConnections() int {
+// maxConnections returns the number of connections that may be mirrored.
+func maxConnections() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return math.MaxInt32
@@ -366,7 +366,7 @@ func (m *mirror) finished(op *Operation) {
 func newMirror(cfg *Config, b *budget, trouble func(*Target, error)) *mirror {
 	m := &mirror{
 		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, budget: b, seed: maphash.MakeSeed(),
-		order: newOrder(), states: connStates{}, open: map[*tapped]bool{}, most: mostConnections(), requests: make(chan func()),
+		order: newOrder(), states: connStates{}, open: map[*tapped]bool{}, most: maxConnections(), requests: make(chan func()),
 	}
 	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
 	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)

@@ -14,7 +14,7 @@ func TestOperationBehindManyNames(t *testing.T) {
 	r.phase = Testing
 	for i := range 60 {
 		b := newBatch(time.Time{})
-		for n := range mostNames {
+		for n := range maxNames {
 			b.add(&Operation{Kind: Read, Name: fmt.Sprintf("once %d %d", i, n)})
 		}
 		for n := range 400 {
@@ -32,7 +32,7 @@ func TestOperationBehindManyNames(t *testing.T) {
 	for _, n := range got.Names {
 		named += n.Count
 	}
-	if all := int64(60 * (mostNames + 800)); named+got.Unnamed != all {
+	if all := int64(60 * (maxNames + 800)); named+got.Unnamed != all {
 		t.Errorf("%d are in names and %d in none, of %d", named, got.Unnamed, all)
 	}
 	var text bytes.Buffer

@@ -33,7 +33,7 @@ func (v voided) next() (steps []string) {
 		add("%s did not answer %d operations, %s %d: the report or the log says why their connections ended", one, lost[control], other, lost[test])
 	}
 	if v.compared.refuse() {
-		most := mostOf(v.refused)
+		most := mostFrequent(v.refused)
 		add("both targets refuse most often: %s (%d times): give the users in their URLs the rights that clients have, load scripts and functions on both, or give both more memory",
 			most, v.refused[most])
 	}
@@ -44,8 +44,8 @@ func (v voided) next() (steps []string) {
 	return steps
 }
 
-// mostOf returns the key with the highest count.
-func mostOf(counted map[string]int) string {
+// mostFrequent returns the key with the highest count.
+func mostFrequent(counted map[string]int) string {
 	names := slices.Sorted(maps.Keys(counted))
 	if len(names) == 0 {
 		return ""

@@ -55,13 +55,13 @@ type waiting struct {
 	before []*Operation
 }
 
-// mostParts limits the parts of a key that are told apart: the rest counts as one part.
-const mostParts = 8
+// maxParts limits the parts of a key that are told apart: the rest counts as one part.
+const maxParts = 8
 
 // key waits for the operations that touch a key, or something that it is part of.
 func (w *waiting) key(key string, writes bool) {
 	n := &w.order.all
-	for _, part := range strings.SplitN(key, Part, mostParts) {
+	for _, part := range strings.SplitN(key, Part, maxParts) {
 		w.part(n, writes)
 		n = n.part(part)
 	}

@@ -127,7 +127,7 @@ func TestPartsAreFew(t *testing.T) {
 		}
 		n = next
 	}
-	if depth > mostParts+1 {
+	if depth > maxParts+1 {
 		t.Errorf("%d nodes lie in each other", depth)
 	}
 }

@@ -226,8 +226,8 @@ func (r *Run) slower() []string {
 	return verdict.Slower(groups, alphaNames)
 }
 
-// mostPlans limits the fingerprints whose plans are shown.
-const mostPlans = 5
+// maxPlans limits the fingerprints whose plans are shown.
+const maxPlans = 5
 
 // worst returns fingerprints that can be explained: first those that are certainly slower, then those that
 // lost most time.
@@ -243,7 +243,7 @@ func worst(r *Run) (out []sample) {
 	}
 	slices.SortStableFunc(names, func(a, b NameState) int { return cmp.Compare(lost(b), lost(a)) })
 	for _, n := range names {
-		if of := r.names[n.Name].total.example; of != nil && len(out) < mostPlans {
+		if of := r.names[n.Name].total.example; of != nil && len(out) < maxPlans {
 			out = append(out, sample{n.Name, of})
 		}
 	}

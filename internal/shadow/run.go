@@ -358,7 +358,7 @@ func (r *Run) take(o observed, phase Phase) {
 // to be judged replaces one that never had enough.
 func (r *Run) named(name string, judged bool) *named {
 	n := r.names[name]
-	if n == nil && (len(r.names) < mostNames || judged && makeRoom(r)) {
+	if n == nil && (len(r.names) < maxNames || judged && makeRoom(r)) {
 		n = &named{total: pair{digits: 2}, evidence: verdict.Evidence{Sequence: verdict.NewSequence(0.05, max(r.cfg.Batches, 120))}}
 		r.names[name] = n
 	}
@@ -422,8 +422,8 @@ func (r *Run) isOver() bool {
 	return true
 }
 
-// mostExpired is the share of compared answers that expiry may excuse.
-const mostExpired = 0.01
+// maxExpired is the share of compared answers that expiry may excuse.
+const maxExpired = 0.01
 
 // voidWhatDiffers voids the run when the targets can't be compared. r.mu must be held.
 func (r *Run) voidWhatDiffers() {
@@ -435,9 +435,9 @@ func (r *Run) voidWhatDiffers() {
 		r.judge.Void("the targets did not get the same operations: %s left more of them unanswered", r.mirror.targets[c.losesMore()].Name)
 	}
 	if c.refuse() {
-		r.judge.Void("both targets refuse more than %.0f %% of the operations that succeeded in production", 100*mostRefused)
+		r.judge.Void("both targets refuse more than %.0f %% of the operations that succeeded in production", 100*maxRefusedShare)
 	}
-	if float64(c.Expired) > mostExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
-		r.judge.Void("more than %.0f %% of the answers differ because of expired data", 100*mostExpired)
+	if float64(c.Expired) > maxExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
+		r.judge.Void("more than %.0f %% of the answers differ because of expired data", 100*maxExpired)
 	}
 }

@@ -204,19 +204,19 @@ type slowness struct {
 	late   atomic.Int64
 }
 
-// leastLate is the number of late pieces that is more than one hiccup of the machine.
-const leastLate = 3
+// minLate is the number of late pieces that is more than one hiccup of the machine.
+const minLate = 3
 
-// took counts a piece. A second is judged when it is over; one with fewer than leastLate pieces together with
+// took counts a piece. A second is judged when it is over; one with fewer than minLate pieces together with
 // the next.
 func (s *slowness) took(at time.Time, d time.Duration) (tooSlow bool) {
 	if s.bound == 0 {
 		return false
 	}
 	now, old := at.Unix(), s.second.Load()
-	if now != old && s.pieces.Load() >= leastLate && s.second.CompareAndSwap(old, now) {
+	if now != old && s.pieces.Load() >= minLate && s.second.CompareAndSwap(old, now) {
 		pieces, late := s.pieces.Swap(0), s.late.Swap(0)
-		tooSlow = late >= leastLate && 100*late > pieces
+		tooSlow = late >= minLate && 100*late > pieces
 	}
 	s.pieces.Add(1)
 	if d > s.bound {

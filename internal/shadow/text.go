@@ -156,7 +156,7 @@ func (r *Report) names(w io.Writer) {
 		fmt.Fprintf(w, "%d operations drift too slowly for a verdict yet, such as %s: more batches or an A/A phase are needed\n", n, r.Drifts[0])
 	}
 	if r.Unnamed > 0 {
-		fmt.Fprintf(w, "%d operations were judged only with all reads or writes, not one by one: there are more than %d kinds of operations\n", r.Unnamed, mostNames)
+		fmt.Fprintf(w, "%d operations were judged only with all reads or writes, not one by one: there are more than %d kinds of operations\n", r.Unnamed, maxNames)
 	}
 	if more := len(r.Names) - shownNames; more > 0 {
 		fmt.Fprintf(w, "and %d more: --json has all\n", more)

@@ -28,12 +28,12 @@ type wait struct {
 
 var errSilent = errors.New("it neither answers nor reports what it is doing")
 
-// The pause between two looks grows up to mostLooks bounds. If nothing has moved for mostStopped bounds and
+// The pause between two looks grows up to maxLooks bounds. If nothing has moved for maxStopped bounds and
 // stoppedLooks looks, all lanes go on. The number of looks matters on a machine that is too busy to look
 // often: that alone is no standstill.
 const (
-	mostLooks    = 8
-	mostStopped  = 100
+	maxLooks    = 8
+	maxStopped  = 100
 	stoppedLooks = 20
 )
 
@@ -62,7 +62,7 @@ func (w *wait) until() bool {
 			w.lane.fail(errSilent)
 			return true
 		}
-		w.pause = min(2*w.pause, mostLooks*w.lane.t.bound)
+		w.pause = min(2*w.pause, maxLooks*w.lane.t.bound)
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *wait) stands(moves, behind bool) bool {
 	default:
 		w.looks++
 	}
-	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*mostStopped*w.lane.t.bound
+	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*maxStopped*w.lane.t.bound
 }
 
 // sending holds the operations that a lane has sent and that are not answered.

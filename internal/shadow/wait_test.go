@@ -17,7 +17,7 @@ func TestStoppedTakesLooks(t *testing.T) {
 				t.Fatalf("stopped at look %d", i+1)
 			}
 		}
-		time.Sleep(mostStopped * time.Nanosecond)
+		time.Sleep(maxStopped * time.Nanosecond)
 		if !w.stands(false, false) {
 			t.Fatal("never stopped")
 		}

@@ -49,13 +49,13 @@ func insertOf(session string) bson.D {
 func TestOpenTransactionsAreBounded(t *testing.T) {
 	p := &Protocol{transactions: newTransactions(), cursors: cursors{}}
 	r, began := p.Reader(), time.Now()
-	for i := range mostTransactions {
+	for i := range maxTransactions {
 		if done := say(t, r, began, insertOf(fmt.Sprint(i))); len(done) > 0 {
 			t.Fatalf("transaction %d: %+v", i, done[0])
 		}
 	}
 	later := began.Add(transactionTime)
-	if done := say(t, r, later, insertOf("one more")); len(done) != 1 || done[0].Left == "" || len(p.transactions.open) != mostTransactions {
+	if done := say(t, r, later, insertOf("one more")); len(done) != 1 || done[0].Left == "" || len(p.transactions.open) != maxTransactions {
 		t.Errorf("%d are open, after %v", len(p.transactions.open), done)
 	}
 	commit := func(session string) bson.D {
@@ -71,7 +71,7 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	if done := say(t, r, later, insertOf("after a time")); len(done) > 0 || len(p.transactions.open) != 2 {
 		t.Errorf("after a time: %v, %d are open", done, len(p.transactions.open))
 	}
-	if done := say(t, r, later, commit("after a time")); len(done) != 1 || done[0].Left != "" || p.transactions.bytes >= mostTransactionBytes {
+	if done := say(t, r, later, commit("after a time")); len(done) != 1 || done[0].Left != "" || p.transactions.bytes >= maxTransactionBytes {
 		t.Errorf("its end: %v", done)
 	}
 }
@@ -82,7 +82,7 @@ func TestBytesOfOpenTransactions(t *testing.T) {
 	r, began := p.Reader(), time.Now()
 	say(t, r, began, insertOf("left open"))
 	for _, tx := range p.transactions.open {
-		p.add(tx, nil, mostTransactionBytes)
+		p.add(tx, nil, maxTransactionBytes)
 	}
 	if done := say(t, r, began.Add(transactionTime), insertOf("soon")); len(done) != 1 || done[0].Left == "" {
 		t.Errorf("beside it: %v", done)
@@ -96,8 +96,8 @@ func TestBytesOfOpenTransactions(t *testing.T) {
 func TestRetriedAmongManySessions(t *testing.T) {
 	all := newTransactions()
 	write := func(session int) bool { return all.retried(&request{session: fmt.Sprint(session), transaction: 1}) }
-	const before = mostSessions/2 - 1
-	for i := range 2 * mostSessions {
+	const before = maxSessions/2 - 1
+	for i := range 2 * maxSessions {
 		if write(i) {
 			t.Fatalf("the write of session %d counts as retried", i)
 		}
@@ -115,11 +115,11 @@ func TestLeftCursorsAreBounded(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var c leftCursors
-		const other = mostCursors + 2
-		for i := range int64(mostCursors) {
+		const other = maxCursors + 2
+		for i := range int64(maxCursors) {
 			c.leave(0, reply(i+1))
 		}
-		if c.has(other) || !c.has(1) || !c.has(mostCursors) {
+		if c.has(other) || !c.has(1) || !c.has(maxCursors) {
 			t.Fatal("with as many as fit")
 		}
 		c.leave(1, fine) // it failed, and may be open
@@ -131,15 +131,15 @@ func TestLeftCursorsAreBounded(t *testing.T) {
 			t.Error("a cursor is held after its last batch")
 		}
 		c.leave(0, reply(1))
-		c.leave(0, reply(mostCursors+1))
-		if !c.has(mostCursors+1) || !c.has(other) || len(c.open) != mostCursors {
+		c.leave(0, reply(maxCursors+1))
+		if !c.has(maxCursors+1) || !c.has(other) || len(c.open) != maxCursors {
 			t.Errorf("with one too many, %d are held", len(c.open))
 		}
 		time.Sleep(cursorTime)
-		for i := range int64(mostCursors) {
+		for i := range int64(maxCursors) {
 			c.leave(i+1, reply(i+1)) // they are read
 		}
-		c.leave(mostCursors+1, reply(mostCursors+1)) // and so is this one
+		c.leave(maxCursors+1, reply(maxCursors+1)) // and so is this one
 		time.Sleep(cursorTime)
 		if !c.has(other) {
 			t.Error("the one too many may be another")
@@ -148,7 +148,7 @@ func TestLeftCursorsAreBounded(t *testing.T) {
 		if c.has(other) || !c.has(1) {
 			t.Error("after the server has closed the one too many")
 		}
-		c.leave(0, reply(mostCursors+1))
+		c.leave(0, reply(maxCursors+1))
 		if len(c.open) != 1 || c.has(other) {
 			t.Errorf("%d are held when the others are closed", len(c.open))
 		}

@@ -120,8 +120,8 @@ func (p *Protocol) endCursors(q *request, reply []byte, at time.Time) (ops []*sh
 	return ops
 }
 
-// mostFields limits the fields of a filter in a fingerprint.
-const mostFields = 4
+// maxFields limits the fields of a filter in a fingerprint.
+const maxFields = 4
 
 // fingerprint returns the command, its collection and the fields of its filter.
 func (q *request) fingerprint() string {
@@ -147,8 +147,8 @@ func (q *request) fingerprint() string {
 		return name
 	}
 	more := ""
-	if len(fields) > mostFields {
-		fields, more = fields[:mostFields], ",…"
+	if len(fields) > maxFields {
+		fields, more = fields[:maxFields], ",…"
 	}
 	return name + " {" + numbers.ReplaceAllString(strings.Join(fields, ","), "*") + more + "}"
 }

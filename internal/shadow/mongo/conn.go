@@ -73,11 +73,11 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return nil
 }
 
-// mostTries limits the attempts of a transaction that conflicts with another one.
-const mostTries = 100
+// maxTries limits the attempts of a transaction that conflicts with another one.
+const maxTries = 100
 
 func (c *conn) carryOut(w *work) (a shadow.Answer, err error) {
-	for range mostTries {
+	for range maxTries {
 		began := time.Now()
 		var again bool
 		if w.transaction {
@@ -189,14 +189,14 @@ func (c *conn) ask(body, elements, rest []byte) ([]byte, error) {
 	if _, err := c.Write(c.out); err != nil {
 		return nil, err
 	}
-	if cap(c.out) > mostKept {
+	if cap(c.out) > maxKept {
 		c.out = nil
 	}
 	return c.next()
 }
 
-// mostKept limits the buffer that is kept for the next message.
-const mostKept = 1 << 20
+// maxKept limits the buffer that is kept for the next message.
+const maxKept = 1 << 20
 
 // next reads a reply.
 func (c *conn) next() ([]byte, error) {
@@ -208,7 +208,7 @@ func (c *conn) next() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cap(c.reply) < h.Length || cap(c.reply) > mostKept {
+	if cap(c.reply) < h.Length || cap(c.reply) > maxKept {
 		c.reply = make([]byte, h.Length)
 	}
 	c.reply = c.reply[:h.Length]

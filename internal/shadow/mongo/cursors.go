@@ -40,20 +40,20 @@ type cursors map[int64]*cursor
 
 // Servers close cursors that are not read for ten minutes.
 const (
-	mostCursors = 10_000
+	maxCursors = 10_000
 	cursorTime  = 10 * time.Minute
 )
 
 // open adds a cursor. If there are too many, it removes those that were not read for long.
 func (c cursors) open(id int64, opened *cursor, now time.Time) {
-	if len(c) >= mostCursors {
+	if len(c) >= maxCursors {
 		for old, cur := range c {
 			if now.Sub(cur.used) > cursorTime {
 				delete(c, old)
 			}
 		}
 	}
-	if len(c) < mostCursors {
+	if len(c) < maxCursors {
 		opened.used = now
 		c[id] = opened
 	}

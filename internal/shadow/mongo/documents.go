@@ -8,8 +8,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// mostDepth is more than the depth of documents that servers accept. Clients may send more.
-const mostDepth = 220
+// maxDepth is more than the depth of documents that servers accept. Clients may send more.
+const maxDepth = 220
 
 // value returns the value of an element; one of type zero if there is none.
 func value(doc []byte, key string) bsoncore.Value {

@@ -106,7 +106,7 @@ func (f *filter) Held() int64 {
 
 // begin prepares the buffer for the recorded bytes of one call.
 func (f *filter) begin() {
-	if cap(f.recorded) > mostKept {
+	if cap(f.recorded) > maxKept {
 		f.recorded = nil
 	}
 	f.recorded = f.recorded[:0]
@@ -127,7 +127,7 @@ func (f *filter) Reply(b []byte) ([]byte, error) {
 }
 
 func (f *filter) bounded(err error) ([]byte, error) {
-	if err == nil && f.Held() > mostHeld {
+	if err == nil && f.Held() > maxHeld {
 		err = shadow.ErrTooLarge
 	}
 	return f.recorded, err
@@ -219,13 +219,13 @@ func (c *leftCursors) leave(read int64, reply []byte) {
 		c.open = map[int64]time.Time{}
 	}
 	now := time.Now()
-	if _, known := c.open[id]; !known && len(c.open) >= mostCursors {
+	if _, known := c.open[id]; !known && len(c.open) >= maxCursors {
 		for old, used := range c.open {
 			if now.Sub(used) > cursorTime {
 				delete(c.open, old)
 			}
 		}
-		if len(c.open) >= mostCursors {
+		if len(c.open) >= maxCursors {
 			c.omitted = now
 			return
 		}

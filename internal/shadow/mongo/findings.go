@@ -136,8 +136,8 @@ func (r *report) older(s, production *server) {
 	}
 }
 
-// mostNamed limits the collections in a line.
-const mostNamed = 5
+// maxNamed limits the collections in a line.
+const maxNamed = 5
 
 // data reports collections that a target does not have as production does.
 func (r *report) data(s, production *server) {
@@ -167,8 +167,8 @@ func (r *report) data(s, production *server) {
 }
 
 func named(all []string) string {
-	if len(all) > mostNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNamed], ", "), len(all)-mostNamed)
+	if len(all) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), len(all)-maxNamed)
 	}
 	return strings.Join(all, ", ")
 }

@@ -11,9 +11,9 @@ import (
 
 // Keys are collections, and documents in them by _id. A command without an _id touches the whole collection.
 
-// mostIDs limits the documents of an operation that are told apart. Beyond it, the operation touches the
+// maxIDs limits the documents of an operation that are told apart. Beyond it, the operation touches the
 // collection.
-const mostIDs = 100
+const maxIDs = 100
 
 // tail returns the key for the end of a collection. All inserts touch it, so that documents are in the same
 // order at both targets, and reads without a sort find them in the same order. If the collection has a unique
@@ -67,7 +67,7 @@ type ids struct {
 
 func (d *ids) add(v bsoncore.Value) {
 	key, ok := idKey(d.namespace, v)
-	if !ok || len(d.keys) == mostIDs {
+	if !ok || len(d.keys) == maxIDs {
 		d.whole = true
 		return
 	}
@@ -184,7 +184,7 @@ func (q *request) others() []string {
 func namespacesIn(pipeline []byte, db string) (out []string) {
 	var look func(doc []byte, depth int)
 	look = func(doc []byte, depth int) {
-		if depth > mostDepth {
+		if depth > maxDepth {
 			return
 		}
 		each(doc, func(key string, v bsoncore.Value) {

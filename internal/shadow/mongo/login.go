@@ -50,7 +50,7 @@ func conversation(mechanism string, up gateway.Upstream) (*scram.ClientConversat
 		if err != nil {
 			return nil, err
 		}
-		return client.WithMinIterations(leastIterations).NewConversation(), nil
+		return client.WithMinIterations(minIterations).NewConversation(), nil
 	}
 	password, err := stringprep.SASLprep.Prepare(up.Password)
 	if err != nil {
@@ -60,21 +60,21 @@ func conversation(mechanism string, up gateway.Upstream) (*scram.ClientConversat
 	if err != nil {
 		return nil, err
 	}
-	return client.WithMinIterations(leastIterations).NewConversation(), nil
+	return client.WithMinIterations(minIterations).NewConversation(), nil
 }
 
-// leastIterations is the minimum that the protocol requires of servers.
-const leastIterations = 4096
+// minIterations is the minimum that the protocol requires of servers.
+const minIterations = 4096
 
-// mostSteps is more than the steps of a login.
-const mostSteps = 5
+// maxSteps is more than the steps of a login.
+const maxSteps = 5
 
 var errLogin = errors.New("the login does not end")
 
 // prove runs the SCRAM conversation to its end.
 func (c *conn) prove(talk *scram.ClientConversation, mechanism, source string) error {
 	name, id, heard := "saslStart", int64(0), ""
-	for range mostSteps {
+	for range maxSteps {
 		said, err := talk.Step(heard)
 		if err != nil {
 			return err

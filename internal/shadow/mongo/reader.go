@@ -8,8 +8,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// mostHeld limits the bytes of a connection's unanswered requests and incomplete messages.
-const mostHeld = 160 << 20
+// maxHeld limits the bytes of a connection's unanswered requests and incomplete messages.
+const maxHeld = 160 << 20
 
 // reader parses one client's connection.
 type reader struct {
@@ -53,7 +53,7 @@ func (r *reader) Reply(b []byte, at time.Time) ([]*shadow.Operation, error) {
 }
 
 func (r *reader) check() error {
-	if r.Held() > mostHeld {
+	if r.Held() > maxHeld {
 		return shadow.ErrTooLarge
 	}
 	return nil

@@ -126,7 +126,7 @@ func (r *redaction) within(v bsoncore.Value, change func(key string, v bsoncore.
 // some is like within, but drops the elements that are not kept.
 func (r *redaction) some(v bsoncore.Value, change func(key string, v bsoncore.Value) (made bsoncore.Value, kept bool)) bsoncore.Value {
 	doc := wire.Document(v)
-	if doc == nil || r.depth > mostDepth {
+	if doc == nil || r.depth > maxDepth {
 		return r.fail(v)
 	}
 	r.depth++

@@ -125,7 +125,7 @@ func withID(filter []byte, id bsoncore.Value) []byte {
 func namesID(filter []byte) bool { return namesIDWithin(filter, 0) }
 
 func namesIDWithin(filter []byte, depth int) (named bool) {
-	if depth > mostDepth {
+	if depth > maxDepth {
 		return true
 	}
 	each(filter, func(key string, v bsoncore.Value) {

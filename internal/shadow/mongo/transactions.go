@@ -31,10 +31,10 @@ type transactions struct {
 
 // Limits of the state that is kept.
 const (
-	mostTransactionBytes = 64 << 20
-	mostTransactions     = 10_000
+	maxTransactionBytes = 64 << 20
+	maxTransactions     = 10_000
 	transactionTime      = 10 * time.Minute
-	mostSessions         = 100_000
+	maxSessions         = 100_000
 )
 
 func newTransactions() *transactions {
@@ -58,10 +58,10 @@ func (t *transactions) forget(key string) *transaction {
 // begin adds a transaction. It reports whether there is room, after removing those that were left open.
 func (t *transactions) begin(key string, at time.Time) bool {
 	t.forget(key)
-	if len(t.open) >= mostTransactions {
+	if len(t.open) >= maxTransactions {
 		t.expire(at)
 	}
-	if len(t.open) >= mostTransactions {
+	if len(t.open) >= maxTransactions {
 		return false
 	}
 	t.open[key] = &transaction{began: at}
@@ -86,7 +86,7 @@ func (t *transactions) retried(q *request) bool {
 	if last, ok := t.written.Get(q.session); ok && last == q.transaction {
 		return true
 	}
-	t.written.Put(q.session, q.transaction, mostSessions)
+	t.written.Put(q.session, q.transaction, maxSessions)
 	return false
 }
 
@@ -124,10 +124,10 @@ func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shad
 	if why != "" {
 		return leftOut(why)
 	}
-	if p.add(tx, ops, q.size); p.transactions.bytes > mostTransactionBytes {
+	if p.add(tx, ops, q.size); p.transactions.bytes > maxTransactionBytes {
 		p.transactions.expire(at)
 	}
-	if p.transactions.bytes > mostTransactionBytes || p.transactions.open[key] != tx {
+	if p.transactions.bytes > maxTransactionBytes || p.transactions.open[key] != tx {
 		p.transactions.forget(key)
 		return leftOut("transactions that are too large")
 	}
@@ -177,7 +177,7 @@ func (w *work) moveTo(memory []byte) {
 
 // coarse replaces many documents by their collections.
 func coarse(keys []string) []string {
-	if len(keys) <= mostIDs {
+	if len(keys) <= maxIDs {
 		return keys
 	}
 	for i, k := range keys {

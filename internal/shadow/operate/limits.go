@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// leastMemory is the smallest memory bound that a mirror or a recording can work with.
-const leastMemory = shadow.MiB
+// minMemory is the smallest memory bound that a mirror or a recording can work with.
+const minMemory = shadow.MiB
 
 // readMemory parses --memory.
 func readMemory(text string) (int64, error) {
@@ -18,7 +18,7 @@ func readMemory(text string) (int64, error) {
 	if err := size.UnmarshalText([]byte(text)); err != nil {
 		return 0, usage("--memory: %w", err)
 	}
-	if size < leastMemory {
+	if size < minMemory {
 		return 0, ui.WithHint(usage("--memory: %s is too small, minimum 1MiB", text), "leave it out for the default 128MiB")
 	}
 	return int64(size), nil
@@ -64,8 +64,8 @@ func (m *Mirror) checkTimes() error {
 	if m.Config.Margins.Absolute < 0 {
 		return usage("--margin-absolute: %v must not be negative", m.Config.Margins.Absolute)
 	}
-	if m.Config.Batch < leastBatch {
-		return ui.WithHint(usage("--batch: %v is too short, minimum %v", m.Config.Batch, leastBatch), "leave it out for the default 30s")
+	if m.Config.Batch < minBatch {
+		return ui.WithHint(usage("--batch: %v is too short, minimum %v", m.Config.Batch, minBatch), "leave it out for the default 30s")
 	}
 	if m.Config.DataCheck != shadow.DataOff && m.Config.DataTime <= 0 {
 		return ui.WithHint(usage("--data-check-time: %v must be longer than 0", m.Config.DataTime), "leave it out for the default 10m, or give --data-check off")
@@ -73,8 +73,8 @@ func (m *Mirror) checkTimes() error {
 	return nil
 }
 
-// leastBatch is the shortest batch that can contain any operations.
-const leastBatch = time.Millisecond
+// minBatch is the shortest batch that can contain any operations.
+const minBatch = time.Millisecond
 
 func (m *Mirror) checkCounts() error {
 	for _, count := range []struct {

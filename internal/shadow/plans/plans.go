@@ -64,8 +64,8 @@ func (p Pair) Words() string {
 	return fmt.Sprintf("the same steps, estimated cost %.2f at control, %.2f at test", c, t)
 }
 
-// mostSteps limits the steps that are shown: a table with many partitions has thousands.
-const mostSteps = 40
+// maxSteps limits the steps that are shown: a table with many partitions has thousands.
+const maxSteps = 40
 
 // Lines formats a plan, one line a step, with a mark at steps that other does not have.
 func (p Plan) Lines(other Plan) []string {
@@ -73,7 +73,7 @@ func (p Plan) Lines(other Plan) []string {
 		return []string{p.Error}
 	}
 	var lines []string
-	for _, s := range p.Steps[:min(len(p.Steps), mostSteps)] {
+	for _, s := range p.Steps[:min(len(p.Steps), maxSteps)] {
 		mark := "  "
 		if other.Error == "" && !slices.ContainsFunc(other.Steps, s.same) {
 			mark = "* "
@@ -84,7 +84,7 @@ func (p Plan) Lines(other Plan) []string {
 			lines = append(lines, "  "+indent+"  "+d)
 		}
 	}
-	if more := len(p.Steps) - mostSteps; more > 0 {
+	if more := len(p.Steps) - maxSteps; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more steps", more))
 	}
 	return lines

@@ -28,8 +28,8 @@ func TestCompare(t *testing.T) {
 	if got := p.Control.Lines(p.Control); len(got) != 2 || !strings.HasPrefix(got[0], "  Seq Scan") {
 		t.Errorf("%q", got)
 	}
-	many := Plan{Steps: make([]Step, mostSteps+2)}
-	if got := many.Lines(many); len(got) != mostSteps+1 || got[mostSteps] != "  and 2 more steps" {
-		t.Errorf("%d lines: %q", len(got), got[mostSteps:])
+	many := Plan{Steps: make([]Step, maxSteps+2)}
+	if got := many.Lines(many); len(got) != maxSteps+1 || got[maxSteps] != "  and 2 more steps" {
+		t.Errorf("%d lines: %q", len(got), got[maxSteps:])
 	}
 }

@@ -68,8 +68,8 @@ func (a *attempt) prepare() (err error) {
 	return err
 }
 
-// mostTries limits the tries. A rival that is sent ahead may need as many tries as there are eaters.
-const mostTries = 500
+// maxTries limits the tries. A rival that is sent ahead may need as many tries as there are eaters.
+const maxTries = 500
 
 func (a *attempt) run() (shadow.Answer, error) {
 	for tried := 1; ; tried++ {
@@ -77,7 +77,7 @@ func (a *attempt) run() (shadow.Answer, error) {
 		if err != nil {
 			return answer, err
 		}
-		if answer.Tries = tried; a.right() || a.hopeless() || tried == mostTries {
+		if answer.Tries = tried; a.right() || a.hopeless() || tried == maxTries {
 			return a.end(answer)
 		}
 		if err := a.back(); err != nil {

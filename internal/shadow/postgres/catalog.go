@@ -213,7 +213,7 @@ func (c *catalog) treat(s *sql.Statement) (t treatment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, table := range c.touched(s) {
-		if c.stands(table, s, sql.Choosing) || s.Merged && (s.Star || c.stands(table, s, sql.Listed)) {
+		if c.stands(table, s, sql.Choosing) || s.Dedups && (s.Star || c.stands(table, s, sql.Listed)) {
 			t.nature = true
 		}
 		if c.stands(table, s, sql.Ordering) {
@@ -227,8 +227,8 @@ func (c *catalog) treat(s *sql.Statement) (t treatment) {
 	return t
 }
 
-// mostNotes limits the columns that a report names.
-const mostNotes = 50
+// maxNotes limits the columns that a report names.
+const maxNotes = 50
 
 // lines returns the columns that were left out of results, and the notes.
 func (c *catalog) lines() (out []string) {
@@ -237,8 +237,8 @@ func (c *catalog) lines() (out []string) {
 	for _, column := range slices.Sorted(maps.Keys(c.met)) {
 		out = append(out, column+": "+c.met[column])
 	}
-	if more := len(out) - mostNotes; more > 0 {
-		out = append(out[:mostNotes], fmt.Sprintf("and %d columns more", more))
+	if more := len(out) - maxNotes; more > 0 {
+		out = append(out[:maxNotes], fmt.Sprintf("and %d columns more", more))
 	}
 	return append(out, slices.Sorted(maps.Keys(c.notes))...)
 }

@@ -173,8 +173,8 @@ func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, all
 	return nil
 }
 
-// mostListed limits how many tables of a database are named.
-const mostListed = 10
+// maxListed limits how many tables of a database are named.
+const maxListed = 10
 
 func (f *findings) database(of, at, name string, want, has *database) {
 	if want.locale != has.locale {
@@ -221,8 +221,8 @@ func (f *findings) tables(hint string, names []string, format string, args ...an
 	if len(names) == 0 {
 		return
 	}
-	list := strings.Join(names[:min(len(names), mostListed)], ", ")
-	if more := len(names) - mostListed; more > 0 {
+	list := strings.Join(names[:min(len(names), maxListed)], ", ")
+	if more := len(names) - maxListed; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	f.problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
@@ -241,7 +241,7 @@ func (f *findings) nature(cs *catalogs, control *server) {
 		}
 		left, notes := cs.of(name).known()
 		if n := len(left); n > 0 {
-			f.note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, mostListed)], "; "))
+			f.note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, maxListed)], "; "))
 		}
 		for _, note := range notes {
 			f.note("database %s: %s", name, note)
@@ -249,8 +249,8 @@ func (f *findings) nature(cs *catalogs, control *server) {
 	}
 }
 
-// leastFree is the share of a filesystem below which the check finds a problem.
-const leastFree = 0.1
+// minFreeShare is the share of a filesystem below which the check finds a problem.
+const minFreeShare = 0.1
 
 // room checks the free disk space of a target that runs on this machine.
 func (f *findings) room(ctx context.Context, t *shadow.Target) {
@@ -272,7 +272,7 @@ func (f *findings) room(ctx context.Context, t *shadow.Target) {
 		return
 	}
 	free := float64(fs.Bavail) / float64(fs.Blocks)
-	if free < leastFree {
+	if free < minFreeShare {
 		f.problem("free disk space", "%s has %.1f %% of its disk free", t.Name, 100*free)
 		return
 	}

@@ -103,7 +103,7 @@ func (c *catalog) learn(d *described, functions sql.Functions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range d.defaults {
-		if !one.generated && sql.Look("SELECT "+strings.ReplaceAll(one.expression, "::regclass", ""), functions).Nature { // nextval('…'::regclass)
+		if !one.generated && sql.Analyze("SELECT "+strings.ReplaceAll(one.expression, "::regclass", ""), functions).Nondeterministic { // nextval('…'::regclass)
 			c.leaves(one.table, one.name, "default "+one.expression)
 		}
 	}
@@ -134,14 +134,14 @@ func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 	for _, column := range columns {
 		c.leaves(t.table, column, why)
 	}
-	if len(columns) == 0 && sql.Look(t.source, functions).Nature {
+	if len(columns) == 0 && sql.Analyze(t.source, functions).Nondeterministic {
 		c.notes[fmt.Sprintf("table %s has the trigger %s, whose function uses the time, random numbers or the like: if it writes them, leave the columns out with --ignore-column", t.table, t.name)] = true
 	}
 }
 
 // learnGenerated leaves out a column that is generated from columns that are left out.
 func (c *catalog) learnGenerated(one column, functions sql.Functions) {
-	words := sql.Look("SELECT "+one.expression, functions).Words
+	words := sql.Analyze("SELECT "+one.expression, functions).Words
 	for of := range c.left[one.table] {
 		if words[of] != 0 {
 			c.leaves(one.table, one.name, "generated from "+of)

@@ -9,17 +9,17 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// mostEaters limits the connections that lock rows which an attempt should not get. eaterTime limits how long
+// maxBlockers limits the connections that lock rows which an attempt should not get. eaterTime limits how long
 // they hold them while the attempt waits for its answer.
 const (
-	mostEaters = 16
+	maxBlockers = 16
 	eaterTime  = time.Second
 )
 
 // eat runs the operation on another connection, in a transaction that is rolled back later. It gets the rows
 // and locks that the attempt wrongly got, so the next try does not get them.
 func (a *attempt) eat() bool {
-	if len(a.eaters) >= mostEaters || a.c.start == nil {
+	if len(a.eaters) >= maxBlockers || a.c.start == nil {
 		return false
 	}
 	e := a.c.looker.spares.like(a.c)
@@ -104,7 +104,7 @@ func (s *spares) like(c *conn) *conn {
 func (s *spares) keep(e *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || len(s.idle) >= mostEaters {
+	if s.closed || len(s.idle) >= maxBlockers {
 		_ = e.Close()
 		return
 	}

@@ -94,12 +94,12 @@ type node struct {
 	GroupKey  []string `json:"Group Key"`
 }
 
-// mostSteps limits the compared steps. The rest of a plan of very many partitions is not compared.
-const mostSteps = 1000
+// maxSteps limits the compared steps. The rest of a plan of very many partitions is not compared.
+const maxSteps = 1000
 
 // steps appends a node and its subplans.
 func (n node) steps(out []plans.Step, depth int) []plans.Step {
-	if len(out) >= mostSteps {
+	if len(out) >= maxSteps {
 		return out
 	}
 	s := plans.Step{Depth: depth, Node: n.title(), Cost: n.Cost, Rows: n.Rows}

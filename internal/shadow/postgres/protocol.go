@@ -84,10 +84,10 @@ func learn(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
 	return out, nil
 }
 
-// mostLooked and mostLookedBytes limit the cache of examined texts: their number and the size of each.
+// maxLooked and maxLookedBytes limit the cache of examined texts: their number and the size of each.
 const (
-	mostLooked      = 2000
-	mostLookedBytes = 16 << 10
+	maxLooked      = 2000
+	maxLookedBytes = 16 << 10
 )
 
 // look examines a text.
@@ -95,10 +95,10 @@ func (p *Protocol) look(text string) *sql.Statement {
 	if s := p.looked[text]; s != nil {
 		return s
 	}
-	s := sql.Look(text, p.functions)
-	if len(text) <= mostLookedBytes {
+	s := sql.Analyze(text, p.functions)
+	if len(text) <= maxLookedBytes {
 		s.Text = text
-		if len(p.looked) >= mostLooked {
+		if len(p.looked) >= maxLooked {
 			clear(p.looked)
 		}
 		p.looked[text] = s

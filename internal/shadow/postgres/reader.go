@@ -158,14 +158,14 @@ func (r *reader) note(u *unit, m pg.Message) error {
 	return nil
 }
 
-// mostPortals limits the named portals that are tracked. Their transaction may be over, so many names do not
+// maxPortals limits the named portals that are tracked. Their transaction may be over, so many names do not
 // mean many in use.
-const mostPortals = 1000
+const maxPortals = 1000
 
 // noteBind records which statement a portal executes.
 func (r *reader) noteBind(u *unit, m pg.Message) error {
 	name, statement, err := pg.TwoStrings(m.Body)
-	if len(r.portals) >= mostPortals {
+	if len(r.portals) >= maxPortals {
 		clear(r.portals) // unknown portals count as writes
 	}
 	p := portal{of: r.prepared[statement]}

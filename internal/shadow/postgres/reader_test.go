@@ -42,7 +42,7 @@ func TestClosedStatementsAreForgotten(t *testing.T) {
 	r := loggedIn(t)
 	before := r.Held()
 	var b []byte
-	for i := range 3 * mostPortals {
+	for i := range 3 * maxPortals {
 		statement, portal := fmt.Sprintf("S_%d\x00", i), fmt.Sprintf("C_%d\x00", i)
 		b = pg.Append(b[:0], pg.Parse, []byte(statement), []byte("SELECT 1\x00\x00\x00"))
 		b = pg.Append(b, pg.Bind, []byte(portal), []byte(statement), make([]byte, 6))
@@ -54,7 +54,7 @@ func TestClosedStatementsAreForgotten(t *testing.T) {
 		ask(t, r, pg.Append(b, pg.Sync))
 		answer(t, r, pg.Append(nil, pg.ReadyForQuery, []byte{idle}))
 	}
-	if r.Held() != before || len(r.prepared) > 0 || len(r.portals) > mostPortals {
+	if r.Held() != before || len(r.prepared) > 0 || len(r.portals) > maxPortals {
 		t.Errorf("%d bytes, %d before; %d statements, %d portals", r.Held(), before, len(r.prepared), len(r.portals))
 	}
 }

@@ -231,7 +231,7 @@ func TestStirs(t *testing.T) {
 		"DO LANGUAGE plpgsql $$ BEGIN PERFORM setval('s', 1); END $$":                                      stirsAll,
 		"SELECT setval('s', 1)": stirsAll,
 	} {
-		u := &unit{executed: []*sql.Statement{sql.Look(text, nil)}, drawn: drawn{draws: []draw{{numbers: []int64{1}}}}}
+		u := &unit{executed: []*sql.Statement{sql.Analyze(text, nil)}, drawn: drawn{draws: []draw{{numbers: []int64{1}}}}}
 		if got := u.stirs(); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}

@@ -27,8 +27,8 @@ type session interface {
 	value(text string) (string, error)
 }
 
-// mostSequences limits the tracked sequences.
-const mostSequences = 10_000
+// maxSequences limits the tracked sequences.
+const maxSequences = 10_000
 
 // position is the state of a sequence.
 type position struct {
@@ -67,7 +67,7 @@ func (s *sequences) of(name string) position {
 func (s *sequences) note(name string, p position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= mostSequences {
+	if s.known == nil || len(s.known) >= maxSequences {
 		s.known = map[string]position{}
 	}
 	s.known[name] = p

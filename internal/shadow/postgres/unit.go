@@ -80,17 +80,17 @@ func (u *unit) redefines() bool {
 // leaves reports whether it only writes files or runs programs on the server's machine. A target may run on
 // production's machine.
 func (u *unit) leaves() bool {
-	return len(u.executed) > 0 && !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Leaves })
+	return len(u.executed) > 0 && !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.WritesFiles })
 }
 
 // keeps reports whether it changes its connection, whatever else it does.
 func (u *unit) keeps() bool {
-	return u.changes || u.runsOne(func(s *sql.Statement) bool { return s.Changes })
+	return u.changes || u.runsOne(func(s *sql.Statement) bool { return s.ChangesSession })
 }
 
 // lasts returns how long what it does to its connection lasts; after is the state of the transaction then.
 func (u *unit) lasts(after byte) shadow.Lasting {
-	passes := u.runsOne(func(s *sql.Statement) bool { return s.Passes })
+	passes := u.runsOne(func(s *sql.Statement) bool { return s.TransactionScoped })
 	switch {
 	case u.changes && (passes || u.effect() == sql.Writes):
 		return shadow.Unrepeatable
@@ -129,9 +129,9 @@ func (u *unit) forms(c *catalog) (form uint8, nature bool) {
 			return formRows, true
 		}
 		t := c.treat(s)
-		nature = nature || s.Nature || t.nature
+		nature = nature || s.Nondeterministic || t.nature
 		ordered = ordered && s.Ordered && !t.unordered
-		if s.Chance || t.counts {
+		if s.ArbitraryRows || t.counts {
 			form = formCounts
 		}
 	}

@@ -10,7 +10,7 @@ const (
 	magic   = "cinchrec"
 	version = 1
 
-	mostProtocol = 255
+	maxProtocol = 255
 	// MaxBytes is the maximum of bytes in one record.
 	MaxBytes = 1 << 20
 )

@@ -73,7 +73,7 @@ func (in *Reader) next() (Record, error) {
 		}
 	}
 	since, length := numbers[1], numbers[2]
-	if length > MaxBytes || since > uint64(mostSince) {
+	if length > MaxBytes || since > uint64(maxSince) {
 		return r, fmt.Errorf("%w: a record has %d bytes, %d ns after the previous one", ErrFormat, length, since)
 	}
 	r.Conn, r.At = numbers[0], in.last.Add(time.Duration(since))
@@ -88,8 +88,8 @@ func (in *Reader) next() (Record, error) {
 	return r, nil
 }
 
-// mostSince limits the time between records.
-const mostSince = 10 * 365 * 24 * time.Hour
+// maxSince limits the time between records.
+const maxSince = 10 * 365 * 24 * time.Hour
 
 // cut turns an end in the middle into ErrTruncated.
 func cut(err error) error {

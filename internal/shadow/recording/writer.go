@@ -16,7 +16,7 @@ type Writer struct {
 
 // NewWriter writes the header and returns a Writer.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
-	if len(h.Protocol) > mostProtocol {
+	if len(h.Protocol) > maxProtocol {
 		return nil, fmt.Errorf("the protocol's name has %d bytes", len(h.Protocol))
 	}
 	b := append([]byte(magic), version, byte(len(h.Protocol)))

@@ -37,20 +37,20 @@ type deadlines struct {
 	doubtful shadow.Recent[subject, struct{}] // servers may have expired them
 }
 
-// mostDeadlines limits the bytes of deadlines. Those more than farAway ahead may take half of it, so that
+// maxDeadlines limits the bytes of deadlines. Those more than farAway ahead may take half of it, so that
 // there is room for the near ones, which matter most.
 const (
-	mostDeadlines = 32 << 20
+	maxDeadlines = 32 << 20
 	deadlineBytes = 256 // besides the names
 	farAway       = time.Minute
-	mostDoubtful  = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
+	maxDoubtful  = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
 )
 
 // fits reports whether there is room for a deadline that is so far ahead.
 func (d *deadlines) fits(s subject, in time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	limit := int64(mostDeadlines)
+	limit := int64(maxDeadlines)
 	if in > farAway {
 		limit /= 2
 	}
@@ -90,7 +90,7 @@ func (d *deadlines) get(s subject) (deadline, bool) {
 func (d *deadlines) doubt(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.doubtful.Put(s, struct{}{}, mostDoubtful)
+	d.doubtful.Put(s, struct{}{}, maxDoubtful)
 }
 
 // doubted reports whether doubt was called for a subject, and makes it one of the latest if so: a difference
@@ -100,7 +100,7 @@ func (d *deadlines) doubted(s subject) bool {
 	defer d.mu.Unlock()
 	_, found := d.doubtful.Get(s)
 	if found {
-		d.doubtful.Put(s, struct{}{}, mostDoubtful)
+		d.doubtful.Put(s, struct{}{}, maxDoubtful)
 	}
 	return found
 }

@@ -13,14 +13,14 @@ func TestDoubtsAreBounded(t *testing.T) {
 	p := &Protocol{}
 	get := func(key string) *shadow.Operation { return &shadow.Operation{Keys: []string{nameOf("0", []byte(key))}} }
 	p.deadlines.doubt(subject{db: "0", key: "differs"})
-	for i := range 3 * mostDoubtful {
+	for i := range 3 * maxDoubtful {
 		p.deadlines.doubt(subject{db: "0", key: fmt.Sprint(i)})
 		if i%1000 == 0 && !p.doubtful(get("differs")) {
 			t.Fatalf("after %d keys, a key is doubted no more that differs again and again", i)
 		}
 	}
-	for i := range mostDoubtful / 3 {
-		if key := fmt.Sprint(3*mostDoubtful - 1 - i); !p.doubtful(get(key)) {
+	for i := range maxDoubtful / 3 {
+		if key := fmt.Sprint(3*maxDoubtful - 1 - i); !p.doubtful(get(key)) {
 			t.Fatalf("key %s is not doubted", key)
 		}
 	}

@@ -148,7 +148,7 @@ func (f *filter) Reply(b []byte) ([]byte, error) {
 }
 
 func (f *filter) bounded(err error) ([]byte, error) {
-	if err == nil && f.Held() > mostHeld {
+	if err == nil && f.Held() > maxHeld {
 		err = shadow.ErrTooLarge
 	}
 	return f.recorded, err

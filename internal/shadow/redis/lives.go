@@ -190,12 +190,12 @@ func (r *reader) moved(q request, reply []byte, at time.Time) {
 	r.p.deadlines.set(d)
 }
 
-// mostDue limits the subjects that are expired in one piece.
-const mostDue = 128
+// maxDue limits the subjects that are expired in one piece.
+const maxDue = 128
 
 // Due returns operations that expire the keys whose time is up in production.
 func (p *Protocol) Due(now time.Time) (ops []*shadow.Operation) {
-	over, several := p.deadlines.past(now, mostDue)
+	over, several := p.deadlines.past(now, maxDue)
 	for _, s := range over {
 		op := s.end()
 		if several {

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// mostHeld limits the bytes of a connection's unanswered requests and incomplete messages.
-const mostHeld = 64 << 20
+// maxHeld limits the bytes of a connection's unanswered requests and incomplete messages.
+const maxHeld = 64 << 20
 
 // request is a command that has no reply yet.
 type request struct {
@@ -46,7 +46,7 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	if r.Held() > mostHeld {
+	if r.Held() > maxHeld {
 		return shadow.ErrTooLarge
 	}
 	return nil
@@ -118,7 +118,7 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	if err != nil {
 		return done, err
 	}
-	if r.Held() > mostHeld {
+	if r.Held() > maxHeld {
 		return done, shadow.ErrTooLarge
 	}
 	return done, nil
@@ -224,13 +224,13 @@ func keyOf(name string) (db, key string) {
 	return db, unescape.Replace(key)
 }
 
-// mostPattern limits the bytes of a key that its pattern is made from.
-const mostPattern = 64
+// maxPattern limits the bytes of a key that its pattern is made from.
+const maxPattern = 64
 
 // pattern returns a key with parts that look like identifiers replaced by *.
 func pattern(key []byte) string {
 	var b strings.Builder
-	for part := range bytes.SplitSeq(key[:min(len(key), mostPattern)], []byte(":")) {
+	for part := range bytes.SplitSeq(key[:min(len(key), maxPattern)], []byte(":")) {
 		if b.Len() > 0 {
 			b.WriteByte(':')
 		}

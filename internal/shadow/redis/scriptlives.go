@@ -30,8 +30,8 @@ func (o *aside) answer(frame []byte, form uint8, found []time.Duration) shadow.A
 	return a
 }
 
-// mostAsked limits the keys of a script that are asked for.
-const mostAsked = 16
+// maxAsked limits the keys of a script that are asked for.
+const maxAsked = 16
 
 // soon is the time to live, set by a script, below which a key may expire by its server's clock before the
 // mirror acts.
@@ -54,7 +54,7 @@ func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at ti
 			continue
 		}
 		keys, _ := q.keysOf(q.args)
-		for _, k := range keys[:min(len(keys), mostAsked)] {
+		for _, k := range keys[:min(len(keys), maxAsked)] {
 			o.asked = append(o.asked, subject{db: r.db, key: string(k)})
 		}
 		o.from, o.to = q.at, at

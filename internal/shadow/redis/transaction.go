@@ -74,8 +74,8 @@ func (r *reader) unwatch() []*shadow.Operation {
 	}}
 }
 
-// mostNamed limits the commands in a transaction's name.
-const mostNamed = 8
+// maxNamed limits the commands in a transaction's name.
+const maxNamed = 8
 
 // whole returns a transaction as one operation, and its last SELECT, if any, which is the connection's state
 // from now on.
@@ -111,7 +111,7 @@ func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, select
 		op.Replies++
 		op.Whole = op.Whole || one.Whole
 		op.Keys = append(op.Keys, one.Keys...)
-		if i < mostNamed {
+		if i < maxNamed {
 			op.Name += " " + q.name
 		}
 	}

@@ -20,11 +20,11 @@ func (f fast) run(seed uint64) (Outcome, int) {
 	w.sigma = 0.05
 	control, test := &machine{slow: math.Log(medianMicros)}, &machine{slow: math.Log(medianMicros) + 0.1*w.rnd.NormFloat64()}
 	j := NewJudge(Settings{Planned: 60}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
-	asked := leastBaseline
+	asked := minBaseline
 	for n := 0; n < asked; n++ {
 		j.Baseline(f.batch(w, control, test, 0))
 		if more, ok := j.BaselineNeeded(); ok {
-			asked = max(more, leastBaseline)
+			asked = max(more, minBaseline)
 		}
 	}
 	for range asked {
@@ -58,8 +58,8 @@ func TestAbsoluteMargin(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		fast                fast
-		leastPass, mostPass float64
-		leastFail, mostFail float64
+		minPass, maxPass float64
+		minFail, maxFail float64
 	}{
 		{"equal", fast{0, 10}, 0.80, 1, 0, 0.02},
 		{"5 µs longer, a tenth", fast{5, 10}, 0, 1, 0, 0.02},
@@ -77,7 +77,7 @@ func TestAbsoluteMargin(t *testing.T) {
 		}
 		t.Logf("%s: %d pass, %d fail, %d inconclusive; %d batches asked for on average", c.name, count[Pass], count[Fail], count[Inconclusive], asked / *runs)
 		pass, fail := float64(count[Pass])/float64(*runs), float64(count[Fail])/float64(*runs)
-		if pass < c.leastPass || pass > c.mostPass || fail < c.leastFail || fail > c.mostFail {
+		if pass < c.minPass || pass > c.maxPass || fail < c.minFail || fail > c.maxFail {
 			t.Errorf("%s: that is not what a verdict is", c.name)
 		}
 	}

@@ -64,14 +64,14 @@ func (s *moments) lagged() float64 {
 	return s.products - s.mean*(2*total-s.last-s.first) + float64(s.n-1)*s.mean*s.mean
 }
 
-// leastBlocks is the number of blocks of a size needed to estimate their variance.
-const leastBlocks = 10
+// minBlocks is the number of blocks of a size needed to estimate their variance.
+const minBlocks = 10
 
-// mostCorrelated keeps the worth of a batch above zero.
-const mostCorrelated = 0.9999
+// maxCorrelated keeps the worth of a batch above zero.
+const maxCorrelated = 0.9999
 
 // autocorrelation returns the lag-1 autocorrelation of batches, corrected for its bias in short series
-// (Marriott and Pope, Biometrika 41, 1954); between 0 and mostCorrelated.
+// (Marriott and Pope, Biometrika 41, 1954); between 0 and maxCorrelated.
 func (s *Sequence) autocorrelation() float64 {
 	n, squares := s.base.n+s.test.n, s.base.squares+s.test.squares
 	if n < 4 || squares == 0 {
@@ -79,7 +79,7 @@ func (s *Sequence) autocorrelation() float64 {
 	}
 	r := (s.base.lagged() + s.test.lagged()) / squares
 	r += (1 + 3*r) / float64(n)
-	return min(max(r, 0), mostCorrelated)
+	return min(max(r, 0), maxCorrelated)
 }
 
 // worth returns how many independent batches a batch is worth, at most one. It is the smaller of two
@@ -88,12 +88,12 @@ func (s *Sequence) autocorrelation() float64 {
 // under the noise of single batches. Both are estimated cautiously, by so many of their standard errors.
 func (s *Sequence) worth(errors float64) float64 {
 	r := s.autocorrelation()
-	r = min(r+errors*math.Sqrt((1-r*r)/float64(max(s.base.n+s.test.n, 1))), mostCorrelated)
+	r = min(r+errors*math.Sqrt((1-r*r)/float64(max(s.base.n+s.test.n, 1))), maxCorrelated)
 	worth := (1 - r) / (1 + r)
 	variance := s.variance()
 	for i := range scales {
 		between, free := s.between(i)
-		if free < leastBlocks {
+		if free < minBlocks {
 			break
 		}
 		if between *= 1 + errors*math.Sqrt(2/free); between > 0 {
@@ -106,11 +106,11 @@ func (s *Sequence) worth(errors float64) float64 {
 // Drifts reports whether many batches are worth too few independent ones for an interval, estimated
 // cautiously by so many standard errors.
 func (s *Sequence) Drifts(errors float64) bool {
-	return s.test.n >= leastDrifting && s.design(errors).free == 0
+	return s.test.n >= minDrifting && s.design(errors).free == 0
 }
 
-// leastDrifting is the number of batches from which on a drift is reported.
-const leastDrifting = 60
+// minDrifting is the number of batches from which on a drift is reported.
+const minDrifting = 60
 
 // between returns the variance of the means of blocks of a size, and its degrees of freedom.
 func (s *Sequence) between(scale int) (variance, free float64) {

@@ -219,7 +219,7 @@ func (j *Judge) needed(m judged) int {
 func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	power := 1 - (1-j.power)/float64(len(j.metrics))
 	had := j.BaselineBatches()
-	if had < leastBaseline {
+	if had < minBaseline {
 		return 0, false
 	}
 	for _, m := range j.metrics {
@@ -235,8 +235,8 @@ func (j *Judge) BaselineNeeded() (batches int, ok bool) {
 	return batches, true
 }
 
-// leastBaseline is the number of batches from which on a deviation is more than a guess.
-const leastBaseline = 20
+// minBaseline is the number of batches from which on a deviation is more than a guess.
+const minBaseline = 20
 
 // BaselineBatches returns the number of batches of the A/A phase: the minimum over the metrics that are not
 // rare.

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// mostBatches limits the search of Needed: a year of batches of 30 s.
-const mostBatches = 1 << 20
+// maxBatches limits the search of Needed: a year of batches of 30 s.
+const maxBatches = 1 << 20
 
 // Noise describes the batches of one metric.
 type Noise struct {
@@ -27,7 +27,7 @@ func (s *Sequence) NoiseAbove(errors float64) Noise {
 }
 
 // Needed returns the number of batches that the A/A phase and the test phase each need, so that equal targets
-// pass with probability power. ok is false if mostBatches are not enough.
+// pass with probability power. ok is false if maxBatches are not enough.
 func Needed(n Noise, margin, alpha, power float64) (batches int, ok bool) {
 	return least(func(k int) bool { return n.reach(k, k, alpha, power) <= math.Log1p(margin) })
 }
@@ -42,7 +42,7 @@ func NeededAfter(n Noise, base int, margin, alpha, power float64) (batches int, 
 func least(enough func(int) bool) (batches int, ok bool) {
 	high := 4
 	for !enough(high) {
-		if high *= 2; high > mostBatches {
+		if high *= 2; high > maxBatches {
 			return 0, false
 		}
 	}

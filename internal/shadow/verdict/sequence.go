@@ -106,9 +106,9 @@ type design struct {
 	variance  float64 // of a batch
 }
 
-// leastWorth is the minimum worth, in independent batches, of autocorrelated batches for an interval: a run
+// minWorth is the minimum worth, in independent batches, of autocorrelated batches for an interval: a run
 // that is not much longer than its drifts shows a drift as a difference.
-const leastWorth = 8
+const minWorth = 8
 
 // design counts autocorrelated batches by their worth, estimated cautiously by so many standard errors.
 func (s *Sequence) design(errors float64) design {
@@ -121,7 +121,7 @@ func newDesign(base, test int, worth, variance float64) design {
 	if base > 0 {
 		d.effective, d.free = n0*n1/(n0+n1), n0+n1-2
 	}
-	if test == 0 || worth < 1 && (n1 < leastWorth || base > 0 && n0 < leastWorth) {
+	if test == 0 || worth < 1 && (n1 < minWorth || base > 0 && n0 < minWorth) {
 		d.free = 0
 	}
 	return d

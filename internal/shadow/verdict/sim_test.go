@@ -71,7 +71,7 @@ func run(seed uint64, constant, slower float64, looks bool) (Outcome, int) {
 	w := newWorld(seed, constant)
 	control, test := &machine{}, &machine{slow: 0.3 * w.rnd.NormFloat64()}
 	j := NewJudge(Settings{Planned: 200}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
-	asked := leastBaseline
+	asked := minBaseline
 	for n := 0; n < asked; n++ {
 		j.Baseline(w.batch(control, test), nil)
 		if more, ok := j.BaselineNeeded(); ok {

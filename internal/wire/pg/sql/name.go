@@ -8,8 +8,8 @@ import (
 
 // Longest name and longest masked expression, in bytes.
 const (
-	mostName = 160
-	mostMask = 400
+	maxNameBytes = 160
+	maxMaskBytes = 400
 )
 
 // nameOf returns a statement without its values: literals and parameters become "?", lists of them one "?",
@@ -34,7 +34,7 @@ func nameOf(tokens []token) string {
 }
 
 // Mask returns an expression without its values. A long one is cut and ends with a hash.
-func Mask(expression string) string { return short(nameOf(scan(expression)), mostMask) }
+func Mask(expression string) string { return short(nameOf(scan(expression)), maxMaskBytes) }
 
 // signAt reports whether the minus at i is a sign and not an operator.
 func signAt(tokens []token, i int) bool {
@@ -42,7 +42,7 @@ func signAt(tokens []token, i int) bool {
 		return true
 	}
 	before := tokens[i-1]
-	return before.kind == mark && !before.mark(')') && !before.mark(']') || before.kind == word && isKeyWord(before.text)
+	return before.kind == mark && !before.mark(')') && !before.mark(']') || before.kind == word && isKeyword(before.text)
 }
 
 // collapse replaces "?, ?" by one value and "(?), (?)" by one row at the end of parts.
@@ -74,7 +74,7 @@ func spaced(before, p string) bool {
 	case p == "," || p == ")" || p == "." || p == ";" || p == "]" || p == "[" || before == "(" || before == "." || before == "[":
 		return false
 	case p == "(":
-		return isKeyWord(before) || before == "," || before == ")" || isMark(before)
+		return isKeyword(before) || before == "," || before == ")" || isMark(before)
 	case before == ":" || p == ":":
 		return false
 	case isMark(before) && isMark(p):

@@ -25,7 +25,7 @@ func HidePasswords(text string) string {
 		t, n := next(text[i:])
 		piece := text[i : i+n]
 		if t.kind == literal {
-			piece = hidden(piece, follows)
+			piece = mask(piece, follows)
 		}
 		if t.kind != mark || t.text != "" {
 			follows = t.is("password")
@@ -36,8 +36,8 @@ func HidePasswords(text string) string {
 	return out.String()
 }
 
-// hidden returns a literal without its content if that is a password or contains one.
-func hidden(literal string, password bool) string {
+// mask returns a literal without its content if that is a password or contains one.
+func mask(literal string, password bool) string {
 	if strings.HasPrefix(literal, "$") {
 		tag := strings.IndexByte(literal[1:], '$') + 2
 		end := len(literal) - tag

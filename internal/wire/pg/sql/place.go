@@ -40,20 +40,20 @@ func (s *Statement) places(tokens []token) {
 			s.alias(tokens, i, *now)
 			s.table(tokens, i, *now)
 		}
-		if place, begins := clauses[t.text]; begins && t.kind == word && !sticks(around) {
+		if place, begins := clauses[t.text]; begins && t.kind == word && !inherits(around) {
 			*now = place
 		}
 	}
 }
 
-// sticks reports whether the place around the current parentheses is Choosing.
-func sticks(around []Place) bool {
+// inherits reports whether the place around the current parentheses is Choosing.
+func inherits(around []Place) bool {
 	return len(around) > 1 && around[len(around)-2] == Choosing
 }
 
 // alias records the alias of a table or of a subquery in parentheses.
 func (s *Statement) alias(tokens []token, i int, place Place) {
-	if place != Named || i == 0 || isKeyWord(tokens[i].text) && tokens[i].kind == word {
+	if place != Named || i == 0 || isKeyword(tokens[i].text) && tokens[i].kind == word {
 		return
 	}
 	of := tokens[i-1]
@@ -63,28 +63,28 @@ func (s *Statement) alias(tokens []token, i int, place Place) {
 	switch {
 	case of.mark(')'):
 		s.Aliases[tokens[i].text] = ""
-	case of.kind == quoted, of.kind == word && !isKeyWord(of.text):
+	case of.kind == quoted, of.kind == word && !isKeyword(of.text):
 		s.Aliases[tokens[i].text] = of.text
 	}
 }
 
-// beforeTables lists the words that stand before the name of a table.
-var beforeTables = map[string]bool{"from": true, "join": true, "update": true, "into": true, "only": true, "table": true, "copy": true, "using": true}
+// tableKeywords lists the words that stand before the name of a table.
+var tableKeywords = map[string]bool{"from": true, "join": true, "update": true, "into": true, "only": true, "table": true, "copy": true, "using": true}
 
-// table records a word that may name a table: one after a word in beforeTables, or in the list of a FROM,
+// table records a word that may name a table: one after a word in tableKeywords, or in the list of a FROM,
 // that is no function call.
 func (s *Statement) table(tokens []token, i int, place Place) {
-	if tokens[i].kind == word && isKeyWord(tokens[i].text) || i+1 < len(tokens) && tokens[i+1].mark('(') && !behind(tokens, i).is("into") {
+	if tokens[i].kind == word && isKeyword(tokens[i].text) || i+1 < len(tokens) && tokens[i+1].mark('(') && !tokenBefore(tokens, i).is("into") {
 		return
 	}
-	of := behind(tokens, i)
-	if of.kind == word && beforeTables[of.text] || of.mark(',') && place == Named {
+	of := tokenBefore(tokens, i)
+	if of.kind == word && tableKeywords[of.text] || of.mark(',') && place == Named {
 		s.Tables = append(s.Tables, tokens[i].text)
 	}
 }
 
-// behind returns the token before a name and its schema, if it has one.
-func behind(tokens []token, i int) token {
+// tokenBefore returns the token before a name and its schema, if it has one.
+func tokenBefore(tokens []token, i int) token {
 	for i > 1 && tokens[i-1].mark('.') {
 		i -= 2
 	}

@@ -24,11 +24,11 @@ func TestPlaces(t *testing.T) {
 		"WITH c AS (SELECT a, x FROM t WHERE a = 1) SELECT a FROM c LIMIT 10": Listed,
 		"SELECT a FROM x":                                                     Named,
 	} {
-		if got := Look(text, functions).Words["x"]; got != want {
+		if got := Analyze(text, functions).Words["x"]; got != want {
 			t.Errorf("%s: %b, not %b", text, got, want)
 		}
 	}
-	s := Look("SELECT row_to_json(u), t.a FROM t u JOIN (SELECT 1) AS v ON true", functions)
+	s := Analyze("SELECT row_to_json(u), t.a FROM t u JOIN (SELECT 1) AS v ON true", functions)
 	if s.Aliases["u"] != "t" || s.Words["u"] != Listed|Named || s.Words["t"] != Named|Qualifying {
 		t.Errorf("%v %v", s.Aliases, s.Words)
 	}
@@ -46,7 +46,7 @@ func TestTables(t *testing.T) {
 		"COPY t TO STDOUT": "t",
 		"SELECT 1, now()":  "",
 	} {
-		if got := strings.Join(Look(text, functions).Tables, " "); got != want {
+		if got := strings.Join(Analyze(text, functions).Tables, " "); got != want {
 			t.Errorf("%s: %q, not %q", text, got, want)
 		}
 	}
@@ -60,7 +60,7 @@ func TestSequence(t *testing.T) {
 		"SELECT nextval($1)":                                "",
 		"SELECT 'nextval(''s'')'":                           "",
 	} {
-		if got := Look(text, functions).Sequence; got != want {
+		if got := Analyze(text, functions).Sequence; got != want {
 			t.Errorf("%s: %q, not %q", text, got, want)
 		}
 	}
@@ -86,7 +86,7 @@ func TestSets(t *testing.T) {
 		"UPDATE":                                                                                                      "",
 	} {
 		var got []string
-		for _, s := range Look(text, functions).Sets {
+		for _, s := range Analyze(text, functions).Sets {
 			got = append(got, s.String())
 		}
 		if strings.Join(got, " ") != want {

@@ -47,7 +47,7 @@ func next(s string) (token, int) {
 	case strings.IndexByte(" \t\n\r\f\v", c) >= 0:
 		return token{kind: mark}, 1
 	case strings.HasPrefix(s, "--"):
-		return token{kind: mark}, through(s, "\n", 2)
+		return token{kind: mark}, skipTo(s, "\n", 2)
 	case strings.HasPrefix(s, "/*"):
 		return token{kind: mark}, comment(s)
 	case c == '\'':
@@ -119,7 +119,7 @@ func dollar(s string) (token, int) {
 		n++
 	}
 	if n < len(s) && s[n] == '$' {
-		return token{kind: literal}, through(s, s[:n+1], n+1)
+		return token{kind: literal}, skipTo(s, s[:n+1], n+1)
 	}
 	return token{mark, "$"}, 1
 }
@@ -143,8 +143,8 @@ func comment(s string) int {
 	return len(s)
 }
 
-// through returns the index after the first occurrence of end at or after index from.
-func through(s, end string, from int) int {
+// skipTo returns the index after the first occurrence of end at or after index from.
+func skipTo(s, end string, from int) int {
 	if i := strings.Index(s[from:], end); i >= 0 {
 		return from + i + len(end)
 	}

@@ -10,9 +10,9 @@ type Set struct {
 }
 
 // sets returns the Sets of a statement: in assignments, in VALUES and select lists of an INSERT, in defaults.
-func (j judgement) sets() (out []Set) {
-	for i, t := range j.tokens {
-		rest := j.from(i + 1)
+func (a analysis) sets() (out []Set) {
+	for i, t := range a.tokens {
+		rest := a.from(i + 1)
 		switch {
 		case t.is("insert") && rest.begins("into"):
 			out = append(out, rest.from(1).insert()...)
@@ -30,14 +30,14 @@ func (j judgement) sets() (out []Set) {
 	return out
 }
 
-func (j judgement) from(i int) judgement {
-	j.tokens = j.tokens[min(i, len(j.tokens)):]
-	return j
+func (a analysis) from(i int) analysis {
+	a.tokens = a.tokens[min(i, len(a.tokens)):]
+	return a
 }
 
-func (j judgement) begins(words ...string) bool {
+func (a analysis) begins(words ...string) bool {
 	for i, w := range words {
-		if i >= len(j.tokens) || !j.tokens[i].is(w) {
+		if i >= len(a.tokens) || !a.tokens[i].is(w) {
 			return false
 		}
 	}
@@ -45,68 +45,68 @@ func (j judgement) begins(words ...string) bool {
 }
 
 // skip drops optional words at the beginning.
-func (j judgement) skip(words ...string) judgement {
+func (a analysis) skip(words ...string) analysis {
 	for _, w := range words {
-		if j.begins(w) {
-			j = j.from(1)
+		if a.begins(w) {
+			a = a.from(1)
 		}
 	}
-	return j
+	return a
 }
 
 // table parses a table name and drops its schema.
-func (j judgement) table() (string, judgement) {
-	j = j.skip("only")
-	for len(j.tokens) > 1 && j.tokens[1].mark('.') {
-		j = j.from(2)
+func (a analysis) table() (string, analysis) {
+	a = a.skip("only")
+	for len(a.tokens) > 1 && a.tokens[1].mark('.') {
+		a = a.from(2)
 	}
-	if len(j.tokens) == 0 || j.tokens[0].kind != word && j.tokens[0].kind != quoted {
-		return "", judgement{functions: j.functions}
+	if len(a.tokens) == 0 || a.tokens[0].kind != word && a.tokens[0].kind != quoted {
+		return "", analysis{functions: a.functions}
 	}
-	return j.tokens[0].text, j.from(1)
+	return a.tokens[0].text, a.from(1)
 }
 
-func (j judgement) skipAlias() judgement {
-	if j = j.skip("as"); len(j.tokens) > 0 && j.tokens[0].kind != mark && !j.begins("set") {
-		return j.from(1)
+func (a analysis) skipAlias() analysis {
+	if a = a.skip("as"); len(a.tokens) > 0 && a.tokens[0].kind != mark && !a.begins("set") {
+		return a.from(1)
 	}
-	return j
+	return a
 }
 
-// parenthesis returns the content of the parentheses that j begins with, and what follows them.
-func (j judgement) parenthesis() (within, after judgement) {
+// parenthesis returns the content of the parentheses that a begins with, and what follows them.
+func (a analysis) parenthesis() (within, after analysis) {
 	depth := 0
-	for i, t := range j.tokens {
+	for i, t := range a.tokens {
 		switch {
 		case t.mark('('):
 			depth++
 		case t.mark(')'):
 			if depth--; depth == 0 {
-				within, after = j, j.from(i+1)
-				within.tokens = j.tokens[1:i]
+				within, after = a, a.from(i+1)
+				within.tokens = a.tokens[1:i]
 				return within, after
 			}
 		}
 	}
-	return judgement{functions: j.functions}, judgement{functions: j.functions}
+	return analysis{functions: a.functions}, analysis{functions: a.functions}
 }
 
 // list splits at commas, up to one of the words in ends or the closing parenthesis.
-func (j judgement) list(ends ...string) (items []judgement, after judgement) {
+func (a analysis) list(ends ...string) (items []analysis, after analysis) {
 	depth, from := 0, 0
 	item := func(to int) {
-		one := j
-		one.tokens = j.tokens[from:to]
+		one := a
+		one.tokens = a.tokens[from:to]
 		items = append(items, one)
 		from = to + 1
 	}
-	for i, t := range j.tokens {
+	for i, t := range a.tokens {
 		switch {
 		case t.mark('('):
 			depth++
 		case t.mark(')') && depth == 0:
 			item(i)
-			return items, j.from(i)
+			return items, a.from(i)
 		case t.mark(')'):
 			depth--
 		case depth == 0 && t.mark(','):
@@ -115,30 +115,30 @@ func (j judgement) list(ends ...string) (items []judgement, after judgement) {
 			for _, end := range ends {
 				if t.text == end {
 					item(i)
-					return items, j.from(i)
+					return items, a.from(i)
 				}
 			}
 		}
 	}
-	item(len(j.tokens))
-	return items, j.from(len(j.tokens))
+	item(len(a.tokens))
+	return items, a.from(len(a.tokens))
 }
 
 // insert examines what follows INSERT INTO.
-func (j judgement) insert() (out []Set) {
-	table, j := j.table()
-	if j.begins("as") {
-		j = j.from(2)
+func (a analysis) insert() (out []Set) {
+	table, a := a.table()
+	if a.begins("as") {
+		a = a.from(2)
 	}
-	var columns []judgement
-	if len(j.tokens) > 0 && j.tokens[0].mark('(') && !j.from(1).begins("select") {
-		var within judgement
-		within, j = j.parenthesis()
+	var columns []analysis
+	if len(a.tokens) > 0 && a.tokens[0].mark('(') && !a.from(1).begins("select") {
+		var within analysis
+		within, a = a.parenthesis()
 		columns, _ = within.list()
 	}
-	add := func(values []judgement) {
+	add := func(values []analysis) {
 		for i, v := range values {
-			if !v.nature() {
+			if !v.nondeterministic() {
 				continue
 			}
 			one := Set{Table: table, Index: i}
@@ -151,21 +151,21 @@ func (j judgement) insert() (out []Set) {
 		}
 	}
 	switch {
-	case j.begins("values"):
-		rows, after := j.from(1).list("on", "returning")
+	case a.begins("values"):
+		rows, after := a.from(1).list("on", "returning")
 		for _, row := range rows {
 			within, _ := row.parenthesis()
 			values, _ := within.list()
 			add(values)
 		}
-		j = after
-	case j.begins("select"):
-		var values []judgement
-		values, j = j.from(1).list("from", "on", "returning")
+		a = after
+	case a.begins("select"):
+		var values []analysis
+		values, a = a.from(1).list("from", "on", "returning")
 		add(values)
 	}
-	for i := range j.tokens {
-		if rest := j.from(i); rest.begins("do", "update", "set") {
+	for i := range a.tokens {
+		if rest := a.from(i); rest.begins("do", "update", "set") {
 			return append(out, rest.from(3).assignments(table)...)
 		}
 	}
@@ -173,18 +173,18 @@ func (j judgement) insert() (out []Set) {
 }
 
 // assignments examines what follows SET.
-func (j judgement) assignments(table string) (out []Set) {
-	items, _ := j.list("from", "where", "returning")
+func (a analysis) assignments(table string) (out []Set) {
+	items, _ := a.list("from", "where", "returning")
 	for _, one := range items {
 		if len(one.tokens) > 2 && one.tokens[0].mark('(') { // (a, b) = (x, y)
 			names, values := one.parenthesis()
 			columns, _ := names.list()
 			for _, c := range columns {
-				if len(c.tokens) > 0 && values.nature() {
+				if len(c.tokens) > 0 && values.nondeterministic() {
 					out = append(out, Set{Table: table, Column: c.tokens[0].text})
 				}
 			}
-		} else if len(one.tokens) > 2 && one.from(2).nature() {
+		} else if len(one.tokens) > 2 && one.from(2).nondeterministic() {
 			out = append(out, Set{Table: table, Column: one.tokens[0].text})
 		}
 	}
@@ -192,27 +192,27 @@ func (j judgement) assignments(table string) (out []Set) {
 }
 
 // create examines what follows CREATE.
-func (j judgement) create() (out []Set) {
-	j = j.skip("global", "local", "temporary", "temp", "unlogged", "foreign")
-	if !j.begins("table") {
+func (a analysis) create() (out []Set) {
+	a = a.skip("global", "local", "temporary", "temp", "unlogged", "foreign")
+	if !a.begins("table") {
 		return nil
 	}
-	table, j := j.from(1).skip("if", "not", "exists").table()
-	if len(j.tokens) == 0 || !j.tokens[0].mark('(') {
+	table, a := a.from(1).skip("if", "not", "exists").table()
+	if len(a.tokens) == 0 || !a.tokens[0].mark('(') {
 		return nil
 	}
-	within, _ := j.parenthesis()
+	within, _ := a.parenthesis()
 	items, _ := within.list()
 	for _, one := range items {
-		out = append(out, one.defaulted(table, 0)...)
+		out = append(out, one.columnDefault(table, 0)...)
 	}
 	return out
 }
 
 // alter examines what follows ALTER TABLE.
-func (j judgement) alter() (out []Set) {
-	table, j := j.skip("if", "exists").table()
-	items, _ := j.list()
+func (a analysis) alter() (out []Set) {
+	table, a := a.skip("if", "exists").table()
+	items, _ := a.list()
 	for _, one := range items {
 		switch {
 		case one.begins("add"):
@@ -222,16 +222,16 @@ func (j judgement) alter() (out []Set) {
 		default:
 			continue
 		}
-		out = append(out, one.defaulted(table, 0)...)
+		out = append(out, one.columnDefault(table, 0)...)
 	}
 	return out
 }
 
-// defaulted returns the column that j begins with, if its default is nondeterministic.
-func (j judgement) defaulted(table string, name int) []Set {
-	for i, t := range j.tokens {
-		if i > name && t.is("default") && j.from(i+1).nature() {
-			return []Set{{Table: table, Column: j.tokens[name].text}}
+// columnDefault returns the column that a begins with, if its default is nondeterministic.
+func (a analysis) columnDefault(table string, name int) []Set {
+	for i, t := range a.tokens {
+		if i > name && t.is("default") && a.from(i+1).nondeterministic() {
+			return []Set{{Table: table, Column: a.tokens[name].text}}
 		}
 	}
 	return nil
@@ -241,16 +241,16 @@ func (j judgement) defaulted(table string, name int) []Set {
 // far as its source shows.
 func Assigned(source string, functions Functions) (columns []string) {
 	for _, one := range split(scan(source)) {
-		j := judgement{tokens: one, functions: functions}
+		a := analysis{tokens: one, functions: functions}
 		for i, t := range one {
-			if !t.is("new") || !j.from(i+1).follows('.') || len(one) < i+5 {
+			if !t.is("new") || !a.from(i+1).follows('.') || len(one) < i+5 {
 				continue
 			}
-			value := j.from(i + 3)
+			value := a.from(i + 3)
 			if value.follows(':') {
 				value = value.from(1)
 			}
-			if value.follows('=') && value.from(1).nature() {
+			if value.follows('=') && value.from(1).nondeterministic() {
 				columns = append(columns, one[i+2].text)
 			}
 		}
@@ -258,7 +258,7 @@ func Assigned(source string, functions Functions) (columns []string) {
 	return columns
 }
 
-func (j judgement) follows(c byte) bool { return len(j.tokens) > 0 && j.tokens[0].mark(c) }
+func (a analysis) follows(c byte) bool { return len(a.tokens) > 0 && a.tokens[0].mark(c) }
 
 // String returns the name for messages.
 func (s Set) String() string {

@@ -10,7 +10,7 @@ func Settings(text string) (names []string, all bool) {
 		return nil, true
 	}
 	all = true
-	words := raw(text)
+	words := scanRaw(text)
 	for i, w := range words {
 		switch {
 		case w.is("set") && (i == 0 || words[i-1].mark(';')):
@@ -44,7 +44,7 @@ type rawToken struct {
 	raw string
 }
 
-func raw(text string) (out []rawToken) {
+func scanRaw(text string) (out []rawToken) {
 	for i := 0; i < len(text); {
 		t, n := next(text[i:])
 		if n == 0 {

@@ -18,12 +18,12 @@ func TestName(t *testing.T) {
 		"COMMIT": "commit",
 		"":       "",
 	} {
-		if got := Look(text, nil).Name; got != want {
+		if got := Analyze(text, nil).Name; got != want {
 			t.Errorf("%s\n is %q\n not %q", text, got, want)
 		}
 	}
 	long := "SELECT " + strings.Repeat("a, ", 200)
-	if a, b := Look(long+"x", nil).Name, Look(long+"y", nil).Name; a == b || len(a) > 200 {
+	if a, b := Analyze(long+"x", nil).Name, Analyze(long+"y", nil).Name; a == b || len(a) > 200 {
 		t.Errorf("long names: %q, %q", a, b)
 	}
 }
@@ -51,7 +51,7 @@ func TestLeaves(t *testing.T) {
 		";":                                                                                false,
 		"":                                                                                 false,
 	} {
-		if got := Look(text, functions).Leaves; got != want {
+		if got := Analyze(text, functions).WritesFiles; got != want {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
@@ -84,14 +84,14 @@ func TestEffect(t *testing.T) {
 		"PREPARE TRANSACTION 'x'":                                    Writes,
 		"FETCH 5 FROM c":                                             Writes,
 	} {
-		if got := Look(text, functions).Effect; got != want {
+		if got := Analyze(text, functions).Effect; got != want {
 			t.Errorf("%s: %d, not %d", text, got, want)
 		}
 	}
 }
 
 func TestAnswers(t *testing.T) {
-	for text, want := range map[string][3]bool{ // ordered, nature, chance
+	for text, want := range map[string][3]bool{ // ordered, nondeterministic, arbitrary rows
 		"SELECT * FROM t":                                    {},
 		"SELECT * FROM t ORDER BY a LIMIT 1":                 {true, false, false},
 		"SELECT * FROM (SELECT * FROM t ORDER BY a) AS x":    {},
@@ -105,8 +105,8 @@ func TestAnswers(t *testing.T) {
 		"UPDATE t SET at = CURRENT_TIMESTAMP WHERE id = $1":  {false, true, false},
 		"SELECT a FROM t WHERE note = 'now() is the moment'": {},
 	} {
-		s := Look(text, functions)
-		if got := [3]bool{s.Ordered, s.Nature, s.Chance}; got != want {
+		s := Analyze(text, functions)
+		if got := [3]bool{s.Ordered, s.Nondeterministic, s.ArbitraryRows}; got != want {
 			t.Errorf("%s: %v, not %v", text, got, want)
 		}
 	}
@@ -116,8 +116,8 @@ func TestAnswers(t *testing.T) {
 func FuzzLook(f *testing.F) {
 	f.Add("SELECT $1, 'a''b', $x$ $x$, E'\\'', \"q\", 1.5e5 /* */ -- x")
 	f.Fuzz(func(t *testing.T, text string) {
-		s := Look(text, functions)
-		if len(s.Name) > mostName+16 {
+		s := Analyze(text, functions)
+		if len(s.Name) > maxNameBytes+16 {
 			t.Errorf("a name of %d bytes", len(s.Name))
 		}
 	})

@@ -18,24 +18,24 @@ const (
 
 // Statement describes a text, which may hold several statements.
 type Statement struct {
-	Name    string
-	Text    string // set by the caller, for texts that are not too long
-	Effect  Effect
-	Changes bool // it changes its own connection, whatever else it does
-	Passes  bool // what it does to its connection ends with the transaction
-	Ordered bool // its rows are sorted
+	Name              string
+	Text              string // set by the caller, for texts that are not too long
+	Effect            Effect
+	ChangesSession    bool // it changes its own connection, whatever else it does
+	TransactionScoped bool // what it does to its connection ends with the transaction
+	Ordered           bool // its rows are sorted
 	// Its result is nondeterministic: times, random numbers, settings, properties of the server.
-	Nature  bool
-	Chance  bool // which rows it returns is undetermined: a limit without an order
-	Limited bool // it has a limit
-	Merged  bool // equal rows may be merged: DISTINCT, UNION
+	Nondeterministic bool
+	ArbitraryRows    bool // which rows it returns is undetermined: a limit without an order
+	Limited          bool // it has a limit
+	Dedups           bool // equal rows may be merged: DISTINCT, UNION
 	// All that it does is to write files on the server's machine, or to pass rows to programs there.
-	Leaves  bool
-	Star    bool // it may return columns that it does not name
-	Words   map[string]Place
-	Aliases map[string]string // alias to table; "" is a subquery in parentheses
-	Tables  []string          // words where a table name is expected, without schemas
-	Sets    []Set
+	WritesFiles bool
+	Star        bool // it may return columns that it does not name
+	Words       map[string]Place
+	Aliases     map[string]string // alias to table; "" is a subquery in parentheses
+	Tables      []string          // words where a table name is expected, without schemas
+	Sets        []Set
 
 	Sequence string // argument of its only nextval call, as regclass parses it
 }
@@ -52,25 +52,25 @@ const (
 	Stable              // or immutable
 )
 
-// Look examines a text.
-func Look(text string, functions Functions) *Statement {
+// Analyze examines a text.
+func Analyze(text string, functions Functions) *Statement {
 	tokens := scan(text)
 	statements := split(tokens)
-	s := &Statement{Name: short(nameOf(tokens), mostName), Words: map[string]Place{}, Aliases: map[string]string{}, Effect: Session, Leaves: len(statements) > 0}
+	s := &Statement{Name: short(nameOf(tokens), maxNameBytes), Words: map[string]Place{}, Aliases: map[string]string{}, Effect: Session, WritesFiles: len(statements) > 0}
 	for _, one := range statements {
-		j := judgement{tokens: one, functions: functions}
-		e := j.effect()
+		a := analysis{tokens: one, functions: functions}
+		e := a.effect()
 		s.Effect = max(s.Effect, e)
-		s.Changes = s.Changes || e == Session
-		s.Passes = s.Passes || j.passes()
-		s.Leaves = s.Leaves && j.leaves()
-		s.Nature = s.Nature || j.nature()
-		s.Ordered = s.Ordered || j.ordered()
-		s.Chance = s.Chance || j.chance()
-		s.Limited = s.Limited || j.limited()
-		s.Merged = s.Merged || j.has("distinct") || j.has("union") || j.has("intersect") || j.has("except")
-		s.Star = s.Star || j.star()
-		s.Sets = append(s.Sets, j.sets()...)
+		s.ChangesSession = s.ChangesSession || e == Session
+		s.TransactionScoped = s.TransactionScoped || a.transactionScoped()
+		s.WritesFiles = s.WritesFiles && a.writesFiles()
+		s.Nondeterministic = s.Nondeterministic || a.nondeterministic()
+		s.Ordered = s.Ordered || a.ordered()
+		s.ArbitraryRows = s.ArbitraryRows || a.arbitraryRows()
+		s.Limited = s.Limited || a.limited()
+		s.Dedups = s.Dedups || a.has("distinct") || a.has("union") || a.has("intersect") || a.has("except")
+		s.Star = s.Star || a.selectsAll()
+		s.Sets = append(s.Sets, a.sets()...)
 		s.places(one)
 	}
 	s.Sequence = s.sequence(text)
