@@ -21,30 +21,30 @@ func (n *Node) marker() string { return marker(n.Directory) }
 
 // provision makes the directories of a new node.
 func (p preparation) provision(ctx context.Context) error {
-	if err := p.cell.hook(ctx, p.cell.Hooks.Provision, p.made); err != nil {
+	if err := p.cell.hook(ctx, p.cell.Hooks.Provision, p.newNode); err != nil {
 		return err
 	}
-	for _, directory := range p.made.directories() {
-		ours, err := p.ours(ctx, directory)
+	for _, directory := range p.newNode.directories() {
+		ours, err := p.ownsDirectory(ctx, directory)
 		if err == nil && !ours {
 			script := `mkdir -p -m 700 "$1" && if [ -n "$(ls -A "$1")" ]; then echo "$1 is not empty"; exit 1; fi && printf %s "$3" > "$2"`
-			_, err = p.made.command(ctx, "sh", "-c", script, "sh", directory, marker(directory), p.sign())
+			_, err = p.newNode.command(ctx, "sh", "-c", script, "sh", directory, marker(directory), p.markerText())
 		}
 		if err != nil {
 			return err
 		}
 	}
-	p.progress.Made = p.made.where()
+	p.progress.Made = p.newNode.where()
 	return nil
 }
 
-// sign returns the content of this roll-out's markers.
-func (p preparation) sign() string { return p.id + " " + whoami() + " " + p.cell.State }
+// markerText returns the content of this roll-out's markers.
+func (p preparation) markerText() string { return p.id + " " + whoami() + " " + p.cell.State }
 
-// ours reports whether a directory was made by this roll-out. It returns an error if another roll-out of the
+// ownsDirectory reports whether a directory was made by this roll-out. It returns an error if another roll-out of the
 // same cell, begun elsewhere, has made it.
-func (p preparation) ours(ctx context.Context, directory string) (bool, error) {
-	out, err := p.made.look(ctx, "sh", "-c", `if [ -e "$1" ]; then echo "there $(cat "$1")"; fi`, "sh", marker(directory))
+func (p preparation) ownsDirectory(ctx context.Context, directory string) (bool, error) {
+	out, err := p.newNode.quickCommand(ctx, "sh", "-c", `if [ -e "$1" ]; then echo "there $(cat "$1")"; fi`, "sh", marker(directory))
 	says := strings.Fields(out)
 	if err != nil || len(says) == 0 {
 		return false, err
@@ -55,21 +55,21 @@ func (p preparation) ours(ctx context.Context, directory string) (bool, error) {
 	return true, nil
 }
 
-// empty removes what an earlier try left in the new directories.
-func (p preparation) empty(ctx context.Context) error {
-	made := p.made
-	for _, directory := range made.directories() {
-		ours, err := p.ours(ctx, directory)
+// emptyDirectories removes what an earlier try left in the new directories.
+func (p preparation) emptyDirectories(ctx context.Context) error {
+	newNode := p.newNode
+	for _, directory := range newNode.directories() {
+		ours, err := p.ownsDirectory(ctx, directory)
 		if err != nil {
 			return err
 		}
 		if !ours {
 			return fmt.Errorf("%s has no %s beside it: it was not made by this roll-out", directory, marker(directory))
 		}
-		if err := errors.Join(made.mustNotRun(ctx), p.notPromoted(ctx)); err != nil {
+		if err := errors.Join(newNode.mustNotRun(ctx), p.notPromoted(ctx)); err != nil {
 			return err
 		}
-		if err := made.alone(ctx, "find", "-H", directory, "-mindepth", "1", "-delete"); err != nil {
+		if err := newNode.alone(ctx, "find", "-H", directory, "-mindepth", "1", "-delete"); err != nil {
 			return err
 		}
 	}
@@ -96,15 +96,15 @@ func (n *Node) alone(ctx context.Context, name string, args ...string) error {
 
 // backup fills the directories from the primary.
 func (p preparation) backup(ctx context.Context) error {
-	made, from := p.made, p.primary
-	if err := p.empty(ctx); err != nil {
+	newNode, from := p.newNode, p.primary
+	if err := p.emptyDirectories(ctx); err != nil {
 		return err
 	}
 	// The slot of an earlier try keeps more than is needed, or has lost it.
-	if err := from.dropSlot(ctx, made.slot()); err != nil {
+	if err := from.dropSlot(ctx, newNode.slot()); err != nil {
 		return err
 	}
-	if err := from.makeSlot(ctx, made); err != nil {
+	if err := from.makeSlot(ctx, newNode); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -112,27 +112,27 @@ func (p preparation) backup(ctx context.Context) error {
 		dropping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*answerTime)
 		defer cancel()
 		// The slot would keep WAL until the primary's disk is full.
-		return errors.Join(err, from.dropSlot(dropping, made.slot()))
+		return errors.Join(err, from.dropSlot(dropping, newNode.slot()))
 	}
 	p.progress.BackupTook = time.Since(began)
-	p.weigh(ctx)
-	return p.cell.configure(ctx, made, from)
+	p.compareSize(ctx)
+	return p.cell.configure(ctx, newNode, from)
 }
 
 func (p preparation) copy(ctx context.Context) error {
 	if p.cell.Hooks.Restore != nil {
-		return p.cell.hook(ctx, p.cell.Hooks.Restore, p.made)
+		return p.cell.hook(ctx, p.cell.Hooks.Restore, p.newNode)
 	}
-	return p.made.alone(ctx, p.made.program("pg_basebackup"), p.cell.backupArguments(p.made, p.primary)...)
+	return p.newNode.alone(ctx, p.newNode.program("pg_basebackup"), p.cell.backupArguments(p.newNode, p.primary)...)
 }
 
-func (c *Cell) backupArguments(made, from *Node) []string {
+func (c *Cell) backupArguments(newNode, from *Node) []string {
 	args := []string{
-		"--pgdata", made.Directory, "--wal-method=stream", "--slot", made.slot(), "--checkpoint=fast", "--no-password",
-		"--dbname", from.conninfo(made, c.Replication),
+		"--pgdata", newNode.Directory, "--wal-method=stream", "--slot", newNode.slot(), "--checkpoint=fast", "--no-password",
+		"--dbname", from.conninfo(newNode, c.Replication),
 	}
-	for _, old := range sortedKeys(made.Tablespaces) {
-		args = append(args, "--tablespace-mapping="+mapped(old)+"="+mapped(made.Tablespaces[old]))
+	for _, old := range sortedKeys(newNode.Tablespaces) {
+		args = append(args, "--tablespace-mapping="+mapped(old)+"="+mapped(newNode.Tablespaces[old]))
 	}
 	return args
 }
@@ -141,41 +141,41 @@ func (c *Cell) backupArguments(made, from *Node) []string {
 func mapped(directory string) string { return strings.ReplaceAll(directory, "=", `\=`) }
 
 // configure writes the settings with which a new node follows the primary, with its own port and options.
-func (c *Cell) configure(ctx context.Context, made, from *Node) error {
+func (c *Cell) configure(ctx context.Context, newNode, from *Node) error {
 	settings := map[string]string{}
-	for name, v := range made.Options {
+	for name, v := range newNode.Options {
 		settings[name] = v
 	}
-	settings["primary_conninfo"] = from.conninfo(made, c.Replication)
-	settings["primary_slot_name"] = made.slot()
+	settings["primary_conninfo"] = from.conninfo(newNode, c.Replication)
+	settings["primary_slot_name"] = newNode.slot()
 	var conf strings.Builder
 	conf.WriteString("# cinch rollout\n")
 	for _, name := range sortedKeys(settings) {
 		fmt.Fprintf(&conf, "%s = %s\n", name, confLiteral(settings[name]))
 	}
 	script := `printf %s "$1" >> "$2/postgresql.auto.conf" && touch "$2/standby.signal" && sync "$2/postgresql.auto.conf" "$2/standby.signal" "$2"`
-	_, err := made.command(ctx, "sh", "-c", script, "sh", conf.String(), made.Directory)
+	_, err := newNode.command(ctx, "sh", "-c", script, "sh", conf.String(), newNode.Directory)
 	return err
 }
 
 // start starts a new node as a standby.
 func (p preparation) start(ctx context.Context) error {
-	made := p.made
-	running, err := made.running(ctx)
+	newNode := p.newNode
+	running, err := newNode.running(ctx)
 	if err != nil {
 		return err
 	}
 	if !running {
-		signal, err := made.exists(ctx, made.signalFile())
+		signal, err := newNode.exists(ctx, newNode.signalFile())
 		if err != nil || !signal {
-			return errors.Join(err, fmt.Errorf("%s is not there: the node would become a primary", made.signalFile()))
+			return errors.Join(err, fmt.Errorf("%s is not there: the node would become a primary", newNode.signalFile()))
 		}
 		// The operator may have corrected the options since the copy.
-		if err := p.cell.configure(ctx, made, p.primary); err != nil {
+		if err := p.cell.configure(ctx, newNode, p.primary); err != nil {
 			return err
 		}
-		if err := made.start(ctx); err != nil {
-			return fmt.Errorf("%w (see %s)", err, path.Join(made.Directory, "startup.log"))
+		if err := newNode.start(ctx); err != nil {
+			return fmt.Errorf("%w (see %s)", err, path.Join(newNode.Directory, "startup.log"))
 		}
 	}
 	return p.isStandby(ctx)
@@ -184,34 +184,34 @@ func (p preparation) start(ctx context.Context) error {
 // isStandby returns an error unless the new node is a standby of this cell: a hook may have restored another
 // cell's backup.
 func (p preparation) isStandby(ctx context.Context) error {
-	made := p.made
-	standby, err := made.inRecovery(ctx)
+	newNode := p.newNode
+	standby, err := newNode.inRecovery(ctx)
 	if err == nil && !standby {
-		err = fmt.Errorf("%w: %s is a primary", errRole, made.Name)
+		err = fmt.Errorf("%w: %s is a primary", errRole, newNode.Name)
 	}
 	if err != nil {
 		return err
 	}
-	is, err := systemOf(ctx, made)
+	is, err := systemOf(ctx, newNode)
 	if err != nil {
 		return err
 	}
 	must, err := systemOf(ctx, p.primary)
 	if err == nil && is != must {
-		err = fmt.Errorf("%w: the data restored to %s belongs to another cell (system identifier %s; %s has %s)", ErrGate, made.Name, is, p.primary.Name, must)
+		err = fmt.Errorf("%w: the data restored to %s belongs to another cell (system identifier %s; %s has %s)", ErrGate, newNode.Name, is, p.primary.Name, must)
 	}
-	return errors.Join(err, made.serves(ctx))
+	return errors.Join(err, newNode.checkServer(ctx))
 }
 
 // notPromoted returns an error if the new node was made a primary by other means: then the roll-out must
 // neither stop nor empty it. A base backup has a backup_label until it is started.
 func (p preparation) notPromoted(ctx context.Context) error {
-	made := p.made
+	newNode := p.newNode
 	const script = `if [ -e "$1/global/pg_control" ] && [ ! -e "$1/standby.signal" ] && [ ! -e "$1/backup_label" ]; then echo yes; else echo no; fi`
-	out, err := made.look(ctx, "sh", "-c", script, "sh", made.Directory)
+	out, err := newNode.quickCommand(ctx, "sh", "-c", script, "sh", newNode.Directory)
 	if err == nil && strings.TrimSpace(out) == "yes" {
 		err = fmt.Errorf("%w: %s is a primary, and was not changed. If it is not needed, stop it and empty %s; if it is the primary now, describe the cell again in another file",
-			errRole, made.Name, made.Directory)
+			errRole, newNode.Name, newNode.Directory)
 	}
 	return err
 }
@@ -219,7 +219,7 @@ func (p preparation) notPromoted(ctx context.Context) error {
 // remove stops a new node that will not be used, and drops its slot. Its directory stays. Before the roll-out
 // has made the directory, its content is not the roll-out's and is left alone.
 func (p preparation) remove(ctx context.Context) error {
-	made := p.made
+	newNode := p.newNode
 	if p.progress.Made == "" {
 		return nil
 	}
@@ -229,16 +229,16 @@ func (p preparation) remove(ctx context.Context) error {
 	}
 	running := false
 	if err == nil {
-		running, err = made.running(ctx)
+		running, err = newNode.running(ctx)
 	}
 	if err == nil && running {
-		err = made.stop(ctx, p.cell.shutdownTime())
+		err = newNode.stop(ctx, p.cell.shutdownTime())
 	}
 	if err != nil {
-		p.tell("%s could not be stopped, so its slot remains, and keeps WAL at %s: %v", made.Name, p.primary.Name, err)
+		p.log("%s could not be stopped, so its slot remains, and keeps WAL at %s: %v", newNode.Name, p.primary.Name, err)
 		return nil
 	}
-	return errors.Join(p.primary.dropSlot(ctx, made.slot()), p.reclaim(ctx))
+	return errors.Join(p.primary.dropSlot(ctx, newNode.slot()), p.reclaim(ctx))
 }
 
 // reclaim writes the markers again, so that the next try may empty the directories.
@@ -246,8 +246,8 @@ func (p preparation) reclaim(ctx context.Context) error {
 	if p.progress.Made == "" {
 		return nil
 	}
-	for _, directory := range p.made.directories() {
-		if _, err := p.made.look(ctx, "sh", "-c", `if [ -e "$1" ]; then printf %s "$3" > "$2"; fi`, "sh", directory, marker(directory), p.sign()); err != nil {
+	for _, directory := range p.newNode.directories() {
+		if _, err := p.newNode.quickCommand(ctx, "sh", "-c", `if [ -e "$1" ]; then printf %s "$3" > "$2"; fi`, "sh", directory, marker(directory), p.markerText()); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ func TestBackupOfEarlierTry(t *testing.T) {
 	r := &Rollout{Cell: c, Yes: true}
 	r.dies = func(s Step, done bool) bool {
 		if s == StepBackup && !done && orphan == nil {
-			command := on(made.Run, "flock", made.marker(), "sh", "-c", "echo $$ > "+made.Directory+"/half; exec sleep 1000")
+			command := remoteCommand(made.Run, "flock", made.marker(), "sh", "-c", "echo $$ > "+made.Directory+"/half; exec sleep 1000")
 			orphan = exec.CommandContext(t.Context(), command[0], command[1:]...)
 			if err := orphan.Start(); err != nil {
 				t.Fatal(err)

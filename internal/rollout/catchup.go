@@ -19,14 +19,14 @@ var errRole = errors.New("the primary was changed by other means")
 
 // lag returns how much of the primary's WAL the new node has not replayed, in bytes.
 func (t *task) lag(ctx context.Context) (int64, error) {
-	primary, made := &kept{node: t.primary}, &kept{node: t.made}
+	primary, newNode := &reusableConn{node: t.primary}, &reusableConn{node: t.newNode}
 	defer primary.close(ctx)
-	defer made.close(ctx)
-	return lag(ctx, primary, made)
+	defer newNode.close(ctx)
+	return lag(ctx, primary, newNode)
 }
 
-// lag does the same with connections that are kept.
-func lag(ctx context.Context, primary, made *kept) (int64, error) {
+// lag does the same with reusable connections.
+func lag(ctx context.Context, primary, newNode *reusableConn) (int64, error) {
 	written, err := primary.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
 	if err == nil && written < 0 {
 		err = fmt.Errorf("%w: %s is a standby", errRole, primary.node.Name)
@@ -34,9 +34,9 @@ func lag(ctx context.Context, primary, made *kept) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	replayed, err := made.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0) ELSE -1 END::bigint")
+	replayed, err := newNode.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0'), 0) ELSE -1 END::bigint")
 	if err == nil && replayed < 0 {
-		err = fmt.Errorf("%w: %s is a primary", errRole, made.node.Name)
+		err = fmt.Errorf("%w: %s is a primary", errRole, newNode.node.Name)
 	}
 	return written - replayed, err
 }
@@ -47,23 +47,23 @@ func (t *task) slotGone(ctx context.Context) error {
 	if t.cell.Patroni != nil {
 		return nil
 	}
-	status, err := value[string](ctx, t.primary, "SELECT coalesce((SELECT wal_status FROM pg_replication_slots WHERE slot_name = $1), 'gone')", t.made.slot())
+	status, err := value[string](ctx, t.primary, "SELECT coalesce((SELECT wal_status FROM pg_replication_slots WHERE slot_name = $1), 'gone')", t.newNode.slot())
 	if err != nil || status != "lost" && status != "gone" {
 		return nil //nolint:nilerr // who does not answer is waited for
 	}
 	return fmt.Errorf("%w: the slot %s at %s is %s, and with it WAL that %s needs: abort, then run makes a new copy (a higher max_slot_wal_keep_size keeps more)",
-		ErrGate, t.made.slot(), t.primary.Name, status, t.made.Name)
+		ErrGate, t.newNode.slot(), t.primary.Name, status, t.newNode.Name)
 }
 
 // catchUp waits until a new node is close to the primary. It returns an error if the lag does not shrink for
 // the time limit.
 func (t *task) catchUp(ctx context.Context) error {
-	primary, made := &kept{node: t.primary}, &kept{node: t.made}
+	primary, newNode := &reusableConn{node: t.primary}, &reusableConn{node: t.newNode}
 	defer primary.close(ctx)
-	defer made.close(ctx)
+	defer newNode.close(ctx)
 	least, since, small := int64(-1), time.Now(), 0
 	for {
-		lag, err := lag(ctx, primary, made)
+		lag, err := lag(ctx, primary, newNode)
 		if err != nil && t.changed != nil {
 			if changed := t.changed(ctx); changed != nil {
 				return changed
@@ -80,7 +80,7 @@ func (t *task) catchUp(ctx context.Context) error {
 			}
 		case err == nil:
 			small = 0
-			t.tell("%s behind", ui.Size(lag))
+			t.log("%s behind", ui.Size(lag))
 			if least < 0 || lag < least {
 				least, since = lag, time.Now()
 			}
@@ -91,7 +91,7 @@ func (t *task) catchUp(ctx context.Context) error {
 			}
 		}
 		if time.Since(since) > t.cell.catchUpTime() {
-			return fmt.Errorf("%w: %s is %s behind, without progress for %v", ErrGate, t.made.Name, ui.Size(lag), t.cell.catchUpTime())
+			return fmt.Errorf("%w: %s is %s behind, without progress for %v", ErrGate, t.newNode.Name, ui.Size(lag), t.cell.catchUpTime())
 		}
 		if err := pause(ctx); err != nil {
 			return err
@@ -113,7 +113,7 @@ func waitReplayed(ctx context.Context, n *Node, beyond int64) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("it is %d bytes of WAL behind the primary: %w", beyond-at, ctx.Err())
-			case <-time.After(lookTime / 10):
+			case <-time.After(pollPause / 10):
 			}
 		}
 	})

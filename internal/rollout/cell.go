@@ -212,7 +212,7 @@ func (c *Cell) validateDirectories() error {
 			return fmt.Errorf("node %s: the directory %q must begin with /", p.node.Name, p.directory)
 		}
 		for _, m := range made {
-			if m != p && slices.Equal(m.node.Run, p.node.Run) && (within(m.directory, p.directory) || within(p.directory, m.directory)) {
+			if m != p && slices.Equal(m.node.Run, p.node.Run) && (isWithin(m.directory, p.directory) || isWithin(p.directory, m.directory)) {
 				return fmt.Errorf("directories of %s and %s are the same or nested: %s, %s", m.node.Name, p.node.Name, m.directory, p.directory)
 			}
 		}
@@ -220,8 +220,8 @@ func (c *Cell) validateDirectories() error {
 	return nil
 }
 
-// within reports whether the directory one equals other or lies in it, by name.
-func within(one, other string) bool {
+// isWithin reports whether the directory one equals other or lies in it, by name.
+func isWithin(one, other string) bool {
 	return strings.HasPrefix(path.Clean(one)+"/", strings.TrimSuffix(path.Clean(other), "/")+"/")
 }
 

@@ -33,7 +33,7 @@ func (p preparation) refuse(found []Finding, err error) error {
 		if f.Problem {
 			problems = append(problems, ui.WithHint(errors.New(f.Text), "%s", f.Hint))
 		} else {
-			p.tell("%s", f.Text)
+			p.log("%s", f.Text)
 		}
 	}
 	if len(problems) > 0 {
@@ -46,8 +46,8 @@ func (p preparation) refuse(found []Finding, err error) error {
 // checkpoint, too. Errors are ignored because find meets them again.
 func (t *task) settle(ctx context.Context) {
 	_ = t.primary.exec(ctx, "CHECKPOINT")
-	if t.old != t.primary {
-		_ = t.old.exec(ctx, "CHECKPOINT")
+	if t.oldNode != t.primary {
+		_ = t.oldNode.exec(ctx, "CHECKPOINT")
 	}
 }
 
@@ -66,7 +66,7 @@ func (f *findings) problem(hint, format string, args ...any) {
 }
 
 func (t *task) find(ctx context.Context) ([]Finding, error) {
-	f := &findings{node: t.old.Name}
+	f := &findings{node: t.oldNode.Name}
 	primary := t.primary
 	if standby, err := primary.inRecovery(ctx); err != nil {
 		return nil, err
@@ -75,12 +75,12 @@ func (t *task) find(ctx context.Context) ([]Finding, error) {
 		return f.list, nil
 	}
 	err := primary.ask(ctx, func(c *pgx.Conn) error {
-		return errors.Join(findPrimary(ctx, c, f, t.made), findSlots(ctx, c, f))
+		return errors.Join(findPrimary(ctx, c, f, t.newNode), findSlots(ctx, c, f))
 	})
 	if err != nil {
 		return nil, err
 	}
-	if t.old != primary {
+	if t.oldNode != primary {
 		if err := t.findStandby(ctx, f); err != nil {
 			return nil, err
 		}
@@ -89,7 +89,7 @@ func (t *task) find(ctx context.Context) ([]Finding, error) {
 }
 
 // findPrimary checks settings and contents of the primary, from which the copy is made.
-func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) error {
+func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, newNode *Node) error {
 	settings := map[string]string{}
 	rows, err := c.Query(ctx, "SELECT name, setting FROM pg_settings")
 	if err != nil {
@@ -109,16 +109,16 @@ func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, made *Node) erro
 	if v, _ := strconv.Atoi(settings["server_version_num"]); v < 150000 {
 		f.problem("upgrade first", "PostgreSQL %s is not supported: 15 or newer is needed", settings["server_version"])
 	}
-	if settings["synchronous_standby_names"] != "" && made.Patroni == nil {
-		f.say("synchronous_standby_names is %q: the new node is called %s there", settings["synchronous_standby_names"], made.slot())
+	if settings["synchronous_standby_names"] != "" && newNode.Patroni == nil {
+		f.say("synchronous_standby_names is %q: the new node is called %s there", settings["synchronous_standby_names"], newNode.slot())
 	}
-	if file, dir := settings["config_file"], settings["data_directory"]; !strings.HasPrefix(file, strings.TrimRight(dir, "/")+"/") && len(made.Start) == 0 {
+	if file, dir := settings["config_file"], settings["data_directory"]; !strings.HasPrefix(file, strings.TrimRight(dir, "/")+"/") && len(newNode.Start) == 0 {
 		f.problem("copy it to the new machine, and set start: to a command that starts the server with it", "the configuration is in %s, outside the data directory: a base backup does not have it", file)
 	}
 	if err := findEnds(ctx, c, f); err != nil {
 		return err
 	}
-	return findContents(ctx, c, f, made)
+	return findContents(ctx, c, f, newNode)
 }
 
 // findEnds looks for settings that a primary ignores but that make a standby end its recovery by itself: a
@@ -136,7 +136,7 @@ func findEnds(ctx context.Context, c *pgx.Conn, f *findings) error {
 	return err
 }
 
-func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) error {
+func findContents(ctx context.Context, c *pgx.Conn, f *findings, newNode *Node) error {
 	var bytes int64
 	var extensions string
 	var prepared, unlogged int
@@ -156,7 +156,7 @@ func findContents(ctx context.Context, c *pgx.Conn, f *findings, made *Node) err
 	rows, _ := c.Query(ctx, "SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE pg_tablespace_location(oid) <> ''")
 	spaces, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, space := range spaces {
-		if made.Tablespaces[space] == "" {
+		if newNode.Tablespaces[space] == "" {
 			f.problem("add tablespaces: {"+space+": new directory} to the replacement", "the tablespace in %s has no new directory", space)
 		}
 	}
@@ -185,56 +185,56 @@ func findSlots(ctx context.Context, c *pgx.Conn, f *findings) error {
 	return nil
 }
 
-// findStrangers reports followers that are not nodes. They are problems unless the cell's file names them,
+// findUnknownFollowers reports followers that are not nodes. They are problems unless the cell's file names them,
 // too.
-func findStrangers(ctx context.Context, f *findings, n neighbours) error {
+func findUnknownFollowers(ctx context.Context, f *findings, n neighbours) error {
 	for _, server := range n.servers() {
-		list, err := n.strangersOf(ctx, server)
+		list, err := n.unknownFollowers(ctx, server)
 		if err != nil {
 			return err
 		}
 		for _, one := range list {
-			n.findStranger(f, server, one)
+			n.findUnknownFollower(f, server, one)
 		}
 	}
 	return nil
 }
 
-func (c neighbours) findStranger(f *findings, server *Node, one stranger) {
+func (c neighbours) findUnknownFollower(f *findings, server *Node, one unknownFollower) {
 	switch {
-	case one.ours:
+	case one.ofCell:
 		f.problem("make it follow the primary first", "%s serves %v: a node of the cell, which would lose its upstream when %s is stopped", server.Name, one, server.Name)
 	case one.perhaps != "":
 		f.say("%s serves %v: it may belong to %s, which does not answer", server.Name, one, one.perhaps)
 	case c.cell.leavesBehind(one):
 		f.say("%s serves %v: it is left behind when %s is stopped", server.Name, one, server.Name)
 	default:
-		f.problem("make it one of the nodes, stop or drop it, or set left_behind: ["+one.called()+"] in the cell's file, and make it follow the new primary yourself",
+		f.problem("make it one of the nodes, stop or drop it, or set left_behind: ["+one.displayName()+"] in the cell's file, and make it follow the new primary yourself",
 			"%s serves %v: not a node of the cell, and left behind when %s is stopped", server.Name, one, server.Name)
 	}
 }
 
 // findStandby checks a standby before it is replaced.
 func (t *task) findStandby(ctx context.Context, f *findings) error {
-	receives, err := t.old.receives(ctx)
+	receives, err := t.oldNode.receives(ctx)
 	if err != nil {
 		return err
 	}
-	standby, err := t.old.inRecovery(ctx)
+	standby, err := t.oldNode.inRecovery(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !standby:
-		f.problem("a cell has one primary: make one of them a standby, or stop it", "%s and %s are both primaries", t.primary.Name, t.old.Name)
+		f.problem("a cell has one primary: make one of them a standby, or stop it", "%s and %s are both primaries", t.primary.Name, t.oldNode.Name)
 	case !receives:
-		f.say("%s is not streaming now", t.old.Name)
+		f.say("%s is not streaming now", t.oldNode.Name)
 	}
 	return nil
 }
 
 // findMachine checks the directories and programs of the node and of its replacement.
 func (t *task) findMachine(ctx context.Context, f *findings) error {
-	n, made := t.old, t.made
+	n, newNode := t.oldNode, t.newNode
 	here, err := n.control(ctx)
 	if err != nil {
 		f.problem("set directory: to the data directory, and run: and bin: to how it is reached", "%s: %v", n.Name, err)
@@ -248,7 +248,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 		return err
 	} else if !running {
 		f.problem("set directory: to that of the server at url:", "%s: the server at its url answers, but no server runs in %s", n.Name, n.Directory)
-	} else if err := n.serves(ctx); err != nil {
+	} else if err := n.checkServer(ctx); err != nil {
 		f.problem("set directory: to that of the server at url:", "%v", err)
 	}
 	if here[controlSystem] != system {
@@ -258,19 +258,19 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
-	is, err := made.command(ctx, made.program("postgres"), "--version")
+	is, err := newNode.command(ctx, newNode.program("postgres"), "--version")
 	const sameVersion = "install the same version there, or set bin: to its directory"
 	if err != nil {
-		f.problem(sameVersion, "%s has %s; asking %s failed: %v", n.Name, strings.TrimSpace(was), made.Name, err)
+		f.problem(sameVersion, "%s has %s; asking %s failed: %v", n.Name, strings.TrimSpace(was), newNode.Name, err)
 	} else if was != is {
-		f.problem(sameVersion, "%s has %s, %s has %s", n.Name, strings.TrimSpace(was), made.Name, strings.TrimSpace(is))
+		f.problem(sameVersion, "%s has %s, %s has %s", n.Name, strings.TrimSpace(was), newNode.Name, strings.TrimSpace(is))
 	}
 	missing, err := t.missingFiles(ctx)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		f.problem(fmt.Sprintf(librariesHint, n.Name), "the machine of %s lacks %s, which the cell uses", made.Name, strings.Join(missing, ", "))
+		f.problem(fmt.Sprintf(librariesHint, n.Name), "the machine of %s lacks %s, which the cell uses", newNode.Name, strings.Join(missing, ", "))
 	}
 	return t.findRoom(ctx, f)
 }
@@ -278,35 +278,35 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 // findRoom reports the sizes of the old directory and, as predicted, of the new one, and compares them with
 // the free space.
 func (t *task) findRoom(ctx context.Context, f *findings) error {
-	n, made := t.old, t.made
-	takes, err := n.diskUse(ctx, sortedKeys(made.Tablespaces)...)
+	n, newNode := t.oldNode, t.newNode
+	takes, err := n.diskUse(ctx, sortedKeys(newNode.Tablespaces)...)
 	if err != nil {
 		return err
 	}
 	t.progress.Old = takes
-	place, err := made.place(ctx)
+	place, err := newNode.place(ctx)
 	if err != nil {
 		return err
 	}
-	f.say("%s takes %s; the filesystem of %s has %s free: %s", n.Directory, takes, made.Name, ui.Size(place.free), place)
+	f.say("%s takes %s; the filesystem of %s has %s free: %s", n.Directory, takes, newNode.Name, ui.Size(place.free), place)
 	predicted, err := t.predict(ctx, place)
 	t.progress.Predicted = predicted
 	if err != nil {
-		f.say("the size of %s can't be predicted: %v", made.Name, err)
-		if least := takes.Data / smallest; place.free < least {
-			f.problem("cinch plan --disk predicts its size", "%s would not fit even if it became %d times smaller", n.Directory, smallest)
+		f.say("the size of %s can't be predicted: %v", newNode.Name, err)
+		if least := takes.Data / maxShrink; place.free < least {
+			f.problem("cinch plan --disk predicts its size", "%s would not fit even if it became %d times smaller", n.Directory, maxShrink)
 		}
 		return context.Cause(ctx)
 	}
-	f.say("%s will take %s without WAL on %s, %+.0f %%", made.Name, ui.Size(predicted.Bytes), predicted.Setting, 100*(share(predicted.Bytes, takes.Data)-1))
+	f.say("%s will take %s without WAL on %s, %+.0f %%", newNode.Name, ui.Size(predicted.Bytes), predicted.Setting, 100*(share(predicted.Bytes, takes.Data)-1))
 	if predicted.Bytes+takes.WAL > place.free {
 		f.problem("free or add disk space there", "%s of data and %s of WAL do not fit", ui.Size(predicted.Bytes), ui.Size(takes.WAL))
 	}
 	return nil
 }
 
-// smallest divides a directory's size to give the smallest size hoped for, if nothing is predicted.
-const smallest = 10
+// maxShrink divides a directory's size to give the smallest size hoped for, if nothing is predicted.
+const maxShrink = 10
 
 // findGateway checks whether the gateway accepts commands, and serves this cell: another one would move
 // another cell's clients.

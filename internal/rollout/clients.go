@@ -64,7 +64,7 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 		By: t.holder(), Within: control.Seconds(bound.Seconds()), Patience: control.Seconds(time.Duration(t.cell.Gateway.Patience).Seconds()),
 		Lease: t.lease(), Unmovable: t.cell.Gateway.Unmovable, Renew: held,
 	})
-	return naming(err)
+	return withSessions(err)
 }
 
 // Reach makes the gateway itself connect, because its network path to the new node is not the roll-out's.
@@ -96,7 +96,7 @@ func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	s, err := t.gateway.Reach(ctx, control.ReachRequest{
 		To: at, Within: control.Seconds(within.Seconds()), Started: started, Logins: !waiting, Unmovable: t.cell.Gateway.Unmovable,
 	})
-	return named(s.Refused), t.reached(parent, to, err)
+	return sessionList(s.Refused), t.reached(parent, to, err)
 }
 
 // reached turns the gateway's answer into an error. A refusal gets a hint; a gateway that can't be asked says
@@ -111,7 +111,7 @@ func (t through) reached(ctx context.Context, to *Node, err error) error {
 	case !errors.As(err, &no):
 		return fmt.Errorf("ask the gateway at %s whether it can reach %s: %w", t.gateway.Admin, to.Name, err)
 	}
-	return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, naming(err)),
+	return ui.WithHint(fmt.Errorf("the gateway at %s can't move clients to %s: %w", t.gateway.Admin, to.Name, withSessions(err)),
 		"%s must accept the gateway's machine and its clients' users (firewall, listen_addresses, pg_hba.conf) at the host, port and sslmode of its url; run checks again", to.Name)
 }
 
@@ -136,22 +136,22 @@ func target(n *Node) (string, error) {
 	return u.String(), nil
 }
 
-// namedAtMost limits the sessions that an error names.
-const namedAtMost = 5
+// maxNamedSessions limits the sessions that an error names.
+const maxNamedSessions = 5
 
-// naming adds the sessions that caused an error.
-func naming(err error) error {
+// withSessions adds the sessions that caused an error.
+func withSessions(err error) error {
 	var no *control.Refusal
 	if !errors.As(err, &no) || len(no.Sessions) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, named(no.Sessions))
+	return fmt.Errorf("%w: %s", err, sessionList(no.Sessions))
 }
 
-// named returns a text with the first sessions.
-func named(sessions []control.ClientSession) string {
+// sessionList returns a text with the first sessions.
+func sessionList(sessions []control.ClientSession) string {
 	var list []string
-	for _, s := range sessions[:min(len(sessions), namedAtMost)] {
+	for _, s := range sessions[:min(len(sessions), maxNamedSessions)] {
 		list = append(list, control.Shown(fmt.Sprintf("%s at %s (%s, %s): %s", s.User, s.Database, s.Client, s.State, strings.Join(s.Reasons, ", "))))
 	}
 	if more := len(sessions) - len(list); more > 0 {
@@ -170,7 +170,7 @@ func (t through) Move(ctx context.Context, to *Node) error {
 		return err
 	}
 	_, err = t.gateway.Move(ctx, control.MoveRequest{To: at, Unmovable: t.cell.Gateway.Unmovable})
-	return naming(err)
+	return withSessions(err)
 }
 
 // Release leaves a hold of another holder alone.

@@ -49,7 +49,7 @@ func (r *reconnecting) work(ctx context.Context, t *testing.T) {
 			t.Errorf("client %d: %v", r.number, err)
 			return
 		}
-		_ = pauseFor(ctx, lookTime/10) // leave CPU time to others
+		_ = pauseFor(ctx, pollPause/10) // leave CPU time to others
 	}
 	_ = c.Close(context.Background())
 }
@@ -62,7 +62,7 @@ func (r *reconnecting) connect(ctx context.Context) *pgx.Conn {
 		if err == nil {
 			return c
 		}
-		_ = pauseFor(ctx, lookTime/10)
+		_ = pauseFor(ctx, pollPause/10)
 	}
 	return nil
 }

@@ -390,7 +390,7 @@ func (cs *clients) one(ctx context.Context, cfg *pgx.ConnConfig, client int) {
 		if err != nil {
 			_ = c.Close(ctx)
 		}
-		_ = pauseFor(ctx, lookTime/10) // others have the machine, too
+		_ = pauseFor(ctx, pollPause/10) // others have the machine, too
 	}
 	if c != nil {
 		_ = c.Close(context.WithoutCancel(ctx))

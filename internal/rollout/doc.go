@@ -27,9 +27,9 @@
 //
 // Reading order: plan.go (prints what would be done), look.go (progress), rollout.go (steps, resume and
 // abort), replan.go (Patroni has chosen another leader), ordered.go (Patroni's switch-over), member.go (a
-// Patroni node), managed.go (a Patroni cell), manner.go (plain PostgreSQL or Patroni); the parts of a step:
+// Patroni node), managed.go (a Patroni cell), strategy.go (plain PostgreSQL or Patroni); the parts of a step:
 // retire.go (join, keep, destroy), switchover.go, fence.go (the old primary takes no writes), unwind.go (back
-// to the old primary), check.go, strangers.go (followers that are not nodes), gates.go, libraries.go (files
+// to the old primary), check.go, followers.go (followers that are not nodes), gates.go, libraries.go (files
 // that a backup does not copy), latency.go (a mirror's verdict), sample.go (compares row versions), backup.go
 // (provision, backup, start), sizes.go (sizes of directories, measured and predicted), catchup.go, task.go
 // (the data of a step); clients.go (holds and moves clients), node.go (a server by SQL), host.go (a machine

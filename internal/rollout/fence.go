@@ -31,38 +31,38 @@ func (s switchover) fence(ctx context.Context) error {
 		return err
 	}
 	if last < written {
-		return fmt.Errorf("the WAL in %s ends at %s, but the server at the URL of %s has written more: it is not the directory of that server", s.old.Directory, s.progress.LastWAL, s.old.Name)
+		return fmt.Errorf("the WAL in %s ends at %s, but the server at the URL of %s has written more: it is not the directory of that server", s.oldNode.Directory, s.progress.LastWAL, s.oldNode.Name)
 	}
-	if err := waitReplayed(ctx, s.made, last); err != nil {
-		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", s.made.Name, s.old.Name, err)
+	if err := waitReplayed(ctx, s.newNode, last); err != nil {
+		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", s.newNode.Name, s.oldNode.Name, err)
 	}
 	if err := s.silent(ctx); err != nil {
 		return err
 	}
-	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
+	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.newNode)
 }
 
 // connected returns an error if the old primary runs and its WAL does not reach the new node: then its last
 // records would not either. It returns a position that the old primary has written, and its process; 0 and ""
 // if it does not run.
 func (s switchover) connected(ctx context.Context) (written int64, process string, err error) {
-	running, err := s.old.running(ctx)
+	running, err := s.oldNode.running(ctx)
 	if err != nil || !running {
 		return 0, "", err
 	}
-	streams, err := s.old.streamsTo(ctx, s.made)
+	streams, err := s.oldNode.streamsTo(ctx, s.newNode)
 	if err != nil {
 		return 0, "", err
 	}
-	follows := fmt.Errorf("%s no longer follows %s", s.made.Name, s.old.Name)
+	follows := fmt.Errorf("%s no longer follows %s", s.newNode.Name, s.oldNode.Name)
 	if !streams {
 		return 0, "", follows
 	}
-	line, err := value[int64](ctx, s.old, "SELECT timeline_id FROM pg_control_checkpoint()")
+	line, err := value[int64](ctx, s.oldNode, "SELECT timeline_id FROM pg_control_checkpoint()")
 	if err != nil {
 		return 0, "", err
 	}
-	same, err := value[bool](ctx, s.made, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming' AND received_tli = $1)", line)
+	same, err := value[bool](ctx, s.newNode, "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming' AND received_tli = $1)", line)
 	if err != nil {
 		return 0, "", err
 	}
@@ -72,39 +72,39 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 	// Only a message shows whether the network between the two still works.
 	ctx, cancel := context.WithTimeout(ctx, s.cell.holdTime())
 	defer cancel()
-	if written, err = value[int64](ctx, s.old, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"); err == nil {
-		err = waitReplayed(ctx, s.made, written-1)
+	if written, err = value[int64](ctx, s.oldNode, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"); err == nil {
+		err = waitReplayed(ctx, s.newNode, written-1)
 	}
 	if err != nil {
 		return 0, "", fmt.Errorf("%w: %w", follows, err)
 	}
-	process, err = processOf(ctx, s.old)
+	process, err = processOf(ctx, s.oldNode)
 	return written, process, err
 }
 
-// marks begins all marks; the roll-out's ID follows.
-const marks = "cinch-rollout-"
+// markPrefix begins all marks; the roll-out's ID follows.
+const markPrefix = "cinch-rollout-"
 
 // shutDown shuts a primary down so that it starts as a standby. Each time the mark is a new one, and saved
 // before it is made: a command to remove an earlier mark that a slow network delivers late does not remove
 // this one. process is the server process that is meant, or "".
 func (s switchover) shutDown(ctx context.Context, process string) error {
-	was, ours := s.progress.Mark, marks+s.id
+	was, ours := s.progress.Mark, markPrefix+s.id
 	s.progress.Mark = ours + "-" + rand.Text()
 	if err := s.save(); err != nil {
 		s.progress.Mark = was
 		return err
 	}
-	if err := s.old.markStandby(ctx, s.progress.Mark, ours, process); err != nil {
+	if err := s.oldNode.markStandby(ctx, s.progress.Mark, ours, process); err != nil {
 		// The file is another server's, not this roll-out's to remove.
 		if errors.Is(err, errAnotherServer) {
 			s.progress.Mark = was
 		}
 		return err
 	}
-	running, err := s.old.running(ctx)
+	running, err := s.oldNode.running(ctx)
 	if err == nil && running {
-		err = s.old.stop(ctx, s.cell.shutdownTime())
+		err = s.oldNode.stop(ctx, s.cell.shutdownTime())
 	}
 	return err
 }
@@ -112,12 +112,12 @@ func (s switchover) shutDown(ctx context.Context, process string) error {
 // end returns where the last record of a primary that was shut down begins: a checkpoint with no record after
 // it.
 func (s switchover) end(ctx context.Context) (last int64, err error) {
-	control, err := s.old.control(ctx)
+	control, err := s.oldNode.control(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if state := control[controlState]; state != shutDown {
-		return 0, fmt.Errorf("%s was not shut down cleanly as a primary: pg_controldata says %q", s.old.Name, state)
+		return 0, fmt.Errorf("%s was not shut down cleanly as a primary: pg_controldata says %q", s.oldNode.Name, state)
 	}
 	s.progress.LastWAL = control[controlCheckpoint]
 	return parseLSN(s.progress.LastWAL)
@@ -126,13 +126,13 @@ func (s switchover) end(ctx context.Context) (last int64, err error) {
 // silent returns an error if the URL of the old primary leads to a primary of this cell, although the server
 // in its directory is down.
 func (s switchover) silent(ctx context.Context) error {
-	control, err := s.old.control(ctx)
+	control, err := s.oldNode.control(ctx)
 	if err != nil {
 		return nil // the callers check for an unreachable machine
 	}
-	takes, err := value[bool](ctx, s.old, "SELECT NOT pg_is_in_recovery() AND system_identifier::text = $1 FROM pg_control_system()", control[controlSystem])
+	takes, err := value[bool](ctx, s.oldNode, "SELECT NOT pg_is_in_recovery() AND system_identifier::text = $1 FROM pg_control_system()", control[controlSystem])
 	if err == nil && takes {
-		return fmt.Errorf("a primary answers at the URL of %s, although the server in %s is down", s.old.Name, s.old.Directory)
+		return fmt.Errorf("a primary answers at the URL of %s, although the server in %s is down", s.oldNode.Name, s.oldNode.Directory)
 	}
 	return nil
 }
@@ -144,20 +144,20 @@ func (s switchover) staysDown(ctx context.Context) error {
 	if err := s.silent(ctx); err != nil {
 		return fmt.Errorf("%w: abort", err)
 	}
-	marked, err := s.old.markedStandby(ctx, s.progress.Mark)
+	marked, err := s.oldNode.markedStandby(ctx, s.progress.Mark)
 	if err != nil && len(s.cell.Hooks.Fence) > 0 {
-		s.tell("%s can't be reached, so the fence hook decides: %v", s.old.Name, err)
-		return s.cell.hook(ctx, s.cell.Hooks.Fence, s.made)
+		s.log("%s can't be reached, so the fence hook decides: %v", s.oldNode.Name, err)
+		return s.cell.hook(ctx, s.cell.Hooks.Fence, s.newNode)
 	}
 	if err == nil && !marked {
-		err = fmt.Errorf("%s would start as a primary, because %s was removed or changed: abort", s.old.Name, s.old.signalFile())
+		err = fmt.Errorf("%s would start as a primary, because %s was removed or changed: abort", s.oldNode.Name, s.oldNode.signalFile())
 	}
 	if err != nil {
 		return err
 	}
-	control, err := s.old.control(ctx)
+	control, err := s.oldNode.control(ctx)
 	if err == nil && control[controlCheckpoint] != s.progress.LastWAL {
-		err = fmt.Errorf("%s has run since it was fenced: its last checkpoint is at %s and was at %s; abort", s.old.Name, control[controlCheckpoint], s.progress.LastWAL)
+		err = fmt.Errorf("%s has run since it was fenced: its last checkpoint is at %s and was at %s; abort", s.oldNode.Name, control[controlCheckpoint], s.progress.LastWAL)
 	}
 	return err
 }

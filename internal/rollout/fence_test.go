@@ -267,7 +267,7 @@ func TestMarks(t *testing.T) {
 	} {
 		var err error
 		if step.do == "mark" {
-			err = n.markStandby(t.Context(), step.mark, marks, "")
+			err = n.markStandby(t.Context(), step.mark, markPrefix, "")
 		} else {
 			err = n.unmarkStandby(t.Context(), step.mark)
 		}

@@ -12,9 +12,9 @@ import (
 
 // gates checks whether a new node is as good as the one that it is to replace.
 func (p preparation) gates(ctx context.Context) error {
-	made := p.made
+	newNode := p.newNode
 	if p.cell.Patroni == nil { // Patroni has reported it
-		if err := p.waitStreaming(ctx, p.primary, made); err != nil {
+		if err := p.waitStreaming(ctx, p.primary, newNode); err != nil {
 			return fmt.Errorf("%w: %w", ErrGate, err)
 		}
 	}
@@ -23,12 +23,12 @@ func (p preparation) gates(ctx context.Context) error {
 		return err
 	}
 	if lag > int64(p.cell.Gates.Lag) {
-		return fmt.Errorf("%w: %s is %s behind", ErrGate, made.Name, ui.Size(lag))
+		return fmt.Errorf("%w: %s is %s behind", ErrGate, newNode.Name, ui.Size(lag))
 	}
 	if err := p.samePreloads(ctx); err != nil {
 		return err
 	}
-	databases, err := databases(ctx, made)
+	databases, err := databases(ctx, newNode)
 	if err != nil {
 		return err
 	}
@@ -40,12 +40,12 @@ func (p preparation) gates(ctx context.Context) error {
 	if err := p.latency(ctx); err != nil {
 		return err
 	}
-	if err := p.cell.hook(ctx, p.cell.Hooks.Gate, made); err != nil {
+	if err := p.cell.hook(ctx, p.cell.Hooks.Gate, newNode); err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)
 	}
 	// From now on the roll-out must not empty them.
-	for _, directory := range made.directories() {
-		if _, err := made.command(ctx, "rm", "-f", marker(directory)); err != nil {
+	for _, directory := range newNode.directories() {
+		if _, err := newNode.command(ctx, "rm", "-f", marker(directory)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (p preparation) gates(ctx context.Context) error {
 
 // gatesOf runs the gates for a database.
 func (p preparation) gatesOf(ctx context.Context, database string) error {
-	standby, err := p.made.connect(ctx, database)
+	standby, err := p.newNode.connect(ctx, database)
 	if err != nil {
 		return err
 	}
@@ -74,13 +74,13 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	p.tell("database %s: %d rows of %d tables are equal on both", database, s.rows, s.tables)
+	p.log("database %s: %d rows of %d tables are equal on both", database, s.rows, s.tables)
 	if !*p.cell.Gates.Amcheck {
 		return nil
 	}
 	checked, err := amcheck(ctx, standby)
 	if err == nil && checked > 0 {
-		p.tell("database %s: amcheck found no damage in %d indexes", database, checked)
+		p.log("database %s: amcheck found no damage in %d indexes", database, checked)
 	}
 	return err
 }

@@ -21,14 +21,14 @@ const outputShown = 2 << 10
 
 // command runs a program on a node's machine, and returns its standard output.
 func (n *Node) command(ctx context.Context, name string, args ...string) (string, error) {
-	return execute(ctx, nil, on(n.Run, append([]string{name}, args...)...))
+	return execute(ctx, nil, remoteCommand(n.Run, append([]string{name}, args...)...))
 }
 
 // answerTime limits a quick command or query: if it takes longer the network is down.
 const answerTime = 30 * time.Second
 
-// look runs a quick command.
-func (n *Node) look(ctx context.Context, name string, args ...string) (string, error) {
+// quickCommand runs a quick command.
+func (n *Node) quickCommand(ctx context.Context, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("node %s: no answer within %v", n.Name, answerTime))
 	defer cancel()
 	return n.command(ctx, name, args...)
@@ -40,7 +40,7 @@ func (n *Node) look(ctx context.Context, name string, args ...string) (string, e
 func (n *Node) replaceFile(ctx context.Context, name string, content []byte) error {
 	script := `umask 077 && cat > "$1.new" && if [ -e "$1" ]; then chmod --reference="$1" "$1.new"; chown --reference="$1" "$1.new" || true; fi &&
 		sync "$1.new" && mv "$1.new" "$1" && sync "$(dirname "$1")"`
-	_, err := executeWith(ctx, content, nil, on(n.Run, "sh", "-c", script, "sh", name))
+	_, err := executeWith(ctx, content, nil, remoteCommand(n.Run, "sh", "-c", script, "sh", name))
 	return err
 }
 
@@ -124,7 +124,7 @@ func (n *Node) stopAnyhow(ctx context.Context, patience time.Duration) error {
 
 // control returns the output of pg_controldata for a node's directory.
 func (n *Node) control(ctx context.Context) (map[string]string, error) {
-	out, err := n.look(ctx, "env", "LC_ALL=C", n.program("pg_controldata"), "-D", n.Directory)
+	out, err := n.quickCommand(ctx, "env", "LC_ALL=C", n.program("pg_controldata"), "-D", n.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ const (
 
 // running reports whether a server runs in a node's directory. pg_ctl checks its pid file and the process.
 func (n *Node) running(ctx context.Context) (bool, error) {
-	_, err := n.look(ctx, n.program("pg_ctl"), "status", "-D", n.Directory)
+	_, err := n.quickCommand(ctx, n.program("pg_ctl"), "status", "-D", n.Directory)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && (exit.ExitCode() == notRunning || exit.ExitCode() == noDirectory) {
 		return false, nil
@@ -177,7 +177,7 @@ func (n *Node) mustNotRun(ctx context.Context) error {
 
 // exists reports whether a file exists on a node's machine. An unreachable machine is an error.
 func (n *Node) exists(ctx context.Context, file string) (bool, error) {
-	out, err := n.look(ctx, "sh", "-c", `if [ -e "$1" ]; then echo yes; else echo no; fi`, "sh", file)
+	out, err := n.quickCommand(ctx, "sh", "-c", `if [ -e "$1" ]; then echo yes; else echo no; fi`, "sh", file)
 	return strings.TrimSpace(out) == "yes", err
 }
 
@@ -202,7 +202,7 @@ func (n *Node) markStandby(ctx context.Context, mark, ours, process string) erro
 	script := `if [ -n "$6" ] && [ "$(head -n 3 "$3/postmaster.pid")" != "$6" ]; then echo another; exit; fi
 		if [ -e "$1" ]; then case $(cat "$1") in "$4"*) ;; "$5"*) echo other; exit;; esac; fi
 		printf %s "$2" > "$1.new" && sync "$1.new" && mv "$1.new" "$1" && sync "$3" && exit; rm -f "$1.new"; exit 1`
-	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory, ours, marks, process)
+	out, err := n.quickCommand(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory, ours, markPrefix, process)
 	if err == nil && strings.TrimSpace(out) == "other" {
 		err = fmt.Errorf("%w: %s was created by another roll-out: continue that one; if it is gone, remove the file", errMark, n.signalFile())
 	}
@@ -215,7 +215,7 @@ func (n *Node) markStandby(ctx context.Context, mark, ours, process string) erro
 // unmarkStandby removes the file if it has this mark. It succeeds if there is no file.
 func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	script := `if [ ! -e "$1" ]; then echo none; elif [ "$(cat "$1")" = "$2" ]; then rm -f "$1" && sync "$3" && echo done; else echo other; fi`
-	out, err := n.look(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory)
+	out, err := n.quickCommand(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory)
 	if err == nil && strings.TrimSpace(out) == "other" {
 		err = fmt.Errorf("%w: %s was not created by this roll-out; if it is not needed, remove it and run again", errMark, n.signalFile())
 	}
@@ -224,6 +224,6 @@ func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 
 // markedStandby reports whether the file exists with this mark.
 func (n *Node) markedStandby(ctx context.Context, mark string) (bool, error) {
-	out, err := n.look(ctx, "sh", "-c", `if [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; then echo yes; else echo no; fi`, "sh", n.signalFile(), mark)
+	out, err := n.quickCommand(ctx, "sh", "-c", `if [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; then echo yes; else echo no; fi`, "sh", n.signalFile(), mark)
 	return strings.TrimSpace(out) == "yes", err
 }

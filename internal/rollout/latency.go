@@ -81,12 +81,12 @@ func (p preparation) latency(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("%w: the mirror's report: %w", ErrGate, err)
 		case v.Outcome == "PASS":
-			p.tell("the mirror's verdict is PASS, of %s", v.last().Format(time.RFC3339))
+			p.log("the mirror's verdict is PASS, of %s", v.last().Format(time.RFC3339))
 			return nil
 		case v.Outcome != "INCONCLUSIVE":
 			return fmt.Errorf("%w: the mirror's verdict is %s: %s", ErrGate, v.Outcome, strings.Join(v.Reasons, "; "))
 		case last == nil:
-			p.tell("the mirror's verdict is INCONCLUSIVE: waiting for up to %v", time.Duration(s.Wait))
+			p.log("the mirror's verdict is INCONCLUSIVE: waiting for up to %v", time.Duration(s.Wait))
 		}
 		last = v
 		if err := pause(waiting); err != nil {

@@ -60,7 +60,7 @@ func latencyOf(ctx context.Context, report string) error {
 	c := &Cell{}
 	c.Gates.Shadow = Shadow{Report: report, Test: "10.0.0.9:5432", Wait: config.Duration(time.Second)}
 	c.Gates.Shadow.fill()
-	p := preparation{&task{cell: c, tell: func(string, ...any) {}}}
+	p := preparation{&task{cell: c, log: func(string, ...any) {}}}
 	return p.latency(ctx)
 }
 

@@ -35,11 +35,11 @@ func (t *task) missingFiles(ctx context.Context) ([]string, error) {
 	if err != nil || len(files) == 0 {
 		return nil, err
 	}
-	there, err := lacks(ctx, t.made, files)
+	there, err := lacks(ctx, t.newNode, files)
 	if err != nil || len(there) == 0 {
 		return nil, context.Cause(ctx)
 	}
-	here, err := lacks(ctx, t.old, files)
+	here, err := lacks(ctx, t.oldNode, files)
 	if err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -123,7 +123,7 @@ func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 	script := `is=$("$1" --version) && of=$("$2" --version) && [ "${is#PostgreSQL }" = "${of#postgres (PostgreSQL) }" ] || exit 1
 		lib=$("$1" --pkglibdir) && share=$("$1" --sharedir) || exit 1; shift 2
 		for one; do case $one in *.control) file=$share/extension/$one;; *) file=$lib/$one;; esac; [ -e "$file" ] || echo "$one"; done`
-	out, err := n.look(ctx, "sh", append([]string{"-c", script, "sh", n.program("pg_config"), n.program("postgres")}, files...)...)
+	out, err := n.quickCommand(ctx, "sh", append([]string{"-c", script, "sh", n.program("pg_config"), n.program("postgres")}, files...)...)
 	return strings.Fields(out), err
 }
 
@@ -134,17 +134,17 @@ func (p preparation) samePreloads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	is, err := preloaded(ctx, p.made)
+	is, err := preloaded(ctx, p.newNode)
 	if err != nil {
 		return err
 	}
 	for _, setting := range preloads {
-		if _, meant := p.made.Options[setting]; meant {
+		if _, meant := p.newNode.Options[setting]; meant {
 			continue
 		}
 		if lacks := slices.DeleteFunc(was[setting], func(name string) bool { return slices.Contains(is[setting], name) }); len(lacks) > 0 {
-			return ui.WithHint(fmt.Errorf("%w: %s of %s lacks %s, which %s has", ErrGate, setting, p.made.Name, strings.Join(lacks, ", "), p.primary.Name),
-				"set it there; if it is intended, set it in options: of %s", p.made.Name)
+			return ui.WithHint(fmt.Errorf("%w: %s of %s lacks %s, which %s has", ErrGate, setting, p.newNode.Name, strings.Join(lacks, ", "), p.primary.Name),
+				"set it there; if it is intended, set it in options: of %s", p.newNode.Name)
 		}
 	}
 	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it by itself
@@ -172,14 +172,14 @@ func (p preparation) findsLibraries(ctx context.Context, database string, standb
 	here, err := missingExtensions(ctx, primary)
 	missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(here, name) })
 	if err == nil && len(missing) > 0 {
-		err = ui.WithHint(fmt.Errorf("%w: the machine of %s does not have the extensions %s", ErrGate, p.made.Name, strings.Join(missing, ", ")), librariesHint, p.primary.Name)
+		err = ui.WithHint(fmt.Errorf("%w: the machine of %s does not have the extensions %s", ErrGate, p.newNode.Name, strings.Join(missing, ", ")), librariesHint, p.primary.Name)
 	}
 	return err
 }
 
 // loads returns an error if the new node can't load a library that the primary can load.
 func (p preparation) loads(ctx context.Context, database string, names []string) error {
-	failed, err := load(ctx, p.made, database, names)
+	failed, err := load(ctx, p.newNode, database, names)
 	if err != nil || len(failed) == 0 {
 		return err
 	}
@@ -189,7 +189,7 @@ func (p preparation) loads(ctx context.Context, database string, names []string)
 	}
 	for _, name := range sortedNames(failed) {
 		if also[name] == nil {
-			return ui.WithHint(fmt.Errorf("%w: %s can't load %s, which %s can: %w", ErrGate, p.made.Name, name, p.primary.Name, failed[name]), librariesHint, p.primary.Name)
+			return ui.WithHint(fmt.Errorf("%w: %s can't load %s, which %s can: %w", ErrGate, p.newNode.Name, name, p.primary.Name, failed[name]), librariesHint, p.primary.Name)
 		}
 	}
 	return nil

@@ -34,13 +34,13 @@ func (c *Cell) PrintState(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// lookAtMost limits how long the nodes of a cell may take to answer.
-const lookAtMost = 20 * time.Second
+// lookTimeout limits how long the nodes of a cell may take to answer.
+const lookTimeout = 20 * time.Second
 
 // Look updates the state, in memory only, with what the nodes are now and what new ones take on disk. Nodes
 // that do not answer in time keep their known size.
 func (s *State) Look(ctx context.Context, c *Cell) {
-	ctx, cancel := context.WithTimeout(ctx, lookAtMost)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var looks sync.WaitGroup
 	for at, name := range s.Order {
@@ -70,8 +70,8 @@ func (s *State) look(ctx context.Context, at int, n *Node) (serves string, now S
 	default:
 		serves = one.Name + ", primary"
 	}
-	if made := n.Replacement; p.Backup.Data > 0 && (at < s.At || s.Done || !s.Aborted) {
-		now, _ = made.diskUse(ctx, values(made.Tablespaces)...) // 0 if unknown
+	if newNode := n.Replacement; p.Backup.Data > 0 && (at < s.At || s.Done || !s.Aborted) {
+		now, _ = newNode.diskUse(ctx, values(newNode.Tablespaces)...) // 0 if unknown
 	}
 	return serves, now
 }
@@ -125,7 +125,7 @@ func (s *State) row(at int, p *Progress) []string {
 	}
 	return []string{
 		state, p.Serves, pause, size(p.Old.Data), size(p.Predicted.Bytes),
-		beside(p.Backup.Data, p.Predicted.Bytes, "%+.1f %%"), beside(p.Now.Data, p.Backup.Data, "%+.1f %% since"),
+		withDifference(p.Backup.Data, p.Predicted.Bytes, "%+.1f %%"), withDifference(p.Now.Data, p.Backup.Data, "%+.1f %% since"),
 	}
 }
 
@@ -136,25 +136,25 @@ func size(n int64) string {
 	return ui.Size(n)
 }
 
-// beside returns a size and its difference from another one.
-func beside(n, other int64, format string) string {
+// withDifference returns a size and its difference from another one.
+func withDifference(n, other int64, format string) string {
 	if n == 0 || other == 0 {
 		return size(n)
 	}
 	return size(n) + " (" + fmt.Sprintf(format, 100*(share(n, other)-1)) + ")"
 }
 
-// showAtMost limits how long a gateway may take to store a report.
-const showAtMost = time.Second
+// publishTime limits how long a gateway may take to store a report.
+const publishTime = time.Second
 
-// show puts the progress on the gateway's admin page. It is skipped while clients are held, and its errors
+// publishReport puts the progress on the gateway's admin page. It is skipped while clients are held, and its errors
 // are ignored.
-func (r *Rollout) show() {
+func (r *Rollout) publishReport() {
 	t, ok := r.clients.(through)
 	if !ok || slices.Contains([]Step{StepFence, StepPromote, StepMove}, r.state.Step) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), showAtMost)
+	ctx, cancel := context.WithTimeout(context.Background(), publishTime)
 	defer cancel()
 	_ = t.gateway.Report(ctx, r.state.report())
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/rollout/patroni"
 )
 
-// managed implements manner for a cell that Patroni manages. Patroni makes the copies, promotes, demotes and
+// managed implements strategy for a cell that Patroni manages. Patroni makes the copies, promotes, demotes and
 // makes standbys follow; the roll-out starts and stops Patroni on the nodes, sets which nodes may become the
 // leader, orders the switch-over, and makes clients wait for it.
 type managed struct {
@@ -42,7 +42,7 @@ func (m managed) steps() map[Step]func(context.Context) error {
 // cluster returns the cluster as Patroni's store has it.
 func (m managed) cluster(ctx context.Context) (patroni.Cluster, error) {
 	apis := make([]string, 0, len(m.nodes)+1)
-	for _, n := range append(m.nodes, m.old) {
+	for _, n := range append(m.nodes, m.oldNode) {
 		apis = append(apis, n.Patroni.API)
 	}
 	return m.api.AnyCluster(ctx, apis)
@@ -105,7 +105,7 @@ func (m managed) find(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &findings{node: m.old.Name, list: found}
+	f := &findings{node: m.oldNode.Name, list: found}
 	c, err := m.cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (m managed) findCluster(f *findings, c patroni.Cluster) {
 		f.problem("roll out the cluster that it follows", "the cluster is a standby of another cluster, and has no clients")
 	}
 	for _, n := range m.nodes {
-		if n != m.made && c.Member(n.Name) == nil {
+		if n != m.newNode && c.Member(n.Name) == nil {
 			f.problem("use the name from Patroni's configuration as the node's name", "Patroni's cluster %s has no member %s", c.Scope, n.Name)
 		}
 	}
@@ -179,26 +179,26 @@ func (m managed) findSettings(ctx context.Context, f *findings) error {
 // findConfigs checks whether the configuration of the node can be read, and whether the replacement's belongs
 // to it.
 func (m managed) findConfigs(ctx context.Context, f *findings) error {
-	text, err := m.read(ctx, m.old)
+	text, err := m.read(ctx, m.oldNode)
 	if err == nil {
 		_, err = m.derived(text)
 	}
 	if err != nil {
-		f.problem("set patroni: {config} to a file that the user of run: may read and write", "%s: %v", m.old.Name, err)
+		f.problem("set patroni: {config} to a file that the user of run: may read and write", "%s: %v", m.oldNode.Name, err)
 		return nil
 	}
-	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	there, err := m.newNode.exists(ctx, m.newNode.Patroni.Config)
 	if err != nil || !there {
 		return err
 	}
-	if text, err = m.read(ctx, m.made); err != nil {
+	if text, err = m.read(ctx, m.newNode); err != nil {
 		return err
 	}
 	const rename = "set name in that file to the node's name"
 	if name, err := patroni.MemberName(text); err != nil {
-		f.problem(rename, "%s: %v", m.made.Patroni.Config, err)
-	} else if name != m.made.Name {
-		f.problem(rename, "%s has the name %q", m.made.Patroni.Config, name)
+		f.problem(rename, "%s: %v", m.newNode.Patroni.Config, err)
+	} else if name != m.newNode.Name {
+		f.problem(rename, "%s has the name %q", m.newNode.Patroni.Config, name)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (m managed) read(ctx context.Context, n *Node) ([]byte, error) {
 
 // derived returns the configuration of the new node, made from that of the old one.
 func (m managed) derived(old []byte) ([]byte, error) {
-	n := m.made
+	n := m.newNode
 	address, err := hostPort(n.URL, "5432")
 	if err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func replaced(t *testing.T, mode string) {
 		t.Fatalf("the primary is %q", got)
 	}
 	mustHold(t, p.Nodes[0].Replacement, committed, 0)
-	c, err := r.manner().(managed).cluster(t.Context())
+	c, err := r.strategy().(managed).cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,8 +247,8 @@ func TestPatroniFailsOver(t *testing.T) {
 	r := &Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}
 	r.dies = func(s Step, done bool) bool {
 		if s == StepGates && done && r.state.At == 0 { // b is about to be replaced, and becomes the leader
-			m := r.manner().(managed)
-			if err := m.api.Switchover(context.Background(), m.old.Patroni.API, "a", "b"); err != nil {
+			m := r.strategy().(managed)
+			if err := m.api.Switchover(context.Background(), m.oldNode.Patroni.API, "a", "b"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -277,7 +277,7 @@ func TestPatroniRefuses(t *testing.T) {
 	r.dies = func(s Step, done bool) bool {
 		if s == StepPromote && !done && !once { // an operator forbids the new member to become the leader
 			once = true
-			if err := r.manner().(managed).tag(context.Background(), r.node().Replacement, apart); err != nil {
+			if err := r.strategy().(managed).tag(context.Background(), r.node().Replacement, standbyTags); err != nil {
 				t.Error(err)
 			}
 		}
@@ -411,7 +411,7 @@ func TestPatroniLeaderAnswersItself(t *testing.T) {
 	_ = l.Close() // the leader's server is down
 	agent := &Agent{API: store.URL, Config: filepath.Join(t.TempDir(), "none")}
 	a := &Node{Name: "a", URL: "postgres://postgres@" + l.Addr().String() + "/postgres?sslmode=disable", Patroni: agent}
-	m := managed{task: &task{cell: &Cell{}, old: a, made: &Node{Name: "a2", Patroni: agent}, progress: &Progress{}}, api: api}
+	m := managed{task: &task{cell: &Cell{}, oldNode: a, newNode: &Node{Name: "a2", Patroni: agent}, progress: &Progress{}}, api: api}
 	if err := m.admit(t.Context()); err == nil || !strings.Contains(err.Error(), "node a: ") {
 		t.Errorf("a leader that is gone: %v", err)
 	}

@@ -14,20 +14,20 @@ import (
 // One member of a Patroni cluster: making it, keeping it from becoming the leader or allowing it, and
 // stopping it.
 
-// apart holds the tags of a member that gets no reads, is not waited for by commits and never becomes the
+// standbyTags holds the tags of a member that gets no reads, is not waited for by commits and never becomes the
 // leader: a new member before its gates, and an old one that was replaced.
-var apart = map[string]any{"nofailover": true, "noloadbalance": true, "nosync": true}
+var standbyTags = map[string]any{"nofailover": true, "noloadbalance": true, "nosync": true}
 
 // provision makes the directory and the configuration of a new member, with the tags in apart.
 func (m managed) provision(ctx context.Context) error {
 	if err := m.preparation.provision(ctx); err != nil {
 		return err
 	}
-	text, err := m.read(ctx, m.old)
+	text, err := m.read(ctx, m.oldNode)
 	if err != nil {
 		return err
 	}
-	_, was, err := patroni.SetTags(text, apart)
+	_, was, err := patroni.SetTags(text, standbyTags)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (m managed) provision(ctx context.Context) error {
 			return err
 		}
 	}
-	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	there, err := m.newNode.exists(ctx, m.newNode.Patroni.Config)
 	if err != nil {
 		return err
 	}
@@ -45,11 +45,11 @@ func (m managed) provision(ctx context.Context) error {
 		if text, err = m.derived(text); err != nil {
 			return err
 		}
-		if err := m.made.replaceFile(ctx, m.made.Patroni.Config, text); err != nil {
+		if err := m.newNode.replaceFile(ctx, m.newNode.Patroni.Config, text); err != nil {
 			return err
 		}
 	}
-	return m.tag(ctx, m.made, apart)
+	return m.tag(ctx, m.newNode, standbyTags)
 }
 
 // tag sets tags of a member, and returns when its Patroni, if it runs, has read them.
@@ -97,19 +97,19 @@ func tagged(have, want map[string]any) bool {
 
 // backup only runs the restore hook, if any: Patroni makes the copy when it is started.
 func (m managed) backup(ctx context.Context) error {
-	if err := m.halt(ctx, m.made); err != nil {
+	if err := m.halt(ctx, m.newNode); err != nil {
 		return err
 	}
-	if err := m.empty(ctx); err != nil {
+	if err := m.emptyDirectories(ctx); err != nil {
 		return err
 	}
-	return m.cell.hook(ctx, m.cell.Hooks.Restore, m.made)
+	return m.cell.hook(ctx, m.cell.Hooks.Restore, m.newNode)
 }
 
 // start starts Patroni on the new node, and waits until it has made the copy and follows.
 func (m managed) start(ctx context.Context) error {
-	if _, err := m.api.Status(ctx, m.made.Patroni.API); err != nil {
-		if err := m.made.start(ctx); err != nil {
+	if _, err := m.api.Status(ctx, m.newNode.Patroni.API); err != nil {
+		if err := m.newNode.start(ctx); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (m managed) start(ctx context.Context) error {
 	}
 	if m.progress.BackupTook == 0 {
 		m.progress.BackupTook = time.Since(began)
-		m.weigh(ctx)
+		m.compareSize(ctx)
 	}
 	return m.isStandby(ctx)
 }
@@ -130,7 +130,7 @@ func (m managed) copied(ctx context.Context) error {
 	most, state, since := int64(-1), "", time.Now()
 	for {
 		c, err := m.cluster(ctx)
-		member := c.Member(m.made.Name)
+		member := c.Member(m.newNode.Name)
 		if err == nil && member.Up() {
 			return nil
 		}
@@ -142,13 +142,13 @@ func (m managed) copied(ctx context.Context) error {
 		}
 		if err == nil && member != nil && member.State != state {
 			state, since = member.State, time.Now()
-			m.tell("Patroni: %s", state)
+			m.log("Patroni: %s", state)
 		}
-		if size, err := m.made.diskUse(ctx); err == nil && size.Data+size.WAL > most {
+		if size, err := m.newNode.diskUse(ctx); err == nil && size.Data+size.WAL > most {
 			most, since = size.Data+size.WAL, time.Now()
 		}
 		if time.Since(since) > m.cell.catchUpTime() {
-			return errors.Join(err, fmt.Errorf("the Patroni of %s reports %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.made.Name, state,
+			return errors.Join(err, fmt.Errorf("the Patroni of %s reports %q, and its directory has not grown beyond %s for %v: look into Patroni's log there", m.newNode.Name, state,
 				ui.Size(most), m.cell.catchUpTime()))
 		}
 		if err := pause(ctx); err != nil {
@@ -188,7 +188,7 @@ func (m managed) halt(ctx context.Context, n *Node) error {
 
 // join gives a standby that passed its gates the tags of the old one.
 func (m managed) join(ctx context.Context) error {
-	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
+	if err := m.tag(ctx, m.newNode, m.progress.Tags); err != nil {
 		return err
 	}
 	return m.retirement.join(ctx)
@@ -197,13 +197,13 @@ func (m managed) join(ctx context.Context) error {
 // retire stops a node that was replaced. If its Patroni is started again it is a standby that never becomes
 // the leader.
 func (m managed) retire(ctx context.Context) error {
-	if err := m.mustNotLead(ctx, m.old); err != nil {
+	if err := m.mustNotLead(ctx, m.oldNode); err != nil {
 		return err
 	}
-	if err := m.tag(ctx, m.old, apart); err != nil {
+	if err := m.tag(ctx, m.oldNode, standbyTags); err != nil {
 		return err
 	}
-	if err := m.halt(ctx, m.old); err != nil {
+	if err := m.halt(ctx, m.oldNode); err != nil {
 		return err
 	}
 	m.progress.Replaced = true
@@ -221,17 +221,17 @@ func (m managed) mustNotLead(ctx context.Context, n *Node) error {
 
 // unretire starts a standby again.
 func (m managed) unretire(ctx context.Context) error {
-	if err := m.tag(ctx, m.old, m.progress.Tags); err != nil {
+	if err := m.tag(ctx, m.oldNode, m.progress.Tags); err != nil {
 		return err
 	}
-	if _, err := m.api.Status(ctx, m.old.Patroni.API); err != nil {
-		if err := m.old.start(ctx); err != nil {
+	if _, err := m.api.Status(ctx, m.oldNode.Patroni.API); err != nil {
+		if err := m.oldNode.start(ctx); err != nil {
 			return err
 		}
 	}
 	err := m.waitFor(ctx, func(c patroni.Cluster) string {
-		if !c.Member(m.old.Name).Up() {
-			return m.old.Name + " does not follow"
+		if !c.Member(m.oldNode.Name).Up() {
+			return m.oldNode.Name + " does not follow"
 		}
 		return ""
 	})
@@ -246,15 +246,15 @@ func (m managed) remove(ctx context.Context) error {
 	if m.progress.Tags == nil || m.progress.Made == "" { // it has not been made
 		return nil
 	}
-	if err := m.mustNotLead(ctx, m.made); err != nil {
+	if err := m.mustNotLead(ctx, m.newNode); err != nil {
 		return err
 	}
-	there, err := m.made.exists(ctx, m.made.Patroni.Config)
+	there, err := m.newNode.exists(ctx, m.newNode.Patroni.Config)
 	if err == nil && there {
-		err = errors.Join(m.tag(ctx, m.made, apart), m.halt(ctx, m.made))
+		err = errors.Join(m.tag(ctx, m.newNode, standbyTags), m.halt(ctx, m.newNode))
 	}
 	if err != nil {
-		m.tell("%s could not be stopped: %v", m.made.Name, err)
+		m.log("%s could not be stopped: %v", m.newNode.Name, err)
 	}
 	return nil
 }

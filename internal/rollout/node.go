@@ -66,14 +66,14 @@ func value[T any](ctx context.Context, n *Node, query string, args ...any) (v T,
 	return v, err
 }
 
-// kept is a connection for repeated queries. After an error the next query connects again.
-type kept struct {
+// reusableConn is a connection for repeated queries. After an error the next query connects again.
+type reusableConn struct {
 	node *Node
 	c    *pgx.Conn
 }
 
 // number returns the one number of a query.
-func (k *kept) number(ctx context.Context, query string) (v int64, err error) {
+func (k *reusableConn) number(ctx context.Context, query string) (v int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if k.c == nil {
@@ -90,7 +90,7 @@ func (k *kept) number(ctx context.Context, query string) (v int64, err error) {
 }
 
 // close closes the connection if there is one.
-func (k *kept) close(ctx context.Context) {
+func (k *reusableConn) close(ctx context.Context) {
 	if k.c == nil {
 		return
 	}
@@ -115,9 +115,9 @@ func (n *Node) inRecovery(ctx context.Context) (bool, error) {
 	return value[bool](ctx, n, "SELECT pg_is_in_recovery()")
 }
 
-// serves returns an error if the server at a node's URL is not the one in its directory: it has another
+// checkServer returns an error if the server at a node's URL is not the one in its directory: it has another
 // directory, or one of the same name on another machine.
-func (n *Node) serves(ctx context.Context) error {
+func (n *Node) checkServer(ctx context.Context) error {
 	var directory, process string
 	asking, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -127,14 +127,14 @@ func (n *Node) serves(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := n.look(ctx, "sh", "-c", `if [ "$(readlink -f -- "$1")" = "$(readlink -f -- "$2")" ]; then echo same; fi`, "sh", directory, n.Directory)
+	out, err := n.quickCommand(ctx, "sh", "-c", `if [ "$(readlink -f -- "$1")" = "$(readlink -f -- "$2")" ]; then echo same; fi`, "sh", directory, n.Directory)
 	if err == nil && strings.TrimSpace(out) != "same" {
 		err = fmt.Errorf("node %s: the server at its url has the directory %s, not %s", n.Name, directory, n.Directory)
 	}
 	if err != nil {
 		return err
 	}
-	found, err := n.look(ctx, "head", "-n", "3", path.Join(n.Directory, "postmaster.pid"))
+	found, err := n.quickCommand(ctx, "head", "-n", "3", path.Join(n.Directory, "postmaster.pid"))
 	if err == nil && strings.TrimSpace(found) != process {
 		err = anotherServer(n)
 	}

@@ -78,7 +78,7 @@ func TestRestoreOfAnotherCell(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	made := c.Nodes[0].Replacement
-	command := on(made.Run, made.program("initdb"), "-D", made.Directory, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
+	command := remoteCommand(made.Run, made.program("initdb"), "-D", made.Directory, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C")
 	c.Hooks.Restore = command
 	made.Options["unix_socket_directories"] = filepath.Dir(made.Directory)
 	mustSay(t, (&Rollout{Cell: c, Yes: true}).Run(t.Context()), ErrGate, "belongs to another cell")

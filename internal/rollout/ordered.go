@@ -21,7 +21,7 @@ func (m managed) hold(ctx context.Context) error {
 		return err
 	}
 	// Clients would wait while the shutdown writes all that.
-	if err := m.old.exec(ctx, "CHECKPOINT"); err != nil {
+	if err := m.oldNode.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 	if err := m.catchUp(ctx); err != nil {
@@ -41,25 +41,25 @@ func (m managed) hold(ctx context.Context) error {
 // choose it, as any standby, and loses what has not been streamed unless synchronous_mode is on. So the old
 // leader must answer: Patroni's store names a leader that has died until its lock expires.
 func (m managed) admit(ctx context.Context) error {
-	settings, err := m.api.Settings(ctx, m.old.Patroni.API)
+	settings, err := m.api.Settings(ctx, m.oldNode.Patroni.API)
 	if err == nil {
-		_, err = m.old.inRecovery(ctx)
+		_, err = m.oldNode.inRecovery(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if err := m.tag(ctx, m.made, m.progress.Tags); err != nil {
+	if err := m.tag(ctx, m.newNode, m.progress.Tags); err != nil {
 		return err
 	}
 	err = m.waitFor(ctx, func(c patroni.Cluster) string {
-		made := c.Member(m.made.Name)
+		newNode := c.Member(m.newNode.Name)
 		switch {
-		case !made.Up():
-			return m.made.Name + " does not follow"
-		case made.Tags["nofailover"] == true:
-			return m.made.Name + " must not become the leader: nofailover"
-		case settings.OnlySynchronous() && made.Role != patroni.SyncStandby:
-			return m.made.Name + " is not a synchronous standby, and Patroni lets only those become the leader: raise synchronous_node_count"
+		case !newNode.Up():
+			return m.newNode.Name + " does not follow"
+		case newNode.Tags["nofailover"] == true:
+			return m.newNode.Name + " must not become the leader: nofailover"
+		case settings.OnlySynchronous() && newNode.Role != patroni.SyncStandby:
+			return m.newNode.Name + " is not a synchronous standby, and Patroni lets only those become the leader: raise synchronous_node_count"
 		}
 		return ""
 	})
@@ -82,7 +82,7 @@ func (m managed) ready(ctx context.Context) error {
 		return fmt.Errorf("%w: a switchover is scheduled: %s", ErrGate, c.Scheduled)
 	case leader == nil:
 		return errNoLeader
-	case leader.Name != m.old.Name:
+	case leader.Name != m.oldNode.Name:
 		return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader.Name)
 	}
 	return nil
@@ -100,7 +100,7 @@ func (m managed) fence(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
 	// A new message comes after all other commits and is flushed.
-	written, err := value[int64](ctx, m.old, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint")
+	written, err := value[int64](ctx, m.oldNode, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint")
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (m managed) fence(ctx context.Context) error {
 	if err := m.save(); err != nil {
 		return err
 	}
-	if err := waitReplayed(ctx, m.made, written-1); err != nil {
-		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", m.made.Name, m.old.Name, err)
+	if err := waitReplayed(ctx, m.newNode, written-1); err != nil {
+		return fmt.Errorf("%s does not have all WAL that %s wrote: %w", m.newNode.Name, m.oldNode.Name, err)
 	}
 	return nil
 }
@@ -120,25 +120,25 @@ func (m managed) promote(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case leader == m.old.Name:
+	case leader == m.oldNode.Name:
 		if err := m.order(ctx); err != nil {
 			return err
 		}
-	case leader != m.made.Name:
+	case leader != m.newNode.Name:
 		return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
 	}
 	ctx, cancel := context.WithTimeout(ctx, promoteTime)
 	defer cancel()
 	for {
-		standby, err := m.made.inRecovery(ctx)
+		standby, err := m.newNode.inRecovery(ctx)
 		if err == nil && !standby {
 			m.progress.Replaced = true
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(err, fmt.Errorf("%s is the leader, but has not become a primary within %v", m.made.Name, promoteTime))
-		case <-time.After(lookTime / 10):
+			return errors.Join(err, fmt.Errorf("%s is the leader, but has not become a primary within %v", m.newNode.Name, promoteTime))
+		case <-time.After(pollPause / 10):
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (m managed) order(ctx context.Context) error {
 	if err := m.fence(ctx); err != nil {
 		return errors.Join(errNotPromoted, err)
 	}
-	refused := m.api.Switchover(ctx, m.made.Patroni.API, m.old.Name, m.made.Name)
+	refused := m.api.Switchover(ctx, m.newNode.Patroni.API, m.oldNode.Name, m.newNode.Name)
 	if refused != nil {
 		if err := m.revoke(ctx, refused); err != nil {
 			return errors.Join(refused, err)
@@ -159,9 +159,9 @@ func (m managed) order(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return errors.Join(refused, err)
-	case leader == m.made.Name:
+	case leader == m.newNode.Name:
 		return nil
-	case leader == m.old.Name:
+	case leader == m.oldNode.Name:
 		return fmt.Errorf("%w: %w", errNotPromoted, refused)
 	}
 	return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
@@ -174,11 +174,11 @@ func (m managed) revoke(ctx context.Context, refused error) error {
 	if errors.As(refused, &no) && no.Definite() {
 		return nil
 	}
-	if err := m.tag(ctx, m.made, apart); err != nil {
+	if err := m.tag(ctx, m.newNode, standbyTags); err != nil {
 		return err
 	}
 	loop := 10 * time.Second // Patroni's own default
-	if s, err := m.api.Settings(ctx, m.made.Patroni.API); err == nil && s.LoopWait > 0 {
+	if s, err := m.api.Settings(ctx, m.newNode.Patroni.API); err == nil && s.LoopWait > 0 {
 		loop = time.Duration(s.LoopWait) * time.Second
 	}
 	select {
@@ -215,7 +215,7 @@ func (m managed) unwind(ctx context.Context) error { return m.clients.Release(ct
 // later.
 func (m managed) unpromote(ctx context.Context) error {
 	leader, err := m.awaitLeader(ctx)
-	if err == nil && leader == m.old.Name {
+	if err == nil && leader == m.oldNode.Name {
 		if err = m.revoke(ctx, errNotPromoted); err == nil {
 			leader, err = m.awaitLeader(ctx)
 		}
@@ -223,7 +223,7 @@ func (m managed) unpromote(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case leader == m.made.Name:
+	case leader == m.newNode.Name:
 		return m.noWayBack()
 	}
 	return m.unwind(ctx)
@@ -238,8 +238,8 @@ func (m managed) follow(ctx context.Context) error {
 	}
 	back, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
-	if err := m.waitFor(back, m.follows([]*Node{m.old})); err != nil {
-		m.tell("%v; it is stopped anyway", err)
+	if err := m.waitFor(back, m.follows([]*Node{m.oldNode})); err != nil {
+		m.log("%v; it is stopped anyway", err)
 	}
 	return m.retire(ctx)
 }
@@ -249,7 +249,7 @@ func (m managed) follows(members []*Node) func(patroni.Cluster) string {
 	return func(c patroni.Cluster) string {
 		for _, n := range members {
 			if !c.Member(n.Name).Up() {
-				return n.Name + " does not follow " + m.made.Name
+				return n.Name + " does not follow " + m.newNode.Name
 			}
 		}
 		return ""

@@ -83,7 +83,7 @@ func (r *Rollout) eachPlan(ctx context.Context, do func(NodePlan)) (err error) {
 			p.Role = "primary"
 		}
 		if !p.Replaced {
-			if p.Findings, err = r.manner().find(ctx); err != nil {
+			if p.Findings, err = r.strategy().find(ctx); err != nil {
 				return err
 			}
 			p.Steps = stepPlans(r.planned(n))
@@ -144,27 +144,27 @@ func printFindings(w io.Writer, found []Finding) (problems int) {
 
 // planned returns the lines of the plan for a node, in order.
 func (r *Rollout) planned(n *Node) []string {
-	made, from, c := n.Replacement, r.primary(), r.Cell
+	newNode, from, c := n.Replacement, r.primary(), r.Cell
 	lines := []string{
-		"provision  " + orHook(c.Hooks.Provision, made.shown("mkdir", "-p", made.Directory)),
-		"backup     " + orHook(c.Hooks.Restore, made.shown(made.program("pg_basebackup"), c.backupArguments(made, from)...)),
+		"provision  " + orHook(c.Hooks.Provision, newNode.shown("mkdir", "-p", newNode.Directory)),
+		"backup     " + orHook(c.Hooks.Restore, newNode.shown(newNode.program("pg_basebackup"), c.backupArguments(newNode, from)...)),
 		"           " + r.backupTime(n),
-		"start      " + made.starting(),
+		"start      " + newNode.starting(),
 		fmt.Sprintf("catch up   to within %s of WAL; fails after %v without progress", ui.Size(int64(c.Gates.Lag)), c.catchUpTime()),
 		fmt.Sprintf("gates      lag, libraries, collations, rows of %s of each table%s", ui.Size(int64(c.Gates.Sample)), andHook(c.Hooks.Gate)),
 	}
 	if r.state.primaryTurn() {
 		lines = append(lines,
 			fmt.Sprintf("hold       %s; open transactions get %v", orHook(c.Hooks.Hold, "new transactions wait in the gateway at "+c.Gateway.Admin), c.holdTime()),
-			fmt.Sprintf("fence      touch %s; %s; at most %v until %s has all WAL%s", n.signalFile(), n.stopping(), c.shutdownTime(), made.Name, andHook(c.Hooks.Fence)),
-			"promote    SELECT pg_promote() at "+made.Name,
-			"move       "+orHook(c.Hooks.Move, "clients continue at "+made.Name),
-			"follow     the standbys follow "+made.Name,
+			fmt.Sprintf("fence      touch %s; %s; at most %v until %s has all WAL%s", n.signalFile(), n.stopping(), c.shutdownTime(), newNode.Name, andHook(c.Hooks.Fence)),
+			"promote    SELECT pg_promote() at "+newNode.Name,
+			"move       "+orHook(c.Hooks.Move, "clients continue at "+newNode.Name),
+			"follow     the standbys follow "+newNode.Name,
 		)
 	} else {
 		lines = append(lines, "join       "+orHook(c.Hooks.Join, "-"), "retire     "+n.stopping())
 	}
-	if m, ok := r.manner().(managed); ok {
+	if m, ok := r.strategy().(managed); ok {
 		lines = plannedByPatroni(m, lines)
 	}
 	lines = append(lines, "keep       until cinch rollout confirm")
@@ -176,16 +176,16 @@ func (r *Rollout) planned(n *Node) []string {
 
 // plannedByPatroni replaces the lines for steps that Patroni does differently.
 func plannedByPatroni(m managed, lines []string) []string {
-	old, made, c := m.old, m.made, m.cell
+	old, newNode, c := m.oldNode, m.newNode, m.cell
 	const tags = "nofailover, noloadbalance and nosync"
 	instead := map[string]string{
-		"provision": orHook(c.Hooks.Provision, made.shown("mkdir", "-p", made.Directory)) + "; " + made.Patroni.Config + " by " + old.Patroni.Config + ", with " + tags,
+		"provision": orHook(c.Hooks.Provision, newNode.shown("mkdir", "-p", newNode.Directory)) + "; " + newNode.Patroni.Config + " by " + old.Patroni.Config + ", with " + tags,
 		"backup":    orHook(c.Hooks.Restore, "by Patroni, when it is started"),
 		"join":      "without " + tags + andHook(c.Hooks.Join),
 		"retire":    old.Name + " gets " + tags + "; " + old.stopping(),
-		"fence":     made.Name + " has replayed all commits",
-		"promote":   fmt.Sprintf("POST %s/switchover {leader: %s, candidate: %s}", made.Patroni.API, old.Name, made.Name),
-		"follow":    "the standbys and " + old.Name + " follow " + made.Name + " by themselves; " + old.Name + " gets " + tags + "; " + old.stopping(),
+		"fence":     newNode.Name + " has replayed all commits",
+		"promote":   fmt.Sprintf("POST %s/switchover {leader: %s, candidate: %s}", newNode.Patroni.API, old.Name, newNode.Name),
+		"follow":    "the standbys and " + old.Name + " follow " + newNode.Name + " by themselves; " + old.Name + " gets " + tags + "; " + old.stopping(),
 	}
 	for i, line := range lines {
 		name, _, _ := strings.Cut(line, " ")
@@ -228,7 +228,7 @@ func (r *Rollout) backupTime(n *Node) string {
 
 // shown returns a command as an operator would type it.
 func (n *Node) shown(name string, args ...string) string {
-	return strings.Join(on(n.Run, append([]string{name}, args...)...), " ")
+	return strings.Join(remoteCommand(n.Run, append([]string{name}, args...)...), " ")
 }
 
 func (n *Node) starting() string {

@@ -13,7 +13,7 @@ import (
 
 // observe adapts the roll-out to Patroni's current leader, if Patroni manages the cell.
 func (r *Rollout) observe(ctx context.Context) error {
-	m, ok := r.manner().(managed)
+	m, ok := r.strategy().(managed)
 	if !ok {
 		return nil
 	}
@@ -24,19 +24,19 @@ func (r *Rollout) observe(ctx context.Context) error {
 	if leader == r.primary().Name {
 		return nil
 	}
-	s, n := r.state, r.stands(leader)
+	s, n := r.state, r.nodeOfMember(leader)
 	switch {
 	// The new one died, and the old one leads again.
-	case leader == m.old.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow):
-		n, s.Step, m.progress.Replaced = m.old, StepCatchUp, false
-	case leader != m.made.Name:
+	case leader == m.oldNode.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow):
+		n, s.Step, m.progress.Replaced = m.oldNode, StepCatchUp, false
+	case leader != m.newNode.Name:
 	case s.Step == StepHold || s.Step == StepFence: // it may lack commits that clients were told of
 		s.Step, r.resumed = StepPromote, true
 		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: the last commits may be missing, unless synchronous_mode is on", leader))
 	case s.Step == StepPromote: // take handles it
 		return nil
 	case s.Step == StepJoin || s.Step == StepRetire: // passed its gates, and leads too early
-		n, s.Step, m.progress.Replaced = m.old, StepFollow, true
+		n, s.Step, m.progress.Replaced = m.oldNode, StepFollow, true
 	}
 	if n == nil {
 		return fmt.Errorf("%w: the leader is %s, which is not a node of this cell: make another member the leader (patronictl switchover)", errOtherLeader, leader)
@@ -50,7 +50,7 @@ func (r *Rollout) observe(ctx context.Context) error {
 // elsewhere reports whether a step failed because Patroni has changed the leader, or is about to: the old one
 // does not answer. Then the roll-out continues at the new one.
 func (r *Rollout) elsewhere(ctx context.Context, failed error) bool {
-	m, ok := r.manner().(managed)
+	m, ok := r.strategy().(managed)
 	if !ok || ctx.Err() != nil {
 		return false
 	}
@@ -70,8 +70,8 @@ func (r *Rollout) elsewhere(ctx context.Context, failed error) bool {
 	}
 }
 
-// stands returns the node for which the member of this name stands now, or nil.
-func (r *Rollout) stands(name string) *Node {
+// nodeOfMember returns the node for which the member of this name stands now, or nil.
+func (r *Rollout) nodeOfMember(name string) *Node {
 	for i := range r.Cell.Nodes {
 		if n := &r.Cell.Nodes[i]; r.current(n).Name == name {
 			return n

@@ -65,7 +65,7 @@ func (r *Rollout) Run(ctx context.Context) error {
 		r.state.Step = StepStart // the new node's machine may have been restarted
 	}
 	if r.state.Done {
-		r.tell("the roll-out is done, nothing is left to do")
+		r.log("the roll-out is done, nothing is left to do")
 	}
 	for !r.state.Done {
 		if err := context.Cause(r.uninterrupted(ctx)); err != nil {
@@ -129,11 +129,11 @@ func (r *Rollout) take(ctx context.Context) error {
 	case err == nil:
 	// Clients wait, and there is a primary for them: the state on the disk leads there too.
 	case r.state.Step == StepMove, r.state.Step == StepPromote && resumed && r.promoted(ctx):
-		r.tell("%v", err)
+		r.log("%v", err)
 	case r.state.Step == StepPromote && resumed: // the new node may be a primary that does not answer
-		return r.putBack(ctx, err, r.manner().unpromote)
+		return r.putBack(ctx, err, r.strategy().unpromote)
 	case r.state.Step == StepFence, r.state.Step == StepPromote:
-		return r.putBack(ctx, err, r.manner().unwind)
+		return r.putBack(ctx, err, r.strategy().unwind)
 	default:
 		return err
 	}
@@ -141,7 +141,7 @@ func (r *Rollout) take(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	n := r.node()
-	err := r.manner().steps()[r.state.Step](r.uninterrupted(ctx))
+	err := r.strategy().steps()[r.state.Step](r.uninterrupted(ctx))
 	if r.killed(true) {
 		return context.Cause(ctx)
 	}
@@ -150,7 +150,7 @@ func (r *Rollout) take(ctx context.Context) error {
 	}
 	err = fmt.Errorf("node %s, %s: %w", n.Name, r.state.Step, err)
 	if r.state.Step == StepHold || r.state.Step == StepFence || errors.Is(err, errNotPromoted) {
-		err = r.putBack(ctx, err, r.manner().unwind)
+		err = r.putBack(ctx, err, r.strategy().unwind)
 	}
 	return errors.Join(err, r.record("failed: "+err.Error()))
 }
@@ -186,8 +186,8 @@ func (r *Rollout) killed(done bool) bool { return r.dies != nil && r.dies(r.stat
 // undoTime limits undoing steps after the roll-out itself has been ended.
 const undoTime = 2 * time.Minute
 
-// manner returns the manner of this cell for the current node.
-func (r *Rollout) manner() manner {
+// strategy returns the strategy of this cell for the current node.
+func (r *Rollout) strategy() strategy {
 	t := r.task()
 	p := plain{preparation{t}, r.switchover(t), retirement{t, r.Yes, r.DestroyOld}}
 	if r.Cell.Patroni != nil {
@@ -197,7 +197,7 @@ func (r *Rollout) manner() manner {
 }
 
 func (r *Rollout) managed(p plain, t *task) managed {
-	m := managed{plain: p, task: t, api: r.api, nodes: []*Node{t.made}}
+	m := managed{plain: p, task: t, api: r.api, nodes: []*Node{t.newNode}}
 	for i := range r.Cell.Nodes {
 		m.nodes = append(m.nodes, r.current(&r.Cell.Nodes[i]))
 	}
@@ -209,15 +209,15 @@ func (r *Rollout) managed(p plain, t *task) managed {
 func (r *Rollout) task() *task {
 	n := r.node()
 	return &task{
-		id: r.state.ID, cell: r.Cell, old: n, made: n.Replacement, primary: r.primary(), progress: r.state.Nodes[n.Name],
-		save: func() error { return r.state.write(r.Cell.State) }, record: r.record, tell: r.tell,
+		id: r.state.ID, cell: r.Cell, oldNode: n, newNode: n.Replacement, primary: r.primary(), progress: r.state.Nodes[n.Name],
+		save: func() error { return r.state.write(r.Cell.State) }, record: r.record, log: r.log,
 	}
 }
 
 func (r *Rollout) switchover(t *task) switchover {
 	s := switchover{task: t, clients: r.clients}
 	for i := range r.Cell.Nodes {
-		if other := &r.Cell.Nodes[i]; other != s.old {
+		if other := &r.Cell.Nodes[i]; other != s.oldNode {
 			s.others = append(s.others, r.current(other))
 		}
 	}
@@ -246,20 +246,20 @@ func (r *Rollout) next() error {
 	return nil
 }
 
-// record adds an action to the state, writes the state to the disk, and tells the action.
+// record adds an action to the state, writes the state to the disk, and logs the action.
 func (r *Rollout) record(text string) error {
 	name := ""
 	if len(r.state.Order) > 0 {
 		name = r.state.Order[r.state.At]
 	}
 	r.state.Actions = append(r.state.Actions, Action{At: time.Now().UTC(), By: whoami(), Node: name, Text: text})
-	r.tell("%s", text)
+	r.log("%s", text)
 	err := r.state.write(r.Cell.State)
-	r.show()
+	r.publishReport()
 	return err
 }
 
-func (r *Rollout) tell(format string, args ...any) {
+func (r *Rollout) log(format string, args ...any) {
 	if r.Tell != nil {
 		r.Tell(r.state.Order[r.state.At], fmt.Sprintf(format, args...))
 	}
@@ -316,7 +316,7 @@ func (r *Rollout) Abort(ctx context.Context) error {
 
 // undo undoes the steps of the current node, the last one first.
 func (r *Rollout) undo(ctx context.Context) error {
-	m := r.manner()
+	m := r.strategy()
 	var err error
 	switch r.state.Step {
 	case StepMove, StepFollow:
@@ -339,5 +339,5 @@ func (r *Rollout) undo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.manner().remove(ctx)
+	return r.strategy().remove(ctx)
 }

@@ -161,7 +161,7 @@ func (g *gate) transfers(t *testing.T, n int, killed bool) (stop func() int) {
 					return
 				}
 				// Connecting for each transfer takes CPU time from the roll-out.
-				_ = pauseFor(ctx, lookTime)
+				_ = pauseFor(ctx, pollPause)
 			}
 		})
 	}
@@ -557,7 +557,7 @@ func TestThroughGateway(t *testing.T) {
 					return
 				}
 				done.Add(1)
-				_ = pauseFor(ctx, lookTime/20)
+				_ = pauseFor(ctx, pollPause/20)
 			}
 		})
 	}

@@ -142,7 +142,7 @@ func (s *sampler) replayed(ctx context.Context, written int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	// It is mostly replayed at once, and there are many pieces.
-	for wait := lookTime / 100; ; wait = min(2*wait, lookTime) {
+	for wait := pollPause / 100; ; wait = min(2*wait, pollPause) {
 		var at int64
 		err := s.standby.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint").Scan(&at)
 		if err != nil || at >= written {

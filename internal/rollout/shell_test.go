@@ -15,7 +15,7 @@ var words = []string{"printf", "%s|", "plain", "two words", "it's", `"$HOME" \ $
 // A shell on the other side parses what ssh runs.
 func TestQuoted(t *testing.T) {
 	testenv.NeedsPrograms(t)
-	out, err := exec.Command("sh", "-c", quoted(words)).Output()
+	out, err := exec.Command("sh", "-c", shellQuote(words)).Output()
 	if want := strings.Join(words[2:], "|") + "|"; err != nil || string(out) != want {
 		t.Errorf("%v\n%q\n%q", err, out, want)
 	}
@@ -23,10 +23,10 @@ func TestQuoted(t *testing.T) {
 
 // Only words that a shell would change are quoted.
 func TestCommandsElsewhere(t *testing.T) {
-	if got := on([]string{"sudo", "-u", "postgres"}, words...); !slices.Equal(got[3:], words) {
+	if got := remoteCommand([]string{"sudo", "-u", "postgres"}, words...); !slices.Equal(got[3:], words) {
 		t.Errorf("%q", got)
 	}
-	if got := strings.Join(on([]string{"/usr/bin/ssh", "db1"}, "pg_ctl", "status", "-D", "/var/lib/postgresql/15/main"), " "); got != "/usr/bin/ssh db1 pg_ctl status -D /var/lib/postgresql/15/main" {
+	if got := strings.Join(remoteCommand([]string{"/usr/bin/ssh", "db1"}, "pg_ctl", "status", "-D", "/var/lib/postgresql/15/main"), " "); got != "/usr/bin/ssh db1 pg_ctl status -D /var/lib/postgresql/15/main" {
 		t.Error(got)
 	}
 }

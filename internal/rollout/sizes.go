@@ -63,7 +63,7 @@ func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err 
 	if n.Root != nil {
 		as = n.Root
 	}
-	out, err := execute(ctx, nil, on(as, append([]string{"sh", "-c", sizeScript, "sh", n.Directory}, tablespaces...)...))
+	out, err := execute(ctx, nil, remoteCommand(as, append([]string{"sh", "-c", sizeScript, "sh", n.Directory}, tablespaces...)...))
 	if err != nil {
 		return s, err
 	}
@@ -165,13 +165,13 @@ func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) 
 	s, ok := at.setting()
 	switch {
 	case !ok && at.filesystem == "zfs":
-		return p, fmt.Errorf("zfs and zpool do not report on %s", t.made.Directory)
+		return p, fmt.Errorf("zfs and zpool do not report on %s", t.newNode.Directory)
 	case !ok:
 		return Prediction{Setting: at.filesystem, Bytes: t.progress.Old.Data}, nil
 	}
 	p.Setting = at.filesystem + " " + s.name
-	for _, directory := range append([]string{t.old.Directory}, sortedKeys(t.made.Tablespaces)...) {
-		out, err := t.old.command(ctx, t.old.cinch(), t.old.planning(at.filesystem, s, directory)...)
+	for _, directory := range append([]string{t.oldNode.Directory}, sortedKeys(t.newNode.Tablespaces)...) {
+		out, err := t.oldNode.command(ctx, t.oldNode.cinch(), t.oldNode.planning(at.filesystem, s, directory)...)
 		if err != nil {
 			return p, err
 		}
@@ -217,22 +217,22 @@ func (p *Prediction) add(out []byte) error {
 	return nil
 }
 
-// weigh compares the size of a base backup with the prediction.
-func (p preparation) weigh(ctx context.Context) {
-	now, err := p.made.diskUse(ctx, values(p.made.Tablespaces)...)
+// compareSize compares the size of a base backup with the prediction.
+func (p preparation) compareSize(ctx context.Context) {
+	now, err := p.newNode.diskUse(ctx, values(p.newNode.Tablespaces)...)
 	if err != nil {
-		p.tell("the size of %s is unknown: %v", p.made.Name, err)
+		p.log("the size of %s is unknown: %v", p.newNode.Name, err)
 		return
 	}
 	p.progress.Backup, p.progress.Now = now, now
 	predicted := p.progress.Predicted.Bytes
 	switch {
 	case predicted == 0:
-		p.tell("%s takes %s", p.made.Name, now)
+		p.log("%s takes %s", p.newNode.Name, now)
 	case now.By == byFilesystem:
-		p.tell("%s takes %s; predicted: %s", p.made.Name, now, ui.Size(predicted))
+		p.log("%s takes %s; predicted: %s", p.newNode.Name, now, ui.Size(predicted))
 	default:
-		p.tell("%s takes %s; predicted: %s of data, difference %+.1f %%", p.made.Name, now, ui.Size(predicted), 100*(share(now.Data, predicted)-1))
+		p.log("%s takes %s; predicted: %s of data, difference %+.1f %%", p.newNode.Name, now, ui.Size(predicted), 100*(share(now.Data, predicted)-1))
 	}
 }
 

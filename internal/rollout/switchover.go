@@ -22,14 +22,14 @@ type switchover struct {
 // hold makes new transactions wait, once the new node's lag is small. It first makes slots at the new node,
 // so that WAL for the other standbys is kept from before the promotion.
 func (s switchover) hold(ctx context.Context) error {
-	if err := s.waitStreaming(ctx, s.old, s.made); err != nil {
+	if err := s.waitStreaming(ctx, s.oldNode, s.newNode); err != nil {
 		return err
 	}
 	if err := s.othersFollow(ctx); err != nil {
 		return err
 	}
 	// Clients would wait while the shutdown writes all that.
-	if err := s.old.exec(ctx, "CHECKPOINT"); err != nil {
+	if err := s.oldNode.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
 	if err := s.catchUp(ctx); err != nil {
@@ -39,7 +39,7 @@ func (s switchover) hold(ctx context.Context) error {
 		return err
 	}
 	for _, other := range s.others {
-		if err := s.made.makeSlot(ctx, other); err != nil {
+		if err := s.newNode.makeSlot(ctx, other); err != nil {
 			return err
 		}
 	}
@@ -52,9 +52,9 @@ func (s switchover) hold(ctx context.Context) error {
 
 // reach returns an error unless clients could be moved to the new node.
 func (s switchover) reach(ctx context.Context) error {
-	lost, err := s.clients.Reach(ctx, s.made)
+	lost, err := s.clients.Reach(ctx, s.newNode)
 	if err == nil && lost != "" {
-		s.tell("sessions that would be ended, because they could not log in at %s: %s", s.made.Name, lost)
+		s.log("sessions that would be ended, because they could not log in at %s: %s", s.newNode.Name, lost)
 	}
 	return asGate(err)
 }
@@ -97,7 +97,7 @@ const promoteTime = time.Minute
 
 // promote makes the new node the primary. It asks the node, not the state, whether it is one already.
 func (s switchover) promote(ctx context.Context) error {
-	standby, err := s.made.inRecovery(ctx)
+	standby, err := s.newNode.inRecovery(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (s switchover) promote(ctx context.Context) error {
 		if err := s.promoteAtEnd(ctx); err != nil {
 			return err
 		}
-		if standby, err = s.made.inRecovery(ctx); err != nil || standby {
-			return errors.Join(err, fmt.Errorf("%s has not become a primary within %v", s.made.Name, promoteTime))
+		if standby, err = s.newNode.inRecovery(ctx); err != nil || standby {
+			return errors.Join(err, fmt.Errorf("%s has not become a primary within %v", s.newNode.Name, promoteTime))
 		}
 	}
 	s.progress.Replaced = true
@@ -128,17 +128,17 @@ func (s switchover) promoteAtEnd(ctx context.Context) error {
 	last, err := parseLSN(s.progress.LastWAL)
 	if err == nil {
 		// After a crash the node replays its WAL again.
-		err = waitReplayed(ctx, s.made, last)
+		err = waitReplayed(ctx, s.newNode, last)
 	}
 	if err != nil {
 		return err
 	}
-	return s.made.ask(ctx, func(c *pgx.Conn) error {
+	return s.newNode.ask(ctx, func(c *pgx.Conn) error {
 		var done bool
 		err := c.QueryRow(ctx, `SELECT pg_promote(true, $1) FROM (SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') - $2 AS beyond) AS stands
 			WHERE beyond > 0 AND beyond <= $3`, int(promoteTime.Seconds()), last, lastRecordBytes).Scan(&done)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = fmt.Errorf("its WAL does not end where that of %s ends, at %s: abort", s.old.Name, s.progress.LastWAL)
+			err = fmt.Errorf("its WAL does not end where that of %s ends, at %s: abort", s.oldNode.Name, s.progress.LastWAL)
 		}
 		return err
 	})
@@ -146,7 +146,7 @@ func (s switchover) promoteAtEnd(ctx context.Context) error {
 
 // move makes clients continue at the new primary.
 func (s switchover) move(ctx context.Context) error {
-	if err := s.clients.Move(ctx, s.made); err != nil {
+	if err := s.clients.Move(ctx, s.newNode); err != nil {
 		return err
 	}
 	if err := s.clients.Release(ctx); err != nil {
@@ -154,7 +154,7 @@ func (s switchover) move(ctx context.Context) error {
 	}
 	if p := s.progress; p.Pause == 0 && !p.HeldAt.IsZero() {
 		p.Pause = max(time.Since(p.HeldAt), 0) // the clock may have been set back between two runs
-		s.tell("new transactions waited for %v", p.Pause.Round(time.Millisecond))
+		s.log("new transactions waited for %v", p.Pause.Round(time.Millisecond))
 	}
 	return nil
 }
@@ -162,12 +162,12 @@ func (s switchover) move(ctx context.Context) error {
 // follow makes the other standbys follow the new primary.
 func (s switchover) follow(ctx context.Context) error {
 	for _, other := range s.others {
-		if err := s.made.makeSlot(ctx, other); err != nil {
+		if err := s.newNode.makeSlot(ctx, other); err != nil {
 			return err
 		}
 		err := other.ask(ctx, func(c *pgx.Conn) error {
 			for _, text := range []string{
-				"ALTER SYSTEM SET primary_conninfo = " + literal(s.made.conninfo(other, s.cell.Replication)),
+				"ALTER SYSTEM SET primary_conninfo = " + literal(s.newNode.conninfo(other, s.cell.Replication)),
 				"ALTER SYSTEM SET primary_slot_name = " + literal(other.slot()),
 				"SELECT pg_reload_conf()",
 			} {
@@ -180,7 +180,7 @@ func (s switchover) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.waitStreaming(ctx, s.made, other); err != nil {
+		if err := s.waitStreaming(ctx, s.newNode, other); err != nil {
 			return err
 		}
 	}

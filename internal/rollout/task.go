@@ -19,32 +19,32 @@ var (
 
 // task holds a node that is being replaced, and the data for its steps.
 type task struct {
-	id        string // of the roll-out
-	cell      *Cell
-	old, made *Node
-	primary   *Node // the node that others follow, when the step begins
-	progress  *Progress
+	id               string // of the roll-out
+	cell             *Cell
+	oldNode, newNode *Node
+	primary          *Node // the node that others follow, when the step begins
+	progress         *Progress
 
 	// Returns an error if Patroni has changed the primary; nil without Patroni.
 	changed func(context.Context) error
 
 	save   func() error            // saves the progress
 	record func(text string) error // records an action
-	tell   func(format string, args ...any)
+	log    func(format string, args ...any)
 }
 
 // ErrNoWayBack is wrapped by the error of an abort after the promotion.
 var ErrNoWayBack = errors.New("this can't be undone")
 
 func (t *task) noWayBack() error {
-	return fmt.Errorf("%w: %s has been promoted; continue with run", ErrNoWayBack, t.made.Name)
+	return fmt.Errorf("%w: %s has been promoted; continue with run", ErrNoWayBack, t.newNode.Name)
 }
 
-// lookTime is the pause between two polls.
-const lookTime = 500 * time.Millisecond
+// pollPause is the pause between two polls.
+const pollPause = 500 * time.Millisecond
 
-// pause waits for lookTime, or returns an error when ctx ends.
-func pause(ctx context.Context) error { return pauseFor(ctx, lookTime) }
+// pause waits for pollPause, or returns an error when ctx ends.
+func pause(ctx context.Context) error { return pauseFor(ctx, pollPause) }
 
 func pauseFor(ctx context.Context, d time.Duration) error {
 	select {

@@ -20,7 +20,7 @@ const (
 func (s switchover) unwind(ctx context.Context) error {
 	err := s.primaryAgain(ctx)
 	if err != nil {
-		err = fmt.Errorf("%s is not a primary again: %w", s.old.Name, err)
+		err = fmt.Errorf("%s is not a primary again: %w", s.oldNode.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
@@ -32,11 +32,11 @@ func (s switchover) unwind(ctx context.Context) error {
 func (s switchover) primaryAgain(ctx context.Context) (err error) {
 	for range restarts {
 		var running, standby bool
-		if running, err = s.old.running(ctx); err != nil {
+		if running, err = s.oldNode.running(ctx); err != nil {
 			return err
 		}
 		if running {
-			if standby, err = s.old.inRecovery(ctx); err == nil && !standby {
+			if standby, err = s.oldNode.inRecovery(ctx); err == nil && !standby {
 				return s.unmark(ctx)
 			}
 		}
@@ -50,18 +50,18 @@ func (s switchover) primaryAgain(ctx context.Context) (err error) {
 // startAgain starts it as a primary. If it is running, it is shutting down or a standby, and is stopped
 // first; what it has written is on its disk and is kept.
 func (s switchover) startAgain(ctx context.Context, running bool) error {
-	if standby, err := s.made.inRecovery(ctx); err == nil && !standby {
-		return fmt.Errorf("%w: %s is a primary, but this roll-out has not promoted it", ErrNoWayBack, s.made.Name)
+	if standby, err := s.newNode.inRecovery(ctx); err == nil && !standby {
+		return fmt.Errorf("%w: %s is a primary, but this roll-out has not promoted it", ErrNoWayBack, s.newNode.Name)
 	}
 	if running {
-		if err := s.old.stopAnyhow(ctx, min(givenTime, s.cell.shutdownTime())); err != nil {
+		if err := s.oldNode.stopAnyhow(ctx, min(givenTime, s.cell.shutdownTime())); err != nil {
 			return err
 		}
 	}
 	if err := s.unmark(ctx); err != nil {
 		return err
 	}
-	return s.old.start(ctx)
+	return s.oldNode.start(ctx)
 }
 
 // unmark makes the old node start as a primary again.
@@ -69,7 +69,7 @@ func (s switchover) unmark(ctx context.Context) error {
 	if s.progress.Mark == "" {
 		return nil
 	}
-	if err := s.old.unmarkStandby(ctx, s.progress.Mark); err != nil {
+	if err := s.oldNode.unmarkStandby(ctx, s.progress.Mark); err != nil {
 		return err
 	}
 	s.progress.Mark = ""
@@ -79,18 +79,18 @@ func (s switchover) unmark(ctx context.Context) error {
 // unpromote undoes a promotion that has not happened, and makes sure that it does not happen later.
 func (s switchover) unpromote(ctx context.Context) error {
 	if err := s.stopMade(ctx); err != nil {
-		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.newNode.Name, err)
 	}
-	control, err := s.made.control(ctx)
+	control, err := s.newNode.control(ctx)
 	signal := false
 	if err == nil {
-		signal, err = s.made.exists(ctx, s.made.signalFile())
+		signal, err = s.newNode.exists(ctx, s.newNode.signalFile())
 	}
 	if err != nil {
-		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.made.Name, err)
+		return fmt.Errorf("unknown whether %s has been promoted, and there must not be two primaries: %w", s.newNode.Name, err)
 	}
 	if control[controlState] != shutDownAsStandby || !signal {
-		return errors.Join(s.noWayBack(), s.made.start(ctx))
+		return errors.Join(s.noWayBack(), s.newNode.start(ctx))
 	}
 	return s.unwind(ctx)
 }
@@ -98,18 +98,18 @@ func (s switchover) unpromote(ctx context.Context) error {
 // stopMade shuts the new node down. A crashed node does not show whether it was promoted. If it has its
 // standby.signal it was not: it is started and shut down cleanly, so that its control file says so.
 func (s switchover) stopMade(ctx context.Context) error {
-	running, err := s.made.running(ctx)
+	running, err := s.newNode.running(ctx)
 	if err != nil {
 		return err
 	}
 	if !running {
-		signal, err := s.made.exists(ctx, s.made.signalFile())
+		signal, err := s.newNode.exists(ctx, s.newNode.signalFile())
 		if err != nil || !signal {
 			return err
 		}
-		if err := s.made.start(ctx); err != nil {
+		if err := s.newNode.start(ctx); err != nil {
 			return err
 		}
 	}
-	return s.made.stop(ctx, s.cell.shutdownTime())
+	return s.newNode.stop(ctx, s.cell.shutdownTime())
 }

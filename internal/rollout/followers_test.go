@@ -12,25 +12,27 @@ import (
 
 // Among followers with the same name, nodes are told from others as far as slots and addresses show it.
 func TestExcept(t *testing.T) {
-	follower := func(name, host, slot string) stranger { return stranger{name: name, host: host, slot: slot} }
+	follower := func(name, host, slot string) unknownFollower {
+		return unknownFollower{name: name, host: host, slot: slot}
+	}
 	node := func(name, slot string, addresses ...string) knownStandby {
 		return knownStandby{name: name, slot: slot, addresses: addresses}
 	}
 	const wr = "walreceiver"
 	for _, one := range []struct {
-		list  []stranger
+		list  []unknownFollower
 		nodes []knownStandby
 		left  string
 	}{
-		{[]stranger{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
+		{[]unknownFollower{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
 		// The first follows by another of its addresses.
-		{[]stranger{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"},
-		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), with the slot x]"},
-		{[]stranger{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the unused slot z, which keeps 0 B of WAL the logical slot y]"},
-		{[]stranger{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.4", "")}, []knownStandby{{name: "b", addresses: []string{"10.0.0.1"}, silent: true}}, "[walreceiver (10.0.0.4)]"},
-		{[]stranger{follower("barman", "", "")}, []knownStandby{node(wr, ""), node("", "")}, "[barman (Unix socket)]"},
+		{[]unknownFollower{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"},
+		{[]unknownFollower{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), with the slot x]"},
+		{[]unknownFollower{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the unused slot z, which keeps 0 B of WAL the logical slot y]"},
+		{[]unknownFollower{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.4", "")}, []knownStandby{{name: "b", addresses: []string{"10.0.0.1"}, silent: true}}, "[walreceiver (10.0.0.4)]"},
+		{[]unknownFollower{follower("barman", "", "")}, []knownStandby{node(wr, ""), node("", "")}, "[barman (Unix socket)]"},
 	} {
-		if left := fmt.Sprint(except(one.list, one.nodes)); left != one.left {
+		if left := fmt.Sprint(withoutStandbys(one.list, one.nodes)); left != one.left {
 			t.Errorf("%v are left, and should %s", left, one.left)
 		}
 	}
@@ -39,10 +41,10 @@ func TestExcept(t *testing.T) {
 // An unused slot may belong to a node that does not answer: the operator is not told to drop it.
 func TestSlotOfSilentNode(t *testing.T) {
 	nodes := []knownStandby{{name: "b", slot: "b_slot"}, {name: "c", silent: true}}
-	list := except([]stranger{{slot: "sub", logical: true}, {slot: "b_slot"}, {slot: "c_slot"}, {slot: "z"}}, nodes)
+	list := withoutStandbys([]unknownFollower{{slot: "sub", logical: true}, {slot: "b_slot"}, {slot: "c_slot"}, {slot: "z"}}, nodes)
 	f := &findings{node: "a"}
 	for _, one := range list {
-		neighbours{cell: &Cell{}}.findStranger(f, &Node{Name: "a"}, one)
+		neighbours{cell: &Cell{}}.findUnknownFollower(f, &Node{Name: "a"}, one)
 	}
 	if len(f.list) != 3 || !f.list[0].Problem || f.list[1].Problem || !f.list[2].Problem || !strings.Contains(f.list[1].Text, "the unused slot c_slot, which keeps 0 B of WAL: it may belong to c") {
 		t.Errorf("%+v", f.list)
@@ -52,8 +54,8 @@ func TestSlotOfSilentNode(t *testing.T) {
 // Followers of a standby that is replaced would follow no server, and nodes may be among them. A node's
 // unused slot there does no harm.
 func TestCascading(t *testing.T) {
-	named := func(one stranger) bool { return one.name == "cinch_c" || one.slot == "cinch_c" }
-	list := cascading([]stranger{
+	named := func(one unknownFollower) bool { return one.name == "cinch_c" || one.slot == "cinch_c" }
+	list := cascading([]unknownFollower{
 		{name: "cinch_c", host: "10.0.0.3"},
 		{name: "walreceiver", host: "10.0.0.4", slot: "d_slot"},
 		{name: "walreceiver", host: "10.0.0.9"},
@@ -63,7 +65,7 @@ func TestCascading(t *testing.T) {
 	}, []knownStandby{{name: "walreceiver", slot: "d_slot", addresses: []string{"10.0.0.4"}}}, named)
 	f := &findings{node: "b"}
 	for _, one := range list {
-		neighbours{cell: &Cell{}}.findStranger(f, &Node{Name: "b"}, one)
+		neighbours{cell: &Cell{}}.findUnknownFollower(f, &Node{Name: "b"}, one)
 	}
 	var said []string
 	for _, one := range f.list {
@@ -109,7 +111,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		args = append([]string{"-D", directory, "-d", "host=127.0.0.1 port=" + portOf(t, n) + " user=postgres application_name=" + name}, args...)
-		command := on(n.Run, append([]string{n.program("pg_receivewal")}, args...)...)
+		command := remoteCommand(n.Run, append([]string{n.program("pg_receivewal")}, args...)...)
 		cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

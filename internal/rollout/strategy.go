@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// manner implements the steps for a cell: how its nodes are made, take over and end.
-type manner interface {
+// strategy implements the steps for a cell: how its nodes are made, take over and end.
+type strategy interface {
 	// steps returns the steps. Each can be repeated when it was done, or half done.
 	steps() map[Step]func(context.Context) error
 	// find returns what the operator should know before a node is replaced.
@@ -22,7 +22,7 @@ type manner interface {
 // errNotPromoted is wrapped by the error of a promotion that did not happen and will not.
 var errNotPromoted = errors.New("the primary was not changed")
 
-// plain implements manner for a cell without a cluster manager, with PostgreSQL's own programs.
+// plain implements strategy for a cell without a cluster manager, with PostgreSQL's own programs.
 type plain struct {
 	preparation
 	switchover
@@ -64,10 +64,10 @@ func (p plain) find(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &findings{node: p.preparation.old.Name, list: found}
+	f := &findings{node: p.preparation.oldNode.Name, list: found}
 	if p.preparation.cell.Patroni == nil { // Patroni makes its members follow
 		t := p.switchover
-		if err := findStrangers(ctx, f, neighbours{t.cell, t.primary, t.old, t.others, t.oldSlots}); err != nil {
+		if err := findUnknownFollowers(ctx, f, neighbours{t.cell, t.primary, t.oldNode, t.others, t.oldSlots}); err != nil {
 			return nil, err
 		}
 	}
