@@ -62,19 +62,19 @@ func (l *leg) called() <-chan struct{} {
 	return l.calls
 }
 
-// assign records the lane that an operation goes to.
-func (l *leg) assign(to *lane) {
+// assign records the target connection that an operation goes to.
+func (l *leg) assign(to *targetConn) {
 	l.mu.Lock()
-	l.lane = to
+	l.conn = to
 	l.mu.Unlock()
 }
 
-// sent returns what the operation's lane has sent and not seen answered; nil: nothing.
-func (l *leg) sent() *sending {
+// sent returns what the operation's target connection has sent and not seen answered; nil: nothing.
+func (l *leg) sent() *inflight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lane == nil {
+	if l.conn == nil {
 		return nil
 	}
-	return l.lane.busy.Load()
+	return l.conn.inflight.Load()
 }

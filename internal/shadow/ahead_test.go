@@ -40,9 +40,9 @@ func (c *undoingConn) Send(ops []*Operation, _ time.Time, answered func(int, Ans
 // An operation that Ahead calls goes before those that it waits for, whether it has arrived by then or not.
 func TestAhead(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		u := &undoing{second: &Operation{Kind: Write, Whole: true}}
+		u := &undoing{second: &Operation{Kind: Write, TouchesAll: true}}
 		m := newMirror(Config{Protocol: u}.withDefaults(), newBudget(128*MiB), func(_ *Target, err error) { t.Error(err) })
-		m.submit(t.Context(), 1, []*Operation{{Kind: Write, Whole: true}})
+		m.submit(t.Context(), 1, []*Operation{{Kind: Write, TouchesAll: true}})
 		for late && u.sent.Load() < targets {
 			time.Sleep(time.Millisecond)
 		}

@@ -34,14 +34,14 @@ type budget struct {
 
 func newBudget(limit int64) *budget { return &budget{limit: limit} }
 
-// most returns the limit of an account.
-func (b *budget) most(a account) int64 { return b.limit / 8 * share[a] }
+// accountLimit returns the limit of an account.
+func (b *budget) accountLimit(a account) int64 { return b.limit / 8 * share[a] }
 
 // take reports whether n fits, and takes it then.
 func (b *budget) take(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.total+n > b.limit || b.held[a]+n > b.most(a) {
+	if b.total+n > b.limit || b.held[a]+n > b.accountLimit(a) {
 		return false
 	}
 	b.add(a, n)
@@ -54,7 +54,7 @@ func (b *budget) move(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(a, n)
-	return b.held[a] <= b.most(a)
+	return b.held[a] <= b.accountLimit(a)
 }
 
 // wait takes n for operations under way as soon as it fits, nothing else is under way, or ctx ends. Meanwhile
@@ -76,8 +76,8 @@ func (b *budget) wait(ctx context.Context, n int64) {
 	}
 }
 
-// takeLater takes n as soon as there is room; false: over was closed first.
-func (b *budget) takeLater(a account, n int64, over <-chan struct{}) bool {
+// takeWait takes n as soon as there is room; false: over was closed first.
+func (b *budget) takeWait(a account, n int64, over <-chan struct{}) bool {
 	for !b.take(a, n) {
 		b.mu.Lock()
 		freed := b.freed()
@@ -132,7 +132,7 @@ func (b *budget) holds() int64 {
 }
 
 // operationBytes is the size of an operation without its request: the struct, and its places in the order and
-// in two lanes.
+// in two target connections.
 const operationBytes = 512
 
 // keyBytes is the size of a key without its text.
@@ -150,9 +150,9 @@ func (op *Operation) weight() int64 {
 // their content.
 func (op *Operation) answerSize() int64 { return targets * 2 * op.Expected }
 
-// Left returns the unread rest of a buffer to which pieces are appended. If the rest is shorter than the
+// Remainder returns the unread rest of a buffer to which pieces are appended. If the rest is shorter than the
 // buffer it is copied, since it would keep the memory of what was read, uncounted.
-func Left(of, left []byte) []byte {
+func Remainder(of, left []byte) []byte {
 	switch len(left) {
 	case 0:
 		return nil

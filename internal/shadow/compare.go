@@ -42,7 +42,7 @@ func (c Compared) share() float64 {
 
 // Thresholds for the share of answers that was compared.
 const (
-	minCompared  = 0.01 // below it there is no PASS: too little is known about the answers
+	minCompared    = 0.01 // below it there is no PASS: too little is known about the answers
 	mostlyCompared = 0.5  // below it the first line warns
 )
 
@@ -92,14 +92,14 @@ func (d Difference) String() string {
 // maxDifferences limits the examples that are kept.
 const maxDifferences = 20
 
-// compare collects the results of the lanes. It is safe for concurrent use.
+// compare collects the results of the target connections. It is safe for concurrent use.
 type compare struct {
 	mu       sync.Mutex
 	total    Compared
 	examples []Difference
 	batch    *batch
 
-	refused counts // by operation and error
+	refused counter // by operation and error
 
 	excuser  Excuser         // nil: no excuses
 	excusing sync.Mutex      // locked while targets are asked

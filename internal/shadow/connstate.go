@@ -20,8 +20,8 @@ type connState struct {
 // and the first, which may say how to connect, or begin the transaction.
 const maxStates = 1000
 
-// said returns the operations so far; later ones are not added to the slice.
-func (s *connState) said() []*Operation {
+// operations returns the operations so far; later ones are not added to the slice.
+func (s *connState) operations() []*Operation {
 	if s == nil {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (s *connState) add(op *Operation) (grown int64) {
 	}
 	kept := append(make([]*Operation, 0, len(s.ops)+1), s.ops[:from]...)
 	for _, o := range s.ops[from:] {
-		if o.says(op) {
+		if o.sameRequest(op) {
 			grown -= o.weight()
 		} else {
 			kept = append(kept, o)
@@ -110,7 +110,7 @@ func (s *connState) end(how Ending) (grown int64) {
 
 // isState selects the operations that a new connection repeats.
 func (op *Operation) isState() bool {
-	return op.Kind == State && op.Left == "" && op.Lasts != Unrepeatable
+	return op.Kind == State && op.SkipReason == "" && op.Lasts != Unrepeatable
 }
 
 // isStateBefore selects them for a connection that is older than the run: reads that change it are repeated
@@ -119,6 +119,6 @@ func (op *Operation) isStateBefore() bool {
 	return op.isState() || op.Kind == Read && op.Keep && (op.Lasts == ForGood || op.Lasts == IfCommitted)
 }
 
-func (op *Operation) says(other *Operation) bool {
+func (op *Operation) sameRequest(other *Operation) bool {
 	return op.Name == other.Name && bytes.Equal(op.Request, other.Request)
 }

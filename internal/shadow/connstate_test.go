@@ -11,7 +11,7 @@ import (
 
 // names returns the names of the operations that a new connection would repeat.
 func (s *connState) names() (all []string) {
-	for _, op := range s.said() {
+	for _, op := range s.operations() {
 		all = append(all, op.Name)
 	}
 	return all
@@ -24,7 +24,7 @@ func TestStateOfTransactions(t *testing.T) {
 	rollback := &Operation{Name: "rollback", Kind: Write, Ends: RolledBack}
 	prepare, set := &Operation{Name: "prepare"}, &Operation{Name: "set", Lasts: IfCommitted}
 	insert, sync := &Operation{Name: "insert", Kind: Write}, &Operation{Name: "sync"}
-	left, mixed := &Operation{Name: "left out", Left: "why"}, &Operation{Name: "mixed", Lasts: Unrepeatable}
+	left, mixed := &Operation{Name: "left out", SkipReason: "why"}, &Operation{Name: "mixed", Lasts: Unrepeatable}
 	pins, reads := &Operation{Name: "pins", Kind: Read, Keep: true, Lasts: InTransaction}, &Operation{Name: "reads", Kind: Read, Keep: true}
 	for _, c := range []struct {
 		done, want []*Operation
@@ -115,7 +115,7 @@ func TestTransactionsBeforeTheRun(t *testing.T) {
 	ops := []*Operation{{Name: "connect"}, {Name: "begin", Lasts: InTransaction}, {Name: "commit", Kind: Write, Ends: Committed}}
 	m := newMirror(Config{Protocol: following{ops: &ops}}.withDefaults(), newBudget(128*MiB), func(_ *Target, err error) { t.Error(err) })
 	m.following = true
-	c := &tapped{number: 1}
+	c := &clientConn{number: 1}
 	for range len(ops) {
 		m.handle(t.Context(), piece{conn: c, from: memory.FromUpstream, bytes: []byte("x")})
 	}

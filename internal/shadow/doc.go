@@ -2,11 +2,11 @@
 // the new one, and reports whether the test is as fast, answers alike and holds the same data. Production
 // answers the client and never waits for the mirror.
 //
-//	client <-> passage <-> production
+//	client <-> proxy <-> production
 //	              | tap: a bounded queue of the bytes that went by, off the request path
 //	           mirror: one goroutine; bytes -> operations, in the order of their completion
 //	              | order: what an operation has to wait for
-//	           lanes of control, lanes of test: a connection for each connection of a client
+//	           connections to control and test: one for each connection of a client
 //	              |
 //	           compare: answers, latencies, batches -> package verdict
 //
@@ -30,7 +30,7 @@
 // the same time, came first there. It then has that one sent first (Target.Ahead).
 //
 // Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; output:
-// html.go, text.go, report.go, next.go, spread.go; data.go; meter.go, explain.go; the mirror: passage.go,
-// mirror.go, woken.go, connstate.go, tap.go, budget.go, order.go, lane.go, wait.go, ahead.go, plant.go,
-// compare.go, target.go, batch.go, counts.go, config.go, operation.go.
+// html.go, text.go, report.go, next.go, spread.go; data.go; meter.go, explain.go; the mirror: proxy.go,
+// mirror.go, blocked.go, connstate.go, tap.go, budget.go, order.go, targetconn.go, wait.go, ahead.go, plant.go,
+// compare.go, target.go, batch.go, counter.go, config.go, operation.go.
 package shadow

@@ -28,19 +28,19 @@ type mirror struct {
 	replayed  bool      // pieces have the times of a recording
 	latest    time.Time // of the last piece
 
-	woken  []waking
-	order  *order
-	states connStates
-	number uint64
-	untidy int64            // bytes that were submitted since the order was tidied
-	open   map[*tapped]bool // connections that are followed
-	most   int              // limit for open
+	blocked []blockedOp
+	order   *order
+	states  connStates
+	number  uint64
+	untidy  int64                // bytes that were submitted since the order was tidied
+	open    map[*clientConn]bool // connections that are followed
+	maxOpen int                  // limit for open
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that used something that can't be mirrored
-	reasons    counts        // why connections are mirrored no more
+	reasons    counter       // why connections are mirrored no more
 	skipped    atomic.Uint64 // reads left out by sampling
-	left       counts        // operations not sent, by reason
+	skips      counter       // operations not sent, by reason
 	submitted  atomic.Uint64
 }
 
@@ -54,8 +54,8 @@ func (m *mirror) run(ctx context.Context) {
 			m.handle(ctx, p)
 			m.tap.free(p)
 		}
-		m.obey()
-		m.wakeAll(ctx, m.now().Add(-latestCause))
+		m.serveRequest()
+		m.unblockBefore(ctx, m.now().Add(-maxCauseDelay))
 		if len(pieces) > 0 {
 			continue
 		}
@@ -66,19 +66,19 @@ func (m *mirror) run(ctx context.Context) {
 		case <-m.tap.wake:
 		case request := <-m.requests:
 			request()
-		case <-m.causeIsLate():
+		case <-m.causeTimer():
 		case <-ctx.Done():
 		}
 	}
-	m.wake(ctx, func(waking) bool { return true })
+	m.unblock(ctx, func(blockedOp) bool { return true })
 	m.keepTime(ctx, m.now())
 	for _, t := range m.targets {
 		t.settle()
 	}
 }
 
-// obey executes a waiting request, if there is one.
-func (m *mirror) obey() {
+// serveRequest executes a waiting request, if there is one.
+func (m *mirror) serveRequest() {
 	select {
 	case request := <-m.requests:
 		request()
@@ -115,12 +115,12 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 		return
 	}
 	m.latest = p.at
-	if c.given {
+	if c.abandoned {
 		return
 	}
 	if c.reader == nil {
-		if len(m.open)+m.leaving() >= m.most {
-			m.give(ctx, c, errTooMany)
+		if len(m.open)+m.leaving() >= m.maxOpen {
+			m.abandon(ctx, c, errTooMany)
 			return
 		}
 		m.open[c] = true
@@ -145,11 +145,11 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 	} else {
 		m.arrive(ctx, c.number, p.at, done)
 	}
-	if err == nil && !m.keeps(c) {
+	if err == nil && !m.withinBudget(c) {
 		err = ErrTooLarge
 	}
 	if err != nil {
-		m.give(ctx, c, err)
+		m.abandon(ctx, c, err)
 	}
 }
 
@@ -171,7 +171,7 @@ func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 var errPrepared = errors.New("before the run it prepared statements together with a write or the start of a transaction")
 
 // follow keeps the state of a connection that is older than the run, so that it can be mirrored later.
-func (m *mirror) follow(c *tapped, done []*Operation) error {
+func (m *mirror) follow(c *clientConn, done []*Operation) error {
 	m.budget.move(reading, m.states.remember(c.number, done, (*Operation).isStateBefore))
 	for _, op := range done {
 		if op.Lasts == Unrepeatable {
@@ -181,16 +181,16 @@ func (m *mirror) follow(c *tapped, done []*Operation) error {
 	return nil
 }
 
-// keeps reports whether what the connection's Reader buffers fits into the budget.
-func (m *mirror) keeps(c *tapped) bool {
+// withinBudget reports whether what the connection's Reader buffers fits into the budget.
+func (m *mirror) withinBudget(c *clientConn) bool {
 	grown := c.reader.Held() - c.held
 	c.held += grown
 	return grown == 0 || m.budget.move(reading, grown) || grown < 0
 }
 
-// give gives a connection up: it goes on unmirrored.
-func (m *mirror) give(ctx context.Context, c *tapped, err error) {
-	c.given = true
+// abandon gives a connection up: it goes on unmirrored.
+func (m *mirror) abandon(ctx context.Context, c *clientConn, err error) {
+	c.abandoned = true
 	c.lost.Store(true)
 	if ender, ok := c.reader.(Ender); ok {
 		ender.End()
@@ -202,24 +202,24 @@ func (m *mirror) give(ctx context.Context, c *tapped, err error) {
 		m.lost.Add(1)
 	}
 	m.reasons.add(err.Error())
-	m.wakeOf(ctx, c.number)
-	m.endLanes(c.number)
+	m.unblockConn(ctx, c.number)
+	m.endTargetConns(c.number)
 }
 
 // end is called after the last piece of a connection.
-func (m *mirror) end(ctx context.Context, c *tapped) {
-	m.wakeOf(ctx, c.number)
+func (m *mirror) end(ctx context.Context, c *clientConn) {
+	m.unblockConn(ctx, c.number)
 	if ender, ok := c.reader.(Ender); ok {
 		if done := ender.End(); !c.early {
 			m.submit(ctx, c.number, done)
 		}
 	}
 	m.drop(c)
-	m.endLanes(c.number)
+	m.endTargetConns(c.number)
 }
 
 // drop frees a connection's Reader.
-func (m *mirror) drop(c *tapped) {
+func (m *mirror) drop(c *clientConn) {
 	delete(m.open, c)
 	c.reader = nil
 	m.budget.free(reading, c.held)
@@ -239,7 +239,7 @@ func (m *mirror) forget() {
 	}
 }
 
-func (m *mirror) endLanes(conn uint64) {
+func (m *mirror) endTargetConns(conn uint64) {
 	m.budget.free(reading, m.states.forget(conn))
 	for _, t := range m.targets {
 		t.end(conn)
@@ -251,7 +251,7 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	var ops []*Operation
 	var size, answer int64 // answers come one by one, so the largest counts
 	for _, op := range done {
-		if !m.goes(conn, op) {
+		if !m.shouldSend(conn, op) {
 			continue
 		}
 		if len(ops) > 0 && size+op.size+max(answer, op.answerSize()) > m.budget.limit/burstShare {
@@ -270,22 +270,22 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 // burstShare is the fraction of the limit that operations sent in one piece may take: one in burstShare.
 const burstShare = 8
 
-// goes numbers an operation, and reports whether it is sent.
-func (m *mirror) goes(conn uint64, op *Operation) bool {
+// shouldSend numbers an operation, and reports whether it is sent.
+func (m *mirror) shouldSend(conn uint64, op *Operation) bool {
 	m.number++
 	op.conn, op.number = conn, m.number
-	if op.Left != "" {
-		m.left.add(op.Left)
+	if op.SkipReason != "" {
+		m.skips.add(op.SkipReason)
 		return false
 	}
 	op.size = op.weight()
-	if op.size+op.answerSize() > m.budget.most(underWay) {
+	if op.size+op.answerSize() > m.budget.accountLimit(underWay) {
 		op.skipped = true
-		m.left.add("too large for the memory bound")
+		m.skips.add("too large for the memory bound")
 		return false
 	}
-	if op.Instead != "" {
-		m.left.add(op.Instead)
+	if op.ReplacedReason != "" {
+		m.skips.add(op.ReplacedReason)
 	}
 	if op.skipped = !m.chosen(op); op.skipped {
 		m.skipped.Add(1)
@@ -300,13 +300,13 @@ func (m *mirror) send(ctx context.Context, conn uint64, ops []*Operation, size, 
 	m.budget.wait(ctx, size+answer)
 	ops[len(ops)-1].size += answer
 	for _, op := range ops {
-		op.left.Store(targets)
+		op.pendingTargets.Store(targets)
 		b.before = m.order.enter(op, b.before)
 	}
 	m.submitted.Add(uint64(len(ops)))
 	first := rand.IntN(targets) // so that neither is always woken first
 	for i := range targets {
-		m.targets[(first+i)%targets].push(ctx, conn, m.states[conn].said(), b)
+		m.targets[(first+i)%targets].push(ctx, conn, m.states[conn].operations(), b)
 	}
 	m.budget.move(reading, m.states.remember(conn, ops, (*Operation).isState))
 	if m.untidy += size; m.untidy > m.budget.limit/tidyShare {
@@ -350,9 +350,9 @@ func (m *mirror) chosen(op *Operation) bool {
 	return float64(maphash.Comparable(m.seed, op.number)>>11)/(1<<53) < m.rate
 }
 
-// finished is called by a lane when its target is done with an operation.
+// finished is called by a target connection when its target is done with an operation.
 func (m *mirror) finished(op *Operation) {
-	if op.left.Add(-1) > 0 {
+	if op.pendingTargets.Add(-1) > 0 {
 		return
 	}
 	m.compare.add(op)
@@ -366,7 +366,7 @@ func (m *mirror) finished(op *Operation) {
 func newMirror(cfg *Config, b *budget, trouble func(*Target, error)) *mirror {
 	m := &mirror{
 		protocol: cfg.Protocol, compare: newCompare(cfg.Protocol), rate: cfg.Reads, budget: b, seed: maphash.MakeSeed(),
-		order: newOrder(), states: connStates{}, open: map[*tapped]bool{}, most: maxConnections(), requests: make(chan func()),
+		order: newOrder(), states: connStates{}, open: map[*clientConn]bool{}, maxOpen: maxConnections(), requests: make(chan func()),
 	}
 	m.targets[control] = newTarget("control", control, cfg.Control, cfg, trouble)
 	m.targets[test] = newTarget("test", test, cfg.Test, cfg, trouble)

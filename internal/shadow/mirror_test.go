@@ -106,7 +106,7 @@ func (hoarding) Reader() Reader { return &hoard{} }
 // pieces nor for Readers of clients that are still connected.
 func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	r := New(Config{Protocol: hoarding{}})
-	read, queued := &tapped{number: 1}, &tapped{number: 2}
+	read, queued := &clientConn{number: 1}, &clientConn{number: 2}
 	r.follow()
 	r.tap.put(read, memory.FromClient, make([]byte, 1024))
 	for range 2 { // after the second call the piece has been read
@@ -122,7 +122,7 @@ func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 	r.Off("the run did not begin")
 	close(off)
 	<-r.gone
-	for _, c := range []*tapped{read, queued} {
+	for _, c := range []*clientConn{read, queued} {
 		r.tap.put(c, memory.FromClient, make([]byte, 1024))
 		r.tap.end(c)
 	}
@@ -134,28 +134,28 @@ func TestAMirrorThatIsOffKeepsNothing(t *testing.T) {
 // A connection beyond the limit of file descriptors is not followed; one that ends makes room.
 func TestConnectionsBeyondTheFiles(t *testing.T) {
 	m := newWillingMirror(t)
-	m.most = 1
-	a, b, c := &tapped{number: 1}, &tapped{number: 2}, &tapped{number: 3}
-	for _, conn := range []*tapped{a, b} {
+	m.maxOpen = 1
+	a, b, c := &clientConn{number: 1}, &clientConn{number: 2}, &clientConn{number: 3}
+	for _, conn := range []*clientConn{a, b} {
 		m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("x")})
 	}
 	m.handle(t.Context(), piece{conn: a})
 	m.handle(t.Context(), piece{conn: b})
 	m.handle(t.Context(), piece{conn: c, from: memory.FromClient, bytes: []byte("x")})
-	if a.given || !b.given || c.given || m.lost.Load() != 1 {
-		t.Errorf("given up: %v, %v, %v; %d counted", a.given, b.given, c.given, m.lost.Load())
+	if a.abandoned || !b.abandoned || c.abandoned || m.lost.Load() != 1 {
+		t.Errorf("given up: %v, %v, %v; %d counted", a.abandoned, b.abandoned, c.abandoned, m.lost.Load())
 	}
 }
 
 // An operation that a connection held back is sent, with its state, before the connection is given up.
 func TestGivenConnectionsWakeFirst(t *testing.T) {
 	m := newWillingMirror(t)
-	conn := &tapped{number: 7}
+	conn := &clientConn{number: 7}
 	m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("x")})
-	m.arrive(t.Context(), 7, time.Now(), []*Operation{{Kind: Write, Keys: []string{"k"}, Woken: true}})
+	m.arrive(t.Context(), 7, time.Now(), []*Operation{{Kind: Write, Keys: []string{"k"}, WasBlocked: true}})
 	m.handle(t.Context(), piece{conn: conn, from: memory.FromClient, bytes: []byte("quit")})
-	if len(m.woken) > 0 || m.submitted.Load() != 1 || len(m.targets[control].lanes) > 0 {
-		t.Errorf("%d wait, %d were submitted, %d lanes are left", len(m.woken), m.submitted.Load(), len(m.targets[control].lanes))
+	if len(m.blocked) > 0 || m.submitted.Load() != 1 || len(m.targets[control].conns) > 0 {
+		t.Errorf("%d wait, %d were submitted, %d lanes are left", len(m.blocked), m.submitted.Load(), len(m.targets[control].conns))
 	}
 }
 
@@ -214,7 +214,7 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		c := &tapped{}
+		c := &clientConn{}
 		r.tap.put(c, memory.FromClient, make([]byte, 1024))
 		r.tap.end(c)
 	}
@@ -269,7 +269,7 @@ func TestReadersAreToldTheEnd(t *testing.T) {
 	for _, following := range []bool{true, false} {
 		for _, said := range []string{"hello", "quit"} {
 			m.following = following
-			c := &tapped{number: 1}
+			c := &clientConn{number: 1}
 			m.handle(t.Context(), piece{conn: c, from: memory.FromClient, bytes: []byte(said)})
 			m.handle(t.Context(), piece{conn: c})
 			if left != 0 {
@@ -287,9 +287,9 @@ func TestLanesOfGoneConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	for conn := uint64(1); conn <= 10; conn++ {
 		m.submit(ctx, conn, []*Operation{{Kind: Write, Keys: []string{"k"}}})
-		m.end(ctx, &tapped{number: conn})
+		m.end(ctx, &clientConn{number: conn})
 	}
-	if held, left := m.budget.holds(), m.leaving(); held < 10*laneBytes || left != 10 {
+	if held, left := m.budget.holds(), m.leaving(); held < 10*targetConnBytes || left != 10 {
 		t.Errorf("%d bytes are held of %d connections", held, left)
 	}
 	cancel()

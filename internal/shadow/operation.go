@@ -52,16 +52,16 @@ type Operation struct {
 	// names small.
 	Name string
 	// Keys are the keys that the operation touches. An operation that touches a key touches its parts, too:
-	// see Part. Whole operations touch everything.
-	Keys  []string
-	Whole bool
+	// see Part. Those with TouchesAll touch everything.
+	Keys       []string
+	TouchesAll bool
 	// Uses are keys that the operation changes even if it is a Read, such as the cursor that it moves.
 	Uses []string
 
 	Request []byte // the bytes sent to targets, owned by the operation
 	Replies int    // number of expected replies; 0 means 1
 	Form    uint8  // of the answer, for the Protocol's own use
-	Own     any    // for the Protocol's own use
+	Private any    // for the Protocol's own use
 	Example any    // input of an Explainer: one of each name is kept in memory; nil: not explained
 	// Blocks marks an operation that may wait at a target for one of another connection. Its latency is not
 	// judged, and operations behind it wait for it no longer than Config.Wait.
@@ -70,14 +70,14 @@ type Operation struct {
 	Untimed bool
 	// Locks marks an operation that may wait at a target for another connection's lock. It needs a Looker.
 	Locks bool
-	// Woken marks an operation that waited in production for one of another connection, whose answer may come
+	// WasBlocked marks an operation that waited in production for one of another connection, whose answer may come
 	// after its own.
-	Woken bool
+	WasBlocked bool
 	// Follows is the operation that this one makes no sense without, such as the query whose cursor it reads:
 	// if sampling leaves that one out, this one is left out, too.
 	Follows *Operation
-	// Left, unless empty, is the reason why the operation is not sent, only counted.
-	Left string
+	// SkipReason, unless empty, is the reason why the operation is not sent, only counted.
+	SkipReason string
 	// Snapshot marks a read that sees the data as of its beginning, so that operations behind it need not
 	// wait for its end. It needs a Looker. A target that plans the read may take a snapshot for the planning
 	// alone, so answers that differ then count as not in order.
@@ -94,25 +94,25 @@ type Operation struct {
 	// Ends says how the operation ended the transaction that its connection had open.
 	Ends Ending
 
-	// Instead, unless empty, is the reason why targets get this and not the client's request: it is counted
+	// ReplacedReason, unless empty, is the reason why targets get this and not the client's request: it is counted
 	// as Left is.
-	Instead string
+	ReplacedReason string
 
 	// Expected is the size of production's answer in bytes, and the estimate for the targets' answers.
 	Expected int64
 	// Production is production's answer. It is Lost where targets are sent something else than production.
 	Production Answer
 
-	conn    uint64 // number of the client's connection
-	number  uint64 // by completion in production
-	answers [targets]Answer
-	legs    [targets]leg
-	left    atomic.Int32         // targets that are not done with it
-	stopped atomic.Bool          // a write was sent before its end, and it may yet take another snapshot
-	passed  atomic.Bool          // a target went on with a write before its end: its snapshot may not be its last
-	forced  [targets]atomic.Bool // a target sent it without waiting for all that comes before
-	size    int64                // in the mirror's budget
-	skipped bool                 // sampling leaves it out
+	conn           uint64 // number of the client's connection
+	number         uint64 // by completion in production
+	answers        [targets]Answer
+	legs           [targets]leg
+	pendingTargets atomic.Int32         // targets that are not done with it
+	stopped        atomic.Bool          // a write was sent before its end, and it may yet take another snapshot
+	passed         atomic.Bool          // a target went on with a write before its end: its snapshot may not be its last
+	forced         [targets]atomic.Bool // a target sent it without waiting for all that comes before
+	size           int64                // in the mirror's budget
+	skipped        bool                 // sampling leaves it out
 }
 
 // Lasting says how long an effect on a connection lasts. A new connection to a target repeats what has lasted.
@@ -173,7 +173,7 @@ type leg struct {
 	mu      sync.Mutex
 	arrived bool
 	waiting chan struct{} // nil until a goroutine waits
-	lane    *lane         // set when it is submitted
+	conn    *targetConn   // set when it is submitted
 	ahead   bool          // it may go before the operations that it waits for
 	calls   chan struct{} // closed when ahead is set; nil until a goroutine waits for that
 }

@@ -6,22 +6,22 @@ import "strings"
 // the mirror's goroutine only.
 type order struct {
 	all   node
-	locks lasts               // may wait for locks, and so may not be done when operations behind them are
+	locks lastOps             // may wait for locks, and so may not be done when operations behind them are
 	seen  map[*Operation]bool // within a call of enter
 }
 
 // node holds the operations on a key since the last one that wrote all of it. When that one is done, so is
 // everything before it.
 type node struct {
-	write *Operation // the last one that wrote all of it
-	reads lasts      // those that read all of it
-	parts map[string]*node
-	wrote lasts // the ones that wrote a part
-	saw   lasts // the ones that read a part
+	write      *Operation // the last one that wrote all of it
+	reads      lastOps    // those that read all of it
+	parts      map[string]*node
+	partWrites lastOps // the ones that wrote a part
+	partReads  lastOps // the ones that read a part
 }
 
-// lasts holds the last operation of each connection: when it is done at a target, so are those before it.
-type lasts map[uint64]*Operation
+// lastOps holds the last operation of each connection: when it is done at a target, so are those before it.
+type lastOps map[uint64]*Operation
 
 func newOrder() *order { return &order{seen: map[*Operation]bool{}} }
 
@@ -32,7 +32,7 @@ func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	w := waiting{o, op, before}
 	writes := op.Kind != Read
 	w.addLocks()
-	if op.Whole {
+	if op.TouchesAll {
 		w.all(&o.all, writes)
 		return w.before
 	}
@@ -72,27 +72,27 @@ func (w *waiting) key(key string, writes bool) {
 func (w *waiting) part(n *node, writes bool) {
 	w.add(n.write)
 	if writes {
-		w.addLasts(n.reads)
-		n.wrote.note(w.op)
+		w.addLastOps(n.reads)
+		n.partWrites.note(w.op)
 	} else {
-		n.saw.note(w.op)
+		n.partReads.note(w.op)
 	}
 }
 
 // all waits for the operations that touch a node or a part of it.
 func (w *waiting) all(n *node, writes bool) {
 	w.add(n.write)
-	w.addLasts(n.wrote)
+	w.addLastOps(n.partWrites)
 	if !writes {
 		n.reads.note(w.op)
 		return
 	}
-	w.addLasts(n.reads)
-	w.addLasts(n.saw)
+	w.addLastOps(n.reads)
+	w.addLastOps(n.partReads)
 	*n = node{write: w.op}
 }
 
-// addLocks waits for operations that waited for a lock, since lanes may have gone on without them.
+// addLocks waits for operations that waited for a lock, since target connections may have gone on without them.
 func (w *waiting) addLocks() {
 	for conn, earlier := range w.order.locks {
 		if earlier.over() {
@@ -106,7 +106,7 @@ func (w *waiting) addLocks() {
 	}
 }
 
-func (w *waiting) addLasts(l lasts) {
+func (w *waiting) addLastOps(l lastOps) {
 	for _, earlier := range l {
 		w.add(earlier)
 	}
@@ -132,15 +132,15 @@ func (n *node) part(name string) *node {
 	return p
 }
 
-func (l *lasts) note(op *Operation) {
+func (l *lastOps) note(op *Operation) {
 	if *l == nil {
-		*l = lasts{}
+		*l = lastOps{}
 	}
 	(*l)[op.conn] = op
 }
 
 // over reports whether all targets are done with an operation.
-func (op *Operation) over() bool { return op.left.Load() == 0 }
+func (op *Operation) over() bool { return op.pendingTargets.Load() == 0 }
 
 // tidy removes operations that are over, so the order's size follows the operations that are not done.
 func (o *order) tidy() { o.all.tidy() }
@@ -151,7 +151,7 @@ func (n *node) tidy() (empty bool) {
 		n.write = nil
 	}
 	empty = n.write == nil
-	for _, l := range []lasts{n.reads, n.wrote, n.saw} {
+	for _, l := range []lastOps{n.reads, n.partWrites, n.partReads} {
 		for conn, op := range l {
 			if op.over() {
 				delete(l, conn)

@@ -8,7 +8,7 @@ import (
 
 func op(conn uint64, kind Kind, keys ...string) *Operation {
 	o := &Operation{Kind: kind, Keys: keys, conn: conn}
-	o.left.Store(targets)
+	o.pendingTargets.Store(targets)
 	return o
 }
 
@@ -29,12 +29,12 @@ func waits(o *order, ops ...*Operation) [][]int {
 func TestOrder(t *testing.T) {
 	whole := func(conn uint64) *Operation {
 		o := op(conn, Write)
-		o.Whole = true
+		o.TouchesAll = true
 		return o
 	}
 	wholeRead := func(conn uint64) *Operation {
 		o := op(conn, Read)
-		o.Whole = true
+		o.TouchesAll = true
 		return o
 	}
 	using := func(conn uint64, what string) *Operation {
@@ -81,8 +81,8 @@ func TestOrderForgetsWhatIsOver(t *testing.T) {
 	first, second := op(1, Write, "a"), op(2, Read, "b")
 	o.enter(first, nil)
 	o.enter(second, nil)
-	first.left.Store(0)
-	second.left.Store(0)
+	first.pendingTargets.Store(0)
+	second.pendingTargets.Store(0)
 	if before := o.enter(op(3, Write, "a", "b"), nil); len(before) > 0 {
 		t.Errorf("waits for %d that are over", len(before))
 	}
@@ -90,8 +90,8 @@ func TestOrderForgetsWhatIsOver(t *testing.T) {
 	o.enter(first, nil)
 	o.enter(second, nil)
 	o.tidy()
-	if n := o.all; n.write != nil || len(n.parts) > 0 || len(n.wrote) > 0 || len(n.saw) > 0 {
-		t.Errorf("%d keys and %d connections are kept", len(n.parts), len(n.wrote)+len(n.saw))
+	if n := o.all; n.write != nil || len(n.parts) > 0 || len(n.partWrites) > 0 || len(n.partReads) > 0 {
+		t.Errorf("%d keys and %d connections are kept", len(n.parts), len(n.partWrites)+len(n.partReads))
 	}
 }
 

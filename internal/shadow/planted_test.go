@@ -27,7 +27,7 @@ type planted struct {
 	kv         *kv
 	cfg        Config
 	run        *Run
-	clients    [plantedClients]tapped
+	clients    [plantedClients]clientConn
 	production *kvServer
 
 	plant  *Plant // in the path to the target

@@ -59,11 +59,11 @@ type Recorder struct {
 	server *gateway.Server
 	budget *budget
 	tap    *Tap
-	in     *entrance
+	proxy  *proxy
 	filter Filters
 	to     Recording
 
-	conns map[*tapped]*recorded
+	conns map[*clientConn]*recorded
 
 	bytes   atomic.Int64 // recorded
 	size    atomic.Int64 // of the file
@@ -77,19 +77,19 @@ type Recorder struct {
 
 // recorded is the state of a connection that is recorded.
 type recorded struct {
-	filter Filter // nil: all is recorded
-	held   int64
-	given  bool // it was given up
+	filter    Filter // nil: all is recorded
+	held      int64
+	abandoned bool // it was given up
 }
 
 // NewRecorder returns a Recorder that has not begun.
 func NewRecorder(c RecorderConfig, to Recording) *Recorder {
 	cfg := Config{Production: c.Production, ClientTLS: c.ClientTLS, Memory: c.Memory, Bound: c.Bound, Log: c.Log}.withDefaults()
-	r := &Recorder{budget: newBudget(cfg.Memory), cfg: cfg, filter: c.Filters, to: to, conns: map[*tapped]*recorded{}, over: make(chan struct{})}
+	r := &Recorder{budget: newBudget(cfg.Memory), cfg: cfg, filter: c.Filters, to: to, conns: map[*clientConn]*recorded{}, over: make(chan struct{})}
 	r.tap = newTap(r.budget, cfg.Bound)
-	r.in = &entrance{production: cfg.Production, opener: c.Opener, tap: r.tap, log: cfg.Log}
-	r.server = &gateway.Server{Name: "record", NewSession: r.in.session, Log: cfg.Log, Stats: gateway.NewStats("record", "record")}
-	r.in.encrypt(r.server, cfg.ClientTLS)
+	r.proxy = &proxy{production: cfg.Production, opener: c.Opener, tap: r.tap, log: cfg.Log}
+	r.server = &gateway.Server{Name: "record", NewSession: r.proxy.session, Log: cfg.Log, Stats: gateway.NewStats("record", "record")}
+	r.proxy.encrypt(r.server, cfg.ClientTLS)
 	return r
 }
 
@@ -172,7 +172,7 @@ func (r *Recorder) end(err error) {
 	}
 	now := time.Now()
 	for c, known := range r.conns {
-		if c.lost.Load() && !known.given && err == nil {
+		if c.lost.Load() && !known.abandoned && err == nil {
 			if err = r.giveUp(c, known, now); errors.Is(err, recording.ErrFull) {
 				err = nil // the reason why the recording ended covers this
 			}
@@ -198,7 +198,7 @@ func (r *Recorder) handle(p piece) error {
 	if p.bytes == nil {
 		return r.ended(p, known)
 	}
-	if known.given {
+	if known.abandoned {
 		return nil
 	}
 	rec := recording.Record{Kind: recording.FromClient, Conn: p.conn.number, At: p.at, Bytes: p.bytes}
@@ -238,7 +238,7 @@ func (r *Recorder) ended(p piece, known *recorded) error {
 	r.budget.free(reading, known.held)
 	known.held = 0
 	switch {
-	case known.given:
+	case known.abandoned:
 		return nil
 	case p.conn.lost.Load():
 		return r.giveUp(p.conn, known, p.at)
@@ -247,10 +247,10 @@ func (r *Recorder) ended(p piece, known *recorded) error {
 }
 
 // giveUp marks a connection that is not recorded any more.
-func (r *Recorder) giveUp(c *tapped, known *recorded, at time.Time) error {
+func (r *Recorder) giveUp(c *clientConn, known *recorded, at time.Time) error {
 	c.lost.Store(true)
 	r.budget.free(reading, known.held)
-	known.given, known.filter, known.held = true, nil, 0
+	known.abandoned, known.filter, known.held = true, nil, 0
 	r.partial.Add(1)
 	return r.to.Write(recording.Record{Kind: recording.Partial, Conn: c.number, At: at})
 }
@@ -268,7 +268,7 @@ type Recorded struct {
 
 // State returns the state of the recording.
 func (r *Recorder) State() Recorded {
-	out := Recorded{Bytes: r.bytes.Load(), Size: r.size.Load(), Connections: r.in.connections.Load(), Partial: r.partial.Load() + int64(r.tap.unseen.Load())}
+	out := Recorded{Bytes: r.bytes.Load(), Size: r.size.Load(), Connections: r.proxy.connections.Load(), Partial: r.partial.Load() + int64(r.tap.unseen.Load())}
 	if r.filter != nil {
 		out.Requests, out.Left = r.filter.Requests(), r.filter.Left()
 	}

@@ -21,8 +21,8 @@ func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.S
 	r.budget.limit = max(r.budget.limit, MiB) // a piece fits in any case
 	r.mirror.replayed = true
 	r.replay = &feeder{
-		in: in, size: size, speed: speed, tap: r.tap, entrance: r.in, over: r.over,
-		conns: map[uint64]*tapped{}, halfway: make(chan struct{}), begun: make(chan struct{}),
+		in: in, size: size, speed: speed, tap: r.tap, proxy: r.proxy, over: r.over,
+		conns: map[uint64]*clientConn{}, halfway: make(chan struct{}), begun: make(chan struct{}),
 	}
 	if err := r.Start(ctx); err != nil {
 		return err
@@ -49,13 +49,13 @@ func (r *Run) play() {
 
 // feeder puts a recording into the mirror's queue.
 type feeder struct {
-	in       *recording.Reader
-	size     recording.Summary
-	speed    float64 // 0: no pace
-	tap      *Tap
-	entrance *entrance
-	over     <-chan struct{}
-	conns    map[uint64]*tapped
+	in    *recording.Reader
+	size  recording.Summary
+	speed float64 // 0: no pace
+	tap   *Tap
+	proxy *proxy
+	over  <-chan struct{}
+	conns map[uint64]*clientConn
 
 	halfway chan struct{} // closed when the A/A phase has had its half
 	begun   chan struct{} // closed when the candidate is in place
@@ -175,11 +175,11 @@ func (f *feeder) put(rec recording.Record) bool {
 	}
 	c := f.conns[rec.Conn]
 	if c == nil {
-		c = &tapped{number: f.entrance.connections.Add(1)}
+		c = &clientConn{number: f.proxy.connections.Add(1)}
 		f.conns[rec.Conn] = c
 	}
 	f.fed.Add(int64(len(rec.Bytes)))
-	return f.tap.give(f.over, c, from, rec.At, rec.Bytes)
+	return f.tap.putWait(f.over, c, from, rec.At, rec.Bytes)
 }
 
 func (f *feeder) endAll() {

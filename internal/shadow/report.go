@@ -133,8 +133,8 @@ func (r *Run) Report() *Report {
 		SelfTested: r.tested.Load(), Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
 		Metrics: metricStates(r.judge), MarginAbsolute: r.cfg.Margins.Absolute, Names: r.nameStates(), Unnamed: r.unnamed, Slower: r.slower(), Drifts: r.drifting(), Series: slices.Clone(r.series),
 		Reads: r.spread.distribution(Read, r.kinds[Read]), Writes: r.spread.distribution(Write, r.kinds[Write]),
-		Connections: r.in.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
-		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.left.all(),
+		Connections: r.proxy.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
+		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.skips.all(),
 	}
 	if n, ok := r.cfg.Protocol.(Noter); ok {
 		out.Notes = n.Notes()

@@ -25,7 +25,7 @@ type Run struct {
 	mirror *mirror
 	stats  *gateway.Stats
 
-	in     *entrance
+	proxy  *proxy
 	replay *feeder // nil: clients connect
 
 	tested atomic.Bool            // the self-test found all planted faults
@@ -94,11 +94,11 @@ func New(c Config) *Run {
 	})
 	r.spread = newSpread(cmp.Or(cfg.Batches, plannedBatches))
 	r.meter, r.plans = newMeter(cfg, r.mirror.targets), newPlansOf(cfg.Protocol, r.mirror.targets)
-	r.in = &entrance{production: cfg.Production, tap: r.tap, log: cfg.Log}
-	r.in.opener, _ = cfg.Protocol.(Opener)
+	r.proxy = &proxy{production: cfg.Production, tap: r.tap, log: cfg.Log}
+	r.proxy.opener, _ = cfg.Protocol.(Opener)
 	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
-	r.server = &gateway.Server{Name: "shadow", NewSession: r.in.session, Log: cfg.Log, Stats: r.stats}
-	r.in.encrypt(r.server, cfg.ClientTLS)
+	r.server = &gateway.Server{Name: "shadow", NewSession: r.proxy.session, Log: cfg.Log, Stats: r.stats}
+	r.proxy.encrypt(r.server, cfg.ClientTLS)
 	return r
 }
 
@@ -222,7 +222,7 @@ func (r *Run) Off(why string) {
 	r.stop()
 }
 
-// trouble is called by a lane whose target failed. The operations it did not execute are lost there, so the
+// trouble is called by a target connection whose target failed. The operations it did not execute are lost there, so the
 // targets' data differ from now on.
 func (r *Run) trouble(t *Target, err error) {
 	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)

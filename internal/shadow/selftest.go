@@ -247,7 +247,7 @@ func (t *selfTest) pair() (float64, error) {
 	return names[slowed].ratio(0.5) - names[plain].ratio(0.5), nil
 }
 
-// finish removes the scratch data, even if the test was stopped, and ends the lanes.
+// finish removes the scratch data, even if the test was stopped, and ends the target connections.
 func (t *selfTest) finish() {
 	t.one(t.scratch.ScratchClean())
 	for _, target := range t.mirror.targets {

@@ -20,8 +20,8 @@ func TestTargetThatIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.mirror.do(t.Context(), func() {
-		r.mirror.submit(r.ctx, 1, []*Operation{{Kind: Write, Whole: true, Production: Answer{Took: 24 * time.Hour}}})
-		r.mirror.submit(r.ctx, 2, []*Operation{{Kind: Write, Whole: true}})
+		r.mirror.submit(r.ctx, 1, []*Operation{{Kind: Write, TouchesAll: true, Production: Answer{Took: 24 * time.Hour}}})
+		r.mirror.submit(r.ctx, 2, []*Operation{{Kind: Write, TouchesAll: true}})
 	})
 	<-r.Over()
 	if got := r.Report(); got.Outcome != "VOID" || !strings.Contains(strings.Join(got.Reasons, "; "), errSilent.Error()) {

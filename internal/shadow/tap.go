@@ -10,23 +10,23 @@ import (
 
 // piece is a chunk of bytes that passed on a client's connection.
 type piece struct {
-	conn  *tapped
+	conn  *clientConn
 	from  memory.Peer
 	at    time.Time
 	bytes []byte // from gateway.GetBuffer; nil: the connection has ended
 }
 
-// tapped is the mirror's view of a client's connection.
-type tapped struct {
+// clientConn is the mirror's view of a client's connection.
+type clientConn struct {
 	number   uint64
 	lost     atomic.Bool // not mirrored any more
 	reserved atomic.Bool // its end is in the budget
 
 	// Used by the mirror's goroutine only.
-	reader Reader // nil before the first piece
-	held   int64  // by the reader
-	given  bool   // it was given up
-	early  bool   // older than the run, and not mirrored yet
+	reader    Reader // nil before the first piece
+	held      int64  // by the reader
+	abandoned bool   // it was given up
+	early     bool   // older than the run, and not mirrored yet
 }
 
 // pieceBytes is the size of a piece without its bytes.
@@ -57,7 +57,7 @@ func newTap(b *budget, bound time.Duration) *Tap {
 }
 
 // put queues a copy of b. It is called between the read and the write to the other side.
-func (t *Tap) put(c *tapped, from memory.Peer, b []byte) {
+func (t *Tap) put(c *clientConn, from memory.Peer, b []byte) {
 	if t.off.Load() || c.lost.Load() {
 		return
 	}
@@ -76,17 +76,17 @@ func (t *Tap) put(c *tapped, from memory.Peer, b []byte) {
 	}
 }
 
-// giveBytes is the largest piece of give.
-const giveBytes = 32 << 10
+// putWaitBytes is the largest piece of give.
+const putWaitBytes = 32 << 10
 
-// give queues a copy of b as soon as there is room; its caller waits. It is false when over is closed first.
-func (t *Tap) give(over <-chan struct{}, c *tapped, from memory.Peer, at time.Time, b []byte) bool {
-	later := func(a account, n int64) bool { return t.budget.takeLater(a, n, over) }
+// putWait queues a copy of b as soon as there is room; its caller waits. It is false when over is closed first.
+func (t *Tap) putWait(over <-chan struct{}, c *clientConn, from memory.Peer, at time.Time, b []byte) bool {
+	later := func(a account, n int64) bool { return t.budget.takeWait(a, n, over) }
 	if !t.reserve(c, later) {
 		return false
 	}
 	for len(b) > 0 {
-		n := min(len(b), giveBytes)
+		n := min(len(b), putWaitBytes)
 		own := memory.GetBuffer(n)[:n]
 		copy(own, b)
 		b = b[n:]
@@ -98,7 +98,7 @@ func (t *Tap) give(over <-chan struct{}, c *tapped, from memory.Peer, at time.Ti
 }
 
 // reserve takes endBytes once for each connection, with take. Its pieces may come from two goroutines.
-func (t *Tap) reserve(c *tapped, take func(account, int64) bool) bool {
+func (t *Tap) reserve(c *clientConn, take func(account, int64) bool) bool {
 	if c.reserved.Load() {
 		return true
 	}
@@ -112,7 +112,7 @@ func (t *Tap) reserve(c *tapped, take func(account, int64) bool) bool {
 }
 
 // end tells the mirror that a connection has ended, if anything of it was queued.
-func (t *Tap) end(c *tapped) {
+func (t *Tap) end(c *clientConn) {
 	if !c.reserved.Load() {
 		if c.lost.Load() {
 			t.unseen.Add(1)

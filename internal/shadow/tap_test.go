@@ -13,7 +13,7 @@ import (
 // and queued pieces are not affected.
 func TestTapDropsAndNeverWaits(t *testing.T) {
 	tap := newTap(newBudget(48<<10), 0)
-	a, b := &tapped{number: 1}, &tapped{number: 2}
+	a, b := &clientConn{number: 1}, &clientConn{number: 2}
 	kib := []byte(strings.Repeat("x", 1024))
 	for !a.lost.Load() {
 		tap.put(a, memory.FromClient, kib)
@@ -37,7 +37,7 @@ func TestTapDropsAndNeverWaits(t *testing.T) {
 func TestTapIsOff(t *testing.T) {
 	tap := newTap(newBudget(MiB), 0)
 	tap.off.Store(true)
-	tap.put(&tapped{}, memory.FromClient, []byte("x"))
+	tap.put(&clientConn{}, memory.FromClient, []byte("x"))
 	if len(tap.take(nil)) > 0 {
 		t.Error("a tap that is off took something")
 	}
@@ -95,7 +95,7 @@ func TestEndsAreInTheBound(t *testing.T) {
 	tap := newTap(newBudget(bound), 0)
 	before := heapInUse()
 	for i := range all {
-		c := &tapped{number: uint64(i + 1)}
+		c := &clientConn{number: uint64(i + 1)}
 		tap.put(c, memory.FromClient, []byte("ping"))
 		tap.end(c)
 	}

@@ -24,10 +24,10 @@ type Target struct {
 	trouble  func(*Target, error)
 
 	// Used by the mirror's goroutine only, by the number of the client's connection.
-	lanes map[uint64]*lane
+	conns map[uint64]*targetConn
 	live  sync.WaitGroup
 
-	leaving atomic.Int64 // lanes whose connection has ended, and that are not done
+	leaving atomic.Int64 // target connections whose connection has ended, and that are not done
 
 	planted atomic.Pointer[Plant] // by the self-test
 	sent    atomic.Uint64
@@ -49,12 +49,12 @@ type burst struct {
 	before []*Operation // must be done at the target first
 }
 
-// push hands a burst to the lane of its connection. A new lane sends state first.
+// push hands a burst to the target connection of its connection. A new target connection sends state first.
 func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b burst) {
-	l := t.lanes[conn]
+	l := t.conns[conn]
 	if l == nil {
-		l = newLane(ctx, t, state)
-		t.lanes[conn] = l
+		l = newTargetConn(ctx, t, state)
+		t.conns[conn] = l
 		t.live.Go(l.run)
 	}
 	for _, op := range b.ops {
@@ -63,18 +63,18 @@ func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b bu
 	l.push(b)
 }
 
-// end lets the lane of a connection finish its operations, and forgets the connection.
+// end lets the target connection of a connection finish its operations, and forgets the connection.
 func (t *Target) end(conn uint64) {
-	if l := t.lanes[conn]; l != nil {
-		delete(t.lanes, conn)
+	if l := t.conns[conn]; l != nil {
+		delete(t.conns, conn)
 		l.end()
 	}
 }
 
-// settle waits until all lanes have sent their operations, and ends them. Later operations go to new lanes.
+// settle waits until all target connections have sent their operations, and ends them. Later operations go to new target connections.
 func (t *Target) settle() {
-	for conn, l := range t.lanes {
-		delete(t.lanes, conn)
+	for conn, l := range t.conns {
+		delete(t.conns, conn)
 		l.end()
 	}
 	t.live.Wait()
@@ -112,6 +112,6 @@ func (t *Target) String() string { return fmt.Sprintf("%s (%s)", t.Name, t.Upstr
 func newTarget(name string, place int, up gateway.Upstream, cfg *Config, trouble func(*Target, error)) *Target {
 	return &Target{
 		Name: name, Upstream: up, place: place, protocol: cfg.Protocol, patience: cfg.Patience, bound: cfg.Wait, trouble: trouble,
-		lanes: map[uint64]*lane{}, hold: func(int64) {},
+		conns: map[uint64]*targetConn{}, hold: func(int64) {},
 	}
 }

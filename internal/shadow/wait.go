@@ -9,11 +9,11 @@ import (
 //
 // If one of them waits for a lock that is held by the operation's own connection, the operation goes on
 // without waiting for that one, or for those that wait behind it: in production the lock was released before
-// the other's answer, but the releasing operation's answer was seen later. Other lanes do not go on, so the
+// the other's answer, but the releasing operation's answer was seen later. Other target connections do not go on, so the
 // order stays the same. A lock that is not released for long shows that locks are held differently at the
-// targets than in production; then all lanes go on.
+// targets than in production; then all target connections go on.
 type wait struct {
-	lane   *lane
+	conn   *targetConn
 	looker Looker
 	left   []*Operation // not arrived
 	called <-chan struct{}
@@ -29,11 +29,11 @@ type wait struct {
 var errSilent = errors.New("it neither answers nor reports what it is doing")
 
 // The pause between two looks grows up to maxLooks bounds. If nothing has moved for maxStopped bounds and
-// stoppedLooks looks, all lanes go on. The number of looks matters on a machine that is too busy to look
+// stoppedLooks looks, all target connections go on. The number of looks matters on a machine that is too busy to look
 // often: that alone is no standstill.
 const (
-	maxLooks    = 8
-	maxStopped  = 100
+	maxLooks     = 8
+	maxStopped   = 100
 	stoppedLooks = 20
 )
 
@@ -51,18 +51,18 @@ func (w *wait) until() bool {
 			continue
 		case <-w.called:
 			return true
-		case <-w.lane.ctx.Done():
+		case <-w.conn.ctx.Done():
 			return true
 		case <-time.After(w.pause):
 		}
 		if w.goesOn() {
 			return len(w.left) == 0
 		}
-		if !w.silent.IsZero() && time.Since(w.silent) > w.lane.t.patience {
-			w.lane.fail(errSilent)
+		if !w.silent.IsZero() && time.Since(w.silent) > w.conn.t.patience {
+			w.conn.fail(errSilent)
 			return true
 		}
-		w.pause = min(2*w.pause, maxLooks*w.lane.t.bound)
+		w.pause = min(2*w.pause, maxLooks*w.conn.t.bound)
 	}
 }
 
@@ -78,7 +78,7 @@ func (w *wait) first() <-chan struct{} {
 	return nil
 }
 
-func (w *wait) leg(op *Operation) *leg { return &op.legs[w.lane.t.place] }
+func (w *wait) leg(op *Operation) *leg { return &op.legs[w.conn.t.place] }
 
 // goesOn looks at the operations that have not arrived, and reports whether to wait no longer for them.
 func (w *wait) goesOn() bool {
@@ -94,7 +94,7 @@ func (w *wait) goesOn() bool {
 			left = append(left, op)
 			continue
 		}
-		switch w.looker.Look(w.lane.ctx, sent.conn, w.lane.connection()) {
+		switch w.looker.Look(w.conn.ctx, sent.conn, w.conn.connection()) {
 		case Seeing:
 			if op.Snapshot && !w.redefines {
 				op.passed.Store(true)
@@ -114,15 +114,15 @@ func (w *wait) goesOn() bool {
 		left = append(left, op)
 	}
 	w.left = left
-	w.hear(silent)
+	w.noteSilence(silent)
 	if len(left) == 0 || mine && !moves {
 		return true
 	}
 	return w.stands(moves, behind)
 }
 
-// hear records since when the target has not told what it does.
-func (w *wait) hear(silent bool) {
+// noteSilence records since when the target has not told what it does.
+func (w *wait) noteSilence(silent bool) {
 	switch {
 	case !silent:
 		w.silent = time.Time{}
@@ -146,17 +146,17 @@ func (w *wait) stands(moves, behind bool) bool {
 	default:
 		w.looks++
 	}
-	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*maxStopped*w.lane.t.bound
+	return !w.stopped.IsZero() && w.looks >= times*stoppedLooks && now.Sub(w.stopped) > time.Duration(times)*maxStopped*w.conn.t.bound
 }
 
-// sending holds the operations that a lane has sent and that are not answered.
-type sending struct {
+// inflight holds the operations that a target connection has sent and that are not answered.
+type inflight struct {
 	conn Conn
 	ops  []*Operation
 }
 
 // stop records that the sent operations wait for others, so their latency is not judged.
-func (s *sending) stop() {
+func (s *inflight) stop() {
 	for _, op := range s.ops {
 		op.stopped.Store(true)
 	}

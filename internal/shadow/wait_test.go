@@ -9,7 +9,7 @@ import (
 // A standstill needs a number of looks, not only time, since a busy machine may not have looked. Any movement
 // starts the count again.
 func TestStoppedTakesLooks(t *testing.T) {
-	w := &wait{lane: &lane{t: &Target{bound: time.Nanosecond}}}
+	w := &wait{conn: &targetConn{t: &Target{bound: time.Nanosecond}}}
 	for range 2 {
 		w.stands(true, false)
 		for i := range stoppedLooks {
@@ -39,10 +39,10 @@ func TestSnapshotsAreNotWaitedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := &Target{bound: time.Hour}
-			other, before := &lane{t: target}, &Operation{Snapshot: c.read}
-			other.busy.Store(&sending{ops: []*Operation{before}})
+			other, before := &targetConn{t: target}, &Operation{Snapshot: c.read}
+			other.inflight.Store(&inflight{ops: []*Operation{before}})
 			before.legs[target.place].assign(other)
-			w := &wait{lane: &lane{t: target, ctx: t.Context()}, looker: seeing{}, left: []*Operation{before}, redefines: c.redefines}
+			w := &wait{conn: &targetConn{t: target, ctx: t.Context()}, looker: seeing{}, left: []*Operation{before}, redefines: c.redefines}
 			if got := w.goesOn(); got != c.goes {
 				t.Errorf("it goes on: %v", got)
 			}
@@ -75,7 +75,7 @@ func TestPassedReadsDontDiffer(t *testing.T) {
 
 // Operations behind others that wait are not forced together with them.
 func TestStoppedBehindOthers(t *testing.T) {
-	first, second := &wait{lane: &lane{t: &Target{}}}, &wait{lane: &lane{t: &Target{}}}
+	first, second := &wait{conn: &targetConn{t: &Target{}}}, &wait{conn: &targetConn{t: &Target{}}}
 	for range stoppedLooks {
 		first.stands(false, false)
 		second.stands(false, true)

@@ -55,13 +55,13 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 		}
 	}
 	later := began.Add(transactionTime)
-	if done := say(t, r, later, insertOf("one more")); len(done) != 1 || done[0].Left == "" || len(p.transactions.open) != maxTransactions {
+	if done := say(t, r, later, insertOf("one more")); len(done) != 1 || done[0].SkipReason == "" || len(p.transactions.open) != maxTransactions {
 		t.Errorf("%d are open, after %v", len(p.transactions.open), done)
 	}
 	commit := func(session string) bson.D {
 		return inSession(session, false, bson.E{Key: "commitTransaction", Value: 1})
 	}
-	if done := say(t, r, later, commit("0")); len(done) != 1 || done[0].Left != "" {
+	if done := say(t, r, later, commit("0")); len(done) != 1 || done[0].SkipReason != "" {
 		t.Errorf("the first one: %v", done)
 	}
 	later = later.Add(1)
@@ -71,7 +71,7 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	if done := say(t, r, later, insertOf("after a time")); len(done) > 0 || len(p.transactions.open) != 2 {
 		t.Errorf("after a time: %v, %d are open", done, len(p.transactions.open))
 	}
-	if done := say(t, r, later, commit("after a time")); len(done) != 1 || done[0].Left != "" || p.transactions.bytes >= maxTransactionBytes {
+	if done := say(t, r, later, commit("after a time")); len(done) != 1 || done[0].SkipReason != "" || p.transactions.bytes >= maxTransactionBytes {
 		t.Errorf("its end: %v", done)
 	}
 }
@@ -84,7 +84,7 @@ func TestBytesOfOpenTransactions(t *testing.T) {
 	for _, tx := range p.transactions.open {
 		p.add(tx, nil, maxTransactionBytes)
 	}
-	if done := say(t, r, began.Add(transactionTime), insertOf("soon")); len(done) != 1 || done[0].Left == "" {
+	if done := say(t, r, began.Add(transactionTime), insertOf("soon")); len(done) != 1 || done[0].SkipReason == "" {
 		t.Errorf("beside it: %v", done)
 	}
 	if done := say(t, r, began.Add(transactionTime+1), insertOf("after a time")); len(done) > 0 || len(p.transactions.open) != 1 {

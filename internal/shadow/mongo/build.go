@@ -71,7 +71,7 @@ func (p *Protocol) build(q *request, reply []byte, at time.Time) *shadow.Operati
 func (p *Protocol) finish(op *shadow.Operation, q *request, s *statement, reply []byte, at time.Time) *shadow.Operation {
 	op.Request = slices.Concat(s.body, s.rest)
 	s.body, s.rest = op.Request[:len(s.body):len(s.body)], op.Request[len(s.body):]
-	op.Own = &work{statements: []*statement{s}}
+	op.Private = &work{statements: []*statement{s}}
 	op.Production = answerOf(reply, op.Form)
 	op.Production.Took = at.Sub(q.at)
 	return op
@@ -85,7 +85,7 @@ func (p *Protocol) readOn(q *request, reply []byte, at time.Time) *shadow.Operat
 	id, _ := number(q.body, "getMore")
 	c := p.cursors[id]
 	if c == nil {
-		return &shadow.Operation{Left: "getMore of cursors that are not mirrored"}
+		return &shadow.Operation{SkipReason: "getMore of cursors that are not mirrored"}
 	}
 	c.used = at
 	if cursorOf(reply) == 0 {

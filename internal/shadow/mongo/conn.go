@@ -64,7 +64,7 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 		return err
 	}
 	for i, op := range ops {
-		a, err := c.carryOut(op.Own.(*work))
+		a, err := c.carryOut(op.Private.(*work))
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ type cursors map[int64]*cursor
 // Servers close cursors that are not read for ten minutes.
 const (
 	maxCursors = 10_000
-	cursorTime  = 10 * time.Minute
+	cursorTime = 10 * time.Minute
 )
 
 // open adds a cursor. If there are too many, it removes those that were not read for long.

@@ -99,7 +99,7 @@ func (d *ids) filter(doc []byte) {
 // touch sets the keys of a request's operation.
 func (p *Protocol) touch(op *shadow.Operation, q *request) {
 	if q.class == define || q.class == bulkWrite || q.class == mapReduce {
-		op.Whole = true
+		op.TouchesAll = true
 		return
 	}
 	if q.collection == "" {
@@ -107,7 +107,7 @@ func (p *Protocol) touch(op *shadow.Operation, q *request) {
 	}
 	about := p.catalog.about(q.namespace())
 	if about.view {
-		op.Whole = true
+		op.TouchesAll = true
 		return
 	}
 	d := ids{namespace: q.namespace()}
@@ -122,7 +122,7 @@ func (p *Protocol) touch(op *shadow.Operation, q *request) {
 	}
 	for _, other := range q.others() {
 		if p.catalog.about(other).view {
-			op.Whole = true
+			op.TouchesAll = true
 		}
 		op.Keys = append(op.Keys, other)
 	}

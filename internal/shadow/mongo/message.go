@@ -32,7 +32,7 @@ func (f *frames) take(b []byte, each func(wire.Header, []byte) error) error {
 		}
 		left = left[h.Length:]
 	}
-	f.in = shadow.Left(f.in, left)
+	f.in = shadow.Remainder(f.in, left)
 	return nil
 }
 

@@ -203,6 +203,6 @@ func (p *Protocol) own(kind shadow.Kind, form uint8, command bson.D) *shadow.Ope
 	body, _ := bson.Marshal(append(command, bson.E{Key: "$db", Value: scratchDB})) // never fails here
 	return &shadow.Operation{
 		Kind: kind, Form: form, Name: command[0].Key + " scratch", Keys: []string{scratchDB + "." + p.scratch},
-		Request: body, Own: &work{statements: []*statement{{body: body, form: form}}},
+		Request: body, Private: &work{statements: []*statement{{body: body, form: form}}},
 	}
 }

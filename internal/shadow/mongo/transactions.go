@@ -33,7 +33,7 @@ type transactions struct {
 const (
 	maxTransactionBytes = 64 << 20
 	maxTransactions     = 10_000
-	transactionTime      = 10 * time.Minute
+	transactionTime     = 10 * time.Minute
 	maxSessions         = 100_000
 )
 
@@ -91,7 +91,7 @@ func (t *transactions) retried(q *request) bool {
 }
 
 // leftOut returns an operation that is only counted.
-func leftOut(why string) []*shadow.Operation { return []*shadow.Operation{{Left: why}} }
+func leftOut(why string) []*shadow.Operation { return []*shadow.Operation{{SkipReason: why}} }
 
 // inTransaction processes a statement of a transaction and its answer.
 func (p *Protocol) inTransaction(q *request, reply []byte, at time.Time) []*shadow.Operation {
@@ -146,12 +146,12 @@ func (p *Protocol) whole(tx *transaction, aborts bool, at time.Time) *shadow.Ope
 	w := &work{transaction: !p.standalone, aborts: aborts}
 	for _, one := range tx.ops {
 		op.Name += " " + strings.Fields(one.Name)[0]
-		op.Whole = op.Whole || one.Whole
+		op.TouchesAll = op.TouchesAll || one.TouchesAll
 		op.Keys = append(op.Keys, one.Keys...)
 		op.Uses = append(op.Uses, one.Uses...)
 		op.Request = append(op.Request, one.Request...)
 		op.Production = join(op.Production, one.Production, one.Check)
-		w.statements = append(w.statements, one.Own.(*work).statements...)
+		w.statements = append(w.statements, one.Private.(*work).statements...)
 	}
 	if aborts {
 		op.Name += " aborted"
@@ -162,7 +162,7 @@ func (p *Protocol) whole(tx *transaction, aborts bool, at time.Time) *shadow.Ope
 	slices.Sort(op.Keys)
 	op.Keys = coarse(slices.Compact(op.Keys))
 	w.moveTo(op.Request)
-	op.Own = w
+	op.Private = w
 	op.Production.Took = at.Sub(tx.began)
 	return op
 }

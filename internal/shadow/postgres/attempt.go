@@ -95,7 +95,7 @@ func (a *attempt) run() (shadow.Answer, error) {
 
 // try sends the client's bytes and reads the answer.
 func (a *attempt) try() (answer shadow.Answer, err error) {
-	d := &digest{form: a.op.Form, alone: a.keep == "COMMIT", keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Own.(*beside).shape}
+	d := &digest{form: a.op.Form, alone: a.keep == "COMMIT", keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Private.(*beside).shape}
 	freed := time.AfterFunc(eaterTime, a.release)
 	defer freed.Stop()
 	err = a.c.exchange(a.op, d, a.deadline, func(got shadow.Answer) { answer = got })

@@ -12,7 +12,7 @@ type beside struct {
 
 // besideOf returns an operation's beside, or nil.
 func besideOf(op *shadow.Operation) *beside {
-	b, _ := op.Own.(*beside)
+	b, _ := op.Private.(*beside)
 	return b
 }
 

@@ -284,7 +284,7 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, err
 		return shadow.Answer{Took: time.Since(began)}, err
 	}
 	d := &digest{form: op.Form}
-	if b, ok := op.Own.(*beside); ok {
+	if b, ok := op.Private.(*beside); ok {
 		d.shape = b.shape
 	}
 	return c.read(op, d, began)

@@ -13,7 +13,7 @@ import (
 // they hold them while the attempt waits for its answer.
 const (
 	maxBlockers = 16
-	eaterTime  = time.Second
+	eaterTime   = time.Second
 )
 
 // eat runs the operation on another connection, in a transaction that is rolled back later. It gets the rows

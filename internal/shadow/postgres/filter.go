@@ -77,7 +77,7 @@ func (f *filter) start() error {
 		return nil
 	}
 	f.recorded = append(f.recorded, f.in[:n]...)
-	f.in = shadow.Left(f.in, f.in[n:])
+	f.in = shadow.Remainder(f.in, f.in[n:])
 	return nil
 }
 
@@ -89,7 +89,7 @@ func each(b *[]byte, take func(pg.Message) error) error {
 			return err
 		}
 		if !ok {
-			*b = shadow.Left(*b, left)
+			*b = shadow.Remainder(*b, left)
 			return nil
 		}
 		if err := take(m); err != nil {

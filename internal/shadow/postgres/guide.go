@@ -116,7 +116,7 @@ func (u *unit) tell(op *shadow.Operation) {
 	for _, g := range u.guides {
 		g.mu.Lock()
 		g.rivals--
-		if op != nil && op.Left == "" && op.Kind != shadow.Read {
+		if op != nil && op.SkipReason == "" && op.Kind != shadow.Read {
 			g.came = append(g.came, op)
 		}
 		close(g.changed)

@@ -35,10 +35,10 @@ func leftOut(u *unit) string {
 // state of the transaction and of prepared statements.
 func instead(u *unit, why string, before, after byte) *shadow.Operation {
 	if len(u.parses) == 0 && before == after && after != inFailed {
-		return &shadow.Operation{Kind: shadow.State, Name: "left out", Left: why}
+		return &shadow.Operation{Kind: shadow.State, Name: "left out", SkipReason: why}
 	}
 	op := &shadow.Operation{
-		Kind: shadow.State, Name: "left out", Instead: why, Check: shadow.Success, Whole: true, Locks: true,
+		Kind: shadow.State, Name: "left out", ReplacedReason: why, Check: shadow.Success, TouchesAll: true, Locks: true,
 		Production: shadow.Answer{Lost: true},
 	}
 	add := func(b []byte) {

@@ -236,5 +236,5 @@ func (p *Protocol) ScratchClean() *shadow.Operation {
 }
 
 func own(kind shadow.Kind, name, text string) *shadow.Operation {
-	return &shadow.Operation{Kind: kind, Name: name, Whole: true, Request: pg.AppendQuery(nil, text)}
+	return &shadow.Operation{Kind: kind, Name: name, TouchesAll: true, Request: pg.AppendQuery(nil, text)}
 }

@@ -80,7 +80,7 @@ func (r *reader) start() error {
 		return fmt.Errorf("%w: replication", shadow.ErrUnmirrored)
 	}
 	r.startup = append([]byte(nil), r.in[:n]...)
-	r.in = shadow.Left(r.in, r.in[n:])
+	r.in = shadow.Remainder(r.in, r.in[n:])
 	return r.p.only.admits(r.database())
 }
 
@@ -395,7 +395,7 @@ func (r *reader) End() []*shadow.Operation {
 	}
 	return []*shadow.Operation{{
 		Kind: shadow.State, Name: "disconnect", Check: shadow.Success, Request: pg.Append(nil, pg.Terminate), Form: formEnd,
-		Whole: true, Locks: true, Production: shadow.Answer{Lost: true},
+		TouchesAll: true, Locks: true, Production: shadow.Answer{Lost: true},
 	}}
 }
 
@@ -410,7 +410,7 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	r.untold(u)
 	b := &beside{shape: u.shape, draws: u.draws}
 	if u.shape != nil || len(u.draws) > 0 {
-		op.Own = b
+		op.Private = b
 	}
 	if u.digest.nature {
 		op.Check = shadow.Success
@@ -425,11 +425,11 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 		op.Snapshot = len(u.executed) == 1
 	case sql.Writes:
 		op.Kind = shadow.Write
-		op.Whole, op.Locks = true, true
+		op.TouchesAll, op.Locks = true, true
 		op.Redefines = r.redefining(u)
 		b.guide, b.stirs = r.guide(u, before), u.stirs()
 		if b.guide != nil || b.stirs != stirsNothing {
-			op.Own = b
+			op.Private = b
 		}
 	}
 	op.Lasts, op.Ends = u.lasts(r.status), u.ends(before, r.status)

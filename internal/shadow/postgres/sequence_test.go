@@ -212,7 +212,7 @@ func TestSequencesAreUnsure(t *testing.T) {
 		_, _ = server.Write(pg.Append(pg.Append(nil, pg.CommandComplete, []byte("INSERT 0 1\x00")), pg.ReadyForQuery, []byte{idle}))
 	}()
 	sure()
-	op := &shadow.Operation{Request: pg.AppendQuery(nil, "INSERT INTO t (who) VALUES ('a')"), Own: &beside{stirs: stirsOn}}
+	op := &shadow.Operation{Request: pg.AppendQuery(nil, "INSERT INTO t (who) VALUES ('a')"), Private: &beside{stirs: stirsOn}}
 	answers := 0
 	err := c.prepared([]*shadow.Operation{op}, time.Now().Add(time.Minute), func(int, shadow.Answer) {
 		unsure("when it is answered")

@@ -116,7 +116,7 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (a shadow.Answer, e
 		}
 	}
 	took := time.Since(began)
-	o, ok := op.Own.(*aside)
+	o, ok := op.Private.(*aside)
 	if !ok {
 		a = answerOf(frame, op.Form)
 		a.Took = took

@@ -39,7 +39,7 @@ func (i *in) each(b []byte, f func(args [][]byte, own []byte) error) error {
 		left = left[n:]
 		i.cut.Reset()
 	}
-	i.buf = shadow.Left(i.buf, left)
+	i.buf = shadow.Remainder(i.buf, left)
 	return nil
 }
 
@@ -89,6 +89,6 @@ func (o *out) each(b []byte, f func(frame []byte) error) error {
 			return err
 		}
 	}
-	o.buf = shadow.Left(o.buf, left)
+	o.buf = shadow.Remainder(o.buf, left)
 	return nil
 }

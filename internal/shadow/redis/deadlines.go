@@ -40,10 +40,10 @@ type deadlines struct {
 // maxDeadlines limits the bytes of deadlines. Those more than farAway ahead may take half of it, so that
 // there is room for the near ones, which matter most.
 const (
-	maxDeadlines = 32 << 20
+	maxDeadlines  = 32 << 20
 	deadlineBytes = 256 // besides the names
 	farAway       = time.Minute
-	maxDoubtful  = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
+	maxDoubtful   = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
 )
 
 // fits reports whether there is room for a deadline that is so far ahead.

@@ -27,7 +27,7 @@ const apart = life(2 * time.Second)
 // other. It asks a little later, so the key may have expired at both, or been written again.
 func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
 	doubtful := p.doubtful(op)
-	if o, ok := op.Own.(*aside); ok && o.sure && !doubtful {
+	if o, ok := op.Private.(*aside); ok && o.sure && !doubtful {
 		return false
 	}
 	a, b := client(control.Upstream), client(test.Upstream)

@@ -139,7 +139,7 @@ func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Opera
 		return nil
 	}
 	if code := failedByItself(frame); code != "" {
-		return []*shadow.Operation{{Left: byItself + code}}
+		return []*shadow.Operation{{SkipReason: byItself + code}}
 	}
 	op := r.operation(q)
 	if q.rewrite != nil && !q.rewrite(op, q.args, frame) {
@@ -200,7 +200,7 @@ func (r *reader) operation(q request) *shadow.Operation {
 	for _, k := range keys {
 		op.Keys = append(op.Keys, nameOf(r.db, k))
 	}
-	op.Whole = !known || len(keys) == 0 && !q.free && !q.state || q.elsewhere(q.args)
+	op.TouchesAll = !known || len(keys) == 0 && !q.free && !q.state || q.elsewhere(q.args)
 	return op
 }
 

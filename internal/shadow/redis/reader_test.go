@@ -61,8 +61,8 @@ func TestWholeOperations(t *testing.T) {
 		"SORT k STORE l": true, "MOVE k 1": true, "COPY a b DB 1": true, "FT.SEARCH index text": true,
 		"COPY a b": false, "GET k": false, "PING": false, "SELECT 0": false, "DBSIZE": false, "SCAN 0": false, "EVAL x 1 k": false, "GEORADIUS k 1 1 1 m STORE l": false,
 	} {
-		if op := d.one(request, "+OK\r\n"); op.Whole != whole {
-			t.Errorf("%s: whole is %v", request, op.Whole)
+		if op := d.one(request, "+OK\r\n"); op.TouchesAll != whole {
+			t.Errorf("%s: whole is %v", request, op.TouchesAll)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at ti
 	if !r.p.keepsTime {
 		return
 	}
-	o, ok := op.Own.(*aside)
+	o, ok := op.Private.(*aside)
 	if !ok {
 		o = &aside{}
 	}
@@ -64,7 +64,7 @@ func (r *reader) lengthenScripts(op *shadow.Operation, requests []request, at ti
 		op.Request = resp.AppendCommand(op.Request, "PEXPIRE", s.key, strconv.FormatInt(tenYears.Milliseconds(), 10), "XX")
 	}
 	if len(o.asked) > 0 {
-		op.Own = o
+		op.Private = o
 	}
 }
 
@@ -111,7 +111,7 @@ func isLengthened(n int64) bool {
 
 // makeSure sets sure if the mirror expires all keys of an operation.
 func (r *reader) makeSure(op *shadow.Operation) {
-	if op.Whole || len(op.Keys) == 0 {
+	if op.TouchesAll || len(op.Keys) == 0 {
 		return
 	}
 	for _, name := range op.Keys {
@@ -120,10 +120,10 @@ func (r *reader) makeSure(op *shadow.Operation) {
 			return
 		}
 	}
-	o, ok := op.Own.(*aside)
+	o, ok := op.Private.(*aside)
 	if !ok {
 		o = &aside{}
-		op.Own = o
+		op.Private = o
 	}
 	o.sure = true
 }

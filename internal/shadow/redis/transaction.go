@@ -41,7 +41,7 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 	op.Keys = slices.Compact(op.Keys)
 	op.Expected = int64(len(frame))
 	lost := op.Production.Lost
-	op.Production = op.Own.(*aside).answer(frame, plain, nil)
+	op.Production = op.Private.(*aside).answer(frame, plain, nil)
 	op.Production.Lost = lost
 	op.Production.Took = at.Sub(tx.at)
 	r.lengthenScripts(op, tx.queued, at)
@@ -84,14 +84,14 @@ func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, select
 	replies := elements(body, 1)
 	op = &shadow.Operation{Kind: shadow.Write, Name: "MULTI", Request: resp.AppendCommand(nil, "MULTI"), Replies: 2}
 	o := &aside{}
-	op.Own = o
+	op.Private = o
 	for i, q := range queued {
 		if q.skip || i >= len(replies) {
 			op.Production.Lost = true // targets return fewer answers than production did
 			continue
 		}
 		if code := failedByItself(replies[i]); code != "" {
-			op.Production.Lost, op.Instead = true, byItself+code
+			op.Production.Lost, op.ReplacedReason = true, byItself+code
 			continue
 		}
 		one := r.operation(q)
@@ -109,7 +109,7 @@ func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, select
 		}
 		op.Request = append(op.Request, one.Request...)
 		op.Replies++
-		op.Whole = op.Whole || one.Whole
+		op.TouchesAll = op.TouchesAll || one.TouchesAll
 		op.Keys = append(op.Keys, one.Keys...)
 		if i < maxNamed {
 			op.Name += " " + q.name

@@ -183,6 +183,6 @@ func unblocked(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	if h, _ := head(reply); h.IsNull() || h.Kind == resp.Error {
 		return false
 	}
-	op.Request, op.Woken = resp.AppendArgs(nil, args), true
+	op.Request, op.WasBlocked = resp.AppendArgs(nil, args), true
 	return true
 }

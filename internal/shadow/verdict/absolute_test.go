@@ -56,8 +56,8 @@ func TestAbsoluteMargin(t *testing.T) {
 	}
 	t.Parallel()
 	for _, c := range []struct {
-		name                string
-		fast                fast
+		name             string
+		fast             fast
 		minPass, maxPass float64
 		minFail, maxFail float64
 	}{

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// entrance connects clients to production through a tap.
-type entrance struct {
+// proxy connects clients to production through a tap.
+type proxy struct {
 	production  gateway.Upstream
 	opener      Opener      // nil: all bytes are passed through
 	tls         *tls.Config // for the opener
@@ -26,7 +26,7 @@ type entrance struct {
 }
 
 // encrypt sets up TLS: for all clients of s, or for those that ask the opener for it.
-func (e *entrance) encrypt(s *gateway.Server, config *tls.Config) {
+func (e *proxy) encrypt(s *gateway.Server, config *tls.Config) {
 	if e.opener == nil {
 		s.TLS = config
 	} else {
@@ -35,8 +35,8 @@ func (e *entrance) encrypt(s *gateway.Server, config *tls.Config) {
 }
 
 // session connects a client to production; nil when production is not reached.
-func (e *entrance) session(client net.Conn) gateway.Session {
-	p := &passage{tapped: &tapped{}, client: client, tap: e.tap}
+func (e *proxy) session(client net.Conn) gateway.Session {
+	p := &proxyConn{clientConn: &clientConn{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {
 		if errors.Is(err, gateway.ErrUnreachable) {
 			e.log.Warn("can't reach production, client disconnected", "err", err)
@@ -49,8 +49,8 @@ func (e *entrance) session(client net.Conn) gateway.Session {
 	return p
 }
 
-// open opens both connections of a passage.
-func (e *entrance) open(p *passage) (err error) {
+// open opens both connections of a proxied connection.
+func (e *proxy) open(p *proxyConn) (err error) {
 	if e.opener == nil {
 		p.upstream, err = e.production.Dial(context.Background())
 		return err
@@ -61,19 +61,19 @@ func (e *entrance) open(p *passage) (err error) {
 	return err
 }
 
-// passage carries a client's connection to production and back, whatever happens to the mirror.
-type passage struct {
-	*tapped  // separate, since the mirror may need it for longer than the connections
-	client   net.Conn
-	upstream net.Conn
-	first    []byte // bytes of the client, to be passed on before those that are read
-	tap      *Tap
-	closing  sync.Once
+// proxyConn carries a client's connection to production and back, whatever happens to the mirror.
+type proxyConn struct {
+	*clientConn // separate, since the mirror may need it for longer than the connections
+	client      net.Conn
+	upstream    net.Conn
+	first       []byte // bytes of the client, to be passed on before those that are read
+	tap         *Tap
+	closing     sync.Once
 }
 
 // Run carries bytes until both sides are done.
-func (p *passage) Run() {
-	defer p.tap.end(p.tapped)
+func (p *proxyConn) Run() {
+	defer p.tap.end(p.clientConn)
 	defer p.Close()
 	var replies sync.WaitGroup
 	replies.Go(func() {
@@ -92,9 +92,9 @@ func (p *passage) Run() {
 }
 
 // request carries the client's bytes.
-func (p *passage) request() error {
+func (p *proxyConn) request() error {
 	if len(p.first) > 0 {
-		p.tap.put(p.tapped, memory.FromClient, p.first)
+		p.tap.put(p.clientConn, memory.FromClient, p.first)
 		if _, err := p.upstream.Write(p.first); err != nil {
 			return fmt.Errorf("%w: %w", gateway.ErrRelayWrite, err)
 		}
@@ -103,15 +103,15 @@ func (p *passage) request() error {
 }
 
 // carry moves bytes from src to dst until src ends, and then ends dst.
-func (p *passage) carry(dst, src net.Conn, from memory.Peer) error {
-	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.tapped, from, b) })
+func (p *proxyConn) carry(dst, src net.Conn, from memory.Peer) error {
+	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.clientConn, from, b) })
 }
 
-// Drain closes the connection: a passage can't tell when it is idle.
-func (p *passage) Drain() { _ = p.Close() }
+// Drain closes the connection: a proxied connection can't tell when it is idle.
+func (p *proxyConn) Drain() { _ = p.Close() }
 
 // Close cuts both connections.
-func (p *passage) Close() error {
+func (p *proxyConn) Close() error {
 	p.closing.Do(func() {
 		_ = gateway.Abort(p.client)
 		_ = gateway.Abort(p.upstream)

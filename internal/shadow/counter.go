@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// counts counts events by description.
-type counts struct {
+// counter counts events by description.
+type counter struct {
 	mu sync.Mutex
 	of map[string]int
 }
@@ -14,7 +14,7 @@ type counts struct {
 // maxCounterKeys limits the descriptions; further ones count as "others".
 const maxCounterKeys = 50
 
-func (c *counts) add(what string) {
+func (c *counter) add(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
@@ -26,7 +26,7 @@ func (c *counts) add(what string) {
 	c.of[what]++
 }
 
-func (c *counts) all() map[string]int {
+func (c *counter) all() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.of)

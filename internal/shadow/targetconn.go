@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// lane is a target's connection for one connection of a client.
-type lane struct {
-	t       *Target
-	ctx     context.Context
-	state   []*Operation            // to be sent first
-	conn    Conn                    // nil before the first burst
-	release func() bool             // cancels the AfterFunc that closes conn when ctx ends
-	broken  bool                    // everything from here on is lost
-	busy    atomic.Pointer[sending] // nil between bursts
+// targetConn is a target's connection for one connection of a client.
+type targetConn struct {
+	t        *Target
+	ctx      context.Context
+	state    []*Operation             // to be sent first
+	conn     Conn                     // nil before the first burst
+	release  func() bool              // cancels the AfterFunc that closes conn when ctx ends
+	broken   bool                     // everything from here on is lost
+	inflight atomic.Pointer[inflight] // nil between bursts
 
 	mu     sync.Mutex
 	queue  []burst
@@ -24,24 +24,24 @@ type lane struct {
 	wakeup chan struct{}
 }
 
-func newLane(ctx context.Context, t *Target, state []*Operation) *lane {
-	return &lane{t: t, ctx: ctx, state: state, wakeup: make(chan struct{}, 1)}
+func newTargetConn(ctx context.Context, t *Target, state []*Operation) *targetConn {
+	return &targetConn{t: t, ctx: ctx, state: state, wakeup: make(chan struct{}, 1)}
 }
 
-func (l *lane) push(b burst) {
+func (l *targetConn) push(b burst) {
 	l.mu.Lock()
 	l.queue = append(l.queue, b)
 	l.mu.Unlock()
 	l.signal()
 }
 
-// laneBytes is the size, in the budget, of a lane and its connection after the client's has ended. Until then
+// targetConnBytes is the size, in the budget, of a target connection and its connection after the client's has ended. Until then
 // they are covered by connectionBytes.
-const laneBytes = 16 << 10
+const targetConnBytes = 16 << 10
 
-// end must be called once. From then on the lane's memory is charged to the budget until it is done.
-func (l *lane) end() {
-	l.t.hold(laneBytes)
+// end must be called once. From then on the target connection's memory is charged to the budget until it is done.
+func (l *targetConn) end() {
+	l.t.hold(targetConnBytes)
 	l.t.leaving.Add(1)
 	l.mu.Lock()
 	l.ended = true
@@ -49,15 +49,15 @@ func (l *lane) end() {
 	l.signal()
 }
 
-func (l *lane) signal() {
+func (l *targetConn) signal() {
 	select {
 	case l.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// next waits for a burst; false: there will be no more.
-func (l *lane) next() (burst, bool) {
+// nextBurst waits for a burst; false: there will be no more.
+func (l *targetConn) nextBurst() (burst, bool) {
 	for {
 		l.mu.Lock()
 		if len(l.queue) > 0 {
@@ -78,18 +78,18 @@ func (l *lane) next() (burst, bool) {
 	}
 }
 
-// run sends bursts until the lane is ended and empty.
-func (l *lane) run() {
+// run sends bursts until the target connection is ended and empty.
+func (l *targetConn) run() {
 	defer func() {
 		if l.conn != nil {
 			l.release()
 			_ = l.conn.Close()
 		}
 		l.t.leaving.Add(-1)
-		l.t.hold(-laneBytes)
+		l.t.hold(-targetConnBytes)
 	}()
 	for {
-		b, ok := l.next()
+		b, ok := l.nextBurst()
 		if !ok {
 			return
 		}
@@ -99,13 +99,13 @@ func (l *lane) run() {
 }
 
 // await waits for the operations before a burst.
-func (l *lane) await(b burst) {
+func (l *targetConn) await(b burst) {
 	looker, looks := l.t.protocol.(Looker)
 	if !looks {
 		l.awaitBlind(b)
 		return
 	}
-	w := wait{lane: l, looker: looker, left: b.before, called: b.ops[0].legs[l.t.place].called(), pause: l.t.bound}
+	w := wait{conn: l, looker: looker, left: b.before, called: b.ops[0].legs[l.t.place].called(), pause: l.t.bound}
 	w.redefines = slices.ContainsFunc(b.ops, func(op *Operation) bool { return op.Redefines })
 	if !w.until() {
 		l.force(b.ops)
@@ -114,7 +114,7 @@ func (l *lane) await(b burst) {
 
 // awaitBlind waits without a Looker. For an operation that may itself wait for this burst it waits no longer
 // than the bound.
-func (l *lane) awaitBlind(b burst) {
+func (l *targetConn) awaitBlind(b burst) {
 	for _, earlier := range b.before {
 		arrived := earlier.legs[l.t.place].wait()
 		if arrived == nil {
@@ -124,22 +124,22 @@ func (l *lane) awaitBlind(b burst) {
 		if earlier.Blocks {
 			late = time.After(l.t.bound)
 		}
-		if !l.waited(arrived, late) {
+		if !l.awaitArrival(arrived, late) {
 			l.force(b.ops)
 		}
 	}
 }
 
 // force records that operations are sent before those that they should wait for.
-func (l *lane) force(ops []*Operation) {
+func (l *targetConn) force(ops []*Operation) {
 	l.t.forced.Add(1)
 	for _, op := range ops {
 		op.forced[l.t.place].Store(true)
 	}
 }
 
-// waited is false when late fires first.
-func (l *lane) waited(arrived <-chan struct{}, late <-chan time.Time) bool {
+// awaitArrival is false when late fires first.
+func (l *targetConn) awaitArrival(arrived <-chan struct{}, late <-chan time.Time) bool {
 	select {
 	case <-arrived:
 	case <-l.ctx.Done():
@@ -149,8 +149,8 @@ func (l *lane) waited(arrived <-chan struct{}, late <-chan time.Time) bool {
 	return true
 }
 
-// send sends a burst. Operations that are not answered are lost, and so are all later ones of the lane.
-func (l *lane) send(ops []*Operation) {
+// send sends a burst. Operations that are not answered are lost, and so are all later ones of the target connection.
+func (l *targetConn) send(ops []*Operation) {
 	answered := 0
 	defer func() {
 		for _, op := range ops[answered:] {
@@ -167,8 +167,8 @@ func (l *lane) send(ops []*Operation) {
 	if len(ops) == 0 {
 		return
 	}
-	l.busy.Store(&sending{l.conn, ops})
-	defer l.busy.Store(nil)
+	l.inflight.Store(&inflight{l.conn, ops})
+	defer l.inflight.Store(nil)
 	err := l.conn.Send(ops, time.Now().Add(l.t.patienceFor(ops)), func(i int, a Answer) {
 		if plant != nil {
 			a = plant.change(ops[i], a)
@@ -181,10 +181,10 @@ func (l *lane) send(ops []*Operation) {
 	}
 }
 
-// connection returns the lane's connection, nil before the first burst. It must be called between bursts.
-func (l *lane) connection() Conn { return l.conn }
+// connection returns the target connection's connection, nil before the first burst. It must be called between bursts.
+func (l *targetConn) connection() Conn { return l.conn }
 
-func (l *lane) connect() bool {
+func (l *targetConn) connect() bool {
 	if l.conn != nil {
 		return true
 	}
@@ -204,7 +204,7 @@ func (l *lane) connect() bool {
 	return true
 }
 
-func (l *lane) fail(err error) {
+func (l *targetConn) fail(err error) {
 	l.broken = true
 	if l.ctx.Err() == nil {
 		l.t.trouble(l.t, err)

@@ -97,7 +97,7 @@ func TestLastMessagePasses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &closedServer{refused: make(chan struct{}), closed: make(chan struct{}), left: strings.NewReader("FATAL")}
 				client := &sender{sends: strings.NewReader(one.sends), then: one.then, closed: make(chan struct{})}
-				p := &passage{tapped: &tapped{}, client: client, upstream: server, tap: newTap(newBudget(MiB), 0)}
+				p := &proxyConn{clientConn: &clientConn{}, client: client, upstream: server, tap: newTap(newBudget(MiB), 0)}
 				p.Run()
 				if got := client.told.String(); got != one.want {
 					t.Errorf("the client was told %q", got)
