@@ -28,7 +28,7 @@ var unprotected = map[string]string{
 	"internal/gateway/h2/scope.go end":                "runs package context's own function, which ends contexts",
 	"internal/gateway/h2/scope.go afterEnd":           "ends a scope or, in another goroutine that recovers, a request",
 	"internal/gateway/h2/pool.go Shut":                "closes a connection",
-	"internal/gateway/h2/served.go run":               "what a worker runs recovers by itself: it knows whose panic it is",
+	"internal/gateway/h2/serverstream.go run":         "what a worker runs recovers by itself: it knows whose panic it is",
 	"internal/gateway/grpc/cache.go startSweep":       "forgets by age",
 	"internal/gateway/grpc/gateway.go Shutdown":       "closes a channel",
 	"internal/gateway/http/transport.go connectHTTP2": "closes a connection",

@@ -179,7 +179,7 @@ func TestBuffersOfUnusableConnections(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range tries {
-				body := &hereBody{taken: func() { g.pool.Hops()[0].Conn.SetDoNotReuse() }}
+				body := &hereBody{taken: func() { g.pool.Conns()[0].Conn.SetDoNotReuse() }}
 				body.Reset([]byte("hello"))
 				r := newRequest(t.Context(), t)
 				r.Body, r.ContentLength = body, length

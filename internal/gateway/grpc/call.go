@@ -422,7 +422,7 @@ func (c *call) shouldRetry(a *attempt, err error) bool {
 		c.unusable++
 		return c.unusable < maxUnusable
 	}
-	return c.attempts-c.unusable < maxAttempts && (err == nil || h2.NotSeen(err))
+	return c.attempts-c.unusable < maxAttempts && (err == nil || h2.IsUnprocessed(err))
 }
 
 // refused reports whether the server could not read the call's encoding, and so has not begun the call. It

@@ -67,7 +67,7 @@ func (h *hop) explain(err error) error {
 // clear, neither the server's settings on this connection nor anything on others. A server that has died, or
 // a balancer before it, must not be mistaken for one with TLS.
 func (h *hop) mayNeedTLS() bool {
-	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.Spoke() && h.Conn.Ended()
+	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.HasSettings() && h.Conn.Ended()
 }
 
 // unusable reports whether a connection was unusable before any of the call was sent.
@@ -81,7 +81,7 @@ type pool struct {
 
 // newPool returns a pool of at most that many connections, for all clients or for one.
 func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, Most: most, Linger: pairTimeout, OneClient: one, Apart: d.setApart, Faults: d.speaks.Faults}), d}
+	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.setApart, Faults: d.speaks.Faults}), d}
 }
 
 // setApart counts and logs that a client's connection is moved to upstream connections of its own.

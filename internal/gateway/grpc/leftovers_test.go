@@ -140,7 +140,7 @@ func TestBrokenResponsesAreCounted(t *testing.T) {
 		t.Errorf("%q looks whole", got)
 	}
 	_ = resp.Body.Close()
-	h := g.pool.Hops()[0]
+	h := g.pool.Conns()[0]
 	testenv.Eventually(t, "the call ends", func() bool { return h.Active() == 0 })
 }
 

@@ -51,8 +51,8 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		switch err := test.do(h); {
 		case err == nil:
 			t.Errorf("%s: no error", test.name)
-		case h2.NotSeen(err) != test.notSeen || unusable(err) != test.useless:
-			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, h2.NotSeen(err), unusable(err))
+		case h2.IsUnprocessed(err) != test.notSeen || unusable(err) != test.useless:
+			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, h2.IsUnprocessed(err), unusable(err))
 		}
 		h.Conn.Close()
 	}

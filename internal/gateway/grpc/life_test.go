@@ -300,10 +300,10 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 		s := stream(within(t), t, c, "Both")
 		exchange(t, s)
 	}
-	if n := len(g.pool.Hops()); n != 3 {
+	if n := len(g.pool.Conns()); n != 3 {
 		t.Errorf("%d connections", n)
 	}
-	for _, h := range g.pool.Hops() {
+	for _, h := range g.pool.Conns() {
 		if h.Active() < h2.SpreadStreams {
 			t.Errorf("one has %d calls", h.Active())
 		}

@@ -142,7 +142,7 @@ func TestLinkOfEachClient(t *testing.T) {
 		if n := l.accepted.Load(); n != want {
 			t.Errorf("mode %d: %d links of %d clients", mode, n, clients)
 		}
-		if n := len(near.pool.Hops()); mode == LinkPerClient && n != 0 {
+		if n := len(near.pool.Conns()); mode == LinkPerClient && n != 0 {
 			t.Errorf("%d connections for everybody", n)
 		}
 	}

@@ -42,7 +42,7 @@ func TestCancelledWhileACopyIsMade(t *testing.T) {
 }
 
 func (g *Gateway) callsAtWork() (n int) {
-	for _, h := range g.pool.Hops() {
+	for _, h := range g.pool.Conns() {
 		n += int(h.Active())
 	}
 	return n

@@ -173,7 +173,7 @@ func TestPanicWhileCompressing(t *testing.T) {
 	}
 	testenv.Eventually(t, "nothing is held", func() bool {
 		active := int64(0)
-		for _, h := range g.pool.Hops() {
+		for _, h := range g.pool.Conns() {
 			active += h.Active()
 		}
 		return active == 0 && g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.inUse.Load() == 0

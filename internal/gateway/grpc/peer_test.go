@@ -250,7 +250,7 @@ func TestHostileUpstream(t *testing.T) {
 				t.Fatalf("status %s, %d bytes that can't be decompressed", status, len(out))
 			}
 		}
-		if len(near.pool.Hops()) > 0 && len(near.pool.Hops()[0].knows.partner.fetched.Load().dicts) > 0 {
+		if len(near.pool.Conns()) > 0 && len(near.pool.Conns()[0].knows.partner.fetched.Load().dicts) > 0 {
 			t.Errorf("took %d bytes for a dictionary", len(answer))
 		}
 	}

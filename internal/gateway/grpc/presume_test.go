@@ -30,7 +30,7 @@ func TestNewConnectionsAsk(t *testing.T) {
 		streams[i] = stream(within(t), t, c, "Both")
 		exchange(t, streams[i])
 	}
-	conns := len(g.pool.Hops())
+	conns := len(g.pool.Conns())
 	if plain := seen.of(""); plain > conns || seen.of("zstd") != calls+1-plain || conns < 2 {
 		t.Errorf("over %d connections the server got %s", conns, seen)
 	}
@@ -83,7 +83,7 @@ func startOld(t *testing.T) (addr string, reset *atomic.Int64) {
 func waitForConns(t *testing.T, g rig, n int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprint(n, " connections"), func() bool {
-		return len(g.pool.Hops()) >= n
+		return len(g.pool.Conns()) >= n
 	})
 }
 

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// fewStreams limits concurrent requests until the server has sent its limit, and manyStreams if it sends
-	// none.
-	fewStreams  = 100
-	manyStreams = 1000
-	// debugMost limits the bytes that are kept of a GOAWAY's debug data.
-	debugMost = 200
+	// initialMaxStreams limits concurrent requests until the server has sent its limit, and defaultMaxStreams
+	// if it sends none.
+	initialMaxStreams = 100
+	defaultMaxStreams = 1000
+	// maxDebugBytes limits the bytes that are kept of a GOAWAY's debug data.
+	maxDebugBytes = 200
 )
 
 // ClientConfig configures a ClientConn.
@@ -40,36 +40,36 @@ type ClientConn struct {
 	continueTimeout time.Duration
 
 	// Guarded by mu.
-	most    int  // the server's limit of concurrent streams
-	spoke   bool // the server's settings have arrived
-	used    bool // retired: no more requests begin
-	away    *GoAwayError
-	queue   []chan struct{} // waiting requests; each channel is closed when its turn has come
-	granted int             // turns that were given and not taken yet
-	pings   map[[8]byte]chan struct{}
-	pinged  uint64
-	pacing  pacing
-	onRoom  func() // called in a goroutine when there may be room for more requests; may be nil
+	maxStreams       int  // the server's limit of concurrent streams
+	settingsReceived bool // the server's settings have arrived
+	retired          bool // no more requests begin
+	goAway           *GoAwayError
+	queue            []chan struct{} // waiting requests; each channel is closed when its turn has come
+	granted          int             // turns that were given and not taken yet
+	pings            map[[8]byte]chan struct{}
+	pingCount        uint64
+	pacing           pacing
+	onCapacity       func() // called in a goroutine when there may be room for more requests; may be nil
 }
 
 // NewClientConn returns the client end of n and starts its reader. The caller must close it.
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
-	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, most: fewStreams, pings: map[[8]byte]chan struct{}{}}
+	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, maxStreams: initialMaxStreams, pings: map[[8]byte]chan struct{}{}}
 	c.clientSide = c
 	c.init(n, c, config{Faults: cfg.Faults, window: cfg.Window, maxHeader: cfg.MaxHeader})
-	c.greet(cfg)
+	c.sendPreface(cfg)
 	go c.run()
 	return c
 }
 
 // run reads until the connection ends, which ends its requests.
 func (c *ClientConn) run() {
-	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
+	defer gateway.CatchPanic(c.Log, c.Stats, c.abort)
 	_ = c.read()
 }
 
-// greet queues the preface and the client's settings (RFC 9113, section 3.4).
-func (c *ClientConn) greet(cfg ClientConfig) {
+// sendPreface queues the preface and the client's settings (RFC 9113, section 3.4).
+func (c *ClientConn) sendPreface(cfg ClientConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, _ = io.WriteString(&c.output, http2.ClientPreface)
@@ -79,7 +79,7 @@ func (c *ClientConn) greet(cfg ClientConfig) {
 		http2.Setting{ID: http2.SettingMaxFrameSize, Val: frameBytes},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(cfg.MaxHeader)},
 	)
-	c.settings++
+	c.unackedSettings++
 	c.widen(cfg.ConnWindow)
 	c.flush()
 }
@@ -87,11 +87,11 @@ func (c *ClientConn) greet(cfg ClientConfig) {
 // Done returns a channel that is closed when the connection is.
 func (c *ClientConn) Done() <-chan struct{} { return c.done }
 
-// Spoke reports whether the server's first settings have arrived.
-func (c *ClientConn) Spoke() bool {
+// HasSettings reports whether the server's first settings have arrived.
+func (c *ClientConn) HasSettings() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.spoke
+	return c.settingsReceived
 }
 
 // Ended reports whether the connection has ended. Its requests may still be running.
@@ -101,45 +101,45 @@ func (c *ClientConn) Ended() bool {
 	return c.err != nil
 }
 
-// takes returns how many concurrent requests the server accepts. usable reports whether a new request may
+// streamLimit returns how many concurrent requests the server accepts. usable reports whether a new request may
 // begin or queue.
-func (c *ClientConn) takes() (most int, usable bool) {
+func (c *ClientConn) streamLimit() (limit int, usable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.most - c.pacing.count, c.usable()
+	return c.maxStreams - c.pacing.count, c.usable()
 }
 
 // endedByError reports whether the server has sent a GOAWAY with an error code.
 func (c *ClientConn) endedByError() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.away != nil && c.away.Code != http2.ErrCodeNo
+	return c.goAway != nil && c.goAway.Code != http2.ErrCodeNo
 }
 
-// presume limits the requests to a server that has not sent its limit to what the server accepts on another
-// connection.
-func (c *ClientConn) presume(other *ClientConn) {
-	if !other.Spoke() {
+// adoptStreamLimit limits the requests to a server that has not sent its limit to what the server accepts on
+// another connection.
+func (c *ClientConn) adoptStreamLimit(other *ClientConn) {
+	if !other.HasSettings() {
 		return
 	}
-	most, _ := other.takes()
+	limit, _ := other.streamLimit()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.spoke {
-		c.most = min(c.most, most)
+	if !c.settingsReceived {
+		c.maxStreams = min(c.maxStreams, limit)
 	}
 }
 
-// whenRoom lets f be called, in a goroutine, when the connection may accept more requests for another reason
-// than the end of one.
-func (c *ClientConn) whenRoom(f func()) {
+// setOnCapacity lets f be called, in a goroutine, when the connection may accept more requests for another
+// reason than the end of one.
+func (c *ClientConn) setOnCapacity(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.onRoom = f
+	c.onCapacity = f
 }
 
-func (c *ClientConn) tellRoom() {
-	if f := c.onRoom; f != nil {
+func (c *ClientConn) notifyCapacity() {
+	if f := c.onCapacity; f != nil {
 		go func() {
 			defer gateway.CatchPanic(c.Log, c.Stats, c.Close)
 			f()
@@ -148,7 +148,7 @@ func (c *ClientConn) tellRoom() {
 }
 
 func (c *ClientConn) usable() bool {
-	return c.err == nil && !c.used && c.away == nil && c.next < maxStreamID
+	return c.err == nil && !c.retired && c.goAway == nil && c.next < maxStreamID
 }
 
 // SetDoNotReuse refuses new requests, and closes the connection after the last one.
@@ -160,8 +160,8 @@ func (c *ClientConn) SetDoNotReuse() {
 
 // retire refuses new requests. c.mu must be held.
 func (c *ClientConn) retire() {
-	c.used = true
-	c.unqueue()
+	c.retired = true
+	c.failWaiting()
 }
 
 // Close ends the connection and all its requests.
@@ -170,7 +170,7 @@ func (c *ClientConn) Close() { c.close() }
 // Shutdown sends GOAWAY, and waits until the last request has ended and the connection is closed. It returns
 // ctx's error if that comes first.
 func (c *ClientConn) Shutdown(ctx context.Context) error {
-	c.sayGoAway()
+	c.sendGoAway()
 	select {
 	case <-c.done:
 		return nil
@@ -179,14 +179,14 @@ func (c *ClientConn) Shutdown(ctx context.Context) error {
 	}
 }
 
-func (c *ClientConn) sayGoAway() {
+func (c *ClientConn) sendGoAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retire()
 	if c.err == nil {
 		_ = c.fr.WriteGoAway(0, http2.ErrCodeNo, nil)
 	}
-	c.endUnused()
+	c.closeIfUnused()
 	c.flush()
 }
 
@@ -218,28 +218,28 @@ func (c *ClientConn) sendPing() (data [8]byte, answered chan struct{}, err error
 		return data, nil, c.err
 	}
 	answered = make(chan struct{})
-	c.pinged++
-	binary.BigEndian.PutUint64(data[:], c.pinged)
+	c.pingCount++
+	binary.BigEndian.PutUint64(data[:], c.pingCount)
 	c.pings[data] = answered
 	c.control(func() error { return c.fr.WritePing(false, data) })
 	c.flush()
 	return data, answered, nil
 }
 
-func (c *ClientConn) ponged(data [8]byte) {
+func (c *ClientConn) onPingAck(data [8]byte) {
 	if answered := c.pings[data]; answered != nil {
 		close(answered)
 		delete(c.pings, data)
 	}
 }
 
-// await waits until a request may begin: for a stream, and for room for its headers. c.mu must be held; it is
-// released while waiting.
-func (c *ClientConn) await(ctx context.Context) error {
+// awaitTurn waits until a request may begin: for a stream, and for room for its headers. c.mu must be held;
+// it is released while waiting.
+func (c *ClientConn) awaitTurn(ctx context.Context) error {
 	if !c.usable() {
 		return ErrUnusable
 	}
-	if len(c.queue) == 0 && c.free() > 0 {
+	if len(c.queue) == 0 && c.freeStreams() > 0 {
 		return nil
 	}
 	turn := make(chan struct{})
@@ -266,25 +266,25 @@ func (c *ClientConn) await(ctx context.Context) error {
 	return nil
 }
 
-// free returns how many requests may begin now.
-func (c *ClientConn) free() int {
-	if c.output.waiting() >= outMost {
+// freeStreams returns how many requests may begin now.
+func (c *ClientConn) freeStreams() int {
+	if c.output.queuedBytes() >= maxQueuedBytes {
 		return 0
 	}
-	return c.most - len(c.streams) - c.granted
+	return c.maxStreams - len(c.streams) - c.granted
 }
 
 // admit gives turns to waiting requests as long as there is room.
 func (c *ClientConn) admit() {
-	for len(c.queue) > 0 && c.free() > 0 {
+	for len(c.queue) > 0 && c.freeStreams() > 0 {
 		c.granted++
 		close(c.queue[0])
 		c.queue = slices.Delete(c.queue, 0, 1)
 	}
 }
 
-// unqueue wakes all waiting requests, which then find the connection unusable.
-func (c *ClientConn) unqueue() {
+// failWaiting wakes all waiting requests, which then find the connection unusable.
+func (c *ClientConn) failWaiting() {
 	for _, turn := range c.queue {
 		close(turn)
 	}
@@ -292,75 +292,75 @@ func (c *ClientConn) unqueue() {
 	c.granted = 0
 }
 
-func (c *ClientConn) setting(s http2.Setting) error {
+func (c *ClientConn) applyClientSetting(s http2.Setting) error {
 	switch s.ID {
 	case http2.SettingMaxConcurrentStreams:
-		c.most = int(min(s.Val, maxStreamID))
+		c.maxStreams = int(min(s.Val, maxStreamID))
 		c.admit()
-		c.tellRoom()
+		c.notifyCapacity()
 	case http2.SettingEnablePush: // section 6.5.2
 		if s.Val != 0 {
-			return protocol("a server that allows pushes")
+			return protocolError("a server that allows pushes")
 		}
 	}
 	return nil
 }
 
-func (c *ClientConn) greeted(f *http2.SettingsFrame) {
-	c.spoke = true
+func (c *ClientConn) onFirstSettings(f *http2.SettingsFrame) {
+	c.settingsReceived = true
 	if _, says := f.Value(http2.SettingMaxConcurrentStreams); !says {
-		c.most = manyStreams
-		c.tellRoom()
+		c.maxStreams = defaultMaxStreams
+		c.notifyCapacity()
 	}
 }
 
-// wentAway handles GOAWAY (section 6.8). Requests beyond the last that the server has seen may be sent again.
-func (c *ClientConn) wentAway(f *http2.GoAwayFrame) {
+// onGoAway handles GOAWAY (section 6.8). Requests beyond the last that the server has seen may be sent again.
+func (c *ClientConn) onGoAway(f *http2.GoAwayFrame) {
 	debug := f.DebugData()
-	c.away = &GoAwayError{f.ErrCode, string(debug[:min(len(debug), debugMost)])}
+	c.goAway = &GoAwayError{f.ErrCode, string(debug[:min(len(debug), maxDebugBytes)])}
 	for id, s := range c.streams {
 		if id <= f.LastStreamID {
 			continue
 		}
 		if id == 1 && f.ErrCode != http2.ErrCodeNo { // a new connection would fail in the same way
-			s.fail(*c.away)
+			s.fail(*c.goAway)
 		} else {
 			s.fail(ErrGoAway)
 		}
 		c.remove(s)
 	}
-	c.unqueue()
-	c.endUnused()
+	c.failWaiting()
+	c.closeIfUnused()
 }
 
 func (c *ClientConn) streamRemoved(s *stream) {
-	if a, ok := s.user.(*sentRequest); ok {
-		a.unlisten()
+	if a, ok := s.user.(*clientStream); ok {
+		a.unregister()
 	}
 	if s.abandoned {
 		c.pacing.count--
-		c.tellRoom()
+		c.notifyCapacity()
 	}
 	if c.err != nil {
 		return
 	}
 	c.admit()
-	c.endUnused()
+	c.closeIfUnused()
 }
 
-func (c *ClientConn) failed() { c.unqueue() }
+func (c *ClientConn) failed() { c.failWaiting() }
 
-// endUnused closes a connection that accepts no more requests once it has none.
-func (c *ClientConn) endUnused() {
-	if (c.used || c.away != nil) && len(c.streams) == 0 {
+// closeIfUnused closes a connection that accepts no more requests once it has none.
+func (c *ClientConn) closeIfUnused() {
+	if (c.retired || c.goAway != nil) && len(c.streams) == 0 {
 		c.fail(errClosed)
 	}
 }
 
-func (c *ClientConn) why(err error) error {
+func (c *ClientConn) requestError(err error) error {
 	switch {
-	case c.away != nil && c.away.Code != http2.ErrCodeNo:
-		return *c.away
+	case c.goAway != nil && c.goAway.Code != http2.ErrCodeNo:
+		return *c.goAway
 	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF
 	}

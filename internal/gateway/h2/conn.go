@@ -23,32 +23,32 @@ const (
 	frameBytes = 16 << 10
 	// tableBytes is the size of both tables of header compression (RFC 9113, section 6.5.2).
 	tableBytes = 4096
-	// closeTime limits how long queued output may take to be written when the connection closes.
-	closeTime = time.Second
-	// calmTime limits how long a peer that broke a rule is still read, so that it can read its GOAWAY.
-	calmTime = closeTime / 4
-	// leaveTime limits how long the last output may take when a connection ends without an error, and
-	// leaveQuiet how long the peer may be silent meanwhile.
-	leaveTime  = 30 * time.Second
-	leaveQuiet = time.Second
+	// closeTimeout limits how long queued output may take to be written when the connection closes.
+	closeTimeout = time.Second
+	// violationLinger limits how long a peer that broke a rule is still read, so that it can read its GOAWAY.
+	violationLinger = closeTimeout / 4
+	// gracefulTimeout limits how long the last output may take when a connection ends without an error, and
+	// gracefulLinger how long the peer may be silent meanwhile.
+	gracefulTimeout = 30 * time.Second
+	gracefulLinger  = time.Second
 )
 
 // role holds the methods that differ between the two ends of a connection. c.mu must be held for all but
 // headers.
 type role interface {
 	headers(id uint32, end bool, b *block) error // called by the reading goroutine
-	ponged(data [8]byte)
-	streamRemoved(s *stream) // it has ended in both directions, was reset, or ended with the connection
-	failed()                 // the connection has ended, with or without streams
-	why(err error) error     // converts the error that ended the connection to the one that calls get
+	onPingAck(data [8]byte)
+	streamRemoved(s *stream)      // it has ended in both directions, was reset, or ended with the connection
+	failed()                      // the connection has ended, with or without streams
+	requestError(err error) error // converts the error that ended the connection to the one that calls get
 }
 
 // clientRole has the methods of a connection's client end that a server lacks. They are called with c.mu held.
 type clientRole interface {
-	wentAway(f *http2.GoAwayFrame)
-	greeted(f *http2.SettingsFrame) // called for the server's first settings, after each was applied
-	setting(s http2.Setting) error  // for settings without a common meaning
-	admit()                         // grants turns to waiting requests while there is room
+	onGoAway(f *http2.GoAwayFrame)
+	onFirstSettings(f *http2.SettingsFrame)   // called for the server's first settings, after each was applied
+	applyClientSetting(s http2.Setting) error // for settings without a common meaning
+	admit()                                   // grants turns to waiting requests while there is room
 }
 
 // Faults holds the log and the counters for panics.
@@ -66,39 +66,39 @@ type conn struct {
 	done       chan struct{} // closed when net is
 
 	// Used by the reading goroutine.
-	in          *input
-	fr          *http2.Framer // writes into output, guarded by mu
-	dec         *hpack.Decoder
-	block       block
-	began       bool          // the peer's first frame has come
-	hurry       time.Duration // config.headerTime
-	hurried     bool          // a read deadline is set for the frame or header block that has begun
-	peerGreeted bool          // the peer's first SETTINGS were applied
-	empty       int           // consecutive DATA frames without data
-	window      int           // receive window of a stream
-	settings    int           // SETTINGS frames that the peer has not acknowledged
+	in              *input
+	fr              *http2.Framer // writes into output, guarded by mu
+	dec             *hpack.Decoder
+	block           block
+	gotFirstFrame   bool          // the peer's first frame has come
+	headerTimeout   time.Duration // config.headerTimeout
+	deadlineSet     bool          // a read deadline is set for the frame or header block that has begun
+	settingsApplied bool          // the peer's first SETTINGS were applied
+	emptyFrames     int           // consecutive DATA frames without data
+	window          int           // receive window of a stream
+	unackedSettings int           // SETTINGS frames that the peer has not acknowledged
 
 	mu          sync.Mutex
 	err         error // why the connection has ended; nil: it has not
 	streams     map[uint32]*stream
-	next        uint32    // lowest number that no stream has used yet
-	lastStream  uint32    // highest stream number that is accepted, lowered by a drain
-	touched     []*stream // streams for beforeRead to wake
-	fresh       []*served // calls for beforeRead to start
-	roomWaiters []*stream // streams waiting for room in output or outWindow
+	next        uint32          // lowest number that no stream has used yet
+	lastStream  uint32          // highest stream number that is accepted, lowered by a drain
+	touched     []*stream       // streams for beforeRead to wake
+	newCalls    []*serverStream // calls for beforeRead to start
+	roomWaiters []*stream       // streams waiting for room in output or sendWindow
 	recent      endedStreams
 	inflow      inflow
 	memory      *memory.Account // ServerConfig.Memory
 	lent        int64           // bytes of the window that memory has paid for
 	output      output
 
-	outWindow  int64
-	peerWindow int64 // of a new stream
-	peerFrame  int
-	peerHeader int64 // bytes of a header list
-	enc        *hpack.Encoder
-	encoded    bytes.Buffer
-	outNames   names
+	sendWindow    int64
+	peerWindow    int64 // of a new stream
+	peerMaxFrame  int
+	peerMaxHeader int64 // bytes of a header list
+	enc           *hpack.Encoder
+	encoded       bytes.Buffer
+	outNames      names
 }
 
 // config holds the configuration that both ends share.
@@ -107,8 +107,8 @@ type config struct {
 	window    int // receive window of a stream
 	maxHeader int
 	ahead     []byte // bytes that were already read
-	// headerTime limits the time for a header block, or a frame other than DATA; 0: no limit.
-	headerTime time.Duration
+	// headerTimeout limits the time for a header block, or a frame other than DATA; 0: no limit.
+	headerTimeout time.Duration
 }
 
 func (c *conn) init(n net.Conn, r role, cfg config) {
@@ -116,19 +116,19 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.done = make(chan struct{})
 	c.in = newInput(n, cfg.ahead)
 	c.in.beforeRead = c.beforeRead
-	c.in.wantRest = c.expectRest
-	c.hurry = cfg.headerTime
+	c.in.onPartialFrame = c.setHeaderDeadline
+	c.headerTimeout = cfg.headerTimeout
 	c.fr = http2.NewFramer(&c.output, c.in)
 	c.fr.SetReuseFrames()
 	c.fr.SetMaxReadFrameSize(frameBytes)
-	c.block.limit, c.block.most = cfg.maxHeader, 2*cfg.maxHeader+frameBytes
+	c.block.limit, c.block.maxEncoded = cfg.maxHeader, 2*cfg.maxHeader+frameBytes
 	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
-	c.dec.SetMaxStringLength(c.block.most) // longer ones would end the connection, and not only their stream
+	c.dec.SetMaxStringLength(c.block.maxEncoded) // longer ones would end the connection, and not only their stream
 	c.block.dec = c.dec
 	c.streams, c.next, c.lastStream = map[uint32]*stream{}, 1, maxStreamID
 	c.window = cfg.window
 	c.inflow = inflow{size: initialWindow, avail: initialWindow}
-	c.outWindow, c.peerWindow, c.peerFrame = initialWindow, initialWindow, 16<<10
+	c.sendWindow, c.peerWindow, c.peerMaxFrame = initialWindow, initialWindow, 16<<10
 	c.enc = hpack.NewEncoder(&c.encoded)
 	c.output.init(c)
 }
@@ -142,12 +142,12 @@ func (c *conn) widen(size int) {
 	}
 }
 
-// idle reports whether a stream was never opened (RFC 9113, section 5.1). Even numbers are for the server,
+// isIdle reports whether a stream was never opened (RFC 9113, section 5.1). Even numbers are for the server,
 // which opens no streams.
-func (c *conn) idle(id uint32) bool { return id >= c.next || id%2 == 0 }
+func (c *conn) isIdle(id uint32) bool { return id >= c.next || id%2 == 0 }
 
-// last returns the peer's highest accepted stream, for GOAWAY (section 6.8).
-func (c *conn) last() uint32 {
+// lastAccepted returns the peer's highest accepted stream, for GOAWAY (section 6.8).
+func (c *conn) lastAccepted() uint32 {
 	if c.clientSide != nil {
 		return 0
 	}
@@ -160,11 +160,11 @@ func (c *conn) beforeRead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wakeTouched()
-	for i, call := range c.fresh {
-		c.fresh[i] = nil
+	for i, call := range c.newCalls {
+		c.newCalls[i] = nil
 		call.server.start(call)
 	}
-	c.fresh = c.fresh[:0]
+	c.newCalls = c.newCalls[:0]
 	c.flush()
 }
 
@@ -190,7 +190,7 @@ func (c *conn) wakeRoomWaiters() {
 
 // add begins a stream. c.mu must be held.
 func (c *conn) add(s *stream, id uint32) {
-	s.c, s.id, s.out, s.length = c, id, c.peerWindow, -1
+	s.c, s.id, s.sendWindow, s.length = c, id, c.peerWindow, -1
 	s.wake.L = &c.mu
 	s.window = inflow{size: int64(c.window), avail: int64(c.window)}
 	c.streams[id] = s
@@ -203,7 +203,7 @@ func (c *conn) remove(s *stream) {
 	}
 	s.gone = true
 	delete(c.streams, s.id)
-	c.recent.note(s.id, endedRegularly)
+	c.recent.record(s.id, endedNormally)
 	c.role.streamRemoved(s)
 }
 
@@ -215,7 +215,7 @@ func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
 	c.control(func() error { return c.fr.WriteRSTStream(s.id, code) })
 	s.fail(err)
 	c.remove(s)
-	c.recent.note(s.id, endedByUs)
+	c.recent.record(s.id, resetLocally)
 }
 
 // fail ends the connection with err, after queued output was written. It returns at once. c.mu must be held.
@@ -224,20 +224,20 @@ func (c *conn) fail(err error) {
 		return
 	}
 	_ = c.net.SetReadDeadline(time.Now())
-	_ = c.net.SetWriteDeadline(time.Now().Add(closeTime))
+	_ = c.net.SetWriteDeadline(time.Now().Add(closeTimeout))
 	c.end(err)
 }
 
-// leave ends a connection that has no more streams. Its last output may still be on its way to a slow peer,
-// for much longer than it takes to hand it to the system. c.mu must be held.
-func (c *conn) leave() {
+// closeGracefully ends a connection that has no more streams. Its last output may still be on its way to a
+// slow peer, for much longer than it takes to hand it to the system. c.mu must be held.
+func (c *conn) closeGracefully() {
 	if c.err != nil {
 		return
 	}
-	c.output.linger = leaveQuiet
+	c.output.linger = gracefulLinger
 	// This does not cut the reader off at once: otherwise a link would not be read again.
-	_ = c.net.SetReadDeadline(time.Now().Add(leaveQuiet))
-	_ = c.net.SetWriteDeadline(time.Now().Add(leaveTime))
+	_ = c.net.SetReadDeadline(time.Now().Add(gracefulLinger))
+	_ = c.net.SetWriteDeadline(time.Now().Add(gracefulTimeout))
 	c.end(errClosed)
 }
 
@@ -258,7 +258,7 @@ func (c *conn) end(err error) {
 // after calls f after wait, with c.mu held.
 func (c *conn) after(wait time.Duration, f func()) *time.Timer {
 	return time.AfterFunc(wait, func() {
-		defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
+		defer gateway.CatchPanic(c.Log, c.Stats, c.abort)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		f()
@@ -299,21 +299,21 @@ func (c *conn) endReading(err error) {
 	defer c.mu.Unlock()
 	c.wakeTouched()
 	if broke, broken := err.(violation); broken && c.err == nil {
-		_ = c.fr.WriteGoAway(c.last(), broke.code, []byte(broke.what))
-		c.output.linger = calmTime
+		_ = c.fr.WriteGoAway(c.lastAccepted(), broke.code, []byte(broke.what))
+		c.output.linger = violationLinger
 	}
-	c.fail(c.role.why(err))
+	c.fail(c.role.requestError(err))
 }
 
-// breakOff ends the connection after a panic in this package. The state can't be relied on, so queued output
+// abort ends the connection after a panic in this package. The state can't be relied on, so queued output
 // is dropped.
-func (c *conn) breakOff() {
+func (c *conn) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.breakOffLocked()
+	c.abortLocked()
 }
 
-func (c *conn) breakOffLocked() {
+func (c *conn) abortLocked() {
 	c.output.drop()
 	c.fail(gateway.ErrPanicked)
 	for _, s := range c.streams { // the panic may have interrupted an update of any of them
@@ -352,11 +352,11 @@ func discard(c net.Conn, quiet time.Duration) {
 	if err := gateway.CloseWrite(c); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return
 	}
-	buf := memory.GetBuffer(readLeast)
+	buf := memory.GetBuffer(minReadBuffer)
 	defer memory.PutBuffer(buf)
-	// A peer that keeps sending, without a pause as long as quiet, is cut off after leaveTime/leaveQuiet
-	// times quiet.
-	end := time.Now().Add(leaveTime / leaveQuiet * quiet)
+	// A peer that keeps sending, without a pause as long as quiet, is cut off after
+	// gracefulTimeout/gracefulLinger times quiet.
+	end := time.Now().Add(gracefulTimeout / gracefulLinger * quiet)
 	for left := 1 << 20; left > 0 && time.Now().Before(end); {
 		_ = c.SetReadDeadline(time.Now().Add(quiet))
 		n, err := c.Read(buf[:cap(buf)])

@@ -4,9 +4,10 @@
 // In reading order:
 //
 //	server.go    a client's connection: requests become calls of a handler; draining
-//	served.go    one request: its headers, its body, its handler's goroutine; response.go, its response
+//	serverstream.go
+//	             one request: its headers, its body, its handler's goroutine; response.go, its response
 //	pool.go      connections to a server; share.go, how clients share streams; resets.go, clients that reset much
-//	client.go    a connection to a server; sent.go, one request on it
+//	client.go    a connection to a server; clientstream.go, one request on it
 //	conn.go      the part common to both ends: streams, settings, closing
 //	frames.go    incoming frames and read-ahead; headers.go, header blocks, their limits and names
 //	stream.go    one stream: its unread data, its windows, its end
@@ -30,6 +31,6 @@
 //
 // Memory is bounded whatever a peer sends: bodies by the windows that this end advertises; header lists by
 // their limit, before and after decoding; streams by this end's limit, which includes streams that were reset
-// while their handlers run; queued output by outMost, at which data waits, and by controlMost, beyond which
-// control frames end the connection.
+// while their handlers run; queued output by maxQueuedBytes, at which data waits, and by maxControlBytes,
+// beyond which control frames end the connection.
 package h2

@@ -49,7 +49,7 @@ func TestTurnThatNeverComes(t *testing.T) {
 				_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0})
 				servers <- r
 			}), false)
-			testenv.Eventually(t, "settings come", c.Spoke)
+			testenv.Eventually(t, "settings come", c.HasSettings)
 			failed := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -91,7 +91,7 @@ func TestNoLimitAfterAll(t *testing.T) {
 	c := dialWith(t, scripted(t, func(r *raw) {
 		<-settle
 		_ = r.WriteSettings()
-		for n := 0; n < fewStreams+1; {
+		for n := 0; n < initialMaxStreams+1; {
 			f, err := r.ReadFrame()
 			if err != nil {
 				return
@@ -104,7 +104,7 @@ func TestNoLimitAfterAll(t *testing.T) {
 	}), false)
 	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
-	for range fewStreams + 1 {
+	for range initialMaxStreams + 1 {
 		go func() { _, _ = c.RoundTrip(request(ctx, t, "GET", "/", nil)) }()
 	}
 	testenv.Eventually(t, "one waits", func() bool {
@@ -126,10 +126,10 @@ func TestNoNumbersLeft(t *testing.T) {
 		_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
 		_, _ = io.Copy(io.Discard, r.net)
 	}), false)
-	testenv.Eventually(t, "settings come", c.Spoke)
+	testenv.Eventually(t, "settings come", c.HasSettings)
 	c.mu.Lock()
 	c.next = maxStreamID - 2
-	c.most = 0
+	c.maxStreams = 0
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -147,7 +147,7 @@ func TestNoNumbersLeft(t *testing.T) {
 		return len(c.queue) == all
 	})
 	c.mu.Lock()
-	c.most = 1
+	c.maxStreams = 1
 	c.admit()
 	c.mu.Unlock()
 	for range all - 1 {

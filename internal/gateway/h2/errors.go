@@ -26,9 +26,9 @@ var (
 	ErrShare  = errors.New("the client has more than its share of the streams that the upstream accepts, while others waited for one")
 )
 
-// NotSeen reports whether an error of RoundTrip means that the server has not processed the request, so that
-// it may be sent again.
-func NotSeen(err error) bool {
+// IsUnprocessed reports whether an error of RoundTrip means that the server has not processed the request, so
+// that it may be sent again.
+func IsUnprocessed(err error) bool {
 	var reset http2.StreamError
 	if errors.As(err, &reset) {
 		return reset.Code == http2.ErrCodeRefusedStream
@@ -54,16 +54,16 @@ type violation struct {
 
 func (v violation) Error() string { return fmt.Sprintf("h2: %v: %s", v.code, v.what) }
 
-func protocol(what string) error { return violation{http2.ErrCodeProtocol, what} }
+func protocolError(what string) error { return violation{http2.ErrCodeProtocol, what} }
 
-func calm(what string) error { return violation{http2.ErrCodeEnhanceYourCalm, what} }
+func enhanceYourCalm(what string) error { return violation{http2.ErrCodeEnhanceYourCalm, what} }
 
-// faulty returns an error that ends one stream (section 5.4.2).
-func faulty(id uint32, code http2.ErrCode, what string) error {
+// streamError returns an error that ends one stream (section 5.4.2).
+func streamError(id uint32, code http2.ErrCode, what string) error {
 	return http2.StreamError{StreamID: id, Code: code, Cause: errors.New(what)}
 }
 
-func malformed(id uint32, what string) error { return faulty(id, http2.ErrCodeProtocol, what) }
+func malformed(id uint32, what string) error { return streamError(id, http2.ErrCodeProtocol, what) }
 
 // GoAwayError is the error of a connection that the server has ended with a GOAWAY.
 type GoAwayError struct {

@@ -19,8 +19,8 @@ const (
 	maxSettings = 100
 	// maxEmpty limits the consecutive DATA frames with neither data nor END_STREAM.
 	maxEmpty = 1000
-	// leastContinuations is the number of CONTINUATION frames that a header block may always have.
-	leastContinuations = 128
+	// minContinuations is the number of CONTINUATION frames that a header block may always have.
+	minContinuations = 128
 )
 
 // readFrame returns the next frame with its header. An http2.StreamError ends a stream; other errors end the
@@ -29,8 +29,8 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	h, err := c.fr.ReadFrameHeader()
 	var f http2.Frame
 	if err == nil {
-		if c.in.data = h.Type == http2.FrameData; c.in.data && c.hurried {
-			_ = c.restCame(nil)
+		if c.in.inData = h.Type == http2.FrameData; c.in.inData && c.deadlineSet {
+			_ = c.clearHeaderDeadline(nil)
 		}
 		f, err = c.fr.ReadFrameForHeader(h)
 	}
@@ -63,8 +63,8 @@ func (c *conn) readFrames() error {
 		if err == nil {
 			err = c.handle(h, f)
 		}
-		if c.hurried {
-			err = c.restCame(err)
+		if c.deadlineSet {
+			err = c.clearHeaderDeadline(err)
 		}
 		if err != nil {
 			err = c.resetFor(err)
@@ -87,21 +87,21 @@ func (c *conn) resetFor(broke error) error {
 		c.reset(s, err.Code, err)
 		return nil
 	}
-	if c.idle(err.StreamID) {
-		return protocol("invalid frame on an idle stream")
+	if c.isIdle(err.StreamID) {
+		return protocolError("invalid frame on an idle stream")
 	}
-	c.recent.ignore(err.StreamID)
+	c.recent.recordReset(err.StreamID)
 	c.control(func() error { return c.fr.WriteRSTStream(err.StreamID, err.Code) })
 	return nil
 }
 
 // handle handles a frame, which must not be used afterwards.
 func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
-	if !c.began {
+	if !c.gotFirstFrame {
 		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
-			return protocol("the first frame is not SETTINGS") // section 3.4
+			return protocolError("the first frame is not SETTINGS") // section 3.4
 		}
-		c.begin()
+		c.onFirstFrame()
 	}
 	if f, ok := f.(*http2.HeadersFrame); ok {
 		// Reading the rest of the block invalidates f.
@@ -130,20 +130,20 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 		return c.onSettings(f)
 	case *http2.PingFrame:
 		if f.IsAck() {
-			c.role.ponged(f.Data)
+			c.role.onPingAck(f.Data)
 		} else {
 			c.control(func() error { return c.fr.WritePing(true, f.Data) })
 		}
 	case *http2.GoAwayFrame:
 		if c.clientSide != nil { // a client closes the connection itself
-			c.clientSide.wentAway(f)
+			c.clientSide.onGoAway(f)
 		}
 	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; priorities are ignored otherwise
 		if f.StreamDep == f.StreamID {
 			return malformed(f.StreamID, "a stream depends on itself")
 		}
 	case *http2.PushPromiseFrame:
-		return protocol("PUSH_PROMISE although pushes are disabled")
+		return protocolError("PUSH_PROMISE although pushes are disabled")
 	}
 	return nil // frames of unknown types are ignored (section 4.1)
 }
@@ -153,13 +153,13 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	b := &c.block
 	clear(b.fields)
-	b.fields, b.pseudo, b.room, b.long, b.bad, b.connect = b.fields[:0], 0, b.limit, false, "", ""
+	b.fields, b.pseudo, b.remaining, b.tooLong, b.bad, b.connField = b.fields[:0], 0, b.limit, false, "", ""
 	b.dec.SetEmitEnabled(true)
 	fragment, ended := f.HeaderBlockFragment(), f.HeadersEnded()
 	size, frames := 0, 0
 	for {
-		if size += len(fragment); size > b.most || frames > max(leastContinuations, b.limit/512) {
-			return calm("the header block is too long or has too many frames")
+		if size += len(fragment); size > b.maxEncoded || frames > max(minContinuations, b.limit/512) {
+			return enhanceYourCalm("the header block is too long or has too many frames")
 		}
 		if _, err := b.dec.Write(fragment); err != nil {
 			return violation{http2.ErrCodeCompression, err.Error()}
@@ -173,7 +173,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 		}
 		more, ok := next.(*http2.ContinuationFrame)
 		if !ok {
-			return protocol("a header block is interrupted")
+			return protocolError("a header block is interrupted")
 		}
 		fragment, ended = more.HeaderBlockFragment(), more.HeadersEnded()
 		frames++
@@ -184,39 +184,40 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 	return nil
 }
 
-// begin records that the peer's first frame has arrived, and clears its deadline.
-func (c *conn) begin() {
+// onFirstFrame records that the peer's first frame has arrived, and clears its deadline.
+func (c *conn) onFirstFrame() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.began = true; c.err == nil {
+	if c.gotFirstFrame = true; c.err == nil {
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
 }
 
-// expectRest limits the time for the rest of a frame or header block to headerTime. The first frame has a
-// limit of its own.
-func (c *conn) expectRest() {
-	if c.hurry == 0 || c.hurried || !c.began {
+// setHeaderDeadline limits the time for the rest of a frame or header block to headerTimeout. The first frame
+// has a limit of its own.
+func (c *conn) setHeaderDeadline() {
+	if c.headerTimeout == 0 || c.deadlineSet || !c.gotFirstFrame {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.hurried = true
-		_ = c.net.SetReadDeadline(time.Now().Add(c.hurry))
+		c.deadlineSet = true
+		_ = c.net.SetReadDeadline(time.Now().Add(c.headerTimeout))
 	}
 }
 
-// restCame clears the deadline set by expectRest, unless the connection is closing and has another one. err
-// is the error of reading or handling; restCame returns the error to report instead.
-func (c *conn) restCame(err error) error {
+// clearHeaderDeadline clears the deadline set by setHeaderDeadline, unless the connection is closing and has
+// another one. err is the error of reading or handling; clearHeaderDeadline returns the error to report
+// instead.
+func (c *conn) clearHeaderDeadline(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.hurried = false
+	c.deadlineSet = false
 	switch {
 	case c.err != nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return calm("a header block or a frame was not completed in time")
+		return enhanceYourCalm("a header block or a frame was not completed in time")
 	default:
 		_ = c.net.SetReadDeadline(time.Time{})
 	}
@@ -229,30 +230,30 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	if !c.inflow.take(size) {
 		return violation{http2.ErrCodeFlowControl, "DATA exceeds the connection's window"}
 	}
-	c.empty++
+	c.emptyFrames++
 	if len(data) > 0 || end {
-		c.empty = 0
+		c.emptyFrames = 0
 	}
-	if c.empty > maxEmpty {
-		return calm("too many DATA frames without data")
+	if c.emptyFrames > maxEmpty {
+		return enhanceYourCalm("too many DATA frames without data")
 	}
 	s := c.streams[f.StreamID]
 	var wrong error
 	switch {
-	case s == nil && c.idle(f.StreamID):
-		return protocol("DATA on an idle stream")
-	case s == nil && c.recent.has(f.StreamID) != endedByUs && f.StreamID <= c.lastStream:
-		wrong = faulty(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
+	case s == nil && c.isIdle(f.StreamID):
+		return protocolError("DATA on an idle stream")
+	case s == nil && c.recent.kindOf(f.StreamID) != resetLocally && f.StreamID <= c.lastStream:
+		wrong = streamError(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
 	case s == nil:
 	case s.remoteEnd:
-		wrong = faulty(s.id, http2.ErrCodeStreamClosed, "DATA after the end of the stream")
-	case !s.headed:
+		wrong = streamError(s.id, http2.ErrCodeStreamClosed, "DATA after the end of the stream")
+	case !s.headersReceived:
 		wrong = malformed(s.id, "data before headers") // section 8.1
 	case !s.window.take(size):
-		wrong = faulty(s.id, http2.ErrCodeFlowControl, "DATA exceeds the stream's window")
+		wrong = streamError(s.id, http2.ErrCodeFlowControl, "DATA exceeds the stream's window")
 	}
 	if s == nil || wrong != nil {
-		c.giveBack(nil, size)
+		c.restoreWindow(nil, size)
 		return wrong
 	}
 	if s.length >= 0 {
@@ -269,20 +270,20 @@ func (c *conn) onData(f *http2.DataFrame) error {
 		size -= int64(len(data)) // readers give it back to the windows
 	}
 	if len(data) > 0 {
-		s.came.Store(true)
+		s.bodyBegun.Store(true)
 		s.touch()
 	}
 	if end {
 		s.endRemote()
 	}
-	c.giveBack(s, size)
+	c.restoreWindow(s, size)
 	return wrong
 }
 
 // onWindow handles WINDOW_UPDATE (section 6.9). The Framer refuses increments of zero.
 func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
-		if c.outWindow += int64(f.Increment); c.outWindow > maxWindow {
+		if c.sendWindow += int64(f.Increment); c.sendWindow > maxWindow {
 			return violation{http2.ErrCodeFlowControl, "the connection's window is too large"}
 		}
 		c.wakeRoomWaiters()
@@ -291,12 +292,12 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 	s := c.streams[f.StreamID]
 	switch {
 	case s != nil:
-		if s.out += int64(f.Increment); s.out > maxWindow {
-			return faulty(s.id, http2.ErrCodeFlowControl, "the window is too large")
+		if s.sendWindow += int64(f.Increment); s.sendWindow > maxWindow {
+			return streamError(s.id, http2.ErrCodeFlowControl, "the window is too large")
 		}
 		s.touch()
-	case c.idle(f.StreamID):
-		return protocol("WINDOW_UPDATE on an idle stream")
+	case c.isIdle(f.StreamID):
+		return protocolError("WINDOW_UPDATE on an idle stream")
 	}
 	return nil
 }
@@ -307,8 +308,8 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 	case s != nil:
 		s.fail(http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
 		c.remove(s)
-	case c.idle(f.StreamID):
-		return protocol("RST_STREAM on an idle stream")
+	case c.isIdle(f.StreamID):
+		return protocolError("RST_STREAM on an idle stream")
 	}
 	return nil
 }
@@ -318,13 +319,13 @@ var errFromPeer = errors.New("received from peer")
 // onSettings handles SETTINGS (section 6.5).
 func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
-		if c.settings--; c.settings < 0 {
-			return protocol("acknowledgement of SETTINGS that were not sent")
+		if c.unackedSettings--; c.unackedSettings < 0 {
+			return protocolError("acknowledgement of SETTINGS that were not sent")
 		}
 		return nil
 	}
 	if f.NumSettings() > maxSettings {
-		return protocol("too many settings")
+		return protocolError("too many settings")
 	}
 	window := c.peerWindow // the last value counts, so that the streams are updated once
 	for i := range f.NumSettings() {
@@ -335,7 +336,7 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		case s.ID == http2.SettingInitialWindowSize:
 			window = int64(s.Val)
 		default:
-			err = c.set(s)
+			err = c.applySetting(s)
 		}
 		var broke http2.ConnectionError
 		if errors.As(err, &broke) {
@@ -348,25 +349,25 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	if err := c.setWindow(window); err != nil {
 		return err
 	}
-	if !c.peerGreeted && c.clientSide != nil {
-		c.clientSide.greeted(f)
+	if !c.settingsApplied && c.clientSide != nil {
+		c.clientSide.onFirstSettings(f)
 	}
-	c.peerGreeted = true
+	c.settingsApplied = true
 	c.control(c.fr.WriteSettingsAck)
 	return nil
 }
 
-func (c *conn) set(s http2.Setting) error {
+func (c *conn) applySetting(s http2.Setting) error {
 	switch s.ID {
 	case http2.SettingHeaderTableSize:
 		c.enc.SetMaxDynamicTableSize(min(s.Val, tableBytes))
 	case http2.SettingMaxFrameSize:
-		c.peerFrame = int(s.Val)
+		c.peerMaxFrame = int(s.Val)
 	case http2.SettingMaxHeaderListSize:
-		c.peerHeader = int64(s.Val)
+		c.peerMaxHeader = int64(s.Val)
 	default:
 		if c.clientSide != nil {
-			return c.clientSide.setting(s)
+			return c.clientSide.applyClientSetting(s)
 		}
 	}
 	return nil
@@ -379,7 +380,7 @@ func (c *conn) setWindow(size int64) error {
 		return nil
 	}
 	for _, s := range c.streams {
-		if s.out += more; s.out > maxWindow {
+		if s.sendWindow += more; s.sendWindow > maxWindow {
 			return violation{http2.ErrCodeFlowControl, "a stream's window is too large"}
 		}
 		s.touch()
@@ -388,9 +389,9 @@ func (c *conn) setWindow(size int64) error {
 }
 
 const (
-	readLeast = 4 << 10 // smallest buffer for reading ahead
-	readMost  = 32 << 10
-	quietMost = 16 // consecutive reads that fit a small buffer before a larger one is given back
+	minReadBuffer = 4 << 10 // smallest buffer for reading ahead
+	maxReadBuffer = 32 << 10
+	maxSmallReads = 16 // consecutive reads that fit a small buffer before a larger one is given back
 )
 
 // epoch is the origin of the times that are stored as nanoseconds.
@@ -400,32 +401,34 @@ var epoch = time.Now()
 type input struct {
 	conn       io.Reader
 	beforeRead func() // called before a read that may block
-	// wantRest is called before a blocking read for the rest of a frame other than DATA, or of a header
+	// onPartialFrame is called before a blocking read for the rest of a frame other than DATA, or of a header
 	// block.
-	wantRest func()
-	begun    bool         // part of a frame or header block has been read
-	data     bool         // the current frame is DATA
-	at       atomic.Int64 // time of the last read, in nanoseconds since epoch
+	onPartialFrame func()
+	partial        bool         // part of a frame or header block has been read
+	inData         bool         // the current frame is DATA
+	lastRead       atomic.Int64 // time of the last read, in nanoseconds since epoch
 
-	buf   []byte // with its full length
-	r, w  int
-	quiet int
+	buf        []byte // with its full length
+	r, w       int
+	smallReads int
 }
 
 func newInput(c net.Conn, ahead []byte) *input {
 	in := &input{conn: gateway.NewBriefReader(c)}
-	in.buf = memory.GetBuffer(max(readLeast, len(ahead)))
+	in.buf = memory.GetBuffer(max(minReadBuffer, len(ahead)))
 	in.buf = in.buf[:cap(in.buf)]
 	in.w = copy(in.buf, ahead)
-	in.at.Store(int64(time.Since(epoch)))
+	in.lastRead.Store(int64(time.Since(epoch)))
 	return in
 }
 
 // silence returns the time since the last byte arrived.
-func (in *input) silence() time.Duration { return time.Since(epoch) - time.Duration(in.at.Load()) }
+func (in *input) silence() time.Duration {
+	return time.Since(epoch) - time.Duration(in.lastRead.Load())
+}
 
 // startFrame notes that the next frame or header block begins.
-func (in *input) startFrame() { in.begun, in.data = false, false }
+func (in *input) startFrame() { in.partial, in.inData = false, false }
 
 func (in *input) Read(p []byte) (int, error) {
 	if in.r == in.w {
@@ -435,46 +438,46 @@ func (in *input) Read(p []byte) (int, error) {
 	}
 	n := copy(p, in.buf[in.r:in.w])
 	in.r += n
-	in.begun = true
+	in.partial = true
 	return n, nil
 }
 
 func (in *input) fill() error {
 	in.beforeRead()
-	if in.begun && !in.data {
-		in.wantRest()
+	if in.partial && !in.inData {
+		in.onPartialFrame()
 	}
 	in.r, in.w = 0, 0
 	n, err := in.conn.Read(in.buf)
 	if n == 0 {
 		return err
 	}
-	in.at.Store(int64(time.Since(epoch)))
+	in.lastRead.Store(int64(time.Since(epoch)))
 	in.w = n
-	if n == len(in.buf) || len(in.buf) > readLeast {
-		in.fit(n)
+	if n == len(in.buf) || len(in.buf) > minReadBuffer {
+		in.resize(n)
 	}
 	return nil
 }
 
-// fit enlarges the buffer after a read of n bytes that filled it, and shrinks it after quietMost consecutive
-// reads that would have fit a small one.
-func (in *input) fit(n int) {
+// resize enlarges the buffer after a read of n bytes that filled it, and shrinks it after maxSmallReads
+// consecutive reads that would have fit a small one.
+func (in *input) resize(n int) {
 	size := len(in.buf)
 	switch {
-	case n == size && size < readMost:
-		in.quiet = 0
+	case n == size && size < maxReadBuffer:
+		in.smallReads = 0
 		size *= 4
-	case n > readLeast:
-		in.quiet = 0
+	case n > minReadBuffer:
+		in.smallReads = 0
 		return
 	default:
-		if in.quiet++; in.quiet < quietMost {
+		if in.smallReads++; in.smallReads < maxSmallReads {
 			return
 		}
-		size = readLeast
+		size = minReadBuffer
 	}
-	next := memory.GetBuffer(min(size, readMost))
+	next := memory.GetBuffer(min(size, maxReadBuffer))
 	next = next[:cap(next)]
 	if in.w > len(next) {
 		memory.PutBuffer(next)

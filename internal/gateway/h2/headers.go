@@ -16,25 +16,25 @@ import (
 
 // block is the header block that is being decoded. A connection has one, used by its reading goroutine.
 type block struct {
-	dec   *hpack.Decoder
-	names names // converts the names of received fields
-	limit int   // bytes of the list, as HTTP/2 counts them (RFC 9113, section 6.5.2)
-	most  int   // bytes of an encoded block that are read: fields beyond limit are decoded for the tables only
+	dec        *hpack.Decoder
+	names      names // converts the names of received fields
+	limit      int   // bytes of the list, as HTTP/2 counts them (RFC 9113, section 6.5.2)
+	maxEncoded int   // bytes of an encoded block that are read: fields beyond limit are decoded for the tables only
 
 	// Without connection-specific fields. Names are in the form of http.Header, except for pseudo-header
 	// fields.
-	fields  []hpack.HeaderField
-	pseudo  int    // number of leading pseudo-header fields in fields
-	room    int    // bytes of limit that are left
-	long    bool   // the list is longer than limit
-	bad     string // why the block is malformed; "": it is not
-	connect string // the last connection-specific field of HTTP/1, or "" (section 8.2.2)
+	fields    []hpack.HeaderField
+	pseudo    int    // number of leading pseudo-header fields in fields
+	remaining int    // bytes of limit that are left
+	tooLong   bool   // the list is longer than limit
+	bad       string // why the block is malformed; "": it is not
+	connField string // the last connection-specific field of HTTP/1, or "" (section 8.2.2)
 }
 
 // add adds a decoded field.
 func (b *block) add(f hpack.HeaderField) {
-	if b.room -= int(f.Size()); b.room < 0 {
-		b.long = true
+	if b.remaining -= int(f.Size()); b.remaining < 0 {
+		b.tooLong = true
 		b.dec.SetEmitEnabled(false) // the rest is decoded for the tables only
 		return
 	}
@@ -43,7 +43,7 @@ func (b *block) add(f hpack.HeaderField) {
 		return
 	}
 	if strings.HasPrefix(f.Name, ":") {
-		if b.pseudo < len(b.fields) || b.connect != "" {
+		if b.pseudo < len(b.fields) || b.connField != "" {
 			b.bad = "pseudo-header field after a regular field" // section 8.3
 			return
 		}
@@ -54,8 +54,8 @@ func (b *block) add(f hpack.HeaderField) {
 	switch name := b.names.canonical(f.Name); {
 	case name == "":
 		b.bad = "invalid field name"
-	case hopByHop(name), name == "Te" && f.Value != "trailers":
-		b.connect = f.Name
+	case isHopByHop(name), name == "Te" && f.Value != "trailers":
+		b.connField = f.Name
 	default:
 		f.Name = name
 		b.fields = append(b.fields, f)
@@ -85,8 +85,8 @@ func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 		return nil, malformed(id, "trailers without END_STREAM")
 	case b.pseudo > 0:
 		return nil, malformed(id, "pseudo-header fields in trailers")
-	case b.long:
-		return nil, faulty(id, http2.ErrCodeEnhanceYourCalm, "trailers are too long")
+	case b.tooLong:
+		return nil, streamError(id, http2.ErrCodeEnhanceYourCalm, "trailers are too long")
 	}
 	return b.header(), nil
 }
@@ -103,8 +103,8 @@ type secrets struct {
 // secretsKey is the key of an exchange's secrets in the context of a Server's request.
 type secretsKey struct{}
 
-// unmarked lists the fields to send as never indexed if they come from HTTP/1, which can't mark them.
-var unmarked = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"}
+// defaultSecrets lists the fields to send as never indexed if they come from HTTP/1, which can't mark them.
+var defaultSecrets = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie"}
 
 // add adds the names of marked fields of a request or of its answer. s is nil for requests that did not come
 // from a Server.
@@ -125,12 +125,12 @@ func (s *secrets) add(fields []hpack.HeaderField, answer bool) {
 // list returns the names of the fields to mark in the request, or in the answer.
 func (s *secrets) list(answer bool) []string {
 	if s == nil {
-		return unmarked
+		return defaultSecrets
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if answer && !s.answered {
-		return unmarked
+		return defaultSecrets
 	}
 	return s.names
 }
@@ -145,7 +145,7 @@ func (c *conn) encode(lower, value string, secret bool) {
 // block.add do not cover them. NewSending checks the fields of requests, and refuses the whole request.
 func (c *conn) encodeFields(name string, values, secret []string) {
 	for _, v := range values {
-		if sendable(name, v) {
+		if validField(name, v) {
 			c.encode(c.outNames.lower(name), v, slices.Contains(secret, name))
 		}
 	}
@@ -155,7 +155,7 @@ func (c *conn) encodeFields(name string, values, secret []string) {
 // empty DATA frame instead, as a header block must have fields.
 func (s *stream) writeTrailers() {
 	if s.c.encoded.Len() == 0 {
-		s.data(nil, true)
+		s.queueData(nil, true)
 	} else {
 		s.c.writeBlock(s.id, true)
 	}
@@ -166,7 +166,7 @@ func (s *stream) writeTrailers() {
 func (c *conn) writeBlock(id uint32, end bool) {
 	rest := c.encoded.Bytes()
 	piece := func() []byte {
-		p := rest[:min(len(rest), c.peerFrame, frameBytes)]
+		p := rest[:min(len(rest), c.peerMaxFrame, frameBytes)]
 		rest = rest[len(p):]
 		return p
 	}
@@ -182,15 +182,15 @@ func (c *conn) writeBlock(id uint32, end bool) {
 	}
 }
 
-// sendable reports whether a field's name and value are valid, so that a peer can't read more than one HTTP
+// validField reports whether a field's name and value are valid, so that a peer can't read more than one HTTP
 // field in it.
-func sendable(name, value string) bool {
+func validField(name, value string) bool {
 	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
-// hopByHop reports whether a field belongs to an HTTP/1 connection. Such fields are never sent (section
+// isHopByHop reports whether a field belongs to an HTTP/1 connection. Such fields are never sent (section
 // 8.2.2).
-func hopByHop(name string) bool {
+func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Upgrade":
 		return true
@@ -227,8 +227,8 @@ func contentLength(values []string) (n int64, ok bool) {
 	return int64(u), err == nil
 }
 
-// announced removes the Trailer field from a header, and returns the trailers that it announces.
-func announced(h http.Header) (trailers http.Header) {
+// takeAnnounced removes the Trailer field from a header, and returns the trailers that it announces.
+func takeAnnounced(h http.Header) (trailers http.Header) {
 	for _, v := range h["Trailer"] {
 		for name := range strings.SplitSeq(v, ",") {
 			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
@@ -249,8 +249,8 @@ func announced(h http.Header) (trailers http.Header) {
 // maxNames limits the names that a connection caches.
 const maxNames = 100
 
-// common lists the names that all connections share.
-var common = [...]string{
+// commonNames lists the names that all connections share.
+var commonNames = [...]string{
 	"accept", "accept-encoding", "accept-language", "authorization", "cache-control", "content-encoding", "content-length",
 	"content-type", "cookie", "date", "grpc-accept-encoding", "grpc-encoding", "grpc-message", "grpc-message-type",
 	"grpc-previous-rpc-attempts", "grpc-status", "grpc-status-details-bin", "grpc-timeout", "grpc-trace-bin", "server", "set-cookie",
@@ -259,7 +259,7 @@ var common = [...]string{
 
 var commonCanonical, commonLower = func() (map[string]string, map[string]string) {
 	canonical, lower := map[string]string{}, map[string]string{}
-	for _, name := range common {
+	for _, name := range commonNames {
 		c := textproto.CanonicalMIMEHeaderKey(name)
 		canonical[name], lower[c] = c, name
 	}
@@ -275,7 +275,7 @@ func (n *names) canonical(lower string) string {
 	if c, ok := commonCanonical[lower]; ok {
 		return c
 	}
-	return n.keep(lower, func(name string) string {
+	return n.cached(lower, func(name string) string {
 		for i := range len(name) {
 			if c := name[i]; c >= 'A' && c <= 'Z' || !httpguts.IsTokenRune(rune(c)) {
 				return ""
@@ -290,10 +290,10 @@ func (n *names) lower(canonical string) string {
 	if l, ok := commonLower[canonical]; ok {
 		return l
 	}
-	return n.keep(canonical, strings.ToLower)
+	return n.cached(canonical, strings.ToLower)
 }
 
-func (n *names) keep(name string, convert func(string) string) string {
+func (n *names) cached(name string, convert func(string) string) string {
 	if other, ok := (*n)[name]; ok {
 		return other
 	}

@@ -223,7 +223,7 @@ func TestDrain(t *testing.T) {
 	<-began
 	server.Load().Drain()
 	testenv.Eventually(t, "GOAWAY", func() bool {
-		_, usable := c.takes()
+		_, usable := c.streamLimit()
 		return !usable
 	})
 	if _, err := c.RoundTrip(request(within(t), t, "GET", "/", nil)); !errors.Is(err, ErrUnusable) {
@@ -406,6 +406,6 @@ func awaitHandlers(t *testing.T, c *ClientConn, s *Server) {
 	testenv.Eventually(t, "handlers end", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.running+len(s.waiting)+len(s.fresh) == 0
+		return s.running+len(s.waiting)+len(s.newCalls) == 0
 	})
 }

@@ -46,7 +46,7 @@ func TestIdleTimeout(t *testing.T) {
 	mustEcho(t, c, 100)
 	testenv.Eventually(t, "the connection is told to go", func() bool {
 		_ = c.Ping(t.Context())
-		_, usable := c.takes()
+		_, usable := c.streamLimit()
 		return !usable
 	})
 	<-c.Done()

@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	// outMost is the number of queued bytes at which data has to wait.
-	outMost = 64 << 10
-	// controlMost limits the queued bytes of replies to the peer. A peer that reads nothing and keeps asking
+	// maxQueuedBytes is the number of queued bytes at which data has to wait.
+	maxQueuedBytes = 64 << 10
+	// maxControlBytes limits the queued bytes of replies to the peer. A peer that reads nothing and keeps asking
 	// ends its connection.
-	controlMost = 128 << 10
+	maxControlBytes = 128 << 10
 	// smallBatch is the size below which a batch waits for runnable goroutines to add to it.
 	smallBatch = 4 << 10
-	// rounds limits the batches that a sender writes itself, including frames of others.
-	rounds = 2
+	// maxSenderBatches limits the batches that a sender writes itself, including frames of others.
+	maxSenderBatches = 2
 )
 
 // output holds the frames that are queued for writing. The connection's mu guards it.
 type output struct {
-	c       *conn
-	now     *gateway.NowWriter // nil: writes block, and only the writer goroutine writes
-	out     []byte             // pooled; queued frames, in order
-	said    int                // bytes of out that are replies to the peer
-	rest    []byte             // pooled; a batch that the system took only in part: for the writer
-	at      int                // start of the unwritten part of rest
-	sending bool               // a goroutine is writing, and looks for more before it ends
-	writing bool               // the writer goroutine runs
-	closed  bool               // the writer is to close the connection when all is written
-	linger  time.Duration      // before closing, read on until nothing has arrived for this long
-	work    sync.Cond          // wakes a waiting writer
+	c             *conn
+	nowWriter     *gateway.NowWriter // nil: writes block, and only the writer goroutine writes
+	out           []byte             // pooled; queued frames, in order
+	controlBytes  int                // bytes of out that are replies to the peer
+	rest          []byte             // pooled; a batch that the system took only in part: for the writer
+	at            int                // start of the unwritten part of rest
+	sending       bool               // a goroutine is writing, and looks for more before it ends
+	writerRunning bool               // the writer goroutine runs
+	closed        bool               // the writer is to close the connection when all is written
+	linger        time.Duration      // before closing, read on until nothing has arrived for this long
+	work          sync.Cond          // wakes a waiting writer
 }
 
 func (o *output) init(c *conn) {
 	o.c = c
-	o.now = gateway.NewNowWriter(c.net)
+	o.nowWriter = gateway.NewNowWriter(c.net)
 	o.work.L = &c.mu
 }
 
@@ -48,8 +48,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// waiting returns the number of queued bytes.
-func (o *output) waiting() int { return len(o.out) + len(o.rest) - o.at }
+// queuedBytes returns the number of queued bytes.
+func (o *output) queuedBytes() int { return len(o.out) + len(o.rest) - o.at }
 
 // control queues a reply that the peer has caused. c.mu must be held.
 func (c *conn) control(write func() error) {
@@ -57,13 +57,13 @@ func (c *conn) control(write func() error) {
 		return
 	}
 	o := &c.output
-	if o.said > controlMost {
-		c.fail(calm("too many replies queued for a peer that does not read"))
+	if o.controlBytes > maxControlBytes {
+		c.fail(enhanceYourCalm("too many replies queued for a peer that does not read"))
 		return
 	}
 	before := len(o.out)
 	_ = write()
-	o.said += len(o.out) - before
+	o.controlBytes += len(o.out) - before
 }
 
 // flush writes queued frames without blocking. c.mu must be held; it is released while writing, and so that
@@ -75,9 +75,9 @@ func (c *conn) flush() {
 		return
 	}
 	o.sending = true
-	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOffLocked)
-	for range rounds {
-		if o.now == nil {
+	defer gateway.CatchPanic(c.Log, c.Stats, c.abortLocked)
+	for range maxSenderBatches {
+		if o.nowWriter == nil {
 			break
 		}
 		if o.gather(); o.closed {
@@ -85,7 +85,7 @@ func (c *conn) flush() {
 		}
 		batch, n := o.take(), 0
 		err := c.unlocked(func() (err error) {
-			n, err = o.now.Write(batch)
+			n, err = o.nowWriter.Write(batch)
 			return err
 		})
 		if err != nil {
@@ -98,7 +98,7 @@ func (c *conn) flush() {
 			break
 		}
 		memory.PutBuffer(batch)
-		c.roomAgain()
+		c.wakeWaiters()
 		if len(o.out) == 0 && !o.closed { // others may have written it meanwhile
 			o.sending = false
 			return
@@ -119,13 +119,13 @@ func (o *output) gather() {
 // take returns the queued frames and empties the queue.
 func (o *output) take() []byte {
 	batch := o.out
-	o.out, o.said = nil, 0
+	o.out, o.controlBytes = nil, 0
 	return batch
 }
 
-// roomAgain wakes the streams and requests that wait for room, once enough was written.
-func (c *conn) roomAgain() {
-	if c.output.waiting() < outMost/2 {
+// wakeWaiters wakes the streams and requests that wait for room, once enough was written.
+func (c *conn) wakeWaiters() {
+	if c.output.queuedBytes() < maxQueuedBytes/2 {
 		if c.wakeRoomWaiters(); c.clientSide != nil {
 			c.clientSide.admit()
 		}
@@ -133,11 +133,11 @@ func (c *conn) roomAgain() {
 }
 
 func (o *output) startWriter() {
-	if o.writing {
+	if o.writerRunning {
 		o.work.Signal()
 		return
 	}
-	o.writing = true
+	o.writerRunning = true
 	go o.run()
 }
 
@@ -149,13 +149,13 @@ func (o *output) run() {
 	defer o.c.mu.Unlock()
 	for {
 		switch {
-		case o.waiting() > 0:
+		case o.queuedBytes() > 0:
 			o.writeSome()
 		case o.closed:
-			o.shut()
+			o.closeConn()
 			return
-		case o.now != nil:
-			o.sending, o.writing = false, false
+		case o.nowWriter != nil:
+			o.sending, o.writerRunning = false, false
 			return
 		default:
 			o.sending = false
@@ -164,7 +164,7 @@ func (o *output) run() {
 	}
 }
 
-// replaceWriter ends the connection after a panic of the writer. breakOff starts another writer for that,
+// replaceWriter ends the connection after a panic of the writer. abort starts another writer for that,
 // unless the connection is already closed.
 func (o *output) replaceWriter() {
 	select {
@@ -173,9 +173,9 @@ func (o *output) replaceWriter() {
 	default:
 	}
 	o.c.mu.Lock()
-	o.writing = false
+	o.writerRunning = false
 	o.c.mu.Unlock()
-	o.c.breakOff()
+	o.c.abort()
 }
 
 func (o *output) writeSome() {
@@ -195,7 +195,7 @@ func (o *output) writeSome() {
 		o.c.fail(err)
 		return
 	}
-	o.c.roomAgain()
+	o.c.wakeWaiters()
 }
 
 func (o *output) drop() {
@@ -207,14 +207,14 @@ func (o *output) drop() {
 // close lets the writer close the connection after queued output was written.
 func (o *output) close() {
 	o.closed = true
-	if !o.sending || o.writing {
+	if !o.sending || o.writerRunning {
 		o.sending = true
 		o.startWriter()
 	} // else the goroutine that is sending starts it
 }
 
-// shut closes the connection, after reading on for a while if linger is set.
-func (o *output) shut() {
+// closeConn closes the connection, after reading on for a while if linger is set.
+func (o *output) closeConn() {
 	linger := o.linger
 	_ = o.c.unlocked(func() error {
 		defer close(o.c.done)

@@ -249,14 +249,17 @@ func (r *panickyRole) headers(id uint32, end bool, b *block) error {
 func (r *panickyRole) admit()                  { r.panics("admit"); r.clientRole.admit() }
 func (r *panickyRole) streamRemoved(s *stream) { r.panics("streamRemoved"); r.role.streamRemoved(s) }
 func (r *panickyRole) failed()                 { r.panics("failed"); r.role.failed() }
-func (r *panickyRole) why(e error) error       { r.panics("why"); return r.role.why(e) }
+func (r *panickyRole) requestError(e error) error {
+	r.panics("requestError")
+	return r.role.requestError(e)
+}
 
 // A panic anywhere in a connection's own code ends that connection only. Its lock is free then and nothing
 // waits for ever.
 func TestPanicsOfAConnection(t *testing.T) {
 	for _, hidden := range []bool{false, true} { // whether a goroutine does the writes
 		addr := serveWith(t, hidden, echo, nil)
-		for _, at := range []string{"headers", "admit", "beforeRead", "streamRemoved", "failed", "why"} {
+		for _, at := range []string{"headers", "admit", "beforeRead", "streamRemoved", "failed", "requestError"} {
 			t.Run(at, func(t *testing.T) {
 				f, once := watched(t)
 				c := clientOn(t, addr, f, func(n net.Conn) net.Conn {

@@ -17,17 +17,17 @@ const (
 	// SpreadStreams is the number of requests on a connection at which another one is opened: beyond that,
 	// requests would wait for the connection's single reader and writer.
 	SpreadStreams = 50
-	// maxApart limits the groups of connections for clients that reset much.
-	maxApart = 4
-	// apartPart divides a pool's connections: each of these groups may have one in so many, as the server's
+	// maxIsolated limits the groups of connections for clients that reset much.
+	maxIsolated = 4
+	// isolatedPart divides a pool's connections: each of these groups may have one in so many, as the server's
 	// work for such clients takes time from others.
-	apartPart = 4
-	// apartPause delays the next connection for such clients after the server has ended one with an error, as
+	isolatedPart = 4
+	// isolatedPause delays the next connection for such clients after the server has ended one with an error, as
 	// it would delay a client without a gateway. Otherwise they could keep the server busy beginning and
 	// ending requests.
-	apartPause = time.Second
-	// apartIdle is the time without requests after which such a connection is closed.
-	apartIdle = 10 * time.Second
+	isolatedPause = time.Second
+	// isolatedIdle is the time without requests after which such a connection is closed.
+	isolatedIdle = 10 * time.Second
 )
 
 var errPoolClosed = errors.New("the gateway is closed")
@@ -41,10 +41,10 @@ type Pooled struct {
 	active atomic.Int64 // requests; changed under the pool's mu
 
 	// Guarded by the pool's mu.
-	retired bool        // it gets no more requests, and is closed after the last
-	since   time.Time   // begin of the time without requests
-	timer   *time.Timer // checks the time without requests; nil: no request has ended yet
-	looks   bool        // the timer runs
+	retired      bool        // it gets no more requests, and is closed after the last
+	idleSince    time.Time   // begin of the time without requests
+	timer        *time.Timer // checks the time without requests; nil: no request has ended yet
+	timerRunning bool        // the timer runs
 }
 
 func (p *Pooled) pooled() *Pooled { return p }
@@ -52,23 +52,23 @@ func (p *Pooled) pooled() *Pooled { return p }
 // Active returns the number of requests that use the connection.
 func (p *Pooled) Active() int64 { return p.active.Load() }
 
-// Hop is a type of connections: a pointer to a struct that embeds Pooled.
-type Hop interface {
+// PooledConn is the type of a pool's connections: a pointer to a struct that embeds Pooled.
+type PooledConn interface {
 	comparable
 	pooled() *Pooled
 }
 
 // PoolConfig configures a Pool.
-type PoolConfig[H Hop] struct {
-	Connect func(alive context.Context) (H, error) // alive ends with the pool
-	Most    int                                    // connections, not counting those for clients that reset much
-	Idle    time.Duration                          // time without requests until a connection is closed; 0: no limit
-	Linger  time.Duration                          // time limit for other users of a connection that is being closed
+type PoolConfig[H PooledConn] struct {
+	Connect  func(alive context.Context) (H, error) // alive ends with the pool
+	MaxConns int                                    // connections, not counting those for clients that reset much
+	Idle     time.Duration                          // time without requests until a connection is closed; 0: no limit
+	Linger   time.Duration                          // time limit for other users of a connection that is being closed
 
 	OneClient bool // all requests come from one client: resets are not paced, and it is not moved apart
-	// Apart is called with the address of a client connection that is moved to connections of its own because
+	// OnIsolated is called with the address of a client connection that is moved to its own connections because
 	// it resets much. It may be nil.
-	Apart func(addr string)
+	OnIsolated func(addr string)
 
 	Faults
 }
@@ -76,14 +76,14 @@ type PoolConfig[H Hop] struct {
 // Pool holds connections to a server. A request uses the one with the fewest requests. share.go decides which
 // request is next when there are more than the server accepts, and resets.go which clients get connections of
 // their own.
-type Pool[H Hop] struct {
+type Pool[H PooledConn] struct {
 	PoolConfig[H]
 	alive  context.Context // ends with Close
 	cancel context.CancelFunc
 
 	mu           sync.Mutex
 	common       *group
-	apart        []*group // for clients that reset much
+	isolated     []*group // for clients that reset much
 	unattributed *Client  // for requests without a client, such as the gateway's own
 
 	addresses map[string]*address
@@ -91,7 +91,7 @@ type Pool[H Hop] struct {
 }
 
 // NewPool returns an empty pool.
-func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
+func NewPool[H PooledConn](cfg PoolConfig[H]) *Pool[H] {
 	p := &Pool[H]{PoolConfig: cfg, addresses: map[string]*address{}}
 	p.alive, p.cancel = context.WithCancel(context.Background())
 	p.common = p.newGroup(cfg.Idle)
@@ -102,7 +102,7 @@ func NewPool[H Hop](cfg PoolConfig[H]) *Pool[H] {
 
 func (p *Pool[H]) newGroup(idle time.Duration) *group {
 	return &group{
-		Faults: p.Faults, mu: &p.mu, alive: p.alive, most: p.Most, idle: idle, linger: p.Linger, sharing: sharing{origins: map[string]*origin{}},
+		Faults: p.Faults, mu: &p.mu, alive: p.alive, maxConns: p.MaxConns, idle: idle, linger: p.Linger, sharing: sharing{origins: map[string]*origin{}},
 		connect: func(alive context.Context) (*Pooled, error) {
 			h, err := p.Connect(alive)
 			if err != nil {
@@ -119,9 +119,9 @@ func (p *Pool[H]) newGroup(idle time.Duration) *group {
 func (p *Pool[H]) Client(addr net.Addr) *Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &Client{from: p.arrives(memory.AddressOf(addr))}
-	c.follow()
-	c.common = p.common.join(c.from.name)
+	c := &Client{address: p.acquireAddress(memory.AddressOf(addr))}
+	c.isolateByAddress()
+	c.common = p.common.join(c.address.name)
 	return c
 }
 
@@ -131,8 +131,8 @@ func (p *Pool[H]) Leave(c *Client) {
 	defer p.mu.Unlock()
 	c.departed = true
 	c.common.leave()
-	c.apart.leave()
-	p.departs(c.from)
+	c.isolated.leave()
+	p.releaseAddress(c.address)
 }
 
 // Take returns a connection for the request of a slot; Release returns it. Take waits while all connections
@@ -147,36 +147,36 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 		p.mu.Unlock()
 		return none, errPoolClosed
 	}
-	s.Client.from.shared.Store(int32(len(p.common.hops)))
+	s.Client.address.sharedConns.Store(int32(len(p.common.conns)))
 	m, isNew := p.memberOf(s.Client)
 	g := m.group
 	s.member = m
-	if m.at < 0 {
-		g.appears(m)
+	if m.index < 0 {
+		g.addPresent(m)
 	}
 	best, room := g.leastBusy()
 	g.grow(best, room)
 	var ready chan struct{}
 	if room > 0 && !g.contended && len(g.waiting) == 0 {
-		g.give(s, best)
+		g.assign(s, best)
 	} else {
 		ready = make(chan struct{})
-		s.ready, s.since = ready, time.Now()
+		s.ready, s.waitingSince = ready, time.Now()
 		if m.queue = append(m.queue, s); len(m.queue) == 1 {
 			g.waiting = append(g.waiting, m)
 		}
-		g.serve()
-		g.await()
+		g.assignFree()
+		g.startChecks()
 	}
 	p.mu.Unlock()
-	if isNew && p.Apart != nil {
-		p.Apart(s.Client.from.name)
+	if isNew && p.OnIsolated != nil {
+		p.OnIsolated(s.Client.address.name)
 	}
 	if ready != nil {
 		select {
 		case <-ready:
 		case <-ctx.Done():
-			if err := p.giveUp(s, ctx.Err()); err != nil {
+			if err := p.cancelWait(s, ctx.Err()); err != nil {
 				return none, err
 			}
 		}
@@ -184,18 +184,18 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	if s.err != nil {
 		return none, s.err
 	}
-	return s.hop.self.(H), nil
+	return s.conn.self.(H), nil
 }
 
-// giveUp ends a request's wait and returns cause, or returns nil if the request got a connection or an error
+// cancelWait ends a request's wait and returns cause, or returns nil if the request got a connection or an error
 // meanwhile.
-func (p *Pool[H]) giveUp(s *Slot, cause error) error {
+func (p *Pool[H]) cancelWait(s *Slot, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.ready == nil {
 		return nil
 	}
-	s.member.group.unqueue(s)
+	s.member.group.dequeue(s)
 	s.wake()
 	return cause
 }
@@ -203,24 +203,24 @@ func (p *Pool[H]) giveUp(s *Slot, cause error) error {
 // memberOf returns the member to which a client's requests belong now. isNew reports whether it was just
 // moved apart. p.mu must be held.
 func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
-	if p.OneClient || c.departed || !c.resets.over() {
-		if c.apart != nil {
-			c.apart.leave()
-			c.apart = nil
+	if p.OneClient || c.departed || !c.resets.isExceeded() {
+		if c.isolated != nil {
+			c.isolated.leave()
+			c.isolated = nil
 		}
 		return c.common, false
 	}
-	if c.apart == nil {
-		c.apart, isNew = p.groupApart(c.from.name).join(c.from.name), true
+	if c.isolated == nil {
+		c.isolated, isNew = p.isolatedGroup(c.address.name).join(c.address.name), true
 	}
-	return c.apart, isNew
+	return c.isolated, isNew
 }
 
-// groupApart returns the group for a client that resets much: the group that other clients at its address
+// isolatedGroup returns the group for a client that resets much: the group that other clients at its address
 // use, or else the one with the fewest addresses. p.mu must be held.
-func (p *Pool[H]) groupApart(addr string) *group {
+func (p *Pool[H]) isolatedGroup(addr string) *group {
 	var best *group
-	for _, g := range p.apart {
+	for _, g := range p.isolated {
 		if g.origins[addr] != nil {
 			return g
 		}
@@ -228,10 +228,10 @@ func (p *Pool[H]) groupApart(addr string) *group {
 			best = g
 		}
 	}
-	if best == nil || len(best.origins) > 0 && len(p.apart) < maxApart {
-		best = p.newGroup(apartIdle)
-		best.most, best.pauses = max(1, p.Most/apartPart), true
-		p.apart = append(p.apart, best)
+	if best == nil || len(best.origins) > 0 && len(p.isolated) < maxIsolated {
+		best = p.newGroup(isolatedIdle)
+		best.maxConns, best.pausesOnError = max(1, p.MaxConns/isolatedPart), true
+		p.isolated = append(p.isolated, best)
 	}
 	return best
 }
@@ -253,7 +253,7 @@ func (p *Pool[H]) Retire(h H) {
 func (p *Pool[H]) Release(s *Slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m, u := s.member, s.hop
+	m, u := s.member, s.conn
 	g := m.group
 	if s.prev != nil {
 		s.prev.next = s.next
@@ -264,7 +264,7 @@ func (p *Pool[H]) Release(s *Slot) {
 		s.next.prev = s.prev
 	}
 	s.prev, s.next = nil, nil
-	if s.yields {
+	if s.yielding {
 		g.yielding--
 	}
 	m.active--
@@ -277,22 +277,22 @@ func (p *Pool[H]) Release(s *Slot) {
 	case g.idle > 0:
 		g.markIdle(u)
 	}
-	g.serve()
+	g.assignFree()
 }
 
-// Hops returns the connections that accept requests.
-func (p *Pool[H]) Hops() (hops []H) {
+// Conns returns the connections that accept requests.
+func (p *Pool[H]) Conns() (hops []H) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups() {
-		for _, u := range g.hops {
+		for _, u := range g.conns {
 			hops = append(hops, u.self.(H))
 		}
 	}
 	return hops
 }
 
-func (p *Pool[H]) groups() []*group { return append([]*group{p.common}, p.apart...) }
+func (p *Pool[H]) groups() []*group { return append([]*group{p.common}, p.isolated...) }
 
 // Close closes all connections, and cancels those that are being opened.
 func (p *Pool[H]) Close() {
@@ -300,10 +300,10 @@ func (p *Pool[H]) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups() {
-		for _, u := range g.hops {
+		for _, u := range g.conns {
 			u.Conn.Close()
 		}
-		g.hops = nil
+		g.conns = nil
 		g.failAll(errPoolClosed)
 	}
 }
@@ -312,16 +312,16 @@ func (p *Pool[H]) Close() {
 // all methods that do not say otherwise.
 type group struct {
 	Faults
-	mu      *sync.Mutex
-	alive   context.Context
-	connect func(alive context.Context) (*Pooled, error)
-	most    int
-	idle    time.Duration
-	linger  time.Duration
-	paced   bool // limits the rate of resets on its connections
-	pauses  bool // waits for apartPause when the server has ended a connection with an error
+	mu            *sync.Mutex
+	alive         context.Context
+	connect       func(alive context.Context) (*Pooled, error)
+	maxConns      int
+	idle          time.Duration
+	linger        time.Duration
+	paced         bool // limits the rate of resets on its connections
+	pausesOnError bool // waits for isolatedPause when the server has ended a connection with an error
 
-	hops    []*Pooled
+	conns   []*Pooled
 	pause   time.Time // earliest time for the next connection
 	dialing bool
 	sharing
@@ -332,27 +332,27 @@ type group struct {
 // more requests; their requests go on.
 func (g *group) leastBusy() (best *Pooled, room int64) {
 	g.size, g.free = 0, 0
-	kept := g.hops[:0]
-	for _, u := range g.hops {
-		most, usable := u.Conn.takes()
+	kept := g.conns[:0]
+	for _, u := range g.conns {
+		limit, usable := u.Conn.streamLimit()
 		if !usable {
-			if g.pauses && u.Conn.endedByError() {
-				g.pause = time.Now().Add(apartPause)
+			if g.pausesOnError && u.Conn.endedByError() {
+				g.pause = time.Now().Add(isolatedPause)
 			}
 			g.abandon(u)
 			continue
 		}
 		kept = append(kept, u)
 		active := u.active.Load()
-		left := max(int64(most)-active, 0)
+		left := max(int64(limit)-active, 0)
 		g.size += active + left
 		g.free += left
 		if best == nil || (left > 0) != (room > 0) && left > 0 || (left > 0) == (room > 0) && active < best.active.Load() {
 			best, room = u, left
 		}
 	}
-	clear(g.hops[len(kept):])
-	g.hops = kept
+	clear(g.conns[len(kept):])
+	g.conns = kept
 	return best, room
 }
 
@@ -365,12 +365,12 @@ func (g *group) abandon(u *Pooled) {
 }
 
 func (g *group) remove(u *Pooled) {
-	g.hops = slices.DeleteFunc(g.hops, func(other *Pooled) bool { return other == u })
+	g.conns = slices.DeleteFunc(g.conns, func(other *Pooled) bool { return other == u })
 }
 
 // grow opens one more connection if that helps and is allowed.
 func (g *group) grow(best *Pooled, room int64) {
-	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.hops) < g.most && !g.dialing {
+	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.conns) < g.maxConns && !g.dialing {
 		g.dialing = true
 		go g.open(time.Until(g.pause))
 	}
@@ -401,11 +401,11 @@ func (g *group) open(pause time.Duration) {
 		g.failAll(err)
 		return
 	}
-	g.serve()
+	g.assignFree()
 	if len(g.waiting) > 0 && err == nil {
 		g.grow(g.leastBusy())
 	}
-	g.await()
+	g.startChecks()
 }
 
 // tryConnect is connect, but returns gateway.ErrPanicked for a panic, as requests wait for the outcome. mu
@@ -421,17 +421,17 @@ func (g *group) add(u *Pooled) {
 	if g.paced {
 		u.Conn.PaceResets()
 	}
-	for _, other := range g.hops {
-		u.Conn.presume(other.Conn)
+	for _, other := range g.conns {
+		u.Conn.adoptStreamLimit(other.Conn)
 	}
 	u.group = g
-	u.Conn.whenRoom(func() {
+	u.Conn.setOnCapacity(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.serve()
+		g.assignFree()
 	})
-	if _, usable := u.Conn.takes(); usable {
-		g.hops = append(g.hops, u)
+	if _, usable := u.Conn.streamLimit(); usable {
+		g.conns = append(g.conns, u)
 		if g.idle > 0 {
 			g.markIdle(u)
 		}
@@ -439,8 +439,8 @@ func (g *group) add(u *Pooled) {
 	}
 	for len(g.waiting) > 0 {
 		s := g.waiting[0].queue[0]
-		g.give(s, u)
-		g.unqueue(s)
+		g.assign(s, u)
+		g.dequeue(s)
 		s.wake()
 	}
 	g.abandon(u)
@@ -448,17 +448,17 @@ func (g *group) add(u *Pooled) {
 
 // markIdle records that a connection has no requests, and closes it unless it gets one within g.idle.
 func (g *group) markIdle(u *Pooled) {
-	u.since = time.Now()
+	u.idleSince = time.Now()
 	switch {
 	case u.timer == nil:
 		u.timer = time.AfterFunc(g.idle, func() {
 			defer gateway.CatchPanic(g.Log, g.Stats, u.Conn.Close)
 			g.expire(u)
 		})
-	case !u.looks:
+	case !u.timerRunning:
 		u.timer.Reset(g.idle)
 	}
-	u.looks = true
+	u.timerRunning = true
 }
 
 // expire closes a connection that has had no requests for too long. mu must not be held.
@@ -466,10 +466,10 @@ func (g *group) expire(u *Pooled) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if u.active.Load() > 0 || u.retired {
-		u.looks = false
+		u.timerRunning = false
 		return
 	}
-	if wait := g.idle - time.Since(u.since); wait > 0 {
+	if wait := g.idle - time.Since(u.idleSince); wait > 0 {
 		u.timer.Reset(wait)
 		return
 	}
@@ -477,10 +477,10 @@ func (g *group) expire(u *Pooled) {
 	g.abandon(u)
 }
 
-// Shut closes a connection after its other users have ended, at the latest after the time in.
-func (p *Pooled) Shut(in time.Duration) {
+// Shut closes a connection after its other users have ended, at the latest after timeout.
+func (p *Pooled) Shut(timeout time.Duration) {
 	defer gateway.CatchPanic(p.Conn.Log, p.Conn.Stats, p.Conn.Close)
-	ctx, cancel := context.WithTimeout(context.Background(), in)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, p.Conn.Close) // Shutdown would wait for a server that ignores GOAWAY
 	defer stop()

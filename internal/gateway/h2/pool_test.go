@@ -20,7 +20,7 @@ type testHop struct{ Pooled }
 // testPool returns a pool of connections to addr, and counts the connections.
 func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p *Pool[*testHop], dials *atomic.Int32) {
 	dials = &atomic.Int32{}
-	cfg := PoolConfig[*testHop]{Most: 10, Linger: time.Second, Connect: func(alive context.Context) (*testHop, error) {
+	cfg := PoolConfig[*testHop]{MaxConns: 10, Linger: time.Second, Connect: func(alive context.Context) (*testHop, error) {
 		dials.Add(1)
 		n, err := new(net.Dialer).DialContext(alive, "tcp", addr)
 		if err != nil {
@@ -58,7 +58,7 @@ func settled(t *testing.T, p *Pool[*testHop]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the server's settings", h.Conn.Spoke)
+	testenv.Eventually(t, "the server's settings", h.Conn.HasSettings)
 	p.Release(&s)
 }
 
@@ -98,9 +98,9 @@ func TestPoolIdle(t *testing.T) {
 	if err := use(t, p, "/wait"); err != nil || dials.Load() != 1 {
 		t.Fatal(err, dials.Load())
 	}
-	h := p.Hops()[0]
+	h := p.Conns()[0]
 	<-h.Conn.Done()
-	if n := len(p.Hops()); n > 0 {
+	if n := len(p.Conns()); n > 0 {
 		t.Errorf("%d connections", n)
 	}
 	if err := use(t, p, "/"); err != nil || dials.Load() != 2 {
@@ -215,7 +215,7 @@ func TestPoolWithoutAnother(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	p.Hops()[0].Conn.Close()
+	p.Conns()[0].Conn.Close()
 	if err := use(t, p, "/"); !errors.Is(err, down) {
 		t.Error(err)
 	}

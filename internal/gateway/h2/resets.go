@@ -20,7 +20,7 @@ import (
 //     its resets were noticed, and may cancel all of them at once.
 //   - A client's connection that causes more than clientBurst resets, and then clientRate a second, is moved
 //     to connections to the server that it shares with few others, until it has stayed below that rate for
-//     apartTime. Those connections reset at once, and the server's reaction affects only such clients.
+//     isolationTime. Those connections reset at once, and the server's reaction affects only such clients.
 //   - Connections from an address that has caused more than addressBurst resets on shared connections, and
 //     then more a second than these may send, are moved in the same way when they reset or begin. Otherwise a
 //     client that reconnects after every few resets would never be noticed.
@@ -30,9 +30,9 @@ const (
 	clientBurst = 50
 	clientRate  = 10
 	// addressBurst exceeds clientBurst because several clients may share an address.
-	addressBurst = 2 * clientBurst
-	apartTime    = time.Minute
-	pacedPart    = 4
+	addressBurst  = 2 * clientBurst
+	isolationTime = time.Minute
+	pacedPart     = 4
 )
 
 // bucket is a token bucket. Its zero value is full.
@@ -56,7 +56,7 @@ func (b *bucket) take(size, rate float64) bool {
 
 // resetBudget counts the resets that a client's connection causes, or all connections from an address.
 type resetBudget struct {
-	until atomic.Int64 // end of the time apart after too many resets, in nanoseconds since epoch; 0: never
+	exceededUntil atomic.Int64 // end of the time apart after too many resets, in nanoseconds since epoch; 0: never
 
 	mu     sync.Mutex
 	bucket bucket
@@ -66,22 +66,22 @@ func (b *resetBudget) spend(burst, rate float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.bucket.take(burst, rate) {
-		b.until.Store(int64(time.Since(epoch) + apartTime))
+		b.exceededUntil.Store(int64(time.Since(epoch) + isolationTime))
 	}
 }
 
-// over reports whether it has caused too many resets lately.
-func (b *resetBudget) over() bool {
-	until := b.until.Load()
+// isExceeded reports whether it has caused too many resets lately.
+func (b *resetBudget) isExceeded() bool {
+	until := b.exceededUntil.Load()
 	return until != 0 && int64(time.Since(epoch)) < until
 }
 
 // address is an address that clients connect from. It is kept for a while after the last of them has left.
 type address struct {
-	name   string
-	conns  int          // client connections; guarded by the pool's mu
-	shared atomic.Int32 // number of connections to the server that all clients share
-	resets resetBudget  // resets on the shared connections
+	name        string
+	conns       int          // client connections; guarded by the pool's mu
+	sharedConns atomic.Int32 // number of connections to the server that all clients share
+	resets      resetBudget  // resets on the shared connections
 
 	emptySince time.Time // guarded by the pool's mu
 }
@@ -93,27 +93,27 @@ func (c *Client) spend(shared bool) {
 	if !shared {
 		return
 	}
-	n := float64(max(1, c.from.shared.Load()))
-	c.from.resets.spend(max(addressBurst, n*resetBurst), n*resetRate)
-	c.follow()
+	n := float64(max(1, c.address.sharedConns.Load()))
+	c.address.resets.spend(max(addressBurst, n*resetBurst), n*resetRate)
+	c.isolateByAddress()
 }
 
-// follow moves a client's connection apart if its address has caused too many resets.
-func (c *Client) follow() {
-	if c.from.resets.over() {
-		c.resets.until.Store(c.from.resets.until.Load())
+// isolateByAddress moves a client's connection apart if its address has caused too many resets.
+func (c *Client) isolateByAddress() {
+	if c.address.resets.isExceeded() {
+		c.resets.exceededUntil.Store(c.address.resets.exceededUntil.Load())
 	}
 }
 
-// arrives counts a connection from an address, and returns the address. p.mu must be held.
-func (p *Pool[H]) arrives(name string) *address {
+// acquireAddress counts a connection from an address, and returns the address. p.mu must be held.
+func (p *Pool[H]) acquireAddress(name string) *address {
 	if len(p.addresses) >= p.sweepAt {
 		for name, a := range p.addresses {
-			if a.conns == 0 && time.Since(a.emptySince) >= apartTime {
+			if a.conns == 0 && time.Since(a.emptySince) >= isolationTime {
 				delete(p.addresses, name)
 			}
 		}
-		p.sweepAt = max(leastSweep, 2*len(p.addresses))
+		p.sweepAt = max(minSweep, 2*len(p.addresses))
 	}
 	a := p.addresses[name]
 	if a == nil {
@@ -124,56 +124,56 @@ func (p *Pool[H]) arrives(name string) *address {
 	return a
 }
 
-// departs counts a connection less from an address, whose resets are remembered for apartTime. p.mu must be
-// held.
-func (p *Pool[H]) departs(a *address) {
+// releaseAddress counts a connection less from an address, whose resets are remembered for isolationTime.
+// p.mu must be held.
+func (p *Pool[H]) releaseAddress(a *address) {
 	if a.conns--; a.conns > 0 {
 		return
 	}
-	if a.emptySince = time.Now(); !a.resets.spent() {
+	if a.emptySince = time.Now(); !a.resets.hasResets() {
 		delete(p.addresses, a.name)
 	}
 }
 
-// spent reports whether it has caused any resets in the last apartTime.
-func (b *resetBudget) spent() bool {
+// hasResets reports whether it has caused any resets in the last isolationTime.
+func (b *resetBudget) hasResets() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.bucket.at.IsZero() && time.Since(b.bucket.at) < apartTime
+	return !b.bucket.at.IsZero() && time.Since(b.bucket.at) < isolationTime
 }
 
-// leastSweep is the smallest number of addresses at which a pool looks for those to forget.
-const leastSweep = 64
+// minSweep is the smallest number of addresses at which a pool looks for those to forget.
+const minSweep = 64
 
 // pacing holds the streams of a connection that wait to be reset. The connection's mu guards it.
 type pacing struct {
-	on     bool
-	bucket bucket
-	queue  []*stream // may contain streams that have ended
-	count  int       // streams in queue that have not ended
-	timer  *time.Timer
+	enabled bool
+	bucket  bucket
+	queue   []*stream // may contain streams that have ended
+	count   int       // streams in queue that have not ended
+	timer   *time.Timer
 }
 
 // PaceResets limits how fast the connection resets streams, so that servers tolerate it.
 func (c *ClientConn) PaceResets() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pacing.on = true
+	c.pacing.enabled = true
 }
 
 // abandon ends a request for its waiting goroutines, and resets its stream at once or when the rate allows.
 // c.mu must be held.
-func (c *ClientConn) abandon(a *sentRequest, err error) {
+func (c *ClientConn) abandon(a *clientStream, err error) {
 	s := &a.stream
 	if s.gone || s.abandoned {
 		return
 	}
 	if by := a.out.Client; by != nil {
-		by.spend(c.pacing.on)
+		by.spend(c.pacing.enabled)
 	}
 	p := &c.pacing
-	full := p.count >= max(1, c.most/pacedPart)
-	if !p.on || p.bucket.take(resetBurst, resetRate) || full && (a.out.Client == nil || !a.out.Client.resets.over()) {
+	full := p.count >= max(1, c.maxStreams/pacedPart)
+	if !p.enabled || p.bucket.take(resetBurst, resetRate) || full && (a.out.Client == nil || !a.out.Client.resets.isExceeded()) {
 		c.reset(s, http2.ErrCodeCancel, err)
 		return
 	}
@@ -183,7 +183,7 @@ func (c *ClientConn) abandon(a *sentRequest, err error) {
 	s.abandoned = true
 	s.fail(err)
 	s.drop(err)
-	a.unlisten()
+	a.unregister()
 	p.count++
 	p.queue = append(p.queue, s)
 	if len(p.queue) == 1 {

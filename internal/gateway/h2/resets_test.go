@@ -51,7 +51,7 @@ func TestResetsArePaced(t *testing.T) {
 		defer c.Close()
 		cancelled(t, c, nil, n)
 		synctest.Wait()
-		if most, _ := c.takes(); resets.Load() != resetBurst || most != streams-n+resetBurst {
+		if most, _ := c.streamLimit(); resets.Load() != resetBurst || most != streams-n+resetBurst {
 			t.Errorf("%d resets at once, and room for %d requests", resets.Load(), most)
 		}
 		time.Sleep(time.Second)
@@ -61,7 +61,7 @@ func TestResetsArePaced(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if most, _ := c.takes(); resets.Load() != n || most != streams {
+		if most, _ := c.streamLimit(); resets.Load() != n || most != streams {
 			t.Errorf("%d resets in the end, and room for %d requests", resets.Load(), most)
 		}
 	})
@@ -112,7 +112,7 @@ func TestManyStreamsResetTogether(t *testing.T) {
 		defer p.Close()
 		cancelled(t, c, newUser(t, p, 1).is, n)
 		synctest.Wait()
-		_, usable := c.takes()
+		_, usable := c.streamLimit()
 		if at := resets.Load(); at != resetBurst || usable {
 			t.Errorf("%d resets at once; takes new requests: %v", at, usable)
 		}
@@ -130,7 +130,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var apart []string
 		p := quietPool(t, 1000, func(c *PoolConfig[*testHop]) {
-			c.Apart = func(client string) { apart = append(apart, client) }
+			c.OnIsolated = func(client string) { apart = append(apart, client) }
 		})
 		defer p.Close()
 		hopOf := func(c *Client) *testHop {
@@ -162,18 +162,18 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 			t.Error("two addresses share what is for clients that reset much, and there is room")
 		}
 		own.Conn.mu.Lock()
-		own.Conn.away = &GoAwayError{Code: http2.ErrCodeEnhanceYourCalm}
+		own.Conn.goAway = &GoAwayError{Code: http2.ErrCodeEnhanceYourCalm}
 		own.Conn.mu.Unlock()
 		begun := time.Now()
 		next := hopOf(bad)
-		if waited := time.Since(begun); next == own || waited != apartPause {
+		if waited := time.Since(begun); next == own || waited != isolatedPause {
 			t.Errorf("another connection after %v", waited)
 		}
 		own = next
-		if own.Conn.pacing.on {
+		if own.Conn.pacing.enabled {
 			t.Error("a connection of its own is paced")
 		}
-		time.Sleep(apartTime + time.Second)
+		time.Sleep(isolationTime + time.Second)
 		synctest.Wait()
 		if hopOf(bad) != shared {
 			t.Error("it stays apart")
@@ -182,7 +182,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		p.Leave(bad)
 		p.Leave(good)
 		p.Leave(other)
-		if n := len(p.apart[0].origins); n != 0 {
+		if n := len(p.isolated[0].origins); n != 0 {
 			t.Errorf("%d addresses are left", n)
 		}
 	})
@@ -225,7 +225,7 @@ func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 		if hopOf(good) == shared {
 			t.Error("it resets, too, and is not apart")
 		}
-		time.Sleep(apartTime + time.Second)
+		time.Sleep(isolationTime + time.Second)
 		bad = came()
 		if hopOf(bad) != shared || hopOf(good) != shared {
 			t.Error("the address stays apart")

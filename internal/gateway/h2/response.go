@@ -16,19 +16,19 @@ import (
 // if configured. Output is queued until Flush, until there is much of it, or until the end, so that headers,
 // a message and trailers leave together.
 type response struct {
-	call     *served
-	header   http.Header
-	trailer  http.Header // from WriteTrailers
-	returned bool        // the handler has returned without a panic
-	expiry   *time.Timer // of the write deadline
+	call       *serverStream
+	header     http.Header
+	trailer    http.Header // from WriteTrailers
+	returned   bool        // the handler has returned without a panic
+	writeTimer *time.Timer // of the write deadline
 
 	// Guarded by the connection's mu.
-	fields    []headed  // the headers as of WriteHeader
-	few       [8]headed // storage for fields, and then for trailers
-	announced []string  // names of announced trailers
-	status    int       // 0: WriteHeader was not called
-	sent      bool      // the headers are queued
-	length    int64     // bytes that may still be written; -1: no limit
+	fields      []headerField  // the headers as of WriteHeader
+	fieldBuf    [8]headerField // storage for fields, and then for trailers
+	announced   []string       // names of announced trailers
+	status      int            // 0: WriteHeader was not called
+	headersSent bool           // the headers are queued
+	length      int64          // bytes that may still be written; -1: no limit
 }
 
 // ResponseWriter is the http.ResponseWriter that handlers of a Server get.
@@ -41,8 +41,8 @@ type ResponseWriter interface {
 	SetWriteDeadline(at time.Time) error
 }
 
-// headed is a field: a name in the form of http.Header, and its values.
-type headed struct {
+// headerField is a field: a name in the form of http.Header, and its values.
+type headerField struct {
 	name   string
 	values []string
 }
@@ -64,17 +64,17 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	c := w.call.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.status != 0 || w.call.over {
+	if w.status != 0 || w.call.handlerDone {
 		return
 	}
 	w.header = h
 	w.begin(status)
 	if status == http.StatusContinue {
-		w.call.asks.Store(false)
+		w.call.expectsContinue.Store(false)
 	}
 	if status < 200 {
 		_ = w.sendHeaders(false)
-		w.status, w.sent = 0, false
+		w.status, w.headersSent = 0, false
 		c.flush()
 	}
 }
@@ -85,13 +85,13 @@ func (w *response) WriteTrailers(h http.Header) { w.trailer = h }
 // begin records the status and the headers. c.mu must be held, also for the functions that follow.
 func (w *response) begin(status int) {
 	w.status, w.length, w.announced = status, -1, nil
-	w.fields = w.few[:0]
+	w.fields = w.fieldBuf[:0]
 	for name, values := range w.header {
 		switch {
 		case name == "Connection" && httpguts.HeaderValuesContainsToken(values, "close"): // from HTTP/1 handlers
-			w.call.server.goAway()
+			w.call.server.beginDrain()
 			continue
-		case len(values) == 0 || hopByHop(name) || strings.HasPrefix(name, http.TrailerPrefix):
+		case len(values) == 0 || isHopByHop(name) || strings.HasPrefix(name, http.TrailerPrefix):
 			continue
 		case name == "Trailer":
 			w.announce(values)
@@ -102,20 +102,20 @@ func (w *response) begin(status int) {
 				w.length = n
 			}
 		}
-		w.fields = append(w.fields, headed{name, values})
+		w.fields = append(w.fields, headerField{name, values})
 	}
 	for _, name := range w.announced {
-		w.fields = slices.DeleteFunc(w.fields, func(f headed) bool { return strings.EqualFold(f.name, name) })
+		w.fields = slices.DeleteFunc(w.fields, func(f headerField) bool { return strings.EqualFold(f.name, name) })
 	}
 	if _, dated := w.header["Date"]; !dated && w.call.server.cfg.Date && status >= 200 {
-		w.fields = append(w.fields, headed{"Date", []string{time.Now().UTC().Format(http.TimeFormat)}})
+		w.fields = append(w.fields, headerField{"Date", []string{time.Now().UTC().Format(http.TimeFormat)}})
 	}
 }
 
 func (w *response) announce(values []string) {
 	for _, v := range values {
 		for name := range strings.SplitSeq(v, ",") {
-			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name != "" && !hopByHop(name) {
+			if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); name != "" && !isHopByHop(name) {
 				w.announced = append(w.announced, name)
 			}
 		}
@@ -124,7 +124,7 @@ func (w *response) announce(values []string) {
 
 // sendHeaders queues the headers.
 func (w *response) sendHeaders(end bool) error {
-	if w.sent {
+	if w.headersSent {
 		return nil
 	}
 	if w.status == 0 {
@@ -133,7 +133,7 @@ func (w *response) sendHeaders(end bool) error {
 	if err := w.call.awaitRoom(); err != nil {
 		return err
 	}
-	w.sent = true
+	w.headersSent = true
 	c := w.call.c
 	c.encodeStatus(w.status)
 	secret := w.call.secrets.list(true)
@@ -159,7 +159,7 @@ func (w *response) Write(p []byte) (int, error) {
 	s := w.call
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.over {
+	if s.handlerDone {
 		return 0, errHandlerDone
 	}
 	if w.status == 0 {
@@ -193,7 +193,7 @@ func (w *response) FlushError() error {
 	s := w.call
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.over {
+	if s.handlerDone {
 		return errHandlerDone
 	}
 	if err := w.sendHeaders(false); err != nil {
@@ -209,26 +209,26 @@ func (w *response) finish() {
 	if s.outErr != nil {
 		return
 	}
-	var trailers []headed
-	if w.sent {
-		trailers = w.few[:0]
+	var trailers []headerField
+	if w.headersSent {
+		trailers = w.fieldBuf[:0]
 	}
 	for name, values := range w.trailer {
-		if len(values) > 0 && !hopByHop(name) {
-			trailers = append(trailers, headed{name, values})
+		if len(values) > 0 && !isHopByHop(name) {
+			trailers = append(trailers, headerField{name, values})
 		}
 	}
 	for _, name := range w.announced {
 		if values := w.header[name]; len(values) > 0 {
-			trailers = append(trailers, headed{name, values})
+			trailers = append(trailers, headerField{name, values})
 		}
 	}
 	for name, values := range w.header {
-		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !hopByHop(rest) {
-			trailers = append(trailers, headed{rest, values})
+		if rest, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && len(values) > 0 && !isHopByHop(rest) {
+			trailers = append(trailers, headerField{rest, values})
 		}
 	}
-	if !w.sent {
+	if !w.headersSent {
 		if err := w.sendHeaders(len(trailers) == 0); err != nil || s.localEnd {
 			return
 		}
@@ -247,22 +247,22 @@ func (w *response) finish() {
 	s.writeTrailers()
 }
 
-// expire resets the stream, because its peer reads too slowly.
-func (w *response) expire() {
-	if !w.call.over {
+// resetLate resets the stream, because its peer reads too slowly.
+func (w *response) resetLate() {
+	if !w.call.handlerDone {
 		w.call.c.reset(&w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
 	}
 }
 
 // SetReadDeadline limits reads of the body. http.ResponseController calls it.
 func (w *response) SetReadDeadline(at time.Time) error {
-	w.call.expireReads(at)
+	w.call.setReadDeadline(at)
 	return nil
 }
 
 // SetWriteDeadline resets the stream at the given time.
 func (w *response) SetWriteDeadline(at time.Time) error {
-	w.call.expireWrites(at)
+	w.call.setWriteDeadline(at)
 	return nil
 }
 

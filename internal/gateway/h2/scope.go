@@ -11,32 +11,32 @@ import (
 // context: it is embedded in the request it belongs to, and has no channel until Done is called. Its zero
 // value has no parent.
 type Scope struct {
-	around  context.Context // parent; nil: none
+	parent  context.Context // nil: none
 	secrets *secrets        // of the exchange; nil: the scope does not belong to a Server's request
 
-	mu    sync.Mutex
-	err   error
-	done  chan struct{} // nil: Done was not called
-	told  []ender
-	first [2]ender    // storage for told
-	leave func() bool // deregisters from a parent that is no Scope
+	mu       sync.Mutex
+	err      error
+	done     chan struct{} // nil: Done was not called
+	children []ender
+	childBuf [2]ender    // storage for children
+	stop     func() bool // deregisters from a parent that is no Scope
 }
 
 // ender is notified once that a scope has ended, by the goroutine that ended it. end must not block.
 type ender interface{ end(why error) }
 
 // Begin sets the parent of an unused scope.
-func (s *Scope) Begin(in context.Context) {
-	s.around = in
-	if leave := afterEnd(in, s); leave != nil {
+func (s *Scope) Begin(parent context.Context) {
+	s.parent = parent
+	if stop := afterEnd(parent, s); stop != nil {
 		s.mu.Lock()
-		s.leave = leave // not needed if the scope has ended meanwhile
+		s.stop = stop // not needed if the scope has ended meanwhile
 		s.mu.Unlock()
 	}
 }
 
-// afterEnd lets e.end be called when a context ends, or calls it now if it has ended. noMore undoes that, and
-// needs stop, which may be nil.
+// afterEnd lets e.end be called when a context ends, or calls it now if it has ended. unregister undoes that,
+// and needs stop, which may be nil.
 func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	s, ok := ctx.(*Scope)
 	if !ok {
@@ -45,10 +45,10 @@ func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	s.mu.Lock()
 	err := s.err
 	if err == nil {
-		if s.told == nil {
-			s.told = s.first[:0]
+		if s.children == nil {
+			s.children = s.childBuf[:0]
 		}
-		s.told = append(s.told, e)
+		s.children = append(s.children, e)
 	}
 	s.mu.Unlock()
 	if err != nil {
@@ -57,17 +57,17 @@ func afterEnd(ctx context.Context, e ender) (stop func() bool) {
 	return nil
 }
 
-// noMore undoes afterEnd, which returned stop. It reports whether e will not be notified.
-func noMore(ctx context.Context, e ender, stop func() bool) bool {
+// unregister undoes afterEnd, which returned stop. It reports whether e will not be notified.
+func unregister(ctx context.Context, e ender, stop func() bool) bool {
 	s, ok := ctx.(*Scope)
 	if !ok {
 		return stop != nil && stop()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.told, e)
+	i := slices.Index(s.children, e)
 	if i >= 0 {
-		s.told = slices.Delete(s.told, i, i+1)
+		s.children = slices.Delete(s.children, i, i+1)
 	}
 	return i >= 0
 }
@@ -85,21 +85,21 @@ func (s *Scope) end(why error) {
 	if s.done != nil {
 		close(s.done)
 	}
-	told, leave := s.told, s.leave
-	s.told = nil
+	children, stop := s.children, s.stop
+	s.children = nil
 	s.mu.Unlock()
-	for _, e := range told {
+	for _, e := range children {
 		e.end(why)
 	}
-	if s.around != nil {
-		noMore(s.around, s, leave)
+	if s.parent != nil {
+		unregister(s.parent, s, stop)
 	}
 }
 
 // Deadline returns the deadline of the parent.
 func (s *Scope) Deadline() (at time.Time, ok bool) {
-	if s.around != nil {
-		return s.around.Deadline()
+	if s.parent != nil {
+		return s.parent.Deadline()
 	}
 	return at, false
 }
@@ -129,19 +129,19 @@ func (s *Scope) Value(key any) any {
 	if s.secrets != nil && key == (secretsKey{}) {
 		return s.secrets
 	}
-	if s.around != nil {
-		return s.around.Value(key)
+	if s.parent != nil {
+		return s.parent.Value(key)
 	}
 	return nil
 }
 
 // AfterFunc lets package context derive contexts from this one without a goroutine.
 func (s *Scope) AfterFunc(f func()) (stop func() bool) {
-	e := &later{f}
+	e := &asyncFunc{f}
 	afterEnd(s, e)
-	return func() bool { return noMore(s, e, nil) }
+	return func() bool { return unregister(s, e, nil) }
 }
 
-type later struct{ f func() }
+type asyncFunc struct{ f func() }
 
-func (l *later) end(error) { go l.f() }
+func (l *asyncFunc) end(error) { go l.f() }

@@ -26,8 +26,8 @@ func TestScopes(t *testing.T) {
 			t.Error("stop does not say whether it has stopped anything")
 		}
 		done := inner.Done()
-		if other.End(); outer.Err() != nil || inner.Err() != nil || !errors.Is(other.Err(), context.Canceled) || len(outer.told) != 1 {
-			t.Errorf("%v, %v, %v; %d wait", outer.Err(), inner.Err(), other.Err(), len(outer.told))
+		if other.End(); outer.Err() != nil || inner.Err() != nil || !errors.Is(other.Err(), context.Canceled) || len(outer.children) != 1 {
+			t.Errorf("%v, %v, %v; %d wait", outer.Err(), inner.Err(), other.Err(), len(outer.children))
 		}
 		outer.End()
 		<-done
@@ -90,6 +90,6 @@ func TestScopesOfRequests(t *testing.T) {
 	testenv.Eventually(t, "the scopes have ended", func() bool {
 		outer.mu.Lock()
 		defer outer.mu.Unlock()
-		return len(outer.told) == 0
+		return len(outer.children) == 0
 	})
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// prefaceTime limits how long a client may take to send the HTTP/2 preface and its settings. headerTime
+// prefaceTimeout limits how long a client may take to send the HTTP/2 preface and its settings. headerTimeout
 // limits the time from the first byte of a header block, or of any frame but DATA, to its last one.
 const (
-	prefaceTime = 10 * time.Second
-	headerTime  = 10 * time.Second
+	prefaceTimeout = 10 * time.Second
+	headerTimeout  = 10 * time.Second
 )
 
 // ServerConfig configures a Server.
@@ -49,41 +49,41 @@ type Server struct {
 	remote string
 	tls    *tls.ConnectionState
 
-	waiting []*served      // for a running handler to return
-	running int            // handlers that are running
-	started sync.WaitGroup // running handlers, for Serve
-	drain   drain
-	idling  idling
+	waiting  []*serverStream // for a running handler to return
+	running  int             // handlers that are running
+	handlers sync.WaitGroup  // running handlers, for Serve
+	drain    drain
+	idling   idling
 }
 
 // NewServer returns the server end of n and queues its settings. Serve must follow.
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
-	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead, headerTime: headerTime})
+	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead, headerTimeout: headerTimeout})
 	s.memory = cfg.Memory
-	s.greet()
+	s.sendSettings()
 	return s
 }
 
 // Serve serves requests until the connection has ended and all handlers have returned, since their memory is
 // accounted to the client. It returns the protocol violation by the client that ended the connection, or nil.
 func (s *Server) Serve() error {
-	defer s.started.Wait()
-	defer gateway.CatchPanic(s.Log, s.Stats, s.breakOff)
-	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTime))
+	defer s.handlers.Wait()
+	defer gateway.CatchPanic(s.Log, s.Stats, s.abort)
+	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTimeout))
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {
 		s.close()
 		<-s.done
 		s.in.free()
-		return protocol("no connection preface")
+		return protocolError("no connection preface")
 	}
 	return s.read()
 }
 
-// greet queues the server's settings (RFC 9113, section 3.4).
-func (s *Server) greet() {
+// sendSettings queues the server's settings (RFC 9113, section 3.4).
+func (s *Server) sendSettings() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.fr.WriteSettings(
@@ -93,9 +93,9 @@ func (s *Server) greet() {
 		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableBytes},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(s.cfg.Window)},
 	)
-	s.settings++
+	s.unackedSettings++
 	s.widen(s.cfg.ConnWindow)
-	s.awaitIdle()
+	s.startIdleTimer()
 	s.flush()
 }
 
@@ -108,9 +108,9 @@ func (s *Server) failed() {
 	}
 }
 
-// why returns the error for the connection's requests. It is never io.EOF, which a reader would take for the
-// end of the body.
-func (s *Server) why(err error) error {
+// requestError returns the error for the connection's requests. It is never io.EOF, which a reader would take
+// for the end of the body.
+func (s *Server) requestError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
@@ -128,7 +128,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 		return s.trailers(st, end, b)
 	}
 	if id%2 == 0 {
-		return protocol("even number of a stream opened by the client")
+		return protocolError("even number of a stream opened by the client")
 	}
 	isNew := id >= s.next
 	s.next = max(s.next, id+1)
@@ -136,20 +136,20 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	case id > s.lastStream:
 		return nil
 	case !isNew:
-		return s.behind(id)
+		return s.closedStreamError(id)
 	}
 
 	if len(s.streams) >= s.cfg.MaxStreams {
-		return faulty(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
+		return streamError(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
 	}
-	if b.bad != "" || b.connect != "" {
-		return malformed(id, b.bad+b.connect)
+	if b.bad != "" || b.connField != "" {
+		return malformed(id, b.bad+b.connField)
 	}
-	call := &served{server: s}
+	call := &serverStream{server: s}
 	call.scope.secrets = &call.secrets
 	call.secrets.add(b.fields, false)
-	if !b.long {
-		if err := call.head(id, end, b); err != nil {
+	if !b.tooLong {
+		if err := call.parseHeaders(id, end, b); err != nil {
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	}
 	st := &call.stream
 	s.add(st, id)
-	st.headed, st.remoteEnd, st.user = true, end, call
-	st.trailers, st.announced = &call.request.Trailer, true
+	st.headersReceived, st.remoteEnd, st.user = true, end, call
+	st.trailers, st.trailersAnnounced = &call.request.Trailer, true
 	if call.r == nil {
 		call.refuse(http.StatusRequestHeaderFieldsTooLarge)
 		return nil
@@ -170,60 +170,61 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	if call.w.call, call.r.Body = call, http.NoBody; !end {
 		call.r.Body = call
 		if httpguts.HeaderValuesContainsToken(call.r.Header["Expect"], "100-continue") {
-			call.asks.Store(true)
+			call.expectsContinue.Store(true)
 			delete(call.r.Header, "Expect")
 		}
 	}
-	s.fresh = append(s.fresh, call)
+	s.newCalls = append(s.newCalls, call)
 	return nil
 }
 
-// behind returns the error for headers on a stream that has ended, or nil (RFC 9113, sections 5.1 and 5.1.1).
-func (s *Server) behind(id uint32) error {
-	switch s.recent.has(id) {
-	case endedByUs:
+// closedStreamError returns the error for headers on a stream that has ended, or nil (RFC 9113, sections 5.1
+// and 5.1.1).
+func (s *Server) closedStreamError(id uint32) error {
+	switch s.recent.kindOf(id) {
+	case resetLocally:
 		return nil
-	case endedRegularly:
+	case endedNormally:
 		return violation{http2.ErrCodeStreamClosed, "HEADERS on a closed stream"}
 	}
-	return protocol("stream number lower than an earlier one")
+	return protocolError("stream number lower than an earlier one")
 }
 
 func (s *Server) trailers(st *stream, end bool, b *block) error {
 	switch {
 	case st.remoteEnd:
-		return faulty(st.id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
-	case b.bad != "" || b.connect != "":
-		return malformed(st.id, "trailers: "+b.bad+b.connect)
+		return streamError(st.id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
+	case b.bad != "" || b.connField != "":
+		return malformed(st.id, "trailers: "+b.bad+b.connField)
 	}
 	fields, err := b.trailer(st.id, end)
 	if err != nil {
 		return err
 	}
-	st.user.(*served).secrets.add(b.fields, false)
+	st.user.(*serverStream).secrets.add(b.fields, false)
 	return st.endWith(fields)
 }
 
 // start starts the handler of a call, or queues the call if too many run. Handlers of streams that were reset
 // count until they return, so that a client can't run more handlers by resetting streams (CVE-2023-44487).
-func (s *Server) start(call *served) {
+func (s *Server) start(call *serverStream) {
 	switch {
 	case call.gone && call.outErr != nil: // it was reset
 		call.drop(errEnded)
 	case s.running < s.cfg.MaxStreams:
 		s.running++
-		s.started.Add(1)
+		s.handlers.Add(1)
 		workers.run(call)
 	case len(s.waiting) < s.cfg.MaxStreams:
 		s.waiting = append(s.waiting, call)
 	default:
-		_ = s.fr.WriteGoAway(s.last(), http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
-		s.fail(calm("too many streams were reset"))
+		_ = s.fr.WriteGoAway(s.lastAccepted(), http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
+		s.fail(enhanceYourCalm("too many streams were reset"))
 	}
 }
 
-// ended counts a handler that has returned, and starts the next ones.
-func (s *Server) ended() {
+// onHandlerDone counts a handler that has returned, and starts the next ones.
+func (s *Server) onHandlerDone() {
 	s.running--
 	for len(s.waiting) > 0 && s.running < s.cfg.MaxStreams {
 		next := s.waiting[0]
@@ -234,7 +235,7 @@ func (s *Server) ended() {
 }
 
 func (s *Server) streamRemoved(st *stream) {
-	if call, ok := st.user.(*served); ok {
+	if call, ok := st.user.(*serverStream); ok {
 		call.scope.End()
 	}
 	if len(s.streams) > 0 {
@@ -243,13 +244,13 @@ func (s *Server) streamRemoved(st *stream) {
 	if s.idling.timer != nil {
 		s.idling.since = time.Now()
 	}
-	if s.drain.last {
-		s.leave()
+	if s.drain.finalSent {
+		s.closeGracefully()
 	}
 }
 
-// drainTime limits how long a drain waits for the answer to drainPing before it sends the final GOAWAY.
-const drainTime = time.Second
+// drainTimeout limits how long a drain waits for the answer to drainPing before it sends the final GOAWAY.
+const drainTimeout = time.Second
 
 // drainPing is sent behind the first GOAWAY of a drain: its answer shows that the client has read that
 // GOAWAY.
@@ -257,9 +258,9 @@ var drainPing = [8]byte{'c', 'i', 'n', 'c', 'h', 'e', 'n', 'd'}
 
 // drain holds the state of a graceful shutdown.
 type drain struct {
-	begun bool
-	last  bool // the final GOAWAY is queued: no further stream is accepted
-	timer *time.Timer
+	begun     bool
+	finalSent bool // the final GOAWAY is queued: no further stream is accepted
+	timer     *time.Timer
 }
 
 // Drain ends the connection after its last request, and returns at once. It sends a first GOAWAY and still
@@ -268,37 +269,37 @@ type drain struct {
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.goAway()
+	s.beginDrain()
 	s.flush()
 }
 
-// goAway queues the first GOAWAY. s.mu must be held.
-func (s *Server) goAway() {
+// beginDrain queues the first GOAWAY. s.mu must be held.
+func (s *Server) beginDrain() {
 	if s.drain.begun || s.err != nil {
 		return
 	}
 	s.drain.begun = true
 	_ = s.fr.WriteGoAway(maxStreamID, http2.ErrCodeNo, nil)
 	_ = s.fr.WritePing(false, drainPing)
-	s.drain.timer = s.after(drainTime, s.drained)
+	s.drain.timer = s.after(drainTimeout, s.sendFinalGoAway)
 }
 
-func (s *Server) ponged(data [8]byte) {
+func (s *Server) onPingAck(data [8]byte) {
 	if data == drainPing && s.drain.begun {
-		s.drained()
+		s.sendFinalGoAway()
 	}
 }
 
-// drained queues the final GOAWAY, which names the last accepted request. s.mu must be held.
-func (s *Server) drained() {
-	if s.drain.last || s.err != nil {
+// sendFinalGoAway queues the final GOAWAY, which names the last accepted request. s.mu must be held.
+func (s *Server) sendFinalGoAway() {
+	if s.drain.finalSent || s.err != nil {
 		return
 	}
 	s.drain.timer.Stop()
-	s.drain.last, s.lastStream = true, s.last()
+	s.drain.finalSent, s.lastStream = true, s.lastAccepted()
 	_ = s.fr.WriteGoAway(s.lastStream, http2.ErrCodeNo, nil)
 	if len(s.streams) == 0 {
-		s.leave()
+		s.closeGracefully()
 	}
 }
 
@@ -309,15 +310,15 @@ type idling struct {
 	timer *time.Timer
 }
 
-// awaitIdle starts the idle timer. s.mu must be held.
-func (s *Server) awaitIdle() {
+// startIdleTimer starts the idle timer. s.mu must be held.
+func (s *Server) startIdleTimer() {
 	if s.cfg.IdleTimeout > 0 {
-		s.idling = idling{time.Now(), s.after(s.cfg.IdleTimeout, s.lookIdle)}
+		s.idling = idling{time.Now(), s.after(s.cfg.IdleTimeout, s.checkIdle)}
 	}
 }
 
-// lookIdle begins a drain of an idle connection, or restarts the timer. s.mu must be held.
-func (s *Server) lookIdle() {
+// checkIdle begins a drain of an idle connection, or restarts the timer. s.mu must be held.
+func (s *Server) checkIdle() {
 	wait := s.cfg.IdleTimeout
 	if len(s.streams) == 0 {
 		wait -= time.Since(s.idling.since)
@@ -327,6 +328,6 @@ func (s *Server) lookIdle() {
 	case wait > 0:
 		s.idling.timer.Reset(wait)
 	default:
-		s.goAway()
+		s.beginDrain()
 	}
 }

@@ -32,10 +32,10 @@ const (
 	sharePeriod = 250 * time.Millisecond
 	// reservePart is the divisor for the reserve: one of so many streams is kept.
 	reservePart = 8
-	// maxLooks limits the search for each free stream: it looks at the connections in front of the queue and
+	// maxExamined limits the search for each free stream: it looks at the connections in front of the queue and
 	// those that joined it last, and at the front requests of each. Every sharePeriod all are examined and
 	// sorted.
-	maxLooks = 16
+	maxExamined = 16
 	// maxYields limits the calls that lose their streams in one check for being above a share.
 	maxYields = 64
 )
@@ -50,12 +50,12 @@ type Call interface {
 
 // Client is a client's connection, for which a pool shares streams and counts resets.
 type Client struct {
-	from   *address
-	resets resetBudget
+	address *address
+	resets  resetBudget
 
 	// Guarded by the pool's mu.
 	common   *member
-	apart    *member // in a group for clients that reset much; nil: in none
+	isolated *member // in a group for clients that reset much; nil: in none
 	departed bool
 }
 
@@ -65,55 +65,55 @@ type Slot struct {
 	Client *Client // nil: no client
 	Call   Call    // nil: the request never has to yield
 
-	hop *Pooled
-	err error // why Take failed
+	conn *Pooled
+	err  error // why Take failed
 
 	// Guarded by the pool's mu.
-	member     *member
-	ready      chan struct{} // closed when hop or err is set; nil: the slot does not wait
-	since      time.Time     // begin of the wait
-	moved      uint64        // Call.Moved at the last check
-	idle       time.Duration // time without movement while others waited
-	yields     bool          // it was told to yield
-	prev, next *Slot         // links of the member's list
+	member       *member
+	ready        chan struct{} // closed when conn or err is set; nil: the slot does not wait
+	waitingSince time.Time     // begin of the wait
+	moved        uint64        // Call.Moved at the last check
+	idle         time.Duration // time without movement while others waited
+	yielding     bool          // it was told to yield
+	prev, next   *Slot         // links of the member's list
 }
 
 // origin is a client address in a group.
 type origin struct {
-	addr    string
-	refs    int // members
-	present int // members that are present
-	active  int // requests
-	losing  int // requests of those that were told to yield; set by measure
+	addr     string
+	refs     int // members
+	present  int // members that are present
+	active   int // requests
+	yielding int // requests of those that were told to yield; set by measure
 }
 
 // member is a client's connection in a group. A nil member has no requests.
 type member struct {
-	group    *group
-	origin   *origin
-	active   int
-	losing   int     // requests of those that were told to yield; set by measure
-	first    *Slot   // head of the list of its requests
-	queue    []*Slot // its waiting requests
-	quiet    bool    // whether queue[0] was quiet when last checked
-	at       int     // index in sharing.present; -1: absent
-	seen     time.Time
-	departed bool
+	group       *group
+	origin      *origin
+	active      int
+	yielding    int     // requests of those that were told to yield; set by measure
+	first       *Slot   // head of the list of its requests
+	queue       []*Slot // its waiting requests
+	lowPriority bool    // whether queue[0] had low priority when last checked
+	index       int     // index in sharing.present; -1: absent
+	seen        time.Time
+	departed    bool
 }
 
 // sharing is the state with which a group shares its streams. The pool's mu guards it.
 type sharing struct {
-	origins map[string]*origin
-	present []*member // members with requests, and others until updateContended removes them
-	origin  int       // number of origins with a present member
-	waiting []*member // members with waiting requests
+	origins     map[string]*origin
+	present     []*member // members with requests, and others until updateContended removes them
+	originCount int       // number of origins with a present member
+	waiting     []*member // members with waiting requests
 
 	size, free int64 // streams in all and free ones, as of leastBusy
 	contended  bool  // streams are shared
-	waited     time.Time
+	lastWait   time.Time
 	yielding   int // requests that were told to yield and have not ended
-	looking    bool
-	looked     time.Time
+	checking   bool
+	checkedAt  time.Time
 	timer      *time.Timer
 }
 
@@ -125,7 +125,7 @@ func (g *group) join(addr string) *member {
 		g.origins[addr] = o
 	}
 	o.refs++
-	return &member{group: g, origin: o, at: -1}
+	return &member{group: g, origin: o, index: -1}
 }
 
 // leave removes the client from its group.
@@ -137,30 +137,30 @@ func (m *member) leave() {
 	if m.origin.refs--; m.origin.refs == 0 {
 		delete(m.group.origins, m.origin.addr)
 	}
-	m.group.forget(m)
+	m.group.removePresent(m)
 }
 
-// appears adds a member that has requests to those present.
-func (g *group) appears(m *member) {
-	m.at = len(g.present)
+// addPresent adds a member that has requests to those present.
+func (g *group) addPresent(m *member) {
+	m.index = len(g.present)
 	g.present = append(g.present, m)
 	if m.origin.present++; m.origin.present == 1 {
-		g.origin++
+		g.originCount++
 	}
 }
 
-// forget removes a member from those present, unless it has requests.
-func (g *group) forget(m *member) {
-	if m.at < 0 || m.active > 0 || len(m.queue) > 0 {
+// removePresent removes a member from those present, unless it has requests.
+func (g *group) removePresent(m *member) {
+	if m.index < 0 || m.active > 0 || len(m.queue) > 0 {
 		return
 	}
 	last := len(g.present) - 1
-	g.present[m.at] = g.present[last]
-	g.present[m.at].at = m.at
+	g.present[m.index] = g.present[last]
+	g.present[m.index].index = m.index
 	g.present[last] = nil
-	g.present, m.at = g.present[:last], -1
+	g.present, m.index = g.present[:last], -1
 	if m.origin.present--; m.origin.present == 0 {
-		g.origin--
+		g.originCount--
 	}
 }
 
@@ -169,14 +169,14 @@ func (g *group) forget(m *member) {
 func (g *group) memberReleased(m *member) {
 	switch {
 	case m.departed:
-		g.forget(m)
+		g.removePresent(m)
 	case g.contended:
 		m.seen = time.Now()
 	}
 }
 
-// unqueue removes a request from the queue.
-func (g *group) unqueue(s *Slot) {
+// dequeue removes a request from the queue.
+func (g *group) dequeue(s *Slot) {
 	m := s.member
 	m.queue = slices.DeleteFunc(m.queue, func(other *Slot) bool { return other == s })
 	if len(m.queue) == 0 {
@@ -185,21 +185,21 @@ func (g *group) unqueue(s *Slot) {
 	g.memberReleased(m)
 }
 
-// wake ends the wait of a request that was unqueued. It must come after all other uses of the slot.
+// wake ends the wait of a request that was dequeued. It must come after all other uses of the slot.
 func (s *Slot) wake() {
 	ready := s.ready
 	s.ready = nil
 	close(ready) // from now on the request owns the slot, and may reuse it
 }
 
-// give assigns a connection to a request.
-func (g *group) give(s *Slot, u *Pooled) {
+// assign assigns a connection to a request.
+func (g *group) assign(s *Slot, conn *Pooled) {
 	m := s.member
-	s.hop = u
-	u.active.Add(1)
+	s.conn = conn
+	conn.active.Add(1)
 	m.active++
 	m.origin.active++
-	s.moved, s.idle, s.yields = 0, 0, false
+	s.moved, s.idle, s.yielding = 0, 0, false
 	s.prev, s.next = nil, m.first
 	if s.next != nil {
 		s.next.prev = s
@@ -212,13 +212,13 @@ func (g *group) failAll(err error) {
 	for len(g.waiting) > 0 {
 		s := g.waiting[0].queue[0]
 		s.err = err
-		g.unqueue(s)
+		g.dequeue(s)
 		s.wake()
 	}
 }
 
-// serve gives free streams to waiting requests.
-func (g *group) serve() {
+// assignFree gives free streams to waiting requests.
+func (g *group) assignFree() {
 	for len(g.waiting) > 0 {
 		best, room := g.leastBusy()
 		if best == nil {
@@ -231,8 +231,8 @@ func (g *group) serve() {
 		if s == nil {
 			return
 		}
-		g.give(s, best)
-		g.unqueue(s) // after give, as unqueue forgets a departed member that has no requests
+		g.assign(s, best)
+		g.dequeue(s) // after assign, as dequeue removes a departed member that has no requests
 		s.wake()
 	}
 }
@@ -240,13 +240,13 @@ func (g *group) serve() {
 // next returns the request that gets the next stream, or nil if none may have it.
 func (g *group) next() (best *Slot) {
 	now := time.Now()
-	front := min(len(g.waiting), maxLooks)
-	last := max(front, len(g.waiting)-maxLooks)
+	front := min(len(g.waiting), maxExamined)
+	last := max(front, len(g.waiting)-maxExamined)
 	for _, some := range [][]*member{g.waiting[:front], g.waiting[last:]} {
 		for _, m := range some {
 			s := m.next()
-			m.quiet = s.quiet(now)
-			if g.mayTake(m, m.quiet) && (best == nil || compare(s, best) < 0) {
+			m.lowPriority = s.isLowPriority(now)
+			if g.canTake(m, m.lowPriority) && (best == nil || compare(s, best) < 0) {
 				best = s
 			}
 		}
@@ -254,10 +254,10 @@ func (g *group) next() (best *Slot) {
 	return best
 }
 
-// compare orders requests by their claim to a stream. It uses the members' quiet for both.
+// compare orders requests by their claim to a stream. It uses the members' lowPriority for both.
 func compare(s, other *Slot) int {
-	if quiet := s.member.quiet; quiet != other.member.quiet {
-		if quiet {
+	if low := s.member.lowPriority; low != other.member.lowPriority {
+		if low {
 			return 1
 		}
 		return -1
@@ -265,7 +265,7 @@ func compare(s, other *Slot) int {
 	return cmp.Or(
 		cmp.Compare(s.member.origin.active, other.member.origin.active),
 		cmp.Compare(s.member.active, other.member.active),
-		s.since.Compare(other.since),
+		s.waitingSince.Compare(other.waitingSince),
 	)
 }
 
@@ -273,7 +273,7 @@ func compare(s, other *Slot) int {
 func (g *group) order(now time.Time) {
 	for _, m := range g.waiting {
 		m.order()
-		m.quiet = m.queue[0].quiet(now)
+		m.lowPriority = m.queue[0].isLowPriority(now)
 	}
 	slices.SortStableFunc(g.waiting, func(a, b *member) int { return compare(a.queue[0], b.queue[0]) })
 }
@@ -281,8 +281,8 @@ func (g *group) order(now time.Time) {
 // next returns the first of a member's requests that is not silent, or else the first. It looks at a few
 // only, since it runs for every request.
 func (m *member) next() *Slot {
-	for _, s := range m.queue[:min(len(m.queue), maxLooks)] {
-		if !s.silent() {
+	for _, s := range m.queue[:min(len(m.queue), maxExamined)] {
+		if !s.isSilent() {
 			return s
 		}
 	}
@@ -294,7 +294,7 @@ func (m *member) order() {
 	var silent []*Slot
 	front := m.queue[:0]
 	for _, s := range m.queue {
-		if s.silent() {
+		if s.isSilent() {
 			silent = append(silent, s)
 		} else {
 			front = append(front, s)
@@ -303,19 +303,21 @@ func (m *member) order() {
 	m.queue = append(front, silent...)
 }
 
-func (s *Slot) silent() bool { return s.Call != nil && s.Call.Silent() }
+func (s *Slot) isSilent() bool { return s.Call != nil && s.Call.Silent() }
 
-// quiet reports whether a waiting request has less of a claim than others: only its headers have arrived, and
-// it has waited for less than shareTime.
-func (s *Slot) quiet(now time.Time) bool { return now.Sub(s.since) < shareTime && s.silent() }
+// isLowPriority reports whether a waiting request has less of a claim than others: only its headers have
+// arrived, and it has waited for less than shareTime.
+func (s *Slot) isLowPriority(now time.Time) bool {
+	return now.Sub(s.waitingSince) < shareTime && s.isSilent()
+}
 
-// mayTake reports whether a member may have a free stream.
-func (g *group) mayTake(m *member, quiet bool) bool {
-	return !g.contended || g.free > g.size/reservePart || !quiet && g.isBelow(m)
+// canTake reports whether a member may have a free stream.
+func (g *group) canTake(m *member, lowPriority bool) bool {
+	return !g.contended || g.free > g.size/reservePart || !lowPriority && g.isBelow(m)
 }
 
 // share returns the fair share of an address in streams.
-func (g *group) share() int { return max(1, int(g.size)/max(1, g.origin)) }
+func (g *group) share() int { return max(1, int(g.size)/max(1, g.originCount)) }
 
 // shareOf returns the fair share of a member in streams.
 func (g *group) shareOf(m *member) int { return max(1, g.share()/max(1, m.origin.present)) }
@@ -325,19 +327,19 @@ func (g *group) isBelow(m *member) bool {
 	return m.origin.active < g.share() && m.active < g.shareOf(m)
 }
 
-// await starts the periodic check of waiting requests. While a connection is being opened there is nothing to
-// check.
-func (g *group) await() {
-	if len(g.waiting) == 0 || g.dialing || g.looking {
+// startChecks starts the periodic check of waiting requests. While a connection is being opened there is
+// nothing to check.
+func (g *group) startChecks() {
+	if len(g.waiting) == 0 || g.dialing || g.checking {
 		return
 	}
-	g.looking, g.looked = true, time.Now()
+	g.checking, g.checkedAt = true, time.Now()
 	if g.timer == nil {
-		g.timer = time.AfterFunc(sharePeriod, g.look)
+		g.timer = time.AfterFunc(sharePeriod, g.check)
 	} else {
 		g.timer.Reset(sharePeriod)
 	}
-	g.updateContended(g.looked)
+	g.updateContended(g.checkedAt)
 }
 
 // updateContended sets contended, which tells whether streams are shared among clients. While they are,
@@ -345,13 +347,13 @@ func (g *group) await() {
 func (g *group) updateContended(now time.Time) {
 	for i := len(g.present) - 1; i >= 0; i-- {
 		if m := g.present[i]; !g.contended || now.Sub(m.seen) >= contendedTime {
-			g.forget(m)
+			g.removePresent(m)
 		}
 	}
 	if len(g.waiting) > 0 && !g.dialing && len(g.present) > 1 {
-		g.contended, g.waited = true, now
+		g.contended, g.lastWait = true, now
 	}
-	g.contended = g.contended && len(g.present) > 1 && now.Sub(g.waited) < contendedTime
+	g.contended = g.contended && len(g.present) > 1 && now.Sub(g.lastWait) < contendedTime
 }
 
 // yield is a call that is to lose its stream, and why.
@@ -360,26 +362,26 @@ type yield struct {
 	why  error
 }
 
-// look checks waiting requests, and schedules the next check while requests wait or streams are shared. mu
+// check checks waiting requests, and schedules the next check while requests wait or streams are shared. mu
 // must not be held.
-func (g *group) look() {
+func (g *group) check() {
 	defer gateway.CatchPanic(g.Log, g.Stats, nil)
-	for _, y := range g.lookOnce() {
+	for _, y := range g.checkOnce() {
 		y.call.Yield(y.why)
 	}
 }
 
-func (g *group) lookOnce() (lose []yield) {
+func (g *group) checkOnce() (lose []yield) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	passed := min(now.Sub(g.looked), 2*sharePeriod) // leaves out time for which the process was suspended
-	g.looked = now
+	passed := min(now.Sub(g.checkedAt), 2*sharePeriod) // leaves out time for which the process was suspended
+	g.checkedAt = now
 	g.updateContended(now)
 	g.order(now)
-	g.serve()
+	g.assignFree()
 	lose = g.reclaim(now, passed)
-	if g.looking = len(g.waiting) > 0 && !g.dialing || g.contended; g.looking {
+	if g.checking = len(g.waiting) > 0 && !g.dialing || g.contended; g.checking {
 		g.timer.Reset(sharePeriod)
 	}
 	return lose
@@ -391,10 +393,10 @@ func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 		return nil
 	}
 	cut := func(s *Slot, why error) {
-		s.yields = true
+		s.yielding = true
 		g.yielding++
-		s.member.losing++
-		s.member.origin.losing++
+		s.member.yielding++
+		s.member.origin.yielding++
 		lose = append(lose, yield{s.Call, why})
 	}
 	idle, silent := g.measure(passed)
@@ -402,7 +404,7 @@ func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 	pressing := 0
 	for _, m := range g.waiting {
 		for _, s := range m.queue {
-			if !s.quiet(now) {
+			if !s.isLowPriority(now) {
 				pressing++
 			}
 		}
@@ -419,7 +421,7 @@ func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 		if due <= 0 || len(lose) >= maxYields+len(silent) {
 			break
 		}
-		if !s.yields && g.isAbove(s.member) {
+		if !s.yielding && g.isAbove(s.member) {
 			cut(s, ErrShare)
 			due--
 		}
@@ -431,16 +433,16 @@ func (g *group) reclaim(now time.Time, passed time.Duration) (lose []yield) {
 // those of them that are silent.
 func (g *group) measure(passed time.Duration) (all, silent []*Slot) {
 	for _, m := range g.present {
-		m.losing, m.origin.losing = 0, 0
+		m.yielding, m.origin.yielding = 0, 0
 	}
 	for _, m := range g.present {
 		alone := len(g.waiting) == 1 && g.waiting[0] == m // no call loses its stream to requests of its own connection
 		for s := m.first; s != nil; s = s.next {
-			if s.yields {
-				m.losing++
-				m.origin.losing++
+			if s.yielding {
+				m.yielding++
+				m.origin.yielding++
 			}
-			if s.Call == nil || s.yields {
+			if s.Call == nil || s.yielding {
 				continue
 			}
 			if moved := s.Call.Moved(); moved != s.moved || alone {
@@ -468,7 +470,7 @@ func (g *group) due(now time.Time) (n int) {
 		}
 		late := 0
 		for _, s := range m.queue {
-			if now.Sub(s.since) >= shareTime {
+			if now.Sub(s.waitingSince) >= shareTime {
 				late++
 			}
 		}
@@ -480,5 +482,5 @@ func (g *group) due(now time.Time) (n int) {
 // isAbove reports whether a member's address has more than its share, or, if there is only one address, the
 // member has.
 func (g *group) isAbove(m *member) bool {
-	return m.origin.active-m.origin.losing > g.share() || g.origin == 1 && m.active-m.losing > g.shareOf(m)
+	return m.origin.active-m.origin.yielding > g.share() || g.originCount == 1 && m.active-m.yielding > g.shareOf(m)
 }

@@ -43,7 +43,7 @@ func quietServer(c net.Conn, streams uint32, reset func(id uint32)) {
 
 // quietPool returns a pool that has one connection to a quiet server already. change may be nil.
 func quietPool(t *testing.T, streams uint32, change func(*PoolConfig[*testHop])) *Pool[*testHop] {
-	cfg := PoolConfig[*testHop]{Most: 1, Linger: time.Second, Connect: func(context.Context) (*testHop, error) {
+	cfg := PoolConfig[*testHop]{MaxConns: 1, Linger: time.Second, Connect: func(context.Context) (*testHop, error) {
 		near, far := net.Pipe()
 		go quietServer(far, streams, func(uint32) {})
 		return &testHop{Pooled{Conn: NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader})}}, nil
@@ -262,8 +262,8 @@ func TestShareGivenUp(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if g := p.common; len(g.waiting)+len(g.present) > 0 || g.looking || len(g.origins) != 1 || g.hops[0].Active() != 0 {
-			t.Errorf("%d wait, %d are there from %d addresses, %d requests", len(g.waiting), len(g.present), len(g.origins), g.hops[0].Active())
+		if g := p.common; len(g.waiting)+len(g.present) > 0 || g.checking || len(g.origins) != 1 || g.conns[0].Active() != 0 {
+			t.Errorf("%d wait, %d are there from %d addresses, %d requests", len(g.waiting), len(g.present), len(g.origins), g.conns[0].Active())
 		}
 	})
 }
@@ -287,7 +287,7 @@ func TestShareLooksAtFewThatWait(t *testing.T) {
 		before := asked()
 		next := good.begin(1, false)
 		next[0].end()
-		if n := asked() - before; n > 4*maxLooks {
+		if n := asked() - before; n > 4*maxExamined {
 			t.Errorf("a call of another client asked %d of those that wait", n)
 		}
 		late := bad[len(bad)-1]
@@ -328,7 +328,7 @@ func TestShareLooksAtFewConnections(t *testing.T) {
 		next := good.begin(1, false)
 		expect(t, "the next", next, nil, 1, 0)
 		next[0].end()
-		if n := asked() - before; n > 16*maxLooks {
+		if n := asked() - before; n > 16*maxExamined {
 			t.Errorf("a call of another client asked %d of those that wait", n)
 		}
 		late := bad[len(bad)/2]

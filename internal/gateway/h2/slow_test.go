@@ -108,8 +108,8 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 					}
 					time.Sleep(2 * time.Second)
 				}
-				time.Sleep(headerTime - time.Nanosecond - time.Since(began))
-				if time.Since(began) < headerTime && !c.isOpen() {
+				time.Sleep(headerTimeout - time.Nanosecond - time.Since(began))
+				if time.Since(began) < headerTimeout && !c.isOpen() {
 					t.Fatal("closed too early")
 				}
 				time.Sleep(2 * time.Second)
@@ -133,7 +133,7 @@ func TestSlowPrefaceEndsTheConnection(t *testing.T) {
 			if sent != "" {
 				c.write([]byte(sent))
 			}
-			time.Sleep(prefaceTime - time.Nanosecond)
+			time.Sleep(prefaceTimeout - time.Nanosecond)
 			if !c.isOpen() {
 				t.Errorf("after %q: closed too early", sent)
 			}
@@ -152,7 +152,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startSlow(t, true)
 		c.write(head(false))
-		time.Sleep(headerTime - time.Second)
+		time.Sleep(headerTimeout - time.Second)
 		c.write([]byte{0, 0, 0, byte(http2.FrameContinuation), byte(http2.FlagContinuationEndHeaders), 0, 0, 0, 1})
 		time.Sleep(time.Hour)
 		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o'})
@@ -162,7 +162,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 		}
 		c.write([]byte("dy"))
 		c.write([]byte{0, 0, 4, byte(http2.FrameData)}) // the header of the frame, in time
-		time.Sleep(headerTime - time.Second)
+		time.Sleep(headerTimeout - time.Second)
 		c.write([]byte{0, 0, 0, 0, 1, 'b', 'o'})
 		time.Sleep(time.Hour)
 		if !c.isOpen() {
@@ -189,13 +189,13 @@ func TestReadDeadlineIsForThePeer(t *testing.T) {
 		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o', 'd', 'y'})
 		synctest.Wait()
 		c.server.mu.Lock()
-		body := c.server.streams[1].user.(*served)
+		body := c.server.streams[1].user.(*serverStream)
 		c.server.mu.Unlock()
-		body.expireReads(time.Now().Add(time.Minute))
+		body.setReadDeadline(time.Now().Add(time.Minute))
 		time.Sleep(time.Hour) // while the upstream accepts nothing
 		b := make([]byte, 4)
 		read := func() error {
-			body.expireReads(time.Now().Add(time.Minute))
+			body.setReadDeadline(time.Now().Add(time.Minute))
 			_, err := io.ReadFull(body, b)
 			return err
 		}

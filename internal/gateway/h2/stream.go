@@ -24,27 +24,27 @@ type stream struct {
 	user any       // the role's own state of the stream
 	wake sync.Cond // signals changes of the fields below
 
-	in        buffer
-	window    inflow      // receive window
-	length    int64       // body bytes that are still to come by content-length; -1: unknown
-	headed    bool        // headers have arrived, so that data may follow
-	remoteEnd bool        // END_STREAM has arrived
-	inErr     error       // what reads return when the buffer is empty
-	trailer   http.Header // received, and not in trailers yet
-	cut       *time.Timer // read deadline
-	late      bool        // it has passed while the handler had unread data
+	in              buffer
+	window          inflow      // receive window
+	length          int64       // body bytes that are still to come by content-length; -1: unknown
+	headersReceived bool        // headers have arrived, so that data may follow
+	remoteEnd       bool        // END_STREAM has arrived
+	inErr           error       // what reads return when the buffer is empty
+	trailer         http.Header // received, and not in trailers yet
+	readTimer       *time.Timer // of the read deadline
+	deadlinePassed  bool        // the read deadline has passed while the handler had unread data
 
-	trailers  *http.Header // set or completed at the end of the body
-	announced bool         // trailers is limited to the names that it already has
+	trailers          *http.Header // set or completed at the end of the body
+	trailersAnnounced bool         // trailers is limited to the names that it already has
 
 	widen func(n int64) bool // see Sending.Widen
 
-	out          int64       // send window
+	sendWindow   int64       // send window
 	localEnd     bool        // END_STREAM has been queued
 	outErr       error       // what writes return: errEnded after localEnd
 	gone         bool        // the connection has removed it
 	abandoned    bool        // it waits to be reset, and no handler reads it
-	came         atomic.Bool // some of the body, or its end, has arrived
+	bodyBegun    atomic.Bool // some of the body, or its end, has arrived
 	touched      bool        // it is in c.touched
 	waitsForRoom bool        // it is in c.roomWaiters
 }
@@ -81,7 +81,7 @@ func (s *stream) endWith(trailer http.Header) error {
 // endRemote records that END_STREAM has arrived, and removes a stream that has ended in both directions.
 func (s *stream) endRemote() {
 	s.remoteEnd = true
-	s.came.Store(true)
+	s.bodyBegun.Store(true)
 	s.touch()
 	if s.localEnd {
 		s.c.remove(s)
@@ -99,23 +99,23 @@ func (s *stream) endLocal() {
 	}
 }
 
-// giveBack enlarges the receive windows after n bytes were read or discarded: the connection's, and that of s
-// unless it is nil. It is called with 0 for data that is kept: that may use up the connection's window, and
-// then the bytes that other streams have read must be announced.
-func (c *conn) giveBack(s *stream, n int64) {
+// restoreWindow enlarges the receive windows after n bytes were read or discarded: the connection's, and that
+// of s unless it is nil. It is called with 0 for data that is kept: that may use up the connection's window,
+// and then the bytes that other streams have read must be announced.
+func (c *conn) restoreWindow(s *stream, n int64) {
 	if c.err != nil {
 		return
 	}
 	if c.memory != nil {
 		c.lend(n)
 	}
-	if more := c.inflow.give(n); more > 0 {
+	if more := c.inflow.add(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(0, more) })
 	}
 	if s == nil || s.remoteEnd || s.gone || s.abandoned { // the peer sends no more on it, or need not
 		return
 	}
-	if more := s.window.give(n); more > 0 {
+	if more := s.window.add(n); more > 0 {
 		c.control(func() error { return c.fr.WriteWindowUpdate(s.id, more) })
 	}
 }
@@ -129,7 +129,7 @@ const lendPart = 4
 // read and are not given back yet.
 func (c *conn) lend(n int64) {
 	w := &c.inflow
-	more := w.size - w.avail - w.untold - n - c.lent // bytes that are unread, and not paid for
+	more := w.size - w.avail - w.unannounced - n - c.lent // bytes that are unread, and not paid for
 	switch {
 	case more < 0:
 		c.memory.Release(-more)
@@ -138,18 +138,18 @@ func (c *conn) lend(n int64) {
 	}
 	c.lent += more
 	w.size += more
-	w.untold += more
+	w.unannounced += more
 }
 
 // grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: else
 // the distance to the peer would limit the speed of long bodies. n bytes were read and are not given back yet.
 func (s *stream) grow(n int64) {
 	w := &s.window
-	untold := w.untold + n
+	unannounced := w.unannounced + n
 	switch {
-	case untold*2 < w.size, s.remoteEnd || s.gone, s.length >= 0 && s.length <= w.avail+untold: // the window suffices
+	case unannounced*2 < w.size, s.remoteEnd || s.gone, s.length >= 0 && s.length <= w.avail+unannounced: // the window suffices
 	case s.widen(w.size):
-		w.untold += w.size
+		w.unannounced += w.size
 		w.size *= 2
 	}
 }
@@ -161,7 +161,7 @@ func (s *stream) read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s.in.len() == 0 && s.inErr == nil && !s.remoteEnd {
-		if s.late {
+		if s.deadlinePassed {
 			s.inErr = os.ErrDeadlineExceeded
 			break
 		}
@@ -173,13 +173,13 @@ func (s *stream) read(p []byte) (int, error) {
 		if s.widen != nil && s.in.len() == 0 {
 			s.grow(int64(n))
 		}
-		c.giveBack(s, int64(n))
+		c.restoreWindow(s, int64(n))
 		c.flush()
 		return n, nil
 	case s.inErr != nil:
 		return 0, s.inErr
 	}
-	s.tellTrailers()
+	s.setTrailers()
 	return 0, io.EOF
 }
 
@@ -195,19 +195,19 @@ func (s *stream) ReadWhole(most int) (body []byte, ok bool) {
 	if body, s.in.b = s.in.b, nil; body == nil { // before flush, during which others may change the stream
 		body = []byte{}
 	}
-	c.giveBack(s, int64(len(body)))
-	s.tellTrailers()
+	c.restoreWindow(s, int64(len(body)))
+	s.setTrailers()
 	c.flush()
 	return body, true
 }
 
-// tellTrailers completes the trailers at the end of the body. c.mu must be held.
-func (s *stream) tellTrailers() {
-	if *s.trailers == nil && !s.announced {
+// setTrailers completes the trailers at the end of the body. c.mu must be held.
+func (s *stream) setTrailers() {
+	if *s.trailers == nil && !s.trailersAnnounced {
 		*s.trailers = s.trailer
 	} else {
 		for name, values := range s.trailer {
-			if _, ok := (*s.trailers)[name]; ok || !s.announced {
+			if _, ok := (*s.trailers)[name]; ok || !s.trailersAnnounced {
 				(*s.trailers)[name] = values
 			}
 		}
@@ -228,10 +228,10 @@ func (s *stream) drop(err error) {
 		s.inErr = err
 	}
 	if s.in.b != nil {
-		s.c.giveBack(s, int64(s.in.free()))
+		s.c.restoreWindow(s, int64(s.in.free()))
 	}
-	if s.cut != nil {
-		s.cut.Stop()
+	if s.readTimer != nil {
+		s.readTimer.Stop()
 	}
 }
 
@@ -245,7 +245,7 @@ func (s *stream) write(p []byte, end bool) error {
 		n := s.fits(len(p))
 		if n > 0 || len(p) == 0 {
 			last := end && n == len(p)
-			s.data(p[:n], last)
+			s.queueData(p[:n], last)
 			if p = p[n:]; len(p) == 0 {
 				if last {
 					s.endLocal()
@@ -261,15 +261,15 @@ func (s *stream) write(p []byte, end bool) error {
 // fits returns how many of n bytes fit into a frame now.
 func (s *stream) fits(n int) int {
 	c := s.c
-	room := outMost - c.output.waiting()
-	return max(0, int(min(int64(n), int64(c.peerFrame), int64(frameBytes), s.out, c.outWindow, int64(room))))
+	room := maxQueuedBytes - c.output.queuedBytes()
+	return max(0, int(min(int64(n), int64(c.peerMaxFrame), int64(frameBytes), s.sendWindow, c.sendWindow, int64(room))))
 }
 
-// data queues a DATA frame (RFC 9113, section 6.1). The Framer would copy p twice: into its own buffer, and
+// queueData queues a DATA frame (RFC 9113, section 6.1). The Framer would copy p twice: into its own buffer, and
 // from there to the queue.
-func (s *stream) data(p []byte, end bool) {
-	s.out -= int64(len(p))
-	s.c.outWindow -= int64(len(p))
+func (s *stream) queueData(p []byte, end bool) {
+	s.sendWindow -= int64(len(p))
+	s.c.sendWindow -= int64(len(p))
 	var flags http2.Flags
 	if end {
 		flags = http2.FlagDataEndStream
@@ -298,7 +298,7 @@ func (s *stream) waitForRoom(ready func() bool) {
 
 // awaitRoom waits until there is room for headers. c.mu must be held; it is released while waiting.
 func (s *stream) awaitRoom() error {
-	ready := func() bool { return s.c.output.waiting() < outMost }
+	ready := func() bool { return s.c.output.queuedBytes() < maxQueuedBytes }
 	for {
 		if s.outErr != nil {
 			return s.outErr
@@ -310,17 +310,17 @@ func (s *stream) awaitRoom() error {
 	}
 }
 
-// expireReads lets reads that still wait at the given time return os.ErrDeadlineExceeded. A later read first
+// setReadDeadline lets reads that still wait at the given time return os.ErrDeadlineExceeded. A later read first
 // gets the data that had arrived by then, and the reader may set another deadline before that: the peer was
 // not late. A zero time cancels the deadline.
-func (s *stream) expireReads(at time.Time) {
+func (s *stream) setReadDeadline(at time.Time) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.cut != nil {
-		s.cut.Stop()
-		s.cut = nil
+	if s.readTimer != nil {
+		s.readTimer.Stop()
+		s.readTimer = nil
 	}
-	s.late = false
+	s.deadlinePassed = false
 	if at.IsZero() || s.inErr != nil {
 		return
 	}
@@ -331,8 +331,8 @@ func (s *stream) expireReads(at time.Time) {
 		}
 	}
 	if wait := time.Until(at); wait > 0 {
-		s.cut = s.c.after(wait, func() {
-			if s.late = s.in.len() > 0; !s.late {
+		s.readTimer = s.c.after(wait, func() {
+			if s.deadlinePassed = s.in.len() > 0; !s.deadlinePassed {
 				expire()
 			}
 		})
@@ -349,9 +349,9 @@ const initialWindow = 65_535
 
 // inflow is a receive window.
 type inflow struct {
-	size   int64 // of the whole window, in bytes
-	avail  int64 // bytes that may still arrive
-	untold int64 // bytes that were read and not announced yet
+	size        int64 // of the whole window, in bytes
+	avail       int64 // bytes that may still arrive
+	unannounced int64 // bytes that were read and not announced yet
 }
 
 // take counts n received bytes. It reports false if they exceed the window.
@@ -360,17 +360,17 @@ func (w *inflow) take(n int64) bool {
 	return w.avail >= 0
 }
 
-// give returns the increment for a WINDOW_UPDATE after n bytes were read; 0: send none yet. Unread data may
+// add returns the increment for a WINDOW_UPDATE after n bytes were read; 0: send none yet. Unread data may
 // use up most of a window: then the update must not wait until half of the window was read.
-func (w *inflow) give(n int64) uint32 {
-	w.untold += n
-	if w.untold*2 < w.size && w.untold < w.avail {
+func (w *inflow) add(n int64) uint32 {
+	w.unannounced += n
+	if w.unannounced*2 < w.size && w.unannounced < w.avail {
 		return 0
 	}
-	told := w.untold
-	w.avail += told
-	w.untold = 0
-	return uint32(told)
+	increment := w.unannounced
+	w.avail += increment
+	w.unannounced = 0
+	return uint32(increment)
 }
 
 // buffer is a queue of bytes. It holds no memory when it is empty.
@@ -416,13 +416,13 @@ func grow(b []byte, n int) []byte {
 	return grown
 }
 
-// howEnded says how a stream has ended.
-type howEnded uint8
+// endKind says how a stream has ended.
+type endKind uint8
 
 const (
-	endedLongAgo howEnded = iota // or never opened
-	endedRegularly
-	endedByUs // reset by this end: later frames on it are ignored (RFC 9113, section 5.1)
+	endUnknown endKind = iota // or never opened
+	endedNormally
+	resetLocally // reset by this end: later frames on it are ignored (RFC 9113, section 5.1)
 )
 
 // endedStreams holds the streams that ended last.
@@ -432,34 +432,34 @@ type endedStreams struct {
 }
 
 type endedStream struct {
-	id  uint32
-	how howEnded
+	id   uint32
+	kind endKind
 }
 
-// note records a stream that has just ended.
-func (r *endedStreams) note(id uint32, how howEnded) {
+// record records a stream that has just ended.
+func (r *endedStreams) record(id uint32, how endKind) {
 	last := &r.all[(r.next+len(r.all)-1)%len(r.all)]
 	if last.id != id {
 		last = &r.all[r.next]
 		r.next = (r.next + 1) % len(r.all)
 	}
-	last.id, last.how = id, how
+	last.id, last.kind = id, how
 }
 
-// ignore records that this end resets a stream that ended before, or was never opened.
-func (r *endedStreams) ignore(id uint32) {
+// recordReset records that this end resets a stream that ended before, or was never opened.
+func (r *endedStreams) recordReset(id uint32) {
 	if e := r.find(id); e != nil {
-		e.how = endedByUs
+		e.kind = resetLocally
 		return
 	}
-	r.note(id, endedByUs)
+	r.record(id, resetLocally)
 }
 
-func (r *endedStreams) has(id uint32) howEnded {
+func (r *endedStreams) kindOf(id uint32) endKind {
 	if e := r.find(id); e != nil {
-		return e.how
+		return e.kind
 	}
-	return endedLongAgo
+	return endUnknown
 }
 
 func (r *endedStreams) find(id uint32) *endedStream {

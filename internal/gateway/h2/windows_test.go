@@ -166,7 +166,7 @@ func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
 			bodies := slices.Collect(maps.Values(s.streams))
 			s.mu.Unlock()
 			for _, b := range bodies {
-				_, _ = io.ReadFull(b.user.(*served), make([]byte, b.in.len()))
+				_, _ = io.ReadFull(b.user.(*serverStream), make([]byte, b.in.len()))
 			}
 			if n, used := left(), budget.InUse(); n < testWindow/2 || n > testWindow || used != 0 {
 				t.Errorf("%d bytes may be sent when all were read, %d of the budget are used", n, used)

@@ -56,7 +56,7 @@ type pool struct {
 func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, error)) *pool {
 	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
 	return &pool{one: one, Pool: h2.NewPool(h2.PoolConfig[*hop]{
-		Most: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, Apart: func(client string) {
+		MaxConns: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, OnIsolated: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own connections to the upstream: servers close connections with many resets",
 				"client", client, "upstream", c.Upstream.String())
@@ -131,7 +131,7 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 		}
 		x.pool.Release(&x.slot)
 		ready := err == h2.ErrUnusable
-		if try < maxTries && !ready && h2.NotSeen(err) {
+		if try < maxTries && !ready && h2.IsUnprocessed(err) {
 			ready = pause(r.Context(), try) && renew(&out, r)
 		}
 		if !ready {

@@ -156,7 +156,7 @@ func TestUpstreamChangesItsMind(t *testing.T) {
 		if change := (want == "HTTP/2.0") != two.Load(); change {
 			two.Store(!two.Load())
 			testenv.Eventually(t, "the last connection is gone", func() bool {
-				return !slices.ContainsFunc(g.common.transport.two.Hops(), func(h *hop) bool { return !h.Conn.Ended() })
+				return !slices.ContainsFunc(g.common.transport.two.Conns(), func(h *hop) bool { return !h.Conn.Ended() })
 			})
 			if want == "HTTP/2.0" { // the next connection detects it, and later ones use it
 				_ = post(t, g.url, nil).Body.Close()
@@ -456,7 +456,7 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	if _, err := tr.RoundTrip(r); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for _, h := range tr.two.Hops() {
+	for _, h := range tr.two.Conns() {
 		if h.Active() > 0 {
 			t.Errorf("%d requests", h.Active())
 		}

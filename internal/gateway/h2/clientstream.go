@@ -87,13 +87,13 @@ func NewSending(r *http.Request, body []byte) (Sending, error) {
 	}
 	for name, values := range r.Header {
 		for _, v := range values {
-			if !sendable(name, v) {
+			if !validField(name, v) {
 				return o.refuse("header")
 			}
 		}
 	}
 	o.secrets, _ = r.Context().Value(secretsKey{}).(*secrets)
-	o.each(func(name, value string) { o.size += int64(len(name) + len(value) + 32) })
+	o.eachField(func(name, value string) { o.size += int64(len(name) + len(value) + 32) })
 	if !o.whole {
 		if err := o.readAhead(); err != nil {
 			o.Close()
@@ -109,8 +109,8 @@ func (o *Sending) refuse(what string) (Sending, error) {
 	return *o, fmt.Errorf("h2: a request's %s is not valid", what)
 }
 
-// each calls f with each field of the header. Names are in the form of http.Header.
-func (o *Sending) each(f func(name, value string)) {
+// eachField calls f with each field of the header. Names are in the form of http.Header.
+func (o *Sending) eachField(f func(name, value string)) {
 	f(":authority", o.host)
 	method := o.r.Method
 	if method == "" {
@@ -126,7 +126,7 @@ func (o *Sending) each(f func(name, value string)) {
 	}
 	for name, values := range o.r.Header {
 		switch {
-		case name == "Host" || name == "Content-Length" || name == "" || hopByHop(name):
+		case name == "Host" || name == "Content-Length" || name == "" || isHopByHop(name):
 			continue
 		case name == "User-Agent" && (len(values) == 0 || values[0] == ""):
 			continue
@@ -181,9 +181,9 @@ func (o *Sending) readAhead() error {
 	return nil
 }
 
-// expects reports whether the request waits for 100 (Continue) before it sends the body (RFC 9110, section
-// 10.1.1).
-func (o *Sending) expects() bool {
+// expectsContinue reports whether the request waits for 100 (Continue) before it sends the body (RFC 9110,
+// section 10.1.1).
+func (o *Sending) expectsContinue() bool {
 	return o.length != 0 && httpguts.HeaderValuesContainsToken(o.r.Header["Expect"], "100-continue")
 }
 
@@ -215,19 +215,19 @@ func (o *Sending) Request() *http.Request {
 // maxInformational limits the informational responses before the final one.
 const maxInformational = 8
 
-// sentRequest is a request that was or is being sent.
-type sentRequest struct {
+// clientStream is a request that was or is being sent.
+type clientStream struct {
 	stream
-	client  *ClientConn
-	out     Sending
-	resp    *http.Response // &response; nil: its headers have not arrived; guarded by mu
-	inform  int            // informational responses that were not passed to a trace
-	early   []early        // informational responses to pass to a trace
-	goOn    bool           // the body may be sent: the server wants it, or continueTimeout has passed
-	stop    func() bool    // from afterEnd, for the request's context
-	listens bool           // registered with afterEnd
-	ahead   bool           // the caller of Send has sent the whole body
-	sent    int64          // bytes of the body; used by the goroutine that sends it
+	client             *ClientConn
+	out                Sending
+	resp               *http.Response  // &response; nil: its headers have not arrived; guarded by mu
+	informationalCount int             // informational responses that were not passed to a trace
+	informational      []informational // informational responses to pass to a trace
+	bodyAllowed        bool            // the body may be sent: the server wants it, or continueTimeout has passed
+	stop               func() bool     // from afterEnd, for the request's context
+	registered         bool            // registered with afterEnd
+	bodySent           bool            // the caller of Send has sent the whole body
+	sent               int64           // bytes of the body; used by the goroutine that sends it
 
 	response http.Response
 }
@@ -250,7 +250,7 @@ func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
 // Send is RoundTrip for a prepared request. It takes over the request, except if it returns ErrUnusable
 // itself: then the caller may try another connection.
 func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
-	a := &sentRequest{client: c, out: *out}
+	a := &clientStream{client: c, out: *out}
 	*out = Sending{}
 	if err := a.begin(); err == ErrUnusable {
 		*out = a.out
@@ -259,14 +259,14 @@ func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 		a.out.Close()
 		return nil, err
 	}
-	if a.ahead {
+	if a.bodySent {
 		a.out.Close()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for a.resp == nil && a.inErr == nil || len(a.early) > 0 {
-		if len(a.early) > 0 {
-			a.tell()
+	for a.resp == nil && a.inErr == nil || len(a.informational) > 0 {
+		if len(a.informational) > 0 {
+			a.traceInformational()
 		} else {
 			a.wake.Wait()
 		}
@@ -279,7 +279,7 @@ func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 
 // begin opens the stream, and sends the headers and what has arrived of the body. A worker sends the rest of
 // the body, if any.
-func (a *sentRequest) begin() error {
+func (a *clientStream) begin() error {
 	c, o := a.client, &a.out
 	ctx := o.r.Context()
 	c.mu.Lock()
@@ -287,10 +287,10 @@ func (a *sentRequest) begin() error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := c.await(ctx); err != nil {
+	if err := c.awaitTurn(ctx); err != nil {
 		return err
 	}
-	if c.peerHeader > 0 && o.size > c.peerHeader {
+	if c.peerMaxHeader > 0 && o.size > c.peerMaxHeader {
 		c.admit()
 		return ErrHeaderSize
 	}
@@ -298,11 +298,11 @@ func (a *sentRequest) begin() error {
 	a.widen = o.Widen
 	a.user = a
 	if c.next += 2; !c.usable() { // that was the last stream number: waiting requests fail
-		c.unqueue()
+		c.failWaiting()
 	}
-	a.stop, a.listens = afterEnd(ctx, a), true
+	a.stop, a.registered = afterEnd(ctx, a), true
 	secret := o.secrets.list(false)
-	o.each(func(name, value string) {
+	o.eachField(func(name, value string) {
 		lower := name
 		if name[0] != ':' {
 			lower = c.outNames.lower(name)
@@ -315,19 +315,19 @@ func (a *sentRequest) begin() error {
 	switch {
 	case bodiless:
 		a.endLocal()
-	case !whole || c.continueTimeout > 0 && o.expects(): // too large for now, or waits for 100 (Continue)
+	case !whole || c.continueTimeout > 0 && o.expectsContinue(): // too large for now, or waits for 100 (Continue)
 		if o.lent {
 			o.piece, o.lent = append(memory.GetBuffer(len(o.piece)), o.piece...), false
 		}
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
-		if a.ahead = true; len(o.piece) > 0 {
-			a.data(o.piece, false)
+		if a.bodySent = true; len(o.piece) > 0 {
+			a.queueData(o.piece, false)
 		}
 		a.sendTrailers()
 	default:
-		a.data(o.piece, true)
-		a.ahead = true
+		a.queueData(o.piece, true)
+		a.bodySent = true
 		a.endLocal()
 	}
 	c.flush()
@@ -336,40 +336,40 @@ func (a *sentRequest) begin() error {
 
 // awaitContinue waits for 100 (Continue), so that the server can refuse a request by its headers, but no
 // longer than continueTimeout.
-func (a *sentRequest) awaitContinue() error {
+func (a *clientStream) awaitContinue() error {
 	c := a.client
-	if c.continueTimeout == 0 || !a.out.expects() {
+	if c.continueTimeout == 0 || !a.out.expectsContinue() {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.after(c.continueTimeout, a.continues).Stop()
-	for !a.goOn && a.outErr == nil {
+	defer c.after(c.continueTimeout, a.allowBody).Stop()
+	for !a.bodyAllowed && a.outErr == nil {
 		a.wake.Wait()
 	}
 	return a.outErr
 }
 
-func (a *sentRequest) continues() {
-	a.goOn = true
+func (a *clientStream) allowBody() {
+	a.bodyAllowed = true
 	a.wake.Broadcast()
 }
 
 // end cancels the request when its context has ended.
-func (a *sentRequest) end(why error) { go a.cancel(why) }
+func (a *clientStream) end(why error) { go a.cancel(why) }
 
-// unlisten deregisters the request from its context. c.mu must be held.
-func (a *sentRequest) unlisten() {
-	if a.listens {
-		noMore(a.out.r.Context(), a, a.stop)
-		a.listens = false
+// unregister deregisters the request from its context. c.mu must be held.
+func (a *clientStream) unregister() {
+	if a.registered {
+		unregister(a.out.r.Context(), a, a.stop)
+		a.registered = false
 	}
 }
 
 // cancel ends the request in any state.
-func (a *sentRequest) cancel(err error) {
+func (a *clientStream) cancel(err error) {
 	c := a.client
-	defer gateway.CatchPanic(c.Log, c.Stats, c.breakOff)
+	defer gateway.CatchPanic(c.Log, c.Stats, c.abort)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abandon(a, err)
@@ -377,8 +377,8 @@ func (a *sentRequest) cancel(err error) {
 }
 
 // run sends the rest of the body, in a worker.
-func (a *sentRequest) run() {
-	defer gateway.CatchPanic(a.client.Log, a.client.Stats, a.client.breakOff)
+func (a *clientStream) run() {
+	defer gateway.CatchPanic(a.client.Log, a.client.Stats, a.client.abort)
 	err := a.sendBody()
 	a.out.Close()
 	if err != nil {
@@ -386,7 +386,7 @@ func (a *sentRequest) run() {
 	}
 }
 
-func (a *sentRequest) sendBody() error {
+func (a *clientStream) sendBody() error {
 	o := &a.out
 	if err := a.awaitContinue(); err != nil {
 		return err
@@ -411,7 +411,7 @@ func (a *sentRequest) sendBody() error {
 }
 
 // readPiece reads the next piece of the body.
-func (a *sentRequest) readPiece() error {
+func (a *clientStream) readPiece() error {
 	o := &a.out
 	o.piece = memory.GetBuffer(pieceBytes)
 	n, err := a.readBody(o.piece[:cap(o.piece)])
@@ -424,13 +424,13 @@ func (a *sentRequest) readPiece() error {
 }
 
 // readBody reads the body. Reading may recode messages, and a panic there ends only this request.
-func (a *sentRequest) readBody(p []byte) (n int, err error) {
+func (a *clientStream) readBody(p []byte) (n int, err error) {
 	defer gateway.CatchPanic(a.client.Log, a.client.Stats, func() { n, err = 0, gateway.ErrPanicked })
 	return a.out.r.Body.Read(p)
 }
 
 // sendPiece sends p, and the end of the request if end is set.
-func (a *sentRequest) sendPiece(p []byte, end bool) error {
+func (a *clientStream) sendPiece(p []byte, end bool) error {
 	if a.sent += int64(len(p)); a.out.length >= 0 {
 		if a.sent > a.out.length {
 			return errLongBody
@@ -459,7 +459,7 @@ func (a *sentRequest) sendPiece(p []byte, end bool) error {
 }
 
 // sendTrailers queues the trailers. c.mu must be held.
-func (a *sentRequest) sendTrailers() {
+func (a *clientStream) sendTrailers() {
 	secret := a.out.secrets.list(false)
 	for name, values := range a.out.r.Trailer {
 		a.c.encodeFields(name, values, secret)
@@ -473,19 +473,19 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	defer c.mu.Unlock()
 	s := c.streams[id]
 	switch {
-	case s == nil && c.idle(id):
-		return protocol("HEADERS on an idle stream")
+	case s == nil && c.isIdle(id):
+		return protocolError("HEADERS on an idle stream")
 	case s == nil:
 		return nil
 	case s.remoteEnd:
-		return faulty(id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
+		return streamError(id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
 	case b.bad != "":
 		return malformed(id, b.bad)
 	}
-	a := s.user.(*sentRequest)
+	a := s.user.(*clientStream)
 	a.out.secrets.add(b.fields, true)
 	if a.resp == nil {
-		return a.answer(end, b)
+		return a.handleResponse(end, b)
 	}
 	fields, err := b.trailer(id, end)
 	if err != nil {
@@ -494,9 +494,9 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	return s.endWith(fields)
 }
 
-// answer handles the headers of a response (RFC 9113, section 8.3.2).
-func (a *sentRequest) answer(end bool, b *block) error {
-	if b.long {
+// handleResponse handles the headers of a response (RFC 9113, section 8.3.2).
+func (a *clientStream) handleResponse(end bool, b *block) error {
+	if b.tooLong {
 		return http2.StreamError{StreamID: a.id, Code: http2.ErrCodeProtocol, Cause: errPeerHeader}
 	}
 	if b.pseudo != 1 || b.fields[0].Name != ":status" {
@@ -509,7 +509,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	case err != nil || len(text) != 3 || status < 100 || status == http.StatusSwitchingProtocols: // section 8.6
 		return malformed(a.id, ":status")
 	case status < 200:
-		return a.informed(status, end, b)
+		return a.onInformational(status, end, b)
 	}
 	header := b.header()
 	length, ok := contentLength(header["Content-Length"])
@@ -523,13 +523,13 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	resp := &a.response
 	*resp = http.Response{
 		Proto: "HTTP/2.0", ProtoMajor: 2, StatusCode: status, Status: "200 OK", // not allocated
-		Header: header, Trailer: announced(header), ContentLength: length, Request: a.out.r, Body: http.NoBody,
+		Header: header, Trailer: takeAnnounced(header), ContentLength: length, Request: a.out.r, Body: http.NoBody,
 	}
 	if status != http.StatusOK {
 		resp.Status = text + " " + http.StatusText(status)
 	}
 	if !end {
-		resp.Body = (*answerBody)(a)
+		resp.Body = (*responseBody)(a)
 	} else if length < 0 {
 		resp.ContentLength = 0
 	}
@@ -537,7 +537,7 @@ func (a *sentRequest) answer(end bool, b *block) error {
 		a.length = 0
 	}
 	a.trailers = &resp.Trailer
-	a.headed = true
+	a.headersReceived = true
 	a.touch()
 	if end {
 		a.endRemote()
@@ -545,34 +545,34 @@ func (a *sentRequest) answer(end bool, b *block) error {
 	return nil
 }
 
-// early is an informational response.
-type early struct {
+// informational is an informational response.
+type informational struct {
 	status int
 	header http.Header
 }
 
-// informed handles an informational response (RFC 9110, section 15.2). Their number is limited unless a trace
-// receives them.
-func (a *sentRequest) informed(status int, end bool, b *block) error {
-	if a.inform++; end || a.inform > maxInformational {
+// onInformational handles an informational response (RFC 9110, section 15.2). Their number is limited unless
+// a trace receives them.
+func (a *clientStream) onInformational(status int, end bool, b *block) error {
+	if a.informationalCount++; end || a.informationalCount > maxInformational {
 		return malformed(a.id, "too many informational responses, or one that ends the stream")
 	}
 	if status == http.StatusContinue {
-		a.continues()
+		a.allowBody()
 	}
 	if t := httptrace.ContextClientTrace(a.out.r.Context()); t != nil && t.Got1xxResponse != nil {
-		a.early = append(a.early, early{status, b.header()})
+		a.informational = append(a.informational, informational{status, b.header()})
 		a.touch()
 	}
 	return nil
 }
 
-// tell passes an informational response to the request's httptrace. c.mu must be held; it is released during
-// the call.
-func (a *sentRequest) tell() {
-	next := a.early[0]
-	a.early = a.early[1:]
-	a.inform--
+// traceInformational passes an informational response to the request's httptrace. c.mu must be held; it is
+// released during the call.
+func (a *clientStream) traceInformational() {
+	next := a.informational[0]
+	a.informational = a.informational[1:]
+	a.informationalCount--
 	err := a.client.unlocked(func() error {
 		return httptrace.ContextClientTrace(a.out.r.Context()).Got1xxResponse(next.status, textproto.MIMEHeader(next.header))
 	})
@@ -582,18 +582,18 @@ func (a *sentRequest) tell() {
 	}
 }
 
-// answerBody is the body of a response.
-type answerBody sentRequest
+// responseBody is the body of a response.
+type responseBody clientStream
 
 // Read reads the body. With an empty p it waits for data. Complete is a method of stream.
-func (b *answerBody) Read(p []byte) (int, error) { return b.read(p) }
+func (b *responseBody) Read(p []byte) (int, error) { return b.read(p) }
 
 // Close cancels the request if it has not ended, and discards the rest of the body.
-func (b *answerBody) Close() error {
+func (b *responseBody) Close() error {
 	c := b.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abandon((*sentRequest)(b), errBodyClosed)
+	c.abandon((*clientStream)(b), errBodyClosed)
 	b.drop(errBodyClosed)
 	c.flush()
 	return nil

@@ -16,18 +16,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// served is a client's request and its body.
-type served struct {
+// serverStream is a client's request and its body.
+type serverStream struct {
 	stream
-	scope   Scope // context of the request: it ends with the stream, or the handler
-	secrets secrets
-	server  *Server
-	request http.Request
-	url     url.URL
-	r       *http.Request // &request; nil: no handler gets it
-	w       response
-	asks    atomic.Bool // the client waits for 100 (Continue) before it sends the body
-	over    bool        // its handler has returned
+	scope           Scope // context of the request: it ends with the stream, or the handler
+	secrets         secrets
+	server          *Server
+	request         http.Request
+	url             url.URL
+	r               *http.Request // &request; nil: no handler gets it
+	w               response
+	expectsContinue atomic.Bool // the client waits for 100 (Continue) before it sends the body
+	handlerDone     bool        // its handler has returned
 }
 
 // The pseudo-header fields of a request (RFC 9113, section 8.3.1).
@@ -40,8 +40,8 @@ const (
 
 var pseudoNames = []string{":method", ":scheme", ":authority", ":path"}
 
-// head fills in the request from its headers. server.mu must be held.
-func (s *served) head(id uint32, end bool, b *block) error {
+// parseHeaders fills in the request from its headers. server.mu must be held.
+func (s *serverStream) parseHeaders(id uint32, end bool, b *block) error {
 	var p [4]string
 	var has [4]bool
 	for _, f := range b.fields[:b.pseudo] {
@@ -106,7 +106,7 @@ func (s *served) head(id uint32, end bool, b *block) error {
 		length = 0
 	}
 	r.ContentLength = length
-	r.Trailer = announced(r.Header)
+	r.Trailer = takeAnnounced(r.Header)
 	if cookies := r.Header["Cookie"]; len(cookies) > 1 { // section 8.2.3
 		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
 	}
@@ -128,9 +128,9 @@ func plainPath(p string) bool {
 }
 
 // run runs the handler.
-func (s *served) run() {
-	defer s.server.started.Done()
-	defer gateway.CatchPanic(s.server.Log, s.server.Stats, s.server.breakOff)
+func (s *serverStream) run() {
+	defer s.server.handlers.Done()
+	defer gateway.CatchPanic(s.server.Log, s.server.Stats, s.server.abort)
 	defer s.end()
 	s.server.cfg.Handler.ServeHTTP(&s.w, s.r)
 	s.w.returned = true
@@ -138,7 +138,7 @@ func (s *served) run() {
 
 // end ends the response after the handler has returned. It resets the stream if the handler panicked, which
 // http.ErrAbortHandler asks for.
-func (s *served) end() {
+func (s *serverStream) end() {
 	w := &s.w
 	if !w.returned {
 		if v := recover(); v != nil && v != http.ErrAbortHandler {
@@ -153,20 +153,20 @@ func (s *served) end() {
 	} else {
 		c.reset(&s.stream, http2.ErrCodeInternal, errHandlerDone)
 	}
-	s.over = true
-	if w.expiry != nil {
-		w.expiry.Stop()
+	s.handlerDone = true
+	if w.writeTimer != nil {
+		w.writeTimer.Stop()
 	}
 	s.drop(errBodyClosed)
 	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
 		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
 	}
-	s.server.ended()
+	s.server.onHandlerDone()
 	c.flush()
 }
 
 // refuse answers a request without a handler. server.mu must be held.
-func (s *served) refuse(status int) {
+func (s *serverStream) refuse(status int) {
 	c := s.c
 	c.control(func() error { // counted as control output, which is bounded for a client that reads no answers
 		c.encodeStatus(status)
@@ -180,19 +180,19 @@ func (s *served) refuse(status int) {
 }
 
 // Read reads the request's body. With an empty p it waits for data. Complete is a method of stream.
-func (s *served) Read(p []byte) (int, error) {
-	if s.asks.Load() {
-		s.letGoOn()
+func (s *serverStream) Read(p []byte) (int, error) {
+	if s.expectsContinue.Load() {
+		s.sendContinue()
 	}
 	return s.read(p)
 }
 
-// letGoOn sends 100 (Continue) to a client that waits for it.
-func (s *served) letGoOn() {
+// sendContinue sends 100 (Continue) to a client that waits for it.
+func (s *serverStream) sendContinue() {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.asks.Swap(false) && s.in.len() == 0 && !s.remoteEnd && !s.w.sent && s.outErr == nil {
+	if s.expectsContinue.Swap(false) && s.in.len() == 0 && !s.remoteEnd && !s.w.headersSent && s.outErr == nil {
 		c.encodeStatus(http.StatusContinue)
 		c.writeBlock(s.id, false)
 		c.flush()
@@ -200,7 +200,7 @@ func (s *served) letGoOn() {
 }
 
 // Close discards the rest of the body.
-func (s *served) Close() error {
+func (s *serverStream) Close() error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.drop(errBodyClosed)
@@ -210,28 +210,28 @@ func (s *served) Close() error {
 }
 
 // Begun reports whether any of the body, or its end, has arrived.
-func (s *served) Begun() bool { return s.came.Load() }
+func (s *serverStream) Begun() bool { return s.bodyBegun.Load() }
 
-// expireWrites resets the stream at the given time. A zero time cancels that.
-func (s *served) expireWrites(at time.Time) {
+// setWriteDeadline resets the stream at the given time. A zero time cancels that.
+func (s *serverStream) setWriteDeadline(at time.Time) {
 	w := &s.w
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.expiry != nil {
-		w.expiry.Stop()
-		w.expiry = nil
+	if w.writeTimer != nil {
+		w.writeTimer.Stop()
+		w.writeTimer = nil
 	}
 	if at.IsZero() || s.gone {
 		return
 	}
 	wait := time.Until(at)
 	if wait <= 0 {
-		w.expire()
+		w.resetLate()
 		c.flush()
 		return
 	}
-	w.expiry = c.after(wait, w.expire)
+	w.writeTimer = c.after(wait, w.resetLate)
 }
 
 // maxIdleWorkers limits the goroutines that wait for work. With more concurrent requests than that, stacks
