@@ -119,7 +119,7 @@ func TestQuietStreamsLive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := io.ReadAll(&heardBody{resp.Body, h})
+			got, err := io.ReadAll(&countedBody{resp.Body, h})
 			if status := resp.Trailer.Get("Grpc-Status"); err != nil || status != "0" || len(got) != 3*6 {
 				t.Fatalf("%d bytes, %v, status %q %s", len(got), err, status, resp.Trailer.Get("Grpc-Message"))
 			}

@@ -72,7 +72,7 @@ func TestWholes(t *testing.T) {
 		body = append(body, frame(n%2 == 0, payload(n))...)
 	}
 	for piece := 1; piece <= size; piece++ {
-		var w wholes
+		var w messageSplitter
 		var out, buf []byte
 		for at := 0; at < len(body); {
 			n := min(piece, size-len(buf), len(body)-at)

@@ -32,8 +32,8 @@ func TestBudgetIsNoDeadEnd(t *testing.T) {
 	}
 	other.Close()
 	another.Close()
-	if requests.InUse() != 0 || requests.Waiting() != 0 || replies.InUse() != 0 || len(far.shared.opener.ahead) != 0 {
-		t.Errorf("%+v, %+v, %d", requests.Use(), replies.Use(), len(far.shared.opener.ahead))
+	if requests.InUse() != 0 || requests.Waiting() != 0 || replies.InUse() != 0 || len(far.shared.decompressor.ahead) != 0 {
+		t.Errorf("%+v, %+v, %d", requests.Use(), replies.Use(), len(far.shared.decompressor.ahead))
 	}
 }
 

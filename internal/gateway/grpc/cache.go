@@ -43,7 +43,7 @@ type Cache struct {
 	order         []*cacheEntry // by age, the oldest first
 	bytes         int
 	sweeping      bool
-	thin          bool // look up only one message in sparse
+	sampling      bool // look up only one message in sparse
 	lookups, hits int  // in the current round
 	totals        cacheTotals
 }
@@ -87,8 +87,8 @@ func (p packed) done() {
 
 // compress returns raw compressed with a setting.
 func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (packed, error) {
-	if !c.wanted(raw) {
-		return c.alone(raw, s)
+	if !c.shouldLookUp(raw) {
+		return c.compressUncached(raw, s)
 	}
 	key := cacheKey{sha256.Sum256(raw), s}
 	e, found := c.lookup(key)
@@ -101,13 +101,13 @@ func (c *Cache) compress(ctx context.Context, raw []byte, s codec.Setting) (pack
 		return packed{}, ctx.Err()
 	}
 	if e.err != nil {
-		return c.alone(raw, s)
+		return c.compressUncached(raw, s)
 	}
 	return packed{bytes: e.out}, nil
 }
 
-// alone compresses a message without the cache.
-func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
+// compressUncached compresses a message without the cache.
+func (c *Cache) compressUncached(raw []byte, s codec.Setting) (packed, error) {
 	buf := memory.GetBuffer(min(codec.MaxEncodedLen(s.Codec, len(raw))+64, 2*len(raw)+64))
 	out, err := c.codecs.AppendSetting(buf, raw, s)
 	return packed{bytes: out, pooled: true}, err
@@ -115,7 +115,7 @@ func (c *Cache) alone(raw []byte, s codec.Setting) (packed, error) {
 
 // fill compresses a message for an entry that other calls may already wait for.
 func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
-	p, err := c.alone(raw, e.key.setting)
+	p, err := c.compressUncached(raw, e.key.setting)
 	if err == nil {
 		e.out = append([]byte(nil), p.bytes...) // a copy of the exact length
 	}
@@ -129,22 +129,22 @@ func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
 	return p, err
 }
 
-// wanted reports whether to look up a message.
-func (c *Cache) wanted(raw []byte) bool {
+// shouldLookUp reports whether to look up a message.
+func (c *Cache) shouldLookUp(raw []byte) bool {
 	if len(raw) < minCachedBytes {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.thin || c.sample(raw)%sparse == 0 {
+	if !c.sampling || c.sampleHash(raw)%sparse == 0 {
 		return true
 	}
 	c.totals.skipped++
 	return false
 }
 
-// sample hashes three pieces of a message, which must not be shorter than one.
-func (c *Cache) sample(raw []byte) uint64 {
+// sampleHash hashes three pieces of a message, which must not be shorter than one.
+func (c *Cache) sampleHash(raw []byte) uint64 {
 	const piece = 64
 	h := uint64(len(raw))
 	for _, at := range [...]int{0, len(raw) / 2, len(raw) - piece} {
@@ -197,7 +197,7 @@ func (c *Cache) count(e *cacheEntry, found bool) {
 		c.hits++
 	}
 	if c.lookups >= roundLookups {
-		c.thin = c.hits*rareHits < c.lookups
+		c.sampling = c.hits*rareHits < c.lookups
 		c.lookups, c.hits = 0, 0
 	}
 }

@@ -41,28 +41,28 @@ const (
 
 // shared holds the state that all calls of a gateway use.
 type shared struct {
-	h2.Faults  // the log and the counters, for panics and everything else
-	policy     *atomic.Pointer[policy.Messages]
-	dicts      *dictionaries
-	opener     *opener
-	compressor *compressor
-	replays    *replayMemory    // recorded requests
-	samples    *sampled.Samples // samples of all messages; nil: they are not measured
-	lanes      *lanes.Shared    // nil: links have none
-	tracer     *trace.Tracer    // nil: no call is traced
-	name       string           // of the gateway, for traces
+	h2.Faults    // the log and the counters, for panics and everything else
+	policy       *atomic.Pointer[policy.Messages]
+	dicts        *dictionaries
+	decompressor *decompressor
+	compressor   *compressor
+	replays      *replayMemory    // recorded requests
+	samples      *sampled.Samples // samples of all messages; nil: they are not measured
+	lanes        *lanes.Shared    // nil: links have none
+	tracer       *trace.Tracer    // nil: no call is traced
+	name         string           // of the gateway, for traces
 }
 
 // handler serves the calls of one client's connection.
 type handler struct {
 	*shared
-	calls   *underway
-	memory  *memory.ConnMemory
-	peer    *peer // the client as a gateway; nil: it is not one
-	pool    *pool
-	client  *h2.Client  // of pool
-	carried bool        // the client's connection is a link
-	ends    *lanes.Ends // lanes of that link; nil: none
+	calls  *runningCalls
+	memory *memory.ConnMemory
+	peer   *peer // the client as a gateway; nil: it is not one
+	pool   *pool
+	client *h2.Client  // of pool
+	isLink bool        // the client's connection is a link
+	ends   *lanes.Ends // lanes of that link; nil: none
 
 	lastAccept atomic.Pointer[acceptEncoding] // of the last call
 }
@@ -77,7 +77,7 @@ type call struct {
 	start time.Time
 	terms *terms
 	trace callTrace
-	body  heardBody // of the response
+	body  countedBody // of the response
 
 	unlaned *unlanedBody // the client's request, if its messages come in lanes; else nil
 
@@ -92,9 +92,9 @@ type call struct {
 	moved    atomic.Uint64         // pieces in both directions since the response began
 	received atomic.Uint64         // pieces of the request
 
-	mu      sync.Mutex
-	over    bool     // w must not be used any more
-	attempt *attempt // the current attempt, or nil
+	mu       sync.Mutex
+	finished bool     // w must not be used any more
+	attempt  *attempt // the current attempt, or nil
 
 	replay replayBuffer
 	first  attempt
@@ -102,16 +102,16 @@ type call struct {
 
 // attempt is one attempt to send the request to the upstream.
 type attempt struct {
-	hop    *hop
-	slot   h2.Slot // in hop
-	plan   plan
-	has    *fetched     // dictionaries for replies that the request listed; nil: it could list none
-	told   bool         // the request carried gatewayToken, so the answer tells all that the server reads
-	scope  h2.Scope     // context of the attempt
-	body   *requestBody // nil: no body, or sent without one; changed under call.mu
-	reply  io.Closer
-	single *counter     // counts the request's messages; nil: the upstream is not asked
-	lanes  attemptLanes // if the hop has lanes
+	conn        *upstreamConn
+	slot        h2.Slot // in conn
+	plan        plan
+	dicts       *fetched     // dictionaries for replies that the request listed; nil: it could list none
+	expectsList bool         // the request carried gatewayToken, so the answer tells all that the server reads
+	scope       h2.Scope     // context of the attempt
+	body        *requestBody // nil: no body, or sent without one; changed under call.mu
+	reply       io.Closer
+	single      *messageCounter // counts the request's messages; nil: the upstream is not asked
+	lanes       attemptLanes    // if conn has lanes
 
 	trace attemptTrace // if the call is traced
 
@@ -144,7 +144,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.grpc {
 		var ok bool
 		if c.terms, ok = h.negotiate(r); !ok {
-			ending{code: codeUnimplemented, message: "unknown grpc-encoding " + c.terms.from}.fail(w, false)
+			callStatus{code: codeUnimplemented, message: "unknown grpc-encoding " + c.terms.from}.fail(w, false)
 			return
 		}
 	} else {
@@ -167,7 +167,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for {
 		c.attempts++
 		a, resp, err := c.try()
-		unread := err == nil && c.learn(a, resp)
+		unread := err == nil && c.recordResponse(a, resp)
 		if (unread || err != nil) && c.shouldRetry(a, err) && c.replay.rewind() {
 			c.end(a)
 			continue
@@ -184,7 +184,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		break
 	}
 	if c.unlaned != nil {
-		c.spent += c.unlaned.rewriter.took()
+		c.spent += c.unlaned.rewriter.codecTime()
 	}
 	h.Stats.Latency(c.spent)
 }
@@ -198,7 +198,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "cinch: "+errMetadata.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	ending{code: codeResourceExhausted, message: errMetadata.Error()}.fail(w, false)
+	callStatus{code: codeResourceExhausted, message: errMetadata.Error()}.fail(w, false)
 }
 
 // try sends the request and waits for the headers of the response. The caller must end the returned attempt,
@@ -216,7 +216,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		a.scope.End()
 		return nil, nil, err
 	}
-	a.hop = h
+	a.conn = h
 	c.setAttempt(a, nil)
 
 	// Plan the messages. If the plan depends on what the server reads, and that is unknown, the gateway asks
@@ -224,17 +224,17 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	dialer := c.pool.dialer
 	edits, untouched := c.trace.of != nil, true
 	if c.grpc {
-		p := c.terms.planRequest(h.knows)
+		p := c.terms.planRequest(h.capabilities)
 		if len(p.undecided) > 0 {
-			h.inquiry.want(p.undecided, c.r.Host)
-			h.inquiry.await(&a.scope)
-			p = c.terms.planRequest(h.knows)
+			h.probe.addEncodings(p.undecided, c.r.Host)
+			h.probe.await(&a.scope)
+			p = c.terms.planRequest(h.capabilities)
 		}
-		if p.unread != "" && dialer.notices.unread(p.unread) {
+		if p.unread != "" && dialer.onceLog.unreadEncoding(p.unread) {
 			c.Stats.Error("encoding_refused")
 		}
 		a.plan = p.plan
-		untouched = a.plan.untouched()
+		untouched = a.plan.isUnchanged()
 		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits || len(c.r.Header[heldHeader]) > 0
 	}
 
@@ -246,8 +246,8 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	if edits {
 		out.Header = c.r.Header.Clone()
 		if c.grpc {
-			a.told = c.terms.editRequestHeader(out.Header, &a.plan, dialer.links != nil)
-			a.has = c.terms.askPaired(out.Header, h.knows)
+			a.expectsList = c.terms.editRequestHeader(out.Header, &a.plan, dialer.links != nil)
+			a.dicts = c.terms.listDictionaries(out.Header, h.capabilities)
 			if h.lanes != nil {
 				a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
 			}
@@ -257,7 +257,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	switch {
 	case c.r.ContentLength == 0 && len(c.trailers) == 0:
 		out.ContentLength, body = 0, nil
-	case whole && untouched && len(body) <= copyBytes && c.grpc && !h.inquiry.wantsSingle.Load():
+	case whole && untouched && len(body) <= copyBytes && c.grpc && !h.probe.wantsSingle.Load():
 		c.received.Add(1)
 	default:
 		c.stream(a)
@@ -279,12 +279,12 @@ func (c *call) try() (*attempt, *http.Response, error) {
 			c.pool.Retire(h)
 		}
 		err = h.explain(err)
-		a.trace.failed = endingOf(err).class()
+		a.trace.failed = callStatusOf(err).class()
 		return a, nil, err
 	}
-	h.heard.Add(1)
-	if h.spoke != nil && !h.spoke.Load() {
-		h.spoke.Store(true)
+	h.received.Add(1)
+	if h.plainHTTP2 != nil && !h.plainHTTP2.Load() {
+		h.plainHTTP2.Store(true)
 	}
 	a.reply = resp.Body
 	return a, resp, nil
@@ -296,14 +296,14 @@ func (c *call) stream(a *attempt) {
 	b.call, b.replay = c, c.replay.reader()
 	b.src = &b.replay
 	switch {
-	case !a.plan.untouched():
+	case !a.plan.isUnchanged():
 		b.messages.rewriter = c.rewrite(&a.scope, b.src, a.plan, false, a.scope.End)
 		b.src = &b.messages
 	case !c.grpc:
 		a.out.ContentLength = c.r.ContentLength
 		c.announce(&a.out, b)
-	case a.hop.inquiry.wantsSingle.Load():
-		a.single = &counter{src: b.src}
+	case a.conn.probe.wantsSingle.Load():
+		a.single = &messageCounter{src: b.src}
 		b.src = a.single
 	}
 	a.out.Body = b
@@ -323,7 +323,7 @@ func (c *call) setAttempt(a *attempt, body *requestBody) {
 // rewrite returns a reader that changes messages as planned, within the client's memory. cancel ends their
 // attempt.
 func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool, cancel context.CancelFunc) *rewriter {
-	w := newRewriter(ctx, src, p, replies, c.opener, c.compressor)
+	w := newRewriter(ctx, src, p, replies, c.decompressor, c.compressor)
 	client := c.memory.Requests
 	if replies {
 		client = c.memory.Replies
@@ -395,13 +395,13 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// learn records what a response tells about the server. It reports whether the server could not read the
-// request's encoding and has not begun the call.
-func (c *call) learn(a *attempt, resp *http.Response) (unread bool) {
-	if a.told && isGRPC(resp.Header) {
-		a.hop.knows.learn(resp.Header)
-		a.hop.inquiry.heard("")
-		c.pool.replace(a.hop)
+// recordResponse records what a response tells about the server. It reports whether the server could not read
+// the request's encoding and has not begun the call.
+func (c *call) recordResponse(a *attempt, resp *http.Response) (unread bool) {
+	if a.expectsList && isGRPC(resp.Header) {
+		a.conn.capabilities.recordHeaders(resp.Header)
+		a.conn.probe.onResponse("")
+		c.pool.replace(a.conn)
 	}
 	switch a.plan.to {
 	case "":
@@ -431,11 +431,11 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	if !saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), a.plan.to) {
 		return false
 	}
-	a.hop.knows.learnRefusal(a.plan.to)
+	a.conn.capabilities.recordRefusal(a.plan.to)
 	if a.plan.byRule {
-		c.pool.dialer.notices.unread(a.plan.to)
+		c.pool.dialer.onceLog.unreadEncoding(a.plan.to)
 	} else {
-		c.pool.dialer.notices.refused(a.plan.to)
+		c.pool.dialer.onceLog.refusedEncoding(a.plan.to)
 	}
 	c.Stats.Error("encoding_refused")
 	return canOpen(a.plan.to)
@@ -447,9 +447,9 @@ func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
 	if !isTrailersOnly(resp) {
 		return false
 	}
-	k, h := a.hop.knows, resp.Header
+	k, h := a.conn.capabilities, resp.Header
 	if number, again, ok := missingIn(h); ok {
-		k.partner.lost(number)
+		k.partner.recordMissing(number)
 		return again
 	}
 	if saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), pairEncoding) {
@@ -465,19 +465,19 @@ var errClient = errors.New("the client is gone")
 
 // answer forwards a response to the client.
 func (c *call) answer(a *attempt, resp *http.Response) {
-	c.body = heardBody{resp.Body, a.hop}
+	c.body = countedBody{resp.Body, a.conn}
 	var body io.Reader = &c.body            // or a rewriter that reads it
 	framed := c.grpc && isGRPC(resp.Header) // a load balancer may answer without gRPC
 	alone := isTrailersOnly(resp)
 	sent := false // the response was forwarded completely
 	if framed {
 		if offer := resp.Header.Get(offerHeader); offer != "" {
-			a.hop.knows.partner.offered(offer)
+			a.conn.capabilities.partner.fetchOffered(offer)
 		}
-		if a.hop.lanes != nil {
+		if a.conn.lanes != nil {
 			a.lanes.told(resp.Header)
 		}
-		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")), a.has)
+		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")), a.dicts)
 		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
 			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
 			return
@@ -487,13 +487,13 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 			p.out = c.terms.lanes.ends.Writers.Reply(c.terms.lanes.assigned)
 			defer func() { p.out.Sent(sent) }()
 		}
-		if !p.untouched() {
+		if !p.isUnchanged() {
 			delete(resp.Header, "Content-Length")
 			w := c.rewrite(c.r.Context(), body, p, true, a.scope.End)
 			begun := c.trace.now()
 			defer func() {
 				w.close()
-				took := w.took()
+				took := w.codecTime()
 				c.spent += took
 				c.trace.reply(begun, took, p.from, p.to)
 			}()
@@ -526,7 +526,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		return
 	}
 	sent, a.lanes.read = true, true
-	if a.hop.lanes != nil {
+	if a.conn.lanes != nil {
 		a.lanes.toldOpened(resp.Trailer)
 	}
 	if c.terms.lanes.ends != nil {
@@ -556,26 +556,26 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		c.unlaned.tell(resp.Trailer)
 	}
 	c.w.WriteTrailers(resp.Trailer)
-	if a.told {
-		a.hop.knows.learnTrailers(resp.Trailer)
+	if a.expectsList {
+		a.conn.capabilities.recordTrailers(resp.Trailer)
 		single := ""
-		if !alone && a.single != nil && a.single.one() {
+		if !alone && a.single != nil && a.single.isSingle() {
 			single = c.r.URL.Path
 		}
-		a.hop.inquiry.heard(single)
+		a.conn.probe.onResponse(single)
 	}
 }
 
-// heardBody is a response's body that counts its pieces for the connection.
-type heardBody struct {
+// countedBody is a response's body that counts its pieces for the connection.
+type countedBody struct {
 	src  io.Reader
-	from *hop
+	from *upstreamConn
 }
 
-func (b *heardBody) Read(p []byte) (int, error) {
+func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.src.Read(p)
 	if n > 0 {
-		b.from.heard.Add(1)
+		b.from.received.Add(1)
 	}
 	if err != nil && err != io.EOF {
 		err = b.from.explain(err)
@@ -586,10 +586,10 @@ func (b *heardBody) Read(p []byte) (int, error) {
 // readWhole returns the whole body of a response whose messages stay unchanged, if it has arrived and is
 // short.
 func readWhole(body io.Reader) (whole []byte, ok bool) {
-	if b, unchanged := body.(*heardBody); unchanged {
+	if b, unchanged := body.(*countedBody); unchanged {
 		if src, mayBeHere := b.src.(wholeReader); mayBeHere {
 			if whole, ok = src.ReadWhole(copyBytes); ok {
-				b.from.heard.Add(1)
+				b.from.received.Add(1)
 			}
 		}
 	}
@@ -605,7 +605,7 @@ func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Sta
 func (c *call) copy(from io.Reader, framed bool) error {
 	var buf []byte // nil until bytes arrive
 	defer func() { memory.PutBuffer(buf) }()
-	var messages wholes
+	var messages messageSplitter
 	have := 0 // bytes in buf
 	for {
 		n, err := readFirst(from, &buf, have)
@@ -654,7 +654,7 @@ func (c *call) fail(err error) {
 		http.Error(c.w, "cinch: "+err.Error(), http.StatusBadGateway)
 		return
 	}
-	e := endingOf(err)
+	e := callStatusOf(err)
 	if e.code == codeCancelled && timedOut(c.r.Header.Get("Grpc-Timeout"), time.Since(c.start)) {
 		e.code = codeDeadlineExceeded // servers reset calls whose time has run out
 	}
@@ -679,11 +679,11 @@ func (c *call) end(a *attempt) {
 	if a.body != nil {
 		_ = a.body.Close()
 		if w := a.body.messages.rewriter; w != nil {
-			compressing = w.took()
+			compressing = w.codecTime()
 			c.spent += compressing
 		}
 	}
-	if a.hop.lanes != nil {
+	if a.conn.lanes != nil {
 		a.lanes.done()
 	}
 	if a.trace.of != nil {
@@ -695,7 +695,7 @@ func (c *call) end(a *attempt) {
 // finish stops the call's use of the client's connection.
 func (c *call) finish() {
 	c.mu.Lock()
-	c.over = true
+	c.finished = true
 	c.mu.Unlock()
 	c.end(c.attempt) // after a panic
 	c.replay.close()
@@ -708,7 +708,7 @@ func (c *call) finish() {
 func (c *call) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.finished {
 		return
 	}
 	now := time.Now()
@@ -716,7 +716,7 @@ func (c *call) interrupt() {
 	_ = c.w.SetWriteDeadline(now)
 }
 
-func (c *call) moves() uint64 { return c.moved.Load() }
+func (c *call) progress() uint64 { return c.moved.Load() }
 
 // expire ends the call, because a drain does not wait for it any longer.
 func (c *call) expire() { c.stop(errDraining) }

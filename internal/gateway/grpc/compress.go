@@ -21,7 +21,7 @@ type compressor struct {
 	totals *pair.Totals
 	kinds  *autodict.Messages // kinds of messages that are compressed
 	effort *gateway.Effort    // CPU budget; nil: no limits
-	most   int                // longer messages are not compressed
+	maxLen int                // longer messages are not compressed
 }
 
 // errSteppedDown means that the gateway's budgets leave no time for compressing a message.

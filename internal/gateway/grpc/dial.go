@@ -24,41 +24,41 @@ import (
 // dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
 // gateway share one.
 type dialer struct {
-	up       gateway.Upstream
-	open     func(context.Context) (net.Conn, error) // up.Dial
-	scheme   string                                  // of requests
-	speaks   h2.ClientConfig
-	links    linker // makes connections to gateways links; nil: no links
-	lanes    *lanes.Shared
-	reads    []string // encodings that all servers read
-	codecs   *grpccodec.Set
-	totals   *pair.Totals
-	log      *slog.Logger
-	pings    pings
-	patience time.Duration // how long a call waits for the gateway to find out what a server reads
+	up                  gateway.Upstream
+	open                func(context.Context) (net.Conn, error) // up.Dial
+	scheme              string                                  // of requests
+	clientConfig        h2.ClientConfig
+	links               linker // makes connections to gateways links; nil: no links
+	lanes               *lanes.Shared
+	configuredEncodings []string // encodings that all servers read
+	codecs              *grpccodec.Set
+	totals              *pair.Totals
+	log                 *slog.Logger
+	pings               pings
+	probeWait           time.Duration // how long a call waits for the gateway to find out what a server reads
 
-	presumes *presumption
-	notices  *notices
-	reach    gateway.Reach
-	spoke    *atomic.Bool // see hop
+	linkSupport *linkSupport
+	onceLog     *onceLogger
+	reach       gateway.Reach
+	plainHTTP2  *atomic.Bool // see upstreamConn
 }
 
 // newDialer returns a dialer that makes links if c.Link says so.
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
-		up: c.Upstream, reads: c.UpstreamReads,
-		speaks: h2.ClientConfig{
+		up: c.Upstream, configuredEncodings: c.UpstreamReads,
+		clientConfig: h2.ClientConfig{
 			Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader,
 			Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
 		},
-		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, patience: patienceAsks,
-		presumes: &presumption{}, notices: newNotices(c.Log, c.Upstream.String()),
+		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
+		linkSupport: &linkSupport{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
 	}
 	if c.Link != NoLink {
 		d.links = links
 	}
 	if d.up.TLS == nil {
-		d.scheme, d.spoke = "http", &atomic.Bool{}
+		d.scheme, d.plainHTTP2 = "http", &atomic.Bool{}
 	} else {
 		d.scheme = "https"
 		d.up.TLS = d.up.TLS.Clone()
@@ -70,8 +70,8 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 
 // connect opens a connection, whose background work ends with alive. Errors are logged and counted, unless
 // alive has ended.
-func (d *dialer) connect(alive context.Context) (*hop, error) {
-	h, err := d.newHop(alive)
+func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
+	h, err := d.newUpstreamConn(alive)
 	switch {
 	case err == nil:
 		d.reach.Answered(d.log, d.up.String())
@@ -81,29 +81,29 @@ func (d *dialer) connect(alive context.Context) (*hop, error) {
 	return h, err
 }
 
-func (d *dialer) newHop(alive context.Context) (*hop, error) {
+func (d *dialer) newUpstreamConn(alive context.Context) (*upstreamConn, error) {
 	raw, noLink, err := d.dial(alive)
 	if err != nil {
 		return nil, err
 	}
-	conn := h2.NewClientConn(raw, d.speaks)
-	h := &hop{Pooled: h2.Pooled{Conn: conn}, carried: noLink == nil, spoke: d.spoke}
-	if !h.carried && noLink != errNoLink {
+	conn := h2.NewClientConn(raw, d.clientConfig)
+	h := &upstreamConn{Pooled: h2.Pooled{Conn: conn}, isLink: noLink == nil, plainHTTP2: d.plainHTTP2}
+	if !h.isLink && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}
-	if h.carried {
+	if h.isLink {
 		h.lanes = d.lanesOf(raw)
 	}
-	h.knows = newKnowledge(d.reads, h.carried, d.presumes, newPartner(alive, conn, d.scheme, d.speaks.Faults, d.totals))
-	h.knows.laned = h.lanes != nil
-	h.inquiry = d.newInquiry(alive, h)
+	h.capabilities = newServerCapabilities(d.configuredEncodings, h.isLink, d.linkSupport, newPartner(alive, conn, d.scheme, d.clientConfig.Faults, d.totals))
+	h.capabilities.laned = h.lanes != nil
+	h.probe = d.newProbe(alive, h)
 	go d.watch(h)
 	return h, nil
 }
 
 // watch watches a connection until it is closed, and then closes its lanes.
-func (d *dialer) watch(h *hop) {
-	defer gateway.CatchPanic(d.log, d.speaks.Stats, h.giveUp)
+func (d *dialer) watch(h *upstreamConn) {
+	defer gateway.CatchPanic(d.log, d.clientConfig.Stats, h.giveUp)
 	defer h.lanes.Close()
 	d.pings.watch(h)
 }
@@ -112,17 +112,17 @@ func (d *dialer) watch(h *hop) {
 func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
 	e := lanesOf(c, d.lanes)
 	if e == nil && d.lanes != nil {
-		d.notices.noLanes()
+		d.onceLog.noLanes()
 	}
 	return e
 }
 
-func (d *dialer) newInquiry(alive context.Context, h *hop) *inquiry {
-	ask := func(ctx context.Context, c ownCall) (*ownAnswer, error) {
+func (d *dialer) newProbe(alive context.Context, h *upstreamConn) *encodingProbe {
+	ask := func(ctx context.Context, c gatewayCall) (*gatewayReply, error) {
 		c.scheme = d.scheme
 		return c.do(ctx, h.Conn)
 	}
-	return &inquiry{ask: ask, knows: h.knows, codecs: d.codecs, alive: alive, patience: d.patience, tell: d.notices.mute, faults: d.speaks.Faults}
+	return &encodingProbe{ask: ask, capabilities: h.capabilities, codecs: d.codecs, alive: alive, probeWait: d.probeWait, onUnavailable: d.onceLog.probeUnavailable, faults: d.clientConfig.Faults}
 }
 
 // errNoLink is the reason for a connection without a link if none was attempted.
@@ -132,11 +132,11 @@ var errNoLink = errors.New("the upstream is not known to accept links")
 // not a link.
 func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 	noLink = errNoLink
-	if d.links != nil && d.presumes.takesLinks() {
+	if d.links != nil && d.linkSupport.acceptsLinks() {
 		c, noLink = d.dialLink(ctx)
 		switch {
 		case noLink == nil:
-			d.presumes.madeLink()
+			d.linkSupport.recordLink()
 			return c, nil, nil
 		case errors.Is(noLink, gateway.ErrUnreachable):
 			return nil, nil, noLink
@@ -173,19 +173,19 @@ func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
 // shouldBeLink reports whether a connection that has been answered should be replaced by a link. A refused
 // link counts only now: if the server is down while a balancer accepts connections, links fail as well as
 // calls.
-func (d *dialer) shouldBeLink(h *hop) bool {
-	if d.links == nil || h.carried {
+func (d *dialer) shouldBeLink(h *upstreamConn) bool {
+	if d.links == nil || h.isLink {
 		return false
 	}
-	if why := h.noLink.Swap(nil); why != nil && d.presumes.refuseLink() {
+	if why := h.noLink.Swap(nil); why != nil && d.linkSupport.recordRefusal() {
 		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; look for a proxy between the gateways that supports HTTP/2 only", "upstream", d.up.String(), "err", *why)
 	}
-	return d.presumes.takesLinks()
+	return d.linkSupport.acceptsLinks()
 }
 
-// leastWindow is the initial window of a stream in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may
+// minWindow is the initial window of a stream in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may
 // send that much before the gateway's settings reach it, so h2's server has no smaller window.
-const leastWindow = 65_535
+const minWindow = 65_535
 
 // connWindow returns the window of a connection in bytes: as much as all its streams may use, so that an
 // unread stream never stops the others.
@@ -204,39 +204,39 @@ func checkHTTP2(c net.Conn) error {
 	return nil
 }
 
-// presumeTime limits how long the gateway makes new connections links after the upstream has last announced
+// linkSupportTime limits how long the gateway makes new connections links after the upstream has last announced
 // that it takes them.
-const presumeTime = 10 * time.Minute
+const linkSupportTime = 10 * time.Minute
 
 // refusalTime limits how long a connection's refusal of an encoding counts, even if the server later lists the
 // encoding: several servers, new and old, may be behind one connection. It is also the first pause before a
 // link is attempted again after a refusal.
 const refusalTime = time.Minute
 
-// presumption records whether the upstream takes links. A connection is a link from its first byte or not at
+// linkSupport records whether the upstream takes links. A connection is a link from its first byte or not at
 // all, so this must be known in advance.
-type presumption struct {
-	mu       sync.Mutex
-	link     time.Time // when a gateway last announced that it takes links
-	refused  time.Time // when one last refused a link
-	refusals int       // since the last link that was made
+type linkSupport struct {
+	mu        sync.Mutex
+	announced time.Time // when a gateway last announced that it takes links
+	refused   time.Time // when one last refused a link
+	refusals  int       // since the last link that was made
 }
 
-// learnLink records that the gateway at the upstream announces that it takes links.
-func (p *presumption) learnLink() {
+// recordAnnouncement records that the gateway at the upstream announces that it takes links.
+func (p *linkSupport) recordAnnouncement() {
 	p.mu.Lock()
-	p.link = time.Now()
+	p.announced = time.Now()
 	p.mu.Unlock()
 }
 
 // maxRefusals limits how often refusalTime doubles before a link is attempted again: to about an hour.
 const maxRefusals = 6
 
-// refuseLink records a refused link, and reports whether it is the first refusal.
-func (p *presumption) refuseLink() bool {
+// recordRefusal records a refused link, and reports whether it is the first refusal.
+func (p *linkSupport) recordRefusal() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waits() {
+	if p.isBackingOff() {
 		return false // other clients were refused at the same time
 	}
 	p.refused = time.Now()
@@ -244,50 +244,50 @@ func (p *presumption) refuseLink() bool {
 	return p.refusals == 1
 }
 
-// madeLink records that a link was made, and clears refusals.
-func (p *presumption) madeLink() {
+// recordLink records that a link was made, and clears refusals.
+func (p *linkSupport) recordLink() {
 	p.mu.Lock()
 	p.refusals = 0
 	p.mu.Unlock()
 }
 
-// waits reports whether the last refusal still counts. p.mu must be held.
-func (p *presumption) waits() bool {
+// isBackingOff reports whether the last refusal still counts. p.mu must be held.
+func (p *linkSupport) isBackingOff() bool {
 	return p.refusals > 0 && time.Since(p.refused) < refusalTime<<min(p.refusals-1, maxRefusals)
 }
 
-// takesLinks reports whether the next connection should be a link.
-func (p *presumption) takesLinks() bool {
+// acceptsLinks reports whether the next connection should be a link.
+func (p *linkSupport) acceptsLinks() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.link) < presumeTime && !p.waits()
+	return time.Since(p.announced) < linkSupportTime && !p.isBackingOff()
 }
 
-// notices logs facts about an upstream once, however many connections find them out.
-type notices struct {
+// onceLogger logs facts about an upstream once, however many connections find them out.
+type onceLogger struct {
 	log      *slog.Logger
 	upstream string
 
-	mu    sync.Mutex
-	given map[string]bool
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
-func newNotices(log *slog.Logger, upstream string) *notices {
-	return &notices{log: log, upstream: upstream, given: map[string]bool{}}
+func newOnceLogger(log *slog.Logger, upstream string) *onceLogger {
+	return &onceLogger{log: log, upstream: upstream, logged: map[string]bool{}}
 }
 
-// first reports whether a matter has not been logged yet, and records it.
-func (n *notices) first(matter string) bool {
+// isFirst reports whether a matter has not been logged yet, and records it.
+func (n *onceLogger) isFirst(matter string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	given := n.given[matter]
-	n.given[matter] = true
+	given := n.logged[matter]
+	n.logged[matter] = true
 	return !given
 }
 
-// unread logs, once for each encoding, why messages are not compressed. It reports whether it logged.
-func (n *notices) unread(encoding string) bool {
-	if !n.first("unread " + encoding) {
+// unreadEncoding logs, once for each encoding, why messages are not compressed. It reports whether it logged.
+func (n *onceLogger) unreadEncoding(encoding string) bool {
+	if !n.isFirst("unread " + encoding) {
 		return false
 	}
 	n.log.Info("the upstream does not support the encoding of a rule, so messages are sent uncompressed; run a second gateway beside the upstream, or add the encoding to the server",
@@ -295,23 +295,23 @@ func (n *notices) unread(encoding string) bool {
 	return true
 }
 
-// refused logs, once for each encoding, that messages from clients have to be decompressed.
-func (n *notices) refused(encoding string) {
-	if n.first("refused " + encoding) {
+// refusedEncoding logs, once for each encoding, that messages from clients have to be decompressed.
+func (n *onceLogger) refusedEncoding(encoding string) {
+	if n.isFirst("refused " + encoding) {
 		n.log.Info("the upstream does not support the encoding of clients' messages, so the gateway decompresses them", "encoding", encoding, "upstream", n.upstream)
 	}
 }
 
 // noLanes logs once that the gateway behind a link is an older version.
-func (n *notices) noLanes() {
-	if n.first("lanes") {
+func (n *onceLogger) noLanes() {
+	if n.isFirst("lanes") {
 		n.log.Info("the gateway at the other end of the link is an older version without lanes, so each cinch-proto message is compressed by itself", "upstream", n.upstream)
 	}
 }
 
-// mute logs once that it can't be found out which encodings the upstream reads.
-func (n *notices) mute() {
-	if n.first("mute") {
+// probeUnavailable logs once that it can't be found out which encodings the upstream reads.
+func (n *onceLogger) probeUnavailable() {
+	if n.isFirst("mute") {
 		n.log.Info("the upstream does not report which encodings it supports and can't be asked, so messages are sent uncompressed; list them in upstream_encodings, or give the upstream a health service",
 			"upstream", n.upstream)
 	}

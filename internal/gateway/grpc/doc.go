@@ -17,9 +17,11 @@
 //
 // The upstream:
 //
-//	hop.go       a connection, its use by calls, and the detection of dead ones; dial.go, opening connections,
+//	upstreamconn.go
+//	             a connection, its use by calls, and the detection of dead ones; dial.go, opening connections,
 //	             and what they learn for each other
-//	inquiry.go   asking a server what it reads, and detecting refusals; knowledge.go, what is known of a server
+//	probe.go     asking a server what it reads, and detecting refusals; capabilities.go, what is known of a
+//	             server
 //	partner.go   the near gateway's view of the far one
 //
 // Messages:

@@ -66,7 +66,7 @@ func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 // The estimate for a pair equals what a link makes of messages, except for HTTP/2's headers and its smaller
 // first windows.
 func TestEstimateOfALink(t *testing.T) {
-	w := waysOf(grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{}), 1<<20)
+	w := compressionMethods(grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{}), 1<<20)
 	for _, s := range w.Sequences {
 		w, err := s.Begin()
 		if err != nil {

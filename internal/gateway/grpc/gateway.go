@@ -49,14 +49,14 @@ func NewGateway(c Config) *Gateway {
 	g := &Gateway{cfg: c, kinds: c.Kinds, last: make(chan struct{})}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.shared = shared{
-		Faults:     h2.Faults{Log: c.Log, Stats: c.Stats},
-		policy:     &g.policy,
-		dicts:      newDictionaries(&g.policy, c.Kinds, &g.pairs),
-		opener:     newOpener(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
-		compressor: &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, effort: c.Effort, most: c.MaxCompress},
-		replays:    &replayMemory{},
-		lanes:      lanesFor(&c),
-		tracer:     c.Tracer, name: c.Name,
+		Faults:       h2.Faults{Log: c.Log, Stats: c.Stats},
+		policy:       &g.policy,
+		dicts:        newDictionaries(&g.policy, c.Kinds, &g.pairs),
+		decompressor: newDecompressor(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
+		compressor:   &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, effort: c.Effort, maxLen: c.MaxCompress},
+		replays:      &replayMemory{},
+		lanes:        lanesFor(&c),
+		tracer:       c.Tracer, name: c.Name,
 	}
 	if c.Sample {
 		g.shared.samples = &sampled.Samples{}
@@ -108,7 +108,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 	if g.shared.samples == nil {
 		return nil
 	}
-	return g.shared.samples.Measure(waysOf(g.cfg.Codecs, g.cfg.Engine, g.cfg.MaxOpen))
+	return g.shared.samples.Measure(compressionMethods(g.cfg.Codecs, g.cfg.Engine, g.cfg.MaxOpen))
 }
 
 // SampleBytes returns the memory in bytes of the samples of messages as received.
@@ -138,10 +138,10 @@ func (g *Gateway) Serve(l net.Listener) error {
 func (g *Gateway) endCalls() { g.lastOnce.Do(func() { close(g.last) }) }
 
 // Shutdown sends GOAWAY to clients, waits for running calls, and cuts off what is left when ctx ends. If ctx
-// has a deadline more than twice goodbye away, calls are ended goodbye before it.
+// has a deadline more than twice drainMargin away, calls are ended drainMargin before it.
 func (g *Gateway) Shutdown(ctx context.Context) error {
-	if at, ok := ctx.Deadline(); ok && time.Until(at) > 2*goodbye {
-		defer time.AfterFunc(time.Until(at)-goodbye, g.endCalls).Stop()
+	if at, ok := ctx.Deadline(); ok && time.Until(at) > 2*drainMargin {
+		defer time.AfterFunc(time.Until(at)-drainMargin, g.endCalls).Stop()
 	}
 	err := g.server.Shutdown(ctx)
 	g.pool.Close()

@@ -145,7 +145,7 @@ func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		change(&c)
 	}
 	g := NewGateway(c)
-	g.pool.dialer.patience = 10 * time.Second // also enough for slow machines
+	g.pool.dialer.probeWait = 10 * time.Second // also enough for slow machines
 	return rig{Gateway: g, stats: stats}
 }
 

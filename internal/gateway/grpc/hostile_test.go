@@ -330,7 +330,7 @@ func FuzzBody(f *testing.F) {
 		}
 		p := planFor(from, to, rulesOf(t, rule).Rules())
 		budget := memory.NewBudget(64 << 20)
-		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.shared.opener, g.shared.compressor)
+		w := newRewriter(context.Background(), bytes.NewReader(body), p, false, g.shared.decompressor, g.shared.compressor)
 		w.grant.Account.Open(budget.Share("g").Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()

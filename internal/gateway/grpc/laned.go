@@ -10,7 +10,8 @@ import (
 
 // What calls over a link with lanes have beside others. Nothing here runs for any other call.
 
-// unlaned returns the encoding that a call has beside lanes, in which messages of Protocol Buffers go that find none.
+// unlaned returns the encoding that a call has beside lanes, in which messages of Protocol Buffers go that
+// find none.
 func unlaned(encoding string) string {
 	if encoding == lanes.Encoding {
 		return codec.Proto.String()
@@ -90,8 +91,9 @@ func (a *attemptLanes) done() {
 	a.in.Done(a.read)
 }
 
-// unlanedBody is the body of a client's request whose messages come in lanes, with them opened: plain, and marked where the client's own
-// client had compressed them. It lies below the replay buffer, since what is in a lane can be opened only once.
+// unlanedBody is the body of a client's request whose messages come in lanes, with them opened: plain, and
+// marked where the client's own client had compressed them. It lies below the replay buffer, since what is in
+// a lane can be opened only once.
 type unlanedBody struct {
 	guarded
 	in *lanes.In

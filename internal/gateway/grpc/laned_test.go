@@ -27,12 +27,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// slowLinks configures links that forget nothing and wait for a hello for as long as a call on a slow machine may take.
+// slowLinks configures links that forget nothing and wait for a hello for as long as a call on a slow machine
+// may take.
 func slowLinks() *link.Config {
 	return &link.Config{Setting: zstd1, IdleTimeout: time.Hour, HelloTimeout: time.Hour}
 }
 
-// lanedPair starts two gateways with links before a server; change may alter the configuration of the near one, or of the far one.
+// lanedPair starts two gateways with links before a server; change may alter the configuration of the near
+// one, or of the far one.
 func lanedPair(t *testing.T, server string, mode LinkMode, change func(near, far *Config)) (near, far rig) {
 	far = startGateway(t, "grpc://"+server, func(c *Config) {
 		c.Links, c.Peers = slowLinks(), true
@@ -68,7 +70,8 @@ func otlp(n int) (all []byte) {
 	return all
 }
 
-// Messages that are like those before take a fraction of what columns take, both ways, and neither server nor client sees lanes.
+// Messages that are like those before take a fraction of what columns take, both ways, and neither server nor
+// client sees lanes.
 func TestLanesSave(t *testing.T) {
 	const calls = 60
 	took := map[bool]int{}
@@ -109,7 +112,8 @@ func TestLanesSave(t *testing.T) {
 	}
 }
 
-// What gateways say to each other of lanes neither server nor client hears, and what these say of them is not heeded.
+// What gateways say to each other of lanes neither server nor client hears, and what these say of them is not
+// heeded.
 func TestLanesAreBetweenGateways(t *testing.T) {
 	var got metadata.MD
 	liar := func(srv any, s grpc.ServerStream) error {
@@ -240,7 +244,8 @@ func TestLanesOfEachClient(t *testing.T) {
 	}
 }
 
-// Many calls at a time, streams that interleave, some cancelled in the middle: what is not cancelled comes as it was sent.
+// Many calls at a time, streams that interleave, some cancelled in the middle: what is not cancelled comes as
+// it was sent.
 func TestLanesInterleave(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkShared, func(near, far *Config) {
@@ -318,7 +323,8 @@ func interleaved(ctx context.Context, c *grpc.ClientConn, r *rand.Rand, cancel f
 	return nil
 }
 
-// A call that a server refuses before it has begun is sent again by the far gateway, though its message can be opened only once.
+// A call that a server refuses before it has begun is sent again by the far gateway, though its message can
+// be opened only once.
 func TestLanesAndRetries(t *testing.T) {
 	var refusals atomic.Int64
 	addr, _ := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
@@ -439,8 +445,8 @@ func TestLanesOfThreeGateways(t *testing.T) {
 	}
 }
 
-// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8), comes back as any other, and
-// calls of other clients go on.
+// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8),
+// comes back as any other, and calls of other clients go on.
 func TestLanesForgetRecords(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)

@@ -176,7 +176,7 @@ func TestPingEndsWithTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hop{Pooled: h2.Pooled{Conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}}
+	h := &upstreamConn{Pooled: h2.Pooled{Conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}}
 	defer h.Conn.Close()
 	answered := make(chan bool, 1)
 	go func() { answered <- h.ping(time.Hour) }()

@@ -13,7 +13,7 @@ import (
 
 // Errors of the transport for calls that a server has not begun are recognized.
 func TestTransportsErrorsAreKnown(t *testing.T) {
-	request := func(h *hop) error {
+	request := func(h *upstreamConn) error {
 		resp, err := h.Conn.RoundTrip(newRequest(within(t), t))
 		if err == nil {
 			_ = resp.Body.Close()
@@ -22,14 +22,14 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name             string
-		do               func(h *hop) error
+		do               func(h *upstreamConn) error
 		notSeen, useless bool
 	}{
-		{"GOAWAY below the stream", func(h *hop) error { _ = request(h); return request(h) }, true, false},
-		{"closed before its first stream", func(h *hop) error { h.Conn.Close(); return request(h) }, true, true},
-		{"closed after it", func(h *hop) error { _ = request(h); h.Conn.Close(); return request(h) }, true, true},
-		{"not to be used again", func(h *hop) error { _ = request(h); h.Conn.SetDoNotReuse(); return request(h) }, true, true},
-		{"a request that is cancelled", func(h *hop) error {
+		{"GOAWAY below the stream", func(h *upstreamConn) error { _ = request(h); return request(h) }, true, false},
+		{"closed before its first stream", func(h *upstreamConn) error { h.Conn.Close(); return request(h) }, true, true},
+		{"closed after it", func(h *upstreamConn) error { _ = request(h); h.Conn.Close(); return request(h) }, true, true},
+		{"not to be used again", func(h *upstreamConn) error { _ = request(h); h.Conn.SetDoNotReuse(); return request(h) }, true, true},
+		{"a request that is cancelled", func(h *upstreamConn) error {
 			ctx, cancel := context.WithCancel(within(t))
 			cancel()
 			_, err := h.Conn.RoundTrip(newRequest(ctx, t))

@@ -89,7 +89,7 @@ func TestDrainEndsCallsAtLast(t *testing.T) {
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Grace = time.Hour })
 	s := stream(within(t), t, connect(t, g.addr), "Both")
 	exchange(t, s)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*goodbye+time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*drainMargin+time.Second)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- g.Shutdown(ctx) }()

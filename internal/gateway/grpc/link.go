@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as columns, and
-// what passes is compressed with all that has passed before.
+// linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as
+// columns, and what passes is compressed with all that has passed before.
 type linker interface {
 	Enter(net.Conn) (net.Conn, error)
 	IsHello(first byte) bool
@@ -28,14 +28,14 @@ const (
 	LinkShared
 )
 
-// firstByteTime is how long a client may take to begin.
-const firstByteTime = 10 * time.Second
+// firstByteTimeout is how long a client may take to begin.
+const firstByteTimeout = 10 * time.Second
 
-// meetLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
+// acceptLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
 // nothing, and what has been read of it.
-func meetLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
+func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
 	ahead = make([]byte, 1)
-	_ = conn.SetReadDeadline(time.Now().Add(firstByteTime))
+	_ = conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
 	if _, err := conn.Read(ahead); err != nil {
 		return nil, nil, false
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tags is a linker that says hello and no more, and counts. With package link's it is linkcuts_test.go, and test/grpc.
+// tags is a linker that says hello and no more, and counts. With package link's it is linkcuts_test.go, and
+// test/grpc.
 type tags struct {
 	refuse            atomic.Bool
 	entered, accepted atomic.Int64
@@ -162,30 +163,30 @@ func TestLinkRefused(t *testing.T) {
 	wantOpened(t, far, "cinch-proto")
 }
 
-// What refuses again and again, while a gateway behind it says that it takes links, is asked ever less often. Many
-// clients that are refused at a time count once.
+// What refuses again and again, while a gateway behind it says that it takes links, is asked ever less often.
+// Many clients that are refused at a time count once.
 func TestLinkRefusedAgain(t *testing.T) {
-	p := &presumption{}
+	p := &linkSupport{}
 	ask := func(want bool, after time.Duration) {
 		t.Helper()
-		p.learnLink()
-		if p.refused = time.Now().Add(-after); p.takesLinks() != want {
+		p.recordAnnouncement()
+		if p.refused = time.Now().Add(-after); p.acceptsLinks() != want {
 			t.Errorf("%v after %d refusals it is asked: %v", after, p.refusals, !want)
 		}
 	}
 	for i := range 10 {
 		wait := refusalTime << min(i, maxRefusals)
 		for client := range 3 {
-			if news := p.refuseLink(); news != (i == 0 && client == 0) {
+			if news := p.recordRefusal(); news != (i == 0 && client == 0) {
 				t.Errorf("refusal %d of client %d is news: %v", i, client, news)
 			}
 		}
 		ask(false, wait-time.Second)
 		ask(true, wait+time.Second)
 	}
-	p.madeLink()
+	p.recordLink()
 	ask(true, 0)
-	if !p.refuseLink() {
+	if !p.recordRefusal() {
 		t.Error("a refusal after a link is no news")
 	}
 	ask(true, refusalTime+time.Second)
@@ -231,7 +232,7 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
-	near.pool.dialer.presumes.learnLink()
+	near.pool.dialer.linkSupport.recordAnnouncement()
 	near.pool.replace(h)
 	near.pool.Release(&s)
 	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
@@ -241,8 +242,8 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 	}
 }
 
-// A connection that takes no more calls is closed also when it has none: whoever said GOAWAY may leave it open, and
-// one whose streams have all been used says nothing.
+// A connection that takes no more calls is closed also when it has none: whoever said GOAWAY may leave it
+// open, and one whose streams have all been used says nothing.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
 	var s h2.Slot

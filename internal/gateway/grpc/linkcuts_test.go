@@ -38,15 +38,15 @@ var (
 	cutsWindow = flag.Int("linkcuts.window", 0, "of flow control, in bytes; 0: one of several")
 )
 
-// A call is forgotten that waits while nothing moves for cutSilence, however slow the machine is; or for cutDeadline
-// while others go on.
+// A call is forgotten that waits while nothing moves for cutSilence, however slow the machine is; or for
+// cutDeadline while others go on.
 const (
 	cutSilence  = time.Minute
 	cutDeadline = 5 * time.Minute
 )
 
-// Calls through two gateways whose connections are cut, half-closed and stalled end as they should: with the right
-// bytes or UNAVAILABLE. Once nothing is cut any more they all end, and succeed again.
+// Calls through two gateways whose connections are cut, half-closed and stalled end as they should: with the
+// right bytes or UNAVAILABLE. Once nothing is cut any more they all end, and succeed again.
 func TestLinksThatAreCut(t *testing.T) {
 	t.Parallel()
 	seed := *cutsSeed
@@ -105,7 +105,7 @@ func cutRound(t *testing.T, seed uint64) {
 		workers.Go(func() { w.work(conn, rand.New(rand.NewPCG(seed, 100+i))) })
 	}
 	for end := time.Now().Add(*cutsTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		near.pool.dialer.presumes.madeLink() // hellos are cut as well, and links would not be asked for again for a while
+		near.pool.dialer.linkSupport.recordLink() // hellos are cut as well, and links would not be asked for again for a while
 	}
 	rough.rest()
 	close(w.calm)
@@ -115,7 +115,7 @@ func cutRound(t *testing.T, seed uint64) {
 	cancel()
 	<-watched
 	testenv.Eventually(t, "a link is made", func() bool {
-		near.pool.dialer.presumes.madeLink()
+		near.pool.dialer.linkSupport.recordLink()
 		mustEcho(t, c, payload(100))
 		return farLinks.accepted.Load() > 0
 	})
@@ -216,8 +216,8 @@ func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
 	}
 }
 
-// brokenOff reports whether a call ended as one whose connection broke: within a piece of a long message that is no
-// UNAVAILABLE, see docs/GRPC.md.
+// brokenOff reports whether a call ended as one whose connection broke: within a piece of a long message that
+// is no UNAVAILABLE, see docs/GRPC.md.
 func brokenOff(err error) bool {
 	s := status.Convert(err)
 	return s.Code() == codes.Unavailable || s.Code() == codes.Internal && s.Message() == io.ErrUnexpectedEOF.Error()

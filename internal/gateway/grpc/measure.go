@@ -40,47 +40,47 @@ func (m *meter) kindOf(rule *policy.MessageRule) *autodict.Kind {
 	return m.kind
 }
 
-// saw records a message that was sent as sent bytes.
-func (m *meter) saw(rule *policy.MessageRule, message []byte, sent int) {
+// observeSent records a message that was sent as sent bytes.
+func (m *meter) observeSent(rule *policy.MessageRule, message []byte, sent int) {
 	if k := m.kindOf(rule); k != nil {
 		k.Observe(message, sent)
 	}
 }
 
-// passed records a plain message of n bytes that was sent unchanged and unread.
-func (m *meter) passed(rule *policy.MessageRule, n int) {
+// countUnchanged records a plain message of n bytes that was sent unchanged and unread.
+func (m *meter) countUnchanged(rule *policy.MessageRule, n int) {
 	if k := m.kindOf(rule); k != nil {
 		k.Passed(n)
 	}
 }
 
-// passedCompressed records a message of n compressed bytes that was sent unchanged.
-func (m *meter) passedCompressed(n int) {
+// countCompressed records a message of n compressed bytes that was sent unchanged.
+func (m *meter) countCompressed(n int) {
 	if k := m.kindOf(nil); k != nil {
 		k.PassedCompressed(n)
 	}
 }
 
-// wants reports whether to read a plain message of n bytes that no rule covers.
-func (m *meter) wants(n int) bool {
+// shouldRead reports whether to read a plain message of n bytes that no rule covers.
+func (m *meter) shouldRead(n int) bool {
 	k := m.kindOf(nil)
 	return k != nil && k.Wants(n)
 }
 
-// watches reports whether to read a message of n bytes for the samples of received messages.
-func (m *meter) watches(n int) bool {
+// shouldSample reports whether to read a message of n bytes for the samples of received messages.
+func (m *meter) shouldSample(n int) bool {
 	return m.pair != nil && m.pair.samples != nil && n <= sampled.MaxMessage
 }
 
-// came samples a received message in an encoding.
-func (m *meter) came(message []byte, encoding string) {
+// sampleReceived samples a received message in an encoding.
+func (m *meter) sampleReceived(message []byte, encoding string) {
 	if m.pair != nil && m.pair.samples != nil {
 		m.pair.samples.Saw(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
 	}
 }
 
-// cameUnread counts a received message of n bytes that was not read.
-func (m *meter) cameUnread(n int) {
+// countReceived counts a received message of n bytes that was not read.
+func (m *meter) countReceived(n int) {
 	if m.pair != nil && m.pair.samples != nil {
 		m.pair.samples.Passed(m.pair.name(), n)
 	}
@@ -121,9 +121,9 @@ const (
 	linkPieceHeader = 9        // bytes before a piece
 )
 
-// waysOf returns the ways to compress messages that are compared. Compressed messages may decompress to
-// maxOpen bytes.
-func waysOf(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Ways {
+// compressionMethods returns the ways to compress messages that are compared. Compressed messages may
+// decompress to maxOpen bytes.
+func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Ways {
 	return &sampled.Ways{
 		Open: func(m sampled.Message) ([]byte, error) {
 			if m.Coding == "" {

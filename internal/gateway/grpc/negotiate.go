@@ -23,7 +23,7 @@ type terms struct {
 	path     string
 	from     string   // encoding of the client's messages
 	accepts  []string // encodings that the client accepts
-	carried  bool     // the client's connection is a link
+	isLink   bool     // the client's connection is a link
 	original string   // encoding of the client's own client, if the client marks messages
 	requests []*policy.MessageRule
 	replies  []*policy.MessageRule
@@ -52,8 +52,8 @@ type acceptEncoding struct {
 // noEncodings is the value for a client that lists no encodings.
 var noEncodings = &acceptEncoding{}
 
-// rememberedList limits the bytes of a list that is remembered.
-const rememberedList = 512
+// maxRememberedList limits the bytes of a list that is remembered.
+const maxRememberedList = 512
 
 // parseAcceptEncoding parses grpc-accept-encoding, or returns the connection's last result if the value is
 // the same.
@@ -61,7 +61,7 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 	if len(values) == 0 {
 		return noEncodings
 	}
-	one := len(values) == 1 && len(values[0]) <= rememberedList
+	one := len(values) == 1 && len(values[0]) <= maxRememberedList
 	if a := last.Load(); one && a != nil && a.text == values[0] {
 		return a
 	}
@@ -88,7 +88,7 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	t = &terms{
 		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
-		path: r.URL.Path, carried: h.carried, peer: h.peer, dicts: h.dicts, samples: h.samples,
+		path: r.URL.Path, isLink: h.isLink, peer: h.peer, dicts: h.dicts, samples: h.samples,
 	}
 	t.accepts = t.names
 	if t.from != "" && t.from != pairEncoding { // servers answer in the encoding of the request
@@ -111,7 +111,7 @@ func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	a.Direction = policy.Reply
 	t.replies = rules.Covering(nil, a)
 	t.force = rules != nil && rules.Force
-	if h.carried {
+	if h.isLink {
 		t.replies = overLink(t.replies)
 	}
 	t.edits = t.fromGateway || len(t.requests) > 0 || len(t.replies) > 0
@@ -135,9 +135,9 @@ type requestPlan struct {
 
 // planRequest plans the client's messages for a server of which k is known. It uses only encodings that the
 // server is known to read or that the client has chosen.
-func (t *terms) planRequest(k *knowledge) (p requestPlan) {
+func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	rules := t.requests
-	if k.carried {
+	if k.isLink {
 		rules = overLink(rules)
 	}
 	ask := func(name string) {
@@ -161,7 +161,7 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 		readsNone = false
 		if !kept && !byRule {
 			if reads == yes {
-				to, byRule = toPartner(r, k), true
+				to, byRule = encodingFor(r, k), true
 			} else if want == t.from && !t.fromGateway {
 				to, byRule = want, true
 			}
@@ -196,7 +196,7 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 		id, _ := codec.ParseID(to)
 		p.restore = &policy.MessageRule{Name: "as_sent", Setting: codec.Setting{Codec: id}}
 	}
-	if was := cmp.Or(t.original, t.from); (p.marked || !p.untouched()) && canOpen(was) && k.isGateway() {
+	if was := cmp.Or(t.original, t.from); (p.marked || !p.isUnchanged()) && canOpen(was) && k.isGateway() {
 		p.marks = was
 	}
 	if t.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
@@ -211,9 +211,9 @@ func (t *terms) planRequest(k *knowledge) (p requestPlan) {
 	return p
 }
 
-// toPartner returns the encoding for a rule: a private one if the upstream is a gateway that accepts it.
-func toPartner(r *policy.MessageRule, k *knowledge) string {
-	if r.HasDictionary() && k.partner.ready() {
+// encodingFor returns the encoding for a rule: a private one if the upstream is a gateway that accepts it.
+func encodingFor(r *policy.MessageRule, k *serverCapabilities) string {
+	if r.HasDictionary() && k.partner.isReady() {
 		return pairEncoding
 	}
 	if k.laned {
@@ -288,10 +288,10 @@ func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told boo
 	return true
 }
 
-// askPaired completes a request's headers if rules for replies have dictionaries, and returns the
+// listDictionaries completes a request's headers if rules for replies have dictionaries, and returns the
 // dictionaries that it lists. It names the private encoding only to servers that have named it.
-func (t *terms) askPaired(h http.Header, k *knowledge) *fetched {
-	if k.carried || !k.partner.ready() || !slices.ContainsFunc(t.replies, (*policy.MessageRule).HasDictionary) {
+func (t *terms) listDictionaries(h http.Header, k *serverCapabilities) *fetched {
+	if k.isLink || !k.partner.isReady() || !slices.ContainsFunc(t.replies, (*policy.MessageRule).HasDictionary) {
 		return nil
 	}
 	list := splitList(h["Grpc-Accept-Encoding"])
@@ -312,7 +312,7 @@ func (t *terms) askPaired(h http.Header, k *knowledge) *fetched {
 func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	setEncoding(h, p)
 	if listed := h["Grpc-Accept-Encoding"]; t.fromGateway || len(listed) > 0 {
-		t.tellReads(h, splitList(listed))
+		t.editAcceptEncoding(h, splitList(listed))
 	}
 	delete(h, offerHeader)
 	delete(h, missingHeader)
@@ -324,8 +324,8 @@ func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	}
 }
 
-// tellReads turns the upstream's list of encodings into the one for the client.
-func (t *terms) tellReads(h http.Header, list []string) {
+// editAcceptEncoding turns the upstream's list of encodings into the one for the client.
+func (t *terms) editAcceptEncoding(h http.Header, list []string) {
 	i := slices.Index(list, gatewayToken)
 	if i >= 0 {
 		list = list[:i]
@@ -404,8 +404,8 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 	return p
 }
 
-// untouched reports whether all messages pass unchanged.
-func (p *plan) untouched() bool {
+// isUnchanged reports whether all messages pass unchanged.
+func (p *plan) isUnchanged() bool {
 	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
 }
 

@@ -41,40 +41,40 @@ func (e *missingError) header() string {
 	return wire.FormatNumber(e.number)
 }
 
-// opener decompresses messages for all calls of a gateway.
-type opener struct {
-	codecs *grpccodec.Set
-	engine *codec.Engine // for messages with a dictionary
-	stats  *gateway.Stats
-	totals *pair.Totals
-	most   int // limit of a decompressed message in bytes
-	ratio  ratio
-	ahead  chan struct{} // see held.Grant
+// decompressor decompresses messages for all calls of a gateway.
+type decompressor struct {
+	codecs  *grpccodec.Set
+	engine  *codec.Engine // for messages with a dictionary
+	stats   *gateway.Stats
+	totals  *pair.Totals
+	maxOpen int // limit of a decompressed message in bytes
+	ratio   ratio
+	ahead   chan struct{} // see held.Grant
 }
 
-func newOpener(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *opener {
-	return &opener{most: most, codecs: codecs, engine: engine, stats: stats, totals: totals, ahead: make(chan struct{}, 1)}
+func newDecompressor(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *decompressor {
+	return &decompressor{maxOpen: most, codecs: codecs, engine: engine, stats: stats, totals: totals, ahead: make(chan struct{}, 1)}
 }
 
 // limit returns the expected maximum size of a message of n bytes when decompressed.
-func (o *opener) limit(n int, paired bool) int {
+func (o *decompressor) limit(n int, paired bool) int {
 	limit := o.ratio.limit(n)
 	if paired {
 		limit = max(limit, autodict.MaxMessageSample)
 	}
-	return min(o.most, limit)
+	return min(o.maxOpen, limit)
 }
 
 // open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or
 // up to o.most if the grant can be exceeded.
-func (o *opener) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
 	dst := memory.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
 	out, err := o.decompress(dst, in, limit, p, g)
 	if err != nil {
 		return nil, o.explain(g.Ctx, err)
 	}
-	o.ratio.saw(len(in), len(out))
+	o.ratio.observe(len(in), len(out))
 	id, err := codec.ParseID(p.from)
 	if err != nil {
 		id = codec.Zstd // from a gateway, with a dictionary
@@ -85,7 +85,7 @@ func (o *opener) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, e
 
 // explain counts the error of a message and returns the error to report. The end of the call and a missing
 // dictionary are not counted.
-func (o *opener) explain(ctx context.Context, err error) error {
+func (o *decompressor) explain(ctx context.Context, err error) error {
 	var missing *missingError
 	switch {
 	case errors.As(err, &missing), errors.Is(err, ctx.Err()):
@@ -95,13 +95,13 @@ func (o *opener) explain(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, grpccodec.ErrTooLarge), errors.Is(err, lanes.ErrTooLarge):
 		o.stats.Error("too_large")
-		return fmt.Errorf("%w, %d bytes", errTooLarge, o.most)
+		return fmt.Errorf("%w, %d bytes", errTooLarge, o.maxOpen)
 	}
 	o.stats.Error("corrupt")
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) decompress(dst, in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	if p.from == pairEncoding {
 		return o.openPaired(dst, in, limit, p.pair.prev, g)
 	}
@@ -109,20 +109,20 @@ func (o *opener) decompress(dst, in []byte, limit int, p *plan, g *memory.Grant)
 }
 
 // openPlain appends a message that was compressed without a dictionary.
-func (o *opener) openPlain(dst, in []byte, encoding string, limit int, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openPlain(dst, in []byte, encoding string, limit int, g *memory.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
-	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.most {
+	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.maxOpen {
 		return out, err
 	}
-	if err := o.exceed(limit, g); err != nil {
+	if err := o.acquireMax(limit, g); err != nil {
 		return nil, err
 	}
-	return o.codecs.AppendDecompress(dst, in, encoding, o.most)
+	return o.codecs.AppendDecompress(dst, in, encoding, o.maxOpen)
 }
 
 // openLaned decompresses a message of a call in lanes, within the grant. The result has room for a header at
 // its beginning.
-func (o *opener) openLaned(in []byte, p *plan, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openLaned(in []byte, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
 	m, err := lanes.Parse(in)
 	if err != nil {
@@ -142,7 +142,7 @@ func (o *opener) openLaned(in []byte, p *plan, g *memory.Grant) ([]byte, error) 
 }
 
 // openAlone decompresses a message that was sent without a lane.
-func (o *opener) openAlone(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openAlone(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
 	limit := o.limit(len(m.Body), false)
 	if err := g.Acquire(2*int64(limit), 2*int64(limit)); err != nil {
 		return nil, err
@@ -152,15 +152,15 @@ func (o *opener) openAlone(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	o.ratio.saw(len(m.Body), len(out))
+	o.ratio.observe(len(m.Body), len(out))
 	p.in.OpenedAlone(m, len(out)-wire.HeaderLen)
 	return out, nil
 }
 
 // openInLane decompresses a message that was sent in a lane.
-func (o *opener) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
 	raw := m.RawLen()
-	if raw > o.most {
+	if raw > o.maxOpen {
 		return nil, lanes.ErrTooLarge
 	}
 	if err := g.Acquire(2*int64(raw), 2*int64(raw)); err != nil {
@@ -169,20 +169,20 @@ func (o *opener) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, er
 	return p.in.Open(memory.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
 }
 
-// exceed asks the grant for decompressing up to o.most bytes instead of limit.
-func (o *opener) exceed(limit int, g *memory.Grant) error {
-	return g.AcquireBeyond(2 * int64(o.most-limit))
+// acquireMax asks the grant for decompressing up to o.most bytes instead of limit.
+func (o *decompressor) acquireMax(limit int, g *memory.Grant) error {
+	return g.AcquireBeyond(2 * int64(o.maxOpen-limit))
 }
 
 // openPaired appends a message of the private encoding, decompressed.
-func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *memory.Grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
 	case err != nil:
 		return nil, err
 	case m.Number == 0:
 		return o.openPlain(dst, in, codec.Zstd.String(), limit, g)
-	case m.Len > uint64(o.most):
+	case m.Len > uint64(o.maxOpen):
 		return nil, grpccodec.ErrTooLarge
 	}
 	d, err := dicts.Dictionary(m.Number)
@@ -190,7 +190,7 @@ func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries,
 		return nil, &missingError{number: m.Number}
 	}
 	if int(m.Len) > limit {
-		if err := o.exceed(limit, g); err != nil {
+		if err := o.acquireMax(limit, g); err != nil {
 			return nil, err
 		}
 	}
@@ -203,29 +203,29 @@ func (o *opener) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries,
 
 // ratio estimates how many times its size a message decompresses to. It follows large ratios at once and
 // small ones slowly. The estimate determines how much memory is requested before a message has arrived.
-type ratio struct{ guess atomic.Int64 }
+type ratio struct{ estimate atomic.Int64 }
 
 const (
-	firstRatio = 16
-	leastRatio = 4
-	slowly     = 64
+	initialRatio = 16
+	minRatio     = 4
+	ratioScale   = 64
 )
 
 func (r *ratio) limit(n int) int {
-	guess := r.guess.Load()
+	guess := r.estimate.Load()
 	if guess == 0 {
-		guess = firstRatio * slowly
+		guess = initialRatio * ratioScale
 	}
-	return int(guess)*n/slowly + 512
+	return int(guess)*n/ratioScale + 512
 }
 
-// saw updates the estimate with a message of n bytes that decompressed to raw bytes. Concurrent updates may
+// observe updates the estimate with a message of n bytes that decompressed to raw bytes. Concurrent updates may
 // get lost, which does no harm.
-func (r *ratio) saw(n, raw int) {
-	fits := int64(raw) * slowly / int64(max(n, 1)) * 3 / 2
-	guess := r.guess.Load()
+func (r *ratio) observe(n, raw int) {
+	fits := int64(raw) * ratioScale / int64(max(n, 1)) * 3 / 2
+	guess := r.estimate.Load()
 	if guess == 0 {
-		guess = firstRatio * slowly
+		guess = initialRatio * ratioScale
 	}
-	r.guess.Store(max(fits, guess-guess/slowly, leastRatio*slowly))
+	r.estimate.Store(max(fits, guess-guess/ratioScale, minRatio*ratioScale))
 }

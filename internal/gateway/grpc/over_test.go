@@ -50,7 +50,7 @@ func (g *Gateway) callsAtWork() (n int) {
 
 // A link shows that the upstream is a gateway, so its error does not suggest TLS.
 func TestLostLinkIsNoStranger(t *testing.T) {
-	h := &hop{carried: true, spoke: &atomic.Bool{}}
+	h := &upstreamConn{isLink: true, plainHTTP2: &atomic.Bool{}}
 	if err := h.explain(io.ErrUnexpectedEOF); strings.Contains(err.Error(), "grpcs") {
 		t.Error(err)
 	}
@@ -60,7 +60,7 @@ func TestLostLinkIsNoStranger(t *testing.T) {
 func TestClientsErrorIsNotTheServers(t *testing.T) {
 	n, server := net.Pipe()
 	defer server.Close()
-	h := &hop{spoke: &atomic.Bool{}}
+	h := &upstreamConn{plainHTTP2: &atomic.Bool{}}
 	h.Conn = h2.NewClientConn(n, h2.ClientConfig{})
 	if err := h.explain(errFormat); err != errFormat {
 		t.Error(err)

@@ -404,8 +404,8 @@ func newSwitch(t testing.TB) *cutter {
 	return c
 }
 
-// to cuts all connections and leads new ones to addr; with none they are closed at once. When it returns no call can be answered
-// over an old one.
+// to cuts all connections and leads new ones to addr; with none they are closed at once. When it returns no
+// call can be answered over an old one.
 func (c *cutter) to(addr string) {
 	c.next <- addr
 	<-c.cut

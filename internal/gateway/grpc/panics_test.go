@@ -69,11 +69,11 @@ func TestPanicBelowAReplayBuffer(t *testing.T) {
 // after a pause.
 func TestPanicOfAnInquiry(t *testing.T) {
 	f, once := watched(t)
-	q := &inquiry{
-		knows: &knowledge{others: &presumption{}}, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), patience: time.Hour, faults: f,
-		ask: func(context.Context, ownCall) (*ownAnswer, error) { panic("while asking") },
+	q := &encodingProbe{
+		capabilities: &serverCapabilities{linkSupport: &linkSupport{}}, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), probeWait: time.Hour, faults: f,
+		ask: func(context.Context, gatewayCall) (*gatewayReply, error) { panic("while asking") },
 	}
-	q.want([]string{"zstd"}, "test")
+	q.addEncodings([]string{"zstd"}, "test")
 	q.await(t.Context())
 	once()
 	testenv.Eventually(t, "a pause", func() bool {
@@ -108,8 +108,8 @@ func TestPanicOfPings(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	go func() { _, _ = io.Copy(io.Discard, far) }()
-	d := &dialer{log: f.Log, speaks: h2.ClientConfig{Faults: f}} // its ticker panics
-	h := &hop{Pooled: h2.Pooled{Conn: h2.NewClientConn(near, h2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
+	d := &dialer{log: f.Log, clientConfig: h2.ClientConfig{Faults: f}} // its ticker panics
+	h := &upstreamConn{Pooled: h2.Pooled{Conn: h2.NewClientConn(near, h2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
 	d.watch(h)
 	<-h.Conn.Done()
 	once()

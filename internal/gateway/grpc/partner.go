@@ -43,8 +43,8 @@ type partner struct {
 	fetched atomic.Pointer[fetched] // never nil
 
 	mu        sync.Mutex
-	speaks    bool // it listed pairEncoding
-	off       bool // for good
+	supported bool // it listed pairEncoding
+	disabled  bool // for good
 	missing   int
 	sent      []sentDict // the oldest first
 	busy      bool
@@ -96,38 +96,38 @@ func newPartner(alive context.Context, transport http.RoundTripper, scheme strin
 	return p
 }
 
-// listed tells that the other side has named the private encoding.
-func (p *partner) listed() {
+// setSupported tells that the other side has named the private encoding.
+func (p *partner) setSupported() {
 	p.mu.Lock()
-	p.speaks = true
+	p.supported = true
 	p.mu.Unlock()
 }
 
-// ready reports whether the private encoding can be used.
-func (p *partner) ready() bool {
+// isReady reports whether the private encoding can be used.
+func (p *partner) isReady() bool {
 	if p == nil {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.speaks && !p.off
+	return p.supported && !p.disabled
 }
 
 // stop ends the use of the private encoding on this connection.
 func (p *partner) stop() {
 	p.mu.Lock()
-	p.off = true
+	p.disabled = true
 	p.mu.Unlock()
 }
 
-// lost tells that the other side has not got a dictionary. Once may be an accident; then it
+// recordMissing tells that the other side has not got a dictionary. Once may be an accident; then it
 // is sent again.
-func (p *partner) lost(number uint32) {
+func (p *partner) recordMissing(number uint32) {
 	p.totals.Dicts.Missing.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.missing++
-	p.off = p.off || p.missing >= maxMissing
+	p.disabled = p.disabled || p.missing >= maxMissing
 	p.sent = slices.DeleteFunc(p.sent, func(s sentDict) bool { return numberOf(s.hash) == number })
 }
 
@@ -141,7 +141,7 @@ func (p *partner) has(d *codec.Dict) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case !p.speaks || p.off || !wire.Nameable(d.Number()) || len(d.Content()) > maxPairDict:
+	case !p.supported || p.disabled || !wire.Nameable(d.Number()) || len(d.Content()) > maxPairDict:
 		return false
 	case slices.ContainsFunc(p.sent, func(s sentDict) bool { return s.hash == d.Hash() }):
 		return true
@@ -152,9 +152,9 @@ func (p *partner) has(d *codec.Dict) bool {
 	return false
 }
 
-// offered takes what a response offers: a dictionary that we have not got is fetched.
-func (p *partner) offered(text string) {
-	if !p.ready() { // no gateway, or none that we know as one
+// fetchOffered takes what a response offers: a dictionary that we have not got is fetched.
+func (p *partner) fetchOffered(text string) {
+	if !p.isReady() { // no gateway, or none that we know as one
 		return
 	}
 	hash, err := wire.ParseHash(text)
@@ -183,15 +183,15 @@ func (p *partner) begin(name string, exchange func(context.Context) error) {
 
 func (p *partner) run(name string, exchange func(context.Context) error) {
 	err := gateway.ErrPanicked
-	defer func() { p.ended(name, err) }()
+	defer func() { p.exchangeEnded(name, err) }()
 	defer gateway.CatchPanic(p.faults.Log, p.faults.Stats, nil)
 	ctx, cancel := context.WithTimeout(p.alive, pairTimeout)
 	defer cancel()
 	err = exchange(ctx)
 }
 
-// ended lets another exchange begin, after a failure not for a while.
-func (p *partner) ended(name string, err error) {
+// exchangeEnded lets another exchange begin, after a failure not for a while.
+func (p *partner) exchangeEnded(name string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = false
@@ -247,7 +247,7 @@ var errAnswer = errors.New("the other gateway says no")
 
 // call is a unary call of our own.
 func (p *partner) call(ctx context.Context, path string, message []byte) ([]byte, error) {
-	c := ownCall{
+	c := gatewayCall{
 		scheme: p.scheme, authority: "gateway", path: path, body: frameOf(false, message),
 		most: wire.HeaderLen + wire.HashLen + maxPairDict,
 	}

@@ -27,17 +27,17 @@ type partsOf struct {
 	t      *testing.T
 	totals pair.Totals
 	budget *memory.Budget
-	open   *opener
+	open   *decompressor
 	comp   *compressor
 }
 
 func newParts(t *testing.T, budget int64) *partsOf {
 	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
 	codecs, engine := grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{})
-	p.open = newOpener(1<<20, codecs, engine, nil, &p.totals)
+	p.open = newDecompressor(1<<20, codecs, engine, nil, &p.totals)
 	p.comp = &compressor{
 		cache: NewCache(codecs), engine: engine, kinds: autodict.NewMessages(autodict.MessagesOptions{}),
-		totals: &p.totals, most: 1 << 20,
+		totals: &p.totals, maxLen: 1 << 20,
 	}
 	return p
 }
@@ -162,9 +162,9 @@ func TestMeterAndDictionaries(t *testing.T) {
 		}
 	}
 	watched := meter{kinds: autodict.NewMessages(autodict.MessagesOptions{}), pair: &pairing{method: "/a/B", watch: true}}
-	watched.saw(nil, []byte("message"), 3)
-	watched.passed(nil, 1<<30)
-	watched.passedCompressed(5)
+	watched.observeSent(nil, []byte("message"), 3)
+	watched.countUnchanged(nil, 1<<30)
+	watched.countCompressed(5)
 	if status := watched.kinds.Status(); len(status) != 1 {
 		t.Errorf("%+v", status)
 	}
@@ -199,10 +199,10 @@ func callFrom(headers ...string) *http.Request {
 // TestNegotiatedRequests checks which encoding messages to a server get, by what the client sends, what a
 // rule wants and what the server has announced.
 func TestNegotiatedRequests(t *testing.T) {
-	silent := func() *knowledge { return newKnowledge(nil, false, &presumption{}, nil) }
-	says := func(list string) *knowledge {
+	silent := func() *serverCapabilities { return newServerCapabilities(nil, false, &linkSupport{}, nil) }
+	says := func(list string) *serverCapabilities {
 		k := silent()
-		k.learnList([]string{list})
+		k.recordList([]string{list})
 		return k
 	}
 	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1")})
@@ -210,7 +210,7 @@ func TestNegotiatedRequests(t *testing.T) {
 		name     string
 		rules    *policy.Messages
 		from     []string
-		server   *knowledge
+		server   *serverCapabilities
 		to, asks string
 	}{
 		{"no rule", rulesOf(t), nil, says("zstd"), "", ""},
@@ -325,13 +325,13 @@ func TestPeerWithoutServer(t *testing.T) {
 // Facts that several connections find out are logged once.
 func TestNotices(t *testing.T) {
 	var b strings.Builder
-	n := newNotices(slog.New(slog.NewTextHandler(&b, nil)), "there")
-	if !n.unread("zstd") || n.unread("zstd") || !n.unread("s2") {
+	n := newOnceLogger(slog.New(slog.NewTextHandler(&b, nil)), "there")
+	if !n.unreadEncoding("zstd") || n.unreadEncoding("zstd") || !n.unreadEncoding("s2") {
 		t.Error("not once for each encoding")
 	}
-	n.mute()
-	n.mute()
-	n.refused("zstd")
+	n.probeUnavailable()
+	n.probeUnavailable()
+	n.refusedEncoding("zstd")
 	if lines := strings.Count(b.String(), "\n"); lines != 4 {
 		t.Errorf("%d lines:\n%s", lines, &b)
 	}
@@ -339,13 +339,13 @@ func TestNotices(t *testing.T) {
 
 // A connection that was given up explains why its calls failed, and counts what arrived until then.
 func TestGivenUpHop(t *testing.T) {
-	h := &hop{}
+	h := &upstreamConn{}
 	if err := h.explain(io.EOF); err != io.EOF {
 		t.Error(err)
 	}
-	h.silent.Store(true)
-	b := heardBody{strings.NewReader("x"), h}
-	if n, err := b.Read(make([]byte, 10)); n != 1 || err != nil || h.heard.Load() != 1 {
+	h.givenUp.Store(true)
+	b := countedBody{strings.NewReader("x"), h}
+	if n, err := b.Read(make([]byte, 10)); n != 1 || err != nil || h.received.Load() != 1 {
 		t.Error(n, err)
 	}
 	if err := h.explain(io.ErrUnexpectedEOF); err != errSilent {

@@ -30,11 +30,11 @@ type peer struct {
 	closed bool
 	busy   bool
 	has    []*codec.Dict // the oldest first
-	gave   map[[wire.HashLen]byte]bool
+	sent   map[[wire.HashLen]byte]bool
 }
 
 func newPeer(dicts *dictionaries, m *memory.ConnMemory, links bool) *peer {
-	return &peer{dicts: dicts, memory: m, links: links, gave: map[[wire.HashLen]byte]bool{}}
+	return &peer{dicts: dicts, memory: m, links: links, sent: map[[wire.HashLen]byte]bool{}}
 }
 
 // close gives back what the connection's dictionaries took. Calls that are still at work
@@ -74,10 +74,10 @@ func (p *peer) serve(w http.ResponseWriter, r *http.Request) {
 	var no refusal
 	switch {
 	case errors.As(err, &no):
-		ending{code: no.code, message: no.text}.fail(w, false)
+		callStatus{code: no.code, message: no.text}.fail(w, false)
 		return
 	case err != nil:
-		ending{code: codeInvalid, message: err.Error()}.fail(w, false)
+		callStatus{code: codeInvalid, message: err.Error()}.fail(w, false)
 		return
 	}
 	h := w.Header()
@@ -198,11 +198,11 @@ func (p *peer) get(r *http.Request) ([]byte, error) {
 		return nil, refusal{codeNotFound, "no such dictionary"}
 	}
 	p.mu.Lock()
-	again := p.gave[hash]
-	if len(p.gave) >= maxGave {
-		clear(p.gave)
+	again := p.sent[hash]
+	if len(p.sent) >= maxSentDicts {
+		clear(p.sent)
 	}
-	p.gave[hash] = true
+	p.sent[hash] = true
 	p.mu.Unlock()
 	if again {
 		return nil, refusal{codeResourceExhausted, "a dictionary is handed out once a connection"}
@@ -211,8 +211,8 @@ func (p *peer) get(r *http.Request) ([]byte, error) {
 	return wire.AppendDictionary(nil, hash, d.Content()), nil
 }
 
-// maxGave bounds what is remembered of dictionaries that were handed out.
-const maxGave = 1000
+// maxSentDicts bounds what is remembered of dictionaries that were handed out.
+const maxSentDicts = 1000
 
 // heldBy are the dictionaries that a request says its sender holds.
 type heldBy []wire.ID

@@ -250,7 +250,7 @@ func TestHostileUpstream(t *testing.T) {
 				t.Fatalf("status %s, %d bytes that can't be decompressed", status, len(out))
 			}
 		}
-		if len(near.pool.Conns()) > 0 && len(near.pool.Conns()[0].knows.partner.fetched.Load().dicts) > 0 {
+		if len(near.pool.Conns()) > 0 && len(near.pool.Conns()[0].capabilities.partner.fetched.Load().dicts) > 0 {
 			t.Errorf("took %d bytes for a dictionary", len(answer))
 		}
 	}
@@ -271,7 +271,7 @@ func FuzzOpenPaired(f *testing.F) {
 	f.Add(append(wire.AppendPaired(nil, d.Number()), 0x60, 0xff, 0xff, 1, 0, 0))
 	f.Fuzz(func(t *testing.T, m []byte) {
 		p := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
-		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.shared.opener, g.shared.compressor)
+		w := newRewriter(t.Context(), bytes.NewReader(frame(true, m)), p, false, g.shared.decompressor, g.shared.compressor)
 		w.grant.Account.Open(g.requests.Client(nil), nil)
 		out, err := io.ReadAll(w)
 		w.free()

@@ -271,17 +271,17 @@ func fill(src io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// wholes decides which bytes of a body to forward now. Messages that fit the buffer are forwarded when they
-// are complete: a reader can't use less, and if the upstream's connection breaks within a message, the client
-// should get a status and not part of a message, which it would take for an error of its peer. Longer
-// messages are forwarded in pieces.
-type wholes struct {
+// messageSplitter decides which bytes of a body to forward now. Messages that fit the buffer are forwarded
+// when they are complete: a reader can't use less, and if the upstream's connection breaks within a message,
+// the client should get a status and not part of a message, which it would take for an error of its peer.
+// Longer messages are forwarded in pieces.
+type messageSplitter struct {
 	passing int // bytes of a long message that are still to come
 }
 
 // ready returns how many bytes of b to forward now. b holds the bytes that were not forwarded yet, and fits a
 // buffer of size bytes.
-func (w *wholes) ready(b []byte, size int) int {
+func (w *messageSplitter) ready(b []byte, size int) int {
 	at := min(w.passing, len(b))
 	w.passing -= at
 	for len(b)-at >= wire.HeaderLen {
@@ -300,15 +300,15 @@ func (w *wholes) ready(b []byte, size int) int {
 	return at
 }
 
-// counter passes a body of messages through, and counts them.
-type counter struct {
+// messageCounter passes a body of messages through, and counts them.
+type messageCounter struct {
 	src   io.Reader
 	scan  wire.Scanner
 	begun int
 	ended atomic.Int64 // number of messages once the body has ended; 0 before
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *messageCounter) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
 	// The server decides about an unknown flag. What follows it can't be parsed.
 	if c.scan.Scan(p[:n], func(wire.Header) { c.begun++ }) != nil {
@@ -320,5 +320,5 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// one reports whether the body has ended after exactly one message.
-func (c *counter) one() bool { return c.ended.Load() == 1 }
+// isSingle reports whether the body has ended after exactly one message.
+func (c *messageCounter) isSingle() bool { return c.ended.Load() == 1 }

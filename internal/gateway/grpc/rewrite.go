@@ -18,12 +18,12 @@ import (
 
 // rewriter reads the messages of one direction and returns each unchanged, decompressed, compressed or
 // recompressed. It holds one message at a time, within the budget. Only its reader may use it, except for
-// took.
+// codecTime.
 type rewriter struct {
-	to         memory.Peer // reader of the messages
-	plan       plan
-	opener     *opener
-	compressor *compressor
+	to           memory.Peer // reader of the messages
+	plan         plan
+	decompressor *decompressor
+	compressor   *compressor
 
 	grant  memory.Grant
 	gather memory.Gatherer
@@ -34,7 +34,7 @@ type rewriter struct {
 	at      int    // start of the unread part of out
 	marked  bool   // the client had compressed the current message
 	passing uint32 // bytes of the current message that still pass through unchanged
-	given   bool   // some bytes were returned
+	started bool   // some bytes were returned
 	err     error
 
 	spent atomic.Int64 // nanoseconds, on compressing and decompressing
@@ -42,8 +42,8 @@ type rewriter struct {
 
 // newRewriter returns a rewriter that changes the messages of src, requests or replies, as planned. Its grant
 // has no account yet.
-func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *opener, c *compressor) *rewriter {
-	w := &rewriter{plan: p, opener: o, compressor: c}
+func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *decompressor, c *compressor) *rewriter {
+	w := &rewriter{plan: p, decompressor: o, compressor: c}
 	from := memory.FromClient
 	w.to = memory.FromUpstream
 	if replies {
@@ -60,7 +60,7 @@ func (w *rewriter) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case w.at < len(w.out):
-			w.given = true
+			w.started = true
 			return w.give(p)
 		case w.out != nil:
 			w.free()
@@ -119,8 +119,8 @@ func (w *rewriter) next() error {
 	}
 	switch {
 	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private:
-		w.meter.passedCompressed(int(h.Len))
-		return w.passAsItCame(h)
+		w.meter.countCompressed(int(h.Len))
+		return w.passSampled(h)
 	case h.Compressed:
 		return w.open(int(h.Len))
 	}
@@ -142,8 +142,8 @@ func (w *rewriter) parse() (h wire.Header, err error) {
 	return h, err
 }
 
-// letPass lets the current message pass through unchanged.
-func (w *rewriter) letPass(h wire.Header) error {
+// passThrough lets the current message pass through unchanged.
+func (w *rewriter) passThrough(h wire.Header) error {
 	w.set(w.putHeader(memory.GetBuffer(wire.HeaderLen), h.Compressed, int(h.Len)))
 	w.passing = h.Len
 	return nil
@@ -152,40 +152,40 @@ func (w *rewriter) letPass(h wire.Header) error {
 // passPlain sends a plain message that no rule covers unchanged. The meter may read it.
 func (w *rewriter) passPlain(h wire.Header) error {
 	n := int(h.Len)
-	if !w.meter.wants(n) {
-		w.meter.passed(nil, n)
-		return w.passAsItCame(h)
+	if !w.meter.shouldRead(n) {
+		w.meter.countUnchanged(nil, n)
+		return w.passSampled(h)
 	}
-	in, err := w.some(n)
+	in, err := w.readAvailable(n)
 	if err != nil {
 		return err
 	}
 	if len(in) == n {
-		w.meter.saw(nil, in, n)
+		w.meter.observeSent(nil, in, n)
 	} else {
-		w.meter.passed(nil, n)
+		w.meter.countUnchanged(nil, n)
 	}
-	w.sendAsItCame(h, in)
+	w.sendUnchanged(h, in)
 	return nil
 }
 
-// passAsItCame sends the current message unchanged. It is sampled if all messages are measured.
-func (w *rewriter) passAsItCame(h wire.Header) error {
-	if !w.meter.watches(int(h.Len)) {
-		w.meter.cameUnread(int(h.Len))
-		return w.letPass(h)
+// passSampled sends the current message unchanged. It is sampled if all messages are measured.
+func (w *rewriter) passSampled(h wire.Header) error {
+	if !w.meter.shouldSample(int(h.Len)) {
+		w.meter.countReceived(int(h.Len))
+		return w.passThrough(h)
 	}
-	in, err := w.some(int(h.Len))
+	in, err := w.readAvailable(int(h.Len))
 	if err != nil {
 		return err
 	}
-	w.sendAsItCame(h, in)
+	w.sendUnchanged(h, in)
 	return nil
 }
 
-// sendAsItCame sends the current message, of which in is all or the beginning. It takes over in.
-func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
-	w.came(in, int(h.Len), h.Compressed)
+// sendUnchanged sends the current message, of which in is all or the beginning. It takes over in.
+func (w *rewriter) sendUnchanged(h wire.Header, in []byte) {
+	w.sampleReceived(in, int(h.Len), h.Compressed)
 	w.send(in, h.Compressed)
 	if len(in) < int(h.Len) {
 		w.putLength(h)
@@ -193,38 +193,38 @@ func (w *rewriter) sendAsItCame(h wire.Header, in []byte) {
 	memory.PutBuffer(in)
 }
 
-// came passes a message of n bytes to the meter as received. in is all of it or the beginning.
-func (w *rewriter) came(in []byte, n int, compressed bool) {
+// sampleReceived passes a message of n bytes to the meter as received. in is all of it or the beginning.
+func (w *rewriter) sampleReceived(in []byte, n int, compressed bool) {
 	switch {
 	case len(in) < n:
-		w.meter.cameUnread(n)
+		w.meter.countReceived(n)
 	case compressed:
-		w.meter.came(in, w.plan.from)
+		w.meter.sampleReceived(in, w.plan.from)
 	default:
-		w.meter.came(in, "")
+		w.meter.sampleReceived(in, "")
 	}
 }
 
 // compress reads a plain message and sends it compressed, if that saves enough and memory is available.
 // Otherwise the message is sent unchanged.
 func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
-	if n > w.compressor.most {
-		w.opener.stats.Left(rule.Name, "large", n)
-		w.meter.passed(rule, n)
-		w.meter.cameUnread(n)
-		return w.letPass(wire.Header{Len: uint32(n)})
+	if n > w.compressor.maxLen {
+		w.decompressor.stats.Left(rule.Name, "large", n)
+		w.meter.countUnchanged(rule, n)
+		w.meter.countReceived(n)
+		return w.passThrough(wire.Header{Len: uint32(n)})
 	}
-	in, err := w.some(n)
+	in, err := w.readAvailable(n)
 	if err != nil {
 		return err
 	}
 	if len(in) < n {
-		w.opener.stats.Left(rule.Name, "budget", n)
-		w.meter.passed(rule, n)
-		w.sendAsItCame(wire.Header{Len: uint32(n)}, in)
+		w.decompressor.stats.Left(rule.Name, "budget", n)
+		w.meter.countUnchanged(rule, n)
+		w.sendUnchanged(wire.Header{Len: uint32(n)}, in)
 		return nil
 	}
-	w.came(in, n, false)
+	w.sampleReceived(in, n, false)
 	w.pack(rule, in, in)
 	return nil
 }
@@ -243,18 +243,18 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	switch {
 	case err != nil && errors.Is(err, w.grant.Ctx.Err()): // the call is over, and its output is not read
 	case errors.Is(err, errSteppedDown):
-		w.opener.stats.Left(rule.Name, gateway.SteppedDown, raw)
+		w.decompressor.stats.Left(rule.Name, gateway.SteppedDown, raw)
 	case err != nil:
-		w.opener.stats.Error("compress")
-		w.opener.stats.Left(rule.Name, "error", raw)
+		w.decompressor.stats.Error("compress")
+		w.decompressor.stats.Left(rule.Name, "error", raw)
 	case !packed.sealed && !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.plan.force:
-		w.opener.stats.SealTime(rule.Name, rule.Setting.Codec, took)
-		w.opener.stats.Left(rule.Name, "no_gain", raw)
+		w.decompressor.stats.SealTime(rule.Name, rule.Setting.Codec, took)
+		w.decompressor.stats.Left(rule.Name, "no_gain", raw)
 	default:
-		w.opener.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
+		w.decompressor.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
 		w.sendPacked(packed)
 		if settled {
-			w.meter.saw(rule, in, len(packed.bytes))
+			w.meter.observeSent(rule, in, len(packed.bytes))
 		}
 		packed.done()
 		return
@@ -262,7 +262,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	packed.done()
 	w.send(in, false)
 	if settled {
-		w.meter.saw(rule, in, raw)
+		w.meter.observeSent(rule, in, raw)
 	}
 }
 
@@ -272,13 +272,13 @@ func (w *rewriter) open(n int) error {
 	if !w.plan.canOpen() {
 		return fmt.Errorf("%w: the message is marked as compressed, but the call has no grpc-encoding", errFormat)
 	}
-	if n > w.opener.most {
+	if n > w.decompressor.maxOpen {
 		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
 	}
 	if w.plan.from == lanes.Encoding {
 		return w.openLaned(n)
 	}
-	limit := w.opener.limit(n, w.plan.from == pairEncoding)
+	limit := w.decompressor.limit(n, w.plan.from == pairEncoding)
 	in, err := w.gather.ReadAll(n, int64(n)+2*int64(limit))
 	err = cutOff(err)
 	if err != nil {
@@ -290,9 +290,9 @@ func (w *rewriter) open(n int) error {
 		return err
 	}
 	if w.plan.from == pairEncoding {
-		w.meter.cameUnread(n) // its dictionary may be gone when the sample is used
+		w.meter.countReceived(n) // its dictionary may be gone when the sample is used
 	} else {
-		w.meter.came(in, w.plan.from)
+		w.meter.sampleReceived(in, w.plan.from)
 	}
 	w.deliver(out)
 	return nil
@@ -306,12 +306,12 @@ func (w *rewriter) openLaned(n int) error {
 	}
 	defer memory.PutBuffer(in)
 	start := time.Now()
-	out, err := w.opener.openLaned(in, &w.plan, &w.grant)
+	out, err := w.decompressor.openLaned(in, &w.plan, &w.grant)
 	w.spent.Add(int64(time.Since(start)))
 	if err != nil {
 		return err
 	}
-	w.meter.cameUnread(n)
+	w.meter.countReceived(n)
 	w.deliver(out)
 	return nil
 }
@@ -319,11 +319,11 @@ func (w *rewriter) openLaned(n int) error {
 // deliver sends a decompressed message, plain or compressed. out has room for a header at its beginning.
 func (w *rewriter) deliver(out []byte) {
 	raw := out[wire.HeaderLen:]
-	if rule := w.plan.ruleFor(len(raw), w.marked); rule != nil && len(raw) <= w.compressor.most {
+	if rule := w.plan.ruleFor(len(raw), w.marked); rule != nil && len(raw) <= w.compressor.maxLen {
 		w.pack(rule, raw, out)
 		return
 	}
-	w.meter.saw(nil, raw, len(raw))
+	w.meter.observeSent(nil, raw, len(raw))
 	w.putHeader(out[:0], false, len(raw))
 	w.hold(out)
 }
@@ -332,7 +332,7 @@ func (w *rewriter) deliver(out []byte) {
 func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
-	out, err := w.opener.open(in, limit, &w.plan, &w.grant)
+	out, err := w.decompressor.open(in, limit, &w.plan, &w.grant)
 	if err != nil {
 		return nil, w.markClean(err)
 	}
@@ -343,7 +343,7 @@ func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 func (w *rewriter) markClean(err error) error {
 	var missing *missingError
 	if errors.As(err, &missing) {
-		missing.clean = !w.given
+		missing.clean = !w.started
 	}
 	return err
 }
@@ -375,8 +375,8 @@ func (w *rewriter) putHeader(dst []byte, compressed bool, n int) []byte {
 	return dst
 }
 
-// some reads a plain message, or its beginning if the budget does not allow more.
-func (w *rewriter) some(n int) ([]byte, error) {
+// readAvailable reads a plain message, or its beginning if the budget does not allow more.
+func (w *rewriter) readAvailable(n int) ([]byte, error) {
 	in, err := w.gather.ReadAvailable(n)
 	return in, cutOff(err)
 }
@@ -421,8 +421,8 @@ func (w *rewriter) close() {
 	w.grant.Account.Close()
 }
 
-// took returns the time spent on compressing and decompressing so far.
-func (w *rewriter) took() time.Duration { return time.Duration(w.spent.Load()) }
+// codecTime returns the time spent on compressing and decompressing so far.
+func (w *rewriter) codecTime() time.Duration { return time.Duration(w.spent.Load()) }
 
 // guarded is a rewriter that may be closed while it is being read.
 type guarded struct {

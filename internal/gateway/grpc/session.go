@@ -13,17 +13,17 @@ import (
 
 // session serves a client's connection.
 type session struct {
-	server *h2.Server
-	pool   *pool              // connections to the upstream
-	own    bool               // pool belongs to this session alone
-	client *h2.Client         // in pool
-	peer   *peer              // state of the client as a gateway; nil: it is not one
-	ends   *lanes.Ends        // lanes of the client's link; nil: none
-	memory *memory.ConnMemory // memory budgets of the client
-	faults h2.Faults
-	done   chan struct{} // closed when Run returns
+	server   *h2.Server
+	pool     *pool              // connections to the upstream
+	ownsPool bool               // pool belongs to this session alone
+	client   *h2.Client         // in pool
+	peer     *peer              // state of the client as a gateway; nil: it is not one
+	ends     *lanes.Ends        // lanes of the client's link; nil: none
+	memory   *memory.ConnMemory // memory budgets of the client
+	faults   h2.Faults
+	done     chan struct{} // closed when Run returns
 
-	calls underway
+	calls runningCalls
 	grace time.Duration   // how long a drain waits for quiet streams
 	last  <-chan struct{} // closed when a drain ends all calls
 }
@@ -35,7 +35,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	carried := false
 	var ends *lanes.Ends
 	if g.links != nil && c.Peers {
-		if client, ahead, carried = meetLink(g.links, client); client == nil {
+		if client, ahead, carried = acceptLink(g.links, client); client == nil {
 			return nil
 		}
 	}
@@ -47,13 +47,13 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if c.Peers {
 		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
 	}
-	if s.own = g.links != nil && c.Link == LinkPerClient; s.own {
+	if s.ownsPool = g.links != nil && c.Link == LinkPerClient; s.ownsPool {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns, true)
 	}
 	s.client = s.pool.Client(payer)
 	s.server = h2.NewServer(client, h2.ServerConfig{
-		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, carried: carried, ends: ends},
-		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, leastWindow), c.MaxStreams),
+		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, isLink: carried, ends: ends},
+		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, minWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,
 		Faults: g.shared.Faults,
 	})
@@ -78,7 +78,7 @@ func (s *session) Run() {
 	defer s.memory.Close()
 	defer s.peer.close()
 	defer s.ends.Close()
-	if s.own {
+	if s.ownsPool {
 		defer s.pool.Close()
 	}
 	defer s.pool.Leave(s.client)
@@ -109,31 +109,31 @@ func (s *session) drain(grace time.Duration, last <-chan struct{}) {
 	}
 }
 
-// goodbye is the time between ending the calls of a drain and cutting their connections.
-const goodbye = time.Second
+// drainMargin is the time between ending the calls of a drain and cutting their connections.
+const drainMargin = time.Second
 
-// expiring is a call, as needed by a drain.
-type expiring interface {
-	moves() uint64 // pieces so far; 0: the response has not begun
-	expire()       // ends the call with a status that names the shutdown
+// drainable is a call, as needed by a drain.
+type drainable interface {
+	progress() uint64 // pieces so far; 0: the response has not begun
+	expire()          // ends the call with a status that names the shutdown
 }
 
-// underway is the set of running calls of a client's connection.
-type underway struct {
+// runningCalls is the set of running calls of a client's connection.
+type runningCalls struct {
 	mu    sync.Mutex
-	calls map[expiring]uint64 // each with its moves when a drain last checked
+	calls map[drainable]uint64 // each with its moves when a drain last checked
 }
 
-func (u *underway) begin(c expiring) {
+func (u *runningCalls) begin(c drainable) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.calls == nil {
-		u.calls = map[expiring]uint64{}
+		u.calls = map[drainable]uint64{}
 	}
 	u.calls[c] = 0
 }
 
-func (u *underway) end(c expiring) {
+func (u *runningCalls) end(c drainable) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.calls, c)
@@ -141,18 +141,18 @@ func (u *underway) end(c expiring) {
 
 // endQuiet ends the streams that have moved nothing since the last check. It spares calls whose response has
 // not begun, as their server may be working.
-func (u *underway) endQuiet() {
+func (u *runningCalls) endQuiet() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for c, before := range u.calls {
-		moved := c.moves()
+		moved := c.progress()
 		if u.calls[c] = moved; before > 0 && moved == before {
 			c.expire()
 		}
 	}
 }
 
-func (u *underway) endAll() {
+func (u *runningCalls) endAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for c := range u.calls {

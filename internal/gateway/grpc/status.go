@@ -35,39 +35,39 @@ var errDraining = errors.New("the gateway shuts down")
 
 var errSlow = errors.New("the call stalled while others waited for the memory that its message holds")
 
-// ending is the status of a call that the gateway ends itself.
-type ending struct {
+// callStatus is the status of a call that the gateway ends itself.
+type callStatus struct {
 	code    code
 	message string
 	missing string // value of missingHeader; "": no such header
 }
 
-// endingOf maps an error of the upstream's connection or stream to a status, following gRPC's HTTP/2 mapping.
-func endingOf(err error) ending {
+// callStatusOf maps an error of the upstream's connection or stream to a status, following gRPC's HTTP/2 mapping.
+func callStatusOf(err error) callStatus {
 	var reset http2.StreamError
 	var missing *missingError
 	switch {
 	case errors.As(err, &missing):
-		return ending{codeUnavailable, missing.Error(), missing.header()}
+		return callStatus{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
-		return ending{code: codeOfReset(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
+		return callStatus{code: resetCode(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
 	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, h2.ErrSilent):
-		return ending{code: codeResourceExhausted, message: err.Error()}
+		return callStatus{code: codeResourceExhausted, message: err.Error()}
 	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize), errors.Is(err, gateway.ErrPanicked):
-		return ending{code: codeInternal, message: err.Error()}
+		return callStatus{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return ending{code: codeDeadlineExceeded, message: "a message took too long to arrive"}
+		return callStatus{code: codeDeadlineExceeded, message: "a message took too long to arrive"}
 	case errors.Is(err, context.DeadlineExceeded):
-		return ending{code: codeDeadlineExceeded, message: err.Error()}
+		return callStatus{code: codeDeadlineExceeded, message: err.Error()}
 	case errors.Is(err, context.Canceled):
-		return ending{code: codeCancelled, message: err.Error()}
+		return callStatus{code: codeCancelled, message: err.Error()}
 	default:
-		return ending{code: codeUnavailable, message: err.Error()}
+		return callStatus{code: codeUnavailable, message: err.Error()}
 	}
 }
 
-// codeOfReset returns the status code for a stream reset.
-func codeOfReset(c http2.ErrCode) code {
+// resetCode returns the status code for a stream reset.
+func resetCode(c http2.ErrCode) code {
 	switch c {
 	case http2.ErrCodeRefusedStream:
 		return codeUnavailable
@@ -83,7 +83,7 @@ func codeOfReset(c http2.ErrCode) code {
 }
 
 // class returns the metric label of the ending.
-func (s ending) class() string {
+func (s callStatus) class() string {
 	switch s.code {
 	case codeCancelled:
 		return "cancelled"
@@ -117,7 +117,7 @@ func timedOut(timeout string, took time.Duration) bool {
 
 // fail ends a call with the status. It sends a trailers-only response if the headers have not been sent, and
 // trailers otherwise.
-func (s ending) fail(w http.ResponseWriter, headersSent bool) {
+func (s callStatus) fail(w http.ResponseWriter, headersSent bool) {
 	prefix := http.TrailerPrefix
 	h := w.Header()
 	if !headersSent {

@@ -80,7 +80,7 @@ type attemptTrace struct {
 }
 
 // attempt begins the trace of an attempt, and tells the upstream by the headers. The time since then is
-// recorded as waiting: for a connection, and for the inquiry into what the upstream reads.
+// recorded as waiting: for a connection, and for the probe of what the upstream reads.
 func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream, encoding string) attemptTrace {
 	now := time.Now()
 	t.of.Part("wait", since, now)

@@ -52,19 +52,19 @@ type question struct{ path, encoding string }
 
 // inquire runs an inquiry about zstd and lz4, after a client's call was answered with a message and without a
 // list. It returns what is known then, and the questions.
-func inquire(t *testing.T, server answers, single string) (k *knowledge, asked []question, told bool) {
+func inquire(t *testing.T, server answers, single string) (k *serverCapabilities, asked []question, told bool) {
 	t.Helper()
-	k = &knowledge{others: &presumption{}}
+	k = &serverCapabilities{linkSupport: &linkSupport{}}
 	var n atomic.Int64
-	q := &inquiry{knows: k, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), patience: time.Minute, tell: func() { told = true }}
-	q.ask = func(_ context.Context, c ownCall) (*ownAnswer, error) {
+	q := &encodingProbe{capabilities: k, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), probeWait: time.Minute, onUnavailable: func() { told = true }}
+	q.ask = func(_ context.Context, c gatewayCall) (*gatewayReply, error) {
 		asked = append(asked, question{c.path, c.encoding})
 		if n.Add(1) > 10 {
 			return nil, errors.New("it never ends")
 		}
 		list, status, ok := strings.Cut(server(c.path, c.encoding), "|")
 		code, message, _ := strings.Cut(status, "|")
-		a := &ownAnswer{header: http.Header{}, trailer: http.Header{"Grpc-Status": {"0"}}}
+		a := &gatewayReply{header: http.Header{}, trailer: http.Header{"Grpc-Status": {"0"}}}
 		if ok {
 			a.header.Set("Grpc-Status", code)
 			a.header.Set("Grpc-Message", message)
@@ -74,13 +74,13 @@ func inquire(t *testing.T, server answers, single string) (k *knowledge, asked [
 		}
 		return a, nil
 	}
-	q.want([]string{"zstd", "lz4"}, "test")
+	q.addEncodings([]string{"zstd", "lz4"}, "test")
 	q.await(t.Context())
 	if k.listed == nil {
-		k.learn(http.Header{})
+		k.recordHeaders(http.Header{})
 	}
-	for range manyWithout {
-		q.heard(single)
+	for range maxWithoutMethod {
+		q.onResponse(single)
 	}
 	q.await(t.Context())
 	q.mu.Lock()
@@ -130,17 +130,17 @@ func tonic(_, encoding string) string {
 // A server's own list takes precedence over answers. If lists differ, as behind a balancer, only encodings in
 // all of them count.
 func TestListsDiffer(t *testing.T) {
-	k := &knowledge{others: &presumption{}}
-	k.learnAnswer("zstd", true)
-	k.learnList([]string{"identity, gzip, s2"})
-	k.learnList([]string{"identity, gzip"})
-	k.learnList([]string{"identity, gzip, s2"})
+	k := &serverCapabilities{linkSupport: &linkSupport{}}
+	k.recordProbe("zstd", true)
+	k.recordList([]string{"identity, gzip, s2"})
+	k.recordList([]string{"identity, gzip"})
+	k.recordList([]string{"identity, gzip, s2"})
 	for encoding, want := range map[string]support{"gzip": yes, "s2": no, "zstd": no} {
 		if got := k.reads(encoding); got != want {
 			t.Errorf("%s: %v", encoding, got)
 		}
 	}
-	k.learnTrailers(http.Header{"Grpc-Accept-Encoding": {"identity"}})
+	k.recordTrailers(http.Header{"Grpc-Accept-Encoding": {"identity"}})
 	if k.reads("gzip") != no {
 		t.Error("trailers count for nothing")
 	}
@@ -205,12 +205,12 @@ func TestBareGoServer(t *testing.T) {
 func TestSilentQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan struct{}, 10)
-		q := &inquiry{knows: &knowledge{others: &presumption{}}, alive: t.Context(), patience: time.Millisecond, ask: func(ctx context.Context, _ ownCall) (*ownAnswer, error) {
+		q := &encodingProbe{capabilities: &serverCapabilities{linkSupport: &linkSupport{}}, alive: t.Context(), probeWait: time.Millisecond, ask: func(ctx context.Context, _ gatewayCall) (*gatewayReply, error) {
 			asked <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}
-		q.want([]string{"zstd"}, "test")
+		q.addEncodings([]string{"zstd"}, "test")
 		<-asked
 		q.await(t.Context()) // does not wait for the answer
 		testenv.Eventually(t, "the call's end", func() bool {
@@ -224,9 +224,9 @@ func TestSilentQuestions(t *testing.T) {
 		}
 		q.notBefore = time.Now().Add(-time.Second)
 		q.mu.Unlock()
-		q.heard("")
+		q.onResponse("")
 		<-asked
-		q.patience = time.Hour
+		q.probeWait = time.Hour
 		q.await(t.Context())
 	})
 }

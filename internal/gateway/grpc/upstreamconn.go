@@ -14,24 +14,24 @@ import (
 // errSilent is the error of calls on a connection that was given up.
 var errSilent = errors.New("the upstream does not answer pings")
 
-// hop is a connection to the upstream. Many calls share it.
-type hop struct {
+// upstreamConn is a connection to the upstream. Many calls share it.
+type upstreamConn struct {
 	h2.Pooled
-	knows   *knowledge
-	inquiry *inquiry
+	capabilities *serverCapabilities
+	probe        *encodingProbe
 
-	spoke  *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: TLS is used
-	heard  atomic.Int64 // headers and pieces of messages that calls received
-	silent atomic.Bool  // given up because the server does not answer pings
+	plainHTTP2 *atomic.Bool // a server behind this pool has answered in HTTP/2 without TLS; nil: TLS is used
+	received   atomic.Int64 // headers and pieces of messages that calls received
+	givenUp    atomic.Bool  // given up because the server does not answer pings
 
-	carried bool                  // it is a link
-	lanes   *lanes.Ends           // lanes of the link; nil: none
-	noLink  atomic.Pointer[error] // why it is not a link though it should be; nil once a call was answered
+	isLink bool                  // it is a link
+	lanes  *lanes.Ends           // lanes of the link; nil: none
+	noLink atomic.Pointer[error] // why it is not a link though it should be; nil once a call was answered
 }
 
 // ping reports whether the server answers a ping in time. Other data counts as well, because the answer may
 // be behind a lot of it. So does the end of the connection, of which the calls learn anyway.
-func (h *hop) ping(in time.Duration) bool {
+func (h *upstreamConn) ping(in time.Duration) bool {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), in)
 		err := h.Conn.Ping(ctx)
@@ -47,15 +47,15 @@ func (h *hop) ping(in time.Duration) bool {
 }
 
 // giveUp closes a connection, which ends its calls with UNAVAILABLE.
-func (h *hop) giveUp() {
-	h.silent.Store(true)
+func (h *upstreamConn) giveUp() {
+	h.givenUp.Store(true)
 	h.Conn.Close()
 }
 
 // explain returns a better error for a call that failed on h, if there is one.
-func (h *hop) explain(err error) error {
+func (h *upstreamConn) explain(err error) error {
 	switch {
-	case h.silent.Load():
+	case h.givenUp.Load():
 		return errSilent
 	case h.mayNeedTLS():
 		return fmt.Errorf("%w (the upstream never answered in HTTP/2 without TLS; if it needs TLS, write grpcs:// in the upstream's URL)", err)
@@ -66,8 +66,8 @@ func (h *hop) explain(err error) error {
 // mayNeedTLS reports whether the connection has ended without any sign that the upstream speaks HTTP/2 in
 // clear, neither the server's settings on this connection nor anything on others. A server that has died, or
 // a balancer before it, must not be mistaken for one with TLS.
-func (h *hop) mayNeedTLS() bool {
-	return h.spoke != nil && !h.spoke.Load() && !h.carried && !h.Conn.HasSettings() && h.Conn.Ended()
+func (h *upstreamConn) mayNeedTLS() bool {
+	return h.plainHTTP2 != nil && !h.plainHTTP2.Load() && !h.isLink && !h.Conn.HasSettings() && h.Conn.Ended()
 }
 
 // unusable reports whether a connection was unusable before any of the call was sent.
@@ -75,24 +75,24 @@ func unusable(err error) bool { return errors.Is(err, h2.ErrUnusable) }
 
 // pool holds connections to the upstream.
 type pool struct {
-	*h2.Pool[*hop]
+	*h2.Pool[*upstreamConn]
 	dialer *dialer
 }
 
 // newPool returns a pool of at most that many connections, for all clients or for one.
 func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{h2.NewPool(h2.PoolConfig[*hop]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.setApart, Faults: d.speaks.Faults}), d}
+	return &pool{h2.NewPool(h2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
 }
 
-// setApart counts and logs that a client's connection is moved to upstream connections of its own.
-func (d *dialer) setApart(client string) {
+// clientIsolated counts and logs that a client's connection is moved to upstream connections of its own.
+func (d *dialer) clientIsolated(client string) {
 	d.up.Stats.Error("resets")
 	d.log.Warn("a client cancels many calls, so its calls get their own connections to the upstream: servers close connections with many resets",
 		"client", client, "upstream", d.up.String())
 }
 
 // replace gives no new calls to a connection that could be replaced by a link. Running calls go on.
-func (p *pool) replace(h *hop) {
+func (p *pool) replace(h *upstreamConn) {
 	if p.dialer.shouldBeLink(h) {
 		p.Retire(h)
 	}
@@ -117,7 +117,7 @@ var defaultPings = pings{every: 5 * time.Second, silent: 20 * time.Second, answe
 
 // watch pings the server when it is silent while calls wait, and closes the connection if there is no answer.
 // It returns when the connection is closed.
-func (p pings) watch(h *hop) {
+func (p pings) watch(h *upstreamConn) {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	var sent int
@@ -129,7 +129,7 @@ func (p pings) watch(h *hop) {
 			return
 		case <-tick.C:
 		}
-		if now := h.heard.Load(); now != heard {
+		if now := h.received.Load(); now != heard {
 			heard, sent = now, 0
 		}
 		if h.Conn.Silence() < p.silent || h.Active() == 0 || sent >= freePings && time.Since(last) < p.apart {

@@ -20,7 +20,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// inquiry finds out which encodings a server reads. Most servers say it, in grpc-accept-encoding of every
+// encodingProbe finds out which encodings a server reads. Most servers say it, in grpc-accept-encoding of every
 // response that has a message. For servers that don't, such as grpc-go's, the gateway finds out by calls of
 // its own, which can't be mistaken for a client's. It never tests with a client's call: servers answer an
 // unknown encoding in many ways, and one (C++ 1.51) passes the compressed bytes to the application as if they
@@ -36,18 +36,18 @@ import (
 // has died.
 //
 // The results apply to one connection. Another connection may lead to another server.
-type inquiry struct {
-	ask    func(ctx context.Context, c ownCall) (*ownAnswer, error)
-	knows  *knowledge
-	codecs *grpccodec.Set
-	alive  context.Context
-	tell   func() // reports that the server can't be asked
-	faults h2.Faults
+type encodingProbe struct {
+	ask           func(ctx context.Context, c gatewayCall) (*gatewayReply, error)
+	capabilities  *serverCapabilities
+	codecs        *grpccodec.Set
+	alive         context.Context
+	onUnavailable func() // reports that the server can't be asked
+	faults        h2.Faults
 
-	patience time.Duration // how long a client's call waits for a result
+	probeWait time.Duration // how long a client's call waits for a result
 
 	mu        sync.Mutex
-	wants     []string      // encodings that calls would use
+	encodings []string      // encodings that calls would use
 	authority string        // of a client's call, for balancers that check it
 	single    string        // a method that clients call with one message; "": none is known
 	running   chan struct{} // closed when the running calls end; nil: none run
@@ -64,13 +64,13 @@ type inquiry struct {
 }
 
 const (
-	healthPath   = "/grpc.health.v1.Health/Check"
-	controlName  = "cinch-probe" // an encoding that does not exist
-	askTimeout   = 3 * time.Second
-	askPause     = time.Minute // after a failure
-	patienceAsks = 250 * time.Millisecond
-	maxOwnAnswer = 4 << 10
-	manyWithout  = 20 // responses until the log says that the server can't be asked
+	healthPath       = "/grpc.health.v1.Health/Check"
+	controlName      = "cinch-probe" // an encoding that does not exist
+	probeTimeout     = 3 * time.Second
+	probePause       = time.Minute // after a failure
+	defaultProbeWait = 250 * time.Millisecond
+	maxProbeReply    = 4 << 10
+	maxWithoutMethod = 20 // responses until the log says that the server can't be asked
 )
 
 // healthRequest is a HealthCheckRequest for the whole server. Its field 15 is unknown to all servers, and
@@ -80,24 +80,24 @@ var healthRequest = append([]byte{15<<3 | 2, 32}, "cinch asks, cinch asks, cinch
 // cutOffMessage is the frame of a compressed message of 64 bytes, cut off after the first.
 var cutOffMessage = append(wire.AppendHeader(nil, true, 64), 0)
 
-// want adds encodings that calls would use, and starts to find out whether the server reads them.
-func (q *inquiry) want(encodings []string, authority string) {
+// addEncodings adds encodings that calls would use, and starts to find out whether the server reads them.
+func (q *encodingProbe) addEncodings(encodings []string, authority string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.authority == "" {
 		q.authority = authority
 	}
 	for _, e := range encodings {
-		if !slices.Contains(q.wants, e) {
-			q.wants = append(q.wants, e)
+		if !slices.Contains(q.encodings, e) {
+			q.encodings = append(q.encodings, e)
 		}
 	}
 	q.begin()
 }
 
-// heard continues after a response, which may have brought something new. single is the method of a call that
-// consisted of one message, or "".
-func (q *inquiry) heard(single string) {
+// onResponse continues after a response, which may have brought something new. single is the method of a call
+// that consisted of one message, or "".
+func (q *encodingProbe) onResponse(single string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.single == "" {
@@ -105,8 +105,8 @@ func (q *inquiry) heard(single string) {
 		q.wantsSingle.Store(q.goServer && single == "")
 	}
 	if q.goServer && q.single == "" {
-		if q.without++; q.without == manyWithout {
-			q.tell()
+		if q.without++; q.without == maxWithoutMethod {
+			q.onUnavailable()
 		}
 	}
 	q.begin()
@@ -114,9 +114,9 @@ func (q *inquiry) heard(single string) {
 
 // await waits for the running calls, for at most patience since they began, because a client's call is
 // waiting. It does not wait once one of the gateway's calls has failed.
-func (q *inquiry) await(ctx context.Context) {
+func (q *encodingProbe) await(ctx context.Context) {
 	q.mu.Lock()
-	running, left, hope := q.running, q.patience-time.Since(q.began), q.notBefore.IsZero()
+	running, left, hope := q.running, q.probeWait-time.Since(q.began), q.notBefore.IsZero()
 	q.mu.Unlock()
 	if running == nil || left <= 0 || !hope {
 		return
@@ -131,7 +131,7 @@ func (q *inquiry) await(ctx context.Context) {
 }
 
 // begin starts run if there is something to ask. q.mu must be held.
-func (q *inquiry) begin() {
+func (q *encodingProbe) begin() {
 	if q.running != nil || q.next() == nil {
 		return
 	}
@@ -140,8 +140,8 @@ func (q *inquiry) begin() {
 }
 
 // run asks until there is nothing more to ask, or a call fails.
-func (q *inquiry) run() {
-	ctx, cancel := context.WithTimeout(q.alive, askTimeout)
+func (q *encodingProbe) run() {
+	ctx, cancel := context.WithTimeout(q.alive, probeTimeout)
 	defer cancel()
 	defer gateway.CatchPanic(q.faults.Log, q.faults.Stats, q.pause)
 	q.mu.Lock()
@@ -151,41 +151,41 @@ func (q *inquiry) run() {
 		q.running = nil
 	}()
 	for step := q.next(); step != nil; step = q.next() {
-		conclude, err := q.take(ctx, step)
+		conclude, err := q.runStep(ctx, step)
 		if err != nil {
-			q.notBefore = time.Now().Add(askPause)
+			q.notBefore = time.Now().Add(probePause)
 			break
 		}
 		conclude()
 	}
 }
 
-// take runs a step with q.mu released. q.mu must be held, and is held again on return.
-func (q *inquiry) take(ctx context.Context, s step) (conclude func(), err error) {
+// runStep runs a step with q.mu released. q.mu must be held, and is held again on return.
+func (q *encodingProbe) runStep(ctx context.Context, s step) (conclude func(), err error) {
 	q.mu.Unlock()
 	defer q.mu.Lock()
 	return s(ctx)
 }
 
 // pause suspends questions for a while, after a panic.
-func (q *inquiry) pause() {
+func (q *encodingProbe) pause() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.notBefore = time.Now().Add(askPause)
+	q.notBefore = time.Now().Add(probePause)
 }
 
 // step makes a call. Its conclude must be called with q.mu held.
 type step func(ctx context.Context) (conclude func(), err error)
 
 // next returns the next step, or nil for none. q.mu must be held.
-func (q *inquiry) next() step {
-	if len(q.wants) == 0 || time.Now().Before(q.notBefore) {
+func (q *encodingProbe) next() step {
+	if len(q.encodings) == 0 || time.Now().Before(q.notBefore) {
 		return nil
 	}
 	if !q.greeted {
 		return q.greet
 	}
-	if !q.knows.isSilent() {
+	if !q.capabilities.isSilent() {
 		return nil // it lists what it reads, or has not answered yet
 	}
 	path, known := q.path()
@@ -195,8 +195,8 @@ func (q *inquiry) next() step {
 	case !known:
 		return func(ctx context.Context) (func(), error) { return q.tryControl(ctx, path) }
 	}
-	for _, e := range q.wants {
-		if q.knows.reads(e) == unknown {
+	for _, e := range q.encodings {
+		if q.capabilities.reads(e) == unknown {
 			return func(ctx context.Context) (func(), error) { return q.question(ctx, path, e) }
 		}
 	}
@@ -204,7 +204,7 @@ func (q *inquiry) next() step {
 }
 
 // path returns the method for questions, or "" for none, and whether its control has run. q.mu must be held.
-func (q *inquiry) path() (path string, known bool) {
+func (q *encodingProbe) path() (path string, known bool) {
 	path = healthPath
 	if q.goServer {
 		path = q.single
@@ -216,19 +216,19 @@ func (q *inquiry) path() (path string, known bool) {
 	return path, known
 }
 
-func (q *inquiry) call(path, encoding string, body []byte) ownCall {
+func (q *encodingProbe) call(path, encoding string, body []byte) gatewayCall {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ownCall{authority: q.authority, path: path, encoding: encoding, body: body, most: maxOwnAnswer}
+	return gatewayCall{authority: q.authority, path: path, encoding: encoding, body: body, most: maxProbeReply}
 }
 
 // greet makes a plain call: a server that lists encodings answers it with its list.
-func (q *inquiry) greet(ctx context.Context) (func(), error) {
+func (q *encodingProbe) greet(ctx context.Context) (func(), error) {
 	a, err := q.ask(ctx, q.call(healthPath, "", frameOf(false, healthRequest)))
 	if err != nil {
 		return nil, err
 	}
-	q.knows.learn(a.header)
+	q.capabilities.recordHeaders(a.header)
 	return func() {
 		q.greeted = true
 		code, message := a.status()
@@ -237,8 +237,8 @@ func (q *inquiry) greet(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// refuses makes a call, and reports whether the server refused its encoding.
-func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []byte) (bool, error) {
+// isRefused makes a call, and reports whether the server refused its encoding.
+func (q *encodingProbe) isRefused(ctx context.Context, path, encoding string, message []byte) (bool, error) {
 	body := cutOffMessage
 	if path == healthPath {
 		body = frameOf(true, message)
@@ -247,18 +247,18 @@ func (q *inquiry) refuses(ctx context.Context, path, encoding string, message []
 	if err != nil {
 		return false, err
 	}
-	q.knows.learn(a.header) // a refusal may come with a list
+	q.capabilities.recordHeaders(a.header) // a refusal may come with a list
 	code, text := a.status()
 	switch code {
 	case "1", "4", "8", "14": // the server may not have seen it
-		return false, errNoAnswer
+		return false, errNotGRPC
 	}
-	return seemsToRefuse(code, text, encoding), nil
+	return isRefusal(code, text, encoding), nil
 }
 
 // tryControl finds out whether the server checks the encoding of calls to path first.
-func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
-	refused, err := q.refuses(ctx, path, controlName, healthRequest)
+func (q *encodingProbe) tryControl(ctx context.Context, path string) (func(), error) {
+	refused, err := q.isRefused(ctx, path, controlName, healthRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -268,42 +268,42 @@ func (q *inquiry) tryControl(ctx context.Context, path string) (func(), error) {
 		}
 		q.control[path] = refused
 		if !refused {
-			q.tell()
+			q.onUnavailable()
 		}
 	}, nil
 }
 
 // question finds out whether the server reads an encoding.
-func (q *inquiry) question(ctx context.Context, path, encoding string) (func(), error) {
+func (q *encodingProbe) question(ctx context.Context, path, encoding string) (func(), error) {
 	message, err := q.codecs.AppendCompress(nil, healthRequest, encoding)
 	if err != nil {
 		return nil, err
 	}
-	refused, err := q.refuses(ctx, path, encoding, message)
+	refused, err := q.isRefused(ctx, path, encoding, message)
 	if err != nil {
 		return nil, err
 	}
-	return func() { q.knows.learnAnswer(encoding, !refused) }, nil
+	return func() { q.capabilities.recordProbe(encoding, !refused) }, nil
 }
 
-// ownCall is a call by the gateway itself. No client sees it.
-type ownCall struct {
+// gatewayCall is a call by the gateway itself. No client sees it.
+type gatewayCall struct {
 	scheme, authority, path string
 	encoding                string // "": none
 	body                    []byte // message frames
 	most                    int64  // limit for the answer in bytes
 }
 
-// ownAnswer is the response to an ownCall, whatever its status.
-type ownAnswer struct {
+// gatewayReply is the response to an gatewayCall, whatever its status.
+type gatewayReply struct {
 	header, trailer http.Header
 	body            []byte
 }
 
-var errNoAnswer = errors.New("the answer is not gRPC")
+var errNotGRPC = errors.New("the answer is not gRPC")
 
 // do makes the call. It returns an error if the answer is not a gRPC response.
-func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswer, error) {
+func (c gatewayCall) do(ctx context.Context, transport http.RoundTripper) (*gatewayReply, error) {
 	u := url.URL{Scheme: c.scheme, Host: c.authority, Path: c.path}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(c.body))
 	if err != nil {
@@ -322,18 +322,18 @@ func (c ownCall) do(ctx context.Context, transport http.RoundTripper) (*ownAnswe
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || !isGRPC(resp.Header) {
-		return nil, fmt.Errorf("%w: HTTP status %d", errNoAnswer, resp.StatusCode)
+		return nil, fmt.Errorf("%w: HTTP status %d", errNotGRPC, resp.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, c.most+1))
 	if err != nil {
 		return nil, err
 	}
-	return &ownAnswer{header: resp.Header, trailer: resp.Trailer, body: body}, nil
+	return &gatewayReply{header: resp.Header, trailer: resp.Trailer, body: body}, nil
 }
 
 // status returns the status of a call, which is in the headers of a trailers-only response, and in the
 // trailers otherwise.
-func (a *ownAnswer) status() (code, message string) {
+func (a *gatewayReply) status() (code, message string) {
 	h := a.trailer
 	if len(a.header["Grpc-Status"]) > 0 {
 		h = a.header
@@ -387,9 +387,9 @@ func saysNotInstalled(code, message, encoding string) bool {
 	)
 }
 
-// seemsToRefuse reports whether the answer to an ownCall refuses an encoding: it says so, or names the
+// isRefusal reports whether the answer to an gatewayCall refuses an encoding: it says so, or names the
 // encoding in an error. Servers do not execute these calls, so that an error can't come from an application.
-func seemsToRefuse(code, message, encoding string) bool {
+func isRefusal(code, message, encoding string) bool {
 	if saysNotInstalled(code, message, encoding) {
 		return true
 	}
