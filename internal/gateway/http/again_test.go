@@ -58,7 +58,7 @@ func TestCancelledByOthers(t *testing.T) {
 	}{{t.Context(), "GET", 2}, {t.Context(), "HEAD", 2}, {t.Context(), "POST", 1}, {over, "GET", 1}} {
 		to := &cancelled{}
 		r, _ := http.NewRequestWithContext(x.ctx, x.method, "http://x/", nil)
-		resp, err := resender{to}.plain(&trip{common: &common{}}, r)
+		resp, err := resender{to}.sendPlain(&exchange{common: &common{}}, r)
 		if err == nil {
 			_ = resp.Body.Close()
 		}

@@ -20,16 +20,16 @@ const (
 	foreignMark   = "foreign"                // in codingHeader: Content-Encoding is not by a gateway
 )
 
-// isOurs reports whether the codings named by a client or an upstream are values that gateways exchange.
-func isOurs(codings []string) bool {
+// isPeerCoding reports whether the codings named by a client or an upstream are values that gateways exchange.
+func isPeerCoding(codings []string) bool {
 	named := strings.Join(codings, ", ")
 	return strings.HasPrefix(named, carriedCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
 }
 
 // Limits of the window of a history, as log2 of bytes.
 const (
-	leastWindow = 17
-	mostWindow  = 23
+	minWindow = 17
+	maxWindow = 23
 )
 
 // formatTerms returns the Cinch-Pair field of an upgrade: "1; window=23". parseTerms is its inverse.
@@ -39,7 +39,7 @@ func parseTerms(h http.Header) (window int, ok bool) {
 	version, terms, _ := strings.Cut(h.Get(pairHeader), ";")
 	number, isWindow := strings.CutPrefix(strings.TrimSpace(terms), "window=")
 	window, err := strconv.Atoi(number)
-	return window, strings.TrimSpace(version) == pairVersion && isWindow && err == nil && window >= leastWindow && window <= mostWindow
+	return window, strings.TrimSpace(version) == pairVersion && isWindow && err == nil && window >= minWindow && window <= maxWindow
 }
 
 // maxOpenOf returns the longest body that a peer decompresses, as it says in an upgrade. Gateways of earlier

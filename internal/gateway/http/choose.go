@@ -16,8 +16,8 @@ import (
 
 // choose decides how a rule recodes the body of a request or a reply with the header h. n is the body's
 // length in bytes, -1 if unknown, and can the codings that the receiver reads.
-func (x *trip) choose(rule *policy.MessageRule, h http.Header, n int64, can codings) (recoding, bool) {
-	if rule == nil || mustStay(h) {
+func (x *exchange) choose(rule *policy.MessageRule, h http.Header, n int64, can codings) (recoding, bool) {
+	if rule == nil || mustNotChange(h) {
 		return recoding{}, false
 	}
 	from, known := codingOf(h)
@@ -43,7 +43,7 @@ func (x *trip) choose(rule *policy.MessageRule, h http.Header, n int64, can codi
 // lookup returns the first rule that covers the body of the request, or of the reply, with the header h. It
 // returns nil if that rule says raw. If the length is unknown, n < 0, the first rule counts whatever its
 // sizes.
-func (x *trip) lookup(d policy.Direction, h http.Header, n int64) *policy.MessageRule {
+func (x *exchange) lookup(d policy.Direction, h http.Header, n int64) *policy.MessageRule {
 	a := policy.MessageAddress{
 		Space: []byte(x.in.URL.Path), Command: []byte(x.in.Method), Host: []byte(hostOf(x.in)),
 		Type: []byte(mediaType(h.Get("Content-Type"))), Direction: d, Size: int(max(n, 0)),
@@ -97,18 +97,18 @@ func mediaType(field string) string {
 	return ""
 }
 
-// names holds the content codings that the gateway reads and writes, in order of preference. "snappy" is its
-// block format, as in Prometheus' remote write.
-var names = [...]string{"zstd", "gzip", "snappy"}
+// codingNames holds the content codings that the gateway reads and writes, in order of preference. "snappy"
+// is its block format, as in Prometheus' remote write.
+var codingNames = [...]string{"zstd", "gzip", "snappy"}
 
-// codings is a set of names: one bit for each, by its index.
+// codings is a set of codingNames: one bit for each, by its index.
 type codings uint8
 
 func bitOf(name string) codings {
 	if name == "x-gzip" {
 		name = "gzip"
 	}
-	for i, n := range names {
+	for i, n := range codingNames {
 		if n == name {
 			return 1 << i
 		}
@@ -120,7 +120,7 @@ func (c codings) has(name string) bool { return c&bitOf(name) != 0 }
 
 // best returns the preferred coding of the set, or "" if it is empty.
 func (c codings) best() string {
-	for i, n := range names {
+	for i, n := range codingNames {
 		if c&(1<<i) != 0 {
 			return n
 		}
@@ -171,16 +171,17 @@ func codingOf(h http.Header) (name string, ok bool) {
 	return name, bitOf(name) != 0
 }
 
-// signed holds the fields that sign or hash a body as it is sent. Another coding would break the signature.
-var signed = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256", "X-Goog-Content-Sha256", "X-Hub-Signature", "X-Hub-Signature-256"}
+// signatureFields holds the fields that sign or hash a body as it is sent. Another coding would break the
+// signature.
+var signatureFields = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256", "X-Goog-Content-Sha256", "X-Hub-Signature", "X-Hub-Signature-256"}
 
 // signingSchemes holds prefixes, in lower case, of Authorization values that cover the body.
 var signingSchemes = [...]string{"aws4-", "signature ", "oauth ", "hawk ", "sharedkey"}
 
-// mustStay reports whether the body with the header h must not be changed: it is signed, is a part of
+// mustNotChange reports whether the body with the header h must not be changed: it is signed, is a part of
 // something or a stream, or its sender forbids it.
-func mustStay(h http.Header) bool {
-	for _, name := range signed {
+func mustNotChange(h http.Header) bool {
+	for _, name := range signatureFields {
 		if len(h[name]) > 0 {
 			return true
 		}
@@ -188,9 +189,9 @@ func mustStay(h http.Header) bool {
 	return len(h["Content-Range"]) > 0 || forbidsTransforms(h) || isSigned(h.Get("Authorization")) || isStream(h.Get("Content-Type"))
 }
 
-// announces reports whether the trailers include a digest or a signature of the body.
-func announces(trailer http.Header) bool {
-	for _, name := range signed {
+// announcesSignature reports whether the trailers include a digest or a signature of the body.
+func announcesSignature(trailer http.Header) bool {
+	for _, name := range signatureFields {
 		if _, there := trailer[name]; there {
 			return true
 		}
@@ -227,108 +228,108 @@ func isStream(contentType string) bool {
 	return strings.HasPrefix(t, "text/event-stream") || strings.HasPrefix(t, "application/grpc") || strings.HasPrefix(t, "multipart/x-mixed-replace")
 }
 
-// replyMustStay reports whether a reply must not be changed, for mustStay's reasons and others. A strong
-// entity tag stands for the exact bytes.
-func replyMustStay(in *http.Request, resp *http.Response) bool {
+// replyMustNotChange reports whether a reply must not be changed, for mustNotChange's reasons and others. A
+// strong entity tag stands for the exact bytes.
+func replyMustNotChange(in *http.Request, resp *http.Response) bool {
 	h := resp.Header
 	return resp.StatusCode != http.StatusOK || in.Method == http.MethodHead || len(in.Header["Range"]) > 0 ||
-		len(h["Content-Encoding"]) > 0 || isStrong(h.Get("Etag")) || mustStay(h)
+		len(h["Content-Encoding"]) > 0 || isStrong(h.Get("Etag")) || mustNotChange(h)
 }
 
 func isStrong(etag string) bool { return etag != "" && !strings.HasPrefix(etag, "W/") }
 
-// knowledge holds the codings that the upstream reads in bodies of requests: those that the operator
+// acceptedCodings holds the codings that the upstream reads in bodies of requests: those that the operator
 // configured, and those that replies name for a path (RFC 7694), except those that the upstream has refused
 // since.
-type knowledge struct {
-	always codings
+type acceptedCodings struct {
+	configured codings
 
 	mu    sync.Mutex
-	paths map[string]reads // by pathKey
+	paths map[string]pathCodings // by pathKey
 }
 
-// reads holds the codings that a path's replies have named, and those that it has refused.
-type reads struct {
-	said, refused codings
-	at            time.Time // of the last refusal
+// pathCodings holds the codings that a path's replies have named, and those that it has refused.
+type pathCodings struct {
+	named, refused codings
+	at             time.Time // of the last refusal
 }
 
 // Limits of the memory: the number of paths, and the bytes of each that are remembered. Longer paths with the
 // same beginning count as one.
 const (
-	knownPaths = 4096
-	knownBytes = 512
+	maxPaths   = 4096
+	maxPathKey = 512
 )
 
 // refusalTime is the time after which a refused coding is tried again, with a body that can be sent a second
 // time.
 const refusalTime = time.Minute
 
-func pathKey(path string) string { return path[:min(len(path), knownBytes)] }
+func pathKey(path string) string { return path[:min(len(path), maxPathKey)] }
 
-func newKnowledge(always []string) *knowledge {
-	k := &knowledge{paths: map[string]reads{}}
+func newAcceptedCodings(always []string) *acceptedCodings {
+	k := &acceptedCodings{paths: map[string]pathCodings{}}
 	for _, name := range always {
-		k.always |= bitOf(name)
+		k.configured |= bitOf(name)
 	}
 	return k
 }
 
-// accepts returns the codings that a request to a path may have. A refused coding is tried again only with a
+// codingsFor returns the codings that a request to a path may have. A refused coding is tried again only with a
 // body that can be sent a second time (again).
-func (k *knowledge) accepts(path string, again bool) codings {
+func (k *acceptedCodings) codingsFor(path string, again bool) codings {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.paths[pathKey(path)]
 	if again && time.Since(r.at) >= refusalTime {
-		return k.always | r.said
+		return k.configured | r.named
 	}
-	return (k.always | r.said) &^ r.refused
+	return (k.configured | r.named) &^ r.refused
 }
 
-// learn records the codings that a reply names for a path. A refused coding stays refused if an earlier reply
-// named it already: it was refused in spite of that.
-func (k *knowledge) learn(path string, said codings) {
-	k.change(path, func(r *reads) {
-		r.refused &^= said &^ r.said
-		r.said = said
+// recordNamed records the codings that a reply names for a path. A refused coding stays refused if an earlier
+// reply named it already: it was refused in spite of that.
+func (k *acceptedCodings) recordNamed(path string, said codings) {
+	k.change(path, func(r *pathCodings) {
+		r.refused &^= said &^ r.named
+		r.named = said
 	})
 }
 
-// refuse records that a coding was refused. It reports whether that is new.
-func (k *knowledge) refuse(path, coding string) (isNew bool) {
-	k.change(path, func(r *reads) {
+// recordRefused records that a coding was refused. It reports whether that is new.
+func (k *acceptedCodings) recordRefused(path, coding string) (isNew bool) {
+	k.change(path, func(r *pathCodings) {
 		isNew = r.refused&bitOf(coding) == 0
 		r.refused, r.at = r.refused|bitOf(coding), time.Now()
 	})
 	return isNew
 }
 
-// took records that a coding was accepted.
-func (k *knowledge) took(path, coding string) {
-	k.change(path, func(r *reads) { r.refused &^= bitOf(coding) })
+// recordAccepted records that a coding was accepted.
+func (k *acceptedCodings) recordAccepted(path, coding string) {
+	k.change(path, func(r *pathCodings) { r.refused &^= bitOf(coding) })
 }
 
-func (k *knowledge) change(path string, f func(*reads)) {
+func (k *acceptedCodings) change(path string, f func(*pathCodings)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	path = pathKey(path)
 	r, found := k.paths[path]
-	if f(&r); r == (reads{}) {
+	if f(&r); r == (pathCodings{}) {
 		delete(k.paths, path)
 		return
 	}
-	if !found && len(k.paths) >= knownPaths {
+	if !found && len(k.paths) >= maxPaths {
 		k.forget()
 	}
 	k.paths[path] = r
 }
 
 // forget drops half of the paths, in no particular order. k.mu must be held.
-func (k *knowledge) forget() {
+func (k *acceptedCodings) forget() {
 	keep := 0
-	maps.DeleteFunc(k.paths, func(string, reads) bool {
+	maps.DeleteFunc(k.paths, func(string, pathCodings) bool {
 		keep++
-		return keep > knownPaths/2
+		return keep > maxPaths/2
 	})
 }

@@ -46,7 +46,7 @@ func (c coder) recode(in []byte, ch recoding, g *memory.Grant) (out []byte, reas
 	start := time.Now()
 	plain, err := c.open(in, ch.from, g)
 	if err != nil {
-		return nil, c.notOpened(err)
+		return nil, c.failureReason(err)
 	}
 	if !g.TryAcquire(int64(len(plain))) {
 		return nil, leftBudget
@@ -70,7 +70,7 @@ func (c coder) recode(in []byte, ch recoding, g *memory.Grant) (out []byte, reas
 	return out, ""
 }
 
-func (c coder) notOpened(err error) string {
+func (c coder) failureReason(err error) string {
 	switch {
 	case errors.Is(err, grpccodec.ErrTooLarge):
 		return leftTooLarge

@@ -77,7 +77,7 @@ func TestMessageWithoutLengthIsCut(t *testing.T) {
 	})), nil)
 	c := client(t)
 	near.untilCarried(c)
-	broken := io.MultiReader(strings.NewReader("half of a message"), failing{errors.New("no more")})
+	broken := io.MultiReader(strings.NewReader("half of a message"), errorReader{errors.New("no more")})
 	if resp, _, err := sendChunked(t, c, near.url, "application/x-protobuf", broken); err == nil && resp.StatusCode < 400 {
 		t.Error(resp.Status)
 	}

@@ -75,7 +75,7 @@ func (c *Config) setDefaults() {
 		c.LinkLevel = defaultLinkLevel
 	}
 	if c.LinkWindow <= 0 {
-		c.LinkWindow = mostWindow
+		c.LinkWindow = maxWindow
 	}
 	if c.LinkMemory <= 0 {
 		c.LinkMemory = defaultLinkMemory

@@ -76,7 +76,7 @@ func TestConnectionsOfHTTP2Clients(t *testing.T) {
 	testenv.Eventually(t, "all places are given back", func() bool {
 		free := 0
 		for range most {
-			slot := g.common.transport.limit.Admit(nil, &trip{}, false)
+			slot := g.common.transport.limit.Admit(nil, &exchange{}, false)
 			defer slot.Leave()
 			if slot != nil {
 				free++

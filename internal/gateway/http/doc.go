@@ -11,18 +11,20 @@
 //	choose.go     which rule, which coding: what the upstream reads, what a client accepts, what must not change
 //	coder.go      changing a body from one coding to another
 //	replies.go    reply gives the body of a reply the coding that the client accepts
-//	trip.go       the state of an exchange, the state that all share, and how an exchange fails
+//	exchange.go   the state of an exchange, the state that all share, and how an exchange fails
 //
 // Bodies:
 //
 //	whole.go      in memory; stream.go, compressed while they are read
-//	heads.go      header fields that net/http's server does not report
+//	lengthcounter.go
+//	              header fields that net/http's server does not report
 //
 // Two gateways:
 //
 //	near.go       sending requests and receiving replies at the near gateway
 //	far.go        the same exchanges at the far gateway
-//	farside.go    the near gateway's connections, and the histories that both ends of one keep
+//	peergateway.go
+//	              the near gateway's connections, and the histories that both ends of one keep
 //	agreed.go     names and values that two gateways exchange
 //
 // Connections to the upstream:

@@ -53,7 +53,7 @@ func TestRefusal(t *testing.T) {
 func TestHeads(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
-	c := &heads{Conn: here}
+	c := &lengthCounter{Conn: here}
 	go func() {
 		for piece := range strings.SplitSeq("POST / HTTP/1.1\r\nConT|ent-L|ength|: 5\r\n\r\nhelloPOST / HTTP/1.1\r\ncontent-length:5\r\nX: content-len|", "|") {
 			_, _ = io.WriteString(there, piece)
@@ -61,12 +61,12 @@ func TestHeads(t *testing.T) {
 		_ = there.Close()
 	}()
 	for {
-		if _, err := c.Read(make([]byte, headFill)); err != nil {
+		if _, err := c.Read(make([]byte, maxHeadRead)); err != nil {
 			break
 		}
 	}
-	if c.named != 2 {
-		t.Errorf("%d", c.named)
+	if c.found != 2 {
+		t.Errorf("%d", c.found)
 	}
 }
 
@@ -111,19 +111,19 @@ func TestReadsEndWithChunkedHeads(t *testing.T) {
 				_, _ = io.WriteString(there, all[cut:])
 				_ = there.Close()
 			}()
-			c := &heads{Conn: here}
+			c := &lengthCounter{Conn: here}
 			var got []byte
 			ended := false
-			for p := make([]byte, headFill); ; {
+			for p := make([]byte, maxHeadRead); ; {
 				n, err := c.Read(p)
 				if err != nil {
 					break
 				}
 				got = append(got, p[:n]...)
-				ended = ended || len(got) == end && c.named == 0
+				ended = ended || len(got) == end && c.found == 0
 			}
-			if string(got) != all || !ended || c.named != 1 {
-				t.Errorf("%q, cut at %d: %q, read up to the head's end: %v, %d lengths", line, cut, got, ended, c.named)
+			if string(got) != all || !ended || c.found != 1 {
+				t.Errorf("%q, cut at %d: %q, read up to the head's end: %v, %d lengths", line, cut, got, ended, c.found)
 			}
 		}
 	}
@@ -140,8 +140,8 @@ func TestBodySentOnceMoreIsAwaited(t *testing.T) {
 		if complete, err := b.read(64 << 10); !complete || err != nil {
 			t.Fatal(complete, err)
 		}
-		first := b.give(b.received, nil, memory.FromUpstream)
-		second := b.give(b.received, nil, memory.FromUpstream)
+		first := b.newReader(b.received, nil, memory.FromUpstream)
+		second := b.newReader(b.received, nil, memory.FromUpstream)
 		_ = first.Close()
 		_ = first.Close()
 		other := &memory.Account{}

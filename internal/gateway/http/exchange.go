@@ -25,64 +25,64 @@ import (
 
 // common holds the state that all exchanges of a gateway share.
 type common struct {
-	cfg       *Config
-	policy    *atomic.Pointer[policy.Messages]
-	coder     coder
-	knows     *knowledge
-	transport *transport
-	upstream  url.URL // scheme and host
-	proxy     *httputil.ReverseProxy
-	errorLog  *log.Logger   // for net/http
-	ahead     chan struct{} // see held.Grant
+	cfg             *Config
+	policy          *atomic.Pointer[policy.Messages]
+	coder           coder
+	acceptedCodings *acceptedCodings
+	transport       *transport
+	upstream        url.URL // scheme and host
+	proxy           *httputil.ReverseProxy
+	errorLog        *log.Logger   // for net/http
+	ahead           chan struct{} // see held.Grant
 
-	samples   *sampled.Samples // nil: nothing is measured
-	histories *histories       // for connections with other gateways; nil: there are none
-	farSide   *farSide         // the upstream as a gateway; nil: without Link
-	carriers  *carriers        // shared by all clients; nil: each client has its own, or there are none
+	samples     *sampled.Samples // nil: nothing is measured
+	histories   *histories       // for connections with other gateways; nil: there are none
+	peerGateway *peerGateway     // the upstream as a gateway; nil: without Link
+	peerConns   *peerConns       // shared by all clients; nil: each client has its own, or there are none
 }
 
-// trip is one request and its reply.
-type trip struct {
+// exchange is one request and its reply.
+type exchange struct {
 	*common
 	rules  *policy.Messages   // rules when the exchange began; nil: there are none yet
-	held   *memory.ConnMemory // the client's
+	memory *memory.ConnMemory // the client's
 	payer  net.Addr           // the client's address, by which limits are shared
 	client *h2.Client         // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
 	in     *http.Request
 
 	control *http.ResponseController // controls the client's request
-	cutting sync.Mutex
-	over    bool // control must not be used any more
+	cutMu   sync.Mutex
+	closed  bool // control must not be used any more
 	noLimit bool // no more time limits are set for the body
 	cancel  context.CancelCauseFunc
 
-	ended                  atomic.Bool // the client's body has been read to its end
-	requestBody, replyBody *wholeBody  // nil: not in memory
-	openedReply            *wholeBody  // the body that replyBody was made from, if it is changed once more
-	sentCoding             string      // coding that the gateway gave the request's body; "": none
-	originalBody           *original   // the body as the client sent it, if it is in memory and was recoded
-	broken                 error       // rewrite failed; RoundTrip returns this error, and sends nothing
+	ended                  atomic.Bool   // the client's body has been read to its end
+	requestBody, replyBody *wholeBody    // nil: not in memory
+	openedReply            *wholeBody    // the body that replyBody was made from, if it is changed once more
+	sentCoding             string        // coding that the gateway gave the request's body; "": none
+	originalBody           *originalBody // the body as the client sent it, if it is in memory and was recoded
+	broken                 error         // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	carried  *history        // histories of the client's connection, if the client is a gateway
-	carriers *carriers       // carriers to the far gateway; nil: there are none
-	carrier  *carrier        // the carrier that the exchange uses; nil: none
-	window   *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
-	accounts []*memory.Account
+	history   *history        // histories of the client's connection, if the client is a gateway
+	peerConns *peerConns      // peer connections to the far gateway; nil: there are none
+	peerConn  *peerConn       // the peer connection that the exchange uses; nil: none
+	window    *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
+	accounts  []*memory.Account
 
 	slot  *gateway.ConnSlot // its place among the requests of HTTP/2 clients over HTTP/1.1; nil: none
 	began time.Time
 }
 
-type tripKey struct{}
+type exchangeKey struct{}
 
-func tripOf(r *http.Request) *trip { return r.Context().Value(tripKey{}).(*trip) }
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
 // close releases what the exchange holds.
-func (x *trip) close() {
-	x.giveBack(false)
-	x.cutting.Lock()
-	x.over = true
-	x.cutting.Unlock()
+func (x *exchange) close() {
+	x.returnPeerConn(false)
+	x.cutMu.Lock()
+	x.closed = true
+	x.cutMu.Unlock()
 	for _, b := range []*wholeBody{x.requestBody, x.replyBody, x.openedReply} {
 		if b != nil {
 			b.close()
@@ -101,71 +101,71 @@ func (x *trip) close() {
 var errCarried = errors.New("the body from the near gateway can't be decompressed")
 
 // bodyEnded reports whether the request's body has been read to its end.
-func (x *trip) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
+func (x *exchange) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
 
 // errBodySlow reports a client that has stopped sending its request's body.
 var errBodySlow = errors.New("the rest of the request's body did not arrive in time")
 
-// limitBody sets the time when reading the request's body fails; the zero time: never. Calls of gRPC have no
-// such limit: a client may have nothing to send for a long time.
-func (x *trip) limitBody(at time.Time) {
-	x.cutting.Lock()
-	defer x.cutting.Unlock()
-	x.limitBodyLocked(at)
+// setBodyDeadline sets the time when reading the request's body fails; the zero time: never. Calls of gRPC
+// have no such limit: a client may have nothing to send for a long time.
+func (x *exchange) setBodyDeadline(at time.Time) {
+	x.cutMu.Lock()
+	defer x.cutMu.Unlock()
+	x.setBodyDeadlineLocked(at)
 }
 
-func (x *trip) limitBodyLocked(at time.Time) {
-	if !x.over && !x.noLimit && !strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
+func (x *exchange) setBodyDeadlineLocked(at time.Time) {
+	if !x.closed && !x.noLimit && !strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
 		_ = x.control.SetReadDeadline(at)
 	}
 }
 
-// answered removes the time limit of the body when the reply begins: from then on client and upstream may
-// exchange data for any time.
-func (x *trip) answered() {
-	x.cutting.Lock()
-	defer x.cutting.Unlock()
-	x.limitBodyLocked(time.Time{})
+// clearBodyDeadline removes the time limit of the body when the reply begins: from then on client and
+// upstream may exchange data for any time.
+func (x *exchange) clearBodyDeadline() {
+	x.cutMu.Lock()
+	defer x.cutMu.Unlock()
+	x.setBodyDeadlineLocked(time.Time{})
 	x.noLimit = true
 }
 
 // errRequest is returned when reading a client's body fails.
 var errRequest = errors.New("the body of the request could not be read")
 
-// giveBack ends the use of a carrier. Other exchanges may use it only after a complete exchange.
-func (x *trip) giveBack(complete bool) {
-	c := x.carrier
-	x.carrier = nil
+// returnPeerConn ends the use of a peer connection. Other exchanges may use it only after a complete exchange.
+func (x *exchange) returnPeerConn(complete bool) {
+	c := x.peerConn
+	x.peerConn = nil
 	switch {
 	case c == nil:
 	case complete && !c.isFull():
-		x.carriers.put(c)
+		x.peerConns.put(c)
 	default:
-		x.carriers.drop(c)
+		x.peerConns.drop(c)
 	}
 }
 
-func (x *trip) dropCarrier() { x.giveBack(false) }
+func (x *exchange) dropPeerConn() { x.returnPeerConn(false) }
 
 // holdRequest sets and returns requestBody, into which the request's body can be read. holdReply does the
 // same for replyBody and the reply's body.
-func (x *trip) holdRequest(out *http.Request) *wholeBody {
-	x.requestBody = newWholeBody(x.in.Context(), out.Body, memory.FromClient, x.held.Requests, x.ahead, x.cut)
+func (x *exchange) holdRequest(out *http.Request) *wholeBody {
+	x.requestBody = newWholeBody(x.in.Context(), out.Body, memory.FromClient, x.memory.Requests, x.ahead, x.cut)
 	return x.requestBody
 }
 
-func (x *trip) holdReply(resp *http.Response) *wholeBody {
+func (x *exchange) holdReply(resp *http.Response) *wholeBody {
 	if x.replyBody != nil { // the body of a far gateway, which was decompressed
 		x.openedReply, x.replyBody = x.replyBody, nil
 	}
-	x.replyBody = newWholeBody(x.in.Context(), resp.Body, memory.FromUpstream, x.held.Replies, x.ahead, x.cut)
+	x.replyBody = newWholeBody(x.in.Context(), resp.Body, memory.FromUpstream, x.memory.Replies, x.ahead, x.cut)
 	return x.replyBody
 }
 
 // stream returns a body that compresses src, of unknown length, while it is read. An account of the client
 // pays for its memory. It returns nil if there is no memory, or the gateway's budgets leave no time for it. The
 // body keeps the setting that they allow when it begins.
-func (x *trip) stream(src io.ReadCloser, ch recoding, of *memory.Client) *streamBody {
+func (x *exchange) stream(src io.ReadCloser, ch recoding, of *memory.Client) *streamBody {
 	if ch.setting = x.cfg.Effort.LowerWithin(ch.setting); ch.setting.Codec == codec.Raw {
 		x.countLeft(ch.rule, steppedDown, 0)
 		return nil
@@ -182,70 +182,71 @@ func (x *trip) stream(src io.ReadCloser, ch recoding, of *memory.Client) *stream
 
 // widen takes memory for n more bytes that an HTTP/2 upstream may be ahead of the client in the reply's body.
 // Windows leave half of the budget to bodies in memory.
-func (x *trip) widen(n int64) bool {
+func (x *exchange) widen(n int64) bool {
 	use := x.cfg.Replies.Use()
-	if 2*n > mostUpstreamWindow || use.Size > 0 && use.InUse+n > use.Size/2 {
+	if 2*n > maxUpstreamWindow || use.Size > 0 && use.InUse+n > use.Size/2 {
 		return false
 	}
 	if x.window == nil {
 		x.window = &memory.Account{}
-		x.window.Open(x.held.Replies, nil)
+		x.window.Open(x.memory.Replies, nil)
 		x.accounts = append(x.accounts, x.window)
 	}
 	return x.window.TakeSpare(n)
 }
 
-// lastWords limits the time that an exchange that is cut off has to send its client an error.
-const lastWords = time.Second
+// cutGrace limits the time that an exchange that is cut off has to send its client an error.
+const cutGrace = time.Second
 
 var errSlow = errors.New("the exchange stalled while others waited for the memory that its body holds")
 
 // cut ends an exchange that has stalled.
-func (x *trip) cut(v memory.StallReason) {
+func (x *exchange) cut(v memory.StallReason) {
 	defer gateway.CatchPanic(x.cfg.Log, x.cfg.Stats, nil)
 	if x.end(errSlow) {
-		gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.held.Addr, v)
+		gateway.LogCut(x.cfg.Log, x.cfg.Stats, x.memory.Addr, v)
 	}
 }
 
 var errDisplaced = errors.New("a client at another address needed the request's connection to the upstream (max_connections)")
 
 // Stage implements gateway.LimitedConn.
-func (x *trip) Stage() gateway.ConnStage { return gateway.StageServed }
+func (x *exchange) Stage() gateway.ConnStage { return gateway.StageServed }
 
 // LastActive implements gateway.LimitedConn: of an address, the request that has taken longest is displaced.
-func (x *trip) LastActive() time.Time { return x.began }
+func (x *exchange) LastActive() time.Time { return x.began }
 
 // Displace implements gateway.LimitedConn.
-func (x *trip) Displace() {
+func (x *exchange) Displace() {
 	if x.end(errDisplaced) {
 		x.cfg.Stats.Error("displaced")
 		x.cfg.Log.Warn("a request was ended to make room for another address: the requests of HTTP/2 clients have reached max_connections, and this address has the most",
-			"client", x.held.Addr, "max_connections", x.cfg.MaxConns)
+			"client", x.memory.Addr, "max_connections", x.cfg.MaxConns)
 	}
 }
 
 // end ends the exchange, and reports false if it has ended before. It stops reading from the client at once, and
-// writing to it after lastWords.
-func (x *trip) end(why error) bool {
-	x.cutting.Lock()
-	defer x.cutting.Unlock()
-	if x.over {
+// writing to it after cutGrace.
+func (x *exchange) end(why error) bool {
+	x.cutMu.Lock()
+	defer x.cutMu.Unlock()
+	if x.closed {
 		return false
 	}
 	x.noLimit = true // the deadline below is the last one
 	x.cancel(why)
 	_ = x.control.SetReadDeadline(time.Now())
-	_ = x.control.SetWriteDeadline(time.Now().Add(lastWords))
+	_ = x.control.SetWriteDeadline(time.Now().Add(cutGrace))
 	return true
 }
 
 // fail sends the client an error in place of a reply.
-func (x *trip) fail(w http.ResponseWriter, err error) {
+func (x *exchange) fail(w http.ResponseWriter, err error) {
 	cause := context.Cause(x.in.Context())
 	slow, displaced := cause == errSlow, cause == errDisplaced
 	if x.in.Context().Err() != nil && !slow && !displaced {
-		// The client has gone. One that has only closed its side must not mistake an empty reply for a complete one.
+		// The client has gone. One that has only closed its side must not mistake an empty reply for a
+		// complete one.
 		panic(http.ErrAbortHandler)
 	}
 	status, class := http.StatusBadGateway, "upstream_reply"
@@ -277,7 +278,7 @@ func (x *trip) fail(w http.ResponseWriter, err error) {
 	}
 	if class != "" {
 		x.cfg.Stats.Error(class)
-		x.cfg.Log.Debug("exchange failed", "client", x.held.Addr, "path", x.in.URL.Path, "err", err)
+		x.cfg.Log.Debug("exchange failed", "client", x.memory.Addr, "path", x.in.URL.Path, "err", err)
 	}
 	http.Error(w, "cinch: "+err.Error(), status)
 }

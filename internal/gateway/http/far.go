@@ -13,13 +13,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// wantsPair reports whether a client requests an upgrade to a connection with history.
-func (h *handler) wantsPair(r *http.Request) bool {
-	return h.histories != nil && h.cfg.Peers && h.carried == nil && r.ProtoMajor == 1 && r.Body == http.NoBody && r.Header.Get("Upgrade") == pairProtocol
+// isPairUpgrade reports whether a client requests an upgrade to a connection with history.
+func (h *handler) isPairUpgrade(r *http.Request) bool {
+	return h.histories != nil && h.cfg.Peers && h.history == nil && r.ProtoMajor == 1 && r.Body == http.NoBody && r.Header.Get("Upgrade") == pairProtocol
 }
 
-// enter upgrades a connection, and serves its requests until it ends.
-func (h *handler) enter(w http.ResponseWriter, r *http.Request) {
+// servePair upgrades a connection, and serves its requests until it ends.
+func (h *handler) servePair(w http.ResponseWriter, r *http.Request) {
 	window, ok := parseTerms(r.Header)
 	if !ok {
 		http.Error(w, "cinch: unknown "+pairHeader+": this gateway knows version "+pairVersion, http.StatusBadRequest)
@@ -27,18 +27,18 @@ func (h *handler) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	carried, err := h.newHistory(window)
 	if err != nil {
-		h.cfg.Log.Warn("a near gateway gets no history", "client", h.session.held.Addr, "err", err)
+		h.cfg.Log.Warn("a near gateway gets no history", "client", h.session.memory.Addr, "err", err)
 		http.Error(w, "cinch: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	defer carried.close()
 	carried.peerOpens = maxOpenOf(r.Header)
-	conn, err := takeOver(w, carried.window, h.cfg.MaxOpen)
+	conn, err := hijack(w, carried.window, h.cfg.MaxOpen)
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	h.session.serveCarried(conn, &handler{common: h.common, session: h.session, carried: carried})
+	h.session.serveCarried(conn, &handler{common: h.common, session: h.session, history: carried})
 }
 
 func (h *handler) newHistory(window int) (*history, error) {
@@ -49,9 +49,9 @@ func (h *handler) newHistory(window int) (*history, error) {
 	return h.histories.open(window, cost)
 }
 
-// takeOver takes a connection from its server, and tells the near gateway that it uses pairProtocol from now
+// hijack takes a connection from its server, and tells the near gateway that it uses pairProtocol from now
 // on.
-func takeOver(w http.ResponseWriter, window, maxOpen int) (net.Conn, error) {
+func hijack(w http.ResponseWriter, window, maxOpen int) (net.Conn, error) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, err
@@ -70,13 +70,13 @@ func takeOver(w http.ResponseWriter, window, maxOpen int) (net.Conn, error) {
 	return conn, nil
 }
 
-// uncarry decompresses the body of a request that was sent with history, and gives it the coding that a rule
-// asks for, or the one that it had.
-func (x *trip) uncarry(out *http.Request) {
+// decodeCarried decompresses the body of a request that was sent with history, and gives it the coding that a
+// rule asks for, or the one that it had.
+func (x *exchange) decodeCarried(out *http.Request) {
 	b := x.holdRequest(out)
 	start := time.Now()
 	n := out.ContentLength
-	plain, err := b.uncarry(x.carried.reader, n, x.cfg.MaxOpen)
+	plain, err := b.decodeCarried(x.history.reader, n, x.cfg.MaxOpen)
 	if err != nil {
 		if errors.Is(err, bodies.ErrCorrupt) {
 			x.cfg.Stats.Error("corrupt")
@@ -84,7 +84,7 @@ func (x *trip) uncarry(out *http.Request) {
 		x.broken = fmt.Errorf("%w: %w", errCarried, err)
 		return
 	}
-	x.carried.settle()
+	x.history.settle()
 	x.cfg.Stats.Opened(codec.Zstd, int(n), len(plain), time.Since(start))
 	had, opened := strings.CutPrefix(out.Header.Get(codingHeader), openedMark)
 	delete(out.Header, codingHeader)
@@ -98,7 +98,7 @@ func (x *trip) uncarry(out *http.Request) {
 
 // restore sends a body that the near gateway has decompressed: in the coding that a rule of this gateway asks
 // for, or else in the one that it had.
-func (x *trip) restore(out *http.Request, plain []byte, had string) {
+func (x *exchange) restore(out *http.Request, plain []byte, had string) {
 	before := out.Header["Content-Encoding"]
 	coded, err := x.recoded(plain, had)
 	if err != nil {
@@ -111,7 +111,7 @@ func (x *trip) restore(out *http.Request, plain []byte, had string) {
 		ch.from = ""
 		packed, _ := x.coder.recode(plain, ch, &x.requestBody.grant)
 		if packed != nil && ch.rule.Worth(len(coded), len(packed)) {
-			x.originalBody, x.sentCoding = &original{body: coded, encoding: before}, ch.to
+			x.originalBody, x.sentCoding = &originalBody{body: coded, encoding: before}, ch.to
 			x.setBody(out, packed)
 			setCoding(out.Header, ch.to)
 			return
@@ -121,7 +121,7 @@ func (x *trip) restore(out *http.Request, plain []byte, had string) {
 }
 
 // recoded compresses a body with the coding that it had.
-func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
+func (x *exchange) recoded(plain []byte, had string) ([]byte, error) {
 	id, err := codec.ParseID(had)
 	if err != nil || bitOf(had) == 0 {
 		return nil, fmt.Errorf("unknown coding %q", had)
@@ -131,13 +131,13 @@ func (x *trip) recoded(plain []byte, had string) ([]byte, error) {
 
 // carryReply compresses a reply with the history of the connection if a rule covers it. The near gateway
 // gives the client the original reply.
-func (x *trip) carryReply(resp *http.Response) {
+func (x *exchange) carryReply(resp *http.Response) {
 	n := resp.ContentLength
-	if isOurs(resp.Header["Content-Encoding"]) {
+	if isPeerCoding(resp.Header["Content-Encoding"]) {
 		resp.Header[codingHeader] = []string{foreignMark}
 		return
 	}
-	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.carried.peerOpens)) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
+	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.history.peerOpens)) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
 		return
 	}
 	rule := x.lookup(policy.Reply, resp.Header, n)
@@ -149,14 +149,14 @@ func (x *trip) carryReply(resp *http.Response) {
 	}
 }
 
-func (x *trip) writeReply(resp *http.Response, rule *policy.MessageRule) {
+func (x *exchange) writeReply(resp *http.Response, rule *policy.MessageRule) {
 	b, start := x.replyBody, time.Now()
-	out, err := x.carried.writer.Append(nil, b.received, asColumns(rule, resp.Header))
+	out, err := x.history.writer.Append(nil, b.received, asColumns(rule, resp.Header))
 	if err != nil {
-		resp.Body = readCloser{failing{err}, resp.Body}
+		resp.Body = readCloser{errorReader{err}, resp.Body}
 		return
 	}
-	x.carried.settle()
+	x.history.settle()
 	took := time.Since(start)
 	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.received), len(out), took)
 	x.cfg.Stats.Latency(took)

@@ -54,7 +54,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 		return nil
 	}
 	c := bodies.Coders{Engine: g.cfg.Engine, Codecs: g.cfg.Codecs}
-	return g.common.samples.Measure(waysOf(c, func(m sampled.Message) ([]byte, error) {
+	return g.common.samples.Measure(compressionMethods(c, func(m sampled.Message) ([]byte, error) {
 		return g.common.coder.open(m.Bytes, m.Coding, &memory.Grant{})
 	}))
 }
@@ -70,7 +70,7 @@ func (g *Gateway) SampleBytes() int {
 // Shutdown lets exchanges in flight end, and cuts off the rest when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
-	g.common.carriers.close()
+	g.common.peerConns.close()
 	g.common.transport.close()
 	return err
 }
@@ -81,8 +81,8 @@ const (
 	pairWindow = 23
 )
 
-// waysOf returns the ways of compression that are measured.
-func waysOf(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Ways {
+// compressionMethods returns the ways of compression that are measured.
+func compressionMethods(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Ways {
 	pair := func(columns bool) func() (sampled.Writer, error) {
 		return func() (sampled.Writer, error) {
 			w, err := c.NewWriter(pairLevel, pairWindow)

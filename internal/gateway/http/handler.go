@@ -16,7 +16,7 @@ import (
 )
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
-	e := common{cfg: c, policy: p, coder: coder{c}, knows: newKnowledge(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
+	e := common{cfg: c, policy: p, coder: coder{c}, acceptedCodings: newAcceptedCodings(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
 	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // errors of clients and upstreams
 	if c.Sample {
 		e.samples = &sampled.Samples{}
@@ -25,10 +25,10 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 		e.histories = newHistories(c)
 	}
 	if c.Link != NoHistory {
-		e.farSide = newFarSide(c, e.histories)
+		e.peerGateway = newPeerGateway(c, e.histories)
 	}
 	if c.Link == Shared {
-		e.carriers = newCarriers(e.farSide)
+		e.peerConns = newPeerConns(e.peerGateway)
 	}
 	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
 	if c.Upstream.TLS != nil {
@@ -38,10 +38,10 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 		e.upstream.Host = "localhost" // the name is never resolved
 	}
 	e.proxy = &httputil.ReverseProxy{
-		Rewrite:        func(pr *httputil.ProxyRequest) { tripOf(pr.In).rewrite(pr) },
+		Rewrite:        func(pr *httputil.ProxyRequest) { exchangeOf(pr.In).rewrite(pr) },
 		Transport:      resender{e.transport},
-		ModifyResponse: func(r *http.Response) error { tripOf(r.Request).reply(r); return nil },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { tripOf(r).fail(w, err) },
+		ModifyResponse: func(r *http.Response) error { exchangeOf(r.Request).reply(r); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { exchangeOf(r).fail(w, err) },
 		BufferPool:     buffers{},
 		ErrorLog:       e.errorLog,
 	}
@@ -58,37 +58,37 @@ func (buffers) Put(b []byte) { memory.PutBuffer(b) }
 type handler struct {
 	*common
 	session *session
-	carried *history // histories of the client's connection, if the client is a gateway
+	history *history // histories of the client's connection, if the client is a gateway
 }
 
 // ServeHTTP serves one exchange.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer h.ended()
-	defer h.caught()
-	if h.wantsPair(r) {
-		h.enter(w, r)
+	defer h.endHijacked()
+	defer h.catchPanic()
+	if h.isPairUpgrade(r) {
+		h.servePair(w, r)
 		return
 	}
-	metadata, fits := h.session.held.TakeMetadata(r)
+	metadata, fits := h.session.memory.TakeMetadata(r)
 	if !fits {
 		h.cfg.Stats.Error("metadata")
-		if h.carried != nil {
+		if h.history != nil {
 			w.Header().Set("Connection", "close") // the body is not decompressed, so the histories differ from now on
 		}
 		http.Error(w, "cinch: no memory is free for the headers of this request (memory.budget)", http.StatusServiceUnavailable)
 		return
 	}
-	defer h.session.held.Metadata.Release(metadata)
+	defer h.session.memory.Metadata.Release(metadata)
 	if r.Method == http.MethodConnect {
 		w.Header().Set("Connection", "close") // the following bytes were meant for a tunnel, and are no request
 		http.Error(w, "cinch: CONNECT is for forward proxies; this gateway forwards to its upstream only", http.StatusNotImplemented)
 		return
 	}
-	if h.session.heads.unexplained(r) {
+	if h.session.lengths.hasHiddenLength(r) {
 		w.Header().Set("Connection", "close") // RFC 9112, 6.1: a length with chunks may be an attempt to smuggle a request
 	}
-	x := &trip{common: h.common, rules: h.policy.Load(), held: h.session.held, payer: h.session.payer, client: h.session.sharing, carried: h.carried, carriers: h.session.carriers, control: http.NewResponseController(w)}
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), tripKey{}, x))
+	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, history: h.history, peerConns: h.session.peerConns, control: http.NewResponseController(w)}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
 	x.in, x.cancel = r.WithContext(ctx), cancel
 	defer x.close()
@@ -102,9 +102,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
 }
 
-// caught logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not
+// catchPanic logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not
 // logged.
-func (h *handler) caught() {
+func (h *handler) catchPanic() {
 	p := recover()
 	if p == nil {
 		return
@@ -115,10 +115,10 @@ func (h *handler) caught() {
 	panic(http.ErrAbortHandler)
 }
 
-// ended ends the session when the connection was taken over, as by WebSocket: the server does not report its
-// end.
-func (h *handler) ended() {
-	if h.carried == nil && h.session.taken.Load() {
+// endHijacked ends the session when the connection was taken over, as by WebSocket: the server does not
+// report its end.
+func (h *handler) endHijacked() {
+	if h.history == nil && h.session.hijacked.Load() {
 		h.session.end()
 	}
 }
@@ -126,13 +126,13 @@ func (h *handler) ended() {
 // replyWriter writes replies to a client as the upstream sent them.
 type replyWriter struct {
 	http.ResponseWriter
-	x   *trip
+	x   *exchange
 	own http.Header // fields that the gateway adds to the final reply
 }
 
 // newReplyWriter keeps the fields in w's header for the final reply. The reverse proxy clears the header
 // after each interim reply.
-func newReplyWriter(w http.ResponseWriter, x *trip) *replyWriter {
+func newReplyWriter(w http.ResponseWriter, x *exchange) *replyWriter {
 	h := w.Header()
 	own := maps.Clone(h)
 	clear(h)
@@ -151,7 +151,7 @@ func (w *replyWriter) WriteHeader(status int) {
 	case in.ProtoMajor == 1 && !w.x.bodyEnded():
 		h["Connection"] = []string{"close"} // the rest of the body must not be mistaken for a request
 	}
-	if w.x.carried != nil && w.x.carried.isFull() {
+	if w.x.history != nil && w.x.history.isFull() {
 		h["Connection"] = []string{"close"}
 	}
 	maps.Copy(h, w.own)

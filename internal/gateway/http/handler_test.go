@@ -35,19 +35,19 @@ func TestPanic(t *testing.T) {
 
 // The memory for paths is limited, in number and in bytes.
 func TestKnowledgeIsBounded(t *testing.T) {
-	k := newKnowledge(nil)
-	for i := range 3 * knownPaths {
-		k.learn(fmt.Sprint(i, strings.Repeat("x", 2*knownBytes)), accepted(http.Header{"Accept-Encoding": {"zstd"}}))
+	k := newAcceptedCodings(nil)
+	for i := range 3 * maxPaths {
+		k.recordNamed(fmt.Sprint(i, strings.Repeat("x", 2*maxPathKey)), accepted(http.Header{"Accept-Encoding": {"zstd"}}))
 	}
-	if n := len(k.paths); n > knownPaths {
+	if n := len(k.paths); n > maxPaths {
 		t.Errorf("%d paths", n)
 	}
 	for path := range k.paths {
-		if len(path) > knownBytes {
+		if len(path) > maxPathKey {
 			t.Fatalf("a path of %d bytes", len(path))
 		}
 	}
-	if !k.accepts(fmt.Sprint(3*knownPaths-1, strings.Repeat("x", 2*knownBytes)), true).has("zstd") {
+	if !k.codingsFor(fmt.Sprint(3*maxPaths-1, strings.Repeat("x", 2*maxPathKey)), true).has("zstd") {
 		t.Error("the last one is forgotten")
 	}
 }

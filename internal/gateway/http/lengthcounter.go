@@ -6,29 +6,29 @@ import (
 	"net/http"
 )
 
-// headFill is the most bytes that the server reads at a time where headers may be. Larger reads are of
+// maxHeadRead is the most bytes that the server reads at a time where headers may be. Larger reads are of
 // bodies.
-const headFill = 4 << 10
+const maxHeadRead = 4 << 10
 
 var lengthField, chunkedField = []byte("content-length:"), []byte("transfer-encoding:")
 
-// heads counts how often a client has named a Content-Length on an HTTP/1 connection. net/http's server
+// lengthCounter counts how often a client has named a Content-Length on an HTTP/1 connection. net/http's server
 // removes the field from requests with chunks, so there is no other trace of it. Occurrences in bodies are
 // counted too, which does no harm. Bytes behind a head with Transfer-Encoding are held back until the next
 // Read, so that they are not counted for that head.
-type heads struct {
+type lengthCounter struct {
 	net.Conn
-	ahead     []byte // bytes to be returned by the next Read
-	last      []byte // end of the bytes read, in lower case: part of a field's name or of the end of a head
-	chunked   bool   // a Transfer-Encoding was named since the end of the last head
-	named     int
-	explained int // Content-Length fields found in the headers of requests
+	ahead    []byte // bytes to be returned by the next Read
+	last     []byte // end of the bytes read, in lower case: part of a field's name or of the end of a head
+	chunked  bool   // a Transfer-Encoding was named since the end of the last head
+	found    int
+	expected int // Content-Length fields found in the headers of requests
 }
 
 // Read reads from the connection, and examines the bytes.
-func (c *heads) Read(p []byte) (int, error) {
+func (c *lengthCounter) Read(p []byte) (int, error) {
 	n, err := c.read(p)
-	if len(p) > headFill {
+	if len(p) > maxHeadRead {
 		c.last = c.last[:0]
 		return n, err
 	}
@@ -39,7 +39,7 @@ func (c *heads) Read(p []byte) (int, error) {
 		c.chunked, c.ahead = false, append(bytes.Clone(p[end-before:n]), c.ahead...)
 		seen, n = seen[:end], end-before
 	}
-	c.named += bytes.Count(seen[max(0, before-len(lengthField)+1):], lengthField)
+	c.found += bytes.Count(seen[max(0, before-len(lengthField)+1):], lengthField)
 	c.last = append(c.last[:0], seen[max(0, len(seen)-len(chunkedField)+1):]...)
 	return n, err
 }
@@ -57,7 +57,7 @@ func headEnd(b []byte, first int) int {
 	return 0
 }
 
-func (c *heads) read(p []byte) (int, error) {
+func (c *lengthCounter) read(p []byte) (int, error) {
 	if len(c.ahead) == 0 {
 		return c.Conn.Read(p)
 	}
@@ -67,20 +67,20 @@ func (c *heads) read(p []byte) (int, error) {
 }
 
 // CloseWrite closes the connection for writing. It is used by those that have taken over the connection.
-func (c *heads) CloseWrite() error {
+func (c *lengthCounter) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
 	}
 	return net.ErrClosed
 }
 
-// unexplained reports whether a request with chunks may have had a length too.
-func (c *heads) unexplained(r *http.Request) bool {
+// hasHiddenLength reports whether a request with chunks may have had a length too.
+func (c *lengthCounter) hasHiddenLength(r *http.Request) bool {
 	if c == nil || r.ProtoMajor > 1 {
 		return false
 	}
 	if len(r.Header["Content-Length"]) > 0 {
-		c.explained++
+		c.expected++
 	}
-	return len(r.TransferEncoding) > 0 && c.named > c.explained
+	return len(r.TransferEncoding) > 0 && c.found > c.expected
 }

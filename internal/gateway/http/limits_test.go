@@ -28,9 +28,9 @@ import (
 // upgradedTo returns a connection to a far gateway that was upgraded to pairProtocol.
 func upgradedTo(t *testing.T, far *rig) net.Conn {
 	t.Helper()
-	p := newFarSide(&far.cfg, far.common.histories)
+	p := newPeerGateway(&far.cfg, far.common.histories)
 	p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
-	conn, _, _, err := p.upgraded(t.Context(), leastWindow)
+	conn, _, _, err := p.upgraded(t.Context(), minWindow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestCarriedWaits(t *testing.T) {
 			text string
 			want int
 		}{
-			{fmt.Sprintf("Connection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n", pairProtocol, pairHeader, formatTerms(leastWindow)), http.StatusSwitchingProtocols},
+			{fmt.Sprintf("Connection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n", pairProtocol, pairHeader, formatTerms(minWindow)), http.StatusSwitchingProtocols},
 			{"", http.StatusBadGateway}, // there is no upstream
 		} {
 			_, _ = io.WriteString(there, "GET / HTTP/1.1\r\nHost: x\r\n"+request.text+"\r\n")

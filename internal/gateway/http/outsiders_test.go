@@ -25,8 +25,8 @@ func TestUnusedCarrierEnds(t *testing.T) {
 	b := startBalancer(t, strings.TrimPrefix(far.url, "http://"))
 	near := start(t, b.Addr().String(), func(c *Config) { c.Link, c.UpstreamReads = Shared, nil }, rules)
 	c := client(t)
-	idle := func() []*carrier {
-		p := near.common.carriers
+	idle := func() []*peerConn {
+		p := near.common.peerConns
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return slices.Clone(p.idle)

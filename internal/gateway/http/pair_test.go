@@ -190,9 +190,9 @@ func TestHostilePeer(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"nonsense": []byte("nonsense that is no body"), "a bomb": {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}, "short": {0},
 	} {
-		p := newFarSide(&far.cfg, far.common.histories)
+		p := newPeerGateway(&far.cfg, far.common.histories)
 		p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
-		c, err := p.dialCarrier(t.Context())
+		c, err := p.dialConn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	mostCarriers = 8               // limit for one client, or for all that share them
-	carrierIdle  = 5 * time.Minute // longer than the time between two scrapes
-	askAgain     = 10 * time.Second
+	maxPeerConns = 8               // limit for one client, or for all that share them
+	peerConnIdle = 5 * time.Minute // longer than the time between two scrapes
+	upgradeRetry = 10 * time.Second
 )
 
-// farSide is the near gateway's view of the far one: whether there is one, and how to connect to it.
-type farSide struct {
+// peerGateway is the near gateway's view of the far one: whether there is one, and how to connect to it.
+type peerGateway struct {
 	cfg       *Config
 	up        gateway.Upstream
 	histories *histories
 
-	mu      sync.Mutex
-	seen    bool      // the last reply came from a gateway
-	nextAsk time.Time // after a refusal
-	muted   bool      // it was logged that there is no gateway
-	paired  bool      // it was logged that there is one
+	mu            sync.Mutex
+	isGateway     bool      // the last reply came from a gateway
+	retryAt       time.Time // after a refusal
+	loggedMissing bool      // it was logged that there is no gateway
+	loggedFound   bool      // it was logged that there is one
 }
 
-func newFarSide(c *Config, h *histories) *farSide {
-	p := &farSide{cfg: c, up: c.Upstream, histories: h}
+func newPeerGateway(c *Config, h *histories) *peerGateway {
+	p := &peerGateway{cfg: c, up: c.Upstream, histories: h}
 	if p.up.TLS != nil {
 		p.up.TLS = p.up.TLS.Clone()
 		p.up.TLS.NextProtos = []string{"http/1.1"}
@@ -50,71 +50,71 @@ func newFarSide(c *Config, h *histories) *farSide {
 	return p
 }
 
-// saw records whether a reply came from a gateway.
-func (p *farSide) saw(isGateway bool) {
+// recordReply records whether a reply came from a gateway.
+func (p *peerGateway) recordReply(isGateway bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen = isGateway
-	if !isGateway && !p.muted {
-		p.muted = true
+	p.isGateway = isGateway
+	if !isGateway && !p.loggedMissing {
+		p.loggedMissing = true
 		p.cfg.Log.Warn("the upstream is no gateway with peers: bodies go without history", "upstream", p.up.String())
 	}
 }
 
-// mayAsk reports whether the upstream may be asked to upgrade a connection.
-func (p *farSide) mayAsk() bool {
+// canUpgrade reports whether the upstream may be asked to upgrade a connection.
+func (p *peerGateway) canUpgrade() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen && time.Now().After(p.nextAsk)
+	return p.isGateway && time.Now().After(p.retryAt)
 }
 
 // connected logs once, and again after a refusal, that the upstream is a gateway with peers.
-func (p *farSide) connected(window int) {
+func (p *peerGateway) connected(window int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.paired {
-		p.paired = true
+	if !p.loggedFound {
+		p.loggedFound = true
 		p.cfg.Log.Info("the upstream is a gateway with peers: bodies go with history", "upstream", p.up.String(), "window_bytes", 1<<window)
 	}
 }
 
-func (p *farSide) refused(err error) {
+func (p *peerGateway) refused(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nextAsk, p.paired = time.Now().Add(askAgain), false
+	p.retryAt, p.loggedFound = time.Now().Add(upgradeRetry), false
 	p.cfg.Log.Warn("no connection with history to the far gateway, bodies go without", "upstream", p.up.String(), "err", err)
 }
 
-// carriers holds the carriers of one client, or of all clients.
-type carriers struct {
-	farSide *farSide
-	alive   context.Context
-	cancel  context.CancelFunc
+// peerConns holds the peer connections of one client, or of all clients.
+type peerConns struct {
+	peer   *peerGateway
+	alive  context.Context
+	cancel context.CancelFunc
 
-	mu    sync.Mutex
-	idle  []*carrier
-	all   map[*carrier]struct{}
-	asks  int // carriers that are being connected
-	spare int // number of further exchanges that go without a carrier, and for which none is connected
+	mu         sync.Mutex
+	idle       []*peerConn
+	all        map[*peerConn]struct{}
+	connecting int // peer connections that are being connected
+	spare      int // number of further exchanges that go without a peer connection, and for which none is connected
 }
 
-func newCarriers(p *farSide) *carriers {
+func newPeerConns(p *peerGateway) *peerConns {
 	if p == nil {
 		return nil
 	}
-	c := &carriers{farSide: p, all: map[*carrier]struct{}{}}
+	c := &peerConns{peer: p, all: map[*peerConn]struct{}{}}
 	c.alive, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// take returns a free carrier. The caller has to give it back with put or drop. If there is none take returns
-// nil, and begins to connect another one for later exchanges.
-func (p *carriers) take() *carrier {
+// take returns a free peer connection. The caller has to give it back with put or drop. If there is none take
+// returns nil, and begins to connect another one for later exchanges.
+func (p *peerConns) take() *peerConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.idle)
 	if n == 0 {
-		p.ask()
+		p.connectMore()
 		return nil
 	}
 	c := p.idle[n-1]
@@ -123,62 +123,62 @@ func (p *carriers) take() *carrier {
 	return c
 }
 
-// ready reports whether a carrier is free. If none is it begins to connect another one.
-func (p *carriers) ready() bool {
+// hasIdle reports whether a peer connection is free. If none is it begins to connect another one.
+func (p *peerConns) hasIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.idle) == 0 {
-		p.ask()
+		p.connectMore()
 		return false
 	}
 	return true
 }
 
-// ask begins to connect another carrier if there may be more. p.mu must be held.
-func (p *carriers) ask() {
+// connectMore begins to connect another peer connection if there may be more. p.mu must be held.
+func (p *peerConns) connectMore() {
 	if p.spare > 0 {
 		p.spare--
 		return
 	}
-	if len(p.all) == 0 && p.asks > 0 { // the upstream may refuse: ask no second time before its answer is known
+	if len(p.all) == 0 && p.connecting > 0 { // the upstream may refuse: ask no second time before its answer is known
 		return
 	}
-	if p.alive.Err() == nil && len(p.all)+p.asks < mostCarriers && p.farSide.mayAsk() {
-		p.asks++
+	if p.alive.Err() == nil && len(p.all)+p.connecting < maxPeerConns && p.peer.canUpgrade() {
+		p.connecting++
 		go p.add()
 	}
 }
 
-func (p *carriers) add() {
-	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, nil)
+func (p *peerConns) add() {
+	defer gateway.CatchPanic(p.peer.cfg.Log, p.peer.cfg.Stats, nil)
 	c, err := p.dial()
 	p.mu.Lock()
-	p.asks--
+	p.connecting--
 	if err == nil {
 		p.all[c] = struct{}{}
 	}
 	p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.farSide.connected(c.window)
+		p.peer.connected(c.window)
 		p.put(c)
 	case p.alive.Err() == nil:
-		p.farSide.refused(err)
+		p.peer.refused(err)
 	}
 }
 
-// dial connects a carrier and turns a panic into an error.
-func (p *carriers) dial() (c *carrier, err error) {
-	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, func() { err = gateway.ErrPanicked })
-	return p.farSide.dialCarrier(p.alive)
+// dial connects a peer connection and turns a panic into an error.
+func (p *peerConns) dial() (c *peerConn, err error) {
+	defer gateway.CatchPanic(p.peer.cfg.Log, p.peer.cfg.Stats, func() { err = gateway.ErrPanicked })
+	return p.peer.dialConn(p.alive)
 }
 
-// put gives back a carrier whose exchange is complete.
-func (p *carriers) put(c *carrier) {
+// put gives back a peer connection whose exchange is complete.
+func (p *peerConns) put(c *peerConn) {
 	p.mu.Lock()
 	closed := p.alive.Err() != nil
 	if !closed {
-		c.idle = time.AfterFunc(carrierIdle, func() { p.expire(c) })
+		c.idle = time.AfterFunc(peerConnIdle, func() { p.expire(c) })
 		p.idle = append(p.idle, c)
 	}
 	p.mu.Unlock()
@@ -187,9 +187,9 @@ func (p *carriers) put(c *carrier) {
 	}
 }
 
-// expire drops a carrier if it is still idle.
-func (p *carriers) expire(c *carrier) {
-	defer gateway.CatchPanic(p.farSide.cfg.Log, p.farSide.cfg.Stats, nil)
+// expire drops a peer connection if it is still idle.
+func (p *peerConns) expire(c *peerConn) {
+	defer gateway.CatchPanic(p.peer.cfg.Log, p.peer.cfg.Stats, nil)
 	p.mu.Lock()
 	found := false
 	for i, other := range p.idle {
@@ -204,16 +204,16 @@ func (p *carriers) expire(c *carrier) {
 	}
 }
 
-// drop closes a carrier.
-func (p *carriers) drop(c *carrier) {
+// drop closes a peer connection.
+func (p *peerConns) drop(c *peerConn) {
 	p.mu.Lock()
 	delete(p.all, c)
 	p.mu.Unlock()
 	c.close()
 }
 
-// close closes the idle carriers; the others are closed when they are given back.
-func (p *carriers) close() {
+// close closes the idle peer connections; the others are closed when they are given back.
+func (p *peerConns) close() {
 	if p == nil {
 		return
 	}
@@ -228,30 +228,30 @@ func (p *carriers) close() {
 	}
 }
 
-// upgradeTimeout limits the time for connecting a carrier and for its upgrade.
+// upgradeTimeout limits the time for connecting a peer connection and for its upgrade.
 const upgradeTimeout = 5 * time.Second
 
-// errOver is returned when the connection of a carrier has ended, and nothing of the exchange has reached the
-// far gateway, or nothing that is harmful if it is sent again: net/http requested another connection.
+// errOver is returned when a peer connection has ended, and nothing of the exchange has reached the far
+// gateway, or nothing that is harmful if it is sent again: net/http requested another connection.
 var errOver = errors.New("the connection between the gateways is over")
 
 var errNoPair = errors.New("the upstream does not upgrade to " + pairProtocol)
 
-// carrier is a connection to the far gateway with its own histories, for one exchange at a time.
-type carrier struct {
+// peerConn is a connection to the far gateway with its own histories, for one exchange at a time.
+type peerConn struct {
 	*history
 	transport *http.Transport
 	conn      net.Conn
 	idle      *time.Timer
-	given     atomic.Bool // the transport has got the connection
+	dialed    atomic.Bool // the transport has got the connection
 	closing   sync.Once
 }
 
-// dialCarrier connects to the far gateway and upgrades the connection.
-func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
+// dialConn connects to the far gateway and upgrades the connection.
+func (p *peerGateway) dialConn(ctx context.Context) (*peerConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, upgradeTimeout)
 	defer cancel()
-	window, cost, err := p.histories.take(mostWindow)
+	window, cost, err := p.histories.take(maxWindow)
 	if err != nil {
 		return nil, err
 	}
@@ -266,9 +266,9 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 		return nil, err
 	}
 	h.peerOpens = peerOpens
-	c := &carrier{history: h, conn: conn}
+	c := &peerConn{history: h, conn: conn}
 	c.transport = &http.Transport{
-		DialContext: c.give, DisableCompression: true, MaxConnsPerHost: 1,
+		DialContext: c.dialOnce, DisableCompression: true, MaxConnsPerHost: 1,
 		MaxResponseHeaderBytes: int64(p.cfg.MaxHeader), ExpectContinueTimeout: expectTimeout,
 	}
 	return c, nil
@@ -276,7 +276,7 @@ func (p *farSide) dialCarrier(ctx context.Context) (*carrier, error) {
 
 // upgraded connects to the far gateway and upgrades the connection. It returns the window, which the far
 // gateway may have reduced, and the longest body that the far gateway decompresses.
-func (p *farSide) upgraded(ctx context.Context, window int) (conn net.Conn, got, peerOpens int, err error) {
+func (p *peerGateway) upgraded(ctx context.Context, window int) (conn net.Conn, got, peerOpens int, err error) {
 	conn, err = p.up.Dial(ctx)
 	if err != nil {
 		return nil, 0, 0, err
@@ -318,10 +318,10 @@ func upgrade(conn net.Conn, window, maxOpen int) (got, peerOpens int, err error)
 	return got, maxOpenOf(resp.Header), nil
 }
 
-// give is the transport's dial function. It returns the connection once, and fails if the far gateway has
+// dialOnce is the transport's dial function. It returns the connection once, and fails if the far gateway has
 // closed it meanwhile. Later the transport detects that by itself.
-func (c *carrier) give(context.Context, string, string) (net.Conn, error) {
-	if c.given.Swap(true) {
+func (c *peerConn) dialOnce(context.Context, string, string) (net.Conn, error) {
+	if c.dialed.Swap(true) {
 		return nil, errOver
 	}
 	if n, err := gateway.ReadReady(c.conn, make([]byte, 1)); n > 0 || err != nil {
@@ -330,7 +330,7 @@ func (c *carrier) give(context.Context, string, string) (net.Conn, error) {
 	return c.conn, nil
 }
 
-func (c *carrier) close() {
+func (c *peerConn) close() {
 	c.closing.Do(func() {
 		c.transport.CloseIdleConnections()
 		_ = c.conn.Close()
@@ -352,7 +352,7 @@ type histories struct {
 func newHistories(c *Config) *histories {
 	return &histories{
 		coders: bodies.Coders{Engine: c.Engine, Codecs: c.Codecs}, memory: memory.NewBudget(c.LinkMemory), limit: c.LinkMemory,
-		level: c.LinkLevel, window: min(c.LinkWindow, mostWindow),
+		level: c.LinkLevel, window: min(c.LinkWindow, maxWindow),
 	}
 }
 
@@ -414,7 +414,7 @@ func (h *history) isFull() bool {
 // take acquires memory for histories with the given window, or the largest smaller one that there is memory
 // for. It returns that window and the bytes acquired.
 func (h *histories) take(window int) (int, int64, error) {
-	for window = min(window, h.window); window >= leastWindow; window-- {
+	for window = min(window, h.window); window >= minWindow; window-- {
 		cost := h.coders.Bytes(h.level, window)
 		if h.memory.TryAcquire(cost) {
 			return window, cost, nil

@@ -22,16 +22,16 @@ const expectTimeout = time.Second
 
 const (
 	// upstreamWindow limits how far the upstream may be ahead of the client in the body of a reply over
-	// HTTP/2, in bytes. For a client that keeps up it grows to mostUpstreamWindow, as far as the budget allows.
-	upstreamWindow     = 128 << 10
-	mostUpstreamWindow = 4 << 20
+	// HTTP/2, in bytes. For a client that keeps up it grows to maxUpstreamWindow, as far as the budget allows.
+	upstreamWindow    = 128 << 10
+	maxUpstreamWindow = 4 << 20
 	// upstreamConnWindow is the same limit for all replies of a connection. It is so large that no reply
 	// waits for another.
 	upstreamConnWindow = 1 << 30
-	// mostConns limits the connections. No use needs as many.
-	mostConns = 1024
-	// closeTime limits how long a connection of HTTP/2 may take to end.
-	closeTime = time.Second
+	// maxConns limits the connections. No use needs as many.
+	maxConns = 1024
+	// closeTimeout limits how long a connection of HTTP/2 may take to end.
+	closeTimeout = time.Second
 
 	// maxTries limits how often a request is sent that the upstream has not seen. firstPause is the wait
 	// before the third try; it doubles with each further one.
@@ -44,43 +44,43 @@ type dialFunc func(context.Context) (net.Conn, error)
 // errHTTP1 is returned in place of a connection of HTTP/2 if the upstream has chosen HTTP/1.1.
 var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 
-// hop is an HTTP/2 connection to the upstream.
-type hop struct{ h2.Pooled }
+// upstreamConn is an HTTP/2 connection to the upstream.
+type upstreamConn struct{ h2.Pooled }
 
 // pool holds the HTTP/2 connections to the upstream.
 type pool struct {
-	*h2.Pool[*hop]
-	one func(*http.Request) (*http.Response, error) // sends over HTTP/1.1, if the upstream has chosen that
+	*h2.Pool[*upstreamConn]
+	http1 func(*http.Request) (*http.Response, error) // sends over HTTP/1.1, if the upstream has chosen that
 }
 
 func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, error)) *pool {
-	speaks := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
-	return &pool{one: one, Pool: h2.NewPool(h2.PoolConfig[*hop]{
-		MaxConns: mostConns, Idle: upstreamIdle, Linger: closeTime, Faults: speaks.Faults, OnIsolated: func(client string) {
+	clientConfig := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
+	return &pool{http1: one, Pool: h2.NewPool(h2.PoolConfig[*upstreamConn]{
+		MaxConns: maxConns, Idle: upstreamIdle, Linger: closeTimeout, Faults: clientConfig.Faults, OnIsolated: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own connections to the upstream: servers close connections with many resets",
 				"client", client, "upstream", c.Upstream.String())
 		},
-		Connect: func(alive context.Context) (*hop, error) {
+		Connect: func(alive context.Context) (*upstreamConn, error) {
 			conn, err := dial(alive)
 			if err != nil {
 				return nil, err
 			}
-			return &hop{h2.Pooled{Conn: h2.NewClientConn(conn, speaks)}}, nil
+			return &upstreamConn{h2.Pooled{Conn: h2.NewClientConn(conn, clientConfig)}}, nil
 		},
 	})}
 }
 
 // roundTrip sends a request over a connection of the pool, or over HTTP/1.1 if the upstream has chosen that.
 func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
-	x := &exchange{pool: p}
-	t, _ := r.Context().Value(tripKey{}).(*trip)
+	x := &pooledRequest{pool: p}
+	t, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	if t != nil {
 		x.slot.Client = t.client
 	}
 	h, err := p.Take(r.Context(), &x.slot)
 	if err == errHTTP1 {
-		return p.one(r)
+		return p.http1(r)
 	}
 	if err != nil {
 		closeBody(r)
@@ -97,9 +97,9 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 	return x.send(h, r, out)
 }
 
-// exchange is a request on a connection of the pool. It is the body of the reply too, whose Close gives the
+// pooledRequest is a request on a connection of the pool. It is the body of the reply too, whose Close gives the
 // connection back.
-type exchange struct {
+type pooledRequest struct {
 	io.ReadCloser
 	pool  *pool
 	slot  h2.Slot
@@ -108,7 +108,7 @@ type exchange struct {
 }
 
 // Close closes the body and gives the connection back.
-func (x *exchange) Close() error {
+func (x *pooledRequest) Close() error {
 	err := x.ReadCloser.Close()
 	x.once.Do(func() { x.pool.Release(&x.slot) })
 	return err
@@ -122,12 +122,12 @@ func closeBody(r *http.Request) {
 
 // send sends a request. It tries again over other connections as long as the upstream has not seen the
 // request.
-func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response, error) {
+func (x *pooledRequest) send(h *upstreamConn, r *http.Request, out h2.Sending) (*http.Response, error) {
 	for try := 1; ; try++ {
 		out.Client, out.Widen = x.slot.Client, x.widen
 		resp, err := h.Conn.Send(&out)
 		if err == nil {
-			return x.answered(resp), nil
+			return x.attachBody(resp), nil
 		}
 		x.pool.Release(&x.slot)
 		ready := err == h2.ErrUnusable
@@ -142,7 +142,7 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 			h, failed = x.pool.Take(r.Context(), &x.slot)
 		}
 		if failed == errHTTP1 {
-			return x.pool.one(out.Request())
+			return x.pool.http1(out.Request())
 		}
 		if try == maxTries || failed != nil {
 			out.Close()
@@ -151,8 +151,8 @@ func (x *exchange) send(h *hop, r *http.Request, out h2.Sending) (*http.Response
 	}
 }
 
-// answered arranges that the connection is given back after the reply.
-func (x *exchange) answered(resp *http.Response) *http.Response {
+// attachBody arranges that the connection is given back after the reply.
+func (x *pooledRequest) attachBody(resp *http.Response) *http.Response {
 	if resp.Body == http.NoBody {
 		x.pool.Release(&x.slot)
 		return resp
@@ -161,21 +161,21 @@ func (x *exchange) answered(resp *http.Response) *http.Response {
 	return resp
 }
 
-// until is the body of a reply. Close calls done once, and tells whether the body was read to its end.
-type until struct {
+// trackedBody is the body of a reply. Close calls done once, and tells whether the body was read to its end.
+type trackedBody struct {
 	io.ReadCloser
 	done  func(complete bool)
 	once  sync.Once
 	ended bool
 }
 
-func (u *until) Read(p []byte) (int, error) {
+func (u *trackedBody) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	u.ended = u.ended || err == io.EOF
 	return n, err
 }
 
-func (u *until) Close() error {
+func (u *trackedBody) Close() error {
 	err := u.ReadCloser.Close()
 	u.once.Do(func() { u.done(u.ended) })
 	return err

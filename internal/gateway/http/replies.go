@@ -11,13 +11,13 @@ import (
 )
 
 // reply gives the body of a reply a coding that the client accepts, if a rule asks for it.
-func (x *trip) reply(resp *http.Response) {
-	x.answered()
-	if x.carried != nil {
+func (x *exchange) reply(resp *http.Response) {
+	x.clearBodyDeadline()
+	if x.history != nil {
 		x.carryReply(resp)
 		return
 	}
-	if replyMustStay(x.in, resp) || announces(resp.Trailer) || resp.ContentLength == 0 {
+	if replyMustNotChange(x.in, resp) || announcesSignature(resp.Trailer) || resp.ContentLength == 0 {
 		return
 	}
 	rule := x.lookup(policy.Reply, resp.Header, resp.ContentLength)
@@ -26,9 +26,9 @@ func (x *trip) reply(resp *http.Response) {
 		return
 	}
 	if resp.ContentLength < 0 {
-		if s := x.stream(resp.Body, ch, x.held.Replies); s != nil {
+		if s := x.stream(resp.Body, ch, x.memory.Replies); s != nil {
 			resp.Body = s
-			encoded(resp.Header, ch.to)
+			setReplyCoding(resp.Header, ch.to)
 		}
 		return
 	}
@@ -43,33 +43,33 @@ func (x *trip) reply(resp *http.Response) {
 		return
 	}
 	x.setReply(resp, out)
-	encoded(resp.Header, ch.to)
+	setReplyCoding(resp.Header, ch.to)
 }
 
 // gatherReply reads a reply's body into memory for a rule. It reports false if it can't: without memory the
 // body is passed on while it is read, and a read error is passed to the reader of the body.
-func (x *trip) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
+func (x *exchange) gatherReply(resp *http.Response, rule *policy.MessageRule) bool {
 	b, n := x.holdReply(resp), resp.ContentLength
 	complete, err := b.read(int(n))
 	switch {
 	case err != nil:
-		resp.Body = readCloser{failing{err}, resp.Body}
+		resp.Body = readCloser{errorReader{err}, resp.Body}
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		resp.Body = readCloser{b.give(b.received, resp.Body, memory.FromClient), resp.Body}
+		resp.Body = readCloser{b.newReader(b.received, resp.Body, memory.FromClient), resp.Body}
 	}
 	return complete && err == nil
 }
 
 // setReply makes b the body of a reply.
-func (x *trip) setReply(resp *http.Response, b []byte) {
-	resp.Body = readCloser{x.replyBody.give(b, nil, memory.FromClient), resp.Body}
+func (x *exchange) setReply(resp *http.Response, b []byte) {
+	resp.Body = readCloser{x.replyBody.newReader(b, nil, memory.FromClient), resp.Body}
 	resp.ContentLength = int64(len(b))
 	resp.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
 }
 
-// encoded updates the header of a reply whose body got a coding.
-func encoded(h http.Header, coding string) {
+// setReplyCoding updates the header of a reply whose body got a coding.
+func setReplyCoding(h http.Header, coding string) {
 	h["Content-Encoding"] = []string{coding}
 	delete(h, "Accept-Ranges") // it was about ranges of the original body
 	varies := func(field string) bool {

@@ -26,8 +26,8 @@ import (
 //	streamBody or bytesBody  compresses while reading, or reads from memory (readCloser closes bytesBody's source)
 //	clientBody               limits the client's time, and marks its errors as the client's
 //	noopCloseReader          the reverse proxy's: reads fail once the exchange has ended
-//	trip.in.Body             the body of net/http or h2
-func (x *trip) rewrite(pr *httputil.ProxyRequest) {
+//	exchange.in.Body         the body of net/http or h2
+func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	out.URL.Scheme, out.URL.Host = x.upstream.Scheme, x.upstream.Host
 	out.URL.RawQuery, out.Host = in.URL.RawQuery, in.Host
@@ -41,7 +41,7 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 			out.Header[name] = values
 		}
 	}
-	if x.farSide != nil && out.Header.Get("Upgrade") == pairProtocol {
+	if x.peerGateway != nil && out.Header.Get("Upgrade") == pairProtocol {
 		out.Header["Connection"], out.Header["Upgrade"] = nil, nil // the far gateway pairs with this one, not with its clients
 	}
 	if _, given := in.Header["User-Agent"]; !given {
@@ -51,20 +51,20 @@ func (x *trip) rewrite(pr *httputil.ProxyRequest) {
 		out.Body = in.Body // the body is empty: the reverse proxy has dropped it, and its trailers
 	}
 	if out.Body == nil || out.Body == http.NoBody {
-		if x.mayBeCarried(out) {
-			x.carrier = x.carriers.take()
+		if x.canCarry(out) {
+			x.peerConn = x.peerConns.take()
 		}
 		return
 	}
-	out.Body = &clientBody{ReadCloser: out.Body, trip: x}
+	out.Body = &clientBody{ReadCloser: out.Body, exchange: x}
 	if body, ok := x.collect(out); ok {
 		out.TransferEncoding = nil
 		x.setBody(out, body)
 	}
 	switch {
 	case out.ContentLength == 0:
-	case x.carried != nil && out.Header.Get("Content-Encoding") == carriedCoding:
-		x.uncarry(out)
+	case x.history != nil && out.Header.Get("Content-Encoding") == carriedCoding:
+		x.decodeCarried(out)
 	default:
 		x.changeBody(out)
 	}
@@ -83,18 +83,18 @@ func keepTarget(out *http.Request, target string) {
 }
 
 // changeBody sends the body with history, or gives it another coding, if a rule asks for it, and samples it.
-func (x *trip) changeBody(out *http.Request) {
+func (x *exchange) changeBody(out *http.Request) {
 	n := out.ContentLength
 	rule := x.lookup(policy.Request, out.Header, n)
-	if rule != nil && x.mayBeCarried(out) && x.carriers.ready() {
+	if rule != nil && x.canCarry(out) && x.peerConns.hasIdle() {
 		x.carry(out, rule)
 		return
 	}
 	ch, ok := x.chooseFor(out, rule, n)
 	switch {
-	case announces(x.in.Trailer):
+	case announcesSignature(x.in.Trailer):
 	case ok && n < 0 && ch.from == "":
-		if s := x.stream(out.Body, ch, x.held.Requests); s != nil {
+		if s := x.stream(out.Body, ch, x.memory.Requests); s != nil {
 			out.Body, x.sentCoding = s, ch.to
 			out.Header["Content-Encoding"] = []string{ch.to}
 		}
@@ -111,24 +111,24 @@ func (x *trip) changeBody(out *http.Request) {
 	}
 }
 
-// pathOf returns the host and path, the key by which knowledge stores the codings that the upstream reads.
+// pathOf returns the host and path, the key by which acceptedCodings stores the codings that the upstream reads.
 func pathOf(in *http.Request) string { return in.Host + in.URL.Path }
 
 // sendRecoded sends a body in memory in another coding, or unchanged if that gains nothing.
-func (x *trip) sendRecoded(out *http.Request, body []byte, ch recoding) {
+func (x *exchange) sendRecoded(out *http.Request, body []byte, ch recoding) {
 	packed, reason := x.coder.recode(body, ch, &x.requestBody.grant)
 	if packed == nil {
 		x.countLeft(ch.rule, reason, int64(len(body)))
 		x.setBody(out, body)
 		return
 	}
-	x.originalBody, x.sentCoding = &original{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
+	x.originalBody, x.sentCoding = &originalBody{body: body, encoding: out.Header["Content-Encoding"]}, ch.to
 	x.setBody(out, packed)
 	setCoding(out.Header, ch.to)
 }
 
 // sendOpened sends a body in memory, unchanged unless its rule asks for another coding.
-func (x *trip) sendOpened(out *http.Request, body []byte, rule *policy.MessageRule) {
+func (x *exchange) sendOpened(out *http.Request, body []byte, rule *policy.MessageRule) {
 	if ch, ok := x.chooseFor(out, rule, int64(len(body))); ok {
 		x.sendRecoded(out, body, ch)
 		return
@@ -137,14 +137,14 @@ func (x *trip) sendOpened(out *http.Request, body []byte, rule *policy.MessageRu
 }
 
 // chooseFor decides how a rule recodes the body of a request.
-func (x *trip) chooseFor(out *http.Request, rule *policy.MessageRule, n int64) (recoding, bool) {
-	return x.choose(rule, out.Header, n, x.knows.accepts(pathOf(x.in), n >= 0))
+func (x *exchange) chooseFor(out *http.Request, rule *policy.MessageRule, n int64) (recoding, bool) {
+	return x.choose(rule, out.Header, n, x.acceptedCodings.codingsFor(pathOf(x.in), n >= 0))
 }
 
 // gatherRequest reads the request's body into memory for a rule, or for none (nil). It reports false if it
 // can't: without memory the body is passed on while it is read, and after a read error the request is not
 // sent.
-func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
+func (x *exchange) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
 	if x.requestBody != nil && x.requestBody.collected {
 		return true
 	}
@@ -155,18 +155,18 @@ func (x *trip) gatherRequest(out *http.Request, rule *policy.MessageRule) bool {
 		x.broken = err
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		out.Body = readCloser{b.give(b.received, out.Body, memory.FromUpstream), out.Body}
+		out.Body = readCloser{b.newReader(b.received, out.Body, memory.FromUpstream), out.Body}
 	}
 	return complete && err == nil
 }
 
 // sample records the original body, which is in memory, for measurements.
-func (x *trip) sample(out *http.Request) {
+func (x *exchange) sample(out *http.Request) {
 	if x.samples == nil {
 		return
 	}
 	name := sampled.Name{Method: x.in.Method + " " + x.in.URL.Path, Direction: policy.Request.String()}
-	if from, known := codingOf(out.Header); !known || mustStay(out.Header) {
+	if from, known := codingOf(out.Header); !known || mustNotChange(out.Header) {
 		x.samples.Passed(name, len(x.requestBody.received))
 	} else {
 		x.samples.Saw(name, sampled.Message{Bytes: x.requestBody.received, Coding: from}, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
@@ -175,8 +175,8 @@ func (x *trip) sample(out *http.Request) {
 
 // setBody makes b the body of a request. It can be sent again from the beginning if a connection turns out to
 // be dead.
-func (x *trip) setBody(out *http.Request, b []byte) {
-	open := func() (io.ReadCloser, error) { return x.requestBody.give(b, nil, memory.FromUpstream), nil }
+func (x *exchange) setBody(out *http.Request, b []byte) {
+	open := func() (io.ReadCloser, error) { return x.requestBody.newReader(b, nil, memory.FromUpstream), nil }
 	out.Body, _ = open()
 	out.GetBody = open
 	if len(b) == 0 { // else net/http would regard the length as unknown
@@ -188,7 +188,7 @@ func (x *trip) setBody(out *http.Request, b []byte) {
 
 // keepTrailers forwards the client's trailers behind the body, except fields that are not allowed there (RFC
 // 9110, 6.5.1).
-func (x *trip) keepTrailers(out *http.Request) {
+func (x *exchange) keepTrailers(out *http.Request) {
 	in := x.in
 	out.Trailer = make(http.Header, len(in.Trailer))
 	for name, values := range in.Trailer { // the values are known if the body is in memory
@@ -214,34 +214,34 @@ func (x *trip) keepTrailers(out *http.Request) {
 // upstream. A client that sends nothing for bodyTimeout, and has no reply yet, gets 408.
 type clientBody struct {
 	io.ReadCloser
-	trip    *trip
-	limited time.Time // when the read deadline was set last
+	exchange *exchange
+	limited  time.Time // when the read deadline was set last
 }
 
 func (b *clientBody) Read(p []byte) (int, error) {
 	if now := time.Now(); now.Sub(b.limited) > bodyTimeout/4 {
 		b.limited = now
-		b.trip.limitBody(now.Add(bodyTimeout + bodyTimeout/4))
+		b.exchange.setBodyDeadline(now.Add(bodyTimeout + bodyTimeout/4))
 	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case err == nil:
 		return n, nil
 	case err == io.EOF:
-		b.trip.ended.Store(true)
+		b.exchange.ended.Store(true)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("%w: %w", errBodySlow, err)
 	default:
 		err = fmt.Errorf("%w: %w", errRequest, err)
 	}
-	b.trip.limitBody(time.Time{}) // HTTP/1's server continues to read, to detect that the client leaves
+	b.exchange.setBodyDeadline(time.Time{}) // HTTP/1's server continues to read, to detect that the client leaves
 	return n, err
 }
 
 // Complete reports whether all of the body has arrived; see h2. ReadCloser can't tell: it is wrapped by the
 // reverse proxy.
 func (b *clientBody) Complete() bool {
-	c, ok := b.trip.in.Body.(interface{ Complete() bool })
+	c, ok := b.exchange.in.Body.(interface{ Complete() bool })
 	return ok && c.Complete()
 }
 
@@ -267,8 +267,8 @@ const collectBytes = 4 << 20
 // can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its messages so.
 // collect reports true if it has the whole body. Then the body has a length, and may go over a connection
 // with history. A body that is longer, or for which there is no memory, is passed on while it is read.
-func (x *trip) collect(out *http.Request) (body []byte, ok bool) {
-	if out.ContentLength >= 0 || x.carriers == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
+func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
+	if out.ContentLength >= 0 || x.peerConns == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
 		return nil, false
 	}
 	b := x.holdRequest(out)
@@ -277,7 +277,7 @@ func (x *trip) collect(out *http.Request) (body []byte, ok bool) {
 	case err != nil:
 		x.broken = err
 	case !complete:
-		out.Body = readCloser{b.give(b.received, out.Body, memory.FromUpstream), out.Body}
+		out.Body = readCloser{b.newReader(b.received, out.Body, memory.FromUpstream), out.Body}
 	default:
 		return b.received, true
 	}
@@ -298,24 +298,24 @@ type resender struct{ transport http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
-	x := tripOf(out)
+	x := exchangeOf(out)
 	switch {
 	case x.broken != nil:
 		return nil, x.broken
-	case x.carrier != nil:
+	case x.peerConn != nil:
 		return x.sendCarried(s, out)
 	}
-	resp, err := s.plain(x, out)
+	resp, err := s.sendPlain(x, out)
 	if err != nil {
 		return nil, err
 	}
 	path := pathOf(x.in)
 	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
-		x.knows.learn(path, accepted(resp.Header))
+		x.acceptedCodings.recordNamed(path, accepted(resp.Header))
 	}
 	if x.sentCoding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
 		if x.sentCoding != "" && resp.StatusCode < http.StatusMultipleChoices {
-			x.knows.took(path, x.sentCoding)
+			x.acceptedCodings.recordAccepted(path, x.sentCoding)
 		}
 		return resp, nil
 	}
@@ -323,35 +323,35 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	if x.originalBody != nil { // else the body can't be sent again
 		_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
 		_ = resp.Body.Close()
-		resp, err = s.plain(x, x.asItCame(out))
+		resp, err = s.sendPlain(x, x.originalRequest(out))
 		if err != nil || resp.StatusCode == http.StatusUnsupportedMediaType {
 			return resp, err // the coding was not the reason
 		}
 	}
 	x.cfg.Stats.Error("coding_refused")
-	if x.knows.refuse(path, coding) {
+	if x.acceptedCodings.recordRefused(path, coding) {
 		x.cfg.Log.Warn("the upstream refuses a content coding: requests to that path are sent without it for a minute", "coding", coding, "path", x.in.URL.Path)
 	}
 	return resp, nil
 }
 
-// plain sends a request over a connection without history, and records whether a gateway answers it.
-func (s resender) plain(x *trip, out *http.Request) (*http.Response, error) {
+// sendPlain sends a request over a connection without history, and records whether a gateway answers it.
+func (s resender) sendPlain(x *exchange, out *http.Request) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(out)
-	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && mayComeTwice(out) {
+	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && canRepeat(out) {
 		resp, err = s.transport.RoundTrip(out)
 	}
-	if err == nil && x.farSide != nil {
-		x.farSide.saw(resp.Header.Get(pairHeader) == pairVersion)
+	if err == nil && x.peerGateway != nil {
+		x.peerGateway.recordReply(resp.Header.Get(pairHeader) == pairVersion)
 		delete(resp.Header, pairHeader)
 	}
 	return resp, err
 }
 
-// mayComeTwice reports whether a request may be sent twice. net/http gives a connection to the next request
+// canRepeat reports whether a request may be sent twice. net/http gives a connection to the next request
 // before it has told the last one of its reply. If the last one is cancelled at that moment the next one
 // fails with its error.
-func mayComeTwice(out *http.Request) bool {
+func canRepeat(out *http.Request) bool {
 	switch out.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return out.Body == nil || out.Body == http.NoBody
@@ -359,8 +359,8 @@ func mayComeTwice(out *http.Request) bool {
 	return false
 }
 
-// asItCame returns the request with its body as the client sent it.
-func (x *trip) asItCame(out *http.Request) *http.Request {
+// originalRequest returns the request with its body as the client sent it.
+func (x *exchange) originalRequest(out *http.Request) *http.Request {
 	again := out.Clone(out.Context())
 	delete(again.Header, codingHeader)
 	if x.originalBody == nil {

@@ -180,13 +180,13 @@ func TestKnowledge(t *testing.T) {
 // the coding.
 func TestRefusalsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKnowledge([]string{"zstd"})
+		k := newAcceptedCodings([]string{"zstd"})
 		var status int
 		try := func() {
 			in, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", nil)
 			c := Config{Stats: gateway.NewStats("test", "http"), Log: slog.New(slog.DiscardHandler)}
-			x := &trip{common: &common{cfg: &c, knows: k}, in: in, sentCoding: "zstd"}
-			out := in.WithContext(context.WithValue(t.Context(), tripKey{}, x))
+			x := &exchange{common: &common{cfg: &c, acceptedCodings: k}, in: in, sentCoding: "zstd"}
+			out := in.WithContext(context.WithValue(t.Context(), exchangeKey{}, x))
 			resp, err := resender{roundTripper(func(r *http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 			})}.RoundTrip(out)
@@ -197,7 +197,7 @@ func TestRefusalsExpire(t *testing.T) {
 		}
 		expect := func(when string, whole, stream bool) {
 			t.Helper()
-			if k.accepts("x/", true).has("zstd") != whole || k.accepts("x/", false).has("zstd") != stream {
+			if k.codingsFor("x/", true).has("zstd") != whole || k.codingsFor("x/", false).has("zstd") != stream {
 				t.Errorf("%s: want %v for bodies in memory, %v for streams", when, whole, stream)
 			}
 		}

@@ -19,46 +19,46 @@ import (
 
 // session is a client's connection. It has its own server, which can be drained separately.
 type session struct {
-	client  net.Conn
-	heads   *heads // for HTTP/1.1
-	held    *memory.ConnMemory
-	payer   net.Addr   // see gateway.PayerOf
-	sharing *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
-	handler *handler
-	server  *http.Server  // for HTTP/1.1
-	grace   time.Duration // see Config
+	client         net.Conn
+	lengths        *lengthCounter // for HTTP/1.1
+	memory         *memory.ConnMemory
+	payer          net.Addr   // see gateway.PayerOf
+	upstreamClient *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
+	handler        *handler
+	server         *http.Server  // for HTTP/1.1
+	grace          time.Duration // see Config
 
-	taken    atomic.Bool // the connection was taken over from the server
-	carriers *carriers   // to the far gateway; nil: there are none
-	shared   bool        // carriers is shared by all clients
+	hijacked  atomic.Bool // the connection was taken over from the server
+	peerConns *peerConns  // to the far gateway; nil: there are none
+	shared    bool        // peerConns is shared by all clients
 
-	mu      sync.Mutex
-	two     *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
-	meeting bool         // meet is waiting for the client's first bytes
-	inner   *http.Server // for requests over a connection that was upgraded to pairProtocol
-	drained bool
-	over    bool // no more servers may begin
+	mu             sync.Mutex
+	http2          *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
+	detecting      bool         // detectVersion is waiting for the client's first bytes
+	upgradedServer *http.Server // for requests over a connection that was upgraded to pairProtocol
+	drained        bool
+	stopped        bool // no more servers may begin
 
-	ending sync.Once
-	done   chan struct{} // closed when the server, or the code that took over the connection, has closed it
+	endOnce sync.Once
+	done    chan struct{} // closed when the server, or the code that took over the connection, has closed it
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	payer := gateway.PayerOf(client)
 	s := &session{
-		client: client, heads: &heads{Conn: client}, payer: payer, done: make(chan struct{}), grace: g.cfg.Grace,
-		held: memory.NewConnMemory(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
+		client: client, lengths: &lengthCounter{Conn: client}, payer: payer, done: make(chan struct{}), grace: g.cfg.Grace,
+		memory: memory.NewConnMemory(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),
 	}
-	if two := g.common.transport.two; two != nil {
-		s.sharing = two.Client(payer)
+	if pool := g.common.transport.http2; pool != nil {
+		s.upstreamClient = pool.Client(payer)
 	}
-	s.carriers, s.shared = g.common.carriers, true
+	s.peerConns, s.shared = g.common.peerConns, true
 	if g.cfg.Link == PerClient {
-		s.carriers, s.shared = newCarriers(g.common.farSide), false
-		s.carriers.spare = 1 // many clients send one request on a connection
+		s.peerConns, s.shared = newPeerConns(g.common.peerGateway), false
+		s.peerConns.spare = 1 // many clients send one request on a connection
 	}
 	s.handler = &handler{common: &g.common, session: s}
-	s.server = newServer(s.handler, s.changed)
+	s.server = newServer(s.handler, s.onConnState)
 	return s
 }
 
@@ -76,17 +76,17 @@ func newServer(h *handler, changed func(net.Conn, http.ConnState)) *http.Server 
 
 // Run serves the connection until one side closes it or Drain ends it.
 func (s *session) Run() {
-	defer s.held.Close()
-	if s.sharing != nil {
-		defer s.handler.transport.two.Leave(s.sharing)
+	defer s.memory.Close()
+	if s.upstreamClient != nil {
+		defer s.handler.transport.http2.Leave(s.upstreamClient)
 	}
 	defer s.client.Close()
 	if !s.shared {
-		defer s.carriers.close()
+		defer s.peerConns.close()
 	}
-	switch speaks, ahead := s.meet(); speaks {
+	switch v, ahead := s.detectVersion(); v {
 	case http1:
-		s.heads.ahead = ahead
+		s.lengths.ahead = ahead
 		s.serveHTTP1()
 	case http2:
 		s.serveHTTP2(ahead)
@@ -94,7 +94,7 @@ func (s *session) Run() {
 }
 
 func (s *session) serveHTTP1() {
-	l := newOneConn(s.heads, s.done)
+	l := newOneConn(s.lengths, s.done)
 	_ = s.server.Serve(l)
 	if l.conn != nil {
 		return // Drain was called before the server had begun
@@ -102,41 +102,42 @@ func (s *session) serveHTTP1() {
 	<-s.done
 }
 
-// meet detects the client's protocol, from TLS or from its first bytes. ahead holds the bytes that were read.
-func (s *session) meet() (v version, ahead []byte) {
+// detectVersion detects the client's protocol, from TLS or from its first bytes. ahead holds the bytes that
+// were read.
+func (s *session) detectVersion() (v version, ahead []byte) {
 	if secure, ok := s.client.(*tls.Conn); ok {
 		if secure.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
 			return http2, nil
 		}
 		return http1, nil
 	}
-	if !s.beginMeeting() {
-		return unsaid, nil
+	if !s.startDetection() {
+		return unknownVersion, nil
 	}
 	v, ahead = readVersion(s.client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.meeting = false
+	s.detecting = false
 	_ = s.client.SetReadDeadline(time.Time{})
 	return v, ahead
 }
 
-// beginMeeting sets the deadline for the client's first bytes. It reports false if the session is ending.
-func (s *session) beginMeeting() bool {
+// startDetection sets the deadline for the client's first bytes. It reports false if the session is ending.
+func (s *session) startDetection() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.meeting = true
+	s.detecting = true
 	_ = s.client.SetReadDeadline(time.Now().Add(headerTimeout))
-	return !s.over
+	return !s.stopped
 }
 
 // serveHTTP2 serves the connection until one side ends it.
 func (s *session) serveHTTP2(ahead []byte) {
 	c := s.handler.cfg
 	unread := &memory.Account{}
-	unread.Open(s.held.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
+	unread.Open(s.memory.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
 	defer unread.Close()
-	two := h2.NewServer(s.client, h2.ServerConfig{
+	server := h2.NewServer(s.client, h2.ServerConfig{
 		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
 		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
 		Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
@@ -144,14 +145,14 @@ func (s *session) serveHTTP2(ahead []byte) {
 		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server),
 	})
 	s.mu.Lock()
-	s.two = two
-	over := s.over
+	s.http2 = server
+	over := s.stopped
 	s.mu.Unlock()
 	if over {
-		two.Drain()
+		server.Drain()
 	}
-	if err := two.Serve(); err != nil {
-		s.handler.errorLog.Printf("HTTP/2 of %s: %v", s.held.Addr, err)
+	if err := server.Serve(); err != nil {
+		s.handler.errorLog.Printf("HTTP/2 of %s: %v", s.memory.Addr, err)
 	}
 }
 
@@ -172,25 +173,25 @@ func (s *session) isDrained() bool {
 
 func (s *session) shutDown() {
 	defer gateway.CatchPanic(s.handler.cfg.Log, s.handler.cfg.Stats, func() { _ = s.client.Close() })
-	inner, two := s.noMore()
-	if two != nil {
-		two.Drain()
+	upgraded, http2Server := s.stopServers()
+	if http2Server != nil {
+		http2Server.Drain()
 	}
 	go s.shutDownServer(s.server)
-	if inner != nil {
-		go s.shutDownServer(inner)
+	if upgraded != nil {
+		go s.shutDownServer(upgraded)
 	}
 }
 
-// noMore prevents servers from beginning, and returns those that have begun.
-func (s *session) noMore() (inner *http.Server, two *h2.Server) {
+// stopServers prevents servers from beginning, and returns those that have begun.
+func (s *session) stopServers() (upgraded *http.Server, http2Server *h2.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
-	if s.meeting {
+	s.stopped = true
+	if s.detecting {
 		_ = s.client.SetReadDeadline(time.Now().Add(gateway.BeginPatience))
 	}
-	return s.inner, s.two
+	return s.upgradedServer, s.http2
 }
 
 func (s *session) shutDownServer(server *http.Server) {
@@ -208,11 +209,11 @@ func (s *session) serveCarried(conn net.Conn, h *handler) {
 			once.Do(func() { close(done) })
 		}
 	})
-	server.IdleTimeout = carrierIdle + time.Minute // the near gateway ends the connection first
-	server.ReadHeaderTimeout = server.IdleTimeout  // for the first exchange it starts now, however late that begins
+	server.IdleTimeout = peerConnIdle + time.Minute // the near gateway ends the connection first
+	server.ReadHeaderTimeout = server.IdleTimeout   // for the first exchange it starts now, however late that begins
 	s.mu.Lock()
-	s.inner = server
-	over := s.over
+	s.upgradedServer = server
+	over := s.stopped
 	s.mu.Unlock()
 	if over {
 		return
@@ -221,14 +222,14 @@ func (s *session) serveCarried(conn net.Conn, h *handler) {
 	<-done
 }
 
-func (s *session) end() { s.ending.Do(func() { close(s.done) }) }
+func (s *session) end() { s.endOnce.Do(func() { close(s.done) }) }
 
-func (s *session) changed(_ net.Conn, state http.ConnState) {
+func (s *session) onConnState(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateClosed:
 		s.end()
 	case http.StateHijacked:
-		s.taken.Store(true)
+		s.hijacked.Store(true)
 	}
 }
 
@@ -277,7 +278,7 @@ const (
 type version uint8
 
 const (
-	unsaid version = iota
+	unknownVersion version = iota
 	http1
 	http2
 )
@@ -293,7 +294,7 @@ func readVersion(c net.Conn) (version, []byte) {
 		case string(preface[:n]) != xhttp2.ClientPreface[:n]:
 			return http1, preface[:n]
 		case err != nil:
-			return unsaid, nil
+			return unknownVersion, nil
 		}
 	}
 	return http2, preface

@@ -33,8 +33,8 @@ func TestSlowBodies(t *testing.T) {
 				defer near.Close()
 				read := make(chan error, 1)
 				server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					x := &trip{in: r, control: http.NewResponseController(w)}
-					body := &clientBody{ReadCloser: r.Body, trip: x}
+					x := &exchange{in: r, control: http.NewResponseController(w)}
+					body := &clientBody{ReadCloser: r.Body, exchange: x}
 					b := make([]byte, 1)
 					for range 5 {
 						if _, err := io.ReadFull(body, b); err != nil {
@@ -42,7 +42,7 @@ func TestSlowBodies(t *testing.T) {
 						}
 					}
 					if c.answered {
-						x.answered()
+						x.clearBodyDeadline()
 					}
 					_, err := io.ReadFull(body, b)
 					read <- err
@@ -86,7 +86,7 @@ func TestSlowBodyIsAnswered(t *testing.T) {
 	client := memory.NewConnMemory(&net.TCPAddr{}, nil, nil)
 	defer client.Close()
 	in := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
-	x := &trip{common: &common{cfg: &Config{Log: slog.New(slog.DiscardHandler)}}, in: in, held: client}
+	x := &exchange{common: &common{cfg: &Config{Log: slog.New(slog.DiscardHandler)}}, in: in, memory: client}
 	w := httptest.NewRecorder()
 	x.fail(w, errBodySlow)
 	if w.Code != http.StatusRequestTimeout || w.Header().Get("Connection") != "close" {

@@ -28,7 +28,7 @@ func TestPairByTLS(t *testing.T) {
 	}, rules)
 	c := client(t)
 	near.untilCarried(c)
-	p := near.common.carriers
+	p := near.common.peerConns
 	p.mu.Lock()
 	open, ended := far.stats.Snapshot().Connections.Open, int64(len(p.idle))
 	for _, x := range p.idle {

@@ -17,13 +17,13 @@ import (
 // transport sends requests to the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses
 // between them on every new connection. That connection is used in any case, and the choice is remembered.
 type transport struct {
-	one *http.Transport
-	two *pool // nil: the upstream never speaks HTTP/2
+	http1 *http.Transport
+	http2 *pool // nil: the upstream never speaks HTTP/2
 
 	limit gateway.ConnLimit // of requests of HTTP/2 clients over HTTP/1.1
 
 	dial       dialFunc    // offers both, with TLS
-	dialOne    dialFunc    // only HTTP/1.1; nil: there is no TLS
+	dialHTTP1  dialFunc    // only HTTP/1.1; nil: there is no TLS
 	choseHTTP1 atomic.Bool // on the last connection
 	spare      chan net.Conn
 }
@@ -31,18 +31,18 @@ type transport struct {
 // newTransport returns a transport for the upstream of c.
 func newTransport(c *Config) *transport {
 	reach := &gateway.Reach{}
-	t := &transport{one: newHTTP1(c), limit: gateway.ConnLimit{Max: c.MaxConns}, spare: make(chan net.Conn, 1)}
+	t := &transport{http1: newHTTP1(c), limit: gateway.ConnLimit{Max: c.MaxConns}, spare: make(chan net.Conn, 1)}
 	up := c.Upstream
 	if up.TLS != nil {
-		up.TLS = secureFor(up.TLS, "http/1.1")
-		t.dialOne = dialer(c, up, reach)
-		up.TLS = secureFor(up.TLS, xhttp2.NextProtoTLS, "http/1.1")
-		t.one.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dialSecureHTTP1(ctx) }
+		up.TLS = tlsConfigFor(up.TLS, "http/1.1")
+		t.dialHTTP1 = dialer(c, up, reach)
+		up.TLS = tlsConfigFor(up.TLS, xhttp2.NextProtoTLS, "http/1.1")
+		t.http1.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dialSecureHTTP1(ctx) }
 	}
 	t.dial = dialer(c, up, reach)
-	t.one.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }
+	t.http1.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return t.dial(ctx) }
 	if up.TLS != nil || c.H2C {
-		t.two = newPool(c, t.connectHTTP2, t.overHTTP1)
+		t.http2 = newPool(c, t.connectHTTP2, t.overHTTP1)
 	}
 	return t
 }
@@ -64,7 +64,7 @@ func onlyHTTP1() *http.Protocols {
 	return p
 }
 
-func secureFor(cfg *tls.Config, protocols ...string) *tls.Config {
+func tlsConfigFor(cfg *tls.Config, protocols ...string) *tls.Config {
 	out := cfg.Clone()
 	out.NextProtos = protocols
 	if out.ClientSessionCache == nil {
@@ -90,19 +90,19 @@ func dialer(c *Config, up gateway.Upstream, reach *gateway.Reach) dialFunc {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.two == nil || t.dialOne != nil && (t.choseHTTP1.Load() || len(r.Header["Upgrade"]) > 0) {
+	if t.http2 == nil || t.dialHTTP1 != nil && (t.choseHTTP1.Load() || len(r.Header["Upgrade"]) > 0) {
 		return t.overHTTP1(r)
 	}
-	return t.two.roundTrip(r)
+	return t.http2.roundTrip(r)
 }
 
 // errTooMany is returned for a request that would need one connection to the upstream too many.
 var errTooMany = errors.New("the upstream speaks HTTP/1.1, and as many requests of HTTP/2 clients as allowed are running (max_connections)")
 
-// overHTTP1 sends a request over HTTP/1.1, where it needs a connection of its own. An HTTP/2 client may have many
-// requests, so they are limited, and shared by client address, as the connections of clients are.
+// overHTTP1 sends a request over HTTP/1.1, where it needs a connection of its own. An HTTP/2 client may have
+// many requests, so they are limited, and shared by client address, as the connections of clients are.
 func (t *transport) overHTTP1(r *http.Request) (*http.Response, error) {
-	x, _ := r.Context().Value(tripKey{}).(*trip)
+	x, _ := r.Context().Value(exchangeKey{}).(*exchange)
 	if x != nil && x.in.ProtoMajor > 1 && x.slot == nil {
 		x.began = time.Now()
 		if x.slot = t.limit.Admit(x.payer, x, false); x.slot == nil {
@@ -110,7 +110,7 @@ func (t *transport) overHTTP1(r *http.Request) (*http.Response, error) {
 			return nil, errTooMany
 		}
 	}
-	return t.one.RoundTrip(r)
+	return t.http1.RoundTrip(r)
 }
 
 // connectHTTP2 connects for the pool. A connection that turns out to be for HTTP/1.1 is kept for the next
@@ -160,7 +160,7 @@ func (t *transport) dialSecureHTTP1(ctx context.Context) (net.Conn, error) {
 		return conn, nil
 	}
 	if !t.choseHTTP1.Load() {
-		return t.dialOne(ctx)
+		return t.dialHTTP1(ctx)
 	}
 	conn, err := t.dial(ctx)
 	if err != nil || isHTTP1(conn) {
@@ -168,14 +168,14 @@ func (t *transport) dialSecureHTTP1(ctx context.Context) (net.Conn, error) {
 	}
 	t.choseHTTP1.Store(false)
 	_ = conn.Close()
-	return t.dialOne(ctx)
+	return t.dialHTTP1(ctx)
 }
 
 // close ends all connections.
 func (t *transport) close() {
-	t.one.CloseIdleConnections()
+	t.http1.CloseIdleConnections()
 	t.dropSpare()
-	if t.two != nil {
-		t.two.Close()
+	if t.http2 != nil {
+		t.http2.Close()
 	}
 }

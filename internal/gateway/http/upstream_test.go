@@ -156,7 +156,7 @@ func TestUpstreamChangesItsMind(t *testing.T) {
 		if change := (want == "HTTP/2.0") != two.Load(); change {
 			two.Store(!two.Load())
 			testenv.Eventually(t, "the last connection is gone", func() bool {
-				return !slices.ContainsFunc(g.common.transport.two.Conns(), func(h *hop) bool { return !h.Conn.Ended() })
+				return !slices.ContainsFunc(g.common.transport.http2.Conns(), func(h *upstreamConn) bool { return !h.Conn.Ended() })
 			})
 			if want == "HTTP/2.0" { // the next connection detects it, and later ones use it
 				_ = post(t, g.url, nil).Body.Close()
@@ -429,8 +429,8 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	tr := newTransport(&c)
 	defer tr.close()
 	for _, body := range []io.ReadCloser{io.NopCloser(strings.NewReader("hello")), here{strings.NewReader("hello")}} {
-		x := &exchange{pool: tr.two}
-		h, err := tr.two.Take(t.Context(), &x.slot)
+		x := &pooledRequest{pool: tr.http2}
+		h, err := tr.http2.Take(t.Context(), &x.slot)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -456,7 +456,7 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	if _, err := tr.RoundTrip(r); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for _, h := range tr.two.Conns() {
+	for _, h := range tr.http2.Conns() {
 		if h.Active() > 0 {
 			t.Errorf("%d requests", h.Active())
 		}
@@ -538,8 +538,8 @@ func TestRetryMeetsHTTP1(t *testing.T) {
 			if c.refused {
 				r.GetBody = func() (io.ReadCloser, error) { return body(), nil }
 			}
-			x := &exchange{pool: tr.two}
-			h, err := tr.two.Take(t.Context(), &x.slot)
+			x := &pooledRequest{pool: tr.http2}
+			h, err := tr.http2.Take(t.Context(), &x.slot)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,7 +42,7 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 	if b.received, err = b.gather.ReadAvailable(n); err != nil || len(b.received) < n {
 		return false, err
 	}
-	return true, noMore(b.gather.Src)
+	return true, expectEOF(b.gather.Src)
 }
 
 // readToEnd reads the whole body into memory, if it has at most so many bytes. It reports false if it is
@@ -52,9 +52,9 @@ func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
 	return b.collected, err
 }
 
-// noMore waits for the end of a body after its last byte. HTTP/2 sends that in a separate frame, with the
+// expectEOF waits for the end of a body after its last byte. HTTP/2 sends that in a separate frame, with the
 // trailers.
-func noMore(src io.Reader) error {
+func expectEOF(src io.Reader) error {
 	switch _, err := io.ReadFull(src, make([]byte, 1)); err {
 	case io.EOF:
 		return nil
@@ -65,9 +65,9 @@ func noMore(src io.Reader) error {
 	}
 }
 
-// uncarry reads a body of n bytes that was sent with history, waiting for memory as long as necessary, and
+// decodeCarried reads a body of n bytes that was sent with history, waiting for memory as long as necessary, and
 // decompresses it.
-func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error) {
+func (b *wholeBody) decodeCarried(r *bodies.Reader, n int64, most int) ([]byte, error) {
 	if n <= 0 || n > bodies.MaxLen(most) {
 		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
 	}
@@ -78,8 +78,8 @@ func (b *wholeBody) uncarry(r *bodies.Reader, n int64, most int) ([]byte, error)
 	return r.Open(b.received, most, b.grant.AcquireBeyond)
 }
 
-// give returns a reader for a peer that reads p, bytes of the body, and then rest.
-func (b *wholeBody) give(p []byte, rest io.Reader, to memory.Peer) *bytesBody {
+// newReader returns a reader for a peer that reads p, bytes of the body, and then rest.
+func (b *wholeBody) newReader(p []byte, rest io.Reader, to memory.Peer) *bytesBody {
 	r := &bytesBody{of: b, b: p, rest: rest, to: to}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,13 +170,13 @@ type readCloser struct {
 	io.Closer
 }
 
-// failing returns an error in place of a body.
-type failing struct{ err error }
+// errorReader returns an error in place of a body.
+type errorReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errorReader) Read([]byte) (int, error) { return 0, f.err }
 
-// original is a body as the client sent it, for sending it again.
-type original struct {
+// originalBody is a body as the client sent it, for sending it again.
+type originalBody struct {
 	body     []byte
 	encoding []string // the Content-Encoding field
 }

@@ -63,14 +63,14 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 	})
 }
 
-// Windows of replies take memory from the budget, at most half of it, and never more than mostUpstreamWindow.
+// Windows of replies take memory from the budget, at most half of it, and never more than maxUpstreamWindow.
 func TestWindowsOfReplies(t *testing.T) {
 	for _, c := range []struct{ budget, want int64 }{
-		{0, mostUpstreamWindow - upstreamWindow}, {64 << 20, mostUpstreamWindow - upstreamWindow}, {4 << 20, 1<<20 - upstreamWindow}, {128 << 10, 0},
+		{0, maxUpstreamWindow - upstreamWindow}, {64 << 20, maxUpstreamWindow - upstreamWindow}, {4 << 20, 1<<20 - upstreamWindow}, {128 << 10, 0},
 	} {
 		budget := memory.NewBudget(c.budget)
 		client := memory.NewConnMemory(&net.TCPAddr{}, nil, budget.Share("test").Client(nil))
-		x := &trip{common: &common{cfg: &Config{Replies: budget}}, held: client}
+		x := &exchange{common: &common{cfg: &Config{Replies: budget}}, memory: client}
 		size := int64(upstreamWindow)
 		for x.widen(size) {
 			size *= 2
