@@ -101,7 +101,7 @@ func (c *Compressor) Wrap(dst, value []byte) []byte {
 // settings than their rules say, and measures the cost. Values can be read whatever setting they were written
 // with. A nil Effort has no limits.
 type Effort struct {
-	began time.Time
+	start time.Time
 	cpu   func() time.Duration // CPU time of the calling thread so far
 
 	mu       sync.Mutex                      // guards changes of governor
@@ -109,7 +109,7 @@ type Effort struct {
 }
 
 // NewEffort returns an Effort without limits.
-func NewEffort() *Effort { return &Effort{began: time.Now(), cpu: cputime.Thread} }
+func NewEffort() *Effort { return &Effort{start: time.Now(), cpu: cputime.Thread} }
 
 // SetLimits replaces the limits; the zero value has none.
 func (e *Effort) SetLimits(l effort.Limits) {
@@ -119,9 +119,9 @@ func (e *Effort) SetLimits(l effort.Limits) {
 	case l == effort.Limits{}:
 		e.governor.Store(nil)
 	case g == nil:
-		e.governor.Store(effort.New(l, time.Since(e.began)))
+		e.governor.Store(effort.New(l, time.Since(e.start)))
 	default:
-		g.SetLimits(l, time.Since(e.began))
+		g.SetLimits(l, time.Since(e.start))
 	}
 }
 
@@ -144,10 +144,10 @@ func (e *Effort) Took(d time.Duration) {
 const SteppedDown = "stepped_down"
 
 const (
-	// Work on fewer bytes is measured once in measureOne times, and counts for all of these: reading the
+	// Work on fewer bytes is measured once in measureEvery times, and counts for all of these: reading the
 	// clock costs about as much as lz4 of 1 KB.
-	measuredBytes = 16 << 10
-	measureOne    = 8
+	alwaysMeasuredBytes = 16 << 10
+	measureEvery        = 8
 )
 
 // Stint measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
@@ -164,7 +164,7 @@ func (e *Effort) Begin(n int) Stint {
 	if g == nil {
 		return Stint{}
 	}
-	return e.stint(g, n)
+	return e.newTimer(g, n)
 }
 
 // BeginValue is Begin for a value of n bytes, and returns the setting that it gets in place of its rule's.
@@ -173,20 +173,20 @@ func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, Stint) {
 	if g == nil {
 		return st, Stint{}
 	}
-	return e.lower(g, st, n), e.stint(g, n)
+	return e.lower(g, st, n), e.newTimer(g, n)
 }
 
-func (e *Effort) stint(g *effort.Governor, n int) Stint {
+func (e *Effort) newTimer(g *effort.Governor, n int) Stint {
 	s := Stint{governor: g}
 	switch {
 	case !g.CountsCPU():
 		return s
-	case n >= measuredBytes:
+	case n >= alwaysMeasuredBytes:
 		s.weight = 1
-	case rand.IntN(measureOne) > 0:
+	case rand.IntN(measureEvery) > 0:
 		return s
 	default:
-		s.weight = measureOne
+		s.weight = measureEvery
 	}
 	runtime.LockOSThread()
 	s.cpu = e.cpu
@@ -225,8 +225,8 @@ func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 }
 
 func (e *Effort) lower(g *effort.Governor, st codec.Setting, n int) codec.Setting {
-	step := g.Step(time.Since(e.began), rand.Float64())
-	return gave(g, step, st, step.Of(st, n))
+	step := g.Step(time.Since(e.start), rand.Float64())
+	return countStep(g, step, st, step.Of(st, n))
 }
 
 // LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that
@@ -236,12 +236,12 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 	if g == nil {
 		return st
 	}
-	step := g.Step(time.Since(e.began), rand.Float64())
-	return gave(g, step, st, step.Within(st))
+	step := g.Step(time.Since(e.start), rand.Float64())
+	return countStep(g, step, st, step.Within(st))
 }
 
-// gave counts the setting that a step gave in place of the rule's, and returns it.
-func gave(g *effort.Governor, step effort.Step, st, lowered codec.Setting) codec.Setting {
+// countStep counts the setting that a step gave in place of the rule's, and returns it.
+func countStep(g *effort.Governor, step effort.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = effort.Full
 	}
@@ -257,5 +257,5 @@ func (e *Effort) state() (s effort.State, ok bool) {
 	if g == nil {
 		return s, false
 	}
-	return g.State(time.Since(e.began)), true
+	return g.State(time.Since(e.start)), true
 }

@@ -37,7 +37,7 @@ type Conn struct {
 	received, sent atomic.Int64 // for connections that the kernel keeps no counts of, such as unix sockets
 
 	remote, local net.Addr // from a PROXY header; nil: those of the connection
-	believed      bool     // the header is from a balancer named as trusted, or came by a unix socket
+	proxyTrusted  bool     // the header is from a balancer named as trusted, or came by a unix socket
 }
 
 // newConn wraps c. Go has set TCP_NODELAY on it already.
@@ -46,7 +46,7 @@ func newConn(c net.Conn, t *traffic) *Conn {
 		_ = tc.SetKeepAliveConfig(keepAlive) // fails when the peer is gone already
 	}
 	wrapped := &Conn{Conn: c, traffic: t}
-	wrapped.note()
+	wrapped.touch()
 	return wrapped
 }
 
@@ -55,13 +55,13 @@ func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
 	}
-	c.note()
+	c.touch()
 	c.received.Add(int64(n))
 	if c.traffic != nil {
 		c.traffic.received.Add(uint64(n))
 	}
 	if c.pace != nil {
-		c.pace.note(n)
+		c.pace.record(n)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Conn) countSent(n int64) {
 	if n <= 0 {
 		return
 	}
-	c.note()
+	c.touch()
 	c.sent.Add(n)
 	if c.traffic != nil {
 		c.traffic.sent.Add(uint64(n))
@@ -220,7 +220,7 @@ type activity struct {
 
 var processStart = time.Now()
 
-func (a *activity) note() { a.last.Store(int64(time.Since(processStart))) }
+func (a *activity) touch() { a.last.Store(int64(time.Since(processStart))) }
 
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
@@ -242,7 +242,7 @@ func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
 func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error) {
 	if wrapped, ok := c.(*Conn); ok && (wrapped.first != nil || wrapped.canWait()) {
 		wrapped.first.size, wrapped.first.buf = size, spare
-		return wrapped.taken(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller waits
+		return wrapped.firstReadResult(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller waits
 	}
 	memory.PutBuffer(spare)
 	return readThenGrow(c, size)
@@ -290,10 +290,10 @@ func (c *Conn) canWait() bool {
 	return true
 }
 
-// taken returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is
+// firstReadResult returns what first.attempt has read. Like any read it belongs to one goroutine at a time. It is
 // separate from ReadNext because the stack frame of ReadNext stays while a connection waits: a few bytes more
 // would keep the runtime from shrinking the stack (TestMemoryOfManyConnections).
-func (c *Conn) taken(err error) (buf []byte, n int, _ error) {
+func (c *Conn) firstReadResult(err error) (buf []byte, n int, _ error) {
 	f := c.first
 	buf, n = f.buf[:cap(f.buf)], f.n
 	f.buf = nil
@@ -448,9 +448,9 @@ func (s *socketCall) open(c net.Conn) bool {
 
 // try is called by the runtime's poller when the call may succeed, and reports whether it is done.
 func (s *socketCall) try(fd uintptr) bool {
-	n, err := briefCall(s.writes, int(fd), s.p)
+	n, err := directCall(s.writes, int(fd), s.p)
 	for err == syscall.EINTR {
-		n, err = briefCall(s.writes, int(fd), s.p)
+		n, err = directCall(s.writes, int(fd), s.p)
 	}
 	s.n = max(n, 0)
 	if err == syscall.EAGAIN {

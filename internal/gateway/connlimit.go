@@ -243,7 +243,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &listenedConn{Conn: inner}
-		c.note()
+		c.touch()
 		c.slot = l.limit.Admit(inner.RemoteAddr(), c, descriptorShortage(inner, lastDescriptors, nil) != nil)
 		if c.slot != nil {
 			return c, nil
@@ -264,13 +264,13 @@ type listenedConn struct {
 
 func (c *listenedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.note()
+	c.touch()
 	return n, err
 }
 
 func (c *listenedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.note()
+	c.touch()
 	return n, err
 }
 

@@ -17,7 +17,7 @@
 //	flow.go      progress of a session, for the stall detector of package memory
 //	end.go       logs and counts how sessions end; unopened.go values that can't be decoded
 //	conn.go      connections that count bytes, wait without holding a buffer, half-close, write vectors;
-//	             brief_linux.go small reads and writes without scheduler calls, pace.go their speed
+//	             direct_linux.go small reads and writes without scheduler calls, pace.go their speed
 //	stats.go     counters of a gateway
 //	compress.go  compresses values within the budgets of a gateway, and counts them
 //

@@ -17,20 +17,20 @@ const StrangerBytes = 64 << 10
 var ErrStranger = errors.New("the client has not logged in")
 
 // Doorkeeper finds out whether a server requires its clients to log in. It asks the server when that matters,
-// and again after askAgain, since the answer may change. The zero value never asks, and assumes that the
+// and again after authProbeInterval, since the answer may change. The zero value never asks, and assumes that the
 // server does not.
 type Doorkeeper struct {
 	// Ask connects without logging in, and reports whether the server refuses such a client.
 	Ask func(context.Context) (closed bool, err error)
 
-	mu     sync.Mutex // locked while it asks
-	closed bool
-	asked  time.Time // zero: never
+	mu       sync.Mutex // locked while it asks
+	required bool
+	askedAt  time.Time // zero: never
 }
 
 const (
-	askTimeout = 5 * time.Second
-	askAgain   = 10 * time.Second
+	authProbeTimeout  = 5 * time.Second
+	authProbeInterval = 10 * time.Second
 )
 
 // Closed reports whether the server requires logins. If the server can't be asked, Closed returns the last
@@ -41,39 +41,39 @@ func (k *Doorkeeper) Closed(ctx context.Context) bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.asked.IsZero() || time.Since(k.asked) >= askAgain {
-		within, cancel := context.WithTimeout(ctx, askTimeout)
+	if k.askedAt.IsZero() || time.Since(k.askedAt) >= authProbeInterval {
+		within, cancel := context.WithTimeout(ctx, authProbeTimeout)
 		defer cancel()
 		switch closed, err := k.Ask(within); {
 		case err == nil:
-			k.closed = closed
+			k.required = closed
 		case ctx.Err() != nil: // the client has left: this is no answer of the server
-			return k.closed
+			return k.required
 		}
-		k.asked = time.Now()
+		k.askedAt = time.Now()
 	}
-	return k.closed
+	return k.required
 }
 
 // Door limits the length of a client's messages until it has logged in. A nil Door has no limit.
 type Door struct {
-	Keeper *Doorkeeper
-	known  atomic.Bool
+	Keeper        *Doorkeeper
+	authenticated atomic.Bool
 }
 
 // Pass lifts the limit: the client has logged in, or the server has done something for it that requires a
 // login.
-func (d *Door) Pass() { d.known.Store(true) }
+func (d *Door) Pass() { d.authenticated.Store(true) }
 
 // Shut undoes Pass.
-func (d *Door) Shut() { d.known.Store(false) }
+func (d *Door) Shut() { d.authenticated.Store(false) }
 
 // Passed reports whether Pass was called last.
-func (d *Door) Passed() bool { return d.known.Load() }
+func (d *Door) Passed() bool { return d.authenticated.Load() }
 
 // Stranger reports whether the client must log in first.
 func (d *Door) Stranger(ctx context.Context) bool {
-	return d != nil && !d.known.Load() && d.Keeper.Closed(ctx)
+	return d != nil && !d.authenticated.Load() && d.Keeper.Closed(ctx)
 }
 
 // Admit returns an error if the client must log in first and begins to send a message of more than

@@ -36,7 +36,7 @@ func TestStintsCountCPU(t *testing.T) {
 		t.Errorf("%.3f s were counted of 4", got)
 	}
 	before := e.total().CPUSeconds
-	stint := e.Begin(measuredBytes)
+	stint := e.Begin(alwaysMeasuredBytes)
 	clock += time.Second
 	stint.End()
 	if got := e.total().CPUSeconds - before; math.Abs(got-1) > 1e-6 {
@@ -53,7 +53,7 @@ func TestStintsDoNotCountWaiting(t *testing.T) {
 		e := NewEffort()
 		e.SetLimits(effort.Limits{Cores: 1})
 		most := cputime.Of(func() {
-			stint := e.Begin(measuredBytes)
+			stint := e.Begin(alwaysMeasuredBytes)
 			spin(20_000)
 			time.Sleep(time.Hour)
 			stint.End()

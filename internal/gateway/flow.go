@@ -25,8 +25,8 @@ type Stream struct {
 
 // Progress returns the bytes that one peer has sent plus those that the other has taken.
 func (s *Stream) Progress() int64 {
-	received, _ := moved(s.From)
-	_, taken := moved(s.To)
+	received, _ := transferred(s.From)
+	_, taken := transferred(s.To)
 	return received + taken
 }
 
@@ -52,8 +52,8 @@ func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v memory.StallReaso
 		"moved_bytes", v.Moved, "in", v.In.Round(time.Millisecond))
 }
 
-// moved returns how many bytes have come from the other end of c, and how many that end has acknowledged.
-func moved(c net.Conn) (received, taken int64) {
+// transferred returns how many bytes have come from the other end of c, and how many that end has acknowledged.
+func transferred(c net.Conn) (received, taken int64) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
@@ -61,7 +61,7 @@ func moved(c net.Conn) (received, taken int64) {
 	if !ok {
 		return 0, 0
 	}
-	if received, taken, ok = movedByKernel(wrapped.Conn); ok && received+taken > 0 { // some kernels don't count
+	if received, taken, ok = transferredByKernel(wrapped.Conn); ok && received+taken > 0 { // some kernels don't count
 		return received, taken
 	}
 	return wrapped.received.Load(), wrapped.sent.Load()

@@ -34,7 +34,7 @@ func TestMoved(t *testing.T) {
 			if _, err := io.ReadFull(c, buf[:1000]); err != nil {
 				t.Fatal(err)
 			}
-			if received, _ := moved(c); received != 1000 || before > s.Progress() {
+			if received, _ := transferred(c); received != 1000 || before > s.Progress() {
 				t.Errorf("%d bytes received", received)
 			}
 		})

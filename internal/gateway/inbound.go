@@ -17,10 +17,10 @@ const (
 	inboundBytes = 16 << 10
 	// FreeBytes is the memory that a message may take, in all its forms, without counting in the budget.
 	FreeBytes = 48 << 10
-	// firstPiece is the room for a message at first. The buffer then grows to growth times the bytes that
+	// initialRoom is the room for a message at first. The buffer then grows to growthFactor times the bytes that
 	// have come, so that memory follows the bytes received, and a third of them is copied.
-	firstPiece = 64 << 10
-	growth     = 4
+	initialRoom  = 64 << 10
+	growthFactor = 4
 )
 
 // Inbound reads messages from a connection. It holds a buffer while bytes are there, and takes memory for
@@ -75,11 +75,11 @@ func (r *Inbound) Whole(n int) error {
 	if err := r.Fill(n); err != nil {
 		return err
 	}
-	return r.take(r.claim)
+	return r.acquire(r.claim)
 }
 
-// take raises the bytes of the budget that the current message holds to n.
-func (r *Inbound) take(n int64) error {
+// acquire raises the bytes of the budget that the current message holds to n.
+func (r *Inbound) acquire(n int64) error {
 	if n <= r.held {
 		return nil
 	}
@@ -134,8 +134,8 @@ func (r *Inbound) Fill(n int) error {
 	}
 	for r.end-r.at < n {
 		k, err := r.read(n)
-		if err != nil && !r.goOn(err) {
-			return r.cut(err)
+		if err != nil && !r.clearDeadline(err) {
+			return r.unexpectedEOF(err)
 		}
 		r.end += k
 	}
@@ -149,7 +149,7 @@ func (r *Inbound) read(n int) (int, error) {
 		r.buf = buf
 		return k, err
 	}
-	room := r.piece(n)
+	room := r.nextRoom(n)
 	if err := r.makeRoom(room); err != nil {
 		return 0, err
 	}
@@ -168,16 +168,16 @@ func (r *Inbound) read(n int) (int, error) {
 	return 0, err
 }
 
-// piece returns for how many of n bytes the buffer should have room now.
-func (r *Inbound) piece(n int) int {
+// nextRoom returns for how many of n bytes the buffer should have room now.
+func (r *Inbound) nextRoom(n int) int {
 	have, room := r.end-r.at, len(r.buf)-r.at
 	switch {
-	case n <= firstPiece:
+	case n <= initialRoom:
 		return n
 	case have < room:
 		return min(n, room)
 	}
-	return min(n, max(firstPiece, growth*have))
+	return min(n, max(initialRoom, growthFactor*have))
 }
 
 // makeRoom makes the buffer large enough for n unread bytes.
@@ -188,7 +188,7 @@ func (r *Inbound) makeRoom(n int) error {
 	case n <= len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
-		if err := r.take(min(int64(n), r.claim)); err != nil { // takes nothing without a claim
+		if err := r.acquire(min(int64(n), r.claim)); err != nil { // takes nothing without a claim
 			return err
 		}
 		grown := memory.GetBuffer(n)
@@ -201,16 +201,17 @@ func (r *Inbound) makeRoom(n int) error {
 	return nil
 }
 
-// goOn reports whether to go on after an interrupted read: a drain waits within a message.
-func (r *Inbound) goOn(err error) bool {
+// clearDeadline removes the read deadline if a drain has interrupted a read within a message, which it waits
+// for. It reports whether to continue reading.
+func (r *Inbound) clearDeadline(err error) bool {
 	if r.end == r.at || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
 	}
 	return r.Conn.SetReadDeadline(time.Time{}) == nil
 }
 
-// cut turns an EOF within a message into io.ErrUnexpectedEOF.
-func (r *Inbound) cut(err error) error {
+// unexpectedEOF turns an EOF within a message into io.ErrUnexpectedEOF.
+func (r *Inbound) unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) && r.end > r.at {
 		return io.ErrUnexpectedEOF
 	}

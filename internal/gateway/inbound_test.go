@@ -36,8 +36,8 @@ func TestInboundHoldsWhatCame(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent += n
-		testenv.Eventually(t, "the bytes were read", func() bool { r, _ := moved(c); return int(r) == sent })
-		if held := b.InUse(); sent < length && held > int64(max(firstPiece, growth*sent)) {
+		testenv.Eventually(t, "the bytes were read", func() bool { r, _ := transferred(c); return int(r) == sent })
+		if held := b.InUse(); sent < length && held > int64(max(initialRoom, growthFactor*sent)) {
 			t.Errorf("%d bytes are held when %d have come", held, sent)
 		}
 	}

@@ -57,7 +57,7 @@ func TestLoopbackGuard(t *testing.T) {
 func TestLoopbackGuardIgnoresProxyHeaders(t *testing.T) {
 	guard := LoopbackGuard{Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return false, nil }}}
 	local, remote := at(t, "127.0.0.1:5"), at(t, "192.0.2.1:5")
-	forged := &Conn{Conn: remote, remote: local.RemoteAddr(), believed: true}
+	forged := &Conn{Conn: remote, remote: local.RemoteAddr(), proxyTrusted: true}
 	if err := guard.Check(t.Context(), forged, at(t, "127.0.0.1:6379")); !errors.Is(err, ErrOpenListener) {
 		t.Errorf("a remote peer that names a local client: %v", err)
 	}

@@ -18,7 +18,7 @@ func (s *Stats) listens(at net.Addr) (ended func()) {
 	if s == nil {
 		return func() {}
 	}
-	own := &s.listening
+	own := &s.ownAddresses
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	own.all = append(own.all, at)
@@ -36,9 +36,9 @@ func (s *Stats) isOwn(c net.Conn) bool {
 	if s == nil {
 		return false
 	}
-	s.listening.mu.Lock()
-	defer s.listening.mu.Unlock()
-	return slices.ContainsFunc(s.listening.all, func(at net.Addr) bool { return leadsTo(c, at) })
+	s.ownAddresses.mu.Lock()
+	defer s.ownAddresses.mu.Unlock()
+	return slices.ContainsFunc(s.ownAddresses.all, func(at net.Addr) bool { return leadsTo(c, at) })
 }
 
 // leadsTo reports whether c is connected to a listener at an address of this machine.

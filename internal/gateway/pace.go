@@ -29,7 +29,7 @@ func PaceOf(c net.Conn) *Pace {
 	return wrapped.pace
 }
 
-func (p *Pace) note(n int) {
+func (p *Pace) record(n int) {
 	now := time.Now()
 	if p.bytes == 0 {
 		p.first, p.head = now, n

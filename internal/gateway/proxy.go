@@ -45,7 +45,7 @@ func (p *Proxied) Like(l net.Listener) net.Listener {
 // proxiedConn is a connection whose header has not been read.
 type proxiedConn struct {
 	net.Conn
-	by *Proxied
+	listener *Proxied
 }
 
 // Accept implements net.Listener.
@@ -75,13 +75,13 @@ const (
 	proxyV2Head = proxyBegin + 4 // with version, family and length
 )
 
-// greet reads the header and gives c the addresses that it names. A LOCAL header, which comes with the
+// readHeader reads the header and gives c the addresses that it names. A LOCAL header, which comes with the
 // balancer's own probes, leaves c's addresses unchanged.
-func (p *proxiedConn) greet(c *Conn) error {
-	if !p.by.trusts(p.Conn.RemoteAddr()) {
+func (p *proxiedConn) readHeader(c *Conn) error {
+	if !p.listener.isTrusted(p.Conn.RemoteAddr()) {
 		return errProxyUntrusted
 	}
-	timeout := p.by.Timeout
+	timeout := p.listener.Timeout
 	if timeout <= 0 {
 		timeout = proxyTimeout
 	}
@@ -95,7 +95,7 @@ func (p *proxiedConn) greet(c *Conn) error {
 	if c.remote, c.local, err = parseProxyHeader(b); err != nil {
 		return err
 	}
-	c.believed = len(p.by.Trusted) > 0 || p.Conn.RemoteAddr().Network() == "unix"
+	c.proxyTrusted = len(p.listener.Trusted) > 0 || p.Conn.RemoteAddr().Network() == "unix"
 	return p.Conn.SetReadDeadline(time.Time{})
 }
 
@@ -107,13 +107,13 @@ func PayerOf(c net.Conn) net.Addr {
 	if t, ok := c.(*tls.Conn); ok {
 		below = t.NetConn()
 	}
-	if wrapped, ok := below.(*Conn); ok && !wrapped.believed {
+	if wrapped, ok := below.(*Conn); ok && !wrapped.proxyTrusted {
 		return wrapped.Conn.RemoteAddr()
 	}
 	return c.RemoteAddr()
 }
 
-func (p *Proxied) trusts(a net.Addr) bool {
+func (p *Proxied) isTrusted(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || len(p.Trusted) == 0 {
 		return true

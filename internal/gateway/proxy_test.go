@@ -152,7 +152,7 @@ func TestProxiedShares(t *testing.T) {
 					t.Fatal(err)
 				}
 				conn := newConn(near, nil)
-				if err := (&proxiedConn{near, &Proxied{Trusted: c.trusted}}).greet(conn); err != nil {
+				if err := (&proxiedConn{near, &Proxied{Trusted: c.trusted}}).readHeader(conn); err != nil {
 					t.Fatal(err)
 				}
 				var client net.Conn = conn

@@ -44,21 +44,21 @@ type Life struct {
 	// before Run.
 	OnClose func()
 
-	stall time.Duration
-	grace time.Duration
-	fresh time.Time // a drain waits until then for the first request
-	stats *Stats
-	log   *slog.Logger
+	stall         time.Duration
+	grace         time.Duration
+	beginDeadline time.Time // a drain waits until then for the first request
+	stats         *Stats
+	log           *slog.Logger
 
-	ctx      context.Context
-	cancel   context.CancelFunc
-	dead     chan struct{}
-	closing  sync.Once
-	draining atomic.Bool
-	overdue  atomic.Int64 // end of the drain's grace, in Unix nanoseconds; 0: not draining
-	ended    atomic.Bool
-	looked   bool      // belongs to the request pump: draining, and idle when a read last found nothing
-	lookAt   time.Time // likewise: when to interrupt a read while draining
+	ctx         context.Context
+	cancel      context.CancelFunc
+	repliesDone chan struct{}
+	closing     sync.Once
+	draining    atomic.Bool
+	graceEnd    atomic.Int64 // end of the drain's grace, in Unix nanoseconds; 0: not draining
+	clientEnded atomic.Bool
+	foundIdle   bool      // belongs to the request pump: draining, and idle when a read last found nothing
+	nextPoll    time.Time // likewise: when to interrupt a read while draining
 }
 
 // LifeConfig configures a Life.
@@ -74,7 +74,7 @@ type LifeConfig struct {
 
 // NewLife returns a Life that has not begun; Run starts it.
 func NewLife(c LifeConfig) *Life {
-	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, fresh: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, dead: make(chan struct{})}
+	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, beginDeadline: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, repliesDone: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.Requests = l.account(c.Requests, c.Client, c.Upstream)
 	l.Replies = l.account(c.Replies, c.Upstream, c.Client)
@@ -91,13 +91,13 @@ func (l *Life) Run(requests, replies func()) {
 	defer l.Requests.Close()
 	defer l.Replies.Close()
 	defer l.Close()
-	go l.carryReplies(replies)
+	go l.runReplies(replies)
 	requests()
-	<-l.dead
+	<-l.repliesDone
 }
 
-func (l *Life) carryReplies(replies func()) {
-	defer close(l.dead)
+func (l *Life) runReplies(replies func()) {
+	defer close(l.repliesDone)
 	defer l.Catch()
 	// Replies are no longer read, so the server may stop reading too, in the middle of a request.
 	defer func() { _ = l.Upstream.SetWriteDeadline(time.Now().Add(l.stall)) }()
@@ -136,7 +136,7 @@ func (l *Life) Context() context.Context { return l.ctx }
 func (l *Life) Cancel() { l.cancel() }
 
 // Dead returns a channel that is closed when the reply pump has ended.
-func (l *Life) Dead() <-chan struct{} { return l.dead }
+func (l *Life) Dead() <-chan struct{} { return l.repliesDone }
 
 // PassEnd closes the upstream connection for writing: the client has ended its side.
 func (l *Life) PassEnd() {
@@ -146,10 +146,10 @@ func (l *Life) PassEnd() {
 
 // End records that the client has ended its side, or is about to: if the server closes from now on, the
 // connection was not lost.
-func (l *Life) End() { l.ended.Store(true) }
+func (l *Life) End() { l.clientEnded.Store(true) }
 
 // Ended reports whether the client has ended its side.
-func (l *Life) Ended() bool { return l.ended.Load() }
+func (l *Life) Ended() bool { return l.clientEnded.Load() }
 
 // DrainPoll is the interval at which a draining session checks whether it is idle.
 const DrainPoll = 20 * time.Millisecond
@@ -162,13 +162,13 @@ func (l *Life) Drain() {
 
 // BeginDrain is Drain without waking the request pump.
 func (l *Life) BeginDrain() {
-	l.overdue.Store(time.Now().Add(l.grace).UnixNano())
+	l.graceEnd.Store(time.Now().Add(l.grace).UnixNano())
 	l.draining.Store(true)
 }
 
 // Overdue reports whether the session drains and the drain's grace is over.
 func (l *Life) Overdue() bool {
-	return l.draining.Load() && time.Now().UnixNano() >= l.overdue.Load()
+	return l.draining.Load() && time.Now().UnixNano() >= l.graceEnd.Load()
 }
 
 // Draining reports whether Drain was called.
@@ -179,14 +179,14 @@ func (l *Life) BeforeRequest() {
 	if !l.draining.Load() {
 		return
 	}
-	if now := time.Now(); !now.Before(l.lookAt) { // the poll stays regular however many requests come in between
-		l.lookAt = now.Add(DrainPoll)
+	if now := time.Now(); !now.Before(l.nextPoll) { // the poll stays regular however many requests come in between
+		l.nextPoll = now.Add(DrainPoll)
 	}
-	_ = l.Client.SetReadDeadline(l.lookAt)
+	_ = l.Client.SetReadDeadline(l.nextPoll)
 }
 
-// partTime limits the time that Part waits for a client to read the end and close.
-const partTime = 200 * time.Millisecond
+// lingerCloseTimeout limits the time that Part waits for a client to read the end and close.
+const lingerCloseTimeout = 200 * time.Millisecond
 
 // Part closes the client's connection for writing after the grace of a drain, and reads what the client may
 // have sent at this moment: otherwise closing would reset the connection, and could cost the client the last
@@ -195,22 +195,22 @@ func (l *Life) Part() {
 	if !l.Overdue() || CloseWrite(l.Client) != nil {
 		return
 	}
-	_ = l.Client.SetReadDeadline(time.Now().Add(partTime))
+	_ = l.Client.SetReadDeadline(time.Now().Add(lingerCloseTimeout))
 	_, _ = io.CopyN(io.Discard, l.Client, lingerBytes)
 }
 
 // Requested records that a request has come.
-func (l *Life) Requested() { l.looked = false }
+func (l *Life) Requested() { l.foundIdle = false }
 
 // GoesOn reports whether to go on after a failed read of a request. Only the interruption by a drain is no
 // end: the pump goes on while the session is busy or has just begun, and once more when it is idle, since a
 // read after its deadline does not check whether bytes have come. After the grace one idle check is enough;
 // otherwise a client that is never idle for long would be cut off in the end.
 func (l *Life) GoesOn(err error, idle bool) bool {
-	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.looked || l.Overdue()) && time.Now().After(l.fresh) {
+	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.foundIdle || l.Overdue()) && time.Now().After(l.beginDeadline) {
 		return false
 	}
-	l.looked = idle
+	l.foundIdle = idle
 	return true
 }
 

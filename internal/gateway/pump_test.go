@@ -183,7 +183,7 @@ func TestPumpsDrainLooksTwice(t *testing.T) {
 	if l.GoesOn(late, false) {
 		t.Error("goes on without a drain")
 	}
-	l.fresh = time.Time{}
+	l.beginDeadline = time.Time{}
 	l.Drain()
 	if l.GoesOn(io.EOF, false) {
 		t.Error("goes on after the end")
@@ -211,7 +211,7 @@ func TestPumpsDrainAfterALogin(t *testing.T) {
 	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
-	l.fresh = time.Now().Add(time.Hour)
+	l.beginDeadline = time.Now().Add(time.Hour)
 	l.Requested()
 	l.Drain()
 	for range 3 {
@@ -219,7 +219,7 @@ func TestPumpsDrainAfterALogin(t *testing.T) {
 			t.Fatal("ends")
 		}
 	}
-	if l.fresh = (time.Time{}); l.GoesOn(late, true) {
+	if l.beginDeadline = (time.Time{}); l.GoesOn(late, true) {
 		t.Error("goes on when its moment is over")
 	}
 }
@@ -231,7 +231,7 @@ func TestPumpsOverdueDrainLooksOnce(t *testing.T) {
 	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
-	l.fresh = time.Time{}
+	l.beginDeadline = time.Time{}
 	l.Drain()
 	for _, idle := range []bool{false, true} {
 		if got := l.GoesOn(late, idle); got == idle {

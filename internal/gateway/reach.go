@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// reachPause is the shortest time between two reports of a server that comes and goes.
-const reachPause = 10 * time.Second
+// reachLogInterval is the shortest time between two reports of a server that comes and goes.
+const reachLogInterval = 10 * time.Second
 
 // Reach remembers whether the last dial of an upstream succeeded, so that only changes are logged: in a
 // failover clients connect many times a second. Its zero value is ready to use.
 type Reach struct {
 	Trouble string // text for the log; empty: upstream unreachable
 
-	mu      sync.Mutex
-	down    bool // unreachable, and logged
-	said    time.Time
-	refused int // failed dials since the last log line
+	mu       sync.Mutex
+	down     bool // unreachable, and logged
+	loggedAt time.Time
+	refused  int // failed dials since the last log line
 }
 
 // Failed counts and logs that a client is turned away because a dial failed with err. class is the error
@@ -30,35 +30,35 @@ func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, e
 		class, trouble = "descriptors", "no file descriptor for the upstream"
 	}
 	stats.Error(cmp.Or(class, "upstream_unreachable"))
-	if n, say := r.refuse(time.Now()); say {
+	if n, say := r.recordFailure(time.Now()); say {
 		log.Warn(trouble+", clients are refused", "upstream", upstream, "refused", n, "err", err)
 	}
 }
 
 // Answered records a dial that succeeded. It logs that if the upstream was last logged as unreachable.
 func (r *Reach) Answered(log *slog.Logger, upstream string) {
-	if n, again := r.answer(); again {
+	if n, again := r.recordSuccess(); again {
 		log.Info("upstream reachable again", "upstream", upstream, "refused", n)
 	}
 }
 
-// refuse counts a dial that failed. It returns whether to log that, and the number of failed dials since the
+// recordFailure counts a dial that failed. It returns whether to log that, and the number of failed dials since the
 // last log line.
-func (r *Reach) refuse(now time.Time) (refused int, say bool) {
+func (r *Reach) recordFailure(now time.Time) (refused int, say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused++
-	if r.down || !r.said.IsZero() && now.Sub(r.said) < reachPause {
+	if r.down || !r.loggedAt.IsZero() && now.Sub(r.loggedAt) < reachLogInterval {
 		return 0, false
 	}
 	refused, r.refused = r.refused, 0
-	r.down, r.said = true, now
+	r.down, r.loggedAt = true, now
 	return refused, true
 }
 
-// answer records a dial that succeeded. It returns whether the upstream was last logged as unreachable, and
+// recordSuccess records a dial that succeeded. It returns whether the upstream was last logged as unreachable, and
 // how many dials failed since that line.
-func (r *Reach) answer() (refused int, again bool) {
+func (r *Reach) recordSuccess() (refused int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.down {

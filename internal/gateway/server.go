@@ -65,8 +65,8 @@ type Server struct {
 	Log   *slog.Logger // nil: nothing is logged
 	Stats *Stats       // nil: nothing is counted
 
-	limit    ConnLimit // for connections whose client's address is known
-	greeting ConnLimit // for connections whose PROXY header is awaited
+	limit      ConnLimit // for connections whose client's address is known
+	proxyLimit ConnLimit // for connections whose PROXY header is awaited
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -146,15 +146,15 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-// maxGreeting limits the connections whose PROXY header is awaited, which MaxConns does not count.
-const maxGreeting = 256
+// maxProxyPending limits the connections whose PROXY header is awaited, which MaxConns does not count.
+const maxProxyPending = 256
 
 // admit starts the goroutine of c, or closes c if there are too many connections.
 func (s *Server) admit(c net.Conn) {
 	a := &activeConn{server: s}
 	limit := &s.limit
 	if p, ok := c.(*proxiedConn); ok {
-		a.proxied, c, limit = p, p.Conn, &s.greeting
+		a.proxied, c, limit = p, p.Conn, &s.proxyLimit
 	}
 	a.conn = newConn(c, s.Stats.side(sideClient))
 	short := descriptorShortage(c, reservedDescriptors, nil)
@@ -219,7 +219,7 @@ func (s *Server) serve(a *activeConn) {
 	defer s.remove(a)
 	defer a.conn.Close()
 	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
-	if !s.greeted(a) {
+	if !s.admitProxied(a) {
 		return
 	}
 	c, err := s.handshake(a.conn)
@@ -235,7 +235,7 @@ func (s *Server) serve(a *activeConn) {
 		s.log().Debug("tls handshake failed", "remote", remote(a.conn), "err", err)
 		return
 	}
-	if session := s.begin(a, c); session != nil {
+	if session := s.beginSession(a, c); session != nil {
 		session.Run()
 		return
 	}
@@ -258,13 +258,13 @@ func linger(c net.Conn) {
 	_, _ = io.CopyN(io.Discard, c, lingerBytes)
 }
 
-// greeted reads the PROXY header, if one is expected, and admits the client that it names. It reports whether
+// admitProxied reads the PROXY header, if one is expected, and admits the client that it names. It reports whether
 // to go on.
-func (s *Server) greeted(a *activeConn) bool {
+func (s *Server) admitProxied(a *activeConn) bool {
 	if a.proxied == nil {
 		return true
 	}
-	err := a.proxied.greet(a.conn)
+	err := a.proxied.readHeader(a.conn)
 	if err == nil {
 		a.slot.Leave()
 		if a.slot = s.limit.Admit(PayerOf(a.conn), a, false); a.slot == nil {
@@ -293,9 +293,9 @@ func (s *Server) handshake(c *Conn) (net.Conn, error) {
 	return tc, tc.HandshakeContext(ctx)
 }
 
-// begin makes a's session and registers it for Shutdown. If Shutdown has begun meanwhile, the session is
+// beginSession makes a's session and registers it for Shutdown. If Shutdown has begun meanwhile, the session is
 // drained before it runs.
-func (s *Server) begin(a *activeConn, c net.Conn) Session {
+func (s *Server) beginSession(a *activeConn, c net.Conn) Session {
 	session := s.NewSession(c)
 	if session == nil {
 		return nil
@@ -328,11 +328,11 @@ func (s *Server) remove(a *activeConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, a)
-	s.noteEnd()
+	s.closeDone()
 }
 
-// noteEnd closes done after Shutdown when no listener and no connection is left. s.mu must be held.
-func (s *Server) noteEnd() {
+// closeDone closes done after Shutdown when no listener and no connection is left. s.mu must be held.
+func (s *Server) closeDone() {
 	if s.closed && len(s.active) == 0 && len(s.listeners) == 0 {
 		s.ended.Do(func() { close(s.done) })
 	}
@@ -356,7 +356,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 const BeginPatience = 2 * time.Second
 
 // close stops accepting and returns the connections whose sessions to drain. Connections without a session
-// are in a handshake, with nothing in flight: begin drains their sessions, and after BeginPatience those
+// are in a handshake, with nothing in flight: beginSession drains their sessions, and after BeginPatience those
 // still without one are closed.
 func (s *Server) close() []*activeConn {
 	s.mu.Lock()
@@ -365,7 +365,7 @@ func (s *Server) close() []*activeConn {
 	if !s.closed {
 		s.closed = true
 		close(s.closing)
-		s.noteEnd()
+		s.closeDone()
 		time.AfterFunc(BeginPatience, s.closeUnbegun)
 	}
 	for l := range s.listeners {
@@ -421,7 +421,7 @@ func (s *Server) init() {
 	if s.active != nil {
 		return
 	}
-	s.limit.Max, s.greeting.Max = s.MaxConns, maxGreeting
+	s.limit.Max, s.proxyLimit.Max = s.MaxConns, maxProxyPending
 	s.listeners = make(map[net.Listener]struct{})
 	s.active = make(map[*activeConn]struct{})
 	s.closing = make(chan struct{})
@@ -441,7 +441,7 @@ func (s *Server) track(l net.Listener) bool {
 func (s *Server) untrack(l net.Listener) {
 	s.mu.Lock()
 	delete(s.listeners, l)
-	s.noteEnd()
+	s.closeDone()
 	s.mu.Unlock()
 }
 

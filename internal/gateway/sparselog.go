@@ -23,7 +23,7 @@ const (
 // Records with the same message, gateway and class (attributes of those names) are of one kind. All are
 // counted: the last line of a period says how many records it stands for.
 func SparseLog(next slog.Handler) slog.Handler {
-	return sparseHandler{next: next, kinds: &sparseKinds{open: map[sparseKind]*sparsePending{}}}
+	return sparseHandler{next: next, kinds: &sparseKinds{active: map[sparseKind]*sparsePending{}}}
 }
 
 type sparseKind struct{ message, gateway, class string }
@@ -37,16 +37,16 @@ type sparseHandler struct {
 
 // sparseKinds holds the kinds with a running period. The first record of a kind begins its period.
 type sparseKinds struct {
-	mu   sync.Mutex
-	open map[sparseKind]*sparsePending
+	mu     sync.Mutex
+	active map[sparseKind]*sparsePending
 }
 
 // sparsePending counts the records of one kind in its period.
 type sparsePending struct {
-	said   int
-	unsaid int
-	last   slog.Record  // the last of the unsaid records
-	to     slog.Handler // the handler for last
+	logged     int
+	suppressed int
+	last       slog.Record  // the last of the suppressed records
+	handler    slog.Handler // the handler for last
 }
 
 func (h sparseHandler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -90,21 +90,21 @@ func (h sparseHandler) kindOf(r slog.Record) sparseKind {
 func (s *sparseKinds) admit(kind sparseKind, r slog.Record, to slog.Handler) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.open[kind]
+	p := s.active[kind]
 	if p == nil {
-		if len(s.open) >= maxSparseKinds {
+		if len(s.active) >= maxSparseKinds {
 			return true
 		}
 		p = &sparsePending{}
-		s.open[kind] = p
+		s.active[kind] = p
 		time.AfterFunc(sparsePeriod, func() { s.end(kind) })
 	}
-	if p.said < sparseBurst {
-		p.said++
+	if p.logged < sparseBurst {
+		p.logged++
 		return true
 	}
-	p.unsaid++
-	p.last, p.to = r.Clone(), to
+	p.suppressed++
+	p.last, p.handler = r.Clone(), to
 	return false
 }
 
@@ -112,15 +112,15 @@ func (s *sparseKinds) admit(kind sparseKind, r slog.Record, to slog.Handler) boo
 // burst: a lasting problem is then logged once a period.
 func (s *sparseKinds) end(kind sparseKind) {
 	s.mu.Lock()
-	p := s.open[kind]
-	if p.unsaid == 0 {
-		delete(s.open, kind)
+	p := s.active[kind]
+	if p.suppressed == 0 {
+		delete(s.active, kind)
 		s.mu.Unlock()
 		return
 	}
-	s.open[kind] = &sparsePending{said: sparseBurst}
+	s.active[kind] = &sparsePending{logged: sparseBurst}
 	s.mu.Unlock()
 	time.AfterFunc(sparsePeriod, func() { s.end(kind) })
-	p.last.AddAttrs(slog.Int("repeated", p.unsaid))
-	_ = p.to.Handle(context.Background(), p.last)
+	p.last.AddAttrs(slog.Int("repeated", p.suppressed))
+	_ = p.handler.Handle(context.Background(), p.last)
 }

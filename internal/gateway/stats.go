@@ -53,7 +53,7 @@ type Stats struct {
 	latency  histogram
 	effort   atomic.Pointer[Effort] // nil: none
 
-	listening ownAddresses
+	ownAddresses ownAddresses
 }
 
 // traffic counts the bytes on the wire of one side of a gateway. It lives as

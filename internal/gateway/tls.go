@@ -37,7 +37,7 @@ func (f TLSFiles) ServerConfig() (*tls.Config, error) {
 		return nil, errors.New("tls: cert and key are needed")
 	}
 	r := newReloader(f.Log, f.loadServer, f.Cert, f.Key, f.ClientCA)
-	if _, err := r.first(); err != nil {
+	if _, err := r.loadFirst(); err != nil {
 		return nil, err
 	}
 	return &tls.Config{
@@ -69,7 +69,7 @@ func (f TLSFiles) ClientConfig() (*tls.Config, error) {
 		return cfg, nil
 	}
 	r := newReloader(f.Log, f.loadClient, f.Cert, f.Key)
-	if _, err := r.first(); err != nil {
+	if _, err := r.loadFirst(); err != nil {
 		return nil, err
 	}
 	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -148,10 +148,10 @@ func newReloader[T any](log *slog.Logger, load func() (*T, error), files ...stri
 	return r
 }
 
-func (r *reloader[T]) first() (*T, error) {
+func (r *reloader[T]) loadFirst() (*T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stamps, r.checked = r.look(), time.Now()
+	r.stamps, r.checked = r.stat(), time.Now()
 	value, err := r.load()
 	r.value = value
 	return value, err
@@ -166,7 +166,7 @@ func (r *reloader[T]) current() *T {
 		return r.value
 	}
 	r.checked = time.Now()
-	stamps := r.look() // before loading: a change in between is found next time
+	stamps := r.stat() // before loading: a change in between is found next time
 	if equalStamps(stamps, r.stamps) {
 		return r.value
 	}
@@ -181,7 +181,7 @@ func (r *reloader[T]) current() *T {
 	return r.value
 }
 
-func (r *reloader[T]) look() []stamp {
+func (r *reloader[T]) stat() []stamp {
 	stamps := make([]stamp, len(r.files))
 	for i, f := range r.files {
 		if info, err := os.Stat(f); err == nil {

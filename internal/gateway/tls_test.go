@@ -158,7 +158,7 @@ func TestReloaderKeepsTheLastGoodState(t *testing.T) {
 	files, first := ca.issue(t, "server")
 	r := newReloader(nil, files.loadClient, files.Cert, files.Key)
 	r.every = 0
-	if _, err := r.first(); err != nil {
+	if _, err := r.loadFirst(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {

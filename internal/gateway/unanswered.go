@@ -13,11 +13,11 @@ const unansweredTimeout = 30 * time.Second
 
 // ExpectAnswers makes reads and writes of a connection to a server fail when the server can no longer be
 // reached.
-func ExpectAnswers(c net.Conn) { expectAnswers(c, unansweredTimeout) }
+func ExpectAnswers(c net.Conn) { detectLostPeer(c, unansweredTimeout) }
 
-// expectAnswers makes reads and writes of c fail when its peer has acknowledged nothing for
+// detectLostPeer makes reads and writes of c fail when its peer has acknowledged nothing for
 // the timeout. A request that was acknowledged before is covered by the probes.
-func expectAnswers(c net.Conn, timeout time.Duration) {
+func detectLostPeer(c net.Conn, timeout time.Duration) {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return

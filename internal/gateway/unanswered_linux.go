@@ -17,21 +17,21 @@ import (
 // the window was full.
 //
 // Without the option the kernel tells a full window from a lost peer, but takes a quarter of an hour to give up.
-// Keep-alive probes don't help, as the kernel sends none while there are bytes to send. So the gateway looks at
+// Keep-alive probes don't help, as the kernel sends none while there are bytes to send. So the gateway checks
 // the connection several times within the timeout, and sets the option only while the peer does not answer. A
 // peer that is lost with bytes on their way is noticed when the timeout is over. One that is lost with a full
 // window is noticed within five minutes, as the kernel doubles the time between two probes up to two minutes.
 
-// looksPerTimeout is the number of looks at a connection within its timeout. After the first retransmission
-// the kernel doubles the time to the next one, so a few looks are enough to set the option well before the
+// checksPerTimeout is the number of checks of a connection within its timeout. After the first retransmission
+// the kernel doubles the time to the next one, so a few checks are enough to set the option well before the
 // last retransmission within the timeout. The connection then ends exactly when the timeout is over.
-const looksPerTimeout = 3
+const checksPerTimeout = 3
 
 // limitUnanswered lets c fail with ETIMEDOUT when its peer leaves bytes unacknowledged for the timeout, or,
 // if the peer's window is full, two successive probes.
 func limitUnanswered(c *net.TCPConn, timeout time.Duration) {
 	if raw, err := c.SyscallConn(); err == nil { // else it has been closed
-		(&unansweredLimit{raw: raw, timeout: timeout}).lookLater()
+		(&unansweredLimit{raw: raw, timeout: timeout}).scheduleCheck()
 	}
 }
 
@@ -42,10 +42,10 @@ type unansweredLimit struct {
 	set     bool
 }
 
-func (l *unansweredLimit) lookLater() { time.AfterFunc(l.timeout/looksPerTimeout, l.look) }
+func (l *unansweredLimit) scheduleCheck() { time.AfterFunc(l.timeout/checksPerTimeout, l.check) }
 
-// look returns for good when the connection has been closed.
-func (l *unansweredLimit) look() {
+// check returns for good when the connection has been closed.
+func (l *unansweredLimit) check() {
 	defer CatchPanic(nil, nil, nil)
 	err := l.raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -63,7 +63,7 @@ func (l *unansweredLimit) look() {
 		l.set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, ms) == nil && missing
 	})
 	if err == nil {
-		l.lookLater()
+		l.scheduleCheck()
 	}
 }
 

@@ -14,14 +14,14 @@ import (
 // header alone shows are told, since clients can read the header too.
 func Unopened(err error) (class, text string) {
 	const prefix = "compressed value can't be decompressed: "
-	switch class = unopenedClass(err); class {
+	switch class = decodeErrorClass(err); class {
 	case "unknown_codec", "too_large":
 		return class, prefix + err.Error()
 	}
 	return class, prefix + "it is damaged or its dictionary is missing, see the gateway's log"
 }
 
-func unopenedClass(err error) string {
+func decodeErrorClass(err error) string {
 	switch {
 	case errors.Is(err, cinch.ErrUnknownCodec):
 		return "unknown_codec"

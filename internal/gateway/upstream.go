@@ -166,7 +166,7 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 		if err == nil {
 			_ = raw.Close()
 		}
-		return nil, unreached{short}
+		return nil, descriptorError{short}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -176,7 +176,7 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, up.Address, ErrOwnAddress)
 	}
 	c := newConn(raw, up.Stats.side(sideUpstream))
-	expectAnswers(raw, cmp.Or(up.Silence, unansweredTimeout))
+	detectLostPeer(raw, cmp.Or(up.Silence, unansweredTimeout))
 	if up.TLS == nil {
 		return c, nil
 	}
@@ -188,13 +188,13 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return tc, nil
 }
 
-// unreached wraps a shortage of file descriptors that prevented a dial. Its text doesn't call the upstream
+// descriptorError wraps a shortage of file descriptors that prevented a dial. Its text doesn't call the upstream
 // unreachable, since the upstream is not at fault, but errors.Is reports ErrUnreachable.
-type unreached struct{ error }
+type descriptorError struct{ error }
 
-func (u unreached) Is(target error) bool { return target == ErrUnreachable }
+func (u descriptorError) Is(target error) bool { return target == ErrUnreachable }
 
-func (u unreached) Unwrap() error { return u.error }
+func (u descriptorError) Unwrap() error { return u.error }
 
 // Ask calls talk with a connection made by dial, with ctx's deadline set, and closes the connection.
 func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {

@@ -13,7 +13,7 @@ import (
 // likes, above the minimum.
 //
 // Progress is the number of bytes that the other machine has sent or acknowledged, as counted by the kernel
-// (moved_linux.go), during the time in which the gateway waited for it. So a byte now and then does not help
+// (transferred_linux.go), during the time in which the gateway waited for it. So a byte now and then does not help
 // a peer, and a slow server or waiting in the gateway's own queues does not harm one. A reader that takes a
 // little at a time is seen to do so although the kernel lets the gateway write only now and then.
 const (

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// movedByKernel returns the kernel's counts for a TCP connection: the bytes received, read or not, and the
+// transferredByKernel returns the kernel's counts for a TCP connection: the bytes received, read or not, and the
 // bytes that the other end has acknowledged. The send buffer of some megabytes becomes writable only when a
 // third of it is empty again, so a count of writes would make a slow reader look stopped.
-func movedByKernel(c net.Conn) (received, taken int64, ok bool) {
+func transferredByKernel(c net.Conn) (received, taken int64, ok bool) {
 	t, isTCP := c.(*net.TCPConn)
 	if !isTCP {
 		return 0, 0, false

@@ -4,9 +4,9 @@ package gateway
 
 import "syscall"
 
-// briefCall reads from a socket, or writes to it, and does not wait. The race detector learns from these
+// directCall reads from a socket, or writes to it, and does not wait. The race detector learns from these
 // calls which events happened before which.
-func briefCall(writes bool, fd int, p []byte) (int, error) {
+func directCall(writes bool, fd int, p []byte) (int, error) {
 	if writes {
 		return syscall.Write(fd, p)
 	}

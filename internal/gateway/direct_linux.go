@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// briefBytes limits the bytes that a brief system call moves.
-const briefBytes = 4 << 10
+// maxDirectBytes limits the bytes that a call moves without the scheduler's knowledge.
+const maxDirectBytes = 4 << 10
 
-// briefCall reads from a socket, or writes to it, and does not wait. Go's scheduler is not told of calls that
+// directCall reads from a socket, or writes to it, and does not wait. Go's scheduler is not told of calls that
 // move few bytes: if the process has been idle, it would wake its monitor thread for them, only to see that
 // they have returned. The monitor is needed to interrupt goroutines that run for long. Such a goroutine reads
 // or writes much, so the monitor is awake then.
-func briefCall(writes bool, fd int, p []byte) (int, error) {
-	if len(p) == 0 || len(p) > briefBytes {
+func directCall(writes bool, fd int, p []byte) (int, error) {
+	if len(p) == 0 || len(p) > maxDirectBytes {
 		if writes {
 			return syscall.Write(fd, p)
 		}
