@@ -39,10 +39,10 @@ type Writer interface {
 	Close()
 }
 
-// opened is a message that could be decompressed.
-type opened struct {
-	message []byte
-	came    int // bytes received, before decompression
+// decoded is a message that could be decompressed.
+type decoded struct {
+	message       []byte
+	receivedBytes int // bytes received, before decompression
 }
 
 // Limits on the bytes decompressed for measuring, which bound its memory and time.
@@ -51,15 +51,15 @@ const (
 	measuredBytes  = 128 << 20 // for all kinds
 )
 
-// open decompresses the last messages, up to left bytes, and returns them and how many bytes are left. It
+// decode decompresses the last messages, up to left bytes, and returns them and how many bytes are left. It
 // leaves out messages that can't be decompressed.
-func (c *copied) open(w *Ways, left int) ([]opened, int) {
-	var list []opened
+func (c *snapshot) decode(w *Ways, left int) ([]decoded, int) {
+	var list []decoded
 	most := min(measuredOfKind, left)
 	for i := len(c.last) - 1; i >= 0 && most > 0; i-- {
 		m := c.last[i]
 		if b, err := w.Open(m); err == nil {
-			list = append(list, opened{b, len(m.Bytes)})
+			list = append(list, decoded{b, len(m.Bytes)})
 			most, left = most-len(b), left-len(b)
 		}
 	}
@@ -67,9 +67,9 @@ func (c *copied) open(w *Ways, left int) ([]opened, int) {
 	return list, max(left, 0)
 }
 
-// estimates returns the ratios of the bytes received to the bytes that each way would have sent; none without
+// estimateAll returns the ratios of the bytes received to the bytes that each way would have sent; none without
 // messages.
-func estimates(w *Ways, list []opened, protobufs bool) []autodict.Estimate {
+func estimateAll(w *Ways, list []decoded, protobufs bool) []autodict.Estimate {
 	all := []autodict.Estimate{}
 	add := func(setting string, before, after int) {
 		if before > 0 && after > 0 {
@@ -78,36 +78,36 @@ func estimates(w *Ways, list []opened, protobufs bool) []autodict.Estimate {
 	}
 	for _, way := range w.Each {
 		if !way.Protobuf || protobufs {
-			before, after := w.alone(list, way.Setting)
+			before, after := w.sizesAlone(list, way.Setting)
 			add(way.Setting, before, after)
 		}
 	}
 	for _, s := range w.Sequences {
 		if !s.Protobuf || protobufs {
-			before, after := s.withHistory(list)
+			before, after := s.sizesWithHistory(list)
 			add(s.Setting, before, after)
 		}
 	}
 	return all
 }
 
-// alone sums up the sizes of messages as received, and when each is compressed by itself. A message that
+// sizesAlone sums up the sizes of messages as received, and when each is compressed by itself. A message that
 // would grow counts with its received size.
-func (w *Ways) alone(list []opened, setting string) (before, after int) {
+func (w *Ways) sizesAlone(list []decoded, setting string) (before, after int) {
 	var out []byte
 	var err error
 	for _, m := range list {
 		if out, err = w.Compress(out[:0], m.message, setting); err != nil {
 			return 0, 0
 		}
-		before, after = before+m.came, after+min(len(out), m.came)
+		before, after = before+m.receivedBytes, after+min(len(out), m.receivedBytes)
 	}
 	return before, after
 }
 
-// withHistory sums up the same for a connection between two gateways. The first message has no history yet,
+// sizesWithHistory sums up the same for a connection between two gateways. The first message has no history yet,
 // and is not counted.
-func (s *Sequence) withHistory(list []opened) (before, after int) {
+func (s *Sequence) sizesWithHistory(list []decoded) (before, after int) {
 	w, err := s.Begin()
 	if err != nil {
 		return 0, 0
@@ -119,7 +119,7 @@ func (s *Sequence) withHistory(list []opened) (before, after int) {
 			return 0, 0
 		}
 		if i > 0 {
-			before, after = before+m.came, after+len(out)
+			before, after = before+m.receivedBytes, after+len(out)
 		}
 	}
 	return before, after

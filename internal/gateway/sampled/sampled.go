@@ -19,9 +19,9 @@ import (
 // Limits. Clients choose the names of kinds, so there may be any number of them.
 const (
 	maxKinds   = 64
-	leastOnes  = 8        // messages kept of a kind, however long they are
-	lastOnes   = 64       // messages kept of a kind if they are short
-	kindBytes  = 2 << 20  // limit of a kind beyond leastOnes
+	minKept    = 8        // messages kept of a kind, however long they are
+	maxKept    = 64       // messages kept of a kind if they are short
+	kindBytes  = 2 << 20  // limit of a kind beyond minKept
 	MaxMessage = 4 << 20  // bytes of a message as received; longer ones are only counted
 	maxBytes   = 64 << 20 // of all kept messages
 	sizeCount  = 33
@@ -41,11 +41,11 @@ type Name struct {
 // any goroutine.
 type Samples struct {
 	mu    sync.Mutex
-	kinds map[Name]*place
+	kinds map[Name]*kindSamples
 	bytes int // of kept messages
 }
 
-type place struct {
+type kindSamples struct {
 	sizes     [sizeCount]uint64 // by the number of bits of their length
 	bytes     uint64
 	last      []Message // oldest first
@@ -63,7 +63,7 @@ type Message struct {
 func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.count(name, len(m.Bytes))
+	k := s.countKind(name, len(m.Bytes))
 	k.protobufs = isProtobuf
 	n := len(m.Bytes)
 	if n > MaxMessage || s.bytes+n > maxBytes {
@@ -71,7 +71,7 @@ func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 	}
 	m.Bytes = slices.Clone(m.Bytes)
 	k.last, k.kept, s.bytes = append(k.last, m), k.kept+n, s.bytes+n
-	for len(k.last) > lastOnes || len(k.last) > leastOnes && k.kept > kindBytes {
+	for len(k.last) > maxKept || len(k.last) > minKept && k.kept > kindBytes {
 		n := len(k.last[0].Bytes)
 		k.last[0] = Message{} // its bytes may be freed
 		k.last, k.kept, s.bytes = k.last[1:], k.kept-n, s.bytes-n
@@ -82,13 +82,13 @@ func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 func (s *Samples) Passed(name Name, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count(name, n)
+	s.countKind(name, n)
 }
 
-// count counts a message of n bytes and returns its kind. s.mu must be held.
-func (s *Samples) count(name Name, n int) *place {
+// countKind counts a message of n bytes and returns its kind. s.mu must be held.
+func (s *Samples) countKind(name Name, n int) *kindSamples {
 	if s.kinds == nil {
-		s.kinds = map[Name]*place{}
+		s.kinds = map[Name]*kindSamples{}
 	}
 	k, found := s.kinds[name]
 	if !found && (len(s.kinds) >= maxKinds || len(name.Method) > maxMethod) {
@@ -97,7 +97,7 @@ func (s *Samples) count(name Name, n int) *place {
 	}
 	if !found {
 		name.Method = strings.Clone(name.Method) // not a part of a request
-		k = &place{}
+		k = &kindSamples{}
 		s.kinds[name] = k
 	}
 	k.sizes[min(bits.Len(uint(n)), sizeCount-1)]++
@@ -120,33 +120,33 @@ type Measured struct {
 
 // Measure tries the ways on the kept messages, in the caller's goroutine.
 func (s *Samples) Measure(w *Ways) []Measured {
-	kinds := s.copied()
-	slices.SortFunc(kinds, func(a, b copied) int {
+	kinds := s.snapshots()
+	slices.SortFunc(kinds, func(a, b snapshot) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
 	})
 	var all []Measured
 	left := measuredBytes
 	for _, k := range kinds {
-		var list []opened
-		list, left = k.open(w, left)
-		k.Estimates = estimates(w, list, k.protobufs)
+		var list []decoded
+		list, left = k.decode(w, left)
+		k.Estimates = estimateAll(w, list, k.protobufs)
 		all = append(all, k.Measured)
 	}
 	return all
 }
 
-// copied is a snapshot of a kind: its messages don't change.
-type copied struct {
+// snapshot is a snapshot of a kind: its messages don't change.
+type snapshot struct {
 	Measured
 	last      []Message
 	protobufs bool
 }
 
-func (s *Samples) copied() (all []copied) {
+func (s *Samples) snapshots() (all []snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, k := range s.kinds {
-		c := copied{last: slices.Clone(k.last), protobufs: k.protobufs}
+		c := snapshot{last: slices.Clone(k.last), protobufs: k.protobufs}
 		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []autodict.SizeBucket{}
 		for i, n := range k.sizes {
 			if n > 0 {

@@ -62,7 +62,7 @@ func TestMeasure(t *testing.T) {
 	s.Saw(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br"}, true)
 	s.Passed(Name{"POST /c", "reply"}, 20)
 	all := s.Measure(ways(t))
-	if len(all) != 3 || all[0].Method != "POST /a" || all[0].Messages != 200 || all[0].SampleMessages != lastOnes {
+	if len(all) != 3 || all[0].Method != "POST /a" || all[0].Messages != 200 || all[0].SampleMessages != maxKept {
 		t.Fatalf("%+v", all)
 	}
 	got := ratios(all[0])
@@ -104,7 +104,7 @@ func TestMessagesThatCameCompressed(t *testing.T) {
 func TestMeasuringIsBounded(t *testing.T) {
 	var s Samples
 	for i := range 12 {
-		for range leastOnes {
+		for range minKept {
 			s.Saw(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x"}, true)
 		}
 	}
@@ -143,7 +143,7 @@ func TestBounds(t *testing.T) {
 	kept := 0
 	for _, k := range s.kinds {
 		kept += k.kept
-		if len(k.last) > lastOnes || len(k.last) > leastOnes && k.kept > kindBytes {
+		if len(k.last) > maxKept || len(k.last) > minKept && k.kept > kindBytes {
 			t.Errorf("%d messages of %d bytes are kept", len(k.last), k.kept)
 		}
 	}
