@@ -31,7 +31,7 @@ type Gateway struct {
 // NewGateway returns a gateway. It serves no clients until Serve is called.
 func NewGateway(cfg Config) *Gateway {
 	cfg.setDefaults()
-	g := &Gateway{cfg: cfg, spares: spares{most: cfg.Links}, requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
+	g := &Gateway{cfg: cfg, spares: spares{max: cfg.Links}, requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
 	g.links = link.NewEndpoint(link.Config{
 		Name: cfg.Name, Rule: "tunnel", Setting: cfg.Setting, Auto: cfg.Auto, Window: cfg.Window, History: cfg.History,
 		Growth: link.ClientGrowth, Latency: true, HelloTimeout: cfg.HelloTimeout, IdleTimeout: cfg.IdleTimeout,
@@ -47,7 +47,7 @@ func NewGateway(cfg Config) *Gateway {
 		g.reach.Trouble = ""
 		g.server.NewSession = g.newExitSession
 		g.server.Refusal = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Status: wire.StatusRefused, Codecs: 1}.Append(nil)
-		g.server.HandshakeFailed = g.sayBadTLS
+		g.server.HandshakeFailed = g.logBadTLS
 	}
 	return g
 }
@@ -110,7 +110,7 @@ func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 	return newSession(g, upstream, l)
 }
 
-func (g *Gateway) sayBadTLS(c net.Conn, err error) {
+func (g *Gateway) logBadTLS(c net.Conn, err error) {
 	if errors.Is(err, io.EOF) {
 		return // the client only probed the port
 	}
@@ -159,7 +159,7 @@ func (g *Gateway) connect() (*link.Link, error) {
 // refill starts to make as many links in advance as are missing, and does not wait for them. It ignores
 // errors, since the next client meets them too.
 func (g *Gateway) refill() {
-	for g.spares.wants() {
+	for g.spares.reserve() {
 		go g.makeSpare()
 	}
 }

@@ -54,8 +54,8 @@ func (s *session) account(of *memory.Share, from, to, client net.Conn) *memory.A
 	})
 }
 
-// goodbye limits the time that a peer has to read a last frame.
-const goodbye = 5 * time.Second
+// lastFrameTimeout limits the time that a peer has to read a last frame.
+const lastFrameTimeout = 5 * time.Second
 
 // Run carries data until both directions have ended, or the whole connection.
 func (s *session) Run() {
@@ -105,7 +105,7 @@ func (s *session) abort() { _ = s.Close() }
 func (s *session) pumpOut() {
 	for {
 		if s.inBroken.Load() {
-			s.hurry()
+			s.setDeadlines()
 		}
 		buf, n, err := s.link.Collect(s.local)
 		switch {
@@ -121,30 +121,30 @@ func (s *session) pumpOut() {
 			return
 		}
 		if err := s.link.Send(buf, n); err != nil {
-			s.linkBroke(err)
+			s.onLinkError(err)
 			return
 		}
 	}
 }
 
-// linkBroke is called when a write to the link failed. Data that the peer sent before may still be unread: a
+// onLinkError is called when a write to the link failed. Data that the peer sent before may still be unread: a
 // server that wants no more says so and closes. pumpIn passes that data on. It ends at the link's end, or
 // when the client does not read the data in time: a client may wait for this side to read first.
-func (s *session) linkBroke(err error) {
+func (s *session) onLinkError(err error) {
 	s.link.Debug("link lost", err)
 	s.outBroken.Store(true)
 	if s.inBroken.Load() {
 		s.abort()
 		return
 	}
-	soon := time.Now().Add(goodbye)
+	soon := time.Now().Add(lastFrameTimeout)
 	_ = s.conn.SetReadDeadline(soon)
 	_ = s.local.SetWriteDeadline(soon)
 }
 
-// localBroke is called when a write to the local side failed. For the same reason as in linkBroke pumpOut,
+// onLocalError is called when a write to the local side failed. For the same reason as in onLinkError pumpOut,
 // while it runs, has to find the local side's end and pass the reset on.
-func (s *session) localBroke(err error) {
+func (s *session) onLocalError(err error) {
 	s.link.Debug("reset by its own side", err)
 	s.inBroken.Store(true)
 	switch {
@@ -153,13 +153,14 @@ func (s *session) localBroke(err error) {
 	case s.link.Finished():
 		s.reset()
 	default:
-		s.hurry()
+		s.setDeadlines()
 	}
 }
 
-// hurry limits the time for the next data from a local side that can't be written to any more.
-func (s *session) hurry() {
-	soon := time.Now().Add(goodbye)
+// setDeadlines limits the time for the next data from a local side that can't be written to any more, and for
+// writing to the link.
+func (s *session) setDeadlines() {
+	soon := time.Now().Add(lastFrameTimeout)
 	_ = s.local.SetReadDeadline(soon)
 	_ = s.conn.SetWriteDeadline(soon)
 }
@@ -181,7 +182,7 @@ func isPlain(c net.Conn) bool {
 // writing, since no data follows.
 func (s *session) sendFin() {
 	if err := s.link.Finish(); err != nil {
-		s.linkBroke(err)
+		s.onLinkError(err)
 		return
 	}
 	s.endLink()
@@ -205,12 +206,12 @@ func (s *session) endLink() {
 func (s *session) reset() {
 	s.resetting.Do(func() {
 		s.resetSent.Store(true)
-		_ = s.conn.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = s.conn.SetWriteDeadline(time.Now().Add(lastFrameTimeout))
 		_ = gateway.Abort(s.local)
 		s.link.Reset()
 		_ = gateway.CloseWrite(s.conn)
 		s.link.Interrupt()
-		_ = s.conn.SetReadDeadline(time.Now().Add(goodbye))
+		_ = s.conn.SetReadDeadline(time.Now().Add(lastFrameTimeout))
 	})
 }
 
@@ -257,7 +258,7 @@ func (s *session) endIn(err error) {
 	}
 	var local link.LocalError
 	if errors.As(err, &local) {
-		s.localBroke(err)
+		s.onLocalError(err)
 		return
 	}
 	s.logEnd(err)

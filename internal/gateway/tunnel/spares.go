@@ -10,42 +10,43 @@ import (
 
 // spares holds links made in advance, which save clients the handshakes.
 type spares struct {
-	most int
+	max int
 
-	mu     sync.Mutex
-	links  []spare // oldest first
-	coming int     // links being made
-	closed bool
+	mu      sync.Mutex
+	links   []spare // oldest first
+	pending int     // links being made
+	closed  bool
 
 	making sync.WaitGroup // counts the links being made
 }
 
 type spare struct {
 	*link.Link
-	made time.Time
+	connectedAt time.Time
 }
 
 // maxSpareAge is well below the time after which an exit closes unused links.
 const maxSpareAge = time.Minute
 
-// wants reports whether one more link has to be made. If so the caller must call put afterwards.
-func (p *spares) wants() bool {
+// reserve reports whether one more link has to be made, and counts it as pending. If so the caller must call
+// put afterwards.
+func (p *spares) reserve() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.links)+p.coming >= p.most {
+	if p.closed || len(p.links)+p.pending >= p.max {
 		return false
 	}
-	p.coming++
+	p.pending++
 	p.making.Add(1)
 	return true
 }
 
-// put adds a link that wants has asked for, or nil if it could not be made.
+// put adds a link that reserve has counted, or nil if it could not be made.
 func (p *spares) put(l *link.Link) {
 	defer p.making.Done()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.coming--
+	p.pending--
 	switch {
 	case l == nil:
 	case p.closed:
@@ -63,7 +64,7 @@ func (p *spares) take() *link.Link {
 	for len(p.links) > 0 {
 		l := p.links[len(p.links)-1]
 		p.links = p.links[:len(p.links)-1]
-		if time.Since(l.made) < maxSpareAge && !gateway.PeerClosed(l.Conn()) {
+		if time.Since(l.connectedAt) < maxSpareAge && !gateway.PeerClosed(l.Conn()) {
 			return l.Link
 		}
 		l.Abort()
@@ -75,7 +76,7 @@ func (p *spares) take() *link.Link {
 func (p *spares) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.links) > 0 && time.Since(p.links[0].made) >= maxSpareAge {
+	for len(p.links) > 0 && time.Since(p.links[0].connectedAt) >= maxSpareAge {
 		p.links[0].Abort()
 		p.links = p.links[1:]
 	}
