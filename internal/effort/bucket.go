@@ -19,8 +19,8 @@ func (b *bucket) fill(n, full int64) {
 // take subtracts n. The result may be negative.
 func (b *bucket) take(n int64) { b.level.Add(-n) }
 
-// takeTo subtracts n, but does not go below least.
-func (b *bucket) takeTo(n, least int64) {
+// takeDownTo subtracts n, but does not go below least.
+func (b *bucket) takeDownTo(n, least int64) {
 	for {
 		level := b.level.Load()
 		if level <= least || b.level.CompareAndSwap(level, max(level-n, least)) {
@@ -37,13 +37,13 @@ func (b *bucket) height(full int64) float64 {
 // topHeight is the number of steps below Full.
 const topHeight = float64(Plain)
 
-// shelf is the fraction of the range between two steps, at each of its ends, in which all values get the
+// deadband is the fraction of the range between two steps, at each of its ends, in which all values get the
 // nearer step. So a small change of the load does not mix three steps.
-const shelf = 0.2
+const deadband = 0.2
 
 // mix returns the step for a height, and the share of values that get the next better one.
 func mix(height float64) (lower Step, better float64) {
 	whole := min(int(height), int(Plain)-1)
-	between := (height - float64(whole) - shelf) / (1 - 2*shelf)
+	between := (height - float64(whole) - deadband) / (1 - 2*deadband)
 	return Plain - Step(whole), min(max(between, 0), 1)
 }

@@ -18,9 +18,9 @@ type Limits struct {
 type Governor struct {
 	limits atomic.Pointer[Limits]
 
-	cpu    bucket       // nanoseconds of CPU time
-	filled atomic.Int64 // time of the last fill of cpu, in nanoseconds
-	calm   bucket       // thousandths of a value that may be late
+	cpu           bucket       // nanoseconds of CPU time
+	filled        atomic.Int64 // time of the last fill of cpu, in nanoseconds
+	latencyBucket bucket       // thousandths of a value that may be late
 
 	values [Steps]atomic.Uint64
 	spent  atomic.Int64 // nanoseconds of CPU time
@@ -38,11 +38,11 @@ const (
 	fullSeconds = 1.0
 
 	// Latency: eight values in a thousand may be late, to stay within the promised one in a hundred.
-	calmPerValue = 8
-	calmPerLate  = 1000
-	fullCalm     = 12 * calmPerLate
+	latencyPerValue = 8
+	latencyPerLate  = 1000
+	latencyCapacity = 12 * latencyPerLate
 	// Limits the debt if thousands of values were late at once because the machine stood still.
-	leastCalm = -4 * calmPerLate
+	minLatencyLevel = -4 * latencyPerLate
 )
 
 // New returns a governor with limits from the time now on.
@@ -59,15 +59,15 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 	if old := g.limits.Load(); old != nil && *old == l {
 		return
 	}
-	g.cpu.level.Store(full(&l))
-	g.calm.level.Store(fullCalm)
+	g.cpu.level.Store(cpuCapacity(&l))
+	g.latencyBucket.level.Store(latencyCapacity)
 	g.filled.Store(int64(now))
 	g.review.shares = [Steps]float64{Full: 1}
 	g.limits.Store(&l)
 }
 
-// full returns the capacity of the bucket for CPU time, in nanoseconds.
-func full(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
+// cpuCapacity returns the capacity of the bucket for CPU time, in nanoseconds.
+func cpuCapacity(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
 
 // CountsCPU reports whether there is a limit on CPU time, so that callers must measure it.
 func (g *Governor) CountsCPU() bool { return g.limits.Load().Cores > 0 }
@@ -81,7 +81,7 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	if chance < better {
 		step--
 	}
-	g.look(now, l)
+	g.updateReview(now, l)
 	return step
 }
 
@@ -92,7 +92,7 @@ func (g *Governor) Gave(step Step) { g.values[step].Add(1) }
 func (g *Governor) fill(l *Limits, now time.Duration) {
 	last := g.filled.Load()
 	if since := int64(now) - last; l.Cores > 0 && since >= minFill && g.filled.CompareAndSwap(last, int64(now)) {
-		g.cpu.fill(int64(float64(since)*l.Cores), full(l))
+		g.cpu.fill(int64(float64(since)*l.Cores), cpuCapacity(l))
 	}
 }
 
@@ -100,10 +100,10 @@ func (g *Governor) fill(l *Limits, now time.Duration) {
 func (g *Governor) height(l *Limits) float64 {
 	height := topHeight
 	if l.Cores > 0 {
-		height = g.cpu.height(full(l))
+		height = g.cpu.height(cpuCapacity(l))
 	}
 	if l.Added > 0 {
-		height = min(height, g.calm.height(fullCalm))
+		height = min(height, g.latencyBucket.height(latencyCapacity))
 	}
 	return height
 }
@@ -124,7 +124,7 @@ func (g *Governor) Took(added time.Duration) {
 	}
 	if added > l.Added {
 		g.late.Add(1)
-		g.calm.takeTo(calmPerLate, leastCalm)
+		g.latencyBucket.takeDownTo(latencyPerLate, minLatencyLevel)
 	}
-	g.calm.fill(calmPerValue, fullCalm)
+	g.latencyBucket.fill(latencyPerValue, latencyCapacity)
 }

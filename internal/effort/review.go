@@ -17,12 +17,12 @@ type review struct {
 }
 
 const (
-	lookEvery = 250 * time.Millisecond
-	// memory is the time after which old values weigh about a third (1/e).
-	memory = 3 * time.Second
-	// turn is the lead in the share of values that another step must have over the reported one to be
+	reviewInterval = 250 * time.Millisecond
+	// reviewDecay is the time after which old values weigh about a third (1/e).
+	reviewDecay = 3 * time.Second
+	// switchLead is the lead in the share of values that another step must have over the reported one to be
 	// reported instead.
-	turn = 0.3
+	switchLead = 0.3
 )
 
 // State holds a governor's limits, its current step and its counts.
@@ -42,7 +42,7 @@ type State struct {
 func (g *Governor) State(now time.Duration) (s State) {
 	l := g.limits.Load()
 	g.fill(l, now)
-	g.look(now, l)
+	g.updateReview(now, l)
 	g.mu.Lock()
 	s = State{Limits: *l, Step: g.review.step, Shares: g.review.shares, Cores: g.review.cores, Changes: g.review.changes}
 	g.mu.Unlock()
@@ -53,20 +53,20 @@ func (g *Governor) State(now time.Duration) (s State) {
 	return s
 }
 
-// look updates the statistics every lookEvery. It does nothing if another goroutine is doing so.
-func (g *Governor) look(now time.Duration, l *Limits) {
+// updateReview updates the statistics every reviewInterval. It does nothing if another goroutine is doing so.
+func (g *Governor) updateReview(now time.Duration, l *Limits) {
 	if !g.mu.TryLock() {
 		return
 	}
 	defer g.mu.Unlock()
 	since := now - g.review.at
-	if since < lookEvery {
+	if since < reviewInterval {
 		return
 	}
 	r := &g.review
 	shares := g.sharesSince(r, l)
 	spent := g.spent.Load()
-	weight := 1 - math.Exp(-float64(since)/float64(memory))
+	weight := 1 - math.Exp(-float64(since)/float64(reviewDecay))
 	if r.at == 0 {
 		r.shares, weight = shares, 1
 	}
@@ -78,7 +78,7 @@ func (g *Governor) look(now time.Duration, l *Limits) {
 		}
 	}
 	r.at, r.spent = now, spent
-	if r.shares[most] > r.shares[r.step]+turn {
+	if r.shares[most] > r.shares[r.step]+switchLead {
 		r.step = most
 		r.changes++
 	}

@@ -29,7 +29,7 @@ const minAloneBytes = 16 << 10
 func (s Step) Of(st codec.Setting, n int) codec.Setting {
 	switch s {
 	case Fast:
-		return fast(st, n)
+		return fastest(st, n)
 	case Light:
 		return light(st)
 	case Plain:
@@ -38,7 +38,7 @@ func (s Step) Of(st codec.Setting, n int) codec.Setting {
 	return st
 }
 
-func fast(st codec.Setting, n int) codec.Setting {
+func fastest(st codec.Setting, n int) codec.Setting {
 	switch {
 	case st.Dict != 0 && n < minAloneBytes:
 		return st
@@ -55,7 +55,7 @@ func light(st codec.Setting) codec.Setting {
 	case codec.Zstd, codec.Zlib, codec.Gzip:
 		return codec.Setting{Codec: codec.LZ4}
 	}
-	return fast(st, 0)
+	return fastest(st, 0)
 }
 
 // Within is Of with the codec that both ends have agreed on: the last step before Plain is that codec at its
@@ -67,5 +67,5 @@ func (s Step) Within(st codec.Setting) codec.Setting {
 	case s == Full || st.Codec == codec.Proto || st.Dict != 0:
 		return st
 	}
-	return fast(st, 0)
+	return fastest(st, 0)
 }
