@@ -12,12 +12,12 @@ import (
 // may handle. Its methods are safe for concurrent use. All methods work on a nil Command, which is not
 // traced. Calls after End are ignored.
 type Command struct {
-	mu       sync.Mutex
-	r        *Request
-	upstream *Upstream
-	about    []attribute.KeyValue // attributes of the upstream's span
-	ended    bool
-	of       *Connection
+	mu                 sync.Mutex
+	r                  *Request
+	upstream           *Upstream
+	upstreamAttributes []attribute.KeyValue // attributes of the upstream's span
+	ended              bool
+	conn               *Connection
 }
 
 // Connection tracks the commands of one connection that have not ended, so that they can be ended together
@@ -59,20 +59,20 @@ const ConnectionEnded = "connection_ended"
 // Command begins the trace of a request that arrived on a connection at now; zero means the current time. It
 // returns nil if the request is not traced. waited is how long the request was delayed for lack of memory.
 func (t *Tracer) Command(of *Connection, name string, now time.Time, waited time.Duration) *Command {
-	if t == nil || !t.drawn() {
+	if t == nil || !t.draw() {
 		return nil
 	}
 	if now.IsZero() {
 		now = time.Now()
 	}
-	if !t.bound.allows(now) {
+	if !t.limit.allow(now) {
 		return nil
 	}
 	r := t.begin(context.Background(), now.Add(-waited), name, nil)
 	if waited > 0 {
 		r.Part("wait", r.Start, now)
 	}
-	c := &Command{r: r, of: of}
+	c := &Command{r: r, conn: of}
 	of.add(c)
 	return c
 }
@@ -111,13 +111,15 @@ func (c *Command) Waited(since time.Time) {
 }
 
 // Goes sets the attributes of the upstream's span.
-func (c *Command) Goes(attributes ...attribute.KeyValue) { c.do(func() { c.about = attributes }) }
+func (c *Command) Goes(attributes ...attribute.KeyValue) {
+	c.do(func() { c.upstreamAttributes = attributes })
+}
 
 // Asks begins the span of the upstream. It ends a previous one, whose request was in vain.
 func (c *Command) Asks() {
 	c.do(func() {
 		c.upstream.End("asked_again")
-		c.upstream = c.r.Upstream(nil, c.about...)
+		c.upstream = c.r.Upstream(nil, c.upstreamAttributes...)
 	})
 }
 
@@ -147,7 +149,7 @@ func (c *Command) End(class string) {
 		}
 		c.upstream.End(class)
 		c.r.End()
-		c.of.remove(c)
+		c.conn.remove(c)
 	})
 }
 

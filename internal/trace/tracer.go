@@ -43,7 +43,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 	ratio    float64
 	counts   counts
-	bound    bound
+	limit    rateLimit
 }
 
 // New returns a Tracer. It sends nothing yet, so that the collector may be started later.
@@ -57,7 +57,7 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if most <= 0 {
 		most = DefaultMaxPerSecond
 	}
-	t := &Tracer{ratio: o.Ratio, bound: bound{most: float64(most), left: float64(most)}}
+	t := &Tracer{ratio: o.Ratio, limit: rateLimit{perSecond: float64(most), left: float64(most)}}
 	batches := sdk.WithBatcher(&exporter{SpanExporter: out, counts: &t.counts, log: o.Log},
 		sdk.WithMaxQueueSize(queueSpans), sdk.WithMaxExportBatchSize(batchSpans), sdk.WithExportTimeout(exportTimeout))
 	about := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
@@ -85,10 +85,10 @@ func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyVal
 	ctx, now := context.Background(), time.Now()
 	switch parent := h[traceparent]; {
 	case len(parent) == 0:
-		if !t.chosen(now) {
+		if !t.sample(now) {
 			return nil
 		}
-	case len(parent) > 1 || !sampled(parent[0]) || !t.bound.allows(now):
+	case len(parent) > 1 || !isSampled(parent[0]) || !t.limit.allow(now):
 		return nil
 	default:
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
@@ -96,10 +96,10 @@ func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyVal
 	return t.begin(ctx, now, name, attributes)
 }
 
-// chosen selects a random share of the requests, up to the limit.
-func (t *Tracer) chosen(now time.Time) bool { return t.drawn() && t.bound.allows(now) }
+// sample selects a random share of the requests, up to the limit.
+func (t *Tracer) sample(now time.Time) bool { return t.draw() && t.limit.allow(now) }
 
-func (t *Tracer) drawn() bool { return t.ratio > 0 && rand.Float64() < t.ratio }
+func (t *Tracer) draw() bool { return t.ratio > 0 && rand.Float64() < t.ratio }
 
 func (t *Tracer) begin(ctx context.Context, now time.Time, name string, attributes []attribute.KeyValue) *Request {
 	ctx, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...))
@@ -107,9 +107,9 @@ func (t *Tracer) begin(ctx context.Context, now time.Time, name string, attribut
 	return &Request{t: t, ctx: ctx, span: span, Start: now}
 }
 
-// sampled reports whether the sampled bit is set in the flags of a traceparent header. The rest is validated
+// isSampled reports whether the sampled bit is set in the flags of a traceparent header. The rest is validated
 // later.
-func sampled(parent string) bool {
+func isSampled(parent string) bool {
 	const flags = 53 // after version, trace id and parent id, each with a dash
 	if len(parent) < flags+2 {
 		return false
@@ -126,22 +126,22 @@ func sampled(parent string) bool {
 	return c&1 == 1
 }
 
-// bound limits traces per second. Unused traces of a second do not carry over.
-type bound struct {
-	mu   sync.Mutex
-	most float64
-	left float64
-	at   time.Time
+// rateLimit limits traces per second. Unused traces of a second do not carry over.
+type rateLimit struct {
+	mu        sync.Mutex
+	perSecond float64
+	left      float64
+	at        time.Time
 }
 
-func (b *bound) allows(now time.Time) bool {
+func (b *rateLimit) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.at.IsZero() {
 		b.at = now
 	}
 	if since := now.Sub(b.at); since > 0 { // calls may arrive out of order
-		b.left, b.at = min(b.most, b.left+b.most*since.Seconds()), now
+		b.left, b.at = min(b.perSecond, b.left+b.perSecond*since.Seconds()), now
 	}
 	if b.left < 1 {
 		return false
