@@ -40,44 +40,44 @@ func AccessOn(l net.Addr, token *Token, hosts []string) Access {
 	return a
 }
 
-// verdict is the access of a request.
-type verdict int
+// accessLevel is the access of a request.
+type accessLevel int
 
 const (
-	refused verdict = iota // only probes
-	misled                 // only probes: its host does not mean this machine
-	reads
-	proven // it has credentials
+	probesOnly accessLevel = iota // only probes
+	wrongHost                     // only probes: its host does not mean this machine
+	readOnly
+	authenticated // it has credentials
 )
 
-func (a *Access) judge(r *http.Request) verdict {
+func (a *Access) levelOf(r *http.Request) accessLevel {
 	switch {
-	case a.proven(r):
-		return proven
+	case a.isAuthenticated(r):
+		return authenticated
 	case !a.Open:
-		return refused
-	case !a.Local && !a.ours(r.Host):
-		return misled
+		return probesOnly
+	case !a.Local && !a.isLocalHost(r.Host):
+		return wrongHost
 	}
-	return reads
+	return readOnly
 }
 
-// proven reports whether a request has a client certificate that the listener has verified, or the token: as
+// isAuthenticated reports whether a request has a client certificate that the listener has verified, or the token: as
 // a bearer token, or as the password of any user, which browsers ask for.
-func (a *Access) proven(r *http.Request) bool {
+func (a *Access) isAuthenticated(r *http.Request) bool {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return true
 	}
 	if _, password, ok := r.BasicAuth(); ok {
-		return a.Token.is(password)
+		return a.Token.matches(password)
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "bearer") && a.Token.is(strings.TrimSpace(token))
+	return strings.EqualFold(scheme, "bearer") && a.Token.matches(strings.TrimSpace(token))
 }
 
-// ours reports whether a host means this machine. Any other name that leads here could belong to a page of
+// isLocalHost reports whether a host means this machine. Any other name that leads here could belong to a page of
 // another site that wants to read this one.
-func (a *Access) ours(host string) bool {
+func (a *Access) isLocalHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
@@ -85,8 +85,8 @@ func (a *Access) ours(host string) bool {
 	return net.ParseIP(host) != nil || host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(a.Hosts, host)
 }
 
-// sameOrigin reports whether no other page's script has made a browser send the request.
-func sameOrigin(r *http.Request) bool {
+// isSameOrigin reports whether no other page's script has made a browser send the request.
+func isSameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 		return false
 	}
@@ -95,8 +95,8 @@ func sameOrigin(r *http.Request) bool {
 	return origin == "" || host == r.Host
 }
 
-// followed reports whether a user has followed a link to this page, which no script of another page can read.
-func followed(r *http.Request) bool {
+// isNavigation reports whether a user has followed a link to this page, which no script of another page can read.
+func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
@@ -104,15 +104,15 @@ func followed(r *http.Request) bool {
 // answer.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		may := s.opts.Access.judge(r)
+		may := s.opts.Access.levelOf(r)
 		switch {
-		case may >= reads && (sameOrigin(r) || followed(r)):
+		case may >= readOnly && (isSameOrigin(r) || isNavigation(r)):
 			next.ServeHTTP(w, r)
 		case s.probe(w, r):
-		case may >= reads: // browsers hide answers from such a page, but still request streams and profiles
+		case may >= readOnly: // browsers hide answers from such a page, but still request streams and profiles
 			s.opts.Log.Warn("refused a request from another site's page", "client", r.RemoteAddr, "path", r.URL.Path, "origin", r.Header.Get("Origin"))
 			http.Error(w, "requests from another site's page are refused", http.StatusForbidden)
-		case may == misled:
+		case may == wrongHost:
 			s.opts.Log.Warn("admin page requested under an unknown host name", "client", r.RemoteAddr, "host", r.Host)
 			http.Error(w, "unknown host name "+fmt.Sprintf("%.80q", r.Host)+": use localhost or an address, or list the name in admin.hosts", http.StatusMisdirectedRequest)
 		default:
@@ -143,7 +143,7 @@ func (s *Server) probe(w http.ResponseWriter, r *http.Request) bool {
 }
 
 func (s *Server) probeReady(w http.ResponseWriter, r *http.Request) {
-	_, err := s.ready(questionOf(r))
+	_, err := s.ready(parseReadinessQuery(r))
 	switch status := readyStatus(err); {
 	case err == nil:
 		_, _ = w.Write([]byte("ok\n"))
@@ -180,13 +180,13 @@ func clientOf(r *http.Request) string {
 }
 
 const (
-	maxPosted  = 64 << 10         // bytes
-	actionTime = 15 * time.Minute // for an answer
+	maxPosted     = 64 << 10         // bytes
+	actionTimeout = 15 * time.Minute // for an answer
 )
 
 // serveDo answers an action that takes some time.
 func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTime))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actionTimeout))
 	posted, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPosted))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -207,7 +207,7 @@ func (s *Server) serveDo(w http.ResponseWriter, r *http.Request, a Action) {
 
 func (s *Server) serveAction(a Action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.opts.Access.judge(r) != proven { // guard has checked the origin
+		if s.opts.Access.levelOf(r) != authenticated { // guard has checked the origin
 			w.Header().Set("WWW-Authenticate", `Basic realm="cinch", charset="UTF-8"`)
 			http.Error(w, "actions need the token of admin.token_file, or a client certificate, on every address", http.StatusUnauthorized)
 			return
@@ -231,16 +231,16 @@ type Token struct {
 	file string
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	hash    [sha256.Size]byte
-	changed time.Time
-	looked  time.Time
+	mu        sync.Mutex
+	hash      [sha256.Size]byte
+	changed   time.Time
+	checkedAt time.Time
 }
 
 const (
-	minToken   = 16 // bytes
-	maxToken   = 4 << 10
-	tokenFresh = time.Second // interval between checks of the file
+	minToken           = 16 // bytes
+	maxToken           = 4 << 10
+	tokenCheckInterval = time.Second // interval between checks of the file
 )
 
 // ReadToken reads the file. It may end with a line break.
@@ -249,7 +249,7 @@ func ReadToken(file string, log *slog.Logger) (*Token, error) {
 	if err := t.read(); err != nil {
 		return nil, err
 	}
-	t.looked = time.Now()
+	t.checkedAt = time.Now()
 	return t, nil
 }
 
@@ -276,14 +276,14 @@ func (t *Token) read() error {
 	return nil
 }
 
-// is compares in constant time. A nil Token matches nothing.
-func (t *Token) is(text string) bool {
+// matches compares in constant time. A nil Token matches nothing.
+func (t *Token) matches(text string) bool {
 	if t == nil {
 		return false
 	}
 	t.mu.Lock()
-	if now := time.Now(); now.Sub(t.looked) > tokenFresh {
-		t.looked = now
+	if now := time.Now(); now.Sub(t.checkedAt) > tokenCheckInterval {
+		t.checkedAt = now
 		if err := t.read(); err != nil {
 			t.log.Warn("token file changed but can't be used, keeping the old one", "err", err)
 		}

@@ -116,23 +116,23 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = os.Chtimes(file, time.Now(), time.Now().Add(time.Minute))
-	token.looked = time.Time{}
-	if !token.is(other) || token.is(secret) {
+	token.checkedAt = time.Time{}
+	if !token.matches(other) || token.matches(secret) {
 		t.Error("a new token is not in force")
 	}
 	if err := os.WriteFile(file, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_ = os.Chtimes(file, time.Now(), time.Now().Add(2*time.Minute))
-	token.looked = time.Time{}
-	if !token.is(other) || token.is("short") {
+	token.checkedAt = time.Time{}
+	if !token.matches(other) || token.matches("short") {
 		t.Error("a token that could be guessed is in force")
 	}
 	if _, err := ReadToken(file, nil); !errors.Is(err, errShortToken) {
 		t.Errorf("a short token: %v", err)
 	}
 	var none *Token
-	if none.is("") {
+	if none.matches("") {
 		t.Error("no token is one")
 	}
 }

@@ -74,7 +74,7 @@ type Server struct {
 	http    http.Server
 	events  *events
 
-	asking    sync.Mutex // one query of the past at a time
+	querying  sync.Mutex // one query of the past at a time
 	measuring sync.Mutex
 	measured  []byte // the last answer of /api/messages
 	at        time.Time
@@ -181,12 +181,12 @@ func (s *Server) Handler() http.Handler {
 	for _, a := range s.opts.Actions {
 		mux.HandleFunc("POST /api/actions/"+a.Name, s.serveAction(a))
 	}
-	return hardened(s.guard(s.caught(mux)))
+	return withSecurityHeaders(s.guard(s.recoverPanics(mux)))
 }
 
-// caught logs a panic: net/http does so only below the log's usual level, and to a page without an answer the
+// recoverPanics logs a panic: net/http does so only below the log's usual level, and to a page without an answer the
 // process seems gone. The connection ends, as with net/http.
-func (s *Server) caught(next http.Handler) http.Handler {
+func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			p := recover()
@@ -202,9 +202,9 @@ func (s *Server) caught(next http.Handler) http.Handler {
 	})
 }
 
-// hardened tells browsers that these pages load nothing from other sites, must not be framed by other pages,
+// withSecurityHeaders tells browsers that these pages load nothing from other sites, must not be framed by other pages,
 // and must not be stored.
-func hardened(next http.Handler) http.Handler {
+func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; "+
@@ -281,7 +281,7 @@ func serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
-	notes, err := s.ready(questionOf(r))
+	notes, err := s.ready(parseReadinessQuery(r))
 	if err != nil {
 		http.Error(w, err.Error(), readyStatus(err))
 		return
@@ -293,8 +293,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// questionOf parses /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
-func questionOf(r *http.Request) Question {
+// parseReadinessQuery parses /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
+func parseReadinessQuery(r *http.Request) Question {
 	asked := r.URL.Query()
 	q := Question{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/readyz/"); ok {

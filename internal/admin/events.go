@@ -33,12 +33,12 @@ func newEvents(status func(time.Time) Status) *events {
 // ServeHTTP sends an event at once, and then one per interval, until the client disconnects or the server
 // ends.
 func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !e.enter() {
+	if !e.addListener() {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, fmt.Sprintf("%d pages get events already: poll /api/status", maxListeners), http.StatusServiceUnavailable)
 		return
 	}
-	defer e.leave()
+	defer e.removeListener()
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the client sends nothing more, so that silence is no stall
@@ -63,7 +63,7 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (e *events) enter() bool {
+func (e *events) addListener() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.listeners == maxListeners {
@@ -73,7 +73,7 @@ func (e *events) enter() bool {
 	return true
 }
 
-func (e *events) leave() {
+func (e *events) removeListener() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.listeners--

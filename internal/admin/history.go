@@ -35,12 +35,12 @@ type PastSeries struct {
 
 // serveHistory answers one query at a time, since it may read many files.
 func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
-	q, err := pastQuestion(r.URL.Query(), time.Now())
+	q, err := parsePastQuery(r.URL.Query(), time.Now())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	a, err := s.ask(r.Context(), q)
+	a, err := s.query(r.Context(), q)
 	switch {
 	case errors.Is(err, history.ErrQuestion):
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -49,7 +49,7 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	doc, err := json.Marshal(pastOf(a, s.opts.History.State()))
+	doc, err := json.Marshal(newPast(a, s.opts.History.State()))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -58,13 +58,13 @@ func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(doc, '\n'))
 }
 
-func (s *Server) ask(ctx context.Context, q history.Question) (*history.Answer, error) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
+func (s *Server) query(ctx context.Context, q history.Question) (*history.Answer, error) {
+	s.querying.Lock()
+	defer s.querying.Unlock()
 	return s.opts.History.Query(ctx, q)
 }
 
-func pastOf(a *history.Answer, st history.State) Past {
+func newPast(a *history.Answer, st history.State) Past {
 	p := Past{From: a.From.UTC(), To: a.To.UTC(), StepSeconds: a.Step.Seconds(), Path: st.Path, Series: []PastSeries{}}
 	if !st.Oldest.IsZero() {
 		p.Oldest = &st.Oldest
@@ -81,8 +81,8 @@ func pastOf(a *history.Answer, st history.State) Past {
 	return p
 }
 
-// pastQuestion parses ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
-func pastQuestion(asked url.Values, now time.Time) (q history.Question, err error) {
+// parsePastQuery parses ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
+func parsePastQuery(asked url.Values, now time.Time) (q history.Question, err error) {
 	q.From, q.To = now.Add(-time.Hour), now
 	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
 		if text := asked.Get(name); text != "" {

@@ -33,18 +33,18 @@ type GatewayMoney struct {
 	Month float64 `json:"month"`
 }
 
-// doneBy returns what a gateway has done since the process began.
-func doneBy(snap *gateway.Snapshot) price.Done {
+// workOf returns what a gateway has done since the process began.
+func workOf(snap *gateway.Snapshot) price.Done {
 	return price.Done{SavedBytes: float64(snap.Total.SavedBytes), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
 }
 
 // addMoney prices the work of a status's gateways.
-func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
+func (st *Status) addMoney(r price.Rates, before ledgerEntry, now time.Time) {
 	seconds := now.Sub(before.at).Seconds()
 	var soFar, lately price.Done
 	for i := range st.Gateways {
 		g := &st.Gateways[i]
-		all := doneBy(&g.Snapshot)
+		all := workOf(&g.Snapshot)
 		since := all.Since(before.done[g.Name])
 		soFar, lately = soFar.Add(all), lately.Add(since)
 		g.Money = &GatewayMoney{SoFar: r.Saving(all).Net(), Month: r.Month(since, seconds).Net()}
@@ -53,12 +53,12 @@ func (st *Status) addMoney(r price.Rates, before mark, now time.Time) {
 	st.Money = &Money{
 		SoFar: total.Net(), TrafficSoFar: total.Traffic, CPUSoFar: total.CPU,
 		Month: month.Net(), TrafficMonth: month.Traffic, CPUMonth: month.CPU, OverSeconds: max(seconds, 0),
-		Zones: r.Zones, Cross: r.Layout().Crossing(), Words: r.Layout().Words(assumedBy(r.Assumed)), Cloud: r.Cloud, Assumed: r.Assumed, Prices: r.Used(),
+		Zones: r.Zones, Cross: r.Layout().Crossing(), Words: r.Layout().Words(assumptionKeys(r.Assumed)), Cloud: r.Cloud, Assumed: r.Assumed, Prices: r.Used(),
 	}
 }
 
-// assumedBy returns the configuration keys that replace an assumption.
-func assumedBy(assumed bool) string {
+// assumptionKeys returns the configuration keys that replace an assumption.
+func assumptionKeys(assumed bool) string {
 	if assumed {
 		return "prices: {zones: …, cross_zone: …} in the configuration"
 	}
@@ -67,48 +67,48 @@ func assumedBy(assumed bool) string {
 
 // Ledger keeps what gateways have done for an hour. A nil Ledger knows only the start of the process.
 type Ledger struct {
-	mu    sync.Mutex
-	marks []mark // by time
+	mu      sync.Mutex
+	entries []ledgerEntry // by time
 }
 
-// mark holds what gateways had done up to a time, by name.
-type mark struct {
+// ledgerEntry holds what gateways had done up to a time, by name.
+type ledgerEntry struct {
 	at   time.Time
 	done map[string]price.Done
 }
 
-// reach is the period over which the current rate is computed.
-const reach = time.Hour
+// ratePeriod is the period over which the current rate is computed.
+const ratePeriod = time.Hour
 
 // Note records what gateways have done up to now. It is called every few seconds, in the order of time.
 func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
-	m := mark{now, make(map[string]price.Done, len(gateways))}
+	m := ledgerEntry{now, make(map[string]price.Done, len(gateways))}
 	for i := range gateways {
-		m.done[gateways[i].Name] = doneBy(&gateways[i])
+		m.done[gateways[i].Name] = workOf(&gateways[i])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kept := l.marks[:0]
-	for _, old := range l.marks {
-		if now.Sub(old.at) <= reach {
+	kept := l.entries[:0]
+	for _, old := range l.entries {
+		if now.Sub(old.at) <= ratePeriod {
 			kept = append(kept, old)
 		}
 	}
-	clear(l.marks[len(kept):])
-	l.marks = append(kept, m)
+	clear(l.entries[len(kept):])
+	l.entries = append(kept, m)
 }
 
 // before returns the first mark of the hour before now, or the start during the first hour.
-func (l *Ledger) before(now, started time.Time) mark {
-	if now.Sub(started) <= reach || l == nil {
-		return mark{at: started}
+func (l *Ledger) before(now, started time.Time) ledgerEntry {
+	if now.Sub(started) <= ratePeriod || l == nil {
+		return ledgerEntry{at: started}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range l.marks {
-		if now.Sub(m.at) <= reach {
+	for _, m := range l.entries {
+		if now.Sub(m.at) <= ratePeriod {
 			return m
 		}
 	}
-	return mark{at: started}
+	return ledgerEntry{at: started}
 }

@@ -111,7 +111,7 @@ func TestMonthIsOfTheLastHour(t *testing.T) {
 	m := s.status(s.started.Add(3*time.Hour + 5*time.Second)).Money
 	equal(t, "over", m.OverSeconds, 3595)
 	equal(t, "a month", m.Month, 0.04*730*3600/3595)
-	if n := len(s.opts.Ledger.marks); n != 361 {
+	if n := len(s.opts.Ledger.entries); n != 361 {
 		t.Errorf("%d marks for an hour", n)
 	}
 }
