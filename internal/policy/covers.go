@@ -11,14 +11,14 @@ func Covers(a, b string) bool {
 	from, to := steps(a), steps(b)
 	// Most patterns have nothing in common, which one or two words that b matches show.
 	p := Compile(a)
-	if !p.Match(wordOf(to, "")) || !p.Match(wordOf(to, "\x00\xff\x00")) {
+	if !p.Match(sampleWord(to, "")) || !p.Match(sampleWord(to, "\x00\xff\x00")) {
 		return false
 	}
 	return covers(from, to)
 }
 
-// wordOf returns a word that the pattern matches, with fill for its stars.
-func wordOf(pattern []step, fill string) (word []byte) {
+// sampleWord returns a word that the pattern matches, with fill for its stars.
+func sampleWord(pattern []step, fill string) (word []byte) {
 	for _, s := range pattern {
 		switch {
 		case s.star:
@@ -37,8 +37,8 @@ func wordOf(pattern []step, fill string) (word []byte) {
 	return word
 }
 
-// mostCoverStates limits the search.
-const mostCoverStates = 4096
+// maxCoverStates limits the search.
+const maxCoverStates = 4096
 
 // covers walks through b byte by byte, with the set of places in a that the same bytes can lead to.
 func covers(a, b []step) bool {
@@ -47,7 +47,7 @@ func covers(a, b []step) bool {
 		places string // in a: one byte per place, 1 if the bytes can lead there
 	}
 	start := make([]byte, len(a)+1)
-	reach(a, start, 0)
+	markReachable(a, start, 0)
 	todo := []state{{0, string(start)}}
 	seen := map[state]bool{todo[0]: true}
 	visit := func(s state) {
@@ -57,7 +57,7 @@ func covers(a, b []step) bool {
 		}
 	}
 	for len(todo) > 0 {
-		if len(seen) > mostCoverStates {
+		if len(seen) > maxCoverStates {
 			return false
 		}
 		s := todo[len(todo)-1]
@@ -87,9 +87,9 @@ func (s step) accepts(c byte) bool {
 	return s.star || s.class == nil && s.b == c || s.class != nil && s.class.has(c)
 }
 
-// reach marks a place in a pattern, and the places after the stars that follow it, since stars may match
+// markReachable marks a place in a pattern, and the places after the stars that follow it, since stars may match
 // nothing.
-func reach(pattern []step, places []byte, at int) {
+func markReachable(pattern []step, places []byte, at int) {
 	places[at] = 1
 	for at < len(pattern) && pattern[at].star {
 		at++
@@ -105,9 +105,9 @@ func advance(pattern []step, from string, c byte) string {
 			continue
 		}
 		if s.star {
-			reach(pattern, to, at)
+			markReachable(pattern, to, at)
 		} else {
-			reach(pattern, to, at+1)
+			markReachable(pattern, to, at+1)
 		}
 	}
 	return string(to)

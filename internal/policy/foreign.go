@@ -29,9 +29,9 @@ func (r *Rule) isFor(space string, key []byte, t Type) bool {
 	return r.Types&t != 0 && (r.Space == "" || r.Space == space) && r.key.Match(key)
 }
 
-// firstBeside returns the first of the rules that covers the address and is not raw, in a policy that has
+// firstNonRaw returns the first of the rules that covers the address and is not raw, in a policy that has
 // rules to plain too.
-func firstBeside(rules []Rule, a *Address) *Rule {
+func firstNonRaw(rules []Rule, a *Address) *Rule {
 	first := true
 	for i := range rules {
 		r := &rules[i]

@@ -63,7 +63,7 @@ type MessageRule struct {
 
 	space, host     Pattern
 	commands, types []Pattern
-	carried         *MessageRule // see Carried
+	forLink         *MessageRule // see Carried
 }
 
 // Raw reports whether the rule leaves messages alone.
@@ -71,7 +71,7 @@ func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Aut
 
 // Carried returns the rule for messages over a link, which compresses all of them together: columns stay
 // uncompressed, and so does what another codec would have compressed. It lives as long as r.
-func (r *MessageRule) Carried() *MessageRule { return r.carried }
+func (r *MessageRule) Carried() *MessageRule { return r.forLink }
 
 // HasDictionary reports whether messages may be compressed with a dictionary.
 func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict }
@@ -96,7 +96,7 @@ func NewMessages(rules []MessageRule) (*Messages, error) {
 		if r.Setting.IsProto() {
 			carried.Setting = codec.Setting{Codec: codec.Proto, Level: codec.Stored}
 		}
-		r.carried = &carried
+		r.forLink = &carried
 		p.rules = append(p.rules, r)
 	}
 	return p, nil

@@ -310,7 +310,7 @@ func (p *Policy) Lookup(a Address) *Rule {
 		rules = p.force
 	}
 	if p.toPlain {
-		return firstBeside(rules, &a)
+		return firstNonRaw(rules, &a)
 	}
 	for i := range rules {
 		if r := &rules[i]; r.covers(&a) {
