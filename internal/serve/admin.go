@@ -120,6 +120,6 @@ func (p *Process) listenAdmin() (*adminPage, error) {
 	if secure != nil {
 		l = tls.NewListener(l, secure)
 	}
-	p.mayAct = token != nil || certificates
+	p.acceptsActions = token != nil || certificates
 	return &adminPage{listener: l, access: access}, nil
 }

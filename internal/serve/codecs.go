@@ -9,7 +9,7 @@ import (
 func (s *shared) grpcCodecs() *grpccodec.Set {
 	if s.grpcSet == nil {
 		var o grpccodec.Options
-		if native(s.engine) {
+		if usesLibzstd(s.engine) {
 			o.Zstd = s.options.Zstd.Native()
 		}
 		s.grpcSet = grpccodec.NewSet(o)

@@ -160,12 +160,12 @@ func (p *Process) describeLearning() (list []admin.Learning) {
 			}
 		}
 	}
-	return waiting(list)
+	return markWaiting(list)
 }
 
-// waiting marks the rules that have enough samples but wait for another rule's training: only one dictionary
+// markWaiting marks the rules that have enough samples but wait for another rule's training: only one dictionary
 // is trained at a time.
-func waiting(list []admin.Learning) []admin.Learning {
+func markWaiting(list []admin.Learning) []admin.Learning {
 	if !slices.ContainsFunc(list, func(l admin.Learning) bool { return l.Step > 0 }) {
 		return list
 	}

@@ -23,12 +23,12 @@ func StartEmbedded() (*Embedded, error) {
 		return nil, fmt.Errorf("embedded store: %w", err)
 	}
 	s := &Embedded{server: server, stopped: make(chan struct{})}
-	go s.passTime()
+	go s.runClock()
 	return s, nil
 }
 
-// passTime lets keys expire: the store is made for tests and has no clock.
-func (s *Embedded) passTime() {
+// runClock lets keys expire: the store is made for tests and has no clock.
+func (s *Embedded) runClock() {
 	tick := time.NewTicker(embeddedTick)
 	defer tick.Stop()
 	last := time.Now()

@@ -11,8 +11,8 @@ type ConfigError struct{ Err error }
 func (e *ConfigError) Error() string { return e.Err.Error() }
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// invalid returns err as a ConfigError, or nil for nil.
-func invalid(err error) error {
+// asConfigError returns err as a ConfigError, or nil for nil.
+func asConfigError(err error) error {
 	if err == nil {
 		return nil
 	}

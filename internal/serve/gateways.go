@@ -25,7 +25,7 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	r := &running{name: g.Name, upstream: up, stats: stats, effort: gateway.NewEffort(), log: log}
 	r.effort.SetLimits(g.Effort())
 	stats.ShowEffort(r.effort)
-	if err := s.fill(l, g, r, secure); err != nil {
+	if err := s.addProtocol(l, g, r, secure); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -41,21 +41,21 @@ func (r *running) listen(o *Options, g *config.Gateway) error {
 	if err != nil {
 		return err
 	}
-	r.listener = behindProxy(g, l)
+	r.listener = withProxyHeaders(g, l)
 	if r.sentinel != nil {
 		if l, err = listen(o, g.Sentinel, g.Name+"-sentinel", "gateway "+g.Name+": sentinel"); err != nil {
 			return err
 		}
-		r.sentinel.Listener = behindProxy(g, l)
+		r.sentinel.Listener = withProxyHeaders(g, l)
 	}
-	if r.told != nil {
-		r.told()
+	if r.onListen != nil {
+		r.onListen()
 	}
 	return nil
 }
 
-// fill sets up r for its protocol.
-func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
+// addProtocol sets up r for its protocol.
+func (s *shared) addProtocol(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
 	switch g.Protocol {
 	case config.GRPC:
 		s.addGRPC(l, g, r, secure)
@@ -77,8 +77,8 @@ func (s *shared) fill(l *loaded, g *config.Gateway, r *running, secure *tls.Conf
 	return nil
 }
 
-// behindProxy wraps l to read PROXY headers, if the configuration asks for them.
-func behindProxy(g *config.Gateway, l net.Listener) net.Listener {
+// withProxyHeaders wraps l to read PROXY headers, if the configuration asks for them.
+func withProxyHeaders(g *config.Gateway, l net.Listener) net.Listener {
 	if !g.ProxyProtocol {
 		return l
 	}

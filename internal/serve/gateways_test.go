@@ -10,7 +10,7 @@ import (
 // A protocol of the configuration without an implementation here is an error, and does not get a gateway for
 // Redis.
 func TestProtocolWithoutGateway(t *testing.T) {
-	err := (&shared{}).fill(nil, &config.Gateway{Name: "g", Protocol: "gopher"}, &running{}, nil)
+	err := (&shared{}).addProtocol(nil, &config.Gateway{Name: "g", Protocol: "gopher"}, &running{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "gopher") {
 		t.Error(err)
 	}

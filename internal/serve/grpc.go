@@ -12,8 +12,8 @@ import (
 
 var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
 
-// warnOfSharing warns if clients share a history.
-func warnOfSharing(g *config.Gateway, r *running) {
+// warnSharedHistory warns if clients share a history.
+func warnSharedHistory(g *config.Gateway, r *running) {
 	if historyOf(g) == config.SharedHistory {
 		r.log.Warn("link.history is shared: a client that sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); set it to client unless all clients trust each other")
 	}
@@ -77,16 +77,16 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Log:           r.log,
 	})
 	made.SetPolicy(l.messages[g.Name])
-	warnOfSharing(g, r)
+	warnSharedHistory(g, r)
 	r.gateway, r.messages, r.grpc = made, made, made
 	s.grpc = append(s.grpc, made)
 	if e := made.Links(); e != nil {
 		s.links = append(s.links, e)
 	}
-	if g.Peers && anyClient(g) {
+	if g.Peers && acceptsAnyClient(g) {
 		pair.WarnOfStrangers(r.log)
 	}
-	r.told = func() {
+	r.onListen = func() {
 		r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}
 }

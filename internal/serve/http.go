@@ -43,11 +43,11 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	})
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages, r.http = made, made, made
-	warnOfSharing(g, r)
-	if g.Peers && anyClient(g) {
+	warnSharedHistory(g, r)
+	if g.Peers && acceptsAnyClient(g) {
 		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
 	}
-	r.told = func() {
+	r.onListen = func() {
 		r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}
 }

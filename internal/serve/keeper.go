@@ -27,32 +27,32 @@ const (
 type keeper struct {
 	local dict.Set
 	dicts store.Dicts
-	store keptStore
+	store keeperStore
 	log   *slog.Logger
 
-	ctx    context.Context // ends the background work
-	cancel context.CancelFunc
-	giveUp context.CancelFunc // ends the search for the dictionaries that the last policy named
+	ctx         context.Context // ends the background work
+	cancel      context.CancelFunc
+	cancelAdopt context.CancelFunc // ends the search for the dictionaries that the last policy named
 }
 
-// keptStore is the part of a keeper that depends on the kind of store.
-type keptStore interface {
+// keeperStore is the part of a keeper that depends on the kind of store.
+type keeperStore interface {
 	// adopt makes dictionaries usable, and tries until all are or ctx ends.
 	adopt(ctx context.Context, files []*codec.Dict, others []uint32)
-	// lookForChain logs a warning if the store is another gateway. It returns when that is known or ctx ends.
-	lookForChain(ctx context.Context)
+	// warnIfGateway logs a warning if the store is another gateway. It returns when that is known or ctx ends.
+	warnIfGateway(ctx context.Context)
 	// reconfigure applies a new configuration of the store.
 	reconfigure(g *config.Gateway)
-	walk() open.Options         // apart from rules and dictionaries, for a connection besides the gateway's own few
-	unavailable(err error) bool // see pack.Options
-	formats() bool              // see pack.Job
+	scanOptions() open.Options    // apart from rules and dictionaries, for a connection besides the gateway's own few
+	isUnavailable(err error) bool // see pack.Options
+	hasFormats() bool             // see pack.Job
 	pause() store.Pause
-	toKeep() string // what has to change on the server for it to accept dictionaries, where it refuses them
+	publishHint() string // what has to change on the server for it to accept dictionaries, where it refuses them
 	close()
 }
 
 func newKeeper(log *slog.Logger) *keeper {
-	k := &keeper{log: log, giveUp: func() {}}
+	k := &keeper{log: log, cancelAdopt: func() {}}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	return k
 }
@@ -61,16 +61,16 @@ func newKeeper(log *slog.Logger) *keeper {
 // which only the numbers are known. Until then values are compressed without them. It does not block, and is
 // not for concurrent use.
 func (k *keeper) adopt(files []*codec.Dict, others []uint32) {
-	k.giveUp()
+	k.cancelAdopt()
 	ctx, cancel := context.WithCancel(k.ctx)
-	k.giveUp = cancel
+	k.cancelAdopt = cancel
 	if len(files)+len(others) > 0 {
 		go k.store.adopt(ctx, files, others)
 	}
 }
 
 func (k *keeper) close() {
-	k.giveUp()
+	k.cancelAdopt()
 	k.cancel()
 	k.store.close()
 }

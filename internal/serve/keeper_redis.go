@@ -19,14 +19,14 @@ import (
 // nodesPoll is the interval at which awaitNodes checks whether a cluster's nodes are known.
 const nodesPoll = 20 * time.Millisecond
 
-// redisStore is the keptStore of a Redis server or cluster.
+// redisStore is the keeperStore of a Redis server or cluster.
 type redisStore struct {
 	keeper *keeper
 	hosts  []gateway.Upstream                      // at least one of them has to answer
 	dial   func(context.Context) (net.Conn, error) // connects to the store if the hosts are Sentinels; else nil
 	dicts  redisDicts
 	paused store.Pause
-	end    func()
+	stop   func()
 }
 
 // redisDicts holds the dictionaries of a server or cluster. Adopt fetches one that rules name.
@@ -35,18 +35,18 @@ type redisDicts interface {
 	Adopt(ctx context.Context, number uint32) error
 }
 
-// keepRedis makes the keeper of one server, and returns the server's dictionaries for the gateway to use too.
-func keepRedis(r *running) *storeredis.Dicts {
+// newRedisKeeper makes the keeper of one server, and returns the server's dictionaries for the gateway to use too.
+func newRedisKeeper(r *running) *storeredis.Dicts {
 	k := newKeeper(r.log)
 	dicts, end := open.KeptDicts(r.upstream, &k.local, r.log)
 	paused, endPause := open.KeptPause(r.upstream, r.upstream.Dial)
-	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, end: func() { end(); endPause() }}
+	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, stop: func() { end(); endPause() }}
 	r.keeper = k
 	return dicts
 }
 
-// keepCluster does the same for a cluster, or for a server found through Sentinels.
-func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
+// newClusterKeeper does the same for a cluster, or for a server found through Sentinels.
+func newClusterKeeper(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
 	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log, r.stats)
 	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts}
@@ -56,16 +56,16 @@ func keepCluster(r *running, kind string) (*redisStore, *storeredis.ClusterDicts
 	} else {
 		s.paused, end = open.KeptClusterPause(r.servers())
 	}
-	s.end = func() { dicts.Close(); end() }
+	s.stop = func() { dicts.Close(); end() }
 	k.dicts, k.store = dicts, s
 	r.keeper = k
 	return s, dicts
 }
 
-func (s *redisStore) close() { s.end() }
+func (s *redisStore) close() { s.stop() }
 
-// lookForChain asks Sentinels without logging in: the gateway's credentials are for the servers.
-func (s *redisStore) lookForChain(ctx context.Context) {
+// warnIfGateway asks Sentinels without logging in: the gateway's credentials are for the servers.
+func (s *redisStore) warnIfGateway(ctx context.Context) {
 	hosts := slices.Clone(s.hosts)
 	if s.dial != nil {
 		for i := range hosts {
@@ -78,13 +78,13 @@ func (s *redisStore) lookForChain(ctx context.Context) {
 // reconfigure has nothing to do: a cluster's nodes report its members.
 func (s *redisStore) reconfigure(*config.Gateway) {}
 
-func (s *redisStore) unavailable(err error) bool { return storeredis.Unavailable(err) }
+func (s *redisStore) isUnavailable(err error) bool { return storeredis.Unavailable(err) }
 
 func (s *redisStore) pause() store.Pause { return s.paused }
 
-func (s *redisStore) formats() bool { return false }
+func (s *redisStore) hasFormats() bool { return false }
 
-func (s *redisStore) toKeep() string {
+func (s *redisStore) publishHint() string {
 	return "name a user in the upstream's URL with the rights +function|list +function|load +function|delete (docs/DICTIONARIES.md), and leave room below maxmemory; without dictionaries small values hardly shrink"
 }
 
@@ -143,6 +143,6 @@ func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]str
 	return err == nil
 }
 
-func (s *redisStore) walk() open.Options {
+func (s *redisStore) scanOptions() open.Options {
 	return open.Options{Kind: open.Redis, Upstream: &s.hosts[0], Dial: s.dial}
 }

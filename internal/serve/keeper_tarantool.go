@@ -13,7 +13,7 @@ import (
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// tarantoolStore is the keptStore of a Tarantool server. It reads the schema too.
+// tarantoolStore is the keeperStore of a Tarantool server. It reads the schema too.
 type tarantoolStore struct {
 	keeper   *keeper
 	upstream gateway.Upstream
@@ -22,8 +22,8 @@ type tarantoolStore struct {
 	dicts    *storetarantool.Group
 }
 
-// keepTarantool makes the keeper of a server and of its shards.
-func keepTarantool(r *running, g *config.Gateway) (*tarantoolStore, error) {
+// newTarantoolKeeper makes the keeper of a server and of its shards.
+func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) {
 	k := newKeeper(r.log)
 	s := &tarantoolStore{keeper: k, upstream: r.upstream}
 	s.upstream.Stats = nil // not clients' traffic
@@ -55,13 +55,13 @@ func (s *tarantoolStore) schema(ctx context.Context) (*storetarantool.Schema, er
 	return storetarantool.Load(ctx, s.conn)
 }
 
-// look returns a tuple.
-func (s *tarantoolStore) look(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
+// selectTuple returns a tuple.
+func (s *tarantoolStore) selectTuple(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
 	return storetarantool.Fetch(ctx, s.conn, space, index, key)
 }
 
-// lookForChain has nothing to do: the connection checks that itself.
-func (s *tarantoolStore) lookForChain(context.Context) {}
+// warnIfGateway has nothing to do: the connection checks that itself.
+func (s *tarantoolStore) warnIfGateway(context.Context) {}
 
 // reconfigure applies a changed list of shards.
 func (s *tarantoolStore) reconfigure(g *config.Gateway) {
@@ -70,13 +70,13 @@ func (s *tarantoolStore) reconfigure(g *config.Gateway) {
 	}
 }
 
-func (s *tarantoolStore) unavailable(err error) bool { return storetarantool.Unavailable(err) }
+func (s *tarantoolStore) isUnavailable(err error) bool { return storetarantool.Unavailable(err) }
 
 func (s *tarantoolStore) pause() store.Pause { return s.dicts.Pause() }
 
-func (s *tarantoolStore) formats() bool { return true }
+func (s *tarantoolStore) hasFormats() bool { return true }
 
-func (s *tarantoolStore) toKeep() string {
+func (s *tarantoolStore) publishHint() string {
 	return "'cinch tarantool init … --user NAME' installs the space for dictionaries, for the user in the upstream's URL; without dictionaries small values hardly shrink"
 }
 
@@ -120,6 +120,6 @@ func (s *tarantoolStore) tryAdopt(ctx context.Context, files []*codec.Dict, othe
 	return nil
 }
 
-func (s *tarantoolStore) walk() open.Options {
+func (s *tarantoolStore) scanOptions() open.Options {
 	return open.Options{Kind: open.Tarantool, Upstream: &s.upstream}
 }

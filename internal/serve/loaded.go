@@ -47,8 +47,8 @@ func loadFiles(cfg *config.Config, force bool) (*loaded, error) {
 	return l, nil
 }
 
-// named returns the dictionaries that the gateway's rules name, and the numbers of those that no file holds.
-func (l *loaded) named(gateway string) (files []*codec.Dict, others []uint32) {
+// ruleDicts returns the dictionaries that the gateway's rules name, and the numbers of those that no file holds.
+func (l *loaded) ruleDicts(gateway string) (files []*codec.Dict, others []uint32) {
 	others = l.policies[gateway].Dictionaries()
 	for _, d := range l.dicts {
 		if i := slices.Index(others, d.Number()); i >= 0 {

@@ -28,7 +28,7 @@ func (p *Process) memoryLimit() int64 {
 		samples += trainingBytes
 	}
 	histories := int64(0)
-	if !native(p.shared.engine) { // libzstd's memory is outside the Go heap
+	if !usesLibzstd(p.shared.engine) { // libzstd's memory is outside the Go heap
 		for _, e := range p.shared.links {
 			histories += e.State().Used
 		}

@@ -38,7 +38,7 @@ func TestDescribeWaiting(t *testing.T) {
 	waits := func(want string) {
 		t.Helper()
 		got := ""
-		for _, l := range waiting(slices.Clone(list)) {
+		for _, l := range markWaiting(slices.Clone(list)) {
 			if l.Waiting {
 				got += l.Rule
 			}

@@ -77,12 +77,12 @@ func TestVerdict(t *testing.T) {
 		{"b", false, nil, "gateway b: unreachable"},
 		{"b", true, nil, "gateway b: unreachable"},
 	} {
-		notes, err := verdict(found, c.gateway, c.any)
+		notes, err := combineHealth(found, c.gateway, c.any)
 		if !slices.Equal(notes, c.notes) || err == nil != (c.err == "") || err != nil && err.Error() != c.err {
 			t.Errorf("%q, any %v: %q, %v", c.gateway, c.any, notes, err)
 		}
 	}
-	if _, err := verdict([]health{{gateway: "b", err: away}}, "", true); !errors.Is(err, away) {
+	if _, err := combineHealth([]health{{gateway: "b", err: away}}, "", true); !errors.Is(err, away) {
 		t.Error("none is ready:", err)
 	}
 }

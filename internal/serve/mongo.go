@@ -41,11 +41,11 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	})
 	r.gateway, r.messages = made, made
 	s.mongo = append(s.mongo, made)
-	if g.Peers && anyClient(g) {
+	if g.Peers && acceptsAnyClient(g) {
 		pair.WarnOfStrangers(r.log)
 	}
 	if len(g.Standby) > 0 {
 		return
 	}
-	r.told = func() { r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr())) }
+	r.onListen = func() { r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr())) }
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
 )
 
-// askClosedTimeout limits how long a start waits to learn whether the server requires authentication.
-const askClosedTimeout = 2 * time.Second
+// loginProbeTimeout limits how long a start waits to learn whether the server requires authentication.
+const loginProbeTimeout = 2 * time.Second
 
 // refuseOpenListeners returns an error if clients on other machines would reach a server on this machine that
 // requires no authentication, and the operator has not allowed that. While the server can't be asked, its
@@ -25,14 +25,14 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 			continue
 		}
 		log := r.log.With("listen", g.Listen, "upstream", r.upstream.String())
-		switch closed, err := asksLogin(g.Protocol, upstreams); {
+		switch closed, err := requiresLogin(g.Protocol, upstreams); {
 		case closed && err == nil:
 		case g.AllowOpenListener:
 			log.Warn("other machines reach this gateway, and its server on this machine may require no password: allow_open_listener is set")
 		case err != nil:
 			log.Warn("other machines reach this gateway, and it is unknown whether its server on this machine requires a password: until the server answers, clients of other machines are refused", "err", err)
 		default:
-			return invalid(cfg.OpenListener(g, r.upstream.String()))
+			return asConfigError(cfg.OpenListener(g, r.upstream.String()))
 		}
 	}
 	return nil
@@ -60,9 +60,9 @@ func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
 	return all
 }
 
-// asksLogin reports whether the first of the servers on this machine requires authentication.
-func asksLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askClosedTimeout)
+// requiresLogin reports whether the first of the servers on this machine requires authentication.
+func requiresLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), loginProbeTimeout)
 	defer cancel()
 	if protocol == config.Mongo {
 		return mongo.RequiresLogin(ctx, upstreams)

@@ -34,5 +34,5 @@ type Zstd struct {
 	Train  dict.Trainer                             // libzstd's; nil if it was not built in
 }
 
-// native reports whether an engine uses libzstd.
-func native(e *codec.Engine) bool { return e.ZstdName() == "libzstd" }
+// usesLibzstd reports whether an engine uses libzstd.
+func usesLibzstd(e *codec.Engine) bool { return e.ZstdName() == "libzstd" }

@@ -23,7 +23,7 @@ import (
 type packer struct {
 	*pack.Background
 	process *Process
-	of      *running
+	gateway *running
 	engine  *codec.Engine // its own, so that it does not delay clients
 	holder  string        // of the lease
 	mixed   atomic.Bool   // the last pass had no per-login dictionaries, see forWriter
@@ -42,11 +42,11 @@ func (p *Process) addPacker(r *running) error {
 		return err
 	}
 	k := &packer{
-		process: p, of: r, engine: engine, holder: pack.Holder(r.name),
+		process: p, gateway: r, engine: engine, holder: pack.Holder(r.name),
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.Background = pack.NewBackground(pack.BackgroundOptions{
-		Current: k.job, Open: k.open, Pause: r.keeper.store.pause(), Unavailable: r.keeper.store.unavailable, Log: r.log,
+		Current: k.job, Open: k.openSession, Pause: r.keeper.store.pause(), Unavailable: r.keeper.store.isUnavailable, Log: r.log,
 	})
 	r.packer = k
 	return nil
@@ -56,7 +56,7 @@ func (p *Process) startPacking() {
 	for k := range p.packers() {
 		go func() {
 			defer close(k.ended)
-			k.Run(k.of.keeper.ctx, k.stop)
+			k.Run(k.gateway.keeper.ctx, k.stop)
 		}()
 	}
 }
@@ -73,7 +73,7 @@ func (p *Process) stopPacking(ctx context.Context) {
 			if !k.packing().Background {
 				continue // it had nothing to do
 			}
-			p.log.Warn("packing in the background was interrupted", "gateway", k.of.name)
+			p.log.Warn("packing in the background was interrupted", "gateway", k.gateway.name)
 		}
 	}
 }
@@ -91,17 +91,17 @@ func (p *Process) packers() iter.Seq[*packer] {
 // packing returns the current configuration of packing.
 func (k *packer) packing() config.Pack {
 	cfg := k.process.current.Load().cfg
-	if g := cfg.Gateway(k.of.name); g != nil {
+	if g := cfg.Gateway(k.gateway.name); g != nil {
 		return cfg.Packing(g)
 	}
 	return config.Pack{}
 }
 
 func (k *packer) maxSeal() int {
-	return int(k.process.started.Gateway(k.of.name).MaxSeal) // a reload doesn't change it
+	return int(k.process.started.Gateway(k.gateway.name).MaxSeal) // a reload doesn't change it
 }
 
-func (k *packer) dicts() store.Dicts { return k.of.keeper.dicts }
+func (k *packer) dicts() store.Dicts { return k.gateway.keeper.dicts }
 
 // job returns what to pack under the current configuration.
 func (k *packer) job() pack.Job {
@@ -111,30 +111,30 @@ func (k *packer) job() pack.Job {
 	}
 	cfg := k.process.current.Load().cfg
 	return pack.Job{
-		Formats: k.of.keeper.store.formats(),
-		Policy:  k.of.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.of.name).Exclude, "\n"),
+		Formats: k.gateway.keeper.store.hasFormats(),
+		Policy:  k.gateway.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.gateway.name).Exclude, "\n"),
 		DryRun: c.Mode == config.PackEstimate, Every: time.Duration(c.Every), Parallel: c.Parallel, MaxBytes: k.maxSeal(),
 		KeysPerSecond: float64(c.KeysPerSecond), BytesPerSecond: float64(c.BytesPerSecond), MaxLatency: time.Duration(c.MaxLatency),
 		IdleBelow: time.Duration(c.SkipIdleBelow), FreqAbove: c.SkipFreqAbove, StateFile: c.State,
 	}
 }
 
-func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
-	if err := k.prepared(rules); err != nil {
+func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Session, error) {
+	if err := k.checkReady(rules); err != nil {
 		return pack.Session{}, err
 	}
-	o := k.of.keeper.store.walk()
+	o := k.gateway.keeper.store.scanOptions()
 	o.Rules, o.Dicts = rules, k.dicts()
-	s, err := open.Open(ctx, k.process.started.Gateway(k.of.name).Upstream, o)
+	s, err := open.Open(ctx, k.process.started.Gateway(k.gateway.name).Upstream, o)
 	if err != nil {
 		return pack.Session{}, err
 	}
 	login, one := s.Writer(ctx)
 	if one {
-		k.of.auto.Join(login)
+		k.gateway.auto.Join(login)
 	}
 	forWriter := k.forWriter(rules, login, one)
-	if err := errors.Join(k.looked(rules), k.has(forWriter)); err != nil {
+	if err := errors.Join(k.checkInForce(rules), k.checkDicts(forWriter)); err != nil {
 		s.Close()
 		return pack.Session{}, err
 	}
@@ -142,7 +142,7 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 		Name: s.Name(), Targets: s.Targets(), Close: s.Close,
 		Lease: func(name string) store.Lease { return s.Lease(name, k.holder) },
 		Seal: func(*policy.Policy) *pack.Seal {
-			k.tellMixed(forWriter, !one)
+			k.logMixed(forWriter, !one)
 			task := k.seal(forWriter)
 			sealing := s.Sealing(forWriter)
 			task.Rule, task.Indexed = sealing.Rule, sealing.Indexed
@@ -151,25 +151,25 @@ func (k *packer) open(ctx context.Context, rules *policy.Policy) (pack.Session, 
 	}, nil
 }
 
-// prepared returns an error until values can be compressed with the dictionaries that their rules name.
-func (k *packer) prepared(rules *policy.Policy) error {
-	if err := k.looked(rules); err != nil {
+// checkReady returns an error until values can be compressed with the dictionaries that their rules name.
+func (k *packer) checkReady(rules *policy.Policy) error {
+	if err := k.checkInForce(rules); err != nil {
 		return err
 	}
-	return k.has(rules)
+	return k.checkDicts(rules)
 }
 
-// looked returns an error while rules are not the policy in force, or while the manager does not know its
+// checkInForce returns an error while rules are not the policy in force, or while the manager does not know its
 // dictionaries yet.
-func (k *packer) looked(rules *policy.Policy) error {
-	if auto := k.of.auto; !auto.Looked() || auto.Policy() != rules {
+func (k *packer) checkInForce(rules *policy.Policy) error {
+	if auto := k.gateway.auto; !auto.Looked() || auto.Policy() != rules {
 		return fmt.Errorf("%w: the dictionaries of rules with dictionary: auto are not known yet", pack.ErrNotYet)
 	}
 	return nil
 }
 
-// has returns an error until the server holds all dictionaries that rules name.
-func (k *packer) has(rules *policy.Policy) error {
+// checkDicts returns an error until the server holds all dictionaries that rules name.
+func (k *packer) checkDicts(rules *policy.Policy) error {
 	for _, number := range rules.Dictionaries() {
 		if !k.ready(number) {
 			return fmt.Errorf("%w: dictionary %08x is not in the server", pack.ErrNotYet, number)
@@ -190,12 +190,12 @@ func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy
 	return rules.ForLogin(login)
 }
 
-// tellMixed logs which rules use no dictionary because values may belong to several users.
-func (k *packer) tellMixed(rules *policy.Policy, mixed bool) {
+// logMixed logs which rules use no dictionary because values may belong to several users.
+func (k *packer) logMixed(rules *policy.Policy, mixed bool) {
 	names := rules.PerLogin()
 	k.mixed.Store(mixed && len(names) > 0)
 	if k.mixed.Load() {
-		k.of.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and the users of stored values are unknown",
+		k.gateway.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and the users of stored values are unknown",
 			"rules", names, "hint", "share_samples: true allows one")
 	}
 }
@@ -208,7 +208,7 @@ func (k *packer) seal(rules *policy.Policy) *pack.Seal {
 
 // ready reports whether the server holds a dictionary. It asks the server before it returns false.
 func (k *packer) ready(number uint32) bool {
-	return store.ReadyNow(k.of.keeper.ctx, k.dicts(), number, open.AnswerTimeout)
+	return store.ReadyNow(k.gateway.keeper.ctx, k.dicts(), number, open.AnswerTimeout)
 }
 
 // describe returns nil unless the gateway is configured to pack.

@@ -16,47 +16,47 @@ import (
 func (p *Process) packActions() []admin.Action {
 	return []admin.Action{
 		{Name: "pack-pause", Do: func(ctx context.Context, posted []byte) (any, error) {
-			return p.atPacker(ctx, posted, (*packer).pauseNow)
+			return p.withPacker(ctx, posted, (*packer).pauseNow)
 		}},
 		{Name: "pack-resume", Do: func(ctx context.Context, posted []byte) (any, error) {
-			return p.atPacker(ctx, posted, (*packer).resumeNow)
+			return p.withPacker(ctx, posted, (*packer).resumeNow)
 		}},
 	}
 }
 
-// pausing is the reply to both actions: the new state.
-type pausing struct {
+// pauseState is the reply to both actions: the new state.
+type pauseState struct {
 	Gateway  string     `json:"gateway"`
 	Paused   bool       `json:"paused"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
 }
 
-// pauseTime limits how long an action waits for the store.
-const pauseTime = 10 * time.Second
+// pauseTimeout limits how long an action waits for the store.
+const pauseTimeout = 10 * time.Second
 
-// atPacker calls do with the packer of the gateway that was posted.
-func (p *Process) atPacker(ctx context.Context, posted []byte, do func(*packer, context.Context) (pausing, error)) (any, error) {
+// withPacker calls do with the packer of the gateway that was posted.
+func (p *Process) withPacker(ctx context.Context, posted []byte, do func(*packer, context.Context) (pauseState, error)) (any, error) {
 	k, err := p.packerOf(posted)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pauseTime)
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
 	defer cancel()
 	now, err := do(k, ctx)
 	switch {
 	case err == nil:
 		return now, nil
-	case k.of.keeper.store.unavailable(err):
-		return nil, fmt.Errorf("gateway %s: the upstream does not answer, so nothing was changed: retry when it is back (%w)", k.of.name, err)
+	case k.gateway.keeper.store.isUnavailable(err):
+		return nil, fmt.Errorf("gateway %s: the upstream does not answer, so nothing was changed: retry when it is back (%w)", k.gateway.name, err)
 	}
-	return nil, fmt.Errorf("gateway %s: the upstream refuses, so nothing was changed (%w); docs/PACK.md lists the rights needed", k.of.name, err)
+	return nil, fmt.Errorf("gateway %s: the upstream refuses, so nothing was changed (%w); docs/PACK.md lists the rights needed", k.gateway.name, err)
 }
 
 // Reasons why there is nothing to pause.
 var (
-	errWhichGateway = errors.New(`no gateway given: post {"gateway": "NAME"}`)
-	errNoSuch       = errors.New("there is no gateway with that name")
-	errNoPacking    = errors.New("it does not pack in the background: set pack: {background: true} (Redis and Tarantool only)")
+	errNoGatewayGiven = errors.New(`no gateway given: post {"gateway": "NAME"}`)
+	errUnknownGateway = errors.New("there is no gateway with that name")
+	errNoPacking      = errors.New("it does not pack in the background: set pack: {background: true} (Redis and Tarantool only)")
 )
 
 // packerOf returns the packer of the gateway that was posted.
@@ -67,7 +67,7 @@ func (p *Process) packerOf(posted []byte) (*packer, error) {
 	d := json.NewDecoder(bytes.NewReader(posted))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&asked); err != nil || asked.Gateway == "" {
-		return nil, errWhichGateway
+		return nil, errNoGatewayGiven
 	}
 	var names []string
 	for _, r := range p.gateways {
@@ -80,17 +80,17 @@ func (p *Process) packerOf(posted []byte) (*packer, error) {
 		}
 		return r.packer, nil
 	}
-	return nil, fmt.Errorf("gateway %.80q: %w; gateways: %s", asked.Gateway, errNoSuch, strings.Join(names, ", "))
+	return nil, fmt.Errorf("gateway %.80q: %w; gateways: %s", asked.Gateway, errUnknownGateway, strings.Join(names, ", "))
 }
 
 // pauseNow pauses packing of the store by all gateways.
-func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
+func (k *packer) pauseNow(ctx context.Context) (pauseState, error) {
 	since, err := k.Pause(ctx)
 	if err != nil {
-		return pausing{}, err
+		return pauseState{}, err
 	}
-	k.of.log.Info("an operator paused packing on all gateways of the store, until it is resumed", "client", admin.Client(ctx), "since", since)
-	now := pausing{Gateway: k.of.name, Paused: true}
+	k.gateway.log.Info("an operator paused packing on all gateways of the store, until it is resumed", "client", admin.Client(ctx), "since", since)
+	now := pauseState{Gateway: k.gateway.name, Paused: true}
 	if !since.IsZero() {
 		now.PausedAt = &since
 	}
@@ -98,10 +98,10 @@ func (k *packer) pauseNow(ctx context.Context) (pausing, error) {
 }
 
 // resumeNow resumes packing of the store by all gateways.
-func (k *packer) resumeNow(ctx context.Context) (pausing, error) {
+func (k *packer) resumeNow(ctx context.Context) (pauseState, error) {
 	if err := k.Resume(ctx); err != nil {
-		return pausing{}, err
+		return pauseState{}, err
 	}
-	k.of.log.Info("an operator resumed packing on all gateways of the store", "client", admin.Client(ctx))
-	return pausing{Gateway: k.of.name}, nil
+	k.gateway.log.Info("an operator resumed packing on all gateways of the store", "client", admin.Client(ctx))
+	return pauseState{Gateway: k.gateway.name}, nil
 }

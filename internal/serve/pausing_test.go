@@ -47,14 +47,14 @@ func TestPackActions(t *testing.T) {
 		err  error
 		hint string
 	}{
-		"":                        {errWhichGateway, "post {"},
-		"{}":                      {errWhichGateway, ""},
-		`{"gateway": 7}`:          {errWhichGateway, ""},
-		`{"gate": "packs"}`:       {errWhichGateway, ""},
-		`{"gateway": "somebody"}`: {errNoSuch, "gateways: packs, off, plain, calls"},
+		"":                        {errNoGatewayGiven, "post {"},
+		"{}":                      {errNoGatewayGiven, ""},
+		`{"gateway": 7}`:          {errNoGatewayGiven, ""},
+		`{"gate": "packs"}`:       {errNoGatewayGiven, ""},
+		`{"gateway": "somebody"}`: {errUnknownGateway, "gateways: packs, off, plain, calls"},
 		`{"gateway": "plain"}`:    {errNoPacking, "pack: {background: true}"},
 		`{"gateway": "calls"}`:    {errNoPacking, "Redis and Tarantool"},
-		`{"gateway": "` + strings.Repeat("x", 9999) + `"}`: {errNoSuch, ""},
+		`{"gateway": "` + strings.Repeat("x", 9999) + `"}`: {errUnknownGateway, ""},
 	} {
 		for name, a := range actions {
 			_, err := a.Do(t.Context(), []byte(posted))
@@ -66,7 +66,7 @@ func TestPackActions(t *testing.T) {
 	do := func(action, gateway string, paused bool) {
 		t.Helper()
 		got, err := actions[action].Do(t.Context(), []byte(`{"gateway": "`+gateway+`"}`))
-		now, _ := got.(pausing)
+		now, _ := got.(pauseState)
 		if err != nil || now.Gateway != gateway || now.Paused != paused || (now.PausedAt != nil) != paused || store.Exists("cinch:pack:paused") != paused {
 			t.Errorf("%s %s: %+v, %v", action, gateway, got, err)
 		}

@@ -42,9 +42,9 @@ func followMove(g *postgres.Gateway, state string, log *slog.Logger) error {
 	return g.StartAt(to)
 }
 
-// keepOpen prevents holding and moving clients until done is called. It returns an error if a gateway holds
+// preventHolds prevents holding and moving clients until done is called. It returns an error if a gateway holds
 // or moves clients now.
-func (s *shared) keepOpen() (done func(), err error) {
+func (s *shared) preventHolds() (done func(), err error) {
 	var all []func()
 	done = func() {
 		for _, d := range all {

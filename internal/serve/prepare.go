@@ -48,12 +48,12 @@ func prepare(o Options) (_ *Process, err error) {
 	}
 	p.log = newLogger(cfg.Log, p.level, o.Log)
 	if p.shared, err = newShared(&o, cfg, p.log); err != nil {
-		return nil, invalid(err)
+		return nil, asConfigError(err)
 	}
 	defer func() {
 		if err != nil {
 			p.close()
-			err = invalid(err)
+			err = asConfigError(err)
 		}
 	}()
 	l, err := loadFiles(cfg, o.Force)

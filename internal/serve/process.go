@@ -40,8 +40,8 @@ type Process struct {
 
 	warnings []config.Problem // of the configuration that the process was started with
 
-	mayAct     bool       // the admin page accepts credentials
-	overriding sync.Mutex // held while rules are overridden or reloaded
+	acceptsActions bool       // the admin page accepts credentials
+	overriding     sync.Mutex // held while rules are overridden or reloaded
 
 	draining atomic.Bool
 	probes   probes
@@ -179,10 +179,10 @@ func (p *Process) start() (failed chan error) {
 	for _, r := range p.gateways {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 		if r.keeper != nil {
-			r.keeper.adopt(p.current.Load().named(r.name))
+			r.keeper.adopt(p.current.Load().ruleDicts(r.name))
 			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.dicts.Run)
 			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.auto.Run)
-			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.store.lookForChain)
+			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.store.warnIfGateway)
 		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}
@@ -204,7 +204,7 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 		delay = 0
 		p.closeAdmin()
 	} else {
-		handover.SayStopping(delay+timeout+leeway, "draining")
+		handover.SayStopping(delay+timeout+shutdownTimeout, "draining")
 	}
 	p.log.Info("draining; another signal stops at once", "signal", cause.Error(), "delay", delay, "timeout", timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), delay+timeout)
@@ -227,8 +227,8 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 	}
 }
 
-// leeway limits how long shutting down takes beyond the drain.
-const leeway = 5 * time.Second
+// shutdownTimeout limits how long shutting down takes beyond the drain.
+const shutdownTimeout = 5 * time.Second
 
 func (p *Process) shutdown(ctx context.Context) {
 	var all sync.WaitGroup

@@ -42,13 +42,13 @@ type health struct {
 	err     error
 }
 
-func (h *health) says(text string) string { return "gateway " + h.gateway + ": " + text }
+func (h *health) prefixed(text string) string { return "gateway " + h.gateway + ": " + text }
 
 var errDraining = errors.New("draining")
 
-// judge is a gateway that can report whether its clients would be served, and other problems. For all others
+// readinessChecker is a gateway that can report whether its clients would be served, and other problems. For all others
 // only the connection to the upstream is checked.
-type judge interface {
+type readinessChecker interface {
 	Ready(ctx context.Context) (notes []string, err error)
 }
 
@@ -65,12 +65,12 @@ func (p *Process) ready(q admin.Question) (notes []string, err error) {
 	if p.draining.Load() {
 		return nil, errDraining
 	}
-	return verdict(p.health(), q.Gateway, policy == config.ReadyAny)
+	return combineHealth(p.health(), q.Gateway, policy == config.ReadyAny)
 }
 
-// verdict combines the health of all gateways, or of the one named. With anyWillDo, gateways that are not
+// combineHealth combines the health of all gateways, or of the one named. With anyWillDo, gateways that are not
 // ready become notes if one is.
-func verdict(found []health, gateway string, anyWillDo bool) (notes []string, err error) {
+func combineHealth(found []health, gateway string, anyWillDo bool) (notes []string, err error) {
 	var errs []error
 	served := false
 	for _, h := range found {
@@ -78,7 +78,7 @@ func verdict(found []health, gateway string, anyWillDo bool) (notes []string, er
 			continue
 		}
 		for _, note := range h.notes {
-			notes = append(notes, h.says(note))
+			notes = append(notes, h.prefixed(note))
 		}
 		if served = served || h.err == nil; h.err != nil {
 			errs = append(errs, fmt.Errorf("gateway %s: %w", h.gateway, h.err))
@@ -132,9 +132,9 @@ func (r *running) tryReady(ctx context.Context) (notes []string, err error) {
 }
 
 func (r *running) ready(ctx context.Context) (notes []string, err error) {
-	j, ok := r.gateway.(judge)
+	j, ok := r.gateway.(readinessChecker)
 	if !ok {
-		return nil, r.reach(ctx)
+		return nil, r.dialAny(ctx)
 	}
 	if notes, err = j.Ready(ctx); err != nil {
 		return nil, err
@@ -160,8 +160,8 @@ func (r *running) servers() []gateway.Upstream {
 	return append([]gateway.Upstream{r.upstream}, r.others...)
 }
 
-// reach connects to the upstream. Of several servers one has to answer.
-func (r *running) reach(ctx context.Context) (err error) {
+// dialAny connects to the upstream. Of several servers one has to answer.
+func (r *running) dialAny(ctx context.Context) (err error) {
 	for _, up := range r.servers() {
 		up.Stats = nil // not a client's traffic
 		var c net.Conn
@@ -176,7 +176,7 @@ func (r *running) reach(ctx context.Context) (err error) {
 // warnUnreachable logs early what clients would find out. The process starts all the same: the store may come
 // up later.
 func (p *Process) warnUnreachable() {
-	if _, err := verdict(p.probe(startTimeout), "", false); err != nil {
+	if _, err := combineHealth(p.probe(startTimeout), "", false); err != nil {
 		p.log.Warn("upstream unreachable, clients get errors until it answers", "err", err)
 	}
 }

@@ -25,7 +25,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	cfg := s.redisConfig(g, r, secure)
 	switch servers.Kind {
 	case config.Cluster, config.Sentinel:
-		store, dicts := keepCluster(r, servers.Kind)
+		store, dicts := newClusterKeeper(r, servers.Kind)
 		s.manage(g, r, apply)
 		cfg.Sampler, cfg.WhatIf = r.auto, r.whatIf.watch
 		cluster := redis.ClusterConfig{
@@ -38,7 +38,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 			store.dial = several.DialPrimary
 		}
 	default:
-		dicts := keepRedis(r)
+		dicts := newRedisKeeper(r)
 		s.manage(g, r, apply)
 		cfg.Dicts, cfg.Sampler, cfg.WhatIf = storeredis.Alone(dicts), r.auto, r.whatIf.watch
 		made = redis.NewGateway(cfg)

@@ -52,8 +52,8 @@ func (p *Process) tryReload() error {
 	p.overriding.Lock()
 	defer p.overriding.Unlock()
 	for _, r := range p.gateways {
-		r.whatIf.ended()
-		p.putInForce(r, l)
+		r.whatIf.restoreAll()
+		p.applyRules(r, l)
 		if g := cfg.Gateway(r.name); g != nil {
 			r.effort.SetLimits(g.Effort())
 			kept++
@@ -64,8 +64,8 @@ func (p *Process) tryReload() error {
 	return nil
 }
 
-// putInForce gives a gateway its rules of l, or leaves its rules unchanged if l does not have it.
-func (p *Process) putInForce(r *running, l *loaded) {
+// applyRules gives a gateway its rules of l, or leaves its rules unchanged if l does not have it.
+func (p *Process) applyRules(r *running, l *loaded) {
 	old := p.current.Load()
 	switch {
 	case r.messages != nil && l.messages[r.name] != nil:
@@ -75,7 +75,7 @@ func (p *Process) putInForce(r *running, l *loaded) {
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
 		r.keeper.store.reconfigure(l.cfg.Gateway(r.name))
-		r.keeper.adopt(l.named(r.name)) // before SetRules, so that no value names one that is missing
+		r.keeper.adopt(l.ruleDicts(r.name)) // before SetRules, so that no value names one that is missing
 		r.auto.SetRules(l.rules(r.name))
 	default:
 		keepRules(l.policies, old.policies, r.name)

@@ -11,14 +11,14 @@ import (
 const (
 	// successorTimeout limits the start of a process that replaces this one.
 	successorTimeout = time.Minute
-	// leftTimeout limits how long sockets inherited from the previous process stay open unused: a gateway to a
+	// unusedSocketTimeout limits how long sockets inherited from the previous process stay open unused: a gateway to a
 	// cluster listens for each node once it has discovered it.
-	leftTimeout = time.Minute
+	unusedSocketTimeout = time.Minute
 )
 
 var (
 	errReplaced = errors.New("replaced")
-	errToy      = errors.New("the embedded store would be lost")
+	errEmbedded = errors.New("the embedded store would be lost")
 )
 
 // Replace makes the process start its successor: the program now at this executable's path, with the same
@@ -36,9 +36,9 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
 	defer cancel()
 	p.log.Info("starting a process that replaces this one")
-	pid, err := 0, errToy
+	pid, err := 0, errEmbedded
 	if !p.options.Toy {
-		pid, err = p.succeed(ctx)
+		pid, err = p.startSuccessor(ctx)
 	}
 	if err != nil {
 		p.log.Error("not replaced, this process continues", "err", err)
@@ -49,11 +49,11 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 	became <- err
 }
 
-// succeed starts the successor while no clients are held or moved: the successor would not know, and would
+// startSuccessor starts the successor while no clients are held or moved: the successor would not know, and would
 // let them write to a primary that is being replaced. When it serves, this process can hold no clients any
 // more.
-func (p *Process) succeed(ctx context.Context) (pid int, err error) {
-	done, err := p.shared.keepOpen()
+func (p *Process) startSuccessor(ctx context.Context) (pid int, err error) {
+	done, err := p.shared.preventHolds()
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +71,7 @@ func (p *Process) serving() {
 	handover.SayReady(p.status())
 	sockets.CloseUnused(p.log, false)
 	if sockets.Given() > 0 {
-		time.AfterFunc(leftTimeout, func() { sockets.CloseUnused(p.log, true) })
+		time.AfterFunc(unusedSocketTimeout, func() { sockets.CloseUnused(p.log, true) })
 	}
 }
 

@@ -33,13 +33,13 @@ func TestHeldClientsKeepTheProcess(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // a successor that is started all the same ends at once
-	if _, err := p.succeed(over); !errors.Is(err, postgres.ErrBusy) {
+	if _, err := p.startSuccessor(over); !errors.Is(err, postgres.ErrBusy) {
 		t.Errorf("replaced while clients are held: %v", err)
 	}
 	if _, err := b.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	done, err := p.shared.keepOpen()
+	done, err := p.shared.preventHolds()
 	if err != nil {
 		t.Fatal(err)
 	}

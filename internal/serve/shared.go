@@ -64,7 +64,7 @@ type running struct {
 	others   []gateway.Upstream // servers that can serve in the upstream's place
 	listener net.Listener       // nil until listen
 	sentinel *pendingListener   // for clients of Sentinels; nil: not configured
-	told     func()             // logs warnings that depend on the listener's address; or nil
+	onListen func()             // logs warnings that depend on the listener's address; or nil
 	stats    *gateway.Stats
 	effort   *gateway.Effort
 	log      *slog.Logger

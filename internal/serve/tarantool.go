@@ -17,7 +17,7 @@ var sqlModes = map[string]tarantool.SQLMode{
 
 // addTarantool makes r a gateway to a Tarantool server.
 func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
-	store, err := keepTarantool(r, g)
+	store, err := newTarantoolKeeper(r, g)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 		TLS:         secure,
 		Engine:      s.engine,
 		Schema:      store.schema,
-		ReadTuple:   store.look,
+		ReadTuple:   store.selectTuple,
 		Greeted:     store.conn.Follow,
 		Dicts:       store.dicts,
 		Sampler:     r.auto,

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/trace"
 )
 
-// lastSpans limits how long an ending process waits for the collector to accept the last spans.
-const lastSpans = 3 * time.Second
+// spanFlushTimeout limits how long an ending process waits for the collector to accept the last spans.
+const spanFlushTimeout = 3 * time.Second
 
 // newTracer returns nil if no endpoint is configured.
 func newTracer(version string, c config.Traces, log *slog.Logger) (*trace.Tracer, error) {
@@ -27,7 +27,7 @@ func newTracer(version string, c config.Traces, log *slog.Logger) (*trace.Tracer
 
 // closeTracer sends the last spans.
 func closeTracer(t *trace.Tracer, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	ctx, cancel := context.WithTimeout(context.Background(), spanFlushTimeout)
 	defer cancel()
 	if err := t.Close(ctx); err != nil {
 		log.Warn("the last spans were not sent", "err", err)

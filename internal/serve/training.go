@@ -17,7 +17,7 @@ import (
 // gateways.
 func (s *shared) newTrainer() *autodict.Trainer {
 	var external dict.Trainer
-	if native(s.engine) {
+	if usesLibzstd(s.engine) {
 		external = s.options.Zstd.Train
 	}
 	return autodict.NewTrainer(autodict.TrainerOptions{
@@ -69,8 +69,8 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.M
 		Trainer:     s.trainer,
 		Apply:       apply,
 		Log:         r.log,
-		Hint:        r.keeper.store.toKeep(),
-		Unavailable: r.keeper.store.unavailable,
+		Hint:        r.keeper.store.publishHint(),
+		Unavailable: r.keeper.store.isUnavailable,
 		MaxSample:   int(t.MaxSample),
 		MinSamples:  t.MinSamples,
 		MinSaving:   t.MinSaving.Share(),

@@ -31,8 +31,8 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	})
 	r.gateway, r.tunnelSetting = made, setting.String()
 	s.links = append(s.links, made.Links())
-	r.told = func() {
-		if g.Protocol == config.TunnelExit && anyClient(g) && !isLoopback(r.listener.Addr()) {
+	r.onListen = func() {
+		if g.Protocol == config.TunnelExit && acceptsAnyClient(g) && !isLoopback(r.listener.Addr()) {
 			r.log.Warn("tunnel-exit without tls.client_ca: any client that reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
 		}
 	}
@@ -49,5 +49,5 @@ func describeTunnel(info *admin.GatewayInfo, r *running) {
 	info.Rules = []admin.RuleInfo{{Name: "tunnel", Match: "every connection", Setting: r.tunnelSetting}}
 }
 
-// anyClient reports whether a gateway accepts clients without certificates.
-func anyClient(g *config.Gateway) bool { return g.TLS == nil || g.TLS.ClientCA == "" }
+// acceptsAnyClient reports whether a gateway accepts clients without certificates.
+func acceptsAnyClient(g *config.Gateway) bool { return g.TLS == nil || g.TLS.ClientCA == "" }

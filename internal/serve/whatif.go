@@ -52,8 +52,8 @@ func (w *whatIf) close() {
 	}
 }
 
-// ended restores the configured settings of all rules, after a reload.
-func (w *whatIf) ended() {
+// restoreAll restores the configured settings of all rules, after a reload.
+func (w *whatIf) restoreAll() {
 	if w == nil {
 		return
 	}
@@ -70,7 +70,7 @@ func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
 		d.Unavailable = "the configuration no longer has the gateway"
 		return d
 	}
-	applied, counted := w.overrides.Applied(), w.counted()
+	applied, counted := w.overrides.Applied(), w.counts()
 	for _, r := range w.rules(cfg) {
 		rule := whatIfRule{Rule: r}
 		for i := range rule.Choices {
@@ -78,7 +78,7 @@ func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
 			c.YAML = cfg.RuleYAML(r.Rule, config.RuleChange(c.Replacement))
 		}
 		if a, ok := applied[r.Rule]; ok {
-			rule.Applied = w.fact(a, counted[r.Rule], r.Sampled)
+			rule.Applied = w.appliedResult(a, counted[r.Rule], r.Sampled)
 		}
 		d.Rules = append(d.Rules, rule)
 	}
@@ -97,9 +97,9 @@ func (w *whatIf) rules(cfg *config.Gateway) []whatif.Rule {
 	return w.watch.Rules(q)
 }
 
-// counted returns the gateway's counts by rule. For a rule that only observes, it counts as stored what
+// counts returns the gateway's counts by rule. For a rule that only observes, it counts as stored what
 // compressing would have stored.
-func (w *whatIf) counted() map[string]whatif.Counted {
+func (w *whatIf) counts() map[string]whatif.Counted {
 	all := map[string]whatif.Counted{}
 	for _, r := range w.stats.Snapshot().Rules {
 		c := whatif.Counted{Values: r.Sealed + r.Left, Raw: r.RawBytes, Stored: r.StoredBytes}
@@ -111,9 +111,9 @@ func (w *whatIf) counted() map[string]whatif.Counted {
 	return all
 }
 
-// fact returns the result of an applied setting. A rule that leaves values alone counts none; then the number
+// appliedResult returns the result of an applied setting. A rule that leaves values alone counts none; then the number
 // of samples decides.
-func (w *whatIf) fact(a whatif.Applied, now whatif.Counted, sampled uint64) *appliedSetting {
+func (w *whatIf) appliedResult(a whatif.Applied, now whatif.Counted, sampled uint64) *appliedSetting {
 	s := &appliedSetting{
 		Setting: a.Setting, At: a.At.UTC(), Forecast: a.Forecast, AppliedBy: "page", Ends: "at the next reload",
 		Values: now.Values - a.Before.Values,
@@ -164,8 +164,8 @@ func readPosted(text []byte) (p whatIfPosted, err error) {
 	return p, nil
 }
 
-// chosen returns the choice that was posted.
-func (w *whatIf) chosen(g *config.Gateway, posted whatIfPosted) (*whatif.Choice, error) {
+// choice returns the choice that was posted.
+func (w *whatIf) choice(g *config.Gateway, posted whatIfPosted) (*whatif.Choice, error) {
 	for _, r := range w.rules(g) {
 		if r.Rule != posted.Rule {
 			continue

@@ -21,7 +21,7 @@ type whatIfPage struct{ *Process }
 
 // document starts or prolongs the sampling of values, and returns the results so far.
 func (p whatIfPage) document() any {
-	d := whatIfDocument{Actions: p.mayAct, Gateways: []whatIfGateway{}}
+	d := whatIfDocument{Actions: p.acceptsActions, Gateways: []whatIfGateway{}}
 	l := p.current.Load()
 	for _, r := range p.gateways {
 		if r.whatIf != nil {
@@ -43,8 +43,8 @@ func (p whatIfPage) actions() []admin.Action {
 	}
 }
 
-// found returns the gateway that was posted.
-func (p whatIfPage) found(name string) (*whatIf, error) {
+// find returns the gateway that was posted.
+func (p whatIfPage) find(name string) (*whatIf, error) {
 	for _, r := range p.gateways {
 		if r.name != name {
 			continue
@@ -63,7 +63,7 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.found(posted.Gateway)
+	w, err := p.find(posted.Gateway)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 	if g == nil {
 		return nil, refuse("", "the configuration no longer has gateway %.80q", posted.Gateway)
 	}
-	choice, err := w.chosen(g, posted)
+	choice, err := w.choice(g, posted)
 	if err != nil {
 		return nil, err
 	}
@@ -82,14 +82,14 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 		return nil, refuse(hintOf(err), "the rule would be invalid: %v", err)
 	}
 	a := whatif.Applied{
-		Replacement: choice.Replacement, Setting: choice.Setting, At: time.Now(), Before: w.counted()[posted.Rule],
+		Replacement: choice.Replacement, Setting: choice.Setting, At: time.Now(), Before: w.counts()[posted.Rule],
 	}
 	if choice.Ratio > 0 {
 		a.Forecast = choice.Ratio
 	}
 	w.overrides.Replace(posted.Rule, a)
 	w.log.Info("a rule's setting was replaced until the next reload", "rule", posted.Rule, "setting", choice.Setting, "forecast", a.Forecast)
-	return w.fact(a, a.Before, 0), nil
+	return w.appliedResult(a, a.Before, 0), nil
 }
 
 // hintOf returns the hint of an invalid configuration, or "".
@@ -107,7 +107,7 @@ func (p whatIfPage) undo(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.found(posted.Gateway)
+	w, err := p.find(posted.Gateway)
 	if err != nil {
 		return nil, err
 	}
