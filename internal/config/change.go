@@ -26,8 +26,8 @@ func (r *Rule) DictionaryOf() string {
 	return r.Dictionary
 }
 
-// changed returns the rule with another setting.
-func (r Rule) changed(c RuleChange) Rule {
+// withChange returns the rule with another setting.
+func (r Rule) withChange(c RuleChange) Rule {
 	to := Setting{Setting: c.Setting}
 	switch {
 	case c.Dictionary && r.Dictionary == "":
@@ -56,7 +56,7 @@ func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) 
 		g.Rules = slices.Clone(g.Rules)
 		for j := range g.Rules {
 			if g.Rules[j].Name == rule {
-				g.Rules[j] = g.Rules[j].changed(to)
+				g.Rules[j] = g.Rules[j].withChange(to)
 				return &changed, changed.validate()
 			}
 		}
@@ -71,7 +71,7 @@ func (g *Gateway) RuleYAML(rule string, to RuleChange) string {
 		if g.Rules[i].Name != rule {
 			continue
 		}
-		list := []Rule{g.Rules[i].changed(to)}
+		list := []Rule{g.Rules[i].withChange(to)}
 		if g.Protocol != Redis {
 			list = withoutStoreKeys(list)
 		}

@@ -27,12 +27,12 @@ type Config struct {
 	Prices       Prices       `yaml:"prices"`
 	Gateways     []Gateway    `yaml:"gateways"`
 
-	file  string            // as given; "" without one
-	lines map[string]int    // path of a key to its line in the file
-	from  map[string]string // path of a key to the variable or flag that set it
+	file    string            // as given; "" without one
+	lines   map[string]int    // path of a key to its line in the file
+	origins map[string]string // path of a key to the variable or flag that set it
 
-	inFile int  // number of gateways in the file; the rest come from flags
-	secret bool // the file has passwords
+	inFile     int  // number of gateways in the file; the rest come from flags
+	hasSecrets bool // the file has passwords
 }
 
 // Admin is the page for operators, which also serves /metrics.
@@ -271,7 +271,7 @@ func Default() *Config {
 		DrainGrace:   Duration(DefaultDrainGrace),
 		Training:     defaultTraining,
 		lines:        map[string]int{},
-		from:         map[string]string{},
+		origins:      map[string]string{},
 	}
 }
 
@@ -296,17 +296,17 @@ func (g *Gateway) setDefaults() {
 func (r *Rule) setDefaults() {
 	r.Key = "*"
 	r.Type = []TypeName{"string", "hash"}
-	r.MinGain = gainNotGiven
+	r.MinGain = gainUnset
 }
 
-// gainNotGiven marks a rule without min_gain until its protocol, which determines the default, is known.
-const gainNotGiven Percent = -1
+// gainUnset marks a rule without min_gain until its protocol, which determines the default, is known.
+const gainUnset Percent = -1
 
 // setGain sets the default of a rule without min_gain. For MongoDB it is a twentieth: a tenth would leave out
 // inserts of one document, which gain just that.
 func (r *Rule) setGain(protocol string) {
 	switch {
-	case r.MinGain != gainNotGiven:
+	case r.MinGain != gainUnset:
 	case protocol == Mongo:
 		r.MinGain = 5
 	default:

@@ -20,8 +20,8 @@ func (g *Gateway) Effort() effort.Limits {
 	return effort.Limits{Cores: float64(g.CPUBudget), Added: time.Duration(g.LatencyBudget)}
 }
 
-// unsteered returns why budgets don't apply to a gateway, and what to do instead; "" if they apply.
-func (g *Gateway) unsteered() (why, hint string) {
+// budgetsUnsupported returns why budgets don't apply to a gateway, and what to do instead; "" if they apply.
+func (g *Gateway) budgetsUnsupported() (why, hint string) {
 	switch g.Protocol {
 	case Postgres:
 		return "a gateway for PostgreSQL compresses nothing", "leave it out"
@@ -40,20 +40,20 @@ func (v *validator) effort(g *Gateway, path string) {
 		if !given {
 			return
 		}
-		if why, instead := g.unsteered(); why != "" {
+		if why, instead := g.budgetsUnsupported(); why != "" {
 			v.add(path+"."+key, instead, "%s", why)
 		} else if !fits {
 			v.add(path+"."+key, hint, "is not between %s", bounds)
 		}
 	}
-	budget("cpu_budget", v.given(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
+	budget("cpu_budget", v.isSet(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
 		"20% is a fifth of one core and 2 are two cores; leave it out for no limit", "0.1% of one core and 256 cores")
-	budget("latency_budget", v.given(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
+	budget("latency_budget", v.isSet(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
 		"for example 500us; leave it out for no limit", "1us and 10s")
 }
 
-// given reports whether a key is in the file, or is set otherwise.
-func (v *validator) given(path string, set bool) bool {
+// isSet reports whether a key is in the file, or is set otherwise.
+func (v *validator) isSet(path string, set bool) bool {
 	_, written := v.c.lines[path]
 	return set || written
 }

@@ -53,15 +53,15 @@ func checkToPlain(v *validator, rules []Rule, path string) {
 			continue
 		}
 		for j := range rules[:i] {
-			if r := &rules[j]; (r.hasSizes() || r.Field != "") && r.meets(&rules[i]) {
+			if r := &rules[j]; (r.hasSizes() || r.Field != "") && r.overlaps(&rules[i]) {
 				v.add(fmt.Sprintf("%s.rules[%d].to", path, i), "put this rule before that rule", "rules[%d] covers some values of the same keys by their size or field", j)
 			}
 		}
 	}
 }
 
-// meets reports whether a key may match both rules.
-func (r *Rule) meets(other *Rule) bool {
+// overlaps reports whether a key may match both rules.
+func (r *Rule) overlaps(other *Rule) bool {
 	if r.DB != nil && other.DB != nil && *r.DB != *other.DB {
 		return false
 	}

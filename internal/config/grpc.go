@@ -57,16 +57,16 @@ func DefaultGRPCRule() Rule {
 // grpc checks the keys of gateways for gRPC, and refuses them for others.
 func (v *validator) grpc(g *Gateway, path string) {
 	if g.Protocol != GRPC {
-		v.onlyGRPC(g, path)
+		v.refuseGRPCKeys(g, path)
 		return
 	}
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "give a rule for the service setting: raw", "is only for stores")
 	}
-	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
-	between(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
-	between(v, path+".window", g.Window, 16<<10, 16<<20)
-	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
+	checkRange(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
+	checkRange(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
+	checkRange(v, path+".window", g.Window, 16<<10, 16<<20)
+	checkRange(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
 	v.link(g, path+".link")
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isEncoding(id) {
@@ -97,7 +97,7 @@ func isEncoding(id codec.ID) bool {
 	return false
 }
 
-func (v *validator) onlyGRPC(g *Gateway, path string) {
+func (v *validator) refuseGRPCKeys(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
 			v.add(path+"."+key, "", "is only for protocol: grpc")
@@ -127,7 +127,7 @@ func (v *validator) onlyGRPC(g *Gateway, path string) {
 const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
 
 func (v *validator) grpcRule(r *Rule, path string) {
-	notOfStores(v, r, path, "write service, method and direction")
+	refuseStoreKeys(v, r, path, "write service, method and direction")
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)
@@ -144,8 +144,8 @@ func (v *validator) grpcRule(r *Rule, path string) {
 	}
 }
 
-// notOfStores refuses keys of a rule that are for values in stores.
-func notOfStores(v *validator, r *Rule, path, hint string) {
+// refuseStoreKeys refuses keys of a rule that are for values in stores.
+func refuseStoreKeys(v *validator, r *Rule, path, hint string) {
 	var other Rule
 	other.setDefaults()
 	not := func(key string, given bool) {

@@ -61,14 +61,14 @@ func isContentCoding(id codec.ID) bool {
 // HTTP shares with gRPC.
 func checkHTTP(v *validator, g *Gateway, path string) {
 	if g.Protocol != HTTP {
-		onlyHTTP(v, g, path)
+		refuseHTTPKeys(v, g, path)
 		return
 	}
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "give a rule for the path setting: raw", "is only for stores")
 	}
-	between(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
-	between(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
+	checkRange(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
+	checkRange(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
 	checkHTTPLink(v, g, path+".link")
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isContentCoding(id) {
@@ -91,7 +91,7 @@ func checkHTTPLink(v *validator, g *Gateway, path string) {
 	}
 }
 
-func onlyHTTP(v *validator, g *Gateway, path string) {
+func refuseHTTPKeys(v *validator, g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
 			v.add(path+"."+key, "", "is only for protocol: http")
@@ -107,7 +107,7 @@ func onlyHTTP(v *validator, g *Gateway, path string) {
 }
 
 func checkHTTPRule(v *validator, r *Rule, path string) {
-	notOfStores(v, r, path, "write host, path, method, content_type and direction")
+	refuseStoreKeys(v, r, path, "write host, path, method, content_type and direction")
 	v.glob(path+".host", r.Host)
 	v.glob(path+".path", r.Path)
 	if r.Path != "" && !strings.HasPrefix(r.Path, "/") && !strings.HasPrefix(r.Path, "*") {

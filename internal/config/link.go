@@ -48,6 +48,6 @@ func (v *validator) link(g *Gateway, path string) {
 		v.add(path+".history", "write history: client, or peers: true if other gateways connect to this one", "is missing")
 	}
 	v.historyWindow(l.Window, path+".window")
-	between(v, path+".memory", l.Memory, 1<<20, 1<<40)
+	checkRange(v, path+".memory", l.Memory, 1<<20, 1<<40)
 	v.tunnelSetting(l.Setting, path+".setting")
 }

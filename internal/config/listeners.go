@@ -63,11 +63,11 @@ func sameListener(a, b string) bool {
 		return false
 	}
 	// Go listens on both families for 0.0.0.0 and for [::].
-	return hostA == hostB || hostA == everyAddress || hostB == everyAddress
+	return hostA == hostB || hostA == anyAddress || hostB == anyAddress
 }
 
-// everyAddress stands for all addresses of the machine.
-const everyAddress = ""
+// anyAddress stands for all addresses of the machine.
+const anyAddress = ""
 
 // splitListen returns a normalized host, and the port.
 func splitListen(address string) (host string, port int, err error) {
@@ -83,7 +83,7 @@ func splitListen(address string) (host string, port int, err error) {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if host = ip.Unmap().String(); ip.Unmap().IsUnspecified() {
-			host = everyAddress
+			host = anyAddress
 		}
 	}
 	return host, port, nil

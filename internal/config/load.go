@@ -47,7 +47,7 @@ func Parse(file string, text []byte, more []Gateway, overrides ...Override) (*Co
 	if err := c.decodeYAML(text); err != nil {
 		return nil, err
 	}
-	c.secret = c.hasPasswords()
+	c.hasSecrets = c.hasPasswords()
 	return finish(c, more, overrides)
 }
 

@@ -25,7 +25,7 @@ func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 // MongoGateways is MongoGateway for a URI that may name several members of a replica set. It returns a
 // gateway for each, on consecutive ports.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
-	uri, peers, standbys := cutOwnOptions(uri)
+	uri, peers, standbys := cutCinchOptions(uri)
 	list, err := MongoGateway(name, listen, uri, rules).perMember()
 	for i := range list {
 		list[i].Peers = peers
@@ -36,9 +36,9 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	return addStandby(list, name, uri, rules, standbys)
 }
 
-// cutOwnOptions removes Cinch's options from a URI: peers=true says that clients may be gateways, and
+// cutCinchOptions removes Cinch's options from a URI: peers=true says that clients may be gateways, and
 // standby=HOST:PORT,… names the standbys of other gateways.
-func cutOwnOptions(uri string) (rest string, peers bool, standbys []string) {
+func cutCinchOptions(uri string) (rest string, peers bool, standbys []string) {
 	rest, options, _ := strings.Cut(uri, "?")
 	var kept []string
 	for _, o := range strings.Split(options, "&") {
@@ -61,7 +61,7 @@ func cutOwnOptions(uri string) (rest string, peers bool, standbys []string) {
 
 // addStandby adds a standby on the port after the gateways'.
 func addStandby(list []Gateway, name, uri string, rules []Rule, others []string) ([]Gateway, error) {
-	if list[0].balanced() {
+	if list[0].isLoadBalanced() {
 		return nil, errStandbyBalanced
 	}
 	host, port, err := net.SplitHostPort(list[len(list)-1].Listen)
@@ -76,9 +76,9 @@ func addStandby(list []Gateway, name, uri string, rules []Rule, others []string)
 
 var errStandbyBalanced = errors.New("standby is not for loadBalanced=true: drivers must know the gateway of each member")
 
-func (g *Gateway) balanced() bool {
+func (g *Gateway) isLoadBalanced() bool {
 	_, options, err := splitMongoURI(g.Upstream)
-	return err == nil && balanced(options)
+	return err == nil && hasLoadBalanced(options)
 }
 
 // perMember returns a gateway for each member of a replica set that the upstream names, on consecutive ports.
@@ -91,7 +91,7 @@ func (g Gateway) perMember() ([]Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(hosts) == 1 || balanced(options) {
+	if len(hosts) == 1 || hasLoadBalanced(options) {
 		return []Gateway{g}, nil
 	}
 	var list []Gateway
@@ -104,11 +104,11 @@ func (g Gateway) perMember() ([]Gateway, error) {
 		if i > 0 {
 			one.Name = fmt.Sprintf("%s-%d", g.Name, i+1)
 		}
-		if one.Listen, err = portBehind(g.Listen, i); err != nil {
+		if one.Listen, err = nthPort(g.Listen, i); err != nil {
 			return nil, errMembersPort
 		}
 		if g.Advertise != "" {
-			if one.Advertise, err = portBehind(g.Advertise, i); err != nil {
+			if one.Advertise, err = nthPort(g.Advertise, i); err != nil {
 				return nil, errMembersPort
 			}
 		}
@@ -119,8 +119,8 @@ func (g Gateway) perMember() ([]Gateway, error) {
 
 var errMembersPort = errors.New("several members need a listener host:port; the others get the next ports")
 
-// portBehind returns an address n ports higher. Port 0 stays 0: the system chooses one for each.
-func portBehind(address string, n int) (string, error) {
+// nthPort returns an address n ports higher. Port 0 stays 0: the system chooses one for each.
+func nthPort(address string, n int) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func portBehind(address string, n int) (string, error) {
 // 3 makes smaller by a twentieth, together with their replies.
 func DefaultMongoRule() Rule {
 	r := DefaultRule()
-	r.MinGain = gainNotGiven
+	r.MinGain = gainUnset
 	r.setGain(Mongo)
 	r.MinSize = new(Bytes)
 	return r
@@ -169,8 +169,8 @@ func splitMongoURI(uri string) (hosts []string, options string, err error) {
 	return hosts, options, nil
 }
 
-// balanced reports whether a URI's options make the gateway a load balancer for its hosts.
-func balanced(options string) bool {
+// hasLoadBalanced reports whether a URI's options make the gateway a load balancer for its hosts.
+func hasLoadBalanced(options string) bool {
 	query, err := url.ParseQuery(options)
 	return err == nil && query.Get("loadBalanced") == "true"
 }
@@ -179,7 +179,7 @@ func balanced(options string) bool {
 // of up, the first of them. It returns nil for any other gateway.
 func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	hosts, options, err := splitMongoURI(g.Upstream)
-	if err != nil || !balanced(options) && len(g.Standby) == 0 {
+	if err != nil || !hasLoadBalanced(options) && len(g.Standby) == 0 {
 		return nil
 	}
 	var members []gateway.Upstream
@@ -202,10 +202,10 @@ func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 	if err != nil {
 		return wrap(err)
 	}
-	if len(hosts) > 1 && !balanced(options) && !standby {
+	if len(hosts) > 1 && !hasLoadBalanced(options) && !standby {
 		return wrap(errMembersPort)
 	}
-	if standby && balanced(options) {
+	if standby && hasLoadBalanced(options) {
 		return wrap(errStandbyBalanced)
 	}
 	query, err := url.ParseQuery(options)
@@ -238,7 +238,7 @@ func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 // mongo checks the keys of gateways for MongoDB, and refuses them for others.
 func (v *validator) mongo(g *Gateway, path string) {
 	if g.Protocol != Mongo {
-		v.onlyMongo(g, path)
+		v.refuseMongoKeys(g, path)
 		return
 	}
 	if len(g.Exclude) > 0 {
@@ -254,7 +254,7 @@ func (v *validator) mongo(g *Gateway, path string) {
 	}
 }
 
-func (v *validator) onlyMongo(g *Gateway, path string) {
+func (v *validator) refuseMongoKeys(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
 			v.add(path+"."+key, "", "is only for protocol: mongo")

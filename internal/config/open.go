@@ -13,13 +13,13 @@ import (
 // this machine and requires no authentication; see gateway.LoopbackGuard. There is no such protection for
 // other protocols.
 func (g *Gateway) GuardsLoopback() bool {
-	return g.knowsLogins() && !g.AllowOpenListener && !g.wantsCertificates()
+	return g.supportsLogin() && !g.AllowOpenListener && !g.requiresClientCert()
 }
 
 // OpensLoopback reports whether other machines reach the gateway without a certificate, and through it a
 // server on this machine. It does not check whether that server requires authentication.
 func (g *Gateway) OpensLoopback(upstreams ...gateway.Upstream) bool {
-	if !g.knowsLogins() || g.wantsCertificates() || gateway.OnLoopback(g.Listen) {
+	if !g.supportsLogin() || g.requiresClientCert() || gateway.OnLoopback(g.Listen) {
 		return false
 	}
 	for _, up := range upstreams {
@@ -30,11 +30,11 @@ func (g *Gateway) OpensLoopback(upstreams ...gateway.Upstream) bool {
 	return false
 }
 
-func (g *Gateway) knowsLogins() bool {
+func (g *Gateway) supportsLogin() bool {
 	return g.Protocol == Redis || g.Protocol == Mongo || g.Protocol == Tarantool
 }
 
-func (g *Gateway) wantsCertificates() bool { return g.TLS != nil && g.TLS.ClientCA != "" }
+func (g *Gateway) requiresClientCert() bool { return g.TLS != nil && g.TLS.ClientCA != "" }
 
 const openListenerHint = "set a password in the server, listen on 127.0.0.1, set tls.client_ca, or allow it with allow_open_listener: true (--allow-open-listener)"
 
@@ -61,7 +61,7 @@ func (c *Config) addReadableSecrets(ps *problems) {
 	if file := c.AdminToken(); file != "" && readableByAll(file) {
 		ps.add("admin.token_file", "chmod 600 "+file, "other users of this machine may read the token in %s", file)
 	}
-	if c.secret && readableByAll(c.file) {
+	if c.hasSecrets && readableByAll(c.file) {
 		ps.add("gateways", "chmod 600 "+c.file+", or put them into a file that "+PasswordFileVariable+" names",
 			"other users of this machine may read the passwords in %s", c.file)
 	}

@@ -54,7 +54,7 @@ func (c *Config) override(list []Override) error {
 			p := &d.list[before+i]
 			p.File, p.Line, p.Path = "", 0, o.From
 		}
-		c.from[o.Key] = o.From // errors then name it instead of a line of the file
+		c.origins[o.Key] = o.From // errors then name it instead of a line of the file
 	}
 	return d.err()
 }

@@ -77,7 +77,7 @@ func (ps *problems) add(path, hint, format string, args ...any) {
 // origin returns the variable or flag that set the key at path, or "" if it is from a file. A flag may set
 // part of a gateway, such as --rule.setting.
 func (c *Config) origin(path string) string {
-	if from := c.from[path]; from != "" {
+	if from := c.origins[path]; from != "" {
 		return from
 	}
 	var gateway, rule int

@@ -112,7 +112,7 @@ func (v *validator) redis(g *Gateway, path string) {
 		if !several {
 			v.add(path+".nodes", "write the upstream as redis+cluster://…", "is only for several servers")
 		}
-		between(v, path+".nodes", g.Nodes, 1, 1000)
+		checkRange(v, path+".nodes", g.Nodes, 1, 1000)
 	}
 	if g.Sentinel != "" {
 		v.address(path+".sentinel", g.Sentinel)

@@ -74,7 +74,7 @@ func (v *validator) shard(url, path string) {
 // tarantool checks the keys of gateways for Tarantool, and refuses them for others.
 func (v *validator) tarantool(g *Gateway, path string) {
 	if g.Protocol != Tarantool {
-		v.onlyTarantool(g, path)
+		v.refuseTarantoolKeys(g, path)
 		return
 	}
 	if g.SQL != "" {
@@ -90,7 +90,7 @@ func (v *validator) tarantool(g *Gateway, path string) {
 	}
 }
 
-func (v *validator) onlyTarantool(g *Gateway, path string) {
+func (v *validator) refuseTarantoolKeys(g *Gateway, path string) {
 	only := func(key string, given bool) {
 		if given {
 			v.add(path+"."+key, "", "is only for protocol: tarantool")

@@ -49,7 +49,7 @@ func (v *validator) tunnel(g *Gateway, path string) {
 	if len(g.Exclude) > 0 {
 		v.add(path+".exclude", "", "is only for stores")
 	}
-	between(v, path+".history", g.History, 1<<20, 1<<40)
+	checkRange(v, path+".history", g.History, 1<<20, 1<<40)
 	v.historyWindow(g.Window, path+".window")
 	if n := g.Links; n != nil && (*n < 0 || *n > 1024) {
 		v.add(path+".links", "leave it out for the default", "%d is not between 0 and 1024", *n)

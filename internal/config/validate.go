@@ -294,13 +294,13 @@ func (v *validator) setting(r *Rule, path string) {
 	known := func(d Dictionary) bool { return d.Name == r.Dictionary }
 	switch {
 	case r.Dictionary != autoDictionary && !slices.ContainsFunc(v.c.Dictionaries, known):
-		v.add(path, v.nearDictionary(r.Dictionary), "unknown dictionary %q", r.Dictionary)
+		v.add(path, v.dictionaryHint(r.Dictionary), "unknown dictionary %q", r.Dictionary)
 	case r.Setting.Codec != codec.Zstd && !r.Setting.Auto:
 		v.add(path, "write setting: zstd-3", "%s does not support dictionaries", r.Setting.Codec)
 	}
 }
 
-func (v *validator) nearDictionary(name string) string {
+func (v *validator) dictionaryHint(name string) string {
 	var names []string
 	for _, d := range v.c.Dictionaries {
 		names = append(names, d.Name)

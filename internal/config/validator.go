@@ -97,8 +97,8 @@ func (v *validator) glob(path, glob string) {
 	}
 }
 
-// between checks a limit; 0 stands for the default.
-func between[N int | Bytes](v *validator, path string, n, low, high N) {
+// checkRange checks a limit; 0 stands for the default.
+func checkRange[N int | Bytes](v *validator, path string, n, low, high N) {
 	if n != 0 && (n < low || n > high) {
 		v.add(path, "leave it out for the default", "%v is not between %v and %v", n, low, high)
 	}

@@ -49,7 +49,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 	if servers, err := g.RedisServers(); g.Protocol == Redis && err == nil && servers.Kind == Cluster && r.DB != nil && *r.DB > 0 {
 		return "a cluster has database 0 only", "leave db out"
 	}
-	if g.Protocol != Mongo && !r.Setting.raw() && r.minSize() > g.MaxSeal {
+	if g.Protocol != Mongo && !r.Setting.isRaw() && r.minSize() > g.MaxSeal {
 		return fmt.Sprintf("min_size, %s, is above max_seal, %s", r.minSize(), g.MaxSeal), "lower one or raise the other"
 	}
 	for _, glob := range g.Exclude {
@@ -75,8 +75,8 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 	return fmt.Sprintf("rules[%d] in front of it matches the same and decides", *first), "put the narrower rule first"
 }
 
-// raw reports whether the setting leaves values alone.
-func (s *Setting) raw() bool { return !s.Auto && s.Codec == codec.Raw }
+// isRaw reports whether the setting leaves values alone.
+func (s *Setting) isRaw() bool { return !s.Auto && s.Codec == codec.Raw }
 
 // parts returns the types or directions that a rule covers. Different rules may precede it for each.
 func (r *Rule) parts(protocol string) (parts []string) {
@@ -106,7 +106,7 @@ func (r *Rule) parts(protocol string) (parts []string) {
 // covers reports whether the rule, which comes first, matches everything of a part that other matches.
 func (r *Rule) covers(other *Rule, part, protocol string) bool {
 	least := other.minSize()
-	if other.Setting.raw() && !r.Setting.raw() {
+	if other.Setting.isRaw() && !r.Setting.isRaw() {
 		least = max(least, policy.DefaultMinSize) // smaller values are left alone anyway
 	}
 	if r.minSize() > least || r.MaxSize != 0 && (other.MaxSize == 0 || other.MaxSize > r.MaxSize) {
@@ -117,7 +117,7 @@ func (r *Rule) covers(other *Rule, part, protocol string) bool {
 		return (r.DB == nil || other.DB != nil && *r.DB == *other.DB) && policy.Covers(r.Key, other.Key) &&
 			(part == "string" || policy.Covers(r.Field, cmp.Or(other.Field, "*")))
 	case part == "argument": // rules that leave arguments alone end nothing
-		return !r.Setting.raw() && policy.Covers(r.Function, other.Function) && r.Argument == other.Argument
+		return !r.Setting.isRaw() && policy.Covers(r.Function, other.Function) && r.Argument == other.Argument
 	case part == "tuple":
 		return (r.Unconstrained || !other.Unconstrained) && policy.Covers(r.TupleSpace, cmp.Or(other.TupleSpace, "*")) &&
 			policy.Covers(r.Field, cmp.Or(other.Field, "*"))
