@@ -13,34 +13,34 @@ import (
 // dictionary, and kinds of data, which should have one each, however many there are. Their values tell which
 // it is.
 const (
-	fewTokens  = 16 // words in a place that are kept apart whatever their values
-	mostAlike  = 8  // minimum number of tokens to merge
-	rareNumber = 16 // names with a word with digits, below which the word is an identifier
-	mostFirsts = 48 // kinds of data to compare others with
+	fewTokens      = 16 // words in a place that are kept apart whatever their values
+	minSimilar     = 8  // minimum number of tokens to merge
+	rareNumber     = 16 // names with a word with digits, below which the word is an identifier
+	maxSimilarSets = 48 // kinds of data to compare others with
 )
 
 // Settle merges groups with similar values. Call it when all names have been offered.
 func (c *Collector) Settle(e *codec.Engine) {
 	for _, t := range c.trees {
-		s := &settler{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
-		s.fields(&t.root, "", false)
-		s.settle(&t.root)
+		s := &merger{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
+		s.mergeFields(&t.root, "", false)
+		s.mergeNode(&t.root)
 	}
 }
 
-type settler struct {
+type merger struct {
 	tree    *tree
 	engine  *codec.Engine
 	foreign bool // compare values by the content that a library has compressed
 	known   map[*Group]*traits
 }
 
-func (s *settler) settle(n *node) {
+func (s *merger) mergeNode(n *node) {
 	for _, tok := range n.byWeight(func(string) bool { return true }) {
-		s.settle(n.children[tok])
+		s.mergeNode(n.children[tok])
 	}
-	s.numbered(n)
-	s.words(n)
+	s.mergeNumbered(n)
+	s.mergeWords(n)
 }
 
 // byWeight returns the tokens of the children that match, those with most bytes first.
@@ -69,20 +69,20 @@ func (n *node) weight() (w float64) {
 	return w
 }
 
-// numbered turns words with digits into identifiers if few names have them, or if their values are like those
+// mergeNumbered turns words with digits into identifiers if few names have them, or if their values are like those
 // of others.
-func (s *settler) numbered(n *node) {
+func (s *merger) mergeNumbered(n *node) {
 	of := func(tok string) bool { return kindOfToken(tok) == numberedWord }
 	for _, tok := range n.byWeight(of) {
 		if n.children[tok].names < rareNumber {
 			n.toVariable(tok, s.tree)
 		}
 	}
-	s.join(n, n.byWeight(of), 2)
+	s.mergeLargest(n, n.byWeight(of), 2)
 }
 
-// words merges the largest set of similar words.
-func (s *settler) words(n *node) {
+// mergeWords merges the largest set of similar words.
+func (s *merger) mergeWords(n *node) {
 	of := func(tok string) bool { return kindOfToken(tok) == word }
 	all := n.byWeight(of)
 	if len(all) <= fewTokens {
@@ -93,19 +93,19 @@ func (s *settler) words(n *node) {
 			n.toVariable(tok, s.tree)
 		}
 	}
-	s.join(n, n.byWeight(of), mostAlike)
+	s.mergeLargest(n, n.byWeight(of), minSimilar)
 }
 
-// join merges the largest set of similar tokens into one variable place, if it has at least least tokens.
+// mergeLargest merges the largest set of similar tokens into one variable place, if it has at least least tokens.
 // There can be only one: a pattern can't express more.
-func (s *settler) join(n *node, tokens []string, least int) {
+func (s *merger) mergeLargest(n *node, tokens []string, least int) {
 	var sets [][]string
 	for _, tok := range tokens {
-		at := slices.IndexFunc(sets, func(set []string) bool { return s.alike(n.children[set[0]], n.children[tok]) })
+		at := slices.IndexFunc(sets, func(set []string) bool { return s.isSimilar(n.children[set[0]], n.children[tok]) })
 		switch {
 		case at >= 0:
 			sets[at] = append(sets[at], tok)
-		case len(sets) < mostFirsts:
+		case len(sets) < maxSimilarSets:
 			sets = append(sets, []string{tok})
 		}
 	}
@@ -121,14 +121,14 @@ func (s *settler) join(n *node, tokens []string, least int) {
 	}
 }
 
-// alike reports whether two places hold the same kind of data: they have values of a type in common, and all
+// isSimilar reports whether two places hold the same kind of data: they have values of a type in common, and all
 // such values are similar.
-func (s *settler) alike(a, b *node) bool {
+func (s *merger) isSimilar(a, b *node) bool {
 	both, same := s.compare(a, b)
 	return same && both > 0
 }
 
-func (s *settler) compare(a, b *node) (both int, same bool) {
+func (s *merger) compare(a, b *node) (both int, same bool) {
 	if a.leaf != nil && b.leaf != nil {
 		for kind, g := range a.leaf.kinds {
 			other := b.leaf.kinds[kind]
@@ -155,7 +155,7 @@ func (s *settler) compare(a, b *node) (both int, same bool) {
 // traits describes the values of a group for comparison with others.
 type traits struct {
 	mean       float64
-	some       [][]byte
+	values     [][]byte
 	text       []byte // concatenation of some
 	compressed float64
 }
@@ -165,33 +165,33 @@ const (
 	printValues = 8
 	printBytes  = 2 << 10 // per value
 	openedPrint = 1 << 20 // limit for content that a library has compressed
-	tried       = 3       // values to compress after the other group's
+	triedValues = 3       // values to compress after the other group's
 	sizeApart   = 4.0     // factor between mean lengths
 	ratioApart  = 0.2
 	noGain      = 0.92 // of data that does not compress
 	inCommon    = 0.65 // size of a value after others of its kind, relative to its size alone
 )
 
-func (s *settler) traits(g *Group) *traits {
+func (s *merger) traits(g *Group) *traits {
 	if p := s.known[g]; p != nil {
 		return p
 	}
 	p := &traits{mean: g.sizes.mean()}
 	step := max(len(g.sample.values)/printValues, 1)
-	for i := 0; i < len(g.sample.values) && len(p.some) < printValues; i += step {
+	for i := 0; i < len(g.sample.values) && len(p.values) < printValues; i += step {
 		v := g.sample.values[i]
 		if s.foreign {
 			v = openValue(v, openedPrint).content
 		}
-		p.some = append(p.some, v[:min(len(v), printBytes)])
+		p.values = append(p.values, v[:min(len(v), printBytes)])
 	}
-	p.text = slices.Concat(p.some...)
+	p.text = slices.Concat(p.values...)
 	p.compressed = s.compressed(p.text)
 	s.known[g] = p
 	return p
 }
 
-func (s *settler) compressed(text []byte) float64 {
+func (s *merger) compressed(text []byte) float64 {
 	out, err := s.engine.Compress(nil, text, codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
 	if err != nil {
 		return float64(len(text))
@@ -201,7 +201,7 @@ func (s *settler) compressed(text []byte) float64 {
 
 // sameKind compares how long values are, how well they compress, and how much smaller a value gets after
 // those of the other group, which takes little space if they have a structure in common.
-func (s *settler) sameKind(a, b *Group) bool {
+func (s *merger) sameKind(a, b *Group) bool {
 	x, y := s.traits(a), s.traits(b)
 	if len(x.text) == 0 || len(y.text) == 0 {
 		return true
@@ -213,13 +213,13 @@ func (s *settler) sameKind(a, b *Group) bool {
 	if xr > noGain && yr > noGain {
 		return true
 	}
-	return math.Abs(xr-yr) <= ratioApart && s.behind(x, y) <= inCommon && s.behind(y, x) <= inCommon
+	return math.Abs(xr-yr) <= ratioApart && s.relativeSize(x, y) <= inCommon && s.relativeSize(y, x) <= inCommon
 }
 
-// behind returns the compressed size of values of y after those of x, relative to their size alone.
-func (s *settler) behind(x, y *traits) float64 {
+// relativeSize returns the compressed size of values of y after those of x, relative to their size alone.
+func (s *merger) relativeSize(x, y *traits) float64 {
 	var alone, more float64
-	for _, v := range y.some[:min(len(y.some), tried)] {
+	for _, v := range y.values[:min(len(y.values), triedValues)] {
 		alone += s.compressed(v)
 		more += s.compressed(slices.Concat(x.text, v)) - x.compressed
 	}
@@ -243,18 +243,18 @@ type field struct {
 	weight  float64
 }
 
-// fields merges fields that are names, at this place and below. in is the token before n; behindWord tells
+// mergeFields merges fields that are names, at this place and below. in is the token before n; behindWord tells
 // whether a word precedes it.
-func (s *settler) fields(n *node, in string, behindWord bool) {
+func (s *merger) mergeFields(n *node, in string, behindWord bool) {
 	if behindWord && isFieldSeparator(in) {
-		s.joinFields(n, in)
+		s.mergeFieldsAt(n, in)
 	}
 	for tok, c := range n.children {
-		s.fields(c, tok, behindWord || kindOfToken(tok) != fixedToken)
+		s.mergeFields(c, tok, behindWord || kindOfToken(tok) != fixedToken)
 	}
 }
 
-func (s *settler) joinFields(n *node, separator string) {
+func (s *merger) mergeFieldsAt(n *node, separator string) {
 	all := fieldsOf(n, separator)
 	if len(all) <= fewTokens {
 		return

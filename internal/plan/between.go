@@ -82,7 +82,7 @@ func (p *planner) bounds(f found, g *GroupPlan, r *Report) (all []withDocuments)
 				test = append(test, message)
 			}
 		}
-		all = append(all, withDocuments{m.documents, p.newGroup(found{f.address, group, m.scale}, r), asHeld(test), b.n})
+		all = append(all, withDocuments{m.documents, p.newGroup(found{f.address, group, m.scale}, r), subjectsOf(test), b.n})
 	}
 	low, high := all[0].group, all[len(all)-1].group
 	g.Range = &Range{Of: b.what, Low: Bound{Documents: all[0].documents, Now: low.Now}, High: Bound{Documents: all[len(all)-1].documents, Now: high.Now}}
@@ -116,19 +116,19 @@ func middleBill(a, b price.Bill) price.Bill {
 	return price.Bill{Storage: sum.Storage / 2, Traffic: sum.Traffic / 2, CPU: sum.CPU / 2}
 }
 
-// losesAt returns with how many documents a candidate does not pay off, or "" if it always does.
-func (p *planner) losesAt(g *GroupPlan, o *Option) string {
+// lossReason returns with how many documents a candidate does not pay off, or "" if it always does.
+func (p *planner) lossReason(g *GroupPlan, o *Option) string {
 	for i := range o.bounds {
 		b, at := &g.bounds[i], &o.bounds[i]
-		if float64(b.group.Now-at.After) < leastSaving*float64(b.group.Now) || p.gain(b.group, at) < leastGain {
+		if float64(b.group.Now-at.After) < minSaving*float64(b.group.Now) || p.gain(b.group, at) < minGainShare {
 			return fmt.Sprintf("may not pay off, for example with %s %s", Count(b.documents), g.Range.Of)
 		}
 	}
 	return ""
 }
 
-// sayRange fills in the range of a group once its candidate is known.
-func (g *GroupPlan) sayRange() {
+// setRange fills in the range of a group once its candidate is known.
+func (g *GroupPlan) setRange() {
 	o := g.best()
 	if g.Range == nil || o == nil {
 		return

@@ -18,7 +18,7 @@ type Candidate struct {
 	Setting    codec.Setting // without a dictionary's number
 	Dictionary bool          // with a dictionary trained for the group
 
-	way way // for exchanges of messages; "" for values
+	encoding encoding // for exchanges of messages; "" for values
 
 	// Brotli is a quality to compare with, unless it is 0. Cinch can't store it.
 	Brotli int
@@ -29,9 +29,9 @@ func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
 		return fmt.Sprintf("brotli-%d", c.Brotli)
-	case c.way == wayPair && c.Dictionary:
+	case c.encoding == encodingPair && c.Dictionary:
 		return pairPrefix + c.Setting.String() + "+dict"
-	case c.way == wayPair:
+	case c.encoding == encodingPair:
 		return pairPrefix + c.Setting.String()
 	case c.Dictionary:
 		return c.Setting.String() + "+dict"
@@ -85,12 +85,12 @@ func DefaultCandidates() []Candidate {
 func WireCandidates() []Candidate {
 	zstd := func(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
 	return []Candidate{
-		{Setting: codec.Setting{Codec: codec.Snappy}, way: wayProtocol},
-		{Setting: zstd(3), way: wayProtocol},
-		{Setting: codec.Setting{Codec: codec.Zlib, Level: 6}, way: wayProtocol},
-		{Setting: zstd(3), way: wayPair},
-		{Setting: zstd(1), Dictionary: true, way: wayPair},
-		{Setting: zstd(3), Dictionary: true, way: wayPair},
+		{Setting: codec.Setting{Codec: codec.Snappy}, encoding: encodingProtocol},
+		{Setting: zstd(3), encoding: encodingProtocol},
+		{Setting: codec.Setting{Codec: codec.Zlib, Level: 6}, encoding: encodingProtocol},
+		{Setting: zstd(3), encoding: encodingPair},
+		{Setting: zstd(1), Dictionary: true, encoding: encodingPair},
+		{Setting: zstd(3), Dictionary: true, encoding: encodingPair},
 	}
 }
 
@@ -114,31 +114,31 @@ type contentSealer interface {
 	openContent(dst, stored []byte) ([]byte, error)
 }
 
-// production is the code that gateways run.
-type production struct {
+// gatewaySealer is the code that gateways run.
+type gatewaySealer struct {
 	s  *cinch.Sealer
 	st codec.Setting
 }
 
-func (p production) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+func (p gatewaySealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
 	return p.s.Seal(dst, value, p.st, worth)
 }
 
-func (p production) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
+func (p gatewaySealer) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
 
-func (p production) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+func (p gatewaySealer) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
 	out, did := p.s.SealContent(dst, content, cinch.Foreign{Format: uint8(v.format)}, len(v.held), p.st, worth)
 	return out, did.Sealed
 }
 
-func (p production) openContent(dst, stored []byte) ([]byte, error) {
+func (p gatewaySealer) openContent(dst, stored []byte) ([]byte, error) {
 	return p.s.OpenContent(dst, stored)
 }
 
-// onlyDict holds the only dictionary.
-type onlyDict struct{ d *codec.Dict }
+// singleDict holds the only dictionary.
+type singleDict struct{ d *codec.Dict }
 
-func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
+func (o singleDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if o.d == nil || o.d.Number() != number {
 		return nil, cinch.ErrDictMissing
 	}
@@ -152,19 +152,19 @@ func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
 	}
 	switch {
 	case c.Brotli > 0:
-		return &compared{quality: c.Brotli}
-	case c.way != "":
-		return &exchanged{e: e, st: c.Setting, way: c.way, request: d.values, reply: d.reply}
+		return &brotliSealer{quality: c.Brotli}
+	case c.encoding != "":
+		return &exchangeSealer{e: e, st: c.Setting, encoding: c.encoding, request: d.values, reply: d.reply}
 	}
 	st := c.Setting
 	if c.Dictionary {
 		st.Dict = d.values.Number()
 	}
-	return production{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: onlyDict{d.values}}), st}
+	return gatewaySealer{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: singleDict{d.values}}), st}
 }
 
-// compared is Brotli, preceded by as many bytes as an envelope would have.
-type compared struct {
+// brotliSealer is Brotli, preceded by as many bytes as an envelope would have.
+type brotliSealer struct {
 	quality int
 	w       *brotli.Writer
 	r       *brotli.Reader
@@ -175,23 +175,23 @@ const envelopeBytes = 11
 // First bytes that tell compressed values from those left unchanged. An envelope of a library's content names
 // the format, too.
 var (
-	comparedMark = bytes.Repeat([]byte{0xff}, envelopeBytes)
-	contentMark  = bytes.Repeat([]byte{0xfe}, envelopeBytes+4)
+	brotliMark  = bytes.Repeat([]byte{0xff}, envelopeBytes)
+	contentMark = bytes.Repeat([]byte{0xfe}, envelopeBytes+4)
 )
 
-func (b *compared) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
-	if out, ok := b.compress(dst, comparedMark, value, len(value), worth); ok {
+func (b *brotliSealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+	if out, ok := b.compress(dst, brotliMark, value, len(value), worth); ok {
 		return out
 	}
 	return append(dst, value...)
 }
 
-func (b *compared) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+func (b *brotliSealer) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
 	return b.compress(dst, contentMark, content, len(v.held), worth)
 }
 
 // compress replaces a value of n bytes.
-func (b *compared) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
+func (b *brotliSealer) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
 	out := bytes.NewBuffer(append(dst, mark...))
 	if b.w == nil {
 		b.w = brotli.NewWriterLevel(out, b.quality)
@@ -204,8 +204,8 @@ func (b *compared) compress(dst, mark, value []byte, n int, worth func(raw, seal
 	return out.Bytes(), true
 }
 
-func (b *compared) open(dst, stored []byte) ([]byte, error) {
-	compressed, ok := bytes.CutPrefix(stored, comparedMark)
+func (b *brotliSealer) open(dst, stored []byte) ([]byte, error) {
+	compressed, ok := bytes.CutPrefix(stored, brotliMark)
 	if !ok {
 		compressed, ok = bytes.CutPrefix(stored, contentMark)
 	}
@@ -225,4 +225,4 @@ func (b *compared) open(dst, stored []byte) ([]byte, error) {
 }
 
 // openContent is open: the library's format is not needed.
-func (b *compared) openContent(dst, stored []byte) ([]byte, error) { return b.open(dst, stored) }
+func (b *brotliSealer) openContent(dst, stored []byte) ([]byte, error) { return b.open(dst, stored) }

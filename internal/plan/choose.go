@@ -12,14 +12,14 @@ import (
 
 // A recommendation has to save at least this share of the bytes, and this share of the score to minimize.
 const (
-	leastSaving = 0.05
-	leastGain   = 0.01
+	minSaving    = 0.05
+	minGainShare = 0.01
 
-	leastShown = 0.005 // share of the bytes that candidates on the front save at least
+	minShown = 0.005 // share of the bytes that candidates on the front save at least
 )
 
-// tooLittle is the reason to rule out a candidate that hardly saves.
-const tooLittle = "saves less than 5%"
+// savesTooLittle is the reason to rule out a candidate that hardly saves.
+const savesTooLittle = "saves less than 5%"
 
 // choose marks the Pareto front and picks the candidate on it with the smallest score within the limits, or
 // none.
@@ -30,14 +30,14 @@ func (p *planner) choose(g *GroupPlan) {
 	}
 	p.front(g)
 	g.Best = p.best(g, func(o *Option) bool {
-		return !o.Comparison && (g.Range == nil || o.Ruled == "" || o.Ruled == tooLittle || p.onlyLoses(g, o))
+		return !o.Comparison && (g.Range == nil || o.Ruled == "" || o.Ruled == savesTooLittle || p.isRuledOutByLoss(g, o))
 	})
 	best := p.best(g, func(o *Option) bool { return o.Ruled == "" && o.Front })
 	switch {
 	case best < 0:
 		g.leave(p.whyNone(g))
-	case p.gain(g, &g.Options[best]) < leastGain:
-		g.leave(p.notWorth(g))
+	case p.gain(g, &g.Options[best]) < minGainShare:
+		g.leave(p.whyNotWorth(g))
 	default:
 		g.Choice, g.Best = best, best
 		g.Why = p.why(g, best)
@@ -55,16 +55,16 @@ func (p *planner) best(g *GroupPlan, may func(*Option) bool) int {
 		if !may(o) {
 			continue
 		}
-		if s := p.score(g, o); s < least || s == least && best >= 0 && p.work(o) < p.work(&g.Options[best]) {
+		if s := p.score(g, o); s < least || s == least && best >= 0 && p.cpuPerValue(o) < p.cpuPerValue(&g.Options[best]) {
 			best, least = i, s
 		}
 	}
 	if p.Minimize == Balance || p.Minimize == MinBytes {
 		return best
 	}
-	alike := least + 0.005*math.Abs(p.plain(g))
+	alike := least + 0.005*math.Abs(p.baseline(g))
 	for i := range g.Options {
-		if o := &g.Options[i]; may(o) && p.score(g, o) <= alike && p.work(o) < p.work(&g.Options[best]) {
+		if o := &g.Options[i]; may(o) && p.score(g, o) <= alike && p.cpuPerValue(o) < p.cpuPerValue(&g.Options[best]) {
 			best = i
 		}
 	}
@@ -80,7 +80,7 @@ func (p *planner) score(g *GroupPlan, o *Option) float64 {
 		if len(p.Links) == 0 {
 			return 0
 		}
-		return p.plain(g) + o.Latency[0].ReadMicros + o.Latency[0].WriteMicros
+		return p.baseline(g) + o.Latency[0].ReadMicros + o.Latency[0].WriteMicros
 	case MinCost:
 		if g.unpriced() {
 			return float64(o.After)
@@ -90,8 +90,8 @@ func (p *planner) score(g *GroupPlan, o *Option) float64 {
 	return p.balance(g, o)
 }
 
-// plain returns the score of uncompressed values.
-func (p *planner) plain(g *GroupPlan) float64 {
+// baseline returns the score of uncompressed values.
+func (p *planner) baseline(g *GroupPlan) float64 {
 	switch p.Minimize {
 	case MinBytes:
 		return float64(g.Now)
@@ -109,15 +109,15 @@ func (p *planner) plain(g *GroupPlan) float64 {
 
 // gain returns by how much a candidate lowers the score, as a share of it.
 func (p *planner) gain(g *GroupPlan, o *Option) float64 {
-	plain := p.plain(g)
+	plain := p.baseline(g)
 	if plain == 0 {
 		return 0
 	}
 	return (plain - p.score(g, o)) / math.Abs(plain)
 }
 
-// work returns the CPU per value: of a write and its share of reads.
-func (p *planner) work(o *Option) float64 {
+// cpuPerValue returns the CPU per value: of a write and its share of reads.
+func (p *planner) cpuPerValue(o *Option) float64 {
 	if o.Cores > 0 {
 		return o.Cores
 	}
@@ -130,14 +130,14 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	switch {
 	case o.Comparison:
 		return "for comparison only"
-	case (o.candidate.way == wayPair || o.candidate.Setting.IsProto()) && !p.Pair:
+	case (o.candidate.encoding == encodingPair || o.candidate.Setting.IsProto()) && !p.Pair:
 		return "needs a second gateway beside the server: allow it with --pair"
-	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec == codec.Zlib:
+	case o.candidate.encoding == encodingProtocol && o.candidate.Setting.Codec == codec.Zlib:
 		return "makes servers up to 8.2.2 leak memory"
-	case o.candidate.way == wayProtocol && o.candidate.Setting.Codec != codec.Snappy && o.candidate.Setting.Codec != codec.Zstd:
+	case o.candidate.encoding == encodingProtocol && o.candidate.Setting.Codec != codec.Snappy && o.candidate.Setting.Codec != codec.Zstd:
 		return "is not supported by MongoDB"
-	case float64(g.Now-o.After) < leastSaving*float64(g.Now):
-		return tooLittle
+	case float64(g.Now-o.After) < minSaving*float64(g.Now):
+		return savesTooLittle
 	case p.MaxCPU > 0 && took > p.MaxCPU:
 		return fmt.Sprintf("takes more than %v of CPU", p.MaxCPU)
 	case p.MaxCores > 0 && o.Cores > p.MaxCores:
@@ -145,7 +145,7 @@ func (p *planner) ruledOut(g *GroupPlan, o *Option) string {
 	case p.MaxLatency > 0 && len(o.Latency) > 0 && max(o.Latency[0].ReadMicros, o.Latency[0].WriteMicros) > float64(p.MaxLatency.Microseconds()):
 		return fmt.Sprintf("adds more than %v", p.MaxLatency)
 	}
-	return p.losesAt(g, o)
+	return p.lossReason(g, o)
 }
 
 // whyNone returns why no candidate is left.
@@ -156,12 +156,12 @@ func (p *planner) whyNone(g *GroupPlan) string {
 		if o.Comparison {
 			continue
 		}
-		if o.Ruled != tooLittle {
+		if o.Ruled != savesTooLittle {
 			limits = o.Ruled
 		}
 	}
 	switch {
-	case g.Range != nil && g.Best >= 0 && p.onlyLoses(g, &g.Options[g.Best]):
+	case g.Range != nil && g.Best >= 0 && p.isRuledOutByLoss(g, &g.Options[g.Best]):
 		return g.Options[g.Best].Name + " " + g.Options[g.Best].Ruled
 	case limits != "":
 		return "every candidate that saves enough " + limits
@@ -171,13 +171,13 @@ func (p *planner) whyNone(g *GroupPlan) string {
 	return "compression saves less than 5%"
 }
 
-// onlyLoses reports whether a candidate is ruled out only because it does not pay off with some possible
+// isRuledOutByLoss reports whether a candidate is ruled out only because it does not pay off with some possible
 // number of documents.
-func (p *planner) onlyLoses(g *GroupPlan, o *Option) bool {
-	return o.Ruled != "" && o.Ruled == p.losesAt(g, o)
+func (p *planner) isRuledOutByLoss(g *GroupPlan, o *Option) bool {
+	return o.Ruled != "" && o.Ruled == p.lossReason(g, o)
 }
 
-func (p *planner) notWorth(g *GroupPlan) string {
+func (p *planner) whyNotWorth(g *GroupPlan) string {
 	switch {
 	case p.Minimize == MinLatency:
 		return "reads or writes would get slower"
@@ -199,8 +199,8 @@ func (p *planner) why(g *GroupPlan, best int) string {
 	case p.Minimize == MinCost:
 		return "least cost of bytes and CPU together"
 	case p.Minimize == MinBytes:
-		return fewest(g, o) + moreMoney(o.Bill.Total()-g.BillNow.Total())
-	case fewest(g, o) == fewestBytes:
+		return fewestReason(g, o) + extraCost(o.Bill.Total()-g.BillNow.Total())
+	case fewestReason(g, o) == fewestBytes:
 		return fewestBytes + ", at little CPU"
 	}
 	return "best balance of bytes and CPU"
@@ -208,8 +208,8 @@ func (p *planner) why(g *GroupPlan, best int) string {
 
 const fewestBytes = "fewest bytes"
 
-// fewest returns whether a candidate has the fewest bytes of all, or only of those that may be chosen.
-func fewest(g *GroupPlan, o *Option) string {
+// fewestReason returns whether a candidate has the fewest bytes of all, or only of those that may be chosen.
+func fewestReason(g *GroupPlan, o *Option) string {
 	for i := range g.Options {
 		if x := &g.Options[i]; !x.Comparison && x.After < o.After {
 			return fewestBytes + " of the allowed candidates"
@@ -218,8 +218,8 @@ func fewest(g *GroupPlan, o *Option) string {
 	return fewestBytes
 }
 
-// moreMoney returns the extra cost of minimizing bytes.
-func moreMoney(more float64) string {
+// extraCost returns the extra cost of minimizing bytes.
+func extraCost(more float64) string {
 	if more <= 0 {
 		return ""
 	}
@@ -229,13 +229,13 @@ func moreMoney(more float64) string {
 // front marks the candidates that no other one beats in both bytes and CPU, among those that may be chosen or
 // save too little. A candidate for comparison is marked likewise but beats no other.
 func (p *planner) front(g *GroupPlan) {
-	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == tooLittle || p.onlyLoses(g, o) }
+	counts := func(o *Option) bool { return o.Ruled == "" || o.Ruled == savesTooLittle || p.isRuledOutByLoss(g, o) }
 	for i := range g.Options {
 		o := &g.Options[i]
-		o.Front = float64(o.After) < (1-leastShown)*float64(g.Now) && (counts(o) || o.Comparison)
+		o.Front = float64(o.After) < (1-minShown)*float64(g.Now) && (counts(o) || o.Comparison)
 		for j := range g.Options {
 			other := &g.Options[j]
-			if i != j && counts(other) && other.After <= o.After && p.work(other) <= p.work(o) && (other.After < o.After || p.work(other) < p.work(o)) {
+			if i != j && counts(other) && other.After <= o.After && p.cpuPerValue(other) <= p.cpuPerValue(o) && (other.After < o.After || p.cpuPerValue(other) < p.cpuPerValue(o)) {
 				o.Front = false
 			}
 		}

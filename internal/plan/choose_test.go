@@ -34,7 +34,7 @@ func TestWaitingIsNoCPU(t *testing.T) {
 		const wait = time.Hour
 		w := &measurement{sealer: slow{wait}, rules: &rules{cost: plainCost, minSize: 64, minGain: 0.1}}
 		value := make([]byte, 200)
-		m, err := w.measure(t.Context(), asHeld([][]byte{value, value, value, value}), 4)
+		m, err := w.measure(t.Context(), subjectsOf([][]byte{value, value, value, value}), 4)
 		if err != nil || m.Sealed != 4 {
 			t.Fatalf("%+v: %v", m, err)
 		}
@@ -101,7 +101,7 @@ func TestChoiceIsOnTheFront(t *testing.T) {
 		}
 		for i := range g.Options {
 			x := &g.Options[i]
-			if x.Ruled == "" && x.After <= o.After && p.work(x) <= p.work(o) && (x.After < o.After || p.work(x) < p.work(o)) {
+			if x.Ruled == "" && x.After <= o.After && p.cpuPerValue(x) <= p.cpuPerValue(o) && (x.After < o.After || p.cpuPerValue(x) < p.cpuPerValue(o)) {
 				t.Fatalf("%s: %+v is better than what was chosen, %+v", p.Minimize, x, o)
 			}
 		}

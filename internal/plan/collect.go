@@ -85,7 +85,7 @@ func (c *Collector) Offer(space string, name []byte) Ticket {
 		t = new(tree)
 		c.trees[space] = t
 	}
-	l := t.pass(name, 1)
+	l := t.findTimes(name, 1)
 	c.Names++
 	l.seen++
 	read := c.readChance(l)

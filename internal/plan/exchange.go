@@ -13,12 +13,12 @@ import (
 // An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message
 // that begins with its own length. A candidate turns it into the same with compressed messages.
 
-// way is the encoding of messages between a gateway and its upstream.
-type way string
+// encoding is the encoding of messages between a gateway and its upstream.
+type encoding string
 
 const (
-	wayProtocol way = "op"   // OP_COMPRESSED: between a gateway and a server
-	wayPair     way = "pair" // frames between two gateways
+	encodingProtocol encoding = "op"   // OP_COMPRESSED: between a gateway and a server
+	encodingPair     encoding = "pair" // frames between two gateways
 )
 
 // sessionID stands for the 16 random bytes of a session in modelled requests.
@@ -45,21 +45,21 @@ func splitExchange(b []byte) (request, reply []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// exchanged compresses exchanges by a gateway's rule.
-type exchanged struct {
-	e       *codec.Engine
-	st      codec.Setting
-	way     way
-	request *codec.Dict // nil: none
-	reply   *codec.Dict
+// exchangeSealer compresses exchanges by a gateway's rule.
+type exchangeSealer struct {
+	e        *codec.Engine
+	st       codec.Setting
+	encoding encoding
+	request  *codec.Dict // nil: none
+	reply    *codec.Dict
 }
 
-func (x *exchanged) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+func (x *exchangeSealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
 	request, reply, err := splitExchange(value)
 	if err != nil {
 		return append(dst, value...)
 	}
-	if x.way == wayPair {
+	if x.encoding == encodingPair {
 		dst = x.frame(dst, request, x.request, worth)
 		if len(reply) > 0 {
 			dst = x.frame(dst, reply, x.reply, worth)
@@ -114,7 +114,7 @@ func header(b []byte) (wire.Header, error) {
 }
 
 // compressed appends a message as OP_COMPRESSED.
-func (x *exchanged) compressed(dst, message []byte, st codec.Setting) ([]byte, error) {
+func (x *exchangeSealer) compressed(dst, message []byte, st codec.Setting) ([]byte, error) {
 	h, err := header(message)
 	if err != nil {
 		return dst, err
@@ -137,7 +137,7 @@ func before(h wire.Header) wire.Numbers {
 
 // frame appends a message as a frame between gateways, compressed if that is worth it. The session is that of
 // the preceding frame, as in a connection in use.
-func (x *exchanged) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
+func (x *exchangeSealer) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
 	h, err := header(message)
 	if err != nil {
 		return append(dst, message...)
@@ -168,7 +168,7 @@ func (x *exchanged) frame(dst, message []byte, d *codec.Dict, worth func(raw, se
 	return dst
 }
 
-func (x *exchanged) open(dst, stored []byte) ([]byte, error) {
+func (x *exchangeSealer) open(dst, stored []byte) ([]byte, error) {
 	at := len(dst)
 	for rest := stored; len(rest) > 0; {
 		message, more, err := splitExchange(rest)
@@ -188,7 +188,7 @@ func (x *exchanged) open(dst, stored []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func (x *exchanged) openMessage(dst, message []byte) ([]byte, error) {
+func (x *exchangeSealer) openMessage(dst, message []byte) ([]byte, error) {
 	h, err := header(message)
 	if err != nil {
 		return dst, err
@@ -207,7 +207,7 @@ func (x *exchanged) openMessage(dst, message []byte) ([]byte, error) {
 	return x.e.Decompress(wire.AppendHeader(dst, c.Header), payload, x.st.Codec, c.Length-wire.HeaderLen, nil)
 }
 
-func (x *exchanged) openFrame(dst, frame []byte, request bool) ([]byte, error) {
+func (x *exchangeSealer) openFrame(dst, frame []byte, request bool) ([]byte, error) {
 	last := before(wire.Header{RequestID: modelledReply, ResponseTo: modelledRequest})
 	d := x.reply
 	if request {

@@ -94,7 +94,7 @@ func dictionaryOf(t testing.TB, values [][]byte) *codec.Dict {
 func TestCandidatesOfTheWireHaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range WireCandidates() {
-		if seen[c.String()] || strings.HasPrefix(c.String(), pairPrefix) != (c.way == wayPair) {
+		if seen[c.String()] || strings.HasPrefix(c.String(), pairPrefix) != (c.encoding == encodingPair) {
 			t.Errorf("%q", c)
 		}
 		seen[c.String()] = true
@@ -105,9 +105,9 @@ func TestCandidatesOfTheWireHaveNames(t *testing.T) {
 func FuzzExchange(f *testing.F) {
 	finds, _ := modelled(f, 2, 3)
 	e := codec.New(codec.Options{})
-	var all []*exchanged
+	var all []*exchangeSealer
 	for _, c := range WireCandidates() {
-		if x, ok := c.sealer(e, trained{}).(*exchanged); ok {
+		if x, ok := c.sealer(e, trained{}).(*exchangeSealer); ok {
 			all = append(all, x)
 			f.Add(x.seal(nil, finds[0], func(raw, sealed int) bool { return true }))
 		}

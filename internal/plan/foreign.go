@@ -72,8 +72,8 @@ func (x *Foreign) explain(g *GroupPlan, few bool) {
 	}
 }
 
-// judge suggests re-sealing if it leaves fewer bytes than the recommendation without it.
-func (x *Foreign) judge(g *GroupPlan) {
+// suggestResealing suggests re-sealing if it leaves fewer bytes than the recommendation without it.
+func (x *Foreign) suggestResealing(g *GroupPlan) {
 	switch o := x.Resealed.Chosen(); {
 	case o == nil:
 		x.Why = x.Resealed.Why
@@ -103,7 +103,7 @@ func (t *openedSample) foreign() *Foreign {
 		x.Plain -= n
 	}
 	x.Plain += x.Samples - x.Unopened
-	x.Rule = mostOf(byRule)
+	x.Rule = mostFrequent(byRule)
 	if x.Opened = byRule[x.Rule]; x.Opened == 0 || x.Opened*fewOpen < x.Samples-x.short {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (t *openedSample) foreign() *Foreign {
 			own[f.String()] = n
 		}
 	}
-	x.Format = mostOf(own)
+	x.Format = mostFrequent(own)
 	for i, v := range t.values {
 		if v.format != 0 && ruleFormat(v.format) != x.Rule {
 			t.values[i] = subject{held: v.held, content: v.held}
@@ -122,8 +122,8 @@ func (t *openedSample) foreign() *Foreign {
 	return x
 }
 
-// mostOf returns the most frequent name, the first of several.
-func mostOf(counts map[string]int) (name string) {
+// mostFrequent returns the most frequent name, the first of several.
+func mostFrequent(counts map[string]int) (name string) {
 	for _, s := range slices.Sorted(maps.Keys(counts)) {
 		if name == "" || counts[s] > counts[name] {
 			name = s

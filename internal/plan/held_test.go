@@ -166,14 +166,14 @@ func (j *judge) group(h held) heldGroup {
 func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64 {
 	g := j.p.newGroup(j.group(h).f, j.r)
 	if c == nil {
-		return j.p.plain(g)
+		return j.p.baseline(g)
 	}
 	rules := &rules{kind: "string", cost: RedisCost, minSize: policy.DefaultMinSize, minGain: policy.DefaultMinGain, never: policy.NeverSeal}
 	w := &measurement{sealer: c.sealer(j.p.Engine, trained{values: d}), rules: rules}
 	if j.p.CPU != nil {
 		w.model = func(raw, stored int) (in, out time.Duration) { return j.p.CPU(*c, raw, stored) }
 	}
-	m, err := w.measure(t.Context(), asHeld(h.unseen), heldNames)
+	m, err := w.measure(t.Context(), subjectsOf(h.unseen), heldNames)
 	if err != nil {
 		t.Fatalf("%s on %s: %v", c, h.kind, err)
 	}

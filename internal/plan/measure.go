@@ -93,8 +93,8 @@ func halve(values []subject, sides []side) (learn, test []subject) {
 	return learn, test
 }
 
-// enough returns every nth of the values, which are ordered by length.
-func enough(values []subject) []subject {
+// subsample returns every nth of the values, which are ordered by length.
+func subsample(values []subject) []subject {
 	total := 0
 	for _, v := range values {
 		total += len(v.content)

@@ -145,9 +145,9 @@ func estimated(text, protocol string) (c Candidate, err error) {
 	}
 	switch {
 	case isPair:
-		c.way = wayPair
+		c.encoding = encodingPair
 	case protocol == config.Mongo:
-		c.way = wayProtocol
+		c.encoding = encodingProtocol
 	}
 	return c, nil
 }

@@ -49,7 +49,7 @@ func TestModelledInsertsAreHeldOut(t *testing.T) {
 		}
 		m.model()
 		found := c.found()[0]
-		one, other := halve(asHeld(found.sample.values), found.sample.sides)
+		one, other := halve(subjectsOf(found.sample.values), found.sample.sides)
 		learn, test := contents(one), contents(other)
 		learned := markers(learn)
 		for mark := range markers(test) {

@@ -18,8 +18,8 @@ type subject struct {
 	format  foreign.Format // of the library; 0: none
 }
 
-// asHeld returns subjects whose content is the values themselves.
-func asHeld(values [][]byte) []subject {
+// subjectsOf returns subjects whose content is the values themselves.
+func subjectsOf(values [][]byte) []subject {
 	all := make([]subject, len(values))
 	for i, v := range values {
 		all[i] = subject{held: v, content: v}
@@ -42,10 +42,10 @@ func (v subject) unchanged(stored []byte) bool {
 
 // Limits of what is decompressed of a group.
 const (
-	openedBytes = 32 << 20 // approximate limit of the content held of a group
-	mostAgain   = 100      // values to compress again,
-	againBytes  = 2 << 20  // and bytes of their content
-	glideLeaves = 64       // below this GLIDE compresses nothing by default
+	openedBytes          = 32 << 20 // approximate limit of the content held of a group
+	maxRecompressed      = 100      // values to compress again,
+	maxRecompressedBytes = 2 << 20  // and bytes of their content
+	glideLeaves          = 64       // below this GLIDE compresses nothing by default
 )
 
 // openedSample is a sample in which values of a library are decompressed.
@@ -95,15 +95,15 @@ func openValue(held []byte, most int) subject {
 	return subject{held: held, content: held}
 }
 
-// again counts, for some values, those that would be restored byte for byte, which a packer compresses
+// countExact counts, for some values, those that would be restored byte for byte, which a packer compresses
 // without --allow-recode.
-func (t *openedSample) again(e *codec.Engine) (exact, of int) {
+func (t *openedSample) countExact(e *codec.Engine) (exact, of int) {
 	bytes := 0
 	for _, v := range t.values {
 		if v.format == 0 {
 			continue
 		}
-		if of == mostAgain || bytes > againBytes {
+		if of == maxRecompressed || bytes > maxRecompressedBytes {
 			break
 		}
 		of, bytes = of+1, bytes+len(v.content)
@@ -114,8 +114,8 @@ func (t *openedSample) again(e *codec.Engine) (exact, of int) {
 	return exact, of
 }
 
-// longer returns the ratio of decompressed to stored length.
-func (t *openedSample) longer() float64 {
+// expansion returns the ratio of decompressed to stored length.
+func (t *openedSample) expansion() float64 {
 	held, content := 0, 0
 	for _, v := range t.values {
 		held, content = held+len(v.held), content+len(v.content)

@@ -117,7 +117,7 @@ func (n *node) flatten(t *tree) {
 		c.flatten(t)
 		n.takeLeaf(c, t)
 	}
-	n.children, n.full, n.late = nil, [tokenKinds]bool{}, nil
+	n.children, n.full, n.identifiers = nil, [tokenKinds]bool{}, nil
 }
 
 // patterns calls f with each pattern, as a glob, and its leaf.

@@ -40,12 +40,12 @@ var apartness = [tokenKinds]struct {
 
 // node is a place in the tree of names. A place at which names end has a leaf.
 type node struct {
-	children map[string]*node
-	names    int64            // that passed
-	full     [tokenKinds]bool // tokens without a place are variable here
-	late     *counts          // of those tokens
-	open     bool             // names that continue end here too
-	leaf     *leaf
+	children    map[string]*node
+	names       int64            // that passed
+	full        [tokenKinds]bool // tokens without a place are variable here
+	identifiers *counts          // of those tokens
+	open        bool             // names that continue end here too
+	leaf        *leaf
 }
 
 // leaf describes the names of one pattern.
@@ -62,10 +62,10 @@ type tree struct {
 }
 
 // find returns the leaf of a name.
-func (t *tree) find(name []byte) *leaf { return t.pass(name, 0) }
+func (t *tree) find(name []byte) *leaf { return t.findTimes(name, 0) }
 
-// pass is find for a name that occurs times times.
-func (t *tree) pass(name []byte, times int64) *leaf {
+// findTimes is find for a name that occurs times times.
+func (t *tree) findTimes(name []byte, times int64) *leaf {
 	n := &t.root
 	n.names += times
 	for _, tok := range cut(name) {
@@ -91,7 +91,7 @@ func (n *node) child(tok string, t *tree) *node {
 		return c
 	}
 	kind := kindOfToken(tok)
-	if n.full[kind] && !n.returns(tok, kind) {
+	if n.full[kind] && !n.countIdentifier(tok, kind) {
 		tok = variable
 	}
 	c := n.children[tok]
@@ -103,7 +103,7 @@ func (n *node) child(tok string, t *tree) *node {
 		n.children[tok] = c
 	}
 	if kind != fixedToken && tok != variable && n.tokens(kind) > apartness[kind].most {
-		n.keepOften(kind, t)
+		n.keepFrequent(kind, t)
 		if c = n.children[tok]; c == nil {
 			c = n.children[variable]
 		}
@@ -111,13 +111,13 @@ func (n *node) child(tok string, t *tree) *node {
 	return c
 }
 
-// returns counts a token that was taken for an identifier, and reports whether it is too frequent to be one.
-func (n *node) returns(tok string, kind tokenKind) bool {
-	if n.late == nil {
-		n.late = &counts{}
+// countIdentifier counts a token that was taken for an identifier, and reports whether it is too frequent to be one.
+func (n *node) countIdentifier(tok string, kind tokenKind) bool {
+	if n.identifiers == nil {
+		n.identifiers = &counts{}
 	}
 	a := apartness[kind]
-	return n.late.add(tok) >= max(a.again, n.names/a.oneIn)
+	return n.identifiers.add(tok) >= max(a.again, n.names/a.oneIn)
 }
 
 func isLoneSeparator(tok string) bool { return len(tok) == 1 && isSeparator(tok[0]) }
@@ -133,8 +133,8 @@ func (n *node) tokens(kind tokenKind) int {
 	return count
 }
 
-// keepOften keeps the frequent children of a kind apart, and merges the others into one variable place.
-func (n *node) keepOften(kind tokenKind, t *tree) {
+// keepFrequent keeps the frequent children of a kind apart, and merges the others into one variable place.
+func (n *node) keepFrequent(kind tokenKind, t *tree) {
 	var some []string
 	for tok := range n.children {
 		if kindOfToken(tok) == kind {
@@ -189,7 +189,7 @@ func (n *node) merge(o *node, t *tree) {
 	}
 	for _, kind := range []tokenKind{word, numberedWord} {
 		if n.tokens(kind) > apartness[kind].most {
-			n.keepOften(kind, t)
+			n.keepFrequent(kind, t)
 		}
 	}
 }

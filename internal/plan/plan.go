@@ -91,7 +91,7 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 		g.notMeasured(timeWasUp)
 		return g, nil
 	}
-	l := lot{asHeld(f.sample.values), f.sample.sides, f.sizes.bytes * f.scale}
+	l := sampleSet{subjectsOf(f.sample.values), f.sample.sides, f.sizes.bytes * f.scale}
 	if err := p.candidates(ctx, g, f, l, r); err != nil || g.Not != "" || !p.foreign {
 		return g, err
 	}
@@ -110,26 +110,26 @@ func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) 
 		return nil
 	}
 	x.Resealed = p.newGroup(f, r)
-	l := lot{t.values, t.sides, f.sizes.bytes * f.scale * t.longer()}
+	l := sampleSet{t.values, t.sides, f.sizes.bytes * f.scale * t.expansion()}
 	if err := p.candidates(ctx, x.Resealed, f, l, r); err != nil {
 		return err
 	}
-	x.Exact, x.Compared = t.again(p.Engine)
-	x.judge(g)
+	x.Exact, x.Compared = t.countExact(p.Engine)
+	x.suggestResealing(g)
 	return nil
 }
 
-// A lot is what is measured of a group.
-type lot struct {
+// A sampleSet is what is measured of a group.
+type sampleSet struct {
 	values []subject
 	sides  []side
 	bytes  float64 // bytes of the whole group to compress
 }
 
 // candidates measures all candidates on a lot of the group.
-func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, r *Report) error {
+func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampleSet, r *Report) error {
 	learn, test := halve(l.values, l.sides)
-	if test = enough(test); len(test) == 0 {
+	if test = subsample(test); len(test) == 0 {
 		g.notMeasured("too few values to measure")
 		return nil
 	}
@@ -165,9 +165,9 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l lot, 
 		g.Options = append(g.Options, o)
 	}
 	p.choose(g)
-	g.sayRange()
-	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.way == "" && len(l.values) < fewValues {
-		g.Trained = p.fromAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
+	g.setRange()
+	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.encoding == "" && len(l.values) < fewValues {
+		g.Trained = p.trainOnAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64)
 	if i < 0 || p.NoDictionaries {
 		return d
 	}
-	if p.Candidates[i].way == "" {
+	if p.Candidates[i].encoding == "" {
 		d.values = p.train(ctx, learn, total)
 		return d
 	}

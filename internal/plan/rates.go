@@ -13,15 +13,15 @@ import (
 // A server's counters since its start show its usual load only after some time. A server that was just loaded
 // has written each value once and read none, which says nothing about its days.
 const (
-	leastUptime  = time.Hour
+	minUptime    = time.Hour
 	loadedWrites = 3   // for each name, at most: this much is initial loading, perhaps twice
 	loadedReads  = 0.1 // for each write, at most
 
 	usualLink = 25e9 // bits per second, if no link was given
 )
 
-// doubt returns why the counters may not show the server's load, or "" if they may.
-func doubt(a store.Activity, names int64) string {
+// doubtRates returns why the counters may not show the server's load, or "" if they may.
+func doubtRates(a store.Activity, names int64) string {
 	up := time.Duration(a.Uptime * float64(time.Second)).Round(time.Second)
 	switch {
 	case a.Uptime <= 0:
@@ -29,7 +29,7 @@ func doubt(a store.Activity, names int64) string {
 	case a.Writes > 0 && a.Writes <= loadedWrites*float64(max(names, 1)) && a.Reads <= loadedReads*a.Writes:
 		return fmt.Sprintf("it has %s names and was written %s times and read %s times since it was started %s ago, which looks like loading",
 			Count(float64(names)), Count(a.Writes), Count(a.Reads), up)
-	case up < leastUptime:
+	case up < minUptime:
 		return fmt.Sprintf("it was started %s ago, too short to tell", up)
 	}
 	return ""
@@ -45,7 +45,7 @@ func (s *SourceInfo) observe(a store.Activity, names int64, part string) {
 		return
 	}
 	s.Observed = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
-	if s.Doubt = cmp.Or(doubt(a, names), part); s.Doubt == "" {
+	if s.Doubt = cmp.Or(doubtRates(a, names), part); s.Doubt == "" {
 		s.Rates = s.Observed
 	}
 }

@@ -63,12 +63,12 @@ func (r *Report) crossings(at price.Layout) {
 	}
 	r.crossing("as it comes", "nothing", at, nil)
 	r.crossing("zstd, by message", "receiver reads zstd", at, func(c Candidate) bool {
-		return c.way == "" && c.Setting == codec.Setting{Codec: codec.Zstd, Level: 3}
+		return c.encoding == "" && c.Setting == codec.Setting{Codec: codec.Zstd, Level: 3}
 	})
 	r.crossing("cinch-proto, by message", "Cinch at both ends", at, func(c Candidate) bool {
-		return c.way == "" && c.Setting.Codec == codec.Proto
+		return c.encoding == "" && c.Setting.Codec == codec.Proto
 	})
-	r.crossing("two gateways, with history", "a gateway at each end", at, func(c Candidate) bool { return c.way == wayPair })
+	r.crossing("two gateways, with history", "a gateway at each end", at, func(c Candidate) bool { return c.encoding == encodingPair })
 }
 
 // crossing adds a way if it applies to some messages. may selects its candidates; nil: none.

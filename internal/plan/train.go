@@ -19,7 +19,7 @@ const (
 // caller's own test values stay unseen. The returned dictionary is trained on all values, in the best of
 // these sizes. total is the number of bytes of the group, which the dictionary's own cost is compared with.
 func (p *planner) train(ctx context.Context, values [][]byte, total float64) *codec.Dict {
-	values = upTo(values, trainBytes)
+	values = subsampleBytes(values, trainBytes)
 	bytes := 0
 	for _, v := range values {
 		bytes += len(v)
@@ -55,7 +55,7 @@ func (p *planner) train(ctx context.Context, values [][]byte, total float64) *co
 		}
 		best, bestSize, least = d, size, left
 	}
-	return p.again(values, bestSize, best)
+	return p.retrain(values, bestSize, best)
 }
 
 // trainSize trains a dictionary of one size.
@@ -67,21 +67,21 @@ func (p *planner) trainSize(values [][]byte, size int) (*codec.Dict, error) {
 	return dict.Train(values, o)
 }
 
-// again trains on more values than d was, at the same size.
-func (p *planner) again(values [][]byte, size int, d *codec.Dict) *codec.Dict {
+// retrain trains on more values than d was, at the same size.
+func (p *planner) retrain(values [][]byte, size int, d *codec.Dict) *codec.Dict {
 	if d == nil {
 		return nil
 	}
-	if more, err := p.trainSize(upTo(values, trainBytes), size); err == nil {
+	if more, err := p.trainSize(subsampleBytes(values, trainBytes), size); err == nil {
 		return more
 	}
 	return d
 }
 
-// fromAll trains on the test values too. The result must not be worse on these than d, although it has seen
+// trainOnAll trains on the test values too. The result must not be worse on these than d, although it has seen
 // them: training has some randomness.
-func (p *planner) fromAll(values, test [][]byte, d *codec.Dict, st codec.Setting) *codec.Dict {
-	more := p.again(values, len(d.Content()), d)
+func (p *planner) trainOnAll(values, test [][]byte, d *codec.Dict, st codec.Setting) *codec.Dict {
+	more := p.retrain(values, len(d.Content()), d)
 	judged, err := dict.Evaluate(p.Engine, d, st, test)
 	if err != nil {
 		return d
@@ -92,8 +92,8 @@ func (p *planner) fromAll(values, test [][]byte, d *codec.Dict, st codec.Setting
 	return more
 }
 
-// upTo returns every nth value, with at most about limit bytes in total.
-func upTo(values [][]byte, limit int) [][]byte {
+// subsampleBytes returns every nth value, with at most about limit bytes in total.
+func subsampleBytes(values [][]byte, limit int) [][]byte {
 	total := 0
 	for _, v := range values {
 		total += len(v)

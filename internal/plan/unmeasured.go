@@ -10,7 +10,7 @@ import (
 // sentence.
 func (g *GroupPlan) couldBe() string {
 	o := g.best()
-	if o == nil || g.Foreign != nil || o.CompressMicros+o.OpenMicros == 0 || float64(o.After) > (1-leastShown)*float64(g.Now) {
+	if o == nil || g.Foreign != nil || o.CompressMicros+o.OpenMicros == 0 || float64(o.After) > (1-minShown)*float64(g.Now) {
 		return ""
 	}
 	s := fmt.Sprintf(" (%s: %s, %s us to compress, %s us to decompress", o.Name, ui.Ratio(o.Ratio), micros(o.CompressMicros), micros(o.OpenMicros))

@@ -20,7 +20,7 @@ func TestNumbersForPeople(t *testing.T) {
 		bill := price.Bill{Storage: money, Traffic: money / 3, CPU: money / 1000}
 		o := Option{Name: "zstd-3", Ratio: 128.4567, After: 100, CompressMicros: 1.23, OpenMicros: 0.01, Cores: 9.73e-06, Bill: bill}
 		g := &GroupPlan{
-			Pattern: "orders:*", Values: 1e6, Now: 100000, Choice: 0, Options: []Option{o}, BillNow: bill, Why: fewestBytes + moreMoney(money),
+			Pattern: "orders:*", Values: 1e6, Now: 100000, Choice: 0, Options: []Option{o}, BillNow: bill, Why: fewestBytes + extraCost(money),
 			Sizes: []SizeCount{{64, 1}},
 		}
 		r := &Report{Prices: p, Groups: []*GroupPlan{g}, Rates: Rates{Reads: 1.26e-5, Writes: 3.14159e-7}, Now: 100000, After: 100, BillNow: bill, BillAfter: bill, Cores: o.Cores}

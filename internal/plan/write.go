@@ -239,7 +239,7 @@ func (w *writer) text() string {
 		fmt.Fprintf(&b, "zstd: %s\n", w.o.Zstd)
 	}
 	w.dictionaries(&b)
-	pairs := slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.way == wayPair })
+	pairs := slices.ContainsFunc(r.Groups, func(g *GroupPlan) bool { return g.Choice >= 0 && g.Chosen().candidate.encoding == encodingPair })
 	if pairs {
 		fmt.Fprint(&b, pairHint(r.Protocol))
 	}
