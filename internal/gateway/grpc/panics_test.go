@@ -117,8 +117,8 @@ func TestPanicOfPings(t *testing.T) {
 
 type panickyCall struct{}
 
-func (panickyCall) moves() uint64 { panic("while draining") }
-func (panickyCall) expire()       {}
+func (panickyCall) progress() uint64 { panic("while draining") }
+func (panickyCall) expire()          {}
 
 // A panic in a drain closes the connection.
 func TestPanicOfADrain(t *testing.T) {
