@@ -126,7 +126,7 @@ func auto(c *corpus) (*codec.Dict, int, error) {
 	for i, v := range c.learn {
 		m.Sample(p.Rules()[0], "", fmt.Append(nil, i), v, len(v))
 	}
-	chosen, _ := m.Once(context.Background(), manyTimes, func(string) {})
+	chosen, _ := m.TrainOnce(context.Background(), manyTimes, func(string) {})
 	st := chosen.Rules()[0].Setting
 	if st.Dict == 0 {
 		return nil, 0, nil

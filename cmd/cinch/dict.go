@@ -194,7 +194,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 		return err
 	}
 	columns := []string{"number", "bytes", "kind", "place", "source", "problem"}
-	stored := slices.ContainsFunc(o.from, open.Holds)
+	stored := slices.ContainsFunc(o.from, open.IsStoreURL)
 	if stored {
 		columns = slices.Insert(columns, 4, "state", "rule", "age", "gain", "values")
 	}
@@ -227,7 +227,7 @@ func (i dictInfo) storeColumns(now time.Time) []string {
 }
 
 func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, error) {
-	if open.Holds(source) || strings.Contains(source, "://") {
+	if open.IsStoreURL(source) || strings.Contains(source, "://") {
 		return o.listStore(ctx, source)
 	}
 	files := []string{source}
@@ -248,23 +248,23 @@ func (o dictListOptions) list(ctx context.Context, source string) ([]dictInfo, e
 }
 
 func (o dictListOptions) listStore(ctx context.Context, rawURL string) ([]dictInfo, error) {
-	s, err := open.Look(ctx, rawURL)
+	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	found, err := s.Shelf().List(ctx)
+	found, err := s.DictAdmin().List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records, err := recordsOf(ctx, s.Shelf())
+	records, err := recordsOf(ctx, s.DictAdmin())
 	if err != nil {
 		return nil, err
 	}
 	made := managed(records)
 	var census map[uint32]int
 	if o.count {
-		if census, err = s.Shelf().Count(ctx); err != nil {
+		if census, err = s.DictAdmin().Count(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -52,12 +52,12 @@ From a cluster, or from shards, it takes the dictionaries of all nodes. Existing
 
 // runDictExportAll writes what it can, and fails if that was not everything.
 func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) error {
-	s, err := open.Look(ctx, rawURL)
+	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	list, err := s.Shelf().List(ctx)
+	list, err := s.DictAdmin().List(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) er
 	for _, i := range list {
 		number := fmt.Sprintf("%08x", i.Number)
 		file := filepath.Join(dir, number+".dict")
-		d, err := s.Shelf().Dictionary(i.Number)
+		d, err := s.DictAdmin().Dictionary(i.Number)
 		switch {
 		case errors.Is(err, cinch.ErrDictMissing):
-			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", s.Shelf().Name(), err, number))
+			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", s.DictAdmin().Name(), err, number))
 		case err == nil:
 			err = dict.Save(file, d)
 		}
@@ -82,7 +82,7 @@ func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) er
 		m.add(movedDict{Number: number, Bytes: len(d.Content()), To: file}, "written to")
 	}
 	if len(list) == 0 {
-		m.none("no dictionaries in " + s.Shelf().Name())
+		m.none("no dictionaries in " + s.DictAdmin().Name())
 	}
 	return errors.Join(errs...)
 }

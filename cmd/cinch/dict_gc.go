@@ -85,12 +85,12 @@ type collected struct {
 }
 
 func runDictCollect(ctx context.Context, o dictCollectOptions) error {
-	access, err := open.Look(ctx, o.url)
+	access, err := open.OpenAccess(ctx, o.url)
 	if err != nil {
 		return err
 	}
 	defer access.Close()
-	s := access.Shelf()
+	s := access.DictAdmin()
 	numbers, abandoned, err := o.chosen(ctx, s)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func runDictCollect(ctx context.Context, o dictCollectOptions) error {
 
 // chosen returns the dictionaries named, or else those that gateways have made and then replaced, or
 // abandoned together with a rule. It returns the records of such rules as abandoned.
-func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers []uint32, abandoned []storedRecord, err error) {
+func (o dictCollectOptions) chosen(ctx context.Context, s store.DictAdmin) (numbers []uint32, abandoned []storedRecord, err error) {
 	for _, text := range o.numbers {
 		n, err := parseNumber(text)
 		if err != nil {
@@ -151,7 +151,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers 
 	}
 	for _, i := range stored {
 		m := inRule[i.Number]
-		if (m == nil && left[i.Number] || m != nil && !m.Current) && !i.PutAway() {
+		if (m == nil && left[i.Number] || m != nil && !m.Current) && !i.IsArchived() {
 			numbers = append(numbers, i.Number)
 		}
 	}
@@ -161,7 +161,7 @@ func (o dictCollectOptions) chosen(ctx context.Context, s store.Shelf) (numbers 
 
 // removeRecords deletes those abandoned records whose dictionaries are all archived. Until then the record
 // tells where a dictionary comes from.
-func (o dictCollectOptions) removeRecords(ctx context.Context, s store.Shelf, abandoned []storedRecord) ([]collected, error) {
+func (o dictCollectOptions) removeRecords(ctx context.Context, s store.DictAdmin, abandoned []storedRecord) ([]collected, error) {
 	if len(abandoned) == 0 {
 		return nil, nil
 	}
@@ -171,7 +171,7 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, s store.Shelf, ab
 	}
 	inPlace := map[uint32]bool{}
 	for _, i := range stored {
-		inPlace[i.Number] = inPlace[i.Number] || !i.PutAway()
+		inPlace[i.Number] = inPlace[i.Number] || !i.IsArchived()
 	}
 	var all []collected
 	for _, r := range abandoned {
@@ -192,7 +192,7 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, s store.Shelf, ab
 	return all, nil
 }
 
-func (o dictCollectOptions) look(ctx context.Context, s store.Shelf, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) look(ctx context.Context, s store.DictAdmin, numbers []uint32) ([]collected, error) {
 	census, err := s.Count(ctx)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (o dictCollectOptions) look(ctx context.Context, s store.Shelf, numbers []u
 	return all, nil
 }
 
-func (o dictCollectOptions) collect(ctx context.Context, s store.Shelf, numbers []uint32) (all []collected, err error) {
+func (o dictCollectOptions) collect(ctx context.Context, s store.DictAdmin, numbers []uint32) (all []collected, err error) {
 	how := store.CollectOptions{Wait: o.wait, Tell: func(format string, args ...any) { fmt.Fprintf(o.notes, format+"\n", args...) }}
 	outcomes, err := s.Collect(ctx, how, numbers)
 	for _, out := range outcomes {
@@ -227,7 +227,7 @@ func (o dictCollectOptions) collect(ctx context.Context, s store.Shelf, numbers 
 const forgetWarning = "erasing a dictionary can't be undone: values that still name it, in this store or in any backup, can never be read again"
 
 // forgetAll erases archived dictionaries that, according to a scan, no value names.
-func (o dictCollectOptions) forgetAll(ctx context.Context, s store.Shelf, numbers []uint32) ([]collected, error) {
+func (o dictCollectOptions) forgetAll(ctx context.Context, s store.DictAdmin, numbers []uint32) ([]collected, error) {
 	if len(numbers) == 0 {
 		return nil, wrongUsage(errors.New("--forget takes the numbers of archived dictionaries"))
 	}

@@ -92,7 +92,7 @@ type storedRecord struct {
 }
 
 // recordsOf returns the records that can be read; others are ignored.
-func recordsOf(ctx context.Context, s store.Shelf) (all []storedRecord, err error) {
+func recordsOf(ctx context.Context, s store.DictAdmin) (all []storedRecord, err error) {
 	texts, err := s.Records(ctx)
 	for _, at := range texts {
 		if at.Name == agreed.PolicyRecord {
@@ -118,14 +118,14 @@ func runDictExport(ctx context.Context, m *movedDicts, rawURL, text, file string
 	if err != nil {
 		return err
 	}
-	s, err := open.Look(ctx, rawURL)
+	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	d, err := s.Shelf().Dictionary(number)
+	d, err := s.DictAdmin().Dictionary(number)
 	if errors.Is(err, cinch.ErrDictMissing) {
-		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.Shelf().Name(), err, number))
+		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.DictAdmin().Name(), err, number))
 	}
 	if err != nil {
 		return err
@@ -142,14 +142,14 @@ func runDictImport(ctx context.Context, m *movedDicts, rawURL, file string) erro
 	if err != nil {
 		return err
 	}
-	s, err := open.Look(ctx, rawURL)
+	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := s.Shelf().Restore(ctx, d); err != nil {
+	if err := s.DictAdmin().Restore(ctx, d); err != nil {
 		return err
 	}
-	m.add(movedDict{Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content()), From: file, To: s.Shelf().Name()}, "stored in")
+	m.add(movedDict{Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content()), From: file, To: s.DictAdmin().Name()}, "stored in")
 	return nil
 }

@@ -35,12 +35,12 @@ harmless at any other time.`,
 }
 
 func runDictSync(ctx context.Context, m *movedDicts, rawURL string) error {
-	s, err := open.Look(ctx, rawURL)
+	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	nothing, err := s.Shelf().Spread(ctx, func(number uint32, node string) {
+	nothing, err := s.DictAdmin().Spread(ctx, func(number uint32, node string) {
 		m.add(movedDict{Number: fmt.Sprintf("%08x", number), To: node}, "put onto")
 	})
 	if nothing != "" {

@@ -85,26 +85,26 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	return inspectFailure(r, open.Holds(o.target))
+	return inspectFailure(r, open.IsStoreURL(o.target))
 }
 
 // read fetches the stored value, and returns the sources of a dictionary that it may name. A store stays open
 // until done is called.
 func (o inspectOptions) read(ctx context.Context, local *dict.Set) (stored []byte, dicts cinch.Dictionaries, done func(), err error) {
-	if open.Holds(o.target) {
+	if open.IsStoreURL(o.target) {
 		stored, from, err := open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field}, local)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return stored, from.Shelf(), from.Close, nil
+		return stored, from.DictAdmin(), from.Close, nil
 	}
 	stored, err = o.readFile()
-	return stored, store.Held(local), func() {}, err
+	return stored, store.MemoryDicts(local), func() {}, err
 }
 
 func (o inspectOptions) readFile() ([]byte, error) {
 	if o.key != "" || o.field != "" {
-		return nil, open.NoStore(o.target)
+		return nil, open.NotStoreURL(o.target)
 	}
 	if o.target == "-" {
 		return readLimited(o.in, "standard input")

@@ -57,7 +57,7 @@ func (o *storeOptions) take(args []string) error {
 		return wrongUsage(ui.WithHint(errors.New("no store given"), "give its URL, redis://host:6379, or --config FILE"))
 	}
 	var err error
-	if o.at, err = open.Locate(url, o.dbs); err != nil {
+	if o.at, err = open.ParseLocation(url, o.dbs); err != nil {
 		return err
 	}
 	switch {

@@ -130,13 +130,13 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 	ready := func(number uint32) bool {
 		return o.dryRun || store.ReadyNow(context.Background(), w.store.Dicts(), number, open.AnswerTimeout)
 	}
-	sealing := w.store.Sealing(rules)
-	if sealing.Doubt != nil {
-		if err := sealing.Doubt(); err != nil {
+	sealing := w.store.CompressionRules(rules)
+	if sealing.Incomplete != nil {
+		if err := sealing.Incomplete(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, To: to, Always: o.always, AllowRecode: o.recode, Rule: sealing.Rule, Indexed: sealing.Indexed}
+	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, Override: to, Force: o.always, AllowRecode: o.recode, Rule: sealing.Rule, Indexed: sealing.Indexed}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
@@ -162,7 +162,7 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 		},
 		NoSample: w.gateway.NoSample(), MaxSample: int(w.cfg.Training.MaxSample), MinSaving: w.cfg.Training.MinSaving.Share(),
 		Tell: o.tellChoice,
-		Learning: func(going bool) {
+		OnSampling: func(going bool) {
 			if progress.Clear(); going && !o.asJSON {
 				progress.Show(0, "training dictionaries")
 			}
@@ -236,7 +236,7 @@ func (o *packOptions) publish(ctx context.Context, w *openedStore, to codec.Sett
 		}
 		return nil
 	}
-	return w.dictFailure(store.PublishNumbers(ctx, w.store.Dicts(), numbers...))
+	return w.dictFailure(store.PublishByNumber(ctx, w.store.Dicts(), numbers...))
 }
 
 func (w *openedStore) dictFailure(err error) error {

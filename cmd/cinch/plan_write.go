@@ -74,7 +74,7 @@ func (o *planOptions) planUpstream() (string, error) {
 	case isAdminURL(o.from[0]):
 		return "", ui.WithHint(errors.New("--write needs the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
 	case open.Kind(from) != "":
-		return open.UpstreamOf(from)
+		return open.GatewayUpstream(from)
 	}
 	return "redis://127.0.0.1:6379", nil
 }

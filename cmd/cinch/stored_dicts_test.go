@@ -51,7 +51,7 @@ func sealedWith(t *testing.T, d *codec.Dict, value string) string {
 	if err := local.Add(d); err != nil {
 		t.Fatal(err)
 	}
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: store.Held(&local)})
+	s := cinch.NewSealer(cinch.SealerOptions{Dicts: store.MemoryDicts(&local)})
 	stored := s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() {
 		t.Fatalf("%+v, %v", h, err)

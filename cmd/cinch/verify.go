@@ -89,7 +89,7 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 // lacking returns an error that lists the nodes without a dictionary that values of other nodes name. Readers
 // that ask only a value's own node, or another cluster that the node is restored to, would not find it.
 func (w *openedStore) lacking(ctx context.Context, r *pack.Report) error {
-	lacks, err := w.store.Shelf().Lacking(ctx, r.Dictionaries())
+	lacks, err := w.store.DictAdmin().Missing(ctx, r.Dictionaries())
 	if err != nil || len(lacks) == 0 {
 		return err
 	}
@@ -113,7 +113,7 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 			"give its file with --dict to check whether it decompresses them"))
 	}
 	err := fmt.Errorf("%s not decompress", count(n, "value does", "values do"))
-	if r.Damaged > 0 && r.Missing == 0 && r.Left[store.Denied] == 0 {
+	if r.Damaged > 0 && r.Missing == 0 && r.Skipped[store.Denied] == 0 {
 		return withCode(exitDifference, ui.WithHint(err, "either a script, a stored function or a client that bypasses the gateway has changed the envelope, or the value was written without Cinch and only begins with the magic or contains an envelope: 'cinch inspect' shows a value; writing it again through a gateway repairs it"))
 	}
 	return withCode(exitDifference, deniedHint(r, err))

@@ -122,13 +122,13 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 }
 
 // run runs until the end, shows the progress, and returns the report, or nil if it did not begin. See
-// pack.RunAgain.
+// pack.RunUntilStable.
 func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	heap.Relax()
 	o.stop = o.stopOnSignal(cancel)
-	all, err := pack.RunAgain(ctx, make, w.moved)
+	all, err := pack.RunUntilStable(ctx, make, w.moved)
 	o.show.End(all, err)
 	if all == nil && !errors.Is(err, pack.ErrInterrupted) && !errors.Is(err, context.Canceled) {
 		return nil, err
@@ -184,7 +184,7 @@ func deniedHint(r *pack.Report, err error) error {
 	switch {
 	case r.Missing > 0:
 		return ui.WithHint(err, "'cinch dict import' restores a missing dictionary from a file that 'cinch dict export' wrote")
-	case r.Left[store.Denied] == 0:
+	case r.Skipped[store.Denied] == 0:
 		return err
 	}
 	return ui.WithHint(err, "docs/PACK.md lists the rights that the user in the URL needs, docs/TARANTOOL.md those for Tarantool")

@@ -4,14 +4,14 @@
 //	metrics.go    Prometheus metrics
 //	wire.go       statistics of messages on a wire
 //	messages.go   dictionaries for such messages, with nothing durable
-//	once.go       training for a job that walks a store once
+//	trainonce.go  training for a job that walks a store once
 //	manager.go    one gateway: reads records, trains, rolls out, adopts
 //	renew.go      a training and its rollout
-//	inforce.go    the policy in force; asks no store
+//	activepolicy.go  the policy in force; asks no store
 //	logins.go     samples and dictionaries of each login of a rule
 //	managed.go    one rule, for one login: its parts
 //	rollout.go    the steps of a rollout, see below, and the record shared with other gateways
-//	tally.go      status of a rule's dictionaries, for people
+//	rulestats.go  status of a rule's dictionaries, for people
 //	trainer.go    trains, judges and chooses dictionaries; one training at a time in a process
 //	options.go    options of all of these
 //	record.go     the record of a rule that the gateways of a store share

@@ -2,22 +2,22 @@ package autodict
 
 import "time"
 
-// watch evaluates a sampler's counts: whether values still fit the dictionary, when the next training is due,
-// and on how many bytes a new dictionary would save (see weigh.go). It does no I/O and is not safe for
+// monitor evaluates a sampler's counts: whether values still fit the dictionary, when the next training is due,
+// and on how many bytes a new dictionary would save (see volume.go). It does no I/O and is not safe for
 // concurrent use.
-type watch struct {
-	sampler  *sampler
-	schedule schedule
-	counted  seen      // counts that schedule has observed already
-	begun    time.Time // start of the count for the volume
-	begunAt  seen
-	whole    float64 // ratio of all values to those seen, if known; 0: unknown
-	against  float64 // raw bytes that the last dictionary was weighed against; 0: none was
-	askAt    float64 // raw bytes seen at which to check whether more are stored
+type monitor struct {
+	sampler    *sampler
+	schedule   schedule
+	counted    snapshot  // counts that schedule has observed already
+	begun      time.Time // start of the count for the volume
+	begunAt    snapshot
+	scale      float64 // ratio of all values to those seen, if known; 0: unknown
+	lastVolume float64 // raw bytes that the last dictionary was weighed against; 0: none was
+	recheckAt  float64 // raw bytes seen at which to check whether more are stored
 }
 
-func newWatch(o *Options, s *sampler) watch {
-	return watch{
+func newMonitor(o *Options, s *sampler) monitor {
+	return monitor{
 		sampler: s, begun: o.now(),
 		schedule: schedule{interval: o.Interval, drift: o.Drift, minSamples: o.MinSamples},
 	}
@@ -25,18 +25,18 @@ func newWatch(o *Options, s *sampler) watch {
 
 // observe passes the counts since the last call to the schedule. It reports whether the dictionary has just
 // been found not to fit any more.
-func (w *watch) observe() (began bool) {
-	now := w.sampler.seen()
+func (w *monitor) observe() (began bool) {
+	now := w.sampler.snapshot()
 	delta := now.minus(w.counted)
 	w.counted = now
 	return w.schedule.observe(delta)
 }
 
 // skip excludes the counts up to now from the next observe.
-func (w *watch) skip() { w.counted = w.sampler.seen() }
+func (w *monitor) skip() { w.counted = w.sampler.snapshot() }
 
 // due returns why training is due, "" if it is not.
-func (w *watch) due(now time.Time) string {
+func (w *monitor) due(now time.Time) string {
 	samples, _ := w.sampler.size()
 	full := w.sampler.isFull()
 	if reason := w.schedule.due(now, samples, full); reason != "" || !w.mayHaveGrown() || !w.schedule.ready(now, samples, full) {
@@ -46,7 +46,7 @@ func (w *watch) due(now time.Time) string {
 }
 
 // restart begins a new sample and a new count for the volume.
-func (w *watch) restart(now time.Time) {
+func (w *monitor) restart(now time.Time) {
 	w.sampler.reset()
-	w.begun, w.begunAt = now, w.sampler.seen()
+	w.begun, w.begunAt = now, w.sampler.snapshot()
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // watchForTest returns a watch over a sampler, and a function that makes it observe values of 1000 bytes.
-func watchForTest(now time.Time) (*watch, func(values, stored int)) {
+func watchForTest(now time.Time) (*monitor, func(values, stored int)) {
 	s := newSampler(1<<20, 2000, nil)
-	w := newWatch(optionsForTest(Options{MinSamples: 100, now: func() time.Time { return now }}), s)
+	w := newMonitor(optionsForTest(Options{MinSamples: 100, now: func() time.Time { return now }}), s)
 	return &w, func(values, stored int) {
 		for i := range values {
 			s.observe(policy.Argument, nil, fmt.Appendf(nil, "%01000d", i), stored)
@@ -55,7 +55,7 @@ func TestVolume(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w, see := watchForTest(now)
 	see(100, 500)
-	raw := float64(w.sampler.seen().rawBytes)
+	raw := float64(w.sampler.snapshot().rawBytes)
 	for _, c := range []struct {
 		after time.Duration
 		want  float64
@@ -64,7 +64,7 @@ func TestVolume(t *testing.T) {
 			t.Errorf("after %v: %.0f bytes, want %.0f", c.after, got, c.want)
 		}
 	}
-	w.whole = 7
+	w.scale = 7
 	if got := w.volume(now); got != 7*raw {
 		t.Errorf("of 7 times as much: %.0f", got)
 	}

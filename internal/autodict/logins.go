@@ -9,7 +9,7 @@ import (
 
 // A dictionary contains pieces of the values that it was trained on, and shows them to every login whose
 // values are compressed with it. So each login that writes under a rule has its own samples and dictionary,
-// unless the rule allows sharing. There is one managed for each login. The first has login "" and stands for
+// unless the rule allows sharing. There is one managedRule for each login. The first has login "" and stands for
 // the server's default user, or for all users. Other logins join when they first write.
 
 // ruleLogin is a login under a rule.
@@ -19,9 +19,9 @@ type ruleLogin struct{ rule, login string }
 // labels don't grow with the number of users. Values of other logins are compressed without.
 const maxLogins = 8
 
-// maxStrangers limits the known logins without a dictionary. A value of one costs a map lookup, of any
+// maxOtherLogins limits the known logins without a dictionary. A value of one costs a map lookup, of any
 // further login a lock.
-const maxStrangers = 1024
+const maxOtherLogins = 1024
 
 // labelOf names a login under a rule in logs and metrics.
 func labelOf(rule, login string) string {
@@ -32,7 +32,7 @@ func labelOf(rule, login string) string {
 }
 
 // loginsOf returns the logins that joined a rule before, and "".
-func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
+func loginsOf(known map[string]*managedRule, rule *policy.Rule) []string {
 	logins := []string{""}
 	for fingerprint, r := range known {
 		if r.login != "" && !rule.Shared && fingerprint == fingerprintOf(rule, r.login) {
@@ -45,20 +45,20 @@ func loginsOf(known map[string]*managed, rule *policy.Rule) []string {
 
 // join adds a login that writes under a rule for the first time. It returns nil if there are too many logins,
 // or if the rule was removed.
-func (f *inForce) join(rule *policy.Rule, login string) *sampler {
+func (f *activePolicy) join(rule *policy.Rule, login string) *sampler {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := *f.samplers.Load()
 	if s, known := before[ruleLogin{rule.Name, login}]; known {
 		return s
 	}
-	ours := f.ours(rule.Name)
-	if ours == nil || len(before) > maxStrangers {
+	ours := f.findRule(rule.Name)
+	if ours == nil || len(before) > maxOtherLogins {
 		return nil
 	}
 	var s *sampler
-	if others := f.of(ours); len(others) < maxLogins {
-		r := f.managedFor(nil, ours, login)
+	if others := f.managedFor(ours); len(others) < maxLogins {
+		r := f.newOrKnown(nil, ours, login)
 		f.managed[r.fingerprint] = r
 		f.divideMemory(ours)
 		s = r.sampler
@@ -78,7 +78,7 @@ func (f *inForce) join(rule *policy.Rule, login string) *sampler {
 
 // Join adds a login to every rule, as if it had written there: its values are sampled, and dictionaries
 // announced for them are found.
-func (f *inForce) Join(login string) {
+func (f *activePolicy) Join(login string) {
 	for _, rule := range f.Policy().Rules() {
 		if rule.Auto && !rule.Shared {
 			f.join(rule, login)
@@ -86,8 +86,8 @@ func (f *inForce) Join(login string) {
 	}
 }
 
-// ours returns a managed rule as it was given, without dictionaries. f.mu must be held.
-func (f *inForce) ours(name string) *policy.Rule {
+// findRule returns a managed rule as it was given, without dictionaries. f.mu must be held.
+func (f *activePolicy) findRule(name string) *policy.Rule {
 	for _, r := range f.managed {
 		if r.rule().Name == name {
 			return r.rule()
@@ -97,8 +97,8 @@ func (f *inForce) ours(name string) *policy.Rule {
 }
 
 // divideMemory divides a rule's sample memory among its logins. f.mu must be held.
-func (f *inForce) divideMemory(rule *policy.Rule) {
-	all := f.of(rule)
+func (f *activePolicy) divideMemory(rule *policy.Rule) {
+	all := f.managedFor(rule)
 	for _, r := range all {
 		r.sampler.resize(f.rules.RuleMemory / len(all))
 	}
@@ -107,8 +107,8 @@ func (f *inForce) divideMemory(rule *policy.Rule) {
 // choiceFor returns the dictionaries for a rule. Values of an unknown login, as the packer finds them, get
 // the default user's dictionary while no other login has written under the rule. Whether others wrote before
 // this gateway started is for the packer to check. f.mu must be held.
-func (f *inForce) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
-	all := f.of(rule)
+func (f *activePolicy) choiceFor(rule *policy.Rule) (c policy.Choice, ok bool) {
+	all := f.managedFor(rule)
 	if len(all) == 0 {
 		return c, false
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// withLogins returns an inForce with one rule, for which nothing is trained.
-func withLogins(t *testing.T, shared bool) (*inForce, *policy.Rule) {
+// withLogins returns an activePolicy with one rule, for which nothing is trained.
+func withLogins(t *testing.T, shared bool) (*activePolicy, *policy.Rule) {
 	t.Helper()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Name: "docs", Key: "doc:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true, Shared: shared},
@@ -17,7 +17,7 @@ func withLogins(t *testing.T, shared bool) (*inForce, *policy.Rule) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newInForce(optionsForTest(Options{}))
+	m := newActivePolicy(optionsForTest(Options{}))
 	m.SetRules(Rules{Policy: p, RuleMemory: 1 << 20})
 	return m, p.Rules()[0]
 }
@@ -46,13 +46,13 @@ func TestSamplesOfLoginsAreApart(t *testing.T) {
 
 func TestLoginsAreBounded(t *testing.T) {
 	m, rule := withLogins(t, false)
-	for i := range 3 * maxStrangers {
+	for i := range 3 * maxOtherLogins {
 		m.Sample(rule, fmt.Sprint("user", i), nil, make([]byte, 1000), 500)
 	}
 	if n := len(m.all()); n != maxLogins {
 		t.Errorf("%d logins have samples", n)
 	}
-	if n := len(*m.samplers.Load()); n > maxStrangers+1 {
+	if n := len(*m.samplers.Load()); n > maxOtherLogins+1 {
 		t.Errorf("%d logins are remembered", n)
 	}
 	total := 0
@@ -84,7 +84,7 @@ func TestChoicesOfLogins(t *testing.T) {
 		t.Errorf("alice %v, bob %v, default %v, any login %v", in("alice"), in("bob"), in(""), m.Policy().Rules()[0].Setting)
 	}
 	m.Sample(rule, "bob", nil, []byte("value"), 5)
-	m.again()
+	m.reapply()
 	if in("alice") != with || in("bob") != without || m.Policy().Rules()[0].Setting != without {
 		t.Errorf("two write: alice %v, bob %v, any login %v", in("alice"), in("bob"), m.Policy().Rules()[0].Setting)
 	}

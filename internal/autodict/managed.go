@@ -6,47 +6,47 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// managed holds the state of one rule for the values of one login. Fields without a comment on access belong
+// managedRule holds the state of one rule for the values of one login. Fields without a comment on access belong
 // to the goroutine of Run.
-type managed struct {
+type managedRule struct {
 	fingerprint string
 	login       string   // see logins.go; never changed
 	noSample    []string // never changed
 	sampler     *sampler // never changed
 
-	given   atomic.Pointer[given]
-	current choice // guarded by inForce.mu, written only by Run's goroutine
-	looks   int    // reads of the record, guarded by inForce.mu; see Looked
+	config  atomic.Pointer[ruleConfig]
+	current choice // guarded by activePolicy.mu, written only by Run's goroutine
+	reads   int    // reads of the record, guarded by activePolicy.mu; see Ready
 
-	watch     watch
+	monitor   monitor
 	announcer announcer
 	rejected  Number // announced by another gateway, and no better than the current one
 	wasDue    bool   // at the last check
 }
 
-// given holds the parts of a managed rule that SetRules replaces.
-type given struct {
+// ruleConfig holds the parts of a managed rule that SetRules replaces.
+type ruleConfig struct {
 	rule  *policy.Rule // without a dictionary
-	tally *tally
+	stats *ruleStats
 }
 
-// newManaged returns the state for the values of a login, with so many bytes of memory for the sample.
-func newManaged(o *Options, fingerprint, login string, memory int, noSample []string) *managed {
-	r := &managed{fingerprint: fingerprint, login: login, noSample: noSample}
+// newManagedRule returns the state for the values of a login, with so many bytes of memory for the sample.
+func newManagedRule(o *Options, fingerprint, login string, memory int, noSample []string) *managedRule {
+	r := &managedRule{fingerprint: fingerprint, login: login, noSample: noSample}
 	r.sampler = newSampler(memory, o.MaxSample, noSample)
-	r.watch = newWatch(o, r.sampler)
-	r.announcer = announcer{o: o, name: fingerprint, tally: r.tally}
+	r.monitor = newMonitor(o, r.sampler)
+	r.announcer = announcer{o: o, name: fingerprint, stats: r.stats}
 	return r
 }
 
-func (r *managed) rule() *policy.Rule { return r.given.Load().rule }
+func (r *managedRule) rule() *policy.Rule { return r.config.Load().rule }
 
-func (r *managed) tally() *tally { return r.given.Load().tally }
+func (r *managedRule) stats() *ruleStats { return r.config.Load().stats }
 
 // resume takes the promised ratio of the dictionary in force from the record, after rules were changed.
-func (r *managed) resume() {
+func (r *managedRule) resume() {
 	v := r.announcer.record.Current
-	if v != nil && r.watch.schedule.promised == 0 && r.current.is(uint32(v.Dict)) {
-		r.watch.schedule.rolledOut(v.At, v.Promised)
+	if v != nil && r.monitor.schedule.promised == 0 && r.current.is(uint32(v.Dict)) {
+		r.monitor.schedule.rolledOut(v.At, v.Promised)
 	}
 }

@@ -10,20 +10,20 @@ import (
 // the dictionaries chosen since.
 type Manager struct {
 	o *Options
-	*inForce
+	*activePolicy
 	publisher publisher
 }
 
 // New returns a Manager without rules.
 func New(o Options) *Manager {
 	o.setDefaults()
-	return &Manager{&o, newInForce(&o), publisher{o: &o}}
+	return &Manager{&o, newActivePolicy(&o), publisher{o: &o}}
 }
 
 // Run trains, rolls out and adopts dictionaries until ctx ends.
 func (m *Manager) Run(ctx context.Context) {
 	for {
-		m.publisher.step(ctx, m.given())
+		m.publisher.step(ctx, m.rulesPolicy())
 		for _, r := range m.all() {
 			m.step(ctx, r)
 		}
@@ -38,7 +38,7 @@ func (m *Manager) Run(ctx context.Context) {
 func (m *Manager) await(ctx context.Context) bool {
 	jitter := 0.8 + 0.4*rand.Float64() // gateways that start together must not poll together
 	poll := time.After(time.Duration(float64(m.o.Poll) * jitter))
-	look := time.NewTicker(min(lookEvery, m.o.Poll))
+	look := time.NewTicker(min(checkInterval, m.o.Poll))
 	defer look.Stop()
 	for {
 		select {
@@ -47,26 +47,26 @@ func (m *Manager) await(ctx context.Context) bool {
 		case <-poll:
 			return true
 		case <-m.joined:
-			m.again()
+			m.reapply()
 			return true
 		case <-look.C:
-			if m.turnsDue() {
+			if m.becameDue() {
 				return true
 			}
 		}
 	}
 }
 
-// lookEvery is the interval between checks of local counts, which cost nothing.
-const lookEvery = time.Second
+// checkInterval is the interval between checks of local counts, which cost nothing.
+const checkInterval = time.Second
 
-// turnsDue reports whether some training has become due since the last check. One that can't start, since
+// becameDue reports whether some training has become due since the last check. One that can't start, since
 // another gateway trains or the store does not answer, is retried at the next poll.
-func (m *Manager) turnsDue() (turns bool) {
+func (m *Manager) becameDue() (turns bool) {
 	now := m.o.now()
 	for _, r := range m.all() {
 		m.observe(r)
-		due := r.watch.due(now) != ""
+		due := r.monitor.due(now) != ""
 		turns = turns || due && !r.wasDue
 		r.wasDue = due
 	}
@@ -74,44 +74,44 @@ func (m *Manager) turnsDue() (turns bool) {
 }
 
 // step does what is due for one rule.
-func (m *Manager) step(ctx context.Context, r *managed) {
+func (m *Manager) step(ctx context.Context, r *managedRule) {
 	m.observe(r)
 	if ctx.Err() != nil || !r.announcer.read(ctx) || !r.announcer.refresh(ctx) {
-		m.looked(r, 1)
+		m.countRead(r, 1)
 		return // without the store nothing can be done that others rely on
 	}
 	m.dropRetired(r)
 	r.resume()
 	m.adopt(ctx, r)
-	m.looked(r, enoughLooks)
-	reason := r.watch.due(m.o.now())
+	m.countRead(r, enoughReads)
+	reason := r.monitor.due(m.o.now())
 	if r.wasDue = reason != ""; r.wasDue {
-		m.renew(ctx, r, reason)
+		m.retrain(ctx, r, reason)
 	}
 }
 
 // observe evaluates what was stored since the last call with the dictionary in force.
-func (m *Manager) observe(r *managed) {
+func (m *Manager) observe(r *managedRule) {
 	if r.current.dict != nil && !m.o.Store.Ready(r.current.dict.Number()) {
-		r.watch.skip() // values have no dictionary until the store has it
+		r.monitor.skip() // values have no dictionary until the store has it
 		return
 	}
-	began, schedule := r.watch.observe(), &r.watch.schedule
-	r.tally().update(func(s *Status) { s.Observed, s.Promised = schedule.observed, schedule.promised })
+	began, schedule := r.monitor.observe(), &r.monitor.schedule
+	r.stats().update(func(s *Status) { s.Observed, s.Promised = schedule.observed, schedule.promised })
 	if began {
-		r.tally().log.Info("values no longer fit the dictionary; collecting new samples",
+		r.stats().log.Info("values no longer fit the dictionary; collecting new samples",
 			"promised", forLog(schedule.promised), "observed", forLog(schedule.observed))
 		r.rejected = 0
-		r.watch.restart(m.o.now())
+		r.monitor.restart(m.o.now())
 	}
 }
 
 // dropRetired stops using a dictionary that was retired.
-func (m *Manager) dropRetired(r *managed) {
+func (m *Manager) dropRetired(r *managedRule) {
 	if r.current.dict == nil || !m.o.Store.Retired(r.current.dict.Number()) {
 		return
 	}
-	r.tally().log.Info("dictionary was retired; values are compressed without one until the next training", "dictionary", name(r.current.dict))
-	r.watch.schedule.lost()
+	r.stats().log.Info("dictionary was retired; values are compressed without one until the next training", "dictionary", name(r.current.dict))
+	r.monitor.schedule.lost()
 	m.use(r, choice{})
 }

@@ -74,7 +74,7 @@ type Kind struct {
 	used atomic.Int64 // last use, Unix time in seconds
 
 	// Used only by Run's goroutine:
-	watch watch
+	watch monitor
 
 	ratios  atomic.Pointer[ratios]
 	train   atomic.Uint64
@@ -107,8 +107,8 @@ func NewMessages(o MessagesOptions) *Messages {
 	return m
 }
 
-// most returns the largest number of kinds. m.mu must be held.
-func (m *Messages) most() int { return min(max(m.memory/maxKindMemory, 4), maxKinds) }
+// maxKindCount returns the largest number of kinds. m.mu must be held.
+func (m *Messages) maxKindCount() int { return min(max(m.memory/maxKindMemory, 4), maxKinds) }
 
 // Resize changes the memory for all samples, in bytes.
 func (m *Messages) Resize(memory int) {
@@ -116,7 +116,7 @@ func (m *Messages) Resize(memory int) {
 	defer m.mu.Unlock()
 	m.memory = memory
 	for _, k := range m.kinds {
-		k.sampler.resize(min(maxKindMemory, memory/m.most()))
+		k.sampler.resize(min(maxKindMemory, memory/m.maxKindCount()))
 	}
 }
 
@@ -143,7 +143,7 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 	defer m.mu.Unlock()
 	k := m.kinds[name]
 	if k == nil {
-		if len(method) > maxMethod || len(m.kinds) >= m.most() && !m.dropIdle(now) {
+		if len(method) > maxMethod || len(m.kinds) >= m.maxKindCount() && !m.dropIdle(now) {
 			return nil
 		}
 		name.Method = string(bytes.Clone([]byte(name.Method))) // a copy, not part of a request
@@ -157,10 +157,10 @@ func (m *Messages) Kind(rule *policy.MessageRule, method string, d policy.Direct
 
 func (m *Messages) newKind(name KindName) *Kind {
 	k := &Kind{name: name}
-	memory := min(maxKindMemory, m.memory/m.most())
+	memory := min(maxKindMemory, m.memory/m.maxKindCount())
 	k.sampler = &sampler{maxSample: min(MaxMessageSample, memory/minValuesInSample)}
 	k.sampler.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
-	k.watch = newWatch(&m.o, k.sampler)
+	k.watch = newMonitor(&m.o, k.sampler)
 	return k
 }
 
@@ -241,7 +241,7 @@ func (m *Messages) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(min(lookEvery, m.o.Poll)): // cheap: local counts only
+		case <-time.After(min(checkInterval, m.o.Poll)): // cheap: local counts only
 		}
 	}
 }
@@ -263,7 +263,7 @@ func (m *Messages) trained() []*Kind {
 		}
 	}
 	slices.SortFunc(wants, func(a, b *Kind) int {
-		return cmp.Compare(b.sampler.seen().rawBytes, a.sampler.seen().rawBytes)
+		return cmp.Compare(b.sampler.snapshot().rawBytes, a.sampler.snapshot().rawBytes)
 	})
 	return append(has, wants[:min(len(wants), max(maxMessageDicts-len(has), 0))]...)
 }
@@ -283,8 +283,8 @@ func (m *Messages) step(ctx context.Context, k *Kind) {
 	k.train.Add(1)
 	t := m.task(k)
 	log := m.o.Log.With(k.attrs()...)
-	log.Info("training a dictionary", "reason", reason, "samples", len(t.samples), "raw_bytes_seen", int64(k.watch.raw()))
-	tell := tellProgress(log, m.o.now)
+	log.Info("training a dictionary", "reason", reason, "samples", len(t.samples), "raw_bytes_seen", int64(k.watch.rawBytes()))
+	tell := logProgress(log, m.o.now)
 	t.going = func(at Step) {
 		k.doing.Store(&at)
 		tell(at)

@@ -264,7 +264,7 @@ func TestMessagesTellHowFarTheyAre(t *testing.T) {
 	for range 99 {
 		k.Observe(reading(r, "thermo"), 100)
 	}
-	raw := k.watch.raw()
+	raw := k.watch.rawBytes()
 	m.stepAll(t)
 	if s := m.Status()[0]; s.Step != (Step{}) || !s.Refused || s.Trained != 1 {
 		t.Errorf("when it was not worth it: %+v", s)

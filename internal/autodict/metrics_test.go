@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.use(r, choice{dict: d})
-	r.tally().update(func(s *Status) {
+	r.stats().update(func(s *Status) {
 		s.Trainings[reasonFirst]++
 		s.Refused[refusedSaving]++
 		s.Promised = 0.25

@@ -31,7 +31,7 @@ type Options struct {
 	Lease      time.Duration // of a training, renewed while it runs; 0: 5 min
 	Timeout    time.Duration // for a question to the store; 0: 10 s
 
-	told *troubles // troubles with the store as a whole; set by setDefaults
+	logged *onceLogger // troubles with the store as a whole; set by setDefaults
 
 	// For tests.
 	now   func() time.Time                   // nil: time.Now
@@ -50,7 +50,7 @@ func (o *Options) setDefaults() {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.told = new(troubles)
+	o.logged = new(onceLogger)
 	if o.now == nil {
 		o.now = time.Now
 	}

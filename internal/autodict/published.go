@@ -35,8 +35,8 @@ func publish(p *policy.Policy) agreed.Document {
 	return doc
 }
 
-// saysOf returns the part of a document that matters for comparisons, as text.
-func saysOf(d agreed.Document) string {
+// comparableText returns the part of a document that matters for comparisons, as text.
+func comparableText(d agreed.Document) string {
 	d.At, d.By = time.Time{}, ""
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -47,8 +47,8 @@ func saysOf(d agreed.Document) string {
 
 // publisher maintains the policy record.
 type publisher struct {
-	o    *Options
-	done string // last published text; another gateway may have replaced it since
+	o         *Options
+	published string // last published text; another gateway may have replaced it since
 }
 
 // step publishes the policy if it is new, or if the store has lost it. A policy without managed dictionaries
@@ -58,19 +58,19 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 		return
 	}
 	managed := slices.ContainsFunc(rules.Rules(), func(r *policy.Rule) bool { return r.Auto })
-	if !managed && p.done == "" {
+	if !managed && p.published == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	doc := publish(rules)
-	says := saysOf(doc)
+	says := comparableText(doc)
 	text, version, err := p.o.Store.Record(ctx, agreed.PolicyRecord)
 	switch {
-	case err != nil, text != "" && p.done == says, text == "" && !managed:
+	case err != nil, text != "" && p.published == says, text == "" && !managed:
 		return // errors of the store are reported elsewhere
-	case text != "" && saidBy(text) == says:
-		p.done = says
+	case text != "" && recordText(text) == says:
+		p.published = says
 		return
 	}
 	doc.At, doc.By = p.o.now().UTC().Truncate(time.Second), p.o.By
@@ -79,15 +79,15 @@ func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 		panic(err) // a bug: these types marshal
 	}
 	if version, err = p.o.Store.ReplaceRecord(ctx, agreed.PolicyRecord, version, string(whole)); err == nil && version != 0 {
-		p.done = says
+		p.published = says
 	}
 }
 
-// saidBy returns the comparable text of a record; "" if it can't be read.
-func saidBy(text string) string {
+// recordText returns the comparable text of a record; "" if it can't be read.
+func recordText(text string) string {
 	var d agreed.Document
 	if json.Unmarshal([]byte(text), &d) != nil {
 		return ""
 	}
-	return saysOf(d)
+	return comparableText(d)
 }

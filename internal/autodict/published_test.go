@@ -83,13 +83,13 @@ func TestLastPolicyHolds(t *testing.T) {
 	} {
 		before := store.publishedVersion
 		step.p.step(t.Context(), step.rules)
-		if saidBy(store.published) != saysOf(publish(step.says)) || store.publishedVersion != before+step.more {
+		if recordText(store.published) != comparableText(publish(step.says)) || store.publishedVersion != before+step.more {
 			t.Fatalf("step %d: version %d after %d: %s", i, store.publishedVersion, before, store.published)
 		}
 	}
 	store.published, store.publishedVersion = "", 0 // as after FUNCTION FLUSH
 	b.step(t.Context(), two)
-	if saidBy(store.published) != saysOf(publish(two)) {
+	if recordText(store.published) != comparableText(publish(two)) {
 		t.Error("not put back:", store.published)
 	}
 }
@@ -107,7 +107,7 @@ func TestPolicyIsTakenBack(t *testing.T) {
 	p.step(t.Context(), auto)
 	for range 2 {
 		p.step(t.Context(), plain)
-		if saidBy(store.published) != saysOf(publish(plain)) || store.publishedVersion != 2 {
+		if recordText(store.published) != comparableText(publish(plain)) || store.publishedVersion != 2 {
 			t.Fatal(store.publishedVersion, store.published)
 		}
 	}

@@ -128,24 +128,24 @@ func (r Record) text() string {
 	return string(b)
 }
 
-// leasedTo returns the record with a new lease. If the former holder was about to store a dictionary, that is
+// withLease returns the record with a new lease. If the former holder was about to store a dictionary, that is
 // added to Former, since it may have been stored.
-func (r Record) leasedTo(by string, until time.Time) Record {
-	if r.Lease != nil && r.Lease.Dict != 0 && !r.knows(r.Lease.Dict) {
+func (r Record) withLease(by string, until time.Time) Record {
+	if r.Lease != nil && r.Lease.Dict != 0 && !r.names(r.Lease.Dict) {
 		r = r.withFormer(Version{Dict: r.Lease.Dict, By: r.Lease.By, At: r.Lease.Until})
 	}
 	r.Lease = &Lease{By: by, Until: until}
 	return r
 }
 
-// naming returns the record with the dictionary that the lease's holder is about to store.
-func (r Record) naming(number Number, until time.Time) Record {
+// withPending returns the record with the dictionary that the lease's holder is about to store.
+func (r Record) withPending(number Number, until time.Time) Record {
 	r.Lease = &Lease{By: r.Lease.By, Until: until, Dict: number}
 	return r
 }
 
-// announcing returns the record with a new current dictionary, and without a lease.
-func (r Record) announcing(v Version) Record {
+// withCurrent returns the record with a new current dictionary, and without a lease.
+func (r Record) withCurrent(v Version) Record {
 	if r.Current != nil && r.Current.Dict != v.Dict {
 		r = r.withFormer(*r.Current)
 	}
@@ -155,13 +155,13 @@ func (r Record) announcing(v Version) Record {
 	return r
 }
 
-// released returns the record without a lease.
-func (r Record) released() Record {
+// withoutLease returns the record without a lease.
+func (r Record) withoutLease() Record {
 	r.Lease = nil
 	return r
 }
 
-func (r Record) knows(n Number) bool {
+func (r Record) names(n Number) bool {
 	return r.Current != nil && r.Current.Dict == n || slices.Contains(r.Older, n) ||
 		slices.ContainsFunc(r.Former, func(v Version) bool { return v.Dict == n })
 }

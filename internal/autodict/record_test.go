@@ -16,7 +16,7 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r = r.leasedTo("a", now.Add(time.Minute))
+	r = r.withLease("a", now.Add(time.Minute))
 	const lease = 2 * time.Minute
 	if !r.leasedByAnother("b", now, lease) || r.leasedByAnother("a", now, lease) || r.leasedByAnother("b", now.Add(time.Hour), lease) {
 		t.Error("lease")
@@ -25,16 +25,16 @@ func TestRecord(t *testing.T) {
 		t.Error("a clock that is an hour ahead keeps everybody from training")
 	}
 	// The holder disappears when it may have stored a dictionary.
-	r = r.naming(0xaa, now.Add(time.Minute)).leasedTo("b", now.Add(2*time.Minute))
-	if !r.knows(0xaa) || r.Lease.By != "b" || r.Lease.Dict != 0 {
+	r = r.withPending(0xaa, now.Add(time.Minute)).withLease("b", now.Add(2*time.Minute))
+	if !r.names(0xaa) || r.Lease.By != "b" || r.Lease.Dict != 0 {
 		t.Errorf("%+v", r)
 	}
-	r = r.announcing(Version{Dict: 0xbb, Before: 0.8, Promised: 0.2})
-	r = r.announcing(Version{Dict: 0xcc})
+	r = r.withCurrent(Version{Dict: 0xbb, Before: 0.8, Promised: 0.2})
+	r = r.withCurrent(Version{Dict: 0xcc})
 	if r.Current.Dict != 0xcc || r.Lease != nil || len(r.Former) != 2 || r.Former[0].Dict != 0xbb || r.Former[0].Gain() != 0.75 {
 		t.Errorf("%+v", r)
 	}
-	r = r.announcing(Version{Dict: 0xbb}) // an old one again
+	r = r.withCurrent(Version{Dict: 0xbb}) // an old one again
 	if r.Current.Dict != 0xbb || len(r.Former) != 2 || r.Former[0].Dict != 0xcc {
 		t.Errorf("%+v", r)
 	}
@@ -43,19 +43,19 @@ func TestRecord(t *testing.T) {
 		t.Errorf("%v: %s", err, again.text())
 	}
 	for i := range Number(100) {
-		r = r.announcing(Version{Dict: 1000 + i})
+		r = r.withCurrent(Version{Dict: 1000 + i})
 	}
 	if len(r.Former) != maxFormer {
 		t.Errorf("%d former", len(r.Former))
 	}
-	if n := len(r.Dictionaries()); n != 103 || !r.knows(1000) || !slices.Contains(r.Dictionaries(), 0xcc) {
+	if n := len(r.Dictionaries()); n != 103 || !r.names(1000) || !slices.Contains(r.Dictionaries(), 0xcc) {
 		t.Errorf("of 103 dictionaries it names %d", n)
 	}
-	if r = r.announcing(Version{Dict: 1000}); slices.Contains(r.Older, 1000) {
+	if r = r.withCurrent(Version{Dict: 1000}); slices.Contains(r.Older, 1000) {
 		t.Error("current and older")
 	}
 	for i := range Number(2 * maxOlder) {
-		r = r.announcing(Version{Dict: 5000 + i})
+		r = r.withCurrent(Version{Dict: 5000 + i})
 	}
 	if len(r.Older) != maxOlder || len(r.text()) > 32<<10 {
 		t.Errorf("%d older, %d bytes", len(r.Older), len(r.text()))
@@ -129,7 +129,7 @@ func TestRecordIsRefreshed(t *testing.T) {
 	if !first.Equal(now) {
 		t.Fatalf("rolled out at %v, seen %v", now, first)
 	}
-	now = now.Add(refreshed - time.Second)
+	now = now.Add(seenMaxAge - time.Second)
 	if got := seen(); !got.Equal(first) {
 		t.Errorf("written again at once: %v", got)
 	}

@@ -54,7 +54,7 @@ func TestManagersOverAStoreInMemory(t *testing.T) {
 			m.step(t.Context(), m.all()[0])
 		}
 		got := m.Status()[0]
-		if text := fmt.Sprintf("%d rolled out, %d adopted, %d rejected", got.Rollouts, got.Adopted, got.Rejected); text != want[m] || !m.Looked() {
+		if text := fmt.Sprintf("%d rolled out, %d adopted, %d rejected", got.Rollouts, got.Adopted, got.Rejected); text != want[m] || !m.Ready() {
 			t.Errorf("%s: %s", m.o.By, text)
 		}
 		if uses := m.Policy().Rules()[0].Setting.Dict != 0; uses != (m != other) {
@@ -75,20 +75,20 @@ func TestDueAtOnce(t *testing.T) {
 	s.refused["Record"] = true
 	m := managerForTest(t, s, "a", result{refused: refusedSaving})
 	m.sampleForTest(documents(99, 0))
-	if m.turnsDue() {
+	if m.becameDue() {
 		t.Error("99 samples are enough")
 	}
 	m.sampleForTest(documents(1, 0))
-	if !m.turnsDue() {
+	if !m.becameDue() {
 		t.Error("100 are not")
 	}
 	m.step(t.Context(), m.all()[0])
-	if m.turnsDue() {
+	if m.becameDue() {
 		t.Error("due again, though it could not be begun a moment ago")
 	}
 	s.refused["Record"] = false
 	m.step(t.Context(), m.all()[0])
-	if n := m.Status()[0].Refused[refusedSaving]; n != 1 || m.turnsDue() {
+	if n := m.Status()[0].Refused[refusedSaving]; n != 1 || m.becameDue() {
 		t.Errorf("%d trainings, and due again", n)
 	}
 }
@@ -151,7 +151,7 @@ func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 
 // The first dictionary is trained from a thousand values.
 func TestDefaultSamples(t *testing.T) {
-	if o := optionsForTest(Options{}); o.MinSamples != 1000 || lookEvery > time.Second {
-		t.Errorf("%d samples, looked at every %v", o.MinSamples, lookEvery)
+	if o := optionsForTest(Options{}); o.MinSamples != 1000 || checkInterval > time.Second {
+		t.Errorf("%d samples, looked at every %v", o.MinSamples, checkInterval)
 	}
 }

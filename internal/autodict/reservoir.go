@@ -17,7 +17,7 @@ import (
 // Keys above the threshold need not be drawn: the number of values until the next below it has a geometric
 // distribution (gap), as in Li's algorithm L. So most values cost their caller one decrement.
 type reservoir struct {
-	mostBytes int
+	maxBytes  int
 	random    *rand.Rand
 	threshold float64
 	items     items
@@ -30,7 +30,7 @@ const itemOverhead = 72
 type item struct {
 	key   float64
 	value []byte // never changed
-	as    uint64 // identifies a stored value: hash of the value and its key; 0: unknown
+	id    uint64 // identifies a stored value: hash of the value and its key; 0: unknown
 }
 
 // items is a heap with the highest key on top.
@@ -49,7 +49,7 @@ func (h *items) Pop() any {
 }
 
 func newReservoir(mostBytes int, random *rand.Rand) reservoir {
-	return reservoir{mostBytes: mostBytes, random: random, threshold: 1}
+	return reservoir{maxBytes: mostBytes, random: random, threshold: 1}
 }
 
 // gap returns how many values to skip before the next is taken.
@@ -62,15 +62,15 @@ func (r *reservoir) gap() int64 {
 	return int64(min(g, math.MaxInt64/4))
 }
 
-// take adds the value that the last gap has led to. It keeps value.
-func (r *reservoir) take(value []byte, as uint64) {
+// add adds the value that the last gap has led to. It keeps value.
+func (r *reservoir) add(value []byte, as uint64) {
 	heap.Push(&r.items, item{r.random.Float64() * r.threshold, value, as})
 	r.bytes += len(value) + itemOverhead
 	r.shrink()
 }
 
 func (r *reservoir) shrink() {
-	for r.bytes > r.mostBytes && len(r.items) > 0 {
+	for r.bytes > r.maxBytes && len(r.items) > 0 {
 		out := heap.Pop(&r.items).(item)
 		r.bytes -= len(out.value) + itemOverhead
 		r.threshold = out.key
@@ -79,7 +79,7 @@ func (r *reservoir) shrink() {
 
 // resize changes the limit in bytes.
 func (r *reservoir) resize(mostBytes int) {
-	r.mostBytes = mostBytes
+	r.maxBytes = mostBytes
 	r.shrink()
 }
 
@@ -93,16 +93,16 @@ func (r *reservoir) reset() {
 func (r *reservoir) repeats() (single, again, all int) {
 	times := map[uint64]int{}
 	for _, i := range r.items {
-		times[i.as]++
+		times[i.id]++
 	}
 	for _, i := range r.items {
 		all += len(i.value)
 		switch {
-		case i.as == 0 || times[i.as] == 1:
+		case i.id == 0 || times[i.id] == 1:
 			single += len(i.value)
-		case times[i.as] > 1:
+		case times[i.id] > 1:
 			again += len(i.value)
-			times[i.as] = -1 // counted
+			times[i.id] = -1 // counted
 		}
 	}
 	return single, again, all

@@ -39,7 +39,7 @@ func TestReservoirIsUnbiased(t *testing.T) {
 			}
 			value := make([]byte, 8+length[i]) // the longest is a hundred times the shortest
 			binary.LittleEndian.PutUint64(value, uint64(i))
-			r.take(value, 0)
+			r.add(value, 0)
 			skip = r.gap()
 		}
 		for _, v := range r.values() {
@@ -66,7 +66,7 @@ func TestReservoirIsBounded(t *testing.T) {
 		if skip--; skip >= 0 {
 			continue
 		}
-		r.take(make([]byte, random.IntN(1000)), 0)
+		r.add(make([]byte, random.IntN(1000)), 0)
 		skip = r.gap()
 		taken++
 		bytes := 0
@@ -93,7 +93,7 @@ func TestReservoirIsBounded(t *testing.T) {
 func TestSampler(t *testing.T) {
 	s := newSampler(100_000, 1000, []string{"secret:*"})
 	s.observe(policy.String, []byte("k"), make([]byte, 1001), 1001)
-	if s.seen().values != 0 {
+	if s.snapshot().values != 0 {
 		t.Error("a value that is too long was counted")
 	}
 	value := []byte("a value")
@@ -103,7 +103,7 @@ func TestSampler(t *testing.T) {
 	if got := s.values(); len(got) != 1 || string(got[0]) != "a value" {
 		t.Errorf("%q", got)
 	}
-	if got := s.seen(); got != (seen{2, 64, 64}) {
+	if got := s.snapshot(); got != (snapshot{2, 64, 64}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -128,8 +128,8 @@ func TestSamplerConcurrently(t *testing.T) {
 	if n, bytes := s.size(); bytes > memory || n == 0 {
 		t.Errorf("%d values in %d bytes", n, bytes)
 	}
-	if s.seen().values != 80_000 {
-		t.Errorf("%d were counted", s.seen().values)
+	if s.snapshot().values != 80_000 {
+		t.Errorf("%d were counted", s.snapshot().values)
 	}
 }
 

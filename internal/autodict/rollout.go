@@ -11,8 +11,8 @@ import (
 // holds the record as last read or written. It is not safe for concurrent use.
 type announcer struct {
 	o     *Options
-	name  string        // of the record
-	tally func() *tally // where trouble is logged
+	name  string            // of the record
+	stats func() *ruleStats // where trouble is logged
 
 	record  Record
 	version uint64 // of record
@@ -24,19 +24,19 @@ func (a *announcer) read(ctx context.Context) bool {
 	defer cancel()
 	text, version, err := a.o.Store.Record(ctx, a.name)
 	if err != nil {
-		a.o.told.meet(a.o.Log, troubleRead, err, a.o.hint(err)...)
+		a.o.logged.warn(a.o.Log, troubleRead, err, a.o.hint(err)...)
 		return false
 	}
-	a.o.told.settled(troubleRead)
+	a.o.logged.resolve(troubleRead)
 	record, err := ParseRecord(text)
 	if err != nil {
-		a.tally().told.meet(a.tally().log, troubleRecord, err)
+		a.stats().logged.warn(a.stats().log, troubleRecord, err)
 		return false
 	}
-	a.tally().told.settled(troubleRecord)
+	a.stats().logged.resolve(troubleRecord)
 	if version == 0 && a.record.Current != nil {
 		// The store lost it, for example by FUNCTION FLUSH. Store restores the dictionaries.
-		record = a.record.released()
+		record = a.record.withoutLease()
 		record.Seen = a.o.now().UTC().Truncate(time.Second)
 		if version, err = a.o.Store.ReplaceRecord(ctx, a.name, 0, record.text()); version == 0 || err != nil {
 			return false
@@ -46,13 +46,13 @@ func (a *announcer) read(ctx context.Context) bool {
 	return true
 }
 
-// refreshed is the largest age of a record's Seen.
-const refreshed = 24 * time.Hour
+// seenMaxAge is the largest age of a record's Seen.
+const seenMaxAge = 24 * time.Hour
 
 // refresh updates Seen if it is too old, so that the collection of dictionaries knows that the rule exists.
 // It reports false if the record has changed meanwhile.
 func (a *announcer) refresh(ctx context.Context) bool {
-	if a.version == 0 || a.o.now().Sub(a.record.Seen) < refreshed {
+	if a.version == 0 || a.o.now().Sub(a.record.Seen) < seenMaxAge {
 		return true
 	}
 	return a.replace(ctx, a.record) == ""
@@ -66,40 +66,40 @@ func (a *announcer) leasedByAnother() bool {
 // lease announces a training to the other gateways. It returns why the training should not begin: another
 // gateway was faster, or the store can't keep records.
 func (a *announcer) lease(ctx context.Context) (refused string) {
-	return a.replace(ctx, a.record.leasedTo(a.o.By, a.o.now().Add(a.o.Lease)))
+	return a.replace(ctx, a.record.withLease(a.o.By, a.o.now().Add(a.o.Lease)))
 }
 
 // keepLease renews the lease while a training runs, however slow the machine is. If another gateway has taken
 // over, rollOut will notice.
 func (a *announcer) keepLease(ctx context.Context) {
 	if now := a.o.now(); a.record.Lease != nil && a.record.Lease.Until.Sub(now) < a.o.Lease/2 {
-		a.replace(ctx, a.record.leasedTo(a.o.By, now.Add(a.o.Lease)))
+		a.replace(ctx, a.record.withLease(a.o.By, now.Add(a.o.Lease)))
 	}
 }
 
 // release ends a lease under which nothing was stored.
 func (a *announcer) release(ctx context.Context) {
 	if l := a.record.Lease; l != nil && l.By == a.o.By && ctx.Err() == nil && l.Dict == 0 {
-		a.replace(ctx, a.record.released())
+		a.replace(ctx, a.record.withoutLease())
 	}
 }
 
 // rollOut makes d the rule's current dictionary, step by step, as v, whose At it sets. rule and login are
 // written to the record. It returns why it failed, "" if it did not.
 func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule, login string) (refused string) {
-	if refused = a.replace(ctx, a.record.naming(v.Dict, a.o.now().Add(a.o.Lease))); refused != "" {
+	if refused = a.replace(ctx, a.record.withPending(v.Dict, a.o.now().Add(a.o.Lease))); refused != "" {
 		return refused
 	}
 	if err := a.publish(ctx, d); err != nil {
-		a.tally().told.meet(a.tally().log, troubleStore, err)
+		a.stats().logged.warn(a.stats().log, troubleStore, err)
 		return refusedStore
 	}
-	a.tally().told.settled(troubleStore)
+	a.stats().logged.resolve(troubleStore)
 	if !a.o.Store.Ready(d.Number()) {
 		return refusedUnready
 	}
 	v.At = a.o.now().UTC()
-	next := a.record.announcing(*v)
+	next := a.record.withCurrent(*v)
 	next.Rule, next.Login = rule, login
 	return a.replace(ctx, next)
 }
@@ -112,10 +112,10 @@ func (a *announcer) fetch(ctx context.Context, v *Version) *codec.Dict {
 		err = a.publish(ctx, d) // it is stored already; this makes it ready
 	}
 	if err != nil {
-		a.tally().told.meet(a.tally().log, troubleFetch, err)
+		a.stats().logged.warn(a.stats().log, troubleFetch, err)
 		return nil
 	}
-	a.tally().told.settled(troubleFetch)
+	a.stats().logged.resolve(troubleFetch)
 	if a.o.Store.Retired(uint32(v.Dict)) {
 		return nil
 	}
@@ -138,12 +138,12 @@ func (a *announcer) replace(ctx context.Context, next Record) (refused string) {
 	version, err := a.o.Store.ReplaceRecord(ctx, a.name, a.version, next.text())
 	switch {
 	case err != nil:
-		a.o.told.meet(a.o.Log, troubleWrite, err, a.o.hint(err)...)
+		a.o.logged.warn(a.o.Log, troubleWrite, err, a.o.hint(err)...)
 		return refusedStore
 	case version == 0:
 		return refusedRace
 	}
-	a.o.told.settled(troubleWrite)
+	a.o.logged.resolve(troubleWrite)
 	a.record, a.version = next, version
 	return ""
 }

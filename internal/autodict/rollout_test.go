@@ -14,9 +14,9 @@ import (
 func announcerOf(s *shared, by string, now *time.Time) (*announcer, *bytes.Buffer) {
 	var logged bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&logged, nil))
-	t := newTally("docs", log)
+	t := newRuleStats("docs", log)
 	o := optionsForTest(Options{By: by, Store: s, Log: log, Lease: 5 * time.Minute, now: func() time.Time { return *now }})
-	return &announcer{o: o, name: "rule", tally: func() *tally { return t }}, &logged
+	return &announcer{o: o, name: "rule", stats: func() *ruleStats { return t }}, &logged
 }
 
 // Another gateway can use what one gateway rolls out. A record older than the store's changes nothing there.
@@ -139,14 +139,14 @@ func TestAnnouncerRefreshes(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  uint64
-	}{{refreshed - time.Second, 1}, {time.Second, 2}, {time.Second, 2}} {
+	}{{seenMaxAge - time.Second, 1}, {time.Second, 2}, {time.Second, 2}} {
 		now = now.Add(c.after)
 		if !a.refresh(t.Context()) || s.version != c.want {
 			t.Errorf("at %v version %d, want %d", now, s.version, c.want)
 		}
 	}
 	s.version++
-	if now = now.Add(refreshed); a.refresh(t.Context()) {
+	if now = now.Add(seenMaxAge); a.refresh(t.Context()) {
 		t.Error("another gateway's record is replaced")
 	}
 }

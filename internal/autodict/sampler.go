@@ -27,11 +27,11 @@ type sampler struct {
 // allocates, since a dictionary is to save those.
 type counts struct{ values, rawBytes, storedBytes atomic.Uint64 }
 
-// seen is a snapshot of counts.
-type seen struct{ values, rawBytes, storedBytes uint64 }
+// snapshot is a snapshot of counts.
+type snapshot struct{ values, rawBytes, storedBytes uint64 }
 
-func (s seen) minus(t seen) seen {
-	return seen{s.values - t.values, s.rawBytes - t.rawBytes, s.storedBytes - t.storedBytes}
+func (s snapshot) minus(t snapshot) snapshot {
+	return snapshot{s.values - t.values, s.rawBytes - t.rawBytes, s.storedBytes - t.storedBytes}
 }
 
 // minValuesInSample limits a value's share of the sample's memory: a single value is not enough to learn
@@ -71,8 +71,8 @@ func (s *sampler) take(key, value []byte) {
 	if s.skip.Load() >= 0 {
 		return
 	}
-	if !s.redacted(key) {
-		s.sample.take(bytes.Clone(value), identity(key, value))
+	if !s.isExcluded(key) {
+		s.sample.add(bytes.Clone(value), identity(key, value))
 	}
 	s.skip.Store(s.sample.gap())
 }
@@ -86,7 +86,7 @@ func identity(key, value []byte) uint64 {
 	return xxh3.HashSeed(value, xxh3.Hash(key))
 }
 
-func (s *sampler) redacted(key []byte) bool {
+func (s *sampler) isExcluded(key []byte) bool {
 	for i := range s.noSample {
 		if s.noSample[i].Match(key) {
 			return true
@@ -129,8 +129,8 @@ func (s *sampler) values() [][]byte {
 	return s.sample.values()
 }
 
-func (s *sampler) seen() seen {
-	return seen{s.counts.values.Load(), s.counts.rawBytes.Load(), s.counts.storedBytes.Load()}
+func (s *sampler) snapshot() snapshot {
+	return snapshot{s.counts.values.Load(), s.counts.rawBytes.Load(), s.counts.storedBytes.Load()}
 }
 
 // isFull reports whether the sample has had to drop values.

@@ -47,7 +47,7 @@ const (
 
 // observe adds counts since the last call, and reports whether the dictionary has just been found not to fit
 // any more: then the caller must begin a new sample.
-func (p *schedule) observe(s seen) (began bool) {
+func (p *schedule) observe(s snapshot) (began bool) {
 	if s.rawBytes == 0 {
 		return false
 	}

@@ -68,7 +68,7 @@ func (s *shared) Retired(number uint32) bool {
 	return s.retired[number]
 }
 
-func (s *shared) Held(context.Context) (bytes int64, servers int, err error) {
+func (s *shared) StoredBytes(context.Context) (bytes int64, servers int, err error) {
 	defer s.lock()()
 	if s.held == 0 {
 		return 0, 0, errCut

@@ -65,10 +65,10 @@ const (
 // Limits on the values of one training; more hardly improve dictionaries. There are at most 29 steps: three
 // algorithms for each of seven sizes, six levels, the current choice, and a last training on all values.
 const (
-	maxLearn      = 6000
-	maxLearnBytes = 4 << 20
-	maxJudge      = 2000
-	maxJudgeBytes = 2 << 20
+	maxTraining        = 6000
+	maxTrainingBytes   = 4 << 20
+	maxValidation      = 2000
+	maxValidationBytes = 2 << 20
 )
 
 // choice is the dictionary and level for a rule.
@@ -134,13 +134,13 @@ const (
 
 // train looks for a better dictionary. It waits for its turn, and rests between steps.
 func (t *Trainer) train(ctx context.Context, k task) result {
-	if !t.enter(ctx) {
+	if !t.acquire(ctx) {
 		return result{refused: refusedStopped}
 	}
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	var inMemory int64
-	s.learn, s.judge, inMemory = divide(k.samples)
+	s.training, s.validation, inMemory = divide(k.samples)
 	t.inMemory.Store(inMemory)
 	defer t.inMemory.Store(0)
 	return s.run()
@@ -148,19 +148,19 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 
 // compare returns the ratios of the values with the current choice and with another one.
 func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, with float64, ok bool) {
-	if !t.enter(ctx) {
+	if !t.acquire(ctx) {
 		return 0, 0, false
 	}
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
-	s.judge = bounded(k.samples, maxJudge, maxJudgeBytes)
+	s.validation = bounded(k.samples, maxValidation, maxValidationBytes)
 	s.work("another gateway's dictionary", func() {
 		current, with = s.ratio(k.current), s.ratio(other)
 	})
 	return current, with, true
 }
 
-func (t *Trainer) enter(ctx context.Context) bool {
+func (t *Trainer) acquire(ctx context.Context) bool {
 	select {
 	case t.turn <- struct{}{}:
 		return ctx.Err() == nil || func() bool { <-t.turn; return false }()
@@ -169,18 +169,18 @@ func (t *Trainer) enter(ctx context.Context) bool {
 	}
 }
 
-// One in judgedOf samples is used for judging. With fewer than fewSamples it is one in two, since a handful
+// One in validationOf samples is used for judging. With fewer than fewSamples it is one in two, since a handful
 // is not enough.
 const (
-	judgedOf   = 4
-	fewSamples = 256
+	validationOf = 4
+	fewSamples   = 256
 )
 
 // divide splits samples by a hash of their content, so that equal values are on the same side: judging by
 // values seen in training would prove nothing. In the training part each value counts once; otherwise strings
 // of a value that is written all the time would look common.
-func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
-	of := uint64(judgedOf)
+func divide(samples [][]byte) (training, validation [][]byte, inMemory int64) {
+	of := uint64(validationOf)
 	if len(samples) < fewSamples {
 		of = 2
 	}
@@ -189,13 +189,13 @@ func divide(samples [][]byte) (learn, judge [][]byte, inMemory int64) {
 		inMemory += int64(len(s))
 		sum := xxh3.Hash(s)
 		if sum%of == 0 {
-			judge = append(judge, s)
+			validation = append(validation, s)
 		} else if _, again := seen[sum]; !again {
 			seen[sum] = struct{}{}
-			learn = append(learn, s)
+			training = append(training, s)
 		}
 	}
-	return bounded(learn, maxLearn, maxLearnBytes), bounded(judge, maxJudge, maxJudgeBytes), inMemory
+	return bounded(training, maxTraining, maxTrainingBytes), bounded(validation, maxValidation, maxValidationBytes), inMemory
 }
 
 // bounded returns the longest prefix of the samples, which are in no order, within the limits.
@@ -210,13 +210,13 @@ func bounded(samples [][]byte, most, bytes int) [][]byte {
 
 // search is the state of one training.
 type search struct {
-	trainer      *Trainer
-	task         task
-	ctx          context.Context
-	engine       *codec.Engine
-	learn, judge [][]byte
-	step         Step
-	made         dict.TrainOptions // options that made the best dictionary
+	trainer              *Trainer
+	task                 task
+	ctx                  context.Context
+	engine               *codec.Engine
+	training, validation [][]byte
+	step                 Step
+	made                 dict.TrainOptions // options that made the best dictionary
 }
 
 // work runs f as the next step, and then rests, so that both together use the trainer's share of a core.
@@ -234,12 +234,12 @@ func (s *search) work(trying string, f func()) {
 }
 
 func (s *search) run() result {
-	if len(s.judge) == 0 || len(s.learn) == 0 {
+	if len(s.validation) == 0 || len(s.training) == 0 {
 		return result{refused: refusedSamples}
 	}
 	sizes, lower := s.sizes(), s.lowerLevels()
 	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower) + 1
-	best := result{values: len(s.judge), refused: refusedSamples}
+	best := result{values: len(s.validation), refused: refusedSamples}
 	s.work("the current dictionary", func() { best.before = s.ratio(s.task.current) })
 	worse := 0                          // consecutive sizes without improvement; two end the search
 	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
@@ -308,8 +308,8 @@ func (s *search) tryLevels(best *result, lower []int) {
 // training's limits: with few documents another quarter helps. The promised ratio stays the one measured on
 // values not used for training.
 func (s *search) useAll(best *result) {
-	all := append(slices.Clip(s.learn), unique(s.judge)...)
-	if best.dict == nil || s.ctx.Err() != nil || len(bounded(all, maxLearn, maxLearnBytes)) < len(all) {
+	all := append(slices.Clip(s.training), unique(s.validation)...)
+	if best.dict == nil || s.ctx.Err() != nil || len(bounded(all, maxTraining, maxTrainingBytes)) < len(all) {
 		return
 	}
 	s.work("all values", func() {
@@ -365,7 +365,7 @@ func (s *search) sizes() []int {
 
 // try trains a dictionary, makes it the best if it costs least, and returns its cost.
 func (s *search) try(o dict.TrainOptions, best *result) (cost float64) {
-	d, err := dict.Train(s.learn, o)
+	d, err := dict.Train(s.training, o)
 	if err != nil {
 		return 0 // larger sizes may succeed
 	}
@@ -435,7 +435,7 @@ func (s *search) ratio(c choice) float64 {
 	raw, stored := 0, 0
 	var sealed, opened []byte
 	var err error
-	for _, v := range s.judge {
+	for _, v := range s.validation {
 		sealed = sealer.Seal(sealed[:0], v, st, worth)
 		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
 			return hopeless
@@ -463,7 +463,7 @@ func (s *search) wireRatio(c choice) float64 {
 	raw, sent := 0, 0
 	var sealed, opened []byte
 	var err error
-	for _, v := range s.judge {
+	for _, v := range s.validation {
 		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
 			return hopeless
 		}

@@ -57,10 +57,10 @@ func TestTrainer(t *testing.T) {
 func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 	k := taskFor(t, nil)
 	s := search{trainer: NewTrainer(TrainerOptions{}), task: k, ctx: t.Context(), engine: newEngine()}
-	s.judge = documents(10, 0)
+	s.validation = documents(10, 0)
 	raw, stored := 0, 0
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: s.engine})
-	for _, v := range s.judge {
+	for _, v := range s.validation {
 		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.WorthFunc(policy.String))))
 		raw, stored = raw+before, stored+after
 	}
@@ -101,24 +101,24 @@ func TestTrainerRefuses(t *testing.T) {
 func TestDivideKeepsRepeatsTogether(t *testing.T) {
 	samples := documents(400, 0)
 	samples = append(samples, samples...)
-	learn, judge, bytes := divide(samples)
+	training, validation, bytes := divide(samples)
 	inLearn := map[string]bool{}
-	for _, v := range learn {
+	for _, v := range training {
 		if inLearn[string(v)] {
 			t.Error("what is written often would look common")
 		}
 		inLearn[string(v)] = true
 	}
-	for _, v := range judge {
+	for _, v := range validation {
 		if inLearn[string(v)] {
 			t.Fatal("a value is in both parts")
 		}
 	}
-	if 2*len(learn)+len(judge) != 800 || bytes == 0 || len(judge) < 100 || len(judge) > 300 {
-		t.Errorf("%d and %d of 800", len(learn), len(judge))
+	if 2*len(training)+len(validation) != 800 || bytes == 0 || len(validation) < 100 || len(validation) > 300 {
+		t.Errorf("%d and %d of 800", len(training), len(validation))
 	}
-	if learn, judge, _ := divide(documents(100, 0)); len(judge) < 30 || len(learn) < 30 {
-		t.Errorf("%d of 100 are too few to judge by", len(judge))
+	if training, validation, _ := divide(documents(100, 0)); len(validation) < 30 || len(training) < 30 {
+		t.Errorf("%d of 100 are too few to judge by", len(validation))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 		if got.refused != "" || got.level >= level && level > 0 {
 			t.Fatalf("level %d: %+v", level, got)
 		}
-		s := search{trainer: trainer, task: k, ctx: t.Context(), engine: newEngine(), judge: documents(500, 0)}
+		s := search{trainer: trainer, task: k, ctx: t.Context(), engine: newEngine(), validation: documents(500, 0)}
 		own, chosen := s.ratio(choice{dict: got.dict}), s.ratio(choice{got.dict, got.level})
 		t.Logf("level %d: %d was chosen, %.4f instead of %.4f", level, got.level, chosen, own)
 		if chosen > own*1.02 { // other documents than it was judged on
@@ -211,18 +211,18 @@ func TestTheBestIsMadeOfAllValues(t *testing.T) {
 	if underRace {
 		t.Skip("too slow, and it is all one goroutine")
 	}
-	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxLearn-100) // for learning
+	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxTraining-100) // for learning
 	for _, c := range []struct {
-		learn [][]byte
-		want  bool
+		training [][]byte
+		want     bool
 	}{{documents(100, 0), true}, {append(documents(100, 0), tooShort...), false}} {
 		s := search{trainer: NewTrainer(TrainerOptions{Share: 1}), task: taskFor(t, nil), ctx: t.Context(), engine: newEngine()}
-		s.learn, s.judge = c.learn, documents(50, 1)
+		s.training, s.validation = c.training, documents(50, 1)
 		best := result{promised: hopeless}
 		s.try(dict.TrainOptions{Size: 4 << 10, Level: 3}, &best)
 		s.useAll(&best)
 		if got := strings.Contains(string(best.dict.Content()), "humidityPercent"); got != c.want {
-			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", len(c.learn), len(s.judge), got)
+			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", len(c.training), len(s.validation), got)
 		}
 	}
 }

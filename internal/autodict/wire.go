@@ -95,7 +95,7 @@ func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst,
 	m.mu.Lock()
 	for name, k := range m.kinds {
 		if name.Method == s.Method && name.Direction.String() == s.Direction && name.Rule == s.Rule {
-			samples = bounded(k.sampler.values(), maxJudge, estimateBytes)
+			samples = bounded(k.sampler.values(), maxValidation, estimateBytes)
 		}
 	}
 	m.mu.Unlock()

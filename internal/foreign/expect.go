@@ -13,14 +13,14 @@ const HeadBytes = 32
 
 // Expect reports whether a value of n bytes that begins with head may be in one of the formats, and the
 // largest length of its content then: as its header declares, or limit if it declares nothing. Formats whose
-// header declares more than limit don't count. So a reader knows how much memory [Take] needs before the
+// header declares more than limit don't count. So a reader knows how much memory [OpenAny] needs before the
 // value is complete.
 func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	for _, f := range formats {
-		if !f.mayBegin(head, n) {
+		if !f.mayStartWith(head, n) {
 			continue
 		}
-		declared := f.declares(head)
+		declared := f.declaredLen(head)
 		switch {
 		case declared < 0:
 			most, may = limit, true
@@ -31,27 +31,27 @@ func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	return most, may
 }
 
-// mayBegin is heads for the beginning of a value. For formats without a header it reports whether they can
-// begin that way.
-func (f Format) mayBegin(head []byte, n int) bool {
+// mayStartWith is matchesHeader for the beginning of a value. For formats without a header it reports whether
+// they can begin that way.
+func (f Format) mayStartWith(head []byte, n int) bool {
 	switch f {
 	case XZ:
 		return n >= xzHeaders+xzFooter && bytes.HasPrefix(head, xzMagic)
 	case Rails71:
 		return n > rails71Fixed && bytes.HasPrefix(head, rails71Magic)
 	case PHPRedisLZ4:
-		return len(head) >= phpHeader && head[0] == crc8(head[1:phpHeader]) && f.declares(head) <= lz4MostRatio*int64(n-phpHeader)
+		return len(head) >= phpHeader && head[0] == crc8(head[1:phpHeader]) && f.declaredLen(head) <= lz4MostRatio*int64(n-phpHeader)
 	case RedissonLZ4:
-		return len(head) > redissonHeader && f.declares(head) <= lz4MostRatio*int64(n-redissonHeader) && beginsLZ4(head[redissonHeader:])
+		return len(head) > redissonHeader && f.declaredLen(head) <= lz4MostRatio*int64(n-redissonHeader) && beginsLZ4(head[redissonHeader:])
 	case Snappy:
-		declared := f.declares(head)
+		declared := f.declaredLen(head)
 		return declared >= 0 && declared <= snappyMostRatio*int64(n) && beginsSnappy(head)
 	case LZF:
 		return len(head) > 0 && head[0] < lzfLiterals
 	case Deflate:
 		return len(head) > 0 && head[0]>>1&3 != 3
 	}
-	return f.heads(head)
+	return f.matchesHeader(head)
 }
 
 // beginsLZ4 and beginsSnappy report whether a block begins with literal bytes, as it must, since there is
@@ -63,8 +63,8 @@ func beginsSnappy(block []byte) bool {
 	return n > 0 && (n >= len(block) || block[n]&3 == 0)
 }
 
-// declares returns the length of the content in a value's header, -1 if there is none.
-func (f Format) declares(head []byte) int64 {
+// declaredLen returns the length of the content in a value's header, -1 if there is none.
+func (f Format) declaredLen(head []byte) int64 {
 	switch {
 	case f == GlideLZ4 && len(head) >= glideHeader+lz4SizeBytes:
 		return int64(binary.LittleEndian.Uint32(head[glideHeader:]))
@@ -77,14 +77,14 @@ func (f Format) declares(head []byte) int64 {
 			return int64(n)
 		}
 	case f == Zstd:
-		return frameDeclares(head)
+		return frameDeclaredLen(head)
 	case f == GlideZstd && len(head) > glideHeader:
-		return frameDeclares(head[glideHeader:])
+		return frameDeclaredLen(head[glideHeader:])
 	}
 	return -1
 }
 
-func frameDeclares(frame []byte) int64 {
+func frameDeclaredLen(frame []byte) int64 {
 	var h zstd.Header
 	if h.Decode(frame) != nil || !h.HasFCS || h.FrameContentSize > 1<<62 {
 		return -1

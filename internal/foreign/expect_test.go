@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Expect accepts what Take opens, with enough room for all of its content.
+// Expect accepts what OpenAny opens, with enough room for all of its content.
 func TestExpect(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for name, v := range vectors(t) {

@@ -36,30 +36,30 @@ func Named(name string) ([]Format, error) {
 	return []Format{f}, nil
 }
 
-// MayTake reports whether a reader, with any limit, may take a value for one of the formats: by its header
+// MayOpen reports whether a reader, with any limit, may take a value for one of the formats: by its header
 // or, for formats without one, because it opens. Opening is attempted up to maxRaw bytes.
-func MayTake(formats []Format, stored []byte, maxRaw int) bool {
+func MayOpen(formats []Format, stored []byte, maxRaw int) bool {
 	return slices.ContainsFunc(formats, func(f Format) bool {
 		if f.HasHeader() || len(stored) == 0 {
-			return f.heads(stored)
+			return f.matchesHeader(stored)
 		}
 		_, err := Open(nil, f, stored, maxRaw)
 		return err == nil || errors.Is(err, ErrTooLarge)
 	})
 }
 
-// Room returns the length up to which a gateway or packer opens the content of a value of n bytes: 32*n, at
+// MaxContentLen returns the length up to which a gateway or packer opens the content of a value of n bytes: 32*n, at
 // least 32 KiB, and at most most.
-func Room(n, most int) int { return min(max(32<<10, 32*n), most) }
+func MaxContentLen(n, most int) int { return min(max(32<<10, 32*n), most) }
 
-// Take opens stored by the format that its header names, and appends the content to dst. It tries formats
+// OpenAny opens stored by the format that its header names, and appends the content to dst. It tries formats
 // without a header last; such a format must open all of stored. If stored is in none of the formats, it
 // returns [ErrNone]. If a header names a format and the rest is not of it, or if LZF or deflate would open to
 // more than maxRaw, it returns an error of [Open]. On an error content is dst unchanged.
-func Take(dst []byte, formats []Format, stored []byte, maxRaw int) (content []byte, f Format, err error) {
+func OpenAny(dst []byte, formats []Format, stored []byte, maxRaw int) (content []byte, f Format, err error) {
 	failed := ErrNone
 	for _, f := range formats {
-		if !f.heads(stored) {
+		if !f.matchesHeader(stored) {
 			continue
 		}
 		if content, err = Open(dst, f, stored, maxRaw); err == nil {

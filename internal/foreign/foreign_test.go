@@ -89,7 +89,7 @@ func TestPHPRedisLZ4OfManyLengths(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored, want := read(t, "phpredis-lz4/"+file.Name()), bytes.Repeat(value, n/len(value)+1)[:n]
-		if got, f, err := Take(nil, families["phpredis"], stored, n); f != PHPRedisLZ4 || err != nil || !bytes.Equal(got, want) {
+		if got, f, err := OpenAny(nil, families["phpredis"], stored, n); f != PHPRedisLZ4 || err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%d bytes: %v, %v, %d bytes", n, f, err, len(got))
 		}
 		ours, err := Append(nil, PHPRedisLZ4, 0, want, codec.New(codec.Options{}))
@@ -210,7 +210,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, format uint8, stored []byte) {
 		const most = 64 << 10
 		for _, formats := range families {
-			Take(nil, formats, stored, most)
+			OpenAny(nil, formats, stored, most)
 		}
 		out, err := Open(nil, Format(format), stored, most)
 		if len(out) > most || err != nil && out != nil {

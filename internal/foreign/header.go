@@ -12,7 +12,7 @@ var recognised = [...]Format{GlideZstd, GlideLZ4, XZ, Zstd, LZ4, RedissonZstd, R
 // tell and, where it matters, a person.
 func Recognise(stored []byte) (Format, bool) {
 	for _, f := range recognised {
-		if f.heads(stored) {
+		if f.matchesHeader(stored) {
 			return f, true
 		}
 	}
@@ -25,8 +25,8 @@ func Recognise(stored []byte) (Format, bool) {
 // 1139 as LZF, 64 as deflate, 41 as Snappy.
 func (f Format) HasHeader() bool { return slices.Contains(recognised[:], f) }
 
-// heads reports whether a value begins with the format's header.
-func (f Format) heads(stored []byte) bool {
+// matchesHeader reports whether a value begins with the format's header.
+func (f Format) matchesHeader(stored []byte) bool {
 	switch f {
 	case GlideZstd:
 		return isGlide(stored, backendZstd)

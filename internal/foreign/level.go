@@ -32,7 +32,7 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 	var out []byte
 	tried := 0
 	for _, level := range tries[f] {
-		if !plausible(f, level, stored, e) {
+		if !isPlausible(f, level, stored, e) {
 			continue
 		}
 		if tried++; tried > triesOfLong && len(content) > longContent {
@@ -59,8 +59,8 @@ func WriterLevel(f Format, level int) int {
 // streamHeaders holds the bytes before the zstd magic in formats whose libraries stream.
 var streamHeaders = map[Format]int{GlideZstd: glideHeader, RedissonZstd: redissonHeader}
 
-// plausible reports whether a try could match; it rules out those with another frame header.
-func plausible(f Format, level int, stored []byte, e *codec.Engine) bool {
+// isPlausible reports whether a try could match; it rules out those with another frame header.
+func isPlausible(f Format, level int, stored []byte, e *codec.Engine) bool {
 	header, streams := streamHeaders[f]
 	if !streams {
 		return true

@@ -25,7 +25,7 @@ func openLZF(dst, src []byte, maxRaw int) ([]byte, error) {
 		case back == 0:
 			dst = append(dst, src[used-n:used]...)
 		default:
-			dst = appendAgain(dst, n, back)
+			dst = appendBackref(dst, n, back)
 		}
 		src = src[used:]
 	}
@@ -45,8 +45,8 @@ func lzfSize(src []byte) (size int) {
 	return size
 }
 
-// appendAgain appends n bytes from back bytes before the end, which may be fewer: then they are repeated.
-func appendAgain(dst []byte, n, back int) []byte {
+// appendBackref appends n bytes from back bytes before the end, which may be fewer: then they are repeated.
+func appendBackref(dst []byte, n, back int) []byte {
 	for from := len(dst) - back; n > 0; {
 		piece := min(n, len(dst)-from)
 		dst = append(dst, dst[from:from+piece]...)

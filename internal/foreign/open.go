@@ -39,7 +39,7 @@ func open(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error) {
 	case XZ:
 		return openXZ(dst, stored, maxRaw)
 	case Zlib, Gzip, LZ4: // libraries accept empty input as an empty stream
-		if !f.heads(stored) {
+		if !f.matchesHeader(stored) {
 			return nil, ErrCorrupt
 		}
 		return openStream(dst, f, stored, maxRaw)

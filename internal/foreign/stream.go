@@ -16,7 +16,7 @@ import (
 
 var gzipMagic = []byte{0x1f, 0x8b, 8}
 
-const streamRoom = 4 << 10 // initial room for formats that declare no length
+const streamInitialBytes = 4 << 10 // initial room for formats that declare no length
 
 // streams pools idle readers by format.
 var streams [len(names)]sync.Pool
@@ -42,7 +42,7 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 	}
 	out, err := readUpTo(dst, s.zip, maxRaw)
 	if err != nil {
-		s.letGo()
+		s.release()
 		return nil, err
 	}
 	if s.src.Len() > 0 {
@@ -53,8 +53,8 @@ func openStream(dst []byte, f Format, stored []byte, maxRaw int) ([]byte, error)
 	return out, nil
 }
 
-// letGo resets a reader that has not reached its end, to release what it holds.
-func (s *stream) letGo() {
+// release resets a reader that has not reached its end, to release what it holds.
+func (s *stream) release() {
 	s.src.Reset(nil)
 	if zip, ok := s.zip.(*lz4.Reader); ok {
 		zip.Reset(&s.src)
@@ -89,7 +89,7 @@ func readUpTo(dst []byte, r io.Reader, maxRaw int) ([]byte, error) {
 	n := len(dst)
 	for {
 		if len(dst) == cap(dst) {
-			dst = slices.Grow(dst, min(max(len(dst)-n, streamRoom), maxRaw+1-(len(dst)-n)))
+			dst = slices.Grow(dst, min(max(len(dst)-n, streamInitialBytes), maxRaw+1-(len(dst)-n)))
 		}
 		got, err := r.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+got]

@@ -17,7 +17,7 @@ type Report struct {
 	Envelope    bool    `json:"envelope"` // begins with the magic
 	StoredBytes int     `json:"stored_bytes"`
 	Header      *Header `json:"header,omitempty"` // nil: no envelope, or its header can't be read
-	Opens       bool    `json:"opens"`            // a plain value opens as itself
+	Readable    bool    `json:"opens"`            // a plain value always is
 	Problem     string  `json:"problem,omitempty"`
 	ErrorText   string  `json:"error,omitempty"`
 	ValueStart  string  `json:"value_start,omitempty"` // the first bytes of the value, see Preview
@@ -64,7 +64,7 @@ func Inspect(s *cinch.Sealer, stored []byte) Report {
 		r.Header = describe(h, len(stored))
 	}
 	r.Value, r.Err = s.Open(nil, stored)
-	if r.Opens = r.Err == nil; r.Opens {
+	if r.Readable = r.Err == nil; r.Readable {
 		r.ValueStart = Preview(r.Value, previewBytes)
 	} else {
 		r.Value, r.Problem, r.ErrorText = nil, problem(r.Err), r.Err.Error()

@@ -51,7 +51,7 @@ func TestInspect(t *testing.T) {
 		if r.Header != nil {
 			checksum = r.Header.ChecksumResult + r.Header.TagResult
 		}
-		if r.Opens != c.opens || r.Problem != c.problem || checksum != c.checksum || (r.Err == nil) != c.opens {
+		if r.Readable != c.opens || r.Problem != c.problem || checksum != c.checksum || (r.Err == nil) != c.opens {
 			t.Errorf("%s: %+v", c.name, r)
 		}
 		var text strings.Builder
@@ -61,7 +61,7 @@ func TestInspect(t *testing.T) {
 		if _, err := json.Marshal(r); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if !r.Opens && r.Value != nil {
+		if !r.Readable && r.Value != nil {
 			t.Errorf("%s: a value that doesn't open", c.name)
 		}
 	}

@@ -23,7 +23,7 @@ func (r Report) WriteText(w io.Writer) error {
 	default:
 		r.Header.rows(row, r.StoredBytes)
 	}
-	if r.Opens {
+	if r.Readable {
 		if r.Envelope {
 			row("opens", "yes")
 		}

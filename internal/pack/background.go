@@ -25,16 +25,16 @@ import (
 // An operator pauses all of them by an entry in the store (store.Pause), which each reads once a second. A
 // running pass then waits, keeps its turn, and continues afterwards.
 type Background struct {
-	o         BackgroundOptions
-	lookEvery time.Duration // variables for tests
-	leaseHold time.Duration
-	paused    *paused
+	o            BackgroundOptions
+	pollInterval time.Duration // variables for tests
+	leaseHold    time.Duration
+	paused       *pauseCache
 
-	mu       sync.Mutex // guards what follows
-	now      Report     // of the running pass
-	before   Report     // of all earlier passes that replaced values
-	estimate Report     // of the last pass that only estimated, once it has ended
-	status   BackgroundStatus
+	mu        sync.Mutex // guards what follows
+	current   Report     // of the running pass
+	completed Report     // of all earlier passes that replaced values
+	estimate  Report     // of the last pass that only estimated, once it has ended
+	status    BackgroundStatus
 }
 
 // BackgroundOptions configure a Background. Open and Current are required.
@@ -79,8 +79,8 @@ func (j *Job) wanted() bool {
 	return j.Formats
 }
 
-// is reports whether both jobs mean the same, as after a reload that changed neither.
-func (j Job) is(k Job) bool {
+// equals reports whether both jobs mean the same, as after a reload that changed neither.
+func (j Job) equals(k Job) bool {
 	if j.Policy != k.Policy && (j.wanted() != k.wanted() || j.wanted() && j.name() != k.name()) {
 		return false
 	}
@@ -125,23 +125,23 @@ const (
 )
 
 const (
-	lookEvery  = time.Second
-	leaseHold  = time.Minute
-	retryAfter = time.Second // after an error, doubling up to the pause between passes
-	askTimeout = 5 * time.Second
+	pollInterval = time.Second
+	leaseHold    = time.Minute
+	retryAfter   = time.Second // after an error, doubling up to the pause between passes
+	askTimeout   = 5 * time.Second
 )
 
 // ErrNotYet: the store lacks something that rules name, but may get it soon.
 var ErrNotYet = errors.New("packing has to wait")
 
-var errLost = errors.New("the turn to pack was lost to another gateway") // another gateway may have it now
+var errLeaseLost = errors.New("the turn to pack was lost to another gateway") // another gateway may have it now
 
 // NewBackground returns a Background that does nothing before Run.
 func NewBackground(o BackgroundOptions) *Background {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Background{o: o, lookEvery: lookEvery, leaseHold: leaseHold, paused: newPaused(o.Pause), now: newReport(), before: newReport(), estimate: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
+	return &Background{o: o, pollInterval: pollInterval, leaseHold: leaseHold, paused: newPauseCache(o.Pause), current: newReport(), completed: newReport(), estimate: newReport(), status: BackgroundStatus{Passes: map[string]int64{}}}
 }
 
 // Run packs until stop is closed or ctx ends. After stop it finishes the pages in work.
@@ -154,18 +154,18 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		job := b.o.Current()
 		b.set(func(s *BackgroundStatus) { s.Wanted, s.DryRun = job.wanted(), job.DryRun })
 		if !job.wanted() {
-			b.await(asking, job, b.lookEvery)
+			b.await(asking, job, b.pollInterval)
 			continue
 		}
-		is, err := b.look(asking)
+		is, err := b.checkPause(asking)
 		if asking.Err() != nil {
 			continue
 		}
 		if is {
-			b.await(asking, job, b.lookEvery)
+			b.await(asking, job, b.pollInterval)
 			continue
 		}
-		wait, err := b.turn(ctx, stop, job, err)
+		wait, err := b.tryPass(ctx, stop, job, err)
 		if err != nil {
 			wait = min(retryAfter<<min(failures, 16), job.Every)
 			if errors.Is(err, ErrMismatch) { // a retry would meet it again
@@ -199,13 +199,13 @@ func cancelAfter(ctx context.Context, stop <-chan struct{}, cancel func()) {
 	}
 }
 
-// look reports whether an operator has paused packing.
-func (b *Background) look(ctx context.Context) (paused bool, err error) {
+// checkPause reports whether an operator has paused packing.
+func (b *Background) checkPause(ctx context.Context) (paused bool, err error) {
 	defer catch(func(bug error) { err = bug })
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	was, _ := b.paused.state()
-	paused, err = b.paused.look(asked)
+	paused, err = b.paused.refresh(asked)
 	switch _, since := b.paused.state(); {
 	case paused && !was:
 		b.o.Log.Info("packing in the background is paused", "since", since)
@@ -226,30 +226,30 @@ func (b *Background) Resume(ctx context.Context) error { return b.paused.clear(c
 
 // await waits for d, or until the job changes.
 func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
-	for until := time.Now().Add(d); ctx.Err() == nil && job.is(b.o.Current()); {
+	for until := time.Now().Add(d); ctx.Err() == nil && job.equals(b.o.Current()); {
 		left := time.Until(until)
 		if left <= 0 {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(min(left, b.lookEvery)):
+		case <-time.After(min(left, b.pollInterval)):
 		}
-		if job.Policy != nil && left > b.lookEvery {
-			_, _ = b.look(ctx) // for Status; turns ask again
+		if job.Policy != nil && left > b.pollInterval {
+			_, _ = b.checkPause(ctx) // for Status; turns ask again
 		}
 	}
 }
 
-// turn makes a pass if this gateway gets the turn, and returns how long to wait afterwards. All failures,
+// tryPass makes a pass if this gateway gets the turn, and returns how long to wait afterwards. All failures,
 // panics included, are returned as errors. unasked is the error of asking whether packing is paused, nil if
 // it is known not to be.
-func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
+func (b *Background) tryPass(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
 	defer catch(func(bug error) { err = bug })
 	opened, err := b.o.Open(ctx, job.Policy)
 	if errors.Is(err, ErrNotYet) {
 		b.set(func(s *BackgroundStatus) { s.Trouble = err.Error() })
-		return b.lookEvery, nil
+		return b.pollInterval, nil
 	}
 	if err != nil {
 		return 0, err
@@ -260,7 +260,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 	}
 	lease := opened.Lease(job.name())
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
-	wait, err = lease.Take(asked, b.leaseHold)
+	wait, err = lease.Acquire(asked, b.leaseHold)
 	cancel()
 	if err != nil || wait > 0 {
 		return min(wait, b.leaseHold), err
@@ -277,7 +277,7 @@ func (b *Background) turn(ctx context.Context, stop <-chan struct{}, job Job, un
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
-	if e := lease.Finish(ended, wait); e != nil && err == nil {
+	if e := lease.Release(ended, wait); e != nil && err == nil {
 		b.o.Log.Warn("the turn to pack could not be released", "err", e)
 	}
 	return wait, err
@@ -289,7 +289,7 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 		Targets: opened.Targets, Task: opened.Seal(job.Policy), DryRun: job.DryRun, Parallel: job.Parallel,
 		Read:          store.ReadOptions{Types: store.String | store.Hash, MaxBytes: job.MaxBytes, IdleBelow: job.IdleBelow, FreqAbove: job.FreqAbove},
 		KeysPerSecond: job.KeysPerSecond, BytesPerSecond: job.BytesPerSecond, MaxLatency: job.MaxLatency,
-		Unavailable: b.o.Unavailable, Tell: b.tell, Held: b.paused.held,
+		Unavailable: b.o.Unavailable, Tell: b.handleEvent, Paused: b.paused.resumeSignal,
 	}
 	var err error
 	if job.StateFile != "" && !job.DryRun {
@@ -302,11 +302,11 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	giveUp := make(chan struct{})
 	o.Stop = giveUp
 	var watch sync.WaitGroup
-	start(&watch, cancel, func() error { return b.watch(passed, stop, job, lease, giveUp) })
+	start(&watch, cancel, func() error { return b.superviseLease(passed, stop, job, lease, giveUp) })
 	b.begin(job.DryRun)
 	b.o.Log.Info("packing stored values", "dry_run", job.DryRun, "databases", len(o.Targets))
 	report, err := Run(passed, o)
-	if cause := context.Cause(passed); err != nil && (errors.Is(cause, errLost) || errors.Is(cause, errPanic)) {
+	if cause := context.Cause(passed); err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errPanic)) {
 		err = cause
 	}
 	cancel(nil)
@@ -315,10 +315,10 @@ func (b *Background) pass(ctx context.Context, stop <-chan struct{}, job Job, op
 	return err
 }
 
-// watch renews the lease until the pass ends, and checks whether packing is paused. It closes giveUp when the
-// job changes or stop is closed, and returns errLost when the turn is lost.
-func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}) error {
-	tick := time.NewTicker(b.lookEvery)
+// superviseLease renews the lease until the pass ends, and checks whether packing is paused. It closes giveUp
+// when the job changes or stop is closed, and returns errLeaseLost when the turn is lost.
+func (b *Background) superviseLease(ctx context.Context, stop <-chan struct{}, job Job, lease store.Lease, giveUp chan<- struct{}) error {
+	tick := time.NewTicker(b.pollInterval)
 	defer tick.Stop()
 	kept := time.Now()
 	for {
@@ -330,33 +330,33 @@ func (b *Background) watch(ctx context.Context, stop <-chan struct{}, job Job, l
 			return nil
 		case <-tick.C:
 		}
-		if !job.is(b.o.Current()) {
+		if !job.equals(b.o.Current()) {
 			close(giveUp)
 			return nil
 		}
-		_, _ = b.look(ctx) // an error changes nothing
+		_, _ = b.checkPause(ctx) // an error changes nothing
 		if time.Since(kept) < b.leaseHold/4 {
 			continue
 		}
 		asked, done := context.WithTimeout(ctx, askTimeout)
-		mine, err := lease.Keep(asked, b.leaseHold)
+		mine, err := lease.Renew(asked, b.leaseHold)
 		done()
 		switch {
 		case err == nil && mine:
 			kept = time.Now()
 		case err == nil:
-			return errLost
+			return errLeaseLost
 		} // without an answer the walk itself waits for the server, or gives up
 	}
 }
 
-// tell records the progress of a pass, and logs notices and problems with values.
-func (b *Background) tell(e Event) {
+// handleEvent records the progress of a pass, and logs notices and problems with values.
+func (b *Background) handleEvent(e Event) {
 	switch {
 	case e.Progress != nil:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.now = e.Progress.Report
+		b.current = e.Progress.Report
 		b.status.Done, b.status.Duty = e.Progress.Done, e.Progress.Duty
 	case e.Problem != nil:
 		b.o.Log.Debug("a value could not be packed", "space", e.Problem.Space, "err", e.Problem.Err)
@@ -380,9 +380,9 @@ func (b *Background) ended(r *Report, dryRun bool, err error) {
 	if dryRun {
 		b.estimate.add(r)
 	} else {
-		b.before.add(r)
+		b.completed.add(r)
 	}
-	b.now = newReport()
+	b.current = newReport()
 	s := &b.status
 	s.Running, s.Done, s.Duty = false, 0, 0
 	if err == nil {
@@ -412,9 +412,9 @@ func (b *Background) Status() BackgroundStatus {
 	if s.DryRun {
 		s.Report.add(&b.estimate)
 	} else {
-		s.Report.add(&b.before)
+		s.Report.add(&b.completed)
 	}
-	s.Report.add(&b.now)
+	s.Report.add(&b.current)
 	return s
 }
 

@@ -59,7 +59,7 @@ func (e endless) Read(context.Context, [][]byte, store.ReadOptions, func(*store.
 	return e.read()
 }
 
-func (endless) Again(context.Context, []*store.Value) ([]*store.Value, error)    { return nil, nil }
+func (endless) Reread(context.Context, []*store.Value) ([]*store.Value, error)   { return nil, nil }
 func (endless) Replace(context.Context, []store.Change) ([]store.Outcome, error) { return nil, nil }
 func (endless) Rebuild(context.Context, [][]byte) (int, error)                   { return 0, nil }
 func (endless) Usage(context.Context, [][]byte) ([]int64, error)                 { return nil, nil }
@@ -71,7 +71,7 @@ type turns struct {
 	taken, finished atomic.Int32
 }
 
-func (l *turns) Take(context.Context, time.Duration) (time.Duration, error) {
+func (l *turns) Acquire(context.Context, time.Duration) (time.Duration, error) {
 	if l.wait.Load() {
 		return time.Millisecond, nil
 	}
@@ -79,14 +79,14 @@ func (l *turns) Take(context.Context, time.Duration) (time.Duration, error) {
 	return 0, nil
 }
 
-func (l *turns) Keep(context.Context, time.Duration) (bool, error) {
+func (l *turns) Renew(context.Context, time.Duration) (bool, error) {
 	if l.bug != nil {
 		l.bug("Keep")
 	}
 	return !l.gone.Load(), nil
 }
 
-func (l *turns) Finish(context.Context, time.Duration) error {
+func (l *turns) Release(context.Context, time.Duration) error {
 	l.finished.Add(1)
 	return nil
 }
@@ -115,7 +115,7 @@ func pausable(t *testing.T, lease *turns, pause store.Pause, read func() error) 
 			}, nil
 		},
 	})
-	b.lookEvery, b.leaseHold = 2*time.Millisecond, 8*time.Millisecond
+	b.pollInterval, b.leaseHold = 2*time.Millisecond, 8*time.Millisecond
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -167,7 +167,7 @@ func TestBackgroundWaitsForItsTurn(t *testing.T) {
 		lease.gone.Store(true)
 		until(t, "it ends with the turn", func() bool {
 			s := b.Status()
-			return s.Passes[PassFailed] > 0 && s.Trouble == errLost.Error()
+			return s.Passes[PassFailed] > 0 && s.Trouble == errLeaseLost.Error()
 		})
 	})
 }

@@ -2,14 +2,14 @@
 // It only coordinates: a store finds, reads and replaces values, a Task decides about each one, and the walk
 // handles order, limits and positions.
 //
-//	metrics.go, background.go, paused.go  repeated passes inside a gateway
-//	again.go     repeating runs while slots of a cluster move
+//	metrics.go, background.go, pausecache.go  repeated passes inside a gateway
+//	untilstable.go  repeating runs while slots of a cluster move
 //	forecast.go  estimating whether there will be room
 //	pack.go      Run: its start and end
-//	walk.go      one database from the scan to the write: pages to workers; read, judge, replace, and retry
+//	walk.go      one database from the scan to the write: pages to workers; read, decide, replace, and retry
 //	             values that a client changed; the position to resume from
-//	task.go, task_seal.go, task_foreign.go, task_unpack.go, task_verify.go  judging a value
-//	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is held
+//	task.go, task_seal.go, task_foreign.go, task_unpack.go, task_verify.go  deciding about a value
+//	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is paused
 //	room.go      whether values that grow have room
 //	report.go    counts, and reporting progress
 //	state.go     positions in a file

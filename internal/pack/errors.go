@@ -26,8 +26,8 @@ const (
 // ErrDenied: the user lacks the right to read or replace a value.
 var ErrDenied = errors.New(string(store.Denied))
 
-// because returns an error for the reason why a value was left unchanged.
-func because(why store.Reason) error {
+// reasonError returns an error for the reason why a value was left unchanged.
+func reasonError(why store.Reason) error {
 	if why == store.Denied {
 		return ErrDenied
 	}
@@ -43,8 +43,8 @@ var (
 	ErrNoRoom = errors.New("not enough memory left on the server")
 	// ErrNoDictionary: the server lacks a dictionary that new values would name.
 	ErrNoDictionary = errors.New("the server does not hold the dictionary")
-	// ErrNotAsked: it is unknown whether a value opens.
-	ErrNotAsked = store.ErrDictUnknown
+	// ErrDictUnknown: it is unknown whether a value opens.
+	ErrDictUnknown = store.ErrDictUnknown
 
 	errSampled = errors.New("the sample is complete")
 	errPanic   = errors.New("panic")
@@ -68,8 +68,8 @@ func start(group *sync.WaitGroup, fail func(error), f func() error) {
 	})
 }
 
-// Final reports whether a retry is pointless after the error.
-func Final(err error) bool {
+// IsFinal reports whether a retry is pointless after the error.
+func IsFinal(err error) bool {
 	for _, e := range []error{ErrInterrupted, ErrMismatch, ErrNoRoom, ErrNoDictionary, store.ErrFull, store.ErrReadOnly} {
 		if errors.Is(err, e) {
 			return true

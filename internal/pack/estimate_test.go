@@ -26,7 +26,7 @@ type database struct {
 func (d *database) Name() string { return "server/" + d.name }
 func (d *database) DB() string   { return d.name }
 func (d *database) Memory(context.Context) (store.Memory, error) {
-	return store.Memory{Used: d.used, Whole: true}, nil
+	return store.Memory{Used: d.used, AllInMemory: true}, nil
 }
 func (d *database) Keys(context.Context) (int64, error) { return int64(d.keys), nil }
 
@@ -59,7 +59,7 @@ func dryRun(t *testing.T, sample int, databases ...*database) *Report {
 	for _, d := range databases {
 		o.Targets = append(o.Targets, store.Target{Node: databases[0], Space: d})
 	}
-	r, err := RunAgain(t.Context(), func() (Options, error) { return o, nil }, func(context.Context) (bool, error) { return false, nil })
+	r, err := RunUntilStable(t.Context(), func() (Options, error) { return o, nil }, func(context.Context) (bool, error) { return false, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestTimeOfARunCountsTraining(t *testing.T) {
 		d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}
 		o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
 		runs := 0
-		r, err := RunAgain(t.Context(), func() (Options, error) {
+		r, err := RunUntilStable(t.Context(), func() (Options, error) {
 			runs++
 			time.Sleep(585 * time.Second)
 			return o, nil
@@ -123,11 +123,11 @@ func TestRunsThatMissedKeysFail(t *testing.T) {
 	o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
 	runs, gone := 0, errors.New("connection refused")
 	next := func() (Options, error) { runs++; return o, nil }
-	r, err := RunAgain(t.Context(), next, func(context.Context) (bool, error) { return true, nil })
+	r, err := RunUntilStable(t.Context(), next, func(context.Context) (bool, error) { return true, nil })
 	if !errors.Is(err, ErrSlotsMoving) || runs != maxRuns || r == nil {
 		t.Errorf("slots that keep moving: %v after %d runs", err, runs)
 	}
-	if _, err := RunAgain(t.Context(), next, func(context.Context) (bool, error) { return true, gone }); !errors.Is(err, gone) {
+	if _, err := RunUntilStable(t.Context(), next, func(context.Context) (bool, error) { return true, gone }); !errors.Is(err, gone) {
 		t.Errorf("nodes that are gone: %v", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Holder returns a unique name for a gateway or run of this process, as the holder of a lease or the trainer
+// UniqueHolder returns a unique name for a gateway or run of this process, as the holder of a lease or the trainer
 // of a dictionary: host/name/random.
-func Holder(name string) string {
+func UniqueHolder(name string) string {
 	host, _ := os.Hostname()
 	var random [4]byte
 	_, _ = rand.Read(random[:])

@@ -73,7 +73,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		counter(descValues, s.Report.Replaced)
 		counter(descBefore, s.Report.CostBefore)
 		counter(descAfter, s.Report.CostAfter)
-		counter(descRaced, s.Report.Raced)
+		counter(descRaced, s.Report.Conflicts)
 		counter(descRebuilt, s.Report.Rebuilt)
 		counter(descProblems, s.Report.Problems)
 	}

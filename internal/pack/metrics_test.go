@@ -11,7 +11,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	b := NewBackground(BackgroundOptions{})
-	b.before.Keys, b.now.Keys, b.now.Replaced = 5, 2, 1
+	b.completed.Keys, b.current.Keys, b.current.Replaced = 5, 2, 1
 	b.set(func(s *BackgroundStatus) { s.Passes[PassDone] = 3 })
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(&Metrics{Packers: []NamedBackground{{"g", b}}}); err != nil {

@@ -35,9 +35,9 @@ type Options struct {
 	Unavailable func(error) bool
 
 	Stop <-chan struct{} // when closed, Run finishes pages in work and returns ErrInterrupted
-	// Held is called before each page and each batch of changes. If it returns a channel, the run starts
-	// nothing until that is closed. Nil: the run is never held.
-	Held func() <-chan struct{}
+	// Paused is called before each page and each batch of changes. If it returns a channel, the run starts
+	// nothing until that is closed. Nil: the run is never paused.
+	Paused func() <-chan struct{}
 	// Tell is called with events for operators, never concurrently. Nil: none.
 	Tell func(Event)
 }

@@ -85,8 +85,8 @@ func (p *pace) current() float64 {
 	return p.duty
 }
 
-// measured records a latency. limit is the operator's limit, 0 for none.
-func (p *pace) measured(latency, limit time.Duration) {
+// recordLatency records a latency. limit is the operator's limit, 0 for none.
+func (p *pace) recordLatency(latency, limit time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = append(p.last, latency)
@@ -114,30 +114,30 @@ func (p *pace) measured(latency, limit time.Duration) {
 	p.last = p.last[:0] // measure the new rate separately
 }
 
-// watch measures the node's latency until ctx ends, except while the run is held. It ignores a node that
-// doesn't answer; the walk will notice that.
-func (r *run) watch(ctx context.Context, n *node) error {
+// measureLatency measures the node's latency until ctx ends, except while the run is paused. It ignores a node
+// that doesn't answer; the walk will notice that.
+func (r *run) measureLatency(ctx context.Context, n *node) error {
 	for ctx.Err() == nil {
-		if _, err := r.hold(ctx); err != nil {
+		if _, err := r.waitWhilePaused(ctx); err != nil {
 			return nil
 		}
 		began := time.Now()
 		if n.Ping(ctx) == nil {
-			n.pace.measured(time.Since(began), r.MaxLatency)
+			n.pace.recordLatency(time.Since(began), r.MaxLatency)
 		}
 		_ = sleep(ctx, nil, pingEvery)
 	}
 	return nil
 }
 
-// hold waits while the run is held, and returns how long it waited. It returns ErrInterrupted if the run is
-// stopped meanwhile.
-func (r *run) hold(ctx context.Context) (waited time.Duration, err error) {
-	if r.Held == nil {
+// waitWhilePaused waits while the run is paused, and returns how long it waited. It returns ErrInterrupted if
+// the run is stopped meanwhile.
+func (r *run) waitWhilePaused(ctx context.Context) (waited time.Duration, err error) {
+	if r.Paused == nil {
 		return 0, nil
 	}
 	began := time.Now()
-	for released := r.Held(); released != nil && err == nil; released = r.Held() {
+	for released := r.Paused(); released != nil && err == nil; released = r.Paused() {
 		select {
 		case <-released:
 		case <-r.Stop:
@@ -147,7 +147,7 @@ func (r *run) hold(ctx context.Context) (waited time.Duration, err error) {
 		}
 		now := time.Now()
 		waited = now.Sub(began)
-		r.heldUntil.Store(&now)
+		r.pausedUntil.Store(&now)
 	}
 	return waited, err
 }

@@ -138,7 +138,7 @@ func TestPaceBacksOff(t *testing.T) {
 	p := newPace(&limits{})
 	measure := func(times int, latency time.Duration) {
 		for range times {
-			p.measured(latency, 0)
+			p.recordLatency(latency, 0)
 		}
 	}
 	measure(20, 200*time.Microsecond)
@@ -175,7 +175,7 @@ func TestPaceBacksOff(t *testing.T) {
 	}
 	limited := newPace(&limits{})
 	for range 3 * window {
-		limited.measured(3*time.Millisecond, 2*time.Millisecond)
+		limited.recordLatency(3*time.Millisecond, 2*time.Millisecond)
 	}
 	if limited.current() > 0.25 {
 		t.Errorf("duty %v on a server over the operator's limit from the start", limited.current())

@@ -33,14 +33,14 @@ type run struct {
 	tellMu sync.Mutex
 	end    context.CancelCauseFunc
 
-	heldUntil atomic.Pointer[time.Time] // when a hold last ended; nil: never held
+	pausedUntil atomic.Pointer[time.Time] // when a pause last ended; nil: never paused
 }
 
 // node is a server of a run, with the walks over its spaces, which run one at a time.
 type node struct {
 	store.Node
 	pace  *pace
-	room  *room
+	room  *memoryGuard
 	walks []*walk
 }
 
@@ -58,8 +58,8 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	var background, nodes sync.WaitGroup
 	var interrupted atomic.Bool
 	done := make(chan struct{})
-	start(&background, r.end, func() error { return r.keepTelling(done) })
-	start(&background, r.end, func() error { return r.keepSaving(done) })
+	start(&background, r.end, func() error { return r.reportProgress(done) })
+	start(&background, r.end, func() error { return r.saveLoop(done) })
 	for _, n := range r.nodes {
 		start(&nodes, r.end, func() error {
 			err := r.walkNode(ctx, n)
@@ -98,12 +98,12 @@ func (r *run) setDefaults() {
 // prepare gets the numbers of keys, the positions to resume from and the memory in use.
 func (r *run) prepare(ctx context.Context) error {
 	if r.State != nil {
-		r.State.keep(r.Targets)
+		r.State.retain(r.Targets)
 	}
 	for _, t := range r.Targets {
 		n := r.nodes[t.Node.Name()]
 		if n == nil {
-			n = &node{Node: t.Node, pace: newPace(&r.limits), room: &room{node: t.Node}}
+			n = &node{Node: t.Node, pace: newPace(&r.limits), room: &memoryGuard{node: t.Node}}
 			r.nodes[t.Node.Name()] = n
 		}
 		w := &walk{run: r, node: n, space: t.Space, db: t.Space.DB()}
@@ -124,7 +124,7 @@ func (r *run) prepare(ctx context.Context) error {
 	err := r.account(ctx, func(m store.Memory) {
 		r.report.UsedBefore += m.Used
 		r.report.TuplesBefore += m.Tuples
-		inMemory = inMemory && m.Whole
+		inMemory = inMemory && m.AllInMemory
 	})
 	if inMemory {
 		r.report.used = r.report.UsedBefore
@@ -162,7 +162,7 @@ func (r *run) walkNode(ctx context.Context, n *node) error {
 	defer stop()
 	if !r.NoBackoff {
 		var watcher sync.WaitGroup // not waited for: a PING of a server that is away may take long
-		start(&watcher, r.end, func() error { return r.watch(watched, n) })
+		start(&watcher, r.end, func() error { return r.measureLatency(watched, n) })
 	}
 	for _, w := range n.walks {
 		if err := w.walkWithRetries(ctx); err != nil {
@@ -192,7 +192,7 @@ func (r *run) finish(err error) (Report, error) {
 	return r.report, err
 }
 
-func (r *run) keepSaving(done <-chan struct{}) error {
+func (r *run) saveLoop(done <-chan struct{}) error {
 	if r.State == nil || r.DryRun {
 		return nil
 	}

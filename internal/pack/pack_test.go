@@ -23,9 +23,9 @@ func TestOrder(t *testing.T) {
 	for range 200 {
 		var position string
 		ended := false
-		o := &order{setPosition: func(p string, e bool) { position, ended = p, e }}
+		o := &resumeTracker{setPosition: func(p string, e bool) { position, ended = p, e }}
 		const n = 20
-		var pages []*ordered
+		var pages []*trackedPage
 		for i := range n {
 			pages = append(pages, o.begin(place(i+1, n)))
 		}
@@ -71,7 +71,7 @@ func TestState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	open := func(run, fingerprint string) (*State, error) { return OpenState(file, run, fingerprint) }
 	s, err := open("run", "f")
-	if err != nil || s.Resumes() {
+	if err != nil || s.CanResume() {
 		t.Fatal(err)
 	}
 	s.set("a", Position{RunID: "1", Cursor: "18446744073709551615"})
@@ -79,7 +79,7 @@ func TestState(t *testing.T) {
 	if err := s.save(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = open("run", "f"); err != nil || !s.Resumes() {
+	if s, err = open("run", "f"); err != nil || !s.CanResume() {
 		t.Fatal(err)
 	}
 	if p, ok := s.position("a"); !ok || p.Cursor != "18446744073709551615" || p.RunID != "1" || p.Done {
@@ -102,7 +102,7 @@ func TestState(t *testing.T) {
 	if err := s.save(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = open("run", "f"); err != nil || s.Resumes() {
+	if s, err = open("run", "f"); err != nil || s.CanResume() {
 		t.Errorf("a run that was completed resumes (%v)", err)
 	}
 	if err := os.WriteFile(file, []byte("{\"ver"), 0o600); err != nil {
@@ -157,8 +157,8 @@ func TestSealJudges(t *testing.T) {
 		{"db1:k", text, NoRule},
 	} {
 		v := &store.Value{Key: []byte(c.key), Type: policy.String, Stored: []byte(c.value)}
-		d := s.Judge("0", v)
-		if d.Left != c.left || d.Replace != (c.left == "") || d.Stop != nil || d.Problem != nil {
+		d := s.Decide("0", v)
+		if d.Skip != c.left || d.Replace != (c.left == "") || d.Stop != nil || d.Problem != nil {
 			t.Errorf("%s %.20q: %+v", c.key, c.value, d)
 		}
 		if !d.Replace {
@@ -168,7 +168,7 @@ func TestSealJudges(t *testing.T) {
 			t.Errorf("%s: what replaces it does not open to it", c.key)
 		}
 	}
-	if d := s.Judge("0", &store.Value{Key: []byte("dict:1"), Type: policy.String, Stored: []byte(text)}); !errors.Is(d.Stop, ErrNoDictionary) {
+	if d := s.Decide("0", &store.Value{Key: []byte("dict:1"), Type: policy.String, Stored: []byte(text)}); !errors.Is(d.Stop, ErrNoDictionary) {
 		t.Errorf("a dictionary that is not in the store: %+v", d)
 	}
 	for key, want := range map[string]bool{"k1": true, "kept:1": false, "other": false, "raw:1": false, "db1:1": false, "dict:1": true} {
@@ -188,26 +188,26 @@ func TestSealAnew(t *testing.T) {
 	}
 	s := newSeal(t, policy.Options{Rules: []policy.Rule{{Setting: zstd(1)}}})
 	judge := func(stored []byte) Verdict {
-		return s.Judge("0", &store.Value{Key: []byte("k"), Type: policy.String, Stored: stored})
+		return s.Decide("0", &store.Value{Key: []byte("k"), Type: policy.String, Stored: stored})
 	}
-	s.To = zstd(19)
+	s.Override = zstd(19)
 	lz4 := s.Sealer.Seal(nil, text, codec.Setting{Codec: codec.LZ4}, nil)
 	best := judge(lz4)
 	if !best.Replace || len(best.New) >= len(lz4) {
-		t.Fatalf("from lz4: %+v", best.Left)
+		t.Fatalf("from lz4: %+v", best.Skip)
 	}
-	if d := judge(best.New); d.Left != AlreadySealed {
+	if d := judge(best.New); d.Skip != AlreadySealed {
 		t.Errorf("a second time: %+v", d)
 	}
-	s.To = codec.Setting{Codec: codec.LZ4}
-	if d := judge(best.New); d.Left != AlreadySealed {
+	s.Override = codec.Setting{Codec: codec.LZ4}
+	if d := judge(best.New); d.Skip != AlreadySealed {
 		t.Errorf("to what is larger: %+v", d)
 	}
-	s.Always = true
+	s.Force = true
 	if d := judge(best.New); !d.Replace || !bytes.Equal(d.New, lz4) {
 		t.Errorf("to what is larger, asked for: %+v", d)
 	}
-	if d := judge(lz4); d.Left != AlreadySealed {
+	if d := judge(lz4); d.Skip != AlreadySealed {
 		t.Errorf("a second time: %+v", d)
 	}
 	small := make([]byte, 100) // incompressible
@@ -221,8 +221,8 @@ func TestSealAnew(t *testing.T) {
 	if d := judge(d); !d.Replace || string(d.New) != string(small) {
 		t.Errorf("to what is worth nothing, asked for: %+v", d)
 	}
-	s.Always = false
-	if d := judge(d); d.Replace || d.Left != NoGain {
+	s.Force = false
+	if d := judge(d); d.Replace || d.Skip != NoGain {
 		t.Errorf("to what is worth nothing: %+v", d)
 	}
 	if d := judge(append([]byte(nil), lz4[:len(lz4)-3]...)); !errors.Is(d.Problem, cinch.ErrDamaged) {
@@ -239,7 +239,7 @@ func TestUnpackAndVerifyJudge(t *testing.T) {
 		return &store.Value{Key: []byte("k"), Type: kind, Stored: b}
 	}
 	u, v, before := &Unpack{Sealer: sealer}, &Verify{Sealer: sealer}, &Verify{Sealer: sealer, Before: true}
-	if d := u.Judge("0", value(sealed, policy.Hash)); !d.Replace || !bytes.Equal(d.New, text) {
+	if d := u.Decide("0", value(sealed, policy.Hash)); !d.Replace || !bytes.Equal(d.New, text) {
 		t.Errorf("%+v", d)
 	}
 	for name, c := range map[string]struct {
@@ -252,7 +252,7 @@ func TestUnpackAndVerifyJudge(t *testing.T) {
 		"damaged": {value(sealed[:20], policy.String), cinch.ErrDamaged, cinch.ErrDamaged, ErrMagic},
 	} {
 		for task, want := range map[Task]error{u: c.unpack, v: c.verify, before: c.befo} {
-			d := task.Judge("0", c.v)
+			d := task.Decide("0", c.v)
 			if !errors.Is(d.Problem, want) || d.Replace || d.Stop != nil {
 				t.Errorf("%s, %T: %+v, want %v", name, task, d, want)
 			}
@@ -266,7 +266,7 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
 	v := &Verify{Sealer: sealer}
 	judge := func(stored []byte) Verdict {
-		return v.Judge("0", &store.Value{Key: []byte("k"), Type: policy.Tuple, Stored: stored})
+		return v.Decide("0", &store.Value{Key: []byte("k"), Type: policy.Tuple, Stored: stored})
 	}
 	text := []byte(strings.Repeat("text ", 100))
 	for _, setting := range []codec.Setting{zstd(3), {Codec: codec.LZ4}, {Codec: codec.S2}, {Codec: codec.Zlib, Level: 6}, {}} {
@@ -299,10 +299,10 @@ func TestVerifyFindsCutEnvelopes(t *testing.T) {
 				t.Errorf("%v, %s: %v", setting, name, d.Problem)
 			}
 		}
-		if d := judge(sealed); d.Left != Opened || d.Problem != nil {
+		if d := judge(sealed); d.Skip != Opened || d.Problem != nil {
 			t.Errorf("%v, whole: %+v", setting, d)
 		}
-		if d := judge(slices.Concat(text, sealed)); d.Problem != nil || d.Left != Plain {
+		if d := judge(slices.Concat(text, sealed)); d.Problem != nil || d.Skip != Plain {
 			t.Errorf("%v, far behind other content: %+v", setting, d)
 		}
 	}
@@ -322,7 +322,7 @@ func TestVerifyCopiesAValueOnce(t *testing.T) {
 	numbers := &store.Value{Key: []byte("k"), Type: policy.String, Stored: bytes.Repeat([]byte{0x12, 0}, 1<<19)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if d := v.Judge("0", numbers); d.Problem != nil || d.Left != Plain {
+	if d := v.Decide("0", numbers); d.Problem != nil || d.Skip != Plain {
 		t.Errorf("%+v", d)
 	}
 	runtime.ReadMemStats(&after)

@@ -27,10 +27,10 @@ type Report struct {
 	StoredBefore, StoredAfter int64 // lengths of the old values and of the new ones
 	CostBefore, CostAfter     int64 // what the server allocates for them, computed
 
-	Left    map[store.Reason]int64 // by reason: values left unchanged, or keys not read
-	Opens   map[string]int64       // compressed values that open, by setting
-	Raced   int64                  // values that a client changed first
-	Rebuilt int64                  // hashes that are listpacks again
+	Skipped   map[store.Reason]int64 // by reason: values left unchanged, or keys not read
+	Opened    map[string]int64       // compressed values that open, by setting
+	Conflicts int64                  // values that a client changed first
+	Rebuilt   int64                  // hashes that are listpacks again
 
 	Problems, Damaged, Missing int64 // all; damaged ones; those whose dictionary is missing
 
@@ -56,7 +56,7 @@ type part struct {
 }
 
 func newReport() Report {
-	return Report{Left: make(map[store.Reason]int64), Opens: make(map[string]int64), parts: make(map[string]part)}
+	return Report{Skipped: make(map[store.Reason]int64), Opened: make(map[string]int64), parts: make(map[string]part)}
 }
 
 // replaced counts a change, and returns the bytes that the server's allocation shrinks by.
@@ -106,7 +106,7 @@ func (r *Report) add(o *Report) {
 		{&r.StoredAfter, &o.StoredAfter},
 		{&r.CostBefore, &o.CostBefore},
 		{&r.CostAfter, &o.CostAfter},
-		{&r.Raced, &o.Raced},
+		{&r.Conflicts, &o.Conflicts},
 		{&r.Rebuilt, &o.Rebuilt},
 		{&r.Problems, &o.Problems},
 		{&r.Damaged, &o.Damaged},
@@ -117,11 +117,11 @@ func (r *Report) add(o *Report) {
 	} {
 		*x.to += *x.from
 	}
-	for reason, n := range o.Left {
-		r.Left[reason] += n
+	for reason, n := range o.Skipped {
+		r.Skipped[reason] += n
 	}
-	for setting, n := range o.Opens {
-		r.Opens[setting] += n
+	for setting, n := range o.Opened {
+		r.Opened[setting] += n
 	}
 }
 
@@ -130,7 +130,7 @@ func (r *Report) Saved() int64 { return r.CostBefore - r.CostAfter }
 
 // Dictionaries lists the dictionaries that opened values name.
 func (r *Report) Dictionaries() (numbers []uint32) {
-	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
+	for _, setting := range slices.Sorted(maps.Keys(r.Opened)) {
 		_, text, named := strings.Cut(setting, "@")
 		if number, err := strconv.ParseUint(text, 16, 32); named && err == nil {
 			numbers = append(numbers, uint32(number))
@@ -194,7 +194,7 @@ func (r *run) progress() Progress {
 	return p
 }
 
-func (r *run) keepTelling(done <-chan struct{}) error {
+func (r *run) reportProgress(done <-chan struct{}) error {
 	for sleep(context.Background(), done, tellEvery) == nil {
 		p := r.progress()
 		r.tell(Event{Progress: &p})

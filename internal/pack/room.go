@@ -10,9 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// room checks a node's memory while values grow. It asks the server once a second, and in between counts what
-// was claimed.
-type room struct {
+// memoryGuard checks a node's memory while values grow. It asks the server once a second, and in between counts
+// what was claimed.
+type memoryGuard struct {
 	node  store.Node
 	mu    sync.Mutex
 	asked time.Time
@@ -23,8 +23,8 @@ type room struct {
 // reserved is the share of the limit that stays free for replies, replication and clients.
 const reserved = 0.05
 
-// claim returns ErrNoRoom if the node has no room for that many more bytes.
-func (r *room) claim(ctx context.Context, bytes int64) error {
+// reserve returns ErrNoRoom if the node has no room for that many more bytes.
+func (r *memoryGuard) reserve(ctx context.Context, bytes int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.asked) > time.Second {

@@ -108,8 +108,8 @@ func (b *stateBody) complete() bool {
 	return true
 }
 
-// Resumes reports whether there are positions to continue from.
-func (s *State) Resumes() bool {
+// CanResume reports whether there are positions to continue from.
+func (s *State) CanResume() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.body.Spaces) > 0
@@ -122,8 +122,8 @@ func (s *State) position(space string) (Position, bool) {
 	return p, ok
 }
 
-// keep removes all spaces but these: those that no longer exist would never be done.
-func (s *State) keep(targets []store.Target) {
+// retain removes all spaces but these: those that no longer exist would never be done.
+func (s *State) retain(targets []store.Target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.body.Spaces, func(name string, _ Position) bool {

@@ -10,19 +10,19 @@ import (
 type Task interface {
 	// Wants reports whether the values at a key should be read.
 	Wants(db string, key []byte) bool
-	// Judge decides about a value. The verdict may alias the value's memory.
-	Judge(db string, v *store.Value) Verdict
-	// Skipped is called for a value that the store left out or could not replace. If it returns an error, the
+	// Decide decides about a value. The verdict may alias the value's memory.
+	Decide(db string, v *store.Value) Verdict
+	// OnSkipped is called for a value that the store left out or could not replace. If it returns an error, the
 	// value is reported as a problem.
-	Skipped(v *store.Value, why store.Reason) error
+	OnSkipped(v *store.Value, why store.Reason) error
 	// Shrinks reports whether hashes may fit a listpack afterwards.
 	Shrinks() bool
 }
 
-// unopened returns the verdict for a value that does not open. If the store could not be asked for the
+// openFailure returns the verdict for a value that does not open. If the store could not be asked for the
 // dictionary, that ends the walk, which retries if that makes sense.
-func unopened(err error) Verdict {
-	if errors.Is(err, ErrNotAsked) {
+func openFailure(err error) Verdict {
+	if errors.Is(err, ErrDictUnknown) {
 		return Verdict{Stop: err}
 	}
 	return Verdict{Problem: err}
@@ -33,7 +33,7 @@ type Verdict struct {
 	Replace bool
 	New     []byte       // with Replace
 	Recoded bool         // with Replace: clients will get other bytes with the same content
-	Left    store.Reason // otherwise: why it is left alone
+	Skip    store.Reason // otherwise: why it is left alone
 	Setting string       // of a compressed value that opens, for counting
 	Problem error        // the value is left alone and reported
 	Stop    error        // ends the run

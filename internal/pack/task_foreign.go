@@ -53,32 +53,32 @@ func (t *Seal) contentOf(s *subject, formats []foreign.Format, toPlain bool) (co
 
 // openForeign decompresses a value in one of the formats, within a gateway's limits.
 func (t *Seal) openForeign(formats []foreign.Format, value []byte) (content []byte, f foreign.Format, err error) {
-	return foreign.Take(nil, formats, value, foreign.Room(len(value), t.Sealer.MaxRaw()))
+	return foreign.OpenAny(nil, formats, value, foreign.MaxContentLen(len(value), t.Sealer.MaxRaw()))
 }
 
-// uncovered decides about a value that no rule covers, for example because of its size. It may still be one
+// decideUncovered decides about a value that no rule covers, for example because of its size. It may still be one
 // of a library's whose content clients get.
-func (t *Seal) uncovered(db string, s *subject) Verdict {
+func (t *Seal) decideUncovered(db string, s *subject) Verdict {
 	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
 	if formats == nil {
-		return Verdict{Left: NoRule}
+		return Verdict{Skip: NoRule}
 	}
 	content, _, err := t.contentOf(s, formats, true)
 	switch {
 	case errors.Is(err, foreign.ErrTooLarge):
-		return Verdict{Left: OpensTooLong}
+		return Verdict{Skip: OpensTooLong}
 	case err != nil:
-		return Verdict{Left: NoRule}
+		return Verdict{Skip: NoRule}
 	case !t.AllowRecode:
-		return Verdict{Left: OtherBytes}
+		return Verdict{Skip: OtherBytes}
 	}
-	return Verdict{Replace: true, Recoded: true, New: bare(t.Sealer, content, formats)}
+	return Verdict{Replace: true, Recoded: true, New: plainForm(t.Sealer, content, formats)}
 }
 
-// bare returns the uncompressed form of a value that is not worth compressing. formats are those of a rule to
+// plainForm returns the uncompressed form of a value that is not worth compressing. formats are those of a rule to
 // plain. A value that looks like a library's itself, such as a cached .gz file, is wrapped; otherwise
 // gateways, and the next run, would decompress it once more.
-func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
+func plainForm(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
 	if cinch.IsSealed(value) || looksForeign(s, value, formats) {
 		return s.Escape(nil, value)
 	}
@@ -87,7 +87,7 @@ func bare(s *cinch.Sealer, value []byte, formats []foreign.Format) []byte {
 
 // looksForeign reports whether gateways may take a value for a library's.
 func looksForeign(s *cinch.Sealer, value []byte, formats []foreign.Format) bool {
-	return foreign.MayTake(formats, value, foreign.Room(len(value), s.MaxRaw()))
+	return foreign.MayOpen(formats, value, foreign.MaxContentLen(len(value), s.MaxRaw()))
 }
 
 // toPlain returns the formats of values whose content clients get under the rule.

@@ -59,10 +59,10 @@ func stored(t *testing.T, f foreign.Format, level int) *store.Value {
 	return &store.Value{Key: []byte("k"), Type: store.String, Stored: out}
 }
 
-// judged returns v as replaced by the task, and fails if it is not replaced.
-func judged(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value {
+// replaced returns v as replaced by the task, and fails if it is not replaced.
+func replaced(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value {
 	t.Helper()
-	d := task.Judge("0", v)
+	d := task.Decide("0", v)
 	if !d.Replace || d.Recoded != recoded {
 		t.Fatalf("%+v, want a replacement, recoded %v", d, recoded)
 	}
@@ -75,14 +75,14 @@ func judged(t *testing.T, task Task, v *store.Value, recoded bool) *store.Value 
 func TestForeignIsPutBack(t *testing.T) {
 	for _, level := range []int{1, 3} {
 		task, v := foreignTask(t, "glide", false), stored(t, foreign.GlideZstd, level)
-		sealed := judged(t, task, v, false)
+		sealed := replaced(t, task, v, false)
 		if h, err := cinch.ParseHeader(sealed.Stored); err != nil || !h.IsForeign() || len(sealed.Stored) >= len(v.Stored) {
 			t.Fatalf("%+v, %v: %d bytes of %d", h, err, len(sealed.Stored), len(v.Stored))
 		}
-		if d := task.Judge("0", sealed); d.Replace || d.Left != AlreadySealed {
+		if d := task.Decide("0", sealed); d.Replace || d.Skip != AlreadySealed {
 			t.Errorf("a second time: %+v", d)
 		}
-		if back := judged(t, &Unpack{Sealer: task.Sealer}, sealed, false); !bytes.Equal(back.Stored, v.Stored) {
+		if back := replaced(t, &Unpack{Sealer: task.Sealer}, sealed, false); !bytes.Equal(back.Stored, v.Stored) {
 			t.Errorf("level %d: other bytes come back", level)
 		}
 	}
@@ -98,11 +98,11 @@ func othersLevel(t *testing.T) *store.Value {
 
 func TestForeignRecodes(t *testing.T) {
 	task, v := foreignTask(t, "zlib", false), othersLevel(t)
-	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+	if d := task.Decide("0", v); d.Replace || d.Skip != OtherBytes {
 		t.Fatalf("%+v, want %q", d, OtherBytes)
 	}
 	task.AllowRecode = true
-	back := judged(t, &Unpack{Sealer: task.Sealer}, judged(t, task, v, true), false)
+	back := replaced(t, &Unpack{Sealer: task.Sealer}, replaced(t, task, v, true), false)
 	if content, err := foreign.Open(nil, foreign.Zlib, back.Stored, 1<<20); err != nil || !bytes.Equal(content, foreignContent(1)) {
 		t.Errorf("comes back as %d bytes, %v", len(content), err)
 	}
@@ -111,13 +111,13 @@ func TestForeignRecodes(t *testing.T) {
 // To plain is another encoding too, for plain and for compressed values.
 func TestForeignToPlain(t *testing.T) {
 	task, v := foreignTask(t, "glide", true), stored(t, foreign.GlideLZ4, 1)
-	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+	if d := task.Decide("0", v); d.Replace || d.Skip != OtherBytes {
 		t.Fatalf("%+v, want %q", d, OtherBytes)
 	}
 	kept := foreignTask(t, "glide", false)
 	kept.AllowRecode, task.AllowRecode = true, true
-	for _, v := range []*store.Value{v, judged(t, kept, stored(t, foreign.GlideZstd, 3), false)} {
-		sealed := judged(t, task, v, true)
+	for _, v := range []*store.Value{v, replaced(t, kept, stored(t, foreign.GlideZstd, 3), false)} {
+		sealed := replaced(t, task, v, true)
 		if got, err := task.Sealer.Open(nil, sealed.Stored); err != nil || !bytes.Equal(got, foreignContent(1)) {
 			t.Errorf("opens to %.40q, %v", got, err)
 		}
@@ -127,21 +127,21 @@ func TestForeignToPlain(t *testing.T) {
 // Sealing again keeps the format. Values in no format are sealed as they are.
 func TestForeignSealedAnew(t *testing.T) {
 	task := foreignTask(t, "glide", false)
-	task.To = codec.Setting{Codec: codec.Zlib, Level: 9}
-	sealed := judged(t, task, stored(t, foreign.GlideLZ4, 1), false)
-	task.To, task.Always = task.Policy.Rules()[0].Setting, true
-	if h, err := cinch.ParseHeader(judged(t, task, sealed, false).Stored); err != nil || h.Codec != codec.Zstd || !h.IsForeign() {
+	task.Override = codec.Setting{Codec: codec.Zlib, Level: 9}
+	sealed := replaced(t, task, stored(t, foreign.GlideLZ4, 1), false)
+	task.Override, task.Force = task.Policy.Rules()[0].Setting, true
+	if h, err := cinch.ParseHeader(replaced(t, task, sealed, false).Stored); err != nil || h.Codec != codec.Zstd || !h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)
 	}
 	// Sealed before the rule had a format, as the library's bytes.
 	raw := stored(t, foreign.GlideLZ4, 1)
 	raw.Stored = task.Sealer.Seal(nil, raw.Stored, codec.Setting{Codec: codec.Zstd, Level: 3}, func(int, int) bool { return true })
 	task.AllowRecode = true
-	if h, err := cinch.ParseHeader(judged(t, task, raw, false).Stored); err != nil || !h.IsForeign() {
+	if h, err := cinch.ParseHeader(replaced(t, task, raw, false).Stored); err != nil || !h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)
 	}
 	plain := &store.Value{Key: []byte("k"), Type: store.String, Stored: foreignContent(1)}
-	if h, err := cinch.ParseHeader(judged(t, foreignTask(t, "glide", false), plain, false).Stored); err != nil || h.IsForeign() {
+	if h, err := cinch.ParseHeader(replaced(t, foreignTask(t, "glide", false), plain, false).Stored); err != nil || h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)
 	}
 }
@@ -154,16 +154,16 @@ func TestForeignToPlainIsWhole(t *testing.T) {
 	if v.Stored, err = foreign.Append(nil, foreign.GlideZstd, 0, []byte("a short one"), codec.New(codec.Options{})); err != nil {
 		t.Fatal(err)
 	}
-	if d := task.Judge("0", v); d.Replace || d.Left != OtherBytes {
+	if d := task.Decide("0", v); d.Replace || d.Skip != OtherBytes {
 		t.Errorf("%+v, want %q", d, OtherBytes)
 	}
 	task.AllowRecode = true
-	if got := judged(t, task, v, true); string(got.Stored) != "a short one" {
+	if got := replaced(t, task, v, true); string(got.Stored) != "a short one" {
 		t.Errorf("becomes %q", got.Stored)
 	}
 	sealed := task.Sealer.Seal(nil, stored(t, foreign.GlideLZ4, 1).Stored, codec.Setting{Codec: codec.Zstd}, func(int, int) bool { return true })
-	task.To, task.Always = codec.Setting{Codec: codec.Zlib}, true
-	d := task.Judge("0", &store.Value{Key: []byte("k"), Type: store.String, Stored: sealed})
+	task.Override, task.Force = codec.Setting{Codec: codec.Zlib}, true
+	d := task.Decide("0", &store.Value{Key: []byte("k"), Type: store.String, Stored: sealed})
 	if got, err := task.Sealer.Open(nil, d.New); err != nil || !bytes.Equal(got, stored(t, foreign.GlideLZ4, 1).Stored) {
 		t.Errorf("what a client has stored sealed is opened as a library's: %+v, %v", d, err)
 	}

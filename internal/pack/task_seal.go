@@ -22,12 +22,12 @@ type Seal struct {
 	// Ready reports whether the server holds a dictionary. It may ask the server.
 	Ready func(number uint32) bool
 
-	// To, if not zero, replaces the settings of all rules. Values that are compressed already are compressed
+	// Override, if not zero, replaces the settings of all rules. Values that are compressed already are compressed
 	// again with it if that saves as much as their rule requires.
-	To codec.Setting
-	// Always compresses again every value with another codec or dictionary, even if it grows, and
+	Override codec.Setting
+	// Force compresses again every value with another codec or dictionary, even if it grows, and
 	// decompresses one that is not worth compressing. It serves to get rid of a dictionary.
-	Always bool
+	Force bool
 	// AllowRecode also covers values that another library has compressed, in their rule's format, and that
 	// can only be restored to other bytes with the same content. Under a rule to plain clients then get the
 	// content alone.
@@ -41,11 +41,11 @@ func (t *Seal) Wants(db string, key []byte) bool {
 	return t.Rule != nil || t.Policy.MaySeal(db, key, false)
 }
 
-// Judge compresses a plain value by its rule, and opens the envelope to verify that it holds the value.
+// Decide compresses a plain value by its rule, and opens the envelope to verify that it holds the value.
 // Values that are compressed already, or by a library, are handled separately.
-func (t *Seal) Judge(db string, v *store.Value) Verdict {
+func (t *Seal) Decide(db string, v *store.Value) Verdict {
 	if v.Type == store.Hash && t.Indexed != nil && t.Indexed(v.Key) {
-		return Verdict{Left: Indexed}
+		return Verdict{Skip: Indexed}
 	}
 	s := subject{value: v, raw: v.Stored}
 	if cinch.IsSealed(v.Stored) {
@@ -54,31 +54,31 @@ func (t *Seal) Judge(db string, v *store.Value) Verdict {
 		}
 	}
 	if policy.NeverSeal(s.raw) {
-		return Verdict{Left: Computed}
+		return Verdict{Skip: Computed}
 	}
 	rule := t.ruleFor(db, v, len(s.raw))
 	if rule == nil || rule.Observe {
-		return t.uncovered(db, &s)
+		return t.decideUncovered(db, &s)
 	}
 	s.content = s.raw
 	if rule.Formats != nil {
 		if left := t.foreign(&s, rule); left != "" {
-			return Verdict{Left: left}
+			return Verdict{Skip: left}
 		}
 	}
 	st := rule.Setting
-	if t.To != (codec.Setting{}) {
-		st = t.To
+	if t.Override != (codec.Setting{}) {
+		st = t.Override
 	}
 	if st.Dict != 0 && !t.Ready(st.Dict) {
 		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
 	}
 	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.WorthFunc(v.Type))
 	if !did.Sealed {
-		return t.unsealed(&s, st, rule)
+		return t.decideUnsealed(&s, st, rule)
 	}
-	if s.old.Len > 0 && !s.recoded && !t.better(&s, sealed, did.Codec, st, rule) {
-		return Verdict{Left: AlreadySealed}
+	if s.old.Len > 0 && !s.recoded && !t.improves(&s, sealed, did.Codec, st, rule) {
+		return Verdict{Skip: AlreadySealed}
 	}
 	if err := t.verify(sealed, &s); err != nil {
 		return Verdict{Stop: err}
@@ -94,12 +94,12 @@ func (t *Seal) open(db string, s *subject) (d Verdict, decided bool) {
 	makesPlain := err == nil && s.old.IsForeign() && t.Policy.ToPlain(db, s.value.Key, s.value.Type) != nil
 	switch {
 	case makesPlain && !t.AllowRecode:
-		return Verdict{Left: OtherBytes}, true
-	case t.To == (codec.Setting{}) && !makesPlain:
-		return Verdict{Left: AlreadySealed}, true
+		return Verdict{Skip: OtherBytes}, true
+	case t.Override == (codec.Setting{}) && !makesPlain:
+		return Verdict{Skip: AlreadySealed}, true
 	}
 	if s.raw, err = t.Sealer.Open(nil, s.value.Stored); err != nil {
-		return unopened(err), true
+		return openFailure(err), true
 	}
 	return Verdict{}, false
 }
@@ -122,38 +122,38 @@ type subject struct {
 	old     cinch.Header  // of the value's current envelope
 }
 
-// unsealed decides about a value that is not worth compressing.
-func (t *Seal) unsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict {
+// decideUnsealed decides about a value that is not worth compressing.
+func (t *Seal) decideUnsealed(s *subject, st codec.Setting, rule *policy.Rule) Verdict {
 	d := Verdict{Replace: true, Recoded: s.recoded}
 	switch {
 	case s.recoded && s.as.Format == 0:
-		d.New = bare(t.Sealer, s.content, toPlain(rule))
-	case s.old.Len > 0 && t.Always && another(st, s.old): // worth it only with the old dictionary, perhaps
-		d.New, d.Recoded = bare(t.Sealer, s.raw, toPlain(rule)), false
+		d.New = plainForm(t.Sealer, s.content, toPlain(rule))
+	case s.old.Len > 0 && t.Force && differs(st, s.old): // worth it only with the old dictionary, perhaps
+		d.New, d.Recoded = plainForm(t.Sealer, s.raw, toPlain(rule)), false
 	default:
-		return Verdict{Left: NoGain}
+		return Verdict{Skip: NoGain}
 	}
 	if bytes.Equal(d.New, s.value.Stored) {
-		return Verdict{Left: AlreadySealed}
+		return Verdict{Skip: AlreadySealed}
 	}
 	return d
 }
 
-// better reports whether a new envelope should replace the old one. made is the codec that was used: that of
+// improves reports whether a new envelope should replace the old one. made is the codec that was used: that of
 // st, or Raw if st gained nothing. Envelopes don't record levels, so for the same codec and dictionary only
 // the size decides.
-func (t *Seal) better(s *subject, sealed []byte, made codec.ID, st codec.Setting, rule *policy.Rule) bool {
+func (t *Seal) improves(s *subject, sealed []byte, made codec.ID, st codec.Setting, rule *policy.Rule) bool {
 	if bytes.Equal(sealed, s.value.Stored) {
 		return false
 	}
 	if made != st.Codec {
 		st = codec.Setting{Codec: made}
 	}
-	return t.Always && another(st, s.old) || rule.Worth(s.value.Type, len(s.value.Stored), len(sealed))
+	return t.Force && differs(st, s.old) || rule.Worth(s.value.Type, len(s.value.Stored), len(sealed))
 }
 
-// another reports whether the setting has another codec or dictionary than an envelope.
-func another(st codec.Setting, old cinch.Header) bool {
+// differs reports whether the setting has another codec or dictionary than an envelope.
+func differs(st codec.Setting, old cinch.Header) bool {
 	return st.Codec != old.Codec || st.Dict != old.Dict
 }
 
@@ -182,10 +182,10 @@ func (t *Seal) verify(sealed []byte, s *subject) error {
 	return nil
 }
 
-// Skipped reports values that should have been compressed and could not be.
-func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
+// OnSkipped reports values that should have been compressed and could not be.
+func (t *Seal) OnSkipped(_ *store.Value, why store.Reason) error {
 	if why == KeptChanging || why == store.Denied {
-		return fmt.Errorf("not compressed: %w", because(why))
+		return fmt.Errorf("not compressed: %w", reasonError(why))
 	}
 	return nil
 }
@@ -193,24 +193,24 @@ func (t *Seal) Skipped(_ *store.Value, why store.Reason) error {
 // Shrinks implements Task.
 func (t *Seal) Shrinks() bool { return true }
 
-// Sampling passes plain values that Seal would consider to See, and replaces none.
-type Sampling struct {
+// Sampler passes plain values that Seal would consider to OnSample, and replaces none.
+type Sampler struct {
 	*Seal
-	See func(rule *policy.Rule, v *store.Value)
+	OnSample func(rule *policy.Rule, v *store.Value)
 }
 
-// Judge passes on a value that a rule covers. If a library has compressed it in the rule's format, it passes
+// Decide passes on a value that a rule covers. If a library has compressed it in the rule's format, it passes
 // on the content.
-func (t *Sampling) Judge(db string, v *store.Value) Verdict {
+func (t *Sampler) Decide(db string, v *store.Value) Verdict {
 	if cinch.IsSealed(v.Stored) {
-		return Verdict{Left: AlreadySealed}
+		return Verdict{Skip: AlreadySealed}
 	}
 	if policy.NeverSeal(v.Stored) {
-		return Verdict{Left: Computed}
+		return Verdict{Skip: Computed}
 	}
 	rule := t.ruleFor(db, v, len(v.Stored))
 	if rule == nil {
-		return Verdict{Left: NoRule}
+		return Verdict{Skip: NoRule}
 	}
 	if rule.Formats != nil {
 		if content, _, err := t.openForeign(rule.Formats, v.Stored); err == nil {
@@ -219,6 +219,6 @@ func (t *Sampling) Judge(db string, v *store.Value) Verdict {
 			v = &opened
 		}
 	}
-	t.See(rule, v)
-	return Verdict{Left: NoGain}
+	t.OnSample(rule, v)
+	return Verdict{Skip: NoGain}
 }

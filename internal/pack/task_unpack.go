@@ -31,10 +31,10 @@ type Unpack struct {
 // Wants reports whether the key matches.
 func (t *Unpack) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens compressed values. Opening checks the value against its checksum or tag.
-func (t *Unpack) Judge(db string, v *store.Value) Verdict {
+// Decide opens compressed values. Opening checks the value against its checksum or tag.
+func (t *Unpack) Decide(db string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
-		return Verdict{Left: Plain}
+		return Verdict{Skip: Plain}
 	}
 	if v.Type == store.Stream {
 		return Verdict{Problem: ErrImmutable}
@@ -42,17 +42,17 @@ func (t *Unpack) Judge(db string, v *store.Value) Verdict {
 	plain, err := t.Sealer.Open(nil, v.Stored)
 	switch {
 	case err != nil:
-		return unopened(err)
+		return openFailure(err)
 	case cinch.IsSealed(plain):
 		return Verdict{Problem: ErrMustStay}
-	case t.isPeeled(db, v, plain):
+	case t.isUnwrapped(db, v, plain):
 		return Verdict{Problem: ErrLooksForeign}
 	}
 	return Verdict{Replace: true, New: plain}
 }
 
-// isPeeled reports whether gateways would decompress the plain value for clients, which now get it as it is.
-func (t *Unpack) isPeeled(db string, v *store.Value, plain []byte) bool {
+// isUnwrapped reports whether gateways would decompress the plain value for clients, which now get it as it is.
+func (t *Unpack) isUnwrapped(db string, v *store.Value, plain []byte) bool {
 	formats := t.Policy.ToPlain(db, v.Key, v.Type)
 	if formats == nil {
 		return false
@@ -61,13 +61,13 @@ func (t *Unpack) isPeeled(db string, v *store.Value, plain []byte) bool {
 	return err == nil && !h.IsForeign() && looksForeign(t.Sealer, plain, formats)
 }
 
-// Skipped reports values that may still be compressed.
-func (t *Unpack) Skipped(_ *store.Value, why store.Reason) error {
+// OnSkipped reports values that may still be compressed.
+func (t *Unpack) OnSkipped(_ *store.Value, why store.Reason) error {
 	switch why {
 	case store.Gone, store.OtherType:
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrNotReplaced, because(why))
+	return fmt.Errorf("%w: %w", ErrNotReplaced, reasonError(why))
 }
 
 // Shrinks implements Task.

@@ -32,14 +32,14 @@ type Verify struct {
 // Wants reports whether the key matches.
 func (t *Verify) Wants(db string, key []byte) bool { return t.Match == nil || t.Match(db, key) }
 
-// Judge opens the value. One that begins with the magic and does not open is damaged, or was not written by
+// Decide opens the value. One that begins with the magic and does not open is damaged, or was not written by
 // Cinch. It is never counted as plain.
-func (t *Verify) Judge(_ string, v *store.Value) Verdict {
+func (t *Verify) Decide(_ string, v *store.Value) Verdict {
 	if !cinch.IsSealed(v.Stored) {
 		if t.Before {
-			return Verdict{Left: Plain}
+			return Verdict{Skip: Plain}
 		}
-		return t.judgeHeadless(v.Stored)
+		return t.checkHeadless(v.Stored)
 	}
 	_, err := t.Sealer.Open(nil, v.Stored)
 	switch {
@@ -48,20 +48,20 @@ func (t *Verify) Judge(_ string, v *store.Value) Verdict {
 	case t.Before:
 		return Verdict{Problem: fmt.Errorf("%w, but can't be decompressed", ErrMagic)}
 	case err != nil:
-		return unopened(err)
+		return openFailure(err)
 	}
 	h, _ := cinch.ParseHeader(v.Stored)
-	return Verdict{Left: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}
+	return Verdict{Skip: Opened, Setting: codec.Setting{Codec: h.Codec, Dict: h.Dict}.String()}
 }
 
-// maxHeadBytes limits how far into a value judgeHeadless looks for an envelope.
+// maxHeadBytes limits how far into a value checkHeadless looks for an envelope.
 const maxHeadBytes = 256
 
-// judgeHeadless looks for an envelope that lacks only its magic, perhaps after other bytes, and reaches to
+// checkHeadless looks for an envelope that lacks only its magic, perhaps after other bytes, and reaches to
 // the value's end: a splice or SETRANGE may have overwritten its beginning. Length and checksum (or tag) must
 // match, so other bytes are not mistaken for one. An envelope that has lost more than the magic can't be told
 // from a plain value.
-func (t *Verify) judgeHeadless(stored []byte) Verdict {
+func (t *Verify) checkHeadless(stored []byte) Verdict {
 	var sealed []byte // a copy of the value after room for the magic
 	for at := range min(len(stored)-1, maxHeadBytes) {
 		if stored[at]>>4 != cinch.Version || !codec.ID(stored[at]&15).Known() {
@@ -83,14 +83,14 @@ func (t *Verify) judgeHeadless(stored []byte) Verdict {
 			return Verdict{Problem: ErrCut}
 		}
 	}
-	return Verdict{Left: Plain}
+	return Verdict{Skip: Plain}
 }
 
-// Skipped reports values that could not be read.
-func (t *Verify) Skipped(_ *store.Value, why store.Reason) error {
+// OnSkipped reports values that could not be read.
+func (t *Verify) OnSkipped(_ *store.Value, why store.Reason) error {
 	switch why {
 	case store.Denied, store.TooLarge:
-		return fmt.Errorf("%w: %w", ErrNotRead, because(why))
+		return fmt.Errorf("%w: %w", ErrNotRead, reasonError(why))
 	}
 	return nil
 }

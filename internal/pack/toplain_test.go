@@ -55,7 +55,7 @@ func clientGets(t *testing.T, task *Seal, formats []foreign.Format, stored []byt
 		}
 		return value
 	}
-	if value, _, err := foreign.Take(nil, formats, stored, foreign.Room(len(stored), 1<<25)); err == nil {
+	if value, _, err := foreign.OpenAny(nil, formats, stored, foreign.MaxContentLen(len(stored), 1<<25)); err == nil {
 		return value
 	}
 	return stored
@@ -69,9 +69,9 @@ func TestToPlainPeelsOnce(t *testing.T) {
 	v := webValue(asLibrary(t, foreign.Zlib, file))
 	for run := range 3 {
 		if run == 2 {
-			task.To, task.Always = codec.Setting{Codec: codec.Zlib}, true
+			task.Override, task.Force = codec.Setting{Codec: codec.Zlib}, true
 		}
-		if d := task.Judge("0", v); d.Replace {
+		if d := task.Decide("0", v); d.Replace {
 			v = webValue(d.New)
 		} else if run == 0 {
 			t.Fatalf("%+v", d)
@@ -80,10 +80,10 @@ func TestToPlainPeelsOnce(t *testing.T) {
 			t.Fatalf("after run %d a client gets %d bytes, not the file's %d", run, len(got), len(file))
 		}
 	}
-	if d := (&Unpack{Sealer: task.Sealer, Policy: task.Policy}).Judge("0", v); d.Replace || !errors.Is(d.Problem, ErrLooksForeign) {
+	if d := (&Unpack{Sealer: task.Sealer, Policy: task.Policy}).Decide("0", v); d.Replace || !errors.Is(d.Problem, ErrLooksForeign) {
 		t.Errorf("unpacking: %+v", d)
 	}
-	if d := (&Unpack{Sealer: task.Sealer}).Judge("0", v); !d.Replace || !bytes.Equal(d.New, file) {
+	if d := (&Unpack{Sealer: task.Sealer}).Decide("0", v); !d.Replace || !bytes.Equal(d.New, file) {
 		t.Errorf("unpacking without the rule: %+v", d)
 	}
 }
@@ -97,7 +97,7 @@ func TestToPlainOfNoise(t *testing.T) {
 		for i := range content {
 			content[i] = byte(r.Uint32())
 		}
-		d := task.Judge("0", webValue(asLibrary(t, foreign.PHPRedisLZ4, content)))
+		d := task.Decide("0", webValue(asLibrary(t, foreign.PHPRedisLZ4, content)))
 		if !d.Replace {
 			continue
 		}
@@ -125,16 +125,16 @@ func TestToPlainWhateverTheSize(t *testing.T) {
 		for _, sizes := range [][2]int{{}, {0, 100}, {len(content) + 1, 0}} {
 			task, formats := toPlainTask(t, "glide", sizes[0], sizes[1])
 			task.AllowRecode = false
-			if d := task.Judge("0", webValue(stored)); d.Replace || d.Left != OtherBytes {
+			if d := task.Decide("0", webValue(stored)); d.Replace || d.Skip != OtherBytes {
 				t.Errorf("%s, sizes %v, without --allow-recode: %+v", name, sizes, d)
 			}
 			task.AllowRecode = true
-			d := task.Judge("0", webValue(stored))
+			d := task.Decide("0", webValue(stored))
 			if h, err := cinch.ParseHeader(d.New); err == nil && h.IsForeign() {
 				t.Error("it is a library's still")
 			}
 			if !d.Replace || !d.Recoded || !bytes.Equal(clientGets(t, task, formats, d.New), content) {
-				t.Errorf("%s, sizes %v: %+v", name, sizes, d.Left)
+				t.Errorf("%s, sizes %v: %+v", name, sizes, d.Skip)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func TestToPlainOfTooMuch(t *testing.T) {
 	rows := bytes.Repeat([]byte(`{"a":"row of a table, all alike"},`), 6000)
 	for _, minSize := range []int{0, 1 << 20} {
 		task, _ := toPlainTask(t, "django", minSize, 0)
-		if d := task.Judge("0", webValue(asLibrary(t, foreign.Zlib, rows))); d.Replace || d.Left != OpensTooLong {
+		if d := task.Decide("0", webValue(asLibrary(t, foreign.Zlib, rows))); d.Replace || d.Skip != OpensTooLong {
 			t.Errorf("min size %d: %+v", minSize, d)
 		}
 	}

@@ -26,8 +26,8 @@ type walk struct {
 	seen  part   // guarded by run.mu
 	runID string // of the node process for which the position is valid
 
-	quota  int64 // keys to examine for a sample; 0: all
-	looked int64 // keys returned by the scan
+	quota   int64 // keys to examine for a sample; 0: all
+	scanned int64 // keys returned by the scan
 
 	batches atomic.Int64 // of changes, by all workers
 
@@ -78,11 +78,11 @@ func (w *walk) walkWithRetries(ctx context.Context) error {
 			continue
 		case errors.Is(err, errSampled):
 			return nil
-		case ctx.Err() != nil || Final(err) || !errors.Is(err, store.ErrRestarted) && !w.run.Unavailable(err):
+		case ctx.Err() != nil || IsFinal(err) || !errors.Is(err, store.ErrRestarted) && !w.run.Unavailable(err):
 			return err
 		}
-		if held := w.run.heldUntil.Load(); held != nil && held.After(since) {
-			since = *held // the server was not asked while held
+		if paused := w.run.pausedUntil.Load(); paused != nil && paused.After(since) {
+			since = *paused // the server was not asked while paused
 		}
 		if w.position != reached {
 			reached, since = w.position, time.Now()
@@ -123,7 +123,7 @@ func (w *walk) await(ctx context.Context, deadline time.Time, cause error) error
 // job is a page of keys for a worker.
 type job struct {
 	found store.Page
-	page  *ordered
+	page  *trackedPage
 }
 
 // walkOnce walks from the position until the end or an error. The position is correct afterwards in both
@@ -131,7 +131,7 @@ type job struct {
 func (w *walk) walkOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o := &order{position: w.position, setPosition: w.setPosition}
+	o := &resumeTracker{position: w.position, setPosition: w.setPosition}
 	jobs := make(chan job)
 	var workers sync.WaitGroup
 	for range w.run.Parallel {
@@ -155,11 +155,11 @@ func (w *walk) walkOnce(ctx context.Context) error {
 }
 
 // scan reads pages and passes them to workers until the end.
-func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) (err error) {
+func (w *walk) scan(ctx context.Context, o *resumeTracker, jobs chan<- job) (err error) {
 	defer catch(func(bug error) { err = bug }) // caught here, since the workers wait for jobs to be closed
 	options := store.ScanOptions{Count: w.run.Step, Match: w.run.Match, Kind: w.run.Kind, RunID: w.runID, Read: w.run.Read}
 	for cursor := w.position; ; {
-		if _, err := w.run.hold(ctx); err != nil {
+		if _, err := w.run.waitWhilePaused(ctx); err != nil {
 			return err
 		}
 		select {
@@ -169,16 +169,16 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) (err error) 
 			return ctx.Err()
 		default:
 		}
-		if w.quota > 0 && w.looked >= w.quota {
+		if w.quota > 0 && w.scanned >= w.quota {
 			return errSampled
 		}
 		found, err := w.space.Page(ctx, cursor, options)
 		if err != nil {
 			return fmt.Errorf("scan: %w", err)
 		}
-		w.looked += int64(len(found.Keys))
+		w.scanned += int64(len(found.Keys))
 		if w.run.Workers > 1 {
-			found = w.run.mine(found)
+			found = w.run.ownKeys(found)
 		}
 		select {
 		case jobs <- job{found, o.begin(found.Next)}:
@@ -191,8 +191,8 @@ func (w *walk) scan(ctx context.Context, o *order, jobs chan<- job) (err error) 
 	}
 }
 
-// mine removes the keys of other processes.
-func (r *run) mine(found store.Page) store.Page {
+// ownKeys removes the keys of other processes.
+func (r *run) ownKeys(found store.Page) store.Page {
 	others := func(key []byte) bool { return int(crc16(key))%r.Workers != r.Worker-1 }
 	found.Keys = slices.DeleteFunc(found.Keys, others)
 	found.Values = slices.DeleteFunc(found.Values, func(v *store.Value) bool { return others(v.Key) })
@@ -201,7 +201,7 @@ func (r *run) mine(found store.Page) store.Page {
 
 // work processes one page, and then rests as long as the limits require.
 func (w *walk) work(ctx context.Context, found store.Page) error {
-	if _, err := w.run.hold(ctx); err != nil {
+	if _, err := w.run.waitWhilePaused(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -216,7 +216,7 @@ func (w *walk) work(ctx context.Context, found store.Page) error {
 	if err != nil {
 		return err
 	}
-	rest := w.node.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began)-p.held)
+	rest := w.node.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began)-p.pausedFor)
 	_ = sleep(ctx, w.run.Stop, rest) // the page is done even if interrupted
 	return nil
 }
@@ -230,14 +230,14 @@ const (
 
 // page processes one page of keys, and counts separately.
 type page struct {
-	walk    *walk
-	run     *run // of the walk
-	ctx     context.Context
-	report  Report // of this page
-	pending []store.Change
-	bytes   int           // old and new bytes of pending
-	held    time.Duration // part of the page's time
-	hashes  []hash        // hashes read, if the task may shrink them
+	walk      *walk
+	run       *run // of the walk
+	ctx       context.Context
+	report    Report // of this page
+	pending   []store.Change
+	bytes     int           // old and new bytes of pending
+	pausedFor time.Duration // part of the page's time
+	hashes    []hash        // hashes read, if the task may shrink them
 }
 
 // hash records, while the fields of a Redis hash are read, whether it may fit into a listpack.
@@ -252,7 +252,7 @@ func (p *page) do(found store.Page) error {
 	p.report.Keys = int64(len(found.Keys))
 	if found.Values == nil {
 		wanted := slices.DeleteFunc(found.Keys, func(key []byte) bool { return !p.wants(key) })
-		err := p.walk.space.Read(p.ctx, wanted, p.run.Read, func(v *store.Value) error { return p.judge(v, false) })
+		err := p.walk.space.Read(p.ctx, wanted, p.run.Read, func(v *store.Value) error { return p.decide(v, false) })
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (p *page) do(found store.Page) error {
 			wanted = p.wants(v.Key)
 		}
 		if wanted {
-			if err := p.judge(v, false); err != nil {
+			if err := p.decide(v, false); err != nil {
 				return err
 			}
 		}
@@ -289,33 +289,33 @@ func (p *page) do(found store.Page) error {
 func (p *page) wants(key []byte) bool {
 	wants := p.run.Task.Wants(p.walk.db, key)
 	if !wants {
-		p.report.Left[NoRule]++
+		p.report.Skipped[NoRule]++
 	}
 	return wants
 }
 
-// judge lets the task decide about one value and adds its change to the batch, which is flushed when full.
+// decide lets the task decide about one value and adds its change to the batch, which is flushed when full.
 // again is true for values that were counted before and that clients changed before their batch was flushed.
-func (p *page) judge(v *store.Value, again bool) error {
+func (p *page) decide(v *store.Value, again bool) error {
 	if v.Skip != "" {
-		p.leave(v, v.Skip)
+		p.skip(v, v.Skip)
 		return nil
 	}
 	if !again {
 		p.report.Values++
 		p.report.BytesRead += int64(len(v.Stored))
 		if p.report.Values%maxPending == 0 { // as in a large hash without changes
-			held, err := p.run.hold(p.ctx)
-			if p.held += held; err != nil {
+			waited, err := p.run.waitWhilePaused(p.ctx)
+			if p.pausedFor += waited; err != nil {
 				return err
 			}
 		}
 	}
-	d := p.run.Task.Judge(p.walk.db, v)
+	d := p.run.Task.Decide(p.walk.db, v)
 	stored := v.Stored
 	switch {
 	case d.Stop != nil:
-		return fmt.Errorf("%s: %w", Where(v), d.Stop)
+		return fmt.Errorf("%s: %w", Describe(v), d.Stop)
 	case d.Problem != nil:
 		p.problem(v, d.Problem)
 	case d.Replace:
@@ -323,9 +323,9 @@ func (p *page) judge(v *store.Value, again bool) error {
 		p.bytes += len(d.New) + len(v.Stored)
 		stored = d.New
 	default:
-		p.report.Left[d.Left]++
+		p.report.Skipped[d.Skip]++
 		if d.Setting != "" {
-			p.report.Opens[d.Setting]++
+			p.report.Opened[d.Setting]++
 		}
 	}
 	if v.Type == policy.Hash && p.run.Task.Shrinks() { // it may fit a listpack now
@@ -342,8 +342,8 @@ func (p *page) judge(v *store.Value, again bool) error {
 	return nil
 }
 
-// flush makes the pending changes. It reads and judges values anew that clients changed meanwhile, up to
-// maxRaces times.
+// flush makes the pending changes. It reads values anew and decides about those that clients changed meanwhile,
+// up to maxRaces times.
 func (p *page) flush() error {
 	for try := 1; len(p.pending) > 0; try++ {
 		changes := p.pending
@@ -352,12 +352,12 @@ func (p *page) flush() error {
 			p.count(changes)
 			return nil
 		}
-		held, err := p.run.hold(p.ctx)
-		if p.held += held; err != nil {
+		waited, err := p.run.waitWhilePaused(p.ctx)
+		if p.pausedFor += waited; err != nil {
 			return err
 		}
 		if p.run.CheckRoom {
-			if err := p.walk.node.room.claim(p.ctx, growth(changes)); err != nil {
+			if err := p.walk.node.room.reserve(p.ctx, growth(changes)); err != nil {
 				return err
 			}
 		}
@@ -383,12 +383,12 @@ func (p *page) flush() error {
 				p.report.replaced(c)
 			case errors.Is(o.Err, store.ErrFull), errors.Is(o.Err, store.ErrReadOnly):
 				if refused == nil {
-					refused = fmt.Errorf("%s: %w", Where(c.Value), o.Err)
+					refused = fmt.Errorf("%s: %w", Describe(c.Value), o.Err)
 				}
 			case o.Err != nil:
 				p.problem(c.Value, o.Err)
 			case o.Skip != "":
-				p.leave(c.Value, o.Skip)
+				p.skip(c.Value, o.Skip)
 			default:
 				raced = append(raced, c.Value)
 			}
@@ -410,18 +410,18 @@ func (p *page) flush() error {
 		if len(raced) == 0 {
 			return nil
 		}
-		p.report.Raced += int64(len(raced))
+		p.report.Conflicts += int64(len(raced))
 		if try == maxRaces {
 			for _, v := range raced {
-				p.leave(v, KeptChanging)
+				p.skip(v, KeptChanging)
 			}
 			return nil
 		}
-		if raced, err = p.walk.space.Again(p.ctx, raced); err != nil {
+		if raced, err = p.walk.space.Reread(p.ctx, raced); err != nil {
 			return err
 		}
 		for _, v := range raced {
-			if err := p.judge(v, true); err != nil {
+			if err := p.decide(v, true); err != nil {
 				return err
 			}
 		}
@@ -438,9 +438,9 @@ func (p *page) usage(key []byte) (int64, error) {
 	return usage[0], nil
 }
 
-func (p *page) leave(v *store.Value, why store.Reason) {
-	p.report.Left[why]++
-	if err := p.run.Task.Skipped(v, why); err != nil {
+func (p *page) skip(v *store.Value, why store.Reason) {
+	p.report.Skipped[why]++
+	if err := p.run.Task.OnSkipped(v, why); err != nil {
 		p.problem(v, err)
 	}
 }
@@ -480,8 +480,8 @@ func completeKey(changes []store.Change) int {
 	return -1
 }
 
-// Where returns a value's key, entry and field for messages, quoted.
-func Where(v *store.Value) string {
+// Describe returns a value's key, entry and field for messages, quoted.
+func Describe(v *store.Value) string {
 	s := fmt.Sprintf("key %q", v.Key)
 	if v.ID != "" {
 		s += " entry " + v.ID
@@ -492,34 +492,34 @@ func Where(v *store.Value) string {
 	return s
 }
 
-// order keeps the position to resume from while several pages are in work: everything before it is done.
+// resumeTracker keeps the position to resume from while several pages are in work: everything before it is done.
 // Pages finish in any order, and the position moves past finished pages at the front.
 //
 //	position  [ page: next 12, done ] [ page: next 3, in work ] [ page: next 9, done ]
 //	                                ^ moves to here
-type order struct {
+type resumeTracker struct {
 	mu       sync.Mutex
 	position string
 	ended    bool // the position is past the last page
-	pages    []*ordered
+	pages    []*trackedPage
 
 	setPosition func(position string, ended bool) // called with mu locked
 }
 
-type ordered struct {
+type trackedPage struct {
 	next string // cursor after the page; "": last page
 	done bool
 }
 
-func (o *order) begin(next string) *ordered {
+func (o *resumeTracker) begin(next string) *trackedPage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := &ordered{next: next}
+	p := &trackedPage{next: next}
 	o.pages = append(o.pages, p)
 	return p
 }
 
-func (o *order) finish(p *ordered) {
+func (o *resumeTracker) finish(p *trackedPage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p.done = true

@@ -83,7 +83,7 @@ func TestBugEndsTheRun(t *testing.T) {
 				_, err := Run(t.Context(), Options{
 					Targets:     []store.Target{{Node: e, Space: e}},
 					Task:        newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}}),
-					Held:        func() <-chan struct{} { bug.called("Held"); return nil },
+					Paused:      func() <-chan struct{} { bug.called("Held"); return nil },
 					Tell:        func(Event) { bug.called("Tell") },
 					Unavailable: func(err error) bool { return errors.Is(err, away) },
 				})
@@ -132,8 +132,8 @@ func TestRefusedBatchCountsWhatWasReplaced(t *testing.T) {
 		if !errors.Is(err, refusal) || !strings.Contains(err.Error(), `key "3"`) {
 			t.Errorf("ended with %v", err)
 		}
-		if r.Replaced != 7 || r.Left[store.Denied] != 1 || r.Problems != 2 || w.batches != 1 {
-			t.Errorf("%v: %d replaced, %d left, %d problems, %d batches", refusal, r.Replaced, r.Left[store.Denied], r.Problems, w.batches)
+		if r.Replaced != 7 || r.Skipped[store.Denied] != 1 || r.Problems != 2 || w.batches != 1 {
+			t.Errorf("%v: %d replaced, %d left, %d problems, %d batches", refusal, r.Replaced, r.Skipped[store.Denied], r.Problems, w.batches)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestTaskIsAskedOnceForAKey(t *testing.T) {
 	for space, values := range map[store.Space]int64{d: 19, &tuples{*d}: 2 * 19} { // of the keys 1, 10 to 19, 21, 31 … 91
 		task := &counting{Task: &Verify{Match: func(_ string, key []byte) bool { return bytes.ContainsRune(key, '1') }}}
 		r, err := Run(t.Context(), Options{Targets: []store.Target{{Node: d, Space: space}}, Task: task, Step: 10, NoBackoff: true})
-		if err != nil || r.Keys != 100 || r.Values != values || r.Left[NoRule] != 81 || r.Left[Plain] != values || task.asked.Load() != 100 {
+		if err != nil || r.Keys != 100 || r.Values != values || r.Skipped[NoRule] != 81 || r.Skipped[Plain] != values || task.asked.Load() != 100 {
 			t.Errorf("%T: asked %d times, %+v, %v", space, task.asked.Load(), r, err)
 		}
 	}

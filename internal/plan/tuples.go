@@ -259,7 +259,7 @@ type tupleField struct{ name, touched string }
 func (t *tupleSpace) field(i int) *tupleField {
 	f := t.fields[i]
 	if f == nil {
-		f = &tupleField{name: escapeGlob(t.space.FieldName(i)), touched: t.space.KnownTouchAt(i)}
+		f = &tupleField{name: escapeGlob(t.space.FieldName(i)), touched: t.space.KnownConstraint(i)}
 		if f.touched == "" && !tarantool.HoldsStrings(t.space.FieldAt(i).Type) {
 			f.touched = "its type is " + t.space.FieldAt(i).Type
 		}

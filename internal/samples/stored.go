@@ -15,7 +15,7 @@ func Stored(engine *codec.Engine, st codec.Setting, d *codec.Dict, values [][]by
 		_ = local.Add(d) // a single dictionary can't collide
 		st.Dict = d.Number()
 	}
-	s, n := cinch.NewSealer(cinch.SealerOptions{Engine: engine, Dicts: store.Held(&local)}), 0
+	s, n := cinch.NewSealer(cinch.SealerOptions{Engine: engine, Dicts: store.MemoryDicts(&local)}), 0
 	var buf []byte
 	for _, v := range values {
 		buf = s.Seal(buf[:0], v, st, nil)

@@ -38,8 +38,8 @@ type redisDicts interface {
 // newRedisKeeper makes the keeper of one server, and returns the server's dictionaries for the gateway to use too.
 func newRedisKeeper(r *running) *storeredis.Dicts {
 	k := newKeeper(r.log)
-	dicts, end := open.KeptDicts(r.upstream, &k.local, r.log)
-	paused, endPause := open.KeptPause(r.upstream, r.upstream.Dial)
+	dicts, end := open.GatewayDicts(r.upstream, &k.local, r.log)
+	paused, endPause := open.GatewayPause(r.upstream, r.upstream.Dial)
 	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, stop: func() { end(); endPause() }}
 	r.keeper = k
 	return dicts
@@ -48,13 +48,13 @@ func newRedisKeeper(r *running) *storeredis.Dicts {
 // newClusterKeeper does the same for a cluster, or for a server found through Sentinels.
 func newClusterKeeper(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newKeeper(r.log)
-	dicts := open.KeptClusterDicts(r.upstream, &k.local, r.log, r.stats)
+	dicts := open.GatewayClusterDicts(r.upstream, &k.local, r.log, r.stats)
 	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts}
 	end := func() {}
 	if kind == config.Sentinel {
-		s.paused, end = open.KeptPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return s.dial(ctx) })
+		s.paused, end = open.GatewayPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return s.dial(ctx) })
 	} else {
-		s.paused, end = open.KeptClusterPause(r.servers())
+		s.paused, end = open.GatewayClusterPause(r.servers())
 	}
 	s.stop = func() { dicts.Close(); end() }
 	k.dicts, k.store = dicts, s
@@ -72,7 +72,7 @@ func (s *redisStore) warnIfGateway(ctx context.Context) {
 			hosts[i].User, hosts[i].Password = "", ""
 		}
 	}
-	open.LookForChain(ctx, hosts, s.keeper.log)
+	open.DetectChain(ctx, hosts, s.keeper.log)
 }
 
 // reconfigure has nothing to do: a cluster's nodes report its members.

@@ -31,7 +31,7 @@ func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	o.Timeout = open.AnswerTimeout
 	var warned sync.Once // it reconnects often
 	o.Gateway = func(_ string, g store.Gateway) error {
-		warned.Do(func() { open.WarnOfChain(r.log, g) })
+		warned.Do(func() { open.WarnChain(r.log, g) })
 		return nil
 	}
 	o.Moved = func() {
@@ -47,7 +47,7 @@ func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	})
 	k.dicts, k.store = s.dicts, s
 	r.keeper = k
-	return s, s.shards.Name(g)
+	return s, s.shards.Configure(g)
 }
 
 // schema reads the server's schema.
@@ -65,7 +65,7 @@ func (s *tarantoolStore) warnIfGateway(context.Context) {}
 
 // reconfigure applies a changed list of shards.
 func (s *tarantoolStore) reconfigure(g *config.Gateway) {
-	if err := s.shards.Name(g); err != nil {
+	if err := s.shards.Configure(g); err != nil {
 		s.keeper.log.Error("the shards can't be read, keeping the old ones", "err", err)
 	}
 }

@@ -16,7 +16,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	made := mongo.NewGateway(mongo.Config{
 		Name:        g.Name,
 		Upstream:    r.upstream,
-		UpstreamURL: open.Behind(g.Protocol, g.Upstream),
+		UpstreamURL: open.UpstreamURL(g.Protocol, g.Upstream),
 		Members:     g.MongoMembers(r.upstream),
 		TLS:         secure,
 		Policy:      l.messages[g.Name],

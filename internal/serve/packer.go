@@ -42,7 +42,7 @@ func (p *Process) addPacker(r *running) error {
 		return err
 	}
 	k := &packer{
-		process: p, gateway: r, engine: engine, holder: pack.Holder(r.name),
+		process: p, gateway: r, engine: engine, holder: pack.UniqueHolder(r.name),
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.Background = pack.NewBackground(pack.BackgroundOptions{
@@ -129,7 +129,7 @@ func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Se
 	if err != nil {
 		return pack.Session{}, err
 	}
-	login, one := s.Writer(ctx)
+	login, one := s.SoleWriter(ctx)
 	if one {
 		k.gateway.auto.Join(login)
 	}
@@ -144,7 +144,7 @@ func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Se
 		Seal: func(*policy.Policy) *pack.Seal {
 			k.logMixed(forWriter, !one)
 			task := k.seal(forWriter)
-			sealing := s.Sealing(forWriter)
+			sealing := s.CompressionRules(forWriter)
 			task.Rule, task.Indexed = sealing.Rule, sealing.Indexed
 			return task
 		},
@@ -162,7 +162,7 @@ func (k *packer) checkReady(rules *policy.Policy) error {
 // checkInForce returns an error while rules are not the policy in force, or while the manager does not know its
 // dictionaries yet.
 func (k *packer) checkInForce(rules *policy.Policy) error {
-	if auto := k.gateway.auto; !auto.Looked() || auto.Policy() != rules {
+	if auto := k.gateway.auto; !auto.Ready() || auto.Policy() != rules {
 		return fmt.Errorf("%w: the dictionaries of rules with dictionary: auto are not known yet", pack.ErrNotYet)
 	}
 	return nil

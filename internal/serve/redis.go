@@ -18,7 +18,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	if err != nil {
 		return err
 	}
-	hosts := open.Alike(r.upstream, servers.Hosts)
+	hosts := open.ApplySettings(r.upstream, servers.Hosts)
 	r.others = hosts[1:]
 	var made valueGateway
 	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }
@@ -40,7 +40,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	default:
 		dicts := newRedisKeeper(r)
 		s.manage(g, r, apply)
-		cfg.Dicts, cfg.Sampler, cfg.WhatIf = storeredis.Alone(dicts), r.auto, r.whatIf.watch
+		cfg.Dicts, cfg.Sampler, cfg.WhatIf = storeredis.Standalone(dicts), r.auto, r.whatIf.watch
 		made = redis.NewGateway(cfg)
 	}
 	r.gateway = made
@@ -64,7 +64,7 @@ func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redi
 }
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
-	behind := open.Behind(g.Protocol, g.Upstream)
+	behind := open.UpstreamURL(g.Protocol, g.Upstream)
 	if s.options.Toy {
 		behind = "" // no other process knows its address
 	}

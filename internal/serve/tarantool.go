@@ -26,7 +26,7 @@ func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *
 	made = tarantool.NewGateway(tarantool.Config{
 		Name:        g.Name,
 		Upstream:    r.upstream,
-		UpstreamURL: open.Behind(g.Protocol, g.Upstream),
+		UpstreamURL: open.UpstreamURL(g.Protocol, g.Upstream),
 		TLS:         secure,
 		Engine:      s.engine,
 		Schema:      store.schema,

@@ -64,7 +64,7 @@ func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Pol
 func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *autodict.Manager {
 	t := &s.started.Training
 	return autodict.New(autodict.Options{
-		By:          pack.Holder(r.name),
+		By:          pack.UniqueHolder(r.name),
 		Store:       r.keeper.dicts,
 		Trainer:     s.trainer,
 		Apply:       apply,

@@ -12,7 +12,7 @@ import (
 type Access interface {
 	// Name returns the store's name, without credentials.
 	Name() string
-	Shelf() Shelf
+	DictAdmin() DictAdmin
 	// Value reads one value directly from the server, past any gateway. Its errors are explained.
 	Value(ctx context.Context, a Address) ([]byte, error)
 	// Explain adds the store's name to one of its errors, and a hint on what helps. An error that belongs to
@@ -47,16 +47,16 @@ type Store interface {
 	// Moved reports whether values may have moved past a walk over these targets. If so, open the store
 	// again. An error means that it is unknown.
 	Moved(ctx context.Context) (bool, error)
-	// Sealing returns which of the values may be compressed, and by which rules.
-	Sealing(rules *policy.Policy) Sealing
+	// CompressionRules returns which of the values may be compressed, and by which rules.
+	CompressionRules(rules *policy.Policy) CompressionRules
 	// Lease returns a lease by which one holder at a time does something in the store. holder must be unique.
 	Lease(name, holder string) Lease
 	// Pause returns the switch that stops packing in the store.
 	Pause() Pause
-	// Writer returns the one user whose values the store holds, "" for the server's default user. one is
+	// SoleWriter returns the one user whose values the store holds, "" for the server's default user. one is
 	// false if several users may have written values, or if that is unknown: no user may learn of another's.
 	// The user that the store itself logs in with does not count unless there is no other.
-	Writer(ctx context.Context) (login string, one bool)
+	SoleWriter(ctx context.Context) (login string, one bool)
 	// CanRead returns why values can't be read with some options, or nil if they can.
 	CanRead(o ReadOptions) error
 	// Unavailable reports whether a retry makes sense after an error.
@@ -86,8 +86,8 @@ type Space interface {
 	Share(cursor string) float64 // share of the space before the cursor
 	// Read emits the values at keys, or the reasons why they were left out.
 	Read(ctx context.Context, keys [][]byte, o ReadOptions, emit func(*Value) error) error
-	// Again reads values anew that were read before. It leaves out those that are gone.
-	Again(ctx context.Context, values []*Value) ([]*Value, error)
+	// Reread reads values anew that were read before. It leaves out those that are gone.
+	Reread(ctx context.Context, values []*Value) ([]*Value, error)
 	// Replace replaces values that were read, unless they have changed since. It returns one outcome for each
 	// change. Type and expiry stay.
 	Replace(ctx context.Context, changes []Change) ([]Outcome, error)
@@ -104,28 +104,28 @@ type Target struct {
 	Space Space
 }
 
-// Sealing describes what rules mean for the values of a store.
-type Sealing struct {
+// CompressionRules describes what rules mean for the values of a store.
+type CompressionRules struct {
 	// Rule finds the rule for a value of a size; nil: the policy does.
 	Rule func(db string, v *Value, size int) *policy.Rule
 	// Indexed reports whether a hash must stay uncompressed because a search index reads it; nil: none must.
 	Indexed func(key []byte) bool
-	// Doubt returns why more values are left alone than necessary, or nil if none are. A nil Doubt means
+	// Incomplete returns why more values are left alone than necessary, or nil if none are. A nil Incomplete means
 	// none.
-	Doubt func() error
+	Incomplete func() error
 }
 
 // Lease lets one holder at a time do something in a store, with a common pause between turns. It is not a
 // lock: a holder that is cut off from the store may continue for a while beside another. So it is only for
 // work that may be done twice.
 type Lease interface {
-	// Take takes the turn for a time and returns 0. During another holder's turn, or a pause, it returns
+	// Acquire takes the turn for a time and returns 0. During another holder's turn, or a pause, it returns
 	// after what time to try again.
-	Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error)
-	// Keep extends the turn to a time from now. It reports false if the holder has lost the turn.
-	Keep(ctx context.Context, hold time.Duration) (bool, error)
-	// Finish ends the turn. No turn begins before the pause is over.
-	Finish(ctx context.Context, pause time.Duration) error
+	Acquire(ctx context.Context, hold time.Duration) (wait time.Duration, err error)
+	// Renew extends the turn to a time from now. It reports false if the holder has lost the turn.
+	Renew(ctx context.Context, hold time.Duration) (bool, error)
+	// Release ends the turn. No turn begins before the pause is over.
+	Release(ctx context.Context, pause time.Duration) error
 }
 
 // Pause is an operator's switch that stops all packing in a store until it is cleared. It is stored beside

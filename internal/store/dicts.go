@@ -45,8 +45,8 @@ func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration
 	return d.Recheck(ctx) == nil && d.Ready(number)
 }
 
-// PublishNumbers publishes dictionaries that values are about to name.
-func PublishNumbers(ctx context.Context, d Dicts, numbers ...uint32) error {
+// PublishByNumber publishes dictionaries that values are about to name.
+func PublishByNumber(ctx context.Context, d Dicts, numbers ...uint32) error {
 	for _, number := range numbers {
 		x, err := d.Dictionary(number)
 		if err != nil {
@@ -59,9 +59,9 @@ func PublishNumbers(ctx context.Context, d Dicts, numbers ...uint32) error {
 	return nil
 }
 
-// Shelf gives an administrator access to the dictionaries of all nodes of a store, whatever their state. Its
+// DictAdmin gives an administrator access to the dictionaries of all nodes of a store, whatever their state. Its
 // errors are explained, see Access.
-type Shelf interface {
+type DictAdmin interface {
 	cinch.Dictionaries
 	// Name returns the nodes' names, or the server's alone until the others have been asked.
 	Name() string
@@ -87,9 +87,9 @@ type Shelf interface {
 	// Spread copies to each node the dictionaries that it lacks and others hold, and calls tell for each. If
 	// there is nothing to copy, nothing says why.
 	Spread(ctx context.Context, tell func(number uint32, node string)) (nothing string, err error)
-	// Lacking returns the nodes that lack any of the given dictionaries, which values were found to name. In
+	// Missing returns the nodes that lack any of the given dictionaries, which values were found to name. In
 	// a store of one node none does.
-	Lacking(ctx context.Context, numbers []uint32) ([]Lack, error)
+	Missing(ctx context.Context, numbers []uint32) ([]MissingDict, error)
 }
 
 // State is the state of a dictionary. In every state it opens values.
@@ -113,8 +113,8 @@ type DictInfo struct {
 	Mixed   bool   // other nodes have it in another state
 }
 
-// PutAway reports whether the dictionary is archived in all nodes that have it.
-func (i *DictInfo) PutAway() bool { return i.State == Archived && !i.Mixed }
+// IsArchived reports whether the dictionary is archived in all nodes that have it.
+func (i *DictInfo) IsArchived() bool { return i.State == Archived && !i.Mixed }
 
 // NodeDicts lists the dictionaries of one node.
 type NodeDicts struct {
@@ -176,8 +176,8 @@ type Collected struct {
 	Reason   string // why it stays, other than Values
 }
 
-// Lack is a node without a dictionary that is named by values which may move there.
-type Lack struct {
+// MissingDict is a node without a dictionary that is named by values which may move there.
+type MissingDict struct {
 	Node   string
 	Number uint32
 }

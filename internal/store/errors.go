@@ -16,16 +16,16 @@ var (
 // read.
 var ErrDictUnknown = errors.New("the store can't be asked for a dictionary")
 
-// Explained is an error of a store with a hint for people. The store builds it, since only it knows which of
+// HintedError is an error of a store with a hint for people. The store builds it, since only it knows which of
 // its rights or settings helps.
-type Explained struct {
+type HintedError struct {
 	Server string // "": Err names it
 	Err    error
 	Class  error  // nil: none
 	Help   string // "": no hint
 }
 
-func (e *Explained) Error() string {
+func (e *HintedError) Error() string {
 	if e.Server == "" {
 		return e.Err.Error()
 	}
@@ -33,17 +33,17 @@ func (e *Explained) Error() string {
 }
 
 // Hint returns the hint, for internal/ui to print.
-func (e *Explained) Hint() string { return e.Help }
+func (e *HintedError) Hint() string { return e.Help }
 
-func (e *Explained) Unwrap() []error {
+func (e *HintedError) Unwrap() []error {
 	if e.Class == nil {
 		return []error{e.Err}
 	}
 	return []error{e.Err, e.Class}
 }
 
-// IsExplained reports whether an error was explained already, perhaps by another node of the store.
-func IsExplained(err error) bool {
-	var e *Explained
+// IsHinted reports whether an error is a HintedError already, perhaps of another node of the store.
+func IsHinted(err error) bool {
+	var e *HintedError
 	return errors.As(err, &e)
 }

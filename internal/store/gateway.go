@@ -23,5 +23,5 @@ func (g Gateway) Refusal(address string) error {
 	if g.Upstream == "" {
 		help = "use the address of the server behind it, the upstream in the gateway's configuration"
 	}
-	return &Explained{Server: address, Err: fmt.Errorf("%w (%q), not the server itself", ErrGateway, g.Name), Class: ErrConfig, Help: help}
+	return &HintedError{Server: address, Err: fmt.Errorf("%w (%q), not the server itself", ErrGateway, g.Name), Class: ErrConfig, Help: help}
 }

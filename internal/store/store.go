@@ -89,10 +89,10 @@ var (
 
 // Memory is a server's own report of its memory, in bytes.
 type Memory struct {
-	Used     int64
-	Limit    int64 // the server's configured limit; 0: none
-	System   int64 // of the machine; 0: unknown
-	Evicting bool  // above the limit the server evicts keys instead of refusing writes
-	Tuples   int64 // of the tuples in a Tarantool server, as space:bsize() counts; 0: not Tarantool
-	Whole    bool  // Used counts all that the server holds: nothing is on disk only
+	Used        int64
+	Limit       int64 // the server's configured limit; 0: none
+	System      int64 // of the machine; 0: unknown
+	Evicting    bool  // above the limit the server evicts keys instead of refusing writes
+	Tuples      int64 // of the tuples in a Tarantool server, as space:bsize() counts; 0: not Tarantool
+	AllInMemory bool  // Used counts all that the server holds: nothing is on disk only
 }

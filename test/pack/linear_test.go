@@ -160,7 +160,7 @@ func TestLinearizable(t *testing.T) {
 		walkers.Go(func() {
 			sum := walkUntil(t, server.Addr, i == 2, done)
 			replaced.Add(sum.Replaced)
-			raced.Add(sum.Raced)
+			raced.Add(sum.Conflicts)
 		})
 	}
 	r.run(codectest.Amount(400, 400, 1500), 0)

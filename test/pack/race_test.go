@@ -35,7 +35,7 @@ func TestWritersWin(t *testing.T) {
 			r := walkUntil(t, server.Addr, i == 2, done)
 			mu.Lock()
 			defer mu.Unlock()
-			replaced, raced = replaced+r.Replaced, raced+r.Raced
+			replaced, raced = replaced+r.Replaced, raced+r.Conflicts
 		})
 	}
 	models := make([]*model, 6)
@@ -75,7 +75,7 @@ func walkUntil(t *testing.T, addr string, unpack bool, done <-chan struct{}) (su
 			t.Errorf("run: %v, %d damaged", err, r.Damaged)
 			return sum
 		}
-		sum.Replaced, sum.Raced = sum.Replaced+r.Replaced, sum.Raced+r.Raced
+		sum.Replaced, sum.Conflicts = sum.Replaced+r.Replaced, sum.Conflicts+r.Conflicts
 		select {
 		case <-done:
 			return sum

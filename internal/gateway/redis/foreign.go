@@ -11,7 +11,7 @@ import (
 // contentLimit returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
 // needs no budget.
 func (v *valueCodec) contentLimit(n int) (limit int, free bool) {
-	limit = foreign.Room(n, v.maxSeal)
+	limit = foreign.MaxContentLen(n, v.maxSeal)
 	return limit, limit <= freeBytes
 }
 

@@ -61,7 +61,7 @@ func newTenants(t *testing.T) *tenants {
 	}
 	x := &tenants{t: t, direct: direct, dict: d, zstd: &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}}
 	path, g := startGateway(t, sock, func(c *Config) {
-		c.Dicts, c.Policy, c.Engine = storeredis.Alone(dicts), rules, codec.New(codec.Options{Zstd: x.zstd})
+		c.Dicts, c.Policy, c.Engine = storeredis.Standalone(dicts), rules, codec.New(codec.Options{Zstd: x.zstd})
 	})
 	x.errors = func() map[string]uint64 { return g.cfg.Stats.Snapshot().Errors }
 	x.owner, x.thief = clientOf(t, path, as("owner", "pw")), clientOf(t, path, as("thief", "pw"))

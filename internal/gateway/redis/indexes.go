@@ -94,7 +94,7 @@ func (x *indexes) stop() {
 }
 
 // mayCover reports whether a search index may cover a hash. It reports false if the gateway is not serving.
-func (x *indexes) mayCover(key []byte) bool { return x.view.Load().Cover(key) }
+func (x *indexes) mayCover(key []byte) bool { return x.view.Load().Covers(key) }
 
 // kick requests a poll now: a command may have changed the indexes.
 func (x *indexes) kick() {
@@ -107,7 +107,7 @@ func (x *indexes) kick() {
 // run polls until the gateway ends. It calls onPolled after the first poll.
 func (x *indexes) run(onPolled func()) {
 	defer onPolled()
-	var look storeredis.IndexLook
+	var look storeredis.IndexTracker
 	t := time.NewTicker(indexPoll)
 	defer t.Stop()
 	fresh := true
@@ -121,30 +121,30 @@ func (x *indexes) run(onPolled func()) {
 		case <-x.pollRequested:
 			fresh = true
 		case <-t.C:
-			fresh = n%fullPollEvery == 0 || look.Few()
+			fresh = n%fullPollEvery == 0 || look.IsSmall()
 		}
 	}
 }
 
 // poll asks as the gateway's own user. If that cannot log in, it asks without a login: a server without a
 // search module tells that to any client.
-func (x *indexes) poll(look *storeredis.IndexLook, fresh bool) storeredis.Indexes {
+func (x *indexes) poll(look *storeredis.IndexTracker, fresh bool) storeredis.Indexes {
 	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
 	defer cancel()
-	found := look.Look(ctx, asker(x.client), fresh)
+	found := look.Refresh(ctx, asker(x.client), fresh)
 	if found.Unknown == nil || !isNoLogin(found.Unknown) || x.dialer.upstream.Password == "" {
 		return found
 	}
 	anonymous := x.dialer.clientAs(&credentials{}, defaultDatabase, false)
 	defer anonymous.Close()
-	var once storeredis.IndexLook
-	if none := once.Look(ctx, asker(anonymous), true); none.Unknown == nil {
+	var once storeredis.IndexTracker
+	if none := once.Refresh(ctx, asker(anonymous), true); none.Unknown == nil {
 		return none
 	}
 	return found
 }
 
-func asker(c *goredis.Client) storeredis.Asker {
+func asker(c *goredis.Client) storeredis.CommandFunc {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
 }
 
@@ -224,5 +224,5 @@ func (x *indexes) announce(prefixes []string) {
 func (x *indexes) hasIndex(prefix string) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.found.Unknown == nil && x.found.Cover([]byte(prefix))
+	return x.found.Unknown == nil && x.found.Covers([]byte(prefix))
 }

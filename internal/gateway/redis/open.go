@@ -307,7 +307,7 @@ func (o *replyDecoder) openForeign(n int64, formats []foreign.Format) error {
 	if o.frames.mute {
 		return nil
 	}
-	content, _, err := foreign.Take(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
+	content, _, err := foreign.OpenAny(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
 	defer func() { memory.PutBuffer(content) }()
 	if err != nil {
 		content = append(content[:0], stored.buf...)

@@ -225,7 +225,7 @@ func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte,
 		defer v.state.tx.account.Release(int64(limit))
 	}
 	start, stint := time.Now(), v.codec.Effort.Begin(len(value))
-	content, f, err := foreign.Take(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
+	content, f, err := foreign.OpenAny(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
 	defer memory.PutBuffer(content)
 	if err != nil {
 		stint.End()

@@ -107,7 +107,7 @@ func (c *collector) mayHoldEnvelope(position int) bool {
 	if c.spaces.mayHoldEnvelope(c.space.at(position)) {
 		return true
 	}
-	return c.spaces.callRules != nil && (c.spaces.initialized || c.space.KnownTouchAt(position) == "")
+	return c.spaces.callRules != nil && (c.spaces.initialized || c.space.KnownConstraint(position) == "")
 }
 
 // requireSteps records that an operation needs the stored tuple.

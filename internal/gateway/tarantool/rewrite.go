@@ -366,7 +366,7 @@ func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bo
 	}
 	tuple, err := g.cfg.ReadTuple(ctx, u.space.ID, u.index, u.key)
 	if err != nil {
-		return store.Answered(err) // a key that the server will refuse
+		return store.IsRequestError(err) // a key that the server will refuse
 	}
 	return !holdsEnvelope(tuple, wire.Span{Len: len(tuple)})
 }

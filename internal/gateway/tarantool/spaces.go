@@ -121,10 +121,10 @@ func (b *spacesBuilder) field(s *store.Space, n int) field {
 		return field{}
 	}
 	b.used = append(b.used, found...)
-	touched := s.Touched(n, store.Trusted(found))
+	touched := s.ConstraintFor(n, store.Trusted(found))
 	if touched == "" {
 		b.spaces.compressedFields++
-	} else if s.KnownTouchAt(n) == "" && !found[0].Raw() {
+	} else if s.KnownConstraint(n) == "" && !found[0].Raw() {
 		b.hidden++
 		b.why = touched
 	}
@@ -253,7 +253,7 @@ func (s *space) touchedAt(n int) string {
 	if f := s.at(n); f.rules != nil {
 		return f.touched
 	}
-	return s.TouchedAt(n)
+	return s.Constraint(n)
 }
 
 // at returns the field at a position, counted from 0.
@@ -271,5 +271,5 @@ func (f *field) rule(n int) *policy.Rule {
 	if f.touched != "" {
 		return nil
 	}
-	return store.First(f.rules, n)
+	return store.RuleFor(f.rules, n)
 }

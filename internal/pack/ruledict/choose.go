@@ -29,8 +29,8 @@ type Options struct {
 	MaxSample int                 // see autodict.Options
 	MinSaving float64             // see autodict.Options
 
-	Tell     func(Outcome)    // nil: none
-	Learning func(going bool) // called before and after a walk for samples; nil: not called
+	Tell       func(Outcome)    // nil: none
+	OnSampling func(going bool) // called before and after a walk for samples; nil: not called
 }
 
 // Outcome is the result for a rule for which gateways have made no dictionary.
@@ -47,8 +47,8 @@ type Outcome struct {
 // dictionaries by login if several users may have written the values.
 func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
 	c := chooser{Options: o, chosen: map[string]policy.Choice{}}
-	c.login, c.one = o.Store.Writer(ctx)
-	c.takeRecorded(ctx)
+	c.login, c.sole = o.Store.SoleWriter(ctx)
+	c.useRecorded(ctx)
 	if missing := c.missing(); len(missing) > 0 {
 		if err := c.train(ctx, missing); err != nil {
 			return nil, err
@@ -60,7 +60,7 @@ func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
 type chooser struct {
 	Options
 	login  string // of the user who wrote all values, if one
-	one    bool   // there is only one such user
+	sole   bool   // there is only one such user
 	chosen map[string]policy.Choice
 }
 
@@ -70,7 +70,7 @@ func (c *chooser) missing() (some []*policy.Rule) {
 		_, has := c.chosen[r.Name]
 		switch {
 		case !r.Auto || has:
-		case c.mayName(r):
+		case c.mayShare(r):
 			some = append(some, r)
 		default:
 			c.tell(Outcome{Rule: r.Name, Several: true})
@@ -79,9 +79,9 @@ func (c *chooser) missing() (some []*policy.Rule) {
 	return some
 }
 
-// mayName reports whether values under a rule may share a dictionary. A dictionary contains pieces of the
+// mayShare reports whether values under a rule may share a dictionary. A dictionary contains pieces of the
 // values it was trained on, and the writer of a stored value is unknown.
-func (c *chooser) mayName(r *policy.Rule) bool { return c.one || r.Shared }
+func (c *chooser) mayShare(r *policy.Rule) bool { return c.sole || r.Shared }
 
 func (c *chooser) tell(o Outcome) {
 	if c.Tell != nil {

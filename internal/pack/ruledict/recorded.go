@@ -8,20 +8,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// takeRecorded chooses the dictionaries that gateways have made.
-func (c *chooser) takeRecorded(ctx context.Context) {
+// useRecorded chooses the dictionaries that gateways have made.
+func (c *chooser) useRecorded(ctx context.Context) {
 	for _, r := range c.Policy.Rules() {
-		if !r.Auto || !c.mayName(r) {
+		if !r.Auto || !c.mayShare(r) {
 			continue
 		}
-		if number := c.recorded(ctx, autodict.FingerprintFor(r, c.login)); number != 0 {
+		if number := c.recordedDict(ctx, autodict.FingerprintFor(r, c.login)); number != 0 {
 			c.chosen[r.Name] = policy.Choice{Dict: number}
 		}
 	}
 }
 
-// recorded returns the dictionary in force for a rule, by its fingerprint; 0 if none may be named.
-func (c *chooser) recorded(ctx context.Context, fingerprint string) uint32 {
+// recordedDict returns the dictionary in force for a rule, by its fingerprint; 0 if none may be named.
+func (c *chooser) recordedDict(ctx context.Context, fingerprint string) uint32 {
 	d := c.Store.Dicts()
 	text, _, err := d.Record(ctx, fingerprint)
 	if err != nil || text == "" {
@@ -34,7 +34,7 @@ func (c *chooser) recorded(ctx context.Context, fingerprint string) uint32 {
 	number := uint32(record.Current.Dict)
 	if c.DryRun {
 		_, err = d.Dictionary(number)
-	} else if err = store.PublishNumbers(ctx, d, number); err == nil && !store.ReadyNow(ctx, d, number, c.Timeout) {
+	} else if err = store.PublishByNumber(ctx, d, number); err == nil && !store.ReadyNow(ctx, d, number, c.Timeout) {
 		return 0
 	}
 	if err != nil {

@@ -18,14 +18,14 @@ const trainKeys = 20000
 // their own; a dry run does not.
 func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	m := c.newManager()
-	whole, err := c.learn(ctx, rules, m)
+	whole, err := c.collectSamples(ctx, rules, m)
 	if err != nil {
 		return err
 	}
 	stoppable, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go c.cancelOnStop(stoppable, cancel)
-	trained, troubles := m.Once(stoppable, whole, func(rule string) { c.tell(Outcome{Rule: rule, Waits: true}) })
+	trained, troubles := m.TrainOnce(stoppable, whole, func(rule string) { c.tell(Outcome{Rule: rule, Waits: true}) })
 	if stoppable.Err() != nil && ctx.Err() == nil {
 		return pack.ErrInterrupted
 	}
@@ -60,28 +60,28 @@ func (c *chooser) newManager() *autodict.Manager {
 		dicts = store.DryRun(dicts, c.Local)
 	}
 	m := autodict.New(autodict.Options{
-		By: pack.Holder("pack"), Store: dicts, Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
+		By: pack.UniqueHolder("pack"), Store: dicts, Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
 		MaxSample: c.MaxSample, MinSaving: c.MinSaving, Trainer: autodict.NewTrainer(c.Trainer),
 	})
 	m.SetRules(autodict.Rules{Policy: c.Policy, NoSample: c.NoSample})
 	return m
 }
 
-// learn passes sampled values of the rules to m. whole is the ratio of all keys to those sampled.
-func (c *chooser) learn(ctx context.Context, rules []*policy.Rule, m *autodict.Manager) (whole float64, err error) {
+// collectSamples passes sampled values of the rules to m. whole is the ratio of all keys to those sampled.
+func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *autodict.Manager) (whole float64, err error) {
 	wanted := map[string]bool{}
 	for _, r := range rules {
 		wanted[r.Name] = true
 	}
-	if c.Learning != nil {
-		c.Learning(true)
-		defer c.Learning(false)
+	if c.OnSampling != nil {
+		c.OnSampling(true)
+		defer c.OnSampling(false)
 	}
 	walk := c.Walk
 	walk.DryRun, walk.Sample, walk.State, walk.Tell = true, trainKeys, nil, nil
-	walk.Task = &pack.Sampling{
-		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.Sealing(c.Policy).Rule},
-		See: func(r *policy.Rule, v *store.Value) {
+	walk.Task = &pack.Sampler{
+		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.CompressionRules(c.Policy).Rule},
+		OnSample: func(r *policy.Rule, v *store.Value) {
 			if wanted[r.Name] {
 				m.Sample(r, c.login, v.Key, v.Stored, len(v.Stored))
 			}

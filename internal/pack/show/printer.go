@@ -72,7 +72,7 @@ func (s *Printer) noteMissing(p *pack.Problem) {
 	at := slices.IndexFunc(s.missing, func(m missing) bool { return m.what == what })
 	if at < 0 {
 		at = len(s.missing)
-		s.missing = append(s.missing, missing{what: what, first: p.Space + " " + pack.Where(p.Value)})
+		s.missing = append(s.missing, missing{what: what, first: p.Space + " " + pack.Describe(p.Value)})
 	}
 	s.missing[at].values++
 }
@@ -88,7 +88,7 @@ func (s *Printer) problem(p *pack.Problem) {
 	switch {
 	case s.denied <= maxDenied || !errors.Is(p.Err, pack.ErrDenied):
 		s.bar.Clear()
-		fmt.Fprintf(s.out, "%s %s: %v\n", p.Space, pack.Where(p.Value), p.Err)
+		fmt.Fprintf(s.out, "%s %s: %v\n", p.Space, pack.Describe(p.Value), p.Err)
 	case s.denied == maxDenied+1:
 		s.bar.Clear()
 		fmt.Fprintln(s.out, "more of these are only counted; --json lists all")

@@ -40,16 +40,16 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 	if r.Rebuilt > 0 {
 		add("hashes converted to listpacks", "%d", r.Rebuilt)
 	}
-	for _, setting := range slices.Sorted(maps.Keys(r.Opens)) {
-		add("opens: "+setting, "%d", r.Opens[setting])
+	for _, setting := range slices.Sorted(maps.Keys(r.Opened)) {
+		add("opens: "+setting, "%d", r.Opened[setting])
 	}
-	for _, reason := range slices.Sorted(maps.Keys(r.Left)) {
+	for _, reason := range slices.Sorted(maps.Keys(r.Skipped)) {
 		if reason != pack.Opened {
-			add("left: "+string(reason), "%d", r.Left[reason])
+			add("left: "+string(reason), "%d", r.Skipped[reason])
 		}
 	}
-	if r.Raced > 0 {
-		add("changed by a client first", "%d times", r.Raced)
+	if r.Conflicts > 0 {
+		add("changed by a client first", "%d times", r.Conflicts)
 	}
 	if r.Problems > 0 {
 		add("problems", "%d", r.Problems)

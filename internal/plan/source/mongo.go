@@ -15,7 +15,7 @@ import (
 func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
 	switch {
 	case len(o.Databases) > 0:
-		return nil, &store.Explained{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose namespaces with --match 'shop.*'"}
+		return nil, &store.HintedError{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose namespaces with --match 'shop.*'"}
 	case o.Candidates:
 		return nil, ui.WithHint(errors.New("--candidates is not for MongoDB"), "its messages are always measured with snappy, zstd, zlib and two gateways")
 	case o.Batch < 0:
@@ -40,10 +40,10 @@ func collectMongo(ctx context.Context, rawURL string, p *plan.Options, o Options
 
 // explainMongo adds the server's name and a hint to an error.
 func explainMongo(name string, err error) error {
-	if store.IsExplained(err) {
+	if store.IsHinted(err) {
 		return err
 	}
-	e := &store.Explained{Server: name, Err: err}
+	e := &store.HintedError{Server: name, Err: err}
 	switch {
 	case errors.Is(err, plan.ErrEmpty):
 		e.Help = "name the database in the URL, mongodb://host/shop, and give the user the role read on it"

@@ -10,7 +10,7 @@ import (
 
 // collectRedis samples the databases of a Redis server, or of a cluster's primaries.
 func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
-	s, err := open.Sample(ctx, rawURL, o.Databases)
+	s, err := open.OpenSample(ctx, rawURL, o.Databases)
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 		return nil, storeredis.ExplainPlan(s.Name(), err)
 	}
 	p.Source.Name = s.Name()
-	if open.IsOne(rawURL) {
+	if open.IsSingleServer(rawURL) {
 		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
 			return nil, storeredis.ExplainPlan(s.Name(), err)
 		}
@@ -36,7 +36,7 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 
 // noteStanding notes if a server is unsuitable as a gateway's upstream.
 func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
-	replica, clustered, err := n.Standing(ctx)
+	replica, clustered, err := n.Role(ctx)
 	if replica {
 		info.Notes = append(info.Notes, "this is a replica, which accepts no writes: with --write give the primary's address as --upstream")
 	}

@@ -15,7 +15,7 @@ import (
 // collectTarantool samples the spaces of a Tarantool server.
 func collectTarantool(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
 	if len(o.Databases) > 0 {
-		return nil, &store.Explained{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
+		return nil, &store.HintedError{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
 	}
 	conn, name, err := open.ConnectTarantool(ctx, rawURL)
 	if err != nil {

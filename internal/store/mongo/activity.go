@@ -30,20 +30,20 @@ type Counts struct {
 // Activity runs serverStatus and top, and $collStats for the collections if top is refused.
 func (s *Server) Activity(ctx context.Context, collections []Collection) (Activity, error) {
 	a := Activity{Counts: make(map[string]Counts)}
-	if err := s.status(ctx, &a); err != nil && !a.denied("serverStatus", err) {
+	if err := s.status(ctx, &a); err != nil && !a.recordDenied("serverStatus", err) {
 		return a, err
 	}
 	err := s.top(ctx, &a)
 	if err == nil {
 		return a, nil
 	}
-	if !a.denied("top", err) {
+	if !a.recordDenied("top", err) {
 		return a, err
 	}
 	for _, c := range collections {
 		n, err := s.latencies(ctx, c)
 		if err != nil {
-			if a.denied("collStats", err) {
+			if a.recordDenied("collStats", err) {
 				return a, nil
 			}
 			return a, err
@@ -53,9 +53,9 @@ func (s *Server) Activity(ctx context.Context, collections []Collection) (Activi
 	return a, nil
 }
 
-// denied records that the server refused a command: the user lacks a right, or the server does not have the
+// recordDenied records that the server refused a command: the user lacks a right, or the server does not have the
 // command. It returns false for other errors.
-func (a *Activity) denied(what string, err error) bool {
+func (a *Activity) recordDenied(what string, err error) bool {
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, context.Canceled) {
 		return false
 	}

@@ -19,8 +19,8 @@ type Operation struct {
 	At       time.Time `bson:"ts"`
 }
 
-// profileMost limits the number of profiler entries that are read, the newest first.
-const profileMost = 5000
+// maxProfile limits the number of profiler entries that are read, the newest first.
+const maxProfile = 5000
 
 // Profile returns the newest entries of the profiler of a database. full reports whether the profiler records
 // every operation; then the entries are a sample of all operations. An empty list without an error means that
@@ -35,7 +35,7 @@ func (s *Server) Profile(ctx context.Context, database string) (list []Operation
 		full = setting.Was == 2
 	}
 	cursor, err := db.Collection("system.profile").Find(ctx, bson.D{{Key: "appName", Value: bson.D{{Key: "$ne", Value: "cinch plan"}}}},
-		options.Find().SetSort(bson.D{{Key: "$natural", Value: -1}}).SetLimit(profileMost).
+		options.Find().SetSort(bson.D{{Key: "$natural", Value: -1}}).SetLimit(maxProfile).
 			SetProjection(bson.D{{Key: "ns", Value: 1}, {Key: "op", Value: 1}, {Key: "command", Value: 1}, {Key: "nreturned", Value: 1}, {Key: "ninserted", Value: 1}, {Key: "responseLength", Value: 1}, {Key: "ts", Value: 1}}))
 	if err == nil {
 		defer cursor.Close(context.WithoutCancel(ctx))
@@ -48,7 +48,7 @@ func (s *Server) Profile(ctx context.Context, database string) (list []Operation
 		err = cursor.Err()
 	}
 	var a Activity
-	if err = classify(err); err != nil && !a.denied("profile", err) {
+	if err = classify(err); err != nil && !a.recordDenied("profile", err) {
 		return nil, false, err
 	}
 	return list, full, nil

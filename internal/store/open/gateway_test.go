@@ -52,14 +52,14 @@ func refuses(t *testing.T, url, behind string) {
 			return err
 		},
 		"Look": func() error {
-			a, err := Look(t.Context(), url)
+			a, err := OpenAccess(t.Context(), url)
 			if err == nil {
 				a.Close()
 			}
 			return err
 		},
 		"Sample": func() error {
-			s, err := Sample(t.Context(), url, nil)
+			s, err := OpenSample(t.Context(), url, nil)
 			if err == nil {
 				s.Close()
 			}
@@ -67,7 +67,7 @@ func refuses(t *testing.T, url, behind string) {
 		},
 	} {
 		err := try()
-		var e *store.Explained
+		var e *store.HintedError
 		if !errors.Is(err, store.ErrGateway) || !errors.Is(err, store.ErrConfig) || !errors.As(err, &e) || !strings.HasSuffix(e.Help, behind) {
 			t.Errorf("%s %s: %v", way, url, err)
 		} else if strings.Contains(err.Error()+e.Help, "secret") {
@@ -126,13 +126,13 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 
 	before := errorsOf(t, direct)
 	url := "redis://default:secret@" + server.Addr
-	a, err := Look(t.Context(), url)
+	a, err := OpenAccess(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
 	for range 3 {
-		if _, err := a.Shelf().List(t.Context()); err != nil {
+		if _, err := a.DictAdmin().List(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 	})
 }
 
-// Behind returns a URL that Cinch's commands accept, without credentials.
+// UpstreamURL returns a URL that Cinch's commands accept, without credentials.
 func TestBehind(t *testing.T) {
 	for _, test := range []struct{ protocol, upstream, want string }{
 		{config.Redis, "127.0.0.1:6379", "redis://127.0.0.1:6379"},
@@ -194,7 +194,7 @@ func TestBehind(t *testing.T) {
 		{config.Tarantool, "db:3301", "tarantool://db:3301"},
 		{config.Mongo, "mongodb://a,b,c/?loadBalanced=true", "mongodb://a,b,c/"},
 	} {
-		if got := Behind(test.protocol, test.upstream); got != test.want {
+		if got := UpstreamURL(test.protocol, test.upstream); got != test.want {
 			t.Errorf("%s: %s, want %s", test.upstream, got, test.want)
 		}
 	}

@@ -47,7 +47,7 @@ func Open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 		o.Local = new(dict.Set)
 	}
 	s, err := open(ctx, rawURL, o)
-	var e *store.Explained
+	var e *store.HintedError
 	if o.Dicts != nil && errors.As(err, &e) {
 		err = e.Err
 	}
@@ -61,26 +61,26 @@ func open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	case Tarantool:
 		return openTarantool(ctx, rawURL, o)
 	}
-	return nil, NoStore(rawURL)
+	return nil, NotStoreURL(rawURL)
 }
 
-// Look connects to the store at the URL to read single values and dictionaries.
-func Look(ctx context.Context, rawURL string) (store.Access, error) {
-	return look(ctx, rawURL, new(dict.Set))
+// OpenAccess connects to the store at the URL to read single values and dictionaries.
+func OpenAccess(ctx context.Context, rawURL string) (store.Access, error) {
+	return openAccess(ctx, rawURL, new(dict.Set))
 }
 
-func look(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
+func openAccess(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
 	switch Kind(rawURL) {
 	case Redis:
-		a, err := lookRedis(ctx, rawURL, local)
+		a, err := openRedisAccess(ctx, rawURL, local)
 		if err != nil {
 			return nil, err
 		}
 		return a, nil
 	case Tarantool:
-		return lookTarantool(ctx, rawURL, local)
+		return openTarantoolAccess(ctx, rawURL, local)
 	}
-	return nil, NoStore(rawURL)
+	return nil, NotStoreURL(rawURL)
 }
 
 // Value reads one value. It returns the store open, so that the caller can fetch the dictionary that the
@@ -96,7 +96,7 @@ func Value(ctx context.Context, rawURL string, at store.Address, local *dict.Set
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := look(ctx, rawURL, local)
+	s, err := openAccess(ctx, rawURL, local)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,4 +108,4 @@ func Value(ctx context.Context, rawURL string, at store.Address, local *dict.Set
 	return b, s, nil
 }
 
-func badConfig(err error) error { return &store.Explained{Err: err, Class: store.ErrConfig} }
+func badConfig(err error) error { return &store.HintedError{Err: err, Class: store.ErrConfig} }

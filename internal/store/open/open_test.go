@@ -26,7 +26,7 @@ func opened(t *testing.T, url string) storetest.Fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	a, err := Look(t.Context(), url)
+	a, err := OpenAccess(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func redisSuite(t *testing.T, client goredis.UniversalClient, look, walk string)
 	}
 	write(t, 0, []byte("databases without keys are not walked"))
 	f := opened(t, walk)
-	a, err := Look(t.Context(), look)
+	a, err := OpenAccess(t.Context(), look)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,26 +122,26 @@ func TestTarantool(t *testing.T) {
 	storetest.Store(t, f)
 }
 
-// KeptDicts passes the part of the suite for store.Dicts.
+// GatewayDicts passes the part of the suite for store.Dicts.
 func TestKeptDicts(t *testing.T) {
 	server := testenv.Redis(t)
 	up, err := gateway.ParseUpstream("redis://"+server.Addr, config.RedisPort)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dicts, end := KeptDicts(up, nil, nil)
+	dicts, end := GatewayDicts(up, nil, nil)
 	defer end()
 	storetest.Dicts(t, dicts)
 }
 
-// Open and Look accept every scheme that Holds reports.
+// Open and OpenAccess accept every scheme that IsStoreURL reports.
 func TestEverySchemeOpens(t *testing.T) {
 	for scheme := range schemes {
 		url := scheme + "://127.0.0.1:1"
 		if scheme == "unix" {
 			url = "unix://" + t.TempDir() + "/nobody"
 		}
-		if !Holds(url) {
+		if !IsStoreURL(url) {
 			continue
 		}
 		s, err := Open(t.Context(), url, Options{})
@@ -150,7 +150,7 @@ func TestEverySchemeOpens(t *testing.T) {
 		} else if err == nil {
 			s.Close()
 		}
-		a, err := Look(t.Context(), url)
+		a, err := OpenAccess(t.Context(), url)
 		if errors.Is(err, store.ErrUsage) {
 			t.Errorf("%s: Holds says that it is a store, look has no case for it: %v", scheme, err)
 		} else if err == nil {
@@ -163,7 +163,7 @@ func TestNoStore(t *testing.T) {
 	for _, url := range []string{"mongodb://127.0.0.1", "http://127.0.0.1", "redis", "redis+ring://a,b"} {
 		for _, open := range []func(context.Context) error{
 			func(ctx context.Context) error { _, err := Open(ctx, url, Options{}); return err },
-			func(ctx context.Context) error { _, err := Look(ctx, url); return err },
+			func(ctx context.Context) error { _, err := OpenAccess(ctx, url); return err },
 		} {
 			if err := open(t.Context()); err == nil || errors.Is(err, store.ErrUnreachable) {
 				t.Errorf("%s: %v", url, err)

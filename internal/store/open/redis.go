@@ -16,8 +16,8 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// Alike sets the TLS settings and the statistics of up on hosts, in place, and returns hosts.
-func Alike(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
+// ApplySettings sets the TLS settings and the statistics of up on hosts, in place, and returns hosts.
+func ApplySettings(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	for i := range hosts {
 		hosts[i].TLS, hosts[i].Stats = up.TLS, up.Stats
 	}
@@ -46,7 +46,7 @@ func clientOptions(up gateway.Upstream) redis.Options {
 
 // refusingGateways returns o with a dialer that refuses to connect to Cinch gateways.
 func refusingGateways(o redis.Options) redis.Options {
-	return storeredis.AskGateways(o, func(address string, g store.Gateway) error { return g.Refusal(address) })
+	return storeredis.WithGatewayCheck(o, func(address string, g store.Gateway) error { return g.Refusal(address) })
 }
 
 // errOneNode: dictionaries would have to be on every node, and the gateway keeps them on one.
@@ -64,7 +64,7 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 		up = *o.Upstream
 	}
 	name := up.String()
-	if isSeveral(rawURL) {
+	if isMultiServer(rawURL) {
 		name = withoutUser(rawURL)
 	}
 	if o.Dial == nil {
@@ -85,7 +85,7 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 }
 
 func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptions {
-	w := storeredis.OpenOptions{Client: clientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Tend: o.Dicts == nil, Dicts: o.Dicts}
+	w := storeredis.OpenOptions{Client: clientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Maintain: o.Dicts == nil, Dicts: o.Dicts}
 	if o.Dicts == nil {
 		w.Client = refusingGateways(w.Client)
 		return w
@@ -105,8 +105,8 @@ func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptio
 	return w
 }
 
-// lookRedis connects to a Redis server, or to one of several.
-func lookRedis(ctx context.Context, rawURL string, local *dict.Set) (*storeredis.Access, error) {
+// openRedisAccess connects to a Redis server, or to one of several.
+func openRedisAccess(ctx context.Context, rawURL string, local *dict.Set) (*storeredis.Access, error) {
 	name := Redact(rawURL)
 	o, err := accessOptions(ctx, rawURL)
 	if err != nil {
@@ -120,7 +120,7 @@ func lookRedis(ctx context.Context, rawURL string, local *dict.Set) (*storeredis
 
 // accessOptions returns the options for connecting to the store.
 func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
-	if isSeveral(rawURL) {
+	if isMultiServer(rawURL) {
 		g := config.Gateway{Protocol: config.Redis, Upstream: rawURL}
 		servers, err := g.RedisServers()
 		if err != nil {
@@ -128,7 +128,7 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 		}
 		up, err := firstServer(ctx, servers, servers.Hosts[0])
 		if err != nil {
-			return nil, &store.Explained{Err: err, Class: store.ErrUnreachable, Help: "are the servers running, and can they be reached from here?"}
+			return nil, &store.HintedError{Err: err, Class: store.ErrUnreachable, Help: "are the servers running, and can they be reached from here?"}
 		}
 		o := clientOptions(up)
 		return &o, nil
@@ -141,16 +141,16 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 	return o, err
 }
 
-// Sample opens a Redis server, or all primaries of a cluster, for a plan. Of a single server it samples the
+// OpenSample opens a Redis server, or all primaries of a cluster, for a plan. Of a single server it samples the
 // database in the URL, unless databases names others.
-func Sample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
-	access, err := lookRedis(ctx, rawURL, new(dict.Set))
+func OpenSample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
+	access, err := openRedisAccess(ctx, rawURL, new(dict.Set))
 	if err != nil {
 		return nil, err
 	}
 	defer access.Close()
 	o := access.Options()
-	if u, err := url.Parse(rawURL); err == nil && databases == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isSeveral(rawURL) {
+	if u, err := url.Parse(rawURL); err == nil && databases == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isMultiServer(rawURL) {
 		databases = []int{o.DB}
 	}
 	o.ReadTimeout, o.WriteTimeout = WalkTimeout, WalkTimeout

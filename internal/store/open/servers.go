@@ -17,15 +17,15 @@ import (
 // If a URL names several Redis servers, commands connect to one first: to a node that answers, from which its
 // cluster is found, or to the primary that the Sentinels name.
 
-// lookTime limits the questions to one server while connecting.
-const lookTime = 2 * time.Second
+// probeTimeout limits the questions to one server while connecting.
+const probeTimeout = 2 * time.Second
 
 // firstServer returns the server to connect to first. like provides the TLS settings for all.
 func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
-	hosts := Alike(like, slices.Clone(servers.Hosts))
+	hosts := ApplySettings(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
 	case config.Sentinel:
-		return primaryOf(ctx, servers, hosts)
+		return findPrimary(ctx, servers, hosts)
 	case config.Cluster:
 		return firstAnswering(ctx, hosts)
 	}
@@ -37,7 +37,7 @@ func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 	var errs []error
 	for _, up := range nodes {
 		up.Stats = nil
-		err := answers(ctx, up)
+		err := probe(ctx, up)
 		if err == nil {
 			return up, nil
 		}
@@ -46,9 +46,9 @@ func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 	return gateway.Upstream{}, errors.Join(errs...)
 }
 
-// answers sends CLUSTER INFO. Any answer will do, an error too, unless the node is still loading.
-func answers(ctx context.Context, up gateway.Upstream) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+// probe sends CLUSTER INFO. Any answer will do, an error too, unless the node is still loading.
+func probe(ctx context.Context, up gateway.Upstream) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	o := clientOptions(up)
 	client := redis.NewClient(&o)
@@ -63,12 +63,12 @@ func answers(ctx context.Context, up gateway.Upstream) error {
 
 var errNoPrimary = errors.New("the Sentinels know no primary of that name")
 
-// primaryOf asks the Sentinels in order, and then the server that they name for its role, since their answer
+// findPrimary asks the Sentinels in order, and then the server that they name for its role, since their answer
 // may be outdated.
-func primaryOf(ctx context.Context, servers config.RedisServers, hosts []gateway.Upstream) (gateway.Upstream, error) {
+func findPrimary(ctx context.Context, servers config.RedisServers, hosts []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, sentinel := range hosts {
-		up, err := primaryBy(ctx, servers, sentinel)
+		up, err := askSentinel(ctx, servers, sentinel)
 		if err == nil {
 			return up, nil
 		}
@@ -77,8 +77,8 @@ func primaryOf(ctx context.Context, servers config.RedisServers, hosts []gateway
 	return gateway.Upstream{}, errors.Join(errs...)
 }
 
-func primaryBy(ctx context.Context, servers config.RedisServers, sentinel gateway.Upstream) (up gateway.Upstream, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func askSentinel(ctx context.Context, servers config.RedisServers, sentinel gateway.Upstream) (up gateway.Upstream, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	sentinel.Stats, sentinel.User, sentinel.Password = nil, servers.SentinelUser, servers.SentinelPassword
 	o := clientOptions(sentinel)

@@ -34,8 +34,8 @@ func NewShards(up gateway.Upstream, conn *tarantool.Conn, timeout time.Duration)
 	return &Shards{up: up, conn: conn, timeout: timeout}
 }
 
-// Name sets the shards from a checked configuration.
-func (s *Shards) Name(g *config.Gateway) error {
+// Configure sets the shards from a checked configuration.
+func (s *Shards) Configure(g *config.Gateway) error {
 	servers, err := g.ShardServers(s.up)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *Shards) Find(ctx context.Context) ([]tarantool.Shard, error) {
 	case n.alone:
 		return nil, nil
 	case len(n.urls) == 0:
-		return tarantool.AskShards(ctx, s.conn)
+		return tarantool.QueryShards(ctx, s.conn)
 	}
 	var all []tarantool.Shard
 	for _, up := range n.urls {

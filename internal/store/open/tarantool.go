@@ -63,7 +63,7 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 // knows.
 func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *dict.Set) (*tarantool.Group, error) {
 	shards := NewShards(up, conn, WalkTimeout)
-	if err := shards.Name(&config.Gateway{Protocol: config.Tarantool, Shards: named}); err != nil {
+	if err := shards.Configure(&config.Gateway{Protocol: config.Tarantool, Shards: named}); err != nil {
 		return nil, err
 	}
 	return tarantool.NewGroup(tarantool.NewDicts(conn, local), tarantool.GroupOptions{Find: shards.Find, Connect: shards.Connect}), nil
@@ -72,7 +72,7 @@ func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *
 // ConnectTarantool connects to the server at the URL. name has no credentials.
 func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, name string, err error) {
 	if Kind(rawURL) != Tarantool {
-		return nil, "", &store.Explained{
+		return nil, "", &store.HintedError{
 			Err: fmt.Errorf("%q is not the URL of a Tarantool server", Redact(rawURL)), Class: store.ErrUsage,
 			Help: "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301",
 		}
@@ -85,7 +85,7 @@ func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, na
 	return c, up.String(), tarantool.Explain(up.String(), err)
 }
 
-func lookTarantool(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
+func openTarantoolAccess(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
 	first, shards := SplitShards(rawURL)
 	conn, name, err := ConnectTarantool(ctx, first)
 	if err != nil {

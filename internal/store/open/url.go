@@ -30,7 +30,7 @@ var schemes = map[string]string{
 
 // Kind returns the kind of store that a URL leads to, "" if none.
 func Kind(rawURL string) string {
-	if isSeveral(rawURL) {
+	if isMultiServer(rawURL) {
 		return Redis
 	}
 	scheme, _, found := strings.Cut(rawURL, "://")
@@ -40,19 +40,19 @@ func Kind(rawURL string) string {
 	return schemes[scheme]
 }
 
-// Holds reports whether Open and Look accept the URL. MongoDB servers hold nothing of Cinch.
-func Holds(rawURL string) bool { return Kind(rawURL) == Redis || Kind(rawURL) == Tarantool }
+// IsStoreURL reports whether Open and OpenAccess accept the URL. MongoDB servers hold nothing of Cinch.
+func IsStoreURL(rawURL string) bool { return Kind(rawURL) == Redis || Kind(rawURL) == Tarantool }
 
-// NoStore returns an error with a hint on how store URLs are written.
-func NoStore(rawURL string) error {
-	return &store.Explained{
+// NotStoreURL returns an error with a hint on how store URLs are written.
+func NotStoreURL(rawURL string) error {
+	return &store.HintedError{
 		Err: fmt.Errorf("%q is not the URL of a store", Redact(rawURL)), Class: store.ErrUsage,
 		Help: "write redis://host:6379, rediss://…, unix:///path, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name or tarantool://host:3301",
 	}
 }
 
-// isSeveral reports whether the URL names several Redis servers. The path of such a URL is not a database.
-func isSeveral(rawURL string) bool {
+// isMultiServer reports whether the URL names several Redis servers. The path of such a URL is not a database.
+func isMultiServer(rawURL string) bool {
 	scheme, _, found := strings.Cut(rawURL, "://")
 	base, _, several := strings.Cut(scheme, "+")
 	return found && several && (base == "redis" || base == "rediss")
@@ -77,7 +77,7 @@ func SplitShards(rawURL string) (first string, all []string) {
 
 // Redact returns the URL without credentials.
 func Redact(rawURL string) string {
-	if _, shards := SplitShards(rawURL); isSeveral(rawURL) || shards != nil {
+	if _, shards := SplitShards(rawURL); isMultiServer(rawURL) || shards != nil {
 		return withoutUser(rawURL)
 	}
 	u, err := url.Parse(rawURL)
@@ -94,9 +94,9 @@ func withoutUser(rawURL string) string {
 	return scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// Behind returns the URL of a gateway's upstream in the form that Cinch's commands accept, without
+// UpstreamURL returns the URL of a gateway's upstream in the form that Cinch's commands accept, without
 // credentials.
-func Behind(protocol, upstream string) string {
+func UpstreamURL(protocol, upstream string) string {
 	if !strings.Contains(upstream, "://") {
 		upstream = protocol + "://" + upstream
 	}
@@ -110,22 +110,22 @@ type Location struct {
 	Databases []int    // of Redis, sorted; nil: all
 }
 
-// Locate parses the URL of a store to walk. databases, if given, replace the URL's own database.
-func Locate(rawURL string, databases []int) (l Location, err error) {
+// ParseLocation parses the URL of a store to walk. databases, if given, replace the URL's own database.
+func ParseLocation(rawURL string, databases []int) (l Location, err error) {
 	l.URL, l.Shards = SplitShards(rawURL)
 	l.Databases = databases
 	switch kind := Kind(rawURL); {
 	case rawURL == "":
-	case !Holds(rawURL):
-		return l, NoStore(rawURL)
+	case !IsStoreURL(rawURL):
+		return l, NotStoreURL(rawURL)
 	case kind == Tarantool && len(databases) > 0:
-		return l, &store.Explained{
+		return l, &store.HintedError{
 			Err: errors.New("--db is for Redis"), Class: store.ErrUsage,
 			Help: "choose spaces by rules: --rule 'space=docs,field=body,setting=zstd-3'",
 		}
-	case kind == Redis && !isSeveral(rawURL):
+	case kind == Redis && !isMultiServer(rawURL):
 		if err := l.takeDatabase(); err != nil {
-			return l, &store.Explained{Err: err, Class: store.ErrUsage}
+			return l, &store.HintedError{Err: err, Class: store.ErrUsage}
 		}
 	}
 	return l, l.checkDatabases()
@@ -156,7 +156,7 @@ func (l *Location) takeDatabase() error {
 func (l *Location) checkDatabases() error {
 	for _, db := range l.Databases {
 		if db < 0 {
-			return &store.Explained{Err: fmt.Errorf("--db: %d is not the number of a database", db), Class: store.ErrUsage}
+			return &store.HintedError{Err: fmt.Errorf("--db: %d is not the number of a database", db), Class: store.ErrUsage}
 		}
 	}
 	slices.Sort(l.Databases)
@@ -174,11 +174,11 @@ func (l *Location) Gateway(rules []config.Rule) config.Gateway {
 	return g
 }
 
-// IsOne reports whether the URL names exactly one Redis server.
-func IsOne(rawURL string) bool { return Kind(rawURL) == Redis && !isSeveral(rawURL) }
+// IsSingleServer reports whether the URL names exactly one Redis server.
+func IsSingleServer(rawURL string) bool { return Kind(rawURL) == Redis && !isMultiServer(rawURL) }
 
-// UpstreamOf returns the upstream for a gateway in front of the store.
-func UpstreamOf(rawURL string) (string, error) {
+// GatewayUpstream returns the upstream for a gateway in front of the store.
+func GatewayUpstream(rawURL string) (string, error) {
 	switch Kind(rawURL) {
 	case Redis:
 		return withoutDatabase(rawURL), nil
@@ -191,7 +191,7 @@ func UpstreamOf(rawURL string) (string, error) {
 // withoutDatabase removes the database from a URL: clients of a gateway select their own.
 func withoutDatabase(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme == "unix" || isSeveral(rawURL) {
+	if err != nil || u.Scheme == "unix" || isMultiServer(rawURL) {
 		return rawURL
 	}
 	u.Path, u.RawQuery = "", ""
@@ -203,7 +203,7 @@ func withoutDatabase(rawURL string) string {
 func mongoUpstream(uri string) (string, error) {
 	rest, ok := strings.CutPrefix(uri, "mongodb://")
 	if !ok {
-		return "", &store.Explained{
+		return "", &store.HintedError{
 			Err:  errors.New("a gateway can't resolve mongodb+srv:// URLs"),
 			Help: "name the members with --upstream mongodb://db1,db2,db3/?loadBalanced=true",
 		}

@@ -38,7 +38,7 @@ func NewAccess(ctx context.Context, name string, o goredis.Options, local *dict.
 	client, forDicts := o, o // NewClient modifies each
 	forDicts.DB = 0
 	a := &Access{name: name, options: o, local: local, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
-	a.own = toolDicts(a.dictClient, a.local)
+	a.own = newToolDicts(a.dictClient, a.local)
 	if err := a.client.Ping(ctx).Err(); err != nil {
 		a.Close()
 		return nil, a.Explain(err)
@@ -66,13 +66,13 @@ func (a *Access) Close() {
 	}
 }
 
-// Shelf implements store.Access.
-func (a *Access) Shelf() store.Shelf {
-	return &shelf{name: a.name, nodes: a.lookAround, first: a.own, explain: a.Explain}
+// DictAdmin implements store.Access.
+func (a *Access) DictAdmin() store.DictAdmin {
+	return &dictAdmin{name: a.name, nodes: a.discover, first: a.own, explain: a.Explain}
 }
 
-// lookAround finds the other primaries of a cluster.
-func (a *Access) lookAround(ctx context.Context) (*Nodes, error) {
+// discover finds the other primaries of a cluster.
+func (a *Access) discover(ctx context.Context) (*Nodes, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.nodes != nil {
@@ -114,7 +114,7 @@ func CheckAddress(at store.Address) error {
 	if at.Key != "" {
 		return nil
 	}
-	return &store.Explained{Err: errors.New("no key given"), Class: store.ErrUsage, Help: "cinch inspect redis://host:6379 KEY"}
+	return &store.HintedError{Err: errors.New("no key given"), Class: store.ErrUsage, Help: "cinch inspect redis://host:6379 KEY"}
 }
 
 func readValue(ctx context.Context, c goredis.UniversalClient, name string, at store.Address) (b []byte, err error) {
@@ -127,13 +127,13 @@ func readValue(ctx context.Context, c goredis.UniversalClient, name string, at s
 	}
 	switch {
 	case errors.Is(err, goredis.Nil):
-		return nil, &store.Explained{Server: name, Err: fmt.Errorf("no %s", what), Help: "the database is the number at the end of the URL: redis://host:6379/0"}
+		return nil, &store.HintedError{Server: name, Err: fmt.Errorf("no %s", what), Help: "the database is the number at the end of the URL: redis://host:6379/0"}
 	case goredis.HasErrorPrefix(err, "WRONGTYPE") && at.Field == "":
 		kind, _ := c.Type(ctx, at.Key).Result()
 		if kind == "hash" {
-			return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is a hash", what), Help: "name a field of it with --field"}
+			return nil, &store.HintedError{Server: name, Err: fmt.Errorf("%s is a hash", what), Help: "name a field of it with --field"}
 		}
-		return nil, &store.Explained{Server: name, Err: fmt.Errorf("%s is neither a string nor a hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are strings and fields of hashes"}
+		return nil, &store.HintedError{Server: name, Err: fmt.Errorf("%s is neither a string nor a hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are strings and fields of hashes"}
 	}
 	return b, Explain(name, err)
 }

@@ -21,7 +21,7 @@ func TestValueOfAnotherType(t *testing.T) {
 	}
 	for key, want := range map[string]string{"h": "name a field", "z": "the values shown are"} {
 		_, err := readValue(t.Context(), c, "s", store.Address{Key: key})
-		e, ok := err.(*store.Explained)
+		e, ok := err.(*store.HintedError)
 		if !ok || !strings.Contains(e.Help, want) || strings.Contains(e.Help, "--field") != (key == "h") {
 			t.Errorf("%s: %v, %+v", key, err, e)
 		}

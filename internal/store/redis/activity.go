@@ -48,8 +48,8 @@ func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	return activity(info, infoFields(text)), nil
 }
 
-// Standing reports whether the node is a replica, and whether it belongs to a cluster.
-func (n *Node) Standing(ctx context.Context) (replica, clustered bool, err error) {
+// Role reports whether the node is a replica, and whether it belongs to a cluster.
+func (n *Node) Role(ctx context.Context) (replica, clustered bool, err error) {
 	info, err := n.info(ctx)
 	return info["role"] == "slave", info["cluster_enabled"] == "1", err
 }

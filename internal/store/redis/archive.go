@@ -39,7 +39,7 @@ func newArchive(client goredis.UniversalClient) archive {
 type inventory struct {
 	live, archived map[uint32][32]byte // full hashes
 	marked         map[uint32]bool
-	whole          bool // it covers everything, not only some dictionaries
+	complete       bool // it covers everything, not only some dictionaries
 }
 
 func newInventory() inventory {
@@ -79,12 +79,12 @@ func (i inventory) isForgotten(number uint32) bool {
 
 // inventory lists everything with one question if the server has functions. Otherwise it lists only the
 // dictionaries in some.
-func (p *places) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+func (p *backends) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found, err := p.functions.inventory(ctx)
 	if errors.Is(err, errNoFunctions) {
 		return p.keyInventory(ctx, some)
 	}
-	found.whole = true
+	found.complete = true
 	return found, err
 }
 
@@ -107,7 +107,7 @@ func (f functions) inventory(ctx context.Context) (inventory, error) {
 
 // keyInventory lists a live dictionary only if it is also marked or archived: checking the content would
 // require reading it.
-func (p *places) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+func (p *backends) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found := newInventory()
 	for _, x := range some {
 		n := x.Number()
@@ -168,32 +168,32 @@ redis.register_function{
 
 // Retire asks all gateways to stop naming the dictionary in new values. Each stops at its next check; one
 // that is cut off stops when its lease ends.
-func (p *places) Retire(ctx context.Context, number uint32) error {
+func (p *backends) Retire(ctx context.Context, number uint32) error {
 	return p.retireAt(ctx, number, time.Now())
 }
 
 // retireAt is Retire with the time for the mark. It leaves an existing mark unchanged.
-func (p *places) retireAt(ctx context.Context, number uint32, at time.Time) error {
+func (p *backends) retireAt(ctx context.Context, number uint32, at time.Time) error {
 	since := at.UTC().Format(time.RFC3339)
 	marks := functions{p.functions.client, markPrefix}
 	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), since))
 	if errors.Is(err, errNoFunctions) {
 		err = classify(p.keys.client.SetNX(ctx, markName(number), since, 0).Err())
 	}
-	return failed("retire", number, err)
+	return dictError("retire", number, err)
 }
 
 // Unretire undoes Retire.
-func (p *places) Unretire(ctx context.Context, number uint32) error {
+func (p *backends) Unretire(ctx context.Context, number uint32) error {
 	err := functions{p.functions.client, markPrefix}.remove(ctx, number)
 	if errors.Is(err, errNoFunctions) {
 		err = classify(p.keys.client.Del(ctx, markName(number)).Err())
 	}
-	return failed("undo retirement of", number, err)
+	return dictError("undo retirement of", number, err)
 }
 
 // retiredSince reports whether the dictionary is marked, and the time in the mark.
-func (p *places) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
+func (p *backends) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
 	marks := functions{p.functions.client, markPrefix}
 	libraries, err := marks.list(ctx, marks.name(number), false)
 	if errors.Is(err, errNoFunctions) {
@@ -209,39 +209,39 @@ func (p *places) retiredSince(ctx context.Context, number uint32) (since time.Ti
 
 // Archive moves a dictionary to where readers still find it. At every moment it is in at least one of the two
 // places, and after a failure Archive may be called again.
-func (p *places) Archive(ctx context.Context, number uint32) error {
+func (p *backends) Archive(ctx context.Context, number uint32) error {
 	x, err := p.find(ctx, number)
 	if err != nil {
-		return failed("archive", number, err)
+		return dictError("archive", number, err)
 	}
 	return p.archiveThis(ctx, x)
 }
 
 // archiveThis is Archive for a dictionary that this server may lack.
-func (p *places) archiveThis(ctx context.Context, x *codec.Dict) error {
-	err := p.archive.place(ctx, x)
+func (p *backends) archiveThis(ctx context.Context, x *codec.Dict) error {
+	err := p.archive.put(ctx, x)
 	if err == nil {
 		err = p.removeLive(ctx, x.Number())
 	}
 	if err == nil {
 		return p.Unretire(ctx, x.Number()) // an archived dictionary needs no mark
 	}
-	return failed("archive", x.Number(), err)
+	return dictError("archive", x.Number(), err)
 }
 
-func (a archive) place(ctx context.Context, x *codec.Dict) error {
-	err := place(ctx, a.functions, x)
+func (a archive) put(ctx context.Context, x *codec.Dict) error {
+	err := ensureStored(ctx, a.functions, x)
 	if errors.Is(err, errNoFunctions) {
-		err = place(ctx, a.keys, x)
+		err = ensureStored(ctx, a.keys, x)
 	}
 	return err
 }
 
-func (p *places) removeLive(ctx context.Context, number uint32) error {
+func (p *backends) removeLive(ctx context.Context, number uint32) error {
 	return removeFrom(ctx, number, p.functions, p.keys)
 }
 
-func removeFrom(ctx context.Context, number uint32, homes ...home) error {
+func removeFrom(ctx context.Context, number uint32, homes ...backend) error {
 	for _, h := range homes {
 		if err := h.remove(ctx, number); err != nil && !errors.Is(err, errNoFunctions) {
 			return err
@@ -251,7 +251,7 @@ func removeFrom(ctx context.Context, number uint32, homes ...home) error {
 }
 
 // Restore makes a dictionary live, whether it was retired, archived, forgotten or never stored.
-func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
+func (p *backends) Restore(ctx context.Context, x *codec.Dict) error {
 	err := p.put(ctx, x)
 	if err == nil {
 		err = p.Unretire(ctx, x.Number())
@@ -259,19 +259,19 @@ func (p *places) Restore(ctx context.Context, x *codec.Dict) error {
 	if err == nil {
 		err = removeFrom(ctx, x.Number(), p.archive.functions, p.archive.keys)
 	}
-	return failed("restore", x.Number(), err)
+	return dictError("restore", x.Number(), err)
 }
 
 // Forget erases an archived dictionary for good: every value that names it is lost. For one that is not
 // archived it returns ErrLive.
-func (p *places) Forget(ctx context.Context, number uint32) error {
+func (p *backends) Forget(ctx context.Context, number uint32) error {
 	if err := p.checkArchived(ctx, number); err != nil {
-		return failed("forget", number, err)
+		return dictError("forget", number, err)
 	}
 	if err := p.Retire(ctx, number); err != nil { // first, or a gateway would put it back
 		return err
 	}
-	return failed("forget", number, removeFrom(ctx, number, p.archive.functions, p.archive.keys))
+	return dictError("forget", number, removeFrom(ctx, number, p.archive.functions, p.archive.keys))
 }
 
 // ErrLive: a dictionary is not archived, so it can't be forgotten.
@@ -280,7 +280,7 @@ var ErrLive = errors.New("dictionary is not archived")
 // ErrNotStored: the server has no such dictionary, live or archived.
 var ErrNotStored = errors.New("dictionary is not in the store")
 
-func (p *places) checkArchived(ctx context.Context, number uint32) error {
+func (p *backends) checkArchived(ctx context.Context, number uint32) error {
 	infos, err := p.List(ctx)
 	if err != nil {
 		return err
@@ -298,7 +298,7 @@ func (p *places) checkArchived(ctx context.Context, number uint32) error {
 	return nil
 }
 
-func failed(what string, number uint32, err error) error {
+func dictError(what string, number uint32, err error) error {
 	if err == nil {
 		return nil
 	}

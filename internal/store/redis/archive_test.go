@@ -315,8 +315,8 @@ func TestWhatAScanMissedOpens(t *testing.T) {
 			}
 			mustRecheck(t, fresh)
 			wantReady(t, fresh, x, false)
-			if census, err := Count(context.Background(), &goredis.Options{Addr: server.Addr}); err != nil || census.ByDict[x.Number()] != 1 {
-				t.Errorf("%v: %+v", err, census)
+			if counts, err := Count(context.Background(), &goredis.Options{Addr: server.Addr}); err != nil || counts.ByDict[x.Number()] != 1 {
+				t.Errorf("%v: %+v", err, counts)
 			}
 		})
 	}

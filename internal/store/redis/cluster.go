@@ -75,8 +75,8 @@ func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	return c
 }
 
-// Alone returns the NodeDicts of a server that is not in a cluster.
-func Alone(d *Dicts) *NodeDicts { return &NodeDicts{Dicts: d} }
+// Standalone returns the NodeDicts of a server that is not in a cluster.
+func Standalone(d *Dicts) *NodeDicts { return &NodeDicts{Dicts: d} }
 
 // Join makes the Dicts of a node, to which dial connects, and runs it until the node leaves. It does not
 // block.
@@ -166,7 +166,7 @@ func (c *ClusterDicts) spread(ctx context.Context) error {
 	for i, n := range leaders {
 		all[i] = n.Dicts
 	}
-	held, err := Held(ctx, all)
+	held, err := DictStates(ctx, all)
 	if err != nil {
 		return err
 	}
@@ -175,19 +175,19 @@ func (c *ClusterDicts) spread(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return c.attend(leaders)
+	return c.trackFound(leaders)
 }
 
-// attend makes each primary check the dictionaries that were found by number in any of them: values may name
+// trackFound makes each primary check the dictionaries that were found by number in any of them: values may name
 // one only after all primaries have seen it stored.
-func (c *ClusterDicts) attend(leaders []*NodeDicts) error {
+func (c *ClusterDicts) trackFound(leaders []*NodeDicts) error {
 	c.mu.Lock()
 	numbers := slices.Sorted(maps.Keys(c.found))
 	c.mu.Unlock()
 	var errs []error
 	for _, number := range numbers {
 		for _, n := range leaders {
-			if err := n.attend(number); err != nil {
+			if err := n.track(number); err != nil {
 				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
 			}
 		}

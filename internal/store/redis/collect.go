@@ -59,12 +59,12 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 		return outcomes, err
 	}
 	o.Tell("scanning again")
-	census, err := o.Count(ctx)
+	counts, err := o.Count(ctx)
 	if err != nil {
 		return outcomes, err
 	}
 	for _, n := range idle {
-		out, err := o.decide(ctx, n, census.ByDict[n], since)
+		out, err := o.decide(ctx, n, counts.ByDict[n], since)
 		if err != nil {
 			return outcomes, err
 		}
@@ -75,8 +75,8 @@ func Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Outcome
 
 // Count counts the values of all nodes that name dictionaries. It fails with ErrMoved if slots move
 // meanwhile.
-func (o *CollectOptions) Count(ctx context.Context) (Census, error) {
-	all := Census{ByDict: map[uint32]int{}}
+func (o *CollectOptions) Count(ctx context.Context) (RefCounts, error) {
+	all := RefCounts{ByDict: map[uint32]int{}}
 	before, err := o.layout(ctx)
 	if err != nil {
 		return all, err
@@ -129,7 +129,7 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 		return nil, nil, err
 	}
 	o.Tell("scanning for values that name any of the dictionaries (%d)", len(numbers))
-	census, err := o.Count(ctx)
+	counts, err := o.Count(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -139,11 +139,11 @@ func (o *CollectOptions) idle(ctx context.Context, numbers []uint32) (used []Out
 			used = append(used, Outcome{Number: n, Reason: "not in this store"})
 		case states[n] == Archived:
 			used = append(used, Outcome{Number: n, Reason: "archived already"})
-		case census.ByDict[n] > 0 && states[n] == Retired:
+		case counts.ByDict[n] > 0 && states[n] == Retired:
 			err = o.unretire(ctx, n)
-			used = append(used, Outcome{Number: n, Values: census.ByDict[n]})
-		case census.ByDict[n] > 0:
-			used = append(used, Outcome{Number: n, Values: census.ByDict[n]})
+			used = append(used, Outcome{Number: n, Values: counts.ByDict[n]})
+		case counts.ByDict[n] > 0:
+			used = append(used, Outcome{Number: n, Values: counts.ByDict[n]})
 		default:
 			idle = append(idle, n)
 		}
@@ -190,7 +190,7 @@ func (o *CollectOptions) marks(ctx context.Context, numbers []uint32) (map[mark]
 		for i, node := range o.Nodes {
 			since, marked, err := node.Dicts.retiredSince(ctx, n)
 			if err != nil {
-				return nil, failed("read state of", n, err)
+				return nil, dictError("read state of", n, err)
 			}
 			if marked {
 				all[mark{i, n}] = since
@@ -244,7 +244,7 @@ func (o *CollectOptions) decide(ctx context.Context, number uint32, values int, 
 func (o *CollectOptions) archive(ctx context.Context, number uint32) error {
 	x, err := o.find(ctx, number)
 	if err != nil {
-		return failed("archive", number, err)
+		return dictError("archive", number, err)
 	}
 	for _, node := range o.Nodes {
 		if err := node.Dicts.archiveThis(ctx, x); err != nil {

@@ -111,7 +111,7 @@ func TestSpreadAfterHalfAForget(t *testing.T) {
 	must(t, err)
 	defer a.Close()
 	copied := map[uint32]int{}
-	_, err = a.Shelf().Spread(t.Context(), func(number uint32, _ string) { copied[number]++ })
+	_, err = a.DictAdmin().Spread(t.Context(), func(number uint32, _ string) { copied[number]++ })
 	must(t, err)
 	if copied[x.Number()] != 1 || copied[y.Number()] != 2 {
 		t.Errorf("copies: %v", copied)
@@ -120,7 +120,7 @@ func TestSpreadAfterHalfAForget(t *testing.T) {
 		wantState(t, n.Dicts, y, Live)
 		wantState(t, n.Dicts, x, []State{"", Archived, Archived}[i])
 	}
-	lacks, err := a.Shelf().Lacking(t.Context(), []uint32{x.Number(), y.Number()})
+	lacks, err := a.DictAdmin().Missing(t.Context(), []uint32{x.Number(), y.Number()})
 	must(t, err)
 	if len(lacks) != 1 || lacks[0].Number != x.Number() || lacks[0].Node != nodes[0].Addr {
 		t.Errorf("lacking: %+v", lacks)
@@ -139,14 +139,14 @@ func TestDictionaryOfAnyNode(t *testing.T) {
 	a, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer a.Close()
-	if got, err := a.Shelf().Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
+	if got, err := a.DictAdmin().Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
 		t.Errorf("in another node: %v", err)
 	}
-	must(t, holder.places.functions.client.FunctionFlush(t.Context()).Err())
+	must(t, holder.backends.functions.client.FunctionFlush(t.Context()).Err())
 	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer b.Close()
-	if _, err := b.Shelf().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := b.DictAdmin().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
 		t.Errorf("nowhere else: %v", err)
 	}
 }

@@ -55,16 +55,16 @@ const (
 // Everything that was published or fetched is kept in memory and restored if the server loses it, since
 // values that name it may be there.
 type Dicts struct {
-	*places    // where the server stores dictionaries
-	records    // texts that gateways share
-	*readiness // which dictionaries values may name
-	*troubles  // what was logged already
+	*backends   // where the server stores dictionaries
+	records     // texts that gateways share
+	*readiness  // which dictionaries values may name
+	*onceLogger // what was logged already
 
 	local   *dict.Set
 	log     *slog.Logger
 	timeout time.Duration
 	period  time.Duration
-	lookups store.Lookups
+	lookups store.LookupLimiter
 
 	storing  sync.Mutex      // locked while the server is checked and written
 	verified map[uint32]bool // guarded by storing: dictionaries read back from the server
@@ -72,8 +72,8 @@ type Dicts struct {
 	mu   sync.Mutex // guards kept; not locked during I/O
 	kept map[uint32]*codec.Dict
 
-	wake chan struct{} // capacity 1
-	look chan struct{} // capacity 1: like wake, without the debounce
+	wake     chan struct{} // capacity 1
+	checkNow chan struct{} // capacity 1: like wake, without the debounce
 }
 
 // NewDicts returns a Dicts that has not asked the server for anything yet.
@@ -81,20 +81,20 @@ func NewDicts(o DictsOptions) *Dicts {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	told := newTroubles(o.Log)
-	places := newPlaces(o.Client, told)
+	once := newOnceLogger(o.Log)
+	stored := newBackends(o.Client, once)
 	d := &Dicts{
-		places: places, records: records{places.functions, places.keys}, troubles: told,
+		backends: stored, records: records{stored.functions, stored.keys}, onceLogger: once,
 		readiness: newReadiness(orDefault(o.Lease, DefaultLease)),
 		local:     o.Local,
 		log:       o.Log,
 		timeout:   orDefault(o.Timeout, defaultTimeout),
 		period:    orDefault(o.Period, defaultPeriod),
-		lookups:   store.Lookups{TTL: orDefault(o.MissTTL, 2*time.Second), IsAnswer: isAnswer},
+		lookups:   store.LookupLimiter{TTL: orDefault(o.MissTTL, 2*time.Second), IsAnswer: isAnswer},
 		verified:  make(map[uint32]bool),
 		kept:      make(map[uint32]*codec.Dict),
 		wake:      make(chan struct{}, 1),
-		look:      make(chan struct{}, 1),
+		checkNow:  make(chan struct{}, 1),
 	}
 	if !o.AskAlways {
 		d.lookups.Numbers = func() (map[uint32]struct{}, error) {
@@ -156,9 +156,9 @@ func (d *Dicts) Adopt(ctx context.Context, number uint32) error {
 	return err
 }
 
-// attend fetches a dictionary that was found in another server, so that checks cover it here too. It is no
+// track fetches a dictionary that was found in another server, so that checks cover it here too. It is no
 // error if this server lacks it.
-func (d *Dicts) attend(number uint32) error {
+func (d *Dicts) track(number uint32) error {
 	d.mu.Lock()
 	_, kept := d.kept[number]
 	d.mu.Unlock()

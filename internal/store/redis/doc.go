@@ -29,12 +29,12 @@
 // Dictionaries:
 //
 //	cluster.go, nodes.go, spread.go                     of all primaries, for gateways and for tools
-//	collect.go, census.go                               archiving dictionaries that no value names
+//	collect.go, refcounts.go                            archiving dictionaries that no value names
 //	publish.go, reach.go, ensure.go, dicts.go           of one server: finding, storing and checking them
 //	readiness.go                                        which of them new values may name
 //	reader.go                                           access for readers only
-//	list.go, archive.go, places.go                      where a server stores them, and their states
-//	troubles.go, home.go                                logging each trouble once; one place of storage
+//	list.go, archive.go, backends.go                    where a server stores them, and their states
+//	oncelogger.go, backend.go                           logging each trouble once; one place of storage
 //	records.go, keys.go, functions.go, library.go       the format in which they are stored
 //	explain.go, errors.go                               errors, for people and for callers
 //

@@ -46,8 +46,8 @@ func ensure(ctx context.Context, f functions, dicts []*codec.Dict) error {
 		if there && sum == x.Hash() || found.isRetired(x.Number()) {
 			continue
 		}
-		if err := place(ctx, f, x); err != nil {
-			return failed("store", x.Number(), err)
+		if err := ensureStored(ctx, f, x); err != nil {
+			return dictError("store", x.Number(), err)
 		}
 	}
 	return nil

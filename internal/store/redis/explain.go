@@ -17,9 +17,9 @@ func init() { goredis.SetLogger(&logging.VoidLogger{}) }
 // class store.ErrUnreachable.
 func Explain(name string, err error) error {
 	var answer goredis.Error
-	e := &store.Explained{Server: name, Err: err}
+	e := &store.HintedError{Server: name, Err: err}
 	switch {
-	case err == nil, store.IsExplained(err):
+	case err == nil, store.IsHinted(err):
 		return err
 	case errors.Is(err, ErrDenied):
 		e.Help = "looking for dictionaries needs +function|list, and +getrange and +scan on ~cinch:dict:*; docs/DICTIONARIES.md lists the rights"
@@ -42,12 +42,12 @@ const primaryHelp = "give the address of the primary"
 // ExplainWalk is Explain for walks over all values.
 func ExplainWalk(name string, err error) error {
 	switch {
-	case store.IsExplained(err):
+	case store.IsHinted(err):
 		return err
 	case errors.Is(err, ErrReplica):
-		return &store.Explained{Server: name, Err: err, Help: primaryHelp}
+		return &store.HintedError{Server: name, Err: err, Help: primaryHelp}
 	case errors.Is(err, ErrDenied):
-		return &store.Explained{Server: name, Err: err, Help: "docs/PACK.md lists under Rights what the user in the URL needs; values with dictionaries also need +function|list"}
+		return &store.HintedError{Server: name, Err: err, Help: "docs/PACK.md lists under Rights what the user in the URL needs; values with dictionaries also need +function|list"}
 	}
 	return Explain(name, err)
 }
@@ -55,13 +55,13 @@ func ExplainWalk(name string, err error) error {
 // ExplainPlan is Explain for sampling values.
 func ExplainPlan(name string, err error) error {
 	if goredis.HasErrorPrefix(err, "NOPERM") {
-		return &store.Explained{Server: name, Err: err, Help: "planning needs +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
+		return &store.HintedError{Server: name, Err: err, Help: "planning needs +info +dbsize +scan +type +getrange +strlen +get +hlen +hgetall +hscan +memory|usage on the keys; docs/PLAN.md has the whole list"}
 	}
 	return Explain(name, err)
 }
 
-// unasked adds store.ErrDictUnknown to errors that leave open whether the server has a dictionary.
-func unasked(err error) error {
+// markUnknown adds store.ErrDictUnknown to errors that leave open whether the server has a dictionary.
+func markUnknown(err error) error {
 	if Unavailable(err) || errors.Is(err, ErrDenied) {
 		return fmt.Errorf("%w: %w", store.ErrDictUnknown, err)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// askGatewayTime limits the question whether a Cinch gateway answers.
-const askGatewayTime = 5 * time.Second
+// gatewayCheckTimeout limits the question whether a Cinch gateway answers.
+const gatewayCheckTimeout = 5 * time.Second
 
-// AskGateways returns the options of a client that checks each address before its first connection there. If
+// WithGatewayCheck returns the options of a client that checks each address before its first connection there. If
 // a Cinch gateway answers, it calls found; an error of found fails the connection.
-func AskGateways(o goredis.Options, found func(address string, g store.Gateway) error) goredis.Options {
+func WithGatewayCheck(o goredis.Options, found func(address string, g store.Gateway) error) goredis.Options {
 	o.MaintNotificationsConfig = noMaintenance()
 	ask := o
 	if ask.Dialer == nil {
@@ -59,7 +59,7 @@ func noMaintenance() *maintnotifications.Config {
 // accepted the connection and then answered the command; otherwise a gateway may just be full, or unable to
 // reach its own server.
 func FindGateway(ctx context.Context, o goredis.Options) (g *store.Gateway, sure bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askGatewayTime)
+	ctx, cancel := context.WithTimeout(ctx, gatewayCheckTimeout)
 	defer cancel()
 	var unreached atomic.Pointer[error] // atomic: after a timeout the client leaves its dial running
 	o.MaintNotificationsConfig = noMaintenance()

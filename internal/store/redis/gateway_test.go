@@ -100,7 +100,7 @@ func TestAskGateways(t *testing.T) {
 		what:  map[string]string{"plain:1": unknown, "other:1": "-ERR unsupported command\r\n", "proxy:1": "", "gateway:1": is, "lists:1": "*1\r\n$1\r\nx\r\n", "down:1": ""},
 		hello: map[string]string{"down:1": cinch}, asked: map[string]int{}, dialed: map[string]int{},
 	}
-	o := AskGateways(goredis.Options{Dialer: s.dial, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true},
+	o := WithGatewayCheck(goredis.Options{Dialer: s.dial, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true},
 		func(address string, g store.Gateway) error { return g.Refusal(address) })
 	use := func(address string) error {
 		o := o
@@ -121,7 +121,7 @@ func TestAskGateways(t *testing.T) {
 	}
 	for range 2 {
 		err := use("gateway:1")
-		var e *store.Explained
+		var e *store.HintedError
 		if !errors.Is(err, store.ErrGateway) || !errors.As(err, &e) || !errors.Is(err, store.ErrConfig) || e.Server != "gateway:1" || !strings.Contains(e.Help, "redis://db") || Unavailable(err) {
 			t.Errorf("%v", err)
 		}

@@ -34,8 +34,8 @@ func (s *Store) Lease(name, holder string) store.Lease {
 	return l
 }
 
-// Take implements store.Lease.
-func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
+// Acquire implements store.Lease.
+func (l *Lease) Acquire(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
 	taken, err := l.client.SetNX(ctx, l.key, l.holder, hold).Result()
 	if err != nil {
 		return 0, classify(err)
@@ -54,9 +54,9 @@ func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duratio
 	return max(left, time.Millisecond), err // negative: the key has gone
 }
 
-// Keep implements store.Lease.
-func (l *Lease) Keep(ctx context.Context, hold time.Duration) (bool, error) {
-	mine, err := l.mine(ctx)
+// Renew implements store.Lease.
+func (l *Lease) Renew(ctx context.Context, hold time.Duration) (bool, error) {
+	mine, err := l.isHolder(ctx)
 	if err != nil || !mine {
 		return false, err
 	}
@@ -64,9 +64,9 @@ func (l *Lease) Keep(ctx context.Context, hold time.Duration) (bool, error) {
 	return kept, classify(err)
 }
 
-// Finish implements store.Lease.
-func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
-	mine, err := l.mine(ctx)
+// Release implements store.Lease.
+func (l *Lease) Release(ctx context.Context, pause time.Duration) error {
+	mine, err := l.isHolder(ctx)
 	if err != nil || !mine {
 		return err
 	}
@@ -76,7 +76,7 @@ func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
 	return classify(l.client.Del(ctx, l.key).Err())
 }
 
-func (l *Lease) mine(ctx context.Context) (bool, error) {
+func (l *Lease) isHolder(ctx context.Context) (bool, error) {
 	holder, err := l.client.Get(ctx, l.key).Result()
 	if errors.Is(err, goredis.Nil) {
 		return false, nil

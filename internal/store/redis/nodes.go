@@ -46,13 +46,13 @@ func newNodes(s *Store, local *dict.Set) *Nodes {
 	for _, n := range s.nodes {
 		scan := s.base
 		scan.Addr, scan.PoolSize, scan.OnConnect = n.addr, 1, nil
-		d.nodes = append(d.nodes, dictNode{n.addr, toolDicts(n.client, local), &scan})
+		d.nodes = append(d.nodes, dictNode{n.addr, newToolDicts(n.client, local), &scan})
 	}
 	return d
 }
 
-// toolDicts returns a Dicts without a limit on questions, and without a log, since tools show errors.
-func toolDicts(client *goredis.Client, local *dict.Set) *Dicts {
+// newToolDicts returns a Dicts without a limit on questions, and without a log, since tools show errors.
+func newToolDicts(client *goredis.Client, local *dict.Set) *Dicts {
 	return NewDicts(DictsOptions{Client: client, Local: local, AskAlways: true, Log: slog.New(slog.DiscardHandler)})
 }
 
@@ -61,7 +61,7 @@ func toolDicts(client *goredis.Client, local *dict.Set) *Dicts {
 func (d *Nodes) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := d.find(number)
 	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
-		err = unasked(err)
+		err = markUnknown(err)
 	}
 	return x, err
 }
@@ -168,21 +168,21 @@ func (d *Nodes) dicts() (all []*Dicts) {
 	return all
 }
 
-// shelf gives an administrator access to the dictionaries. It implements store.Shelf.
-type shelf struct {
+// dictAdmin gives an administrator access to the dictionaries. It implements store.DictAdmin.
+type dictAdmin struct {
 	name    string
 	nodes   func(context.Context) (*Nodes, error) // called when the nodes are first needed
 	first   *Dicts                                // of the named server, searched first; or nil
 	explain func(error) error
 }
 
-var _ store.Shelf = (*shelf)(nil)
+var _ store.DictAdmin = (*dictAdmin)(nil)
 
-// Name implements store.Shelf.
-func (s *shelf) Name() string { return s.name }
+// Name implements store.DictAdmin.
+func (s *dictAdmin) Name() string { return s.name }
 
 // each calls do for every node and explains errors.
-func (s *shelf) each(ctx context.Context, do func(i int, n dictNode) error) error {
+func (s *dictAdmin) each(ctx context.Context, do func(i int, n dictNode) error) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
 		return s.explain(err)
@@ -196,7 +196,7 @@ func (s *shelf) each(ctx context.Context, do func(i int, n dictNode) error) erro
 }
 
 // Dictionary finds a dictionary in any node.
-func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
+func (s *dictAdmin) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.find(number)
 	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
 		err = s.explain(err)
@@ -204,7 +204,7 @@ func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-func (s *shelf) find(number uint32) (*codec.Dict, error) {
+func (s *dictAdmin) find(number uint32) (*codec.Dict, error) {
 	first := error(cinch.ErrDictMissing)
 	if s.first != nil {
 		x, err := s.first.Dictionary(number)
@@ -222,13 +222,13 @@ func (s *shelf) find(number uint32) (*codec.Dict, error) {
 	return all.find(number)
 }
 
-func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
+func (s *dictAdmin) List(ctx context.Context) ([]store.DictInfo, error) {
 	var lists []store.NodeDicts
 	err := s.each(ctx, func(_ int, n dictNode) error {
 		infos, err := n.dicts.List(ctx)
 		var list []store.DictInfo
 		for _, i := range infos {
-			list = append(list, i.shown())
+			list = append(list, i.dictInfo())
 		}
 		lists = append(lists, store.NodeDicts{Name: n.name, List: list})
 		return err
@@ -239,7 +239,7 @@ func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
 	return store.MergeDicts("nodes", lists), nil
 }
 
-func (i Info) shown() store.DictInfo {
+func (i Info) dictInfo() store.DictInfo {
 	d := store.DictInfo{Number: i.Number, Bytes: i.Bytes, Place: string(i.Place), State: i.State, Problem: i.Problem}
 	if i.Hash != [32]byte{} {
 		d.SHA256 = fmt.Sprintf("%x", i.Hash)
@@ -247,7 +247,7 @@ func (i Info) shown() store.DictInfo {
 	return d
 }
 
-func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
+func (s *dictAdmin) Records(ctx context.Context) (all []store.Record, err error) {
 	err = s.each(ctx, func(i int, n dictNode) error {
 		texts, err := n.dicts.Records(ctx)
 		for name, text := range texts {
@@ -258,7 +258,7 @@ func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
 	return all, err
 }
 
-func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
+func (s *dictAdmin) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
 	err = s.each(ctx, func(i int, n dictNode) error {
 		if i != r.Node {
 			return nil
@@ -272,8 +272,8 @@ func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(str
 	return deleted, err
 }
 
-// collecting returns the options for Collect.
-func (s *shelf) collecting(ctx context.Context) (CollectOptions, error) {
+// collectOptions returns the options for Collect.
+func (s *dictAdmin) collectOptions(ctx context.Context) (CollectOptions, error) {
 	all, err := s.nodes(ctx)
 	if err != nil {
 		return CollectOptions{}, s.explain(err)
@@ -285,17 +285,17 @@ func (s *shelf) collecting(ctx context.Context) (CollectOptions, error) {
 	return o, nil
 }
 
-func (s *shelf) Count(ctx context.Context) (map[uint32]int, error) {
-	o, err := s.collecting(ctx)
+func (s *dictAdmin) Count(ctx context.Context) (map[uint32]int, error) {
+	o, err := s.collectOptions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	census, err := o.Count(ctx)
-	return census.ByDict, s.explain(err)
+	counts, err := o.Count(ctx)
+	return counts.ByDict, s.explain(err)
 }
 
-func (s *shelf) Collect(ctx context.Context, how store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
-	o, err := s.collecting(ctx)
+func (s *dictAdmin) Collect(ctx context.Context, how store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
+	o, err := s.collectOptions(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,13 +304,13 @@ func (s *shelf) Collect(ctx context.Context, how store.CollectOptions, numbers [
 	return all, s.explain(err)
 }
 
-func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
+func (s *dictAdmin) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, n dictNode) error { return n.dicts.Restore(ctx, d) })
 }
 
 // Forget erases an archived dictionary from all nodes that have it. It does not explain the nodes' errors,
 // since they are not the servers' fault.
-func (s *shelf) Forget(ctx context.Context, number uint32) error {
+func (s *dictAdmin) Forget(ctx context.Context, number uint32) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
 		return s.explain(err)
@@ -331,12 +331,12 @@ func (s *shelf) Forget(ctx context.Context, number uint32) error {
 	return nil
 }
 
-func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
+func (s *dictAdmin) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
 	all, err := s.nodes(ctx)
 	if err != nil {
 		return "", s.explain(err)
 	}
-	held, err := Held(ctx, all.dicts())
+	held, err := DictStates(ctx, all.dicts())
 	if err != nil {
 		return "", s.explain(err)
 	}
@@ -352,21 +352,21 @@ func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing 
 	return "", nil
 }
 
-// Lacking warns of readers that would not find a dictionary: those that ask only the value's own node, and
+// Missing warns of readers that would not find a dictionary: those that ask only the value's own node, and
 // those of another cluster to which that node is restored.
-func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
+func (s *dictAdmin) Missing(ctx context.Context, numbers []uint32) (lacks []store.MissingDict, err error) {
 	all, err := s.nodes(ctx)
 	if err != nil || all.layout == nil || len(numbers) == 0 {
 		return nil, s.explain(err)
 	}
-	held, err := Held(ctx, all.dicts())
+	held, err := DictStates(ctx, all.dicts())
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	for _, number := range numbers {
 		for i, of := range held {
 			if state := of[number]; state == "" || state == forgotten {
-				lacks = append(lacks, store.Lack{Node: all.nodes[i].name, Number: number})
+				lacks = append(lacks, store.MissingDict{Node: all.nodes[i].name, Number: number})
 			}
 		}
 	}

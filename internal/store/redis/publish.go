@@ -27,7 +27,7 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 		}
 		mine = append(mine, x)
 	}
-	d.leaseFrom(d.now())
+	d.startLease(d.now())
 	return errors.Join(append(refused, d.check(ctx, mine))...)
 }
 
@@ -36,37 +36,37 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 func (d *Dicts) Recheck(ctx context.Context) error {
 	d.storing.Lock()
 	defer d.storing.Unlock()
-	began, ended := d.checks()
+	began, ended := d.beginCheck()
 	defer ended()
 	all := d.all()
 	if len(all) == 0 {
 		return nil
 	}
-	d.leaseFrom(began)
+	d.startLease(began)
 	return d.check(ctx, all)
 }
 
 func (d *Dicts) check(ctx context.Context, dicts []*codec.Dict) error {
 	closely, err := d.missing(ctx, dicts)
 	if err != nil {
-		return d.unsure(ctx, dicts, err)
+		return d.checkFailed(ctx, dicts, err)
 	}
 	return d.store(ctx, closely)
 }
 
-// unsure makes dictionaries not ready, since they may have been retired.
-func (d *Dicts) unsure(ctx context.Context, dicts []*codec.Dict, err error) error {
+// checkFailed makes dictionaries not ready, since they may have been retired.
+func (d *Dicts) checkFailed(ctx context.Context, dicts []*codec.Dict, err error) error {
 	if isAnswer(err) {
 		var errs []error
 		for _, x := range dicts {
-			errs = append(errs, d.refused(x, err))
+			errs = append(errs, d.markRefused(x, err))
 		}
 		return errors.Join(errs...)
 	}
 	for _, x := range dicts {
 		d.setReady(false, x.Number())
 	}
-	return d.unreachable(ctx, err)
+	return d.reportUnreachable(ctx, err)
 }
 
 // missing returns the dictionaries that must be read from the server. It leaves out retired ones, and those
@@ -79,14 +79,14 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 	if err != nil {
 		return nil, err
 	}
-	d.noteRetired(found, all)
+	d.recordRetired(found, all)
 	for _, x := range all {
 		sum, there := found.live[x.Number()]
 		switch {
 		case found.isRetired(x.Number()):
-			d.heldBack(x, found)
+			d.withhold(x, found)
 		case there && sum == x.Hash() && d.verified[x.Number()]:
-			d.stored(x)
+			d.markStored(x)
 		default:
 			closely = append(closely, x)
 		}
@@ -94,10 +94,10 @@ func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*code
 	return closely, nil
 }
 
-// heldBack makes a retired dictionary not ready, and drops one that was forgotten.
-func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
+// withhold makes a retired dictionary not ready, and drops one that was forgotten.
+func (d *Dicts) withhold(x *codec.Dict, found inventory) {
 	d.setReady(false, x.Number())
-	if d.isNews(name(x), "retired") {
+	if d.isNew(name(x), "retired") {
 		d.log.Info("dictionary was retired: values that use it stay readable, new ones are compressed without it", "dictionary", name(x))
 	}
 	if found.isForgotten(x.Number()) {
@@ -112,27 +112,27 @@ func (d *Dicts) heldBack(x *codec.Dict, found inventory) {
 func (d *Dicts) store(ctx context.Context, dicts []*codec.Dict) error {
 	var errs []error
 	for i, x := range dicts {
-		err := d.putWithin(ctx, x)
+		err := d.putWithTimeout(ctx, x)
 		if err == nil {
 			d.verified[x.Number()] = true
-			d.stored(x)
+			d.markStored(x)
 			continue
 		}
 		if isAnswer(err) {
-			errs = append(errs, d.refused(x, err))
+			errs = append(errs, d.markRefused(x, err))
 			continue
 		}
 		for _, rest := range dicts[i:] {
 			d.setReady(false, rest.Number())
 		}
-		errs = append(errs, d.unreachable(ctx, err))
+		errs = append(errs, d.reportUnreachable(ctx, err))
 		break
 	}
 	return errors.Join(errs...)
 }
 
-// putWithin stores one dictionary within d.timeout.
-func (d *Dicts) putWithin(ctx context.Context, x *codec.Dict) error {
+// putWithTimeout stores one dictionary within d.timeout.
+func (d *Dicts) putWithTimeout(ctx context.Context, x *codec.Dict) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	return d.put(ctx, x)
@@ -153,7 +153,7 @@ func (d *Dicts) all() []*codec.Dict {
 // answered. Ready is false for all of them until a check, which Run makes soon, has found them. Kick does not
 // block.
 func (d *Dicts) Kick() {
-	d.doubt()
+	d.invalidate()
 	d.wakeUp()
 }
 
@@ -184,7 +184,7 @@ func (d *Dicts) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-		case <-d.look:
+		case <-d.checkNow:
 		case <-d.wake:
 			if !d.settle(ctx) {
 				return
@@ -209,36 +209,36 @@ func (d *Dicts) settle(ctx context.Context) bool {
 
 // The methods below set readiness and log a trouble once, not at every check.
 
-func (d *Dicts) stored(x *codec.Dict) {
+func (d *Dicts) markStored(x *codec.Dict) {
 	d.setReady(true, x.Number())
-	d.settled(denied)
-	d.settled(server)
-	if d.settled(name(x)) {
+	d.resolve(denied)
+	d.resolve(server)
+	if d.resolve(name(x)) {
 		d.log.Info("dictionary stored in the server", "dictionary", name(x))
 	}
 }
 
-// refused returns nil on a replica, which can only wait for its primary.
-func (d *Dicts) refused(x *codec.Dict, err error) error {
+// markRefused returns nil on a replica, which can only wait for its primary.
+func (d *Dicts) markRefused(x *codec.Dict, err error) error {
 	d.setReady(false, x.Number())
 	switch {
 	case errors.Is(err, errReadOnly):
-		if d.isNews(name(x), errReadOnly.Error()) {
+		if d.isNew(name(x), errReadOnly.Error()) {
 			d.log.Info("the server is a replica: waiting for the dictionary from its primary", "dictionary", name(x))
 		}
 		return nil
 	case errors.Is(err, ErrDenied):
-		if d.isNews(denied, "") {
+		if d.isNew(denied, "") {
 			d.log.Warn("can't store dictionaries, so values are compressed without them; grant the gateway's user +function|list and +function|load", "error", err)
 		}
-	case d.isNews(name(x), err.Error()):
+	case d.isNew(name(x), err.Error()):
 		d.log.Warn("can't store dictionary, so values are compressed without it", "dictionary", name(x), "error", err)
 	}
 	return fmt.Errorf("store dictionary %s: %w", name(x), err)
 }
 
-func (d *Dicts) unreachable(ctx context.Context, err error) error {
-	if ctx.Err() == nil && d.isNews(server, "") {
+func (d *Dicts) reportUnreachable(ctx context.Context, err error) error {
+	if ctx.Err() == nil && d.isNew(server, "") {
 		d.log.Warn("can't check dictionaries, so values are compressed without them", "error", err)
 	}
 	return fmt.Errorf("store dictionaries: %w", err)

@@ -37,20 +37,20 @@ func (r *readiness) ReadyOn(number uint32, dialed time.Time) bool {
 // connections wait for a check; existing ones are not affected. It does not block.
 func (d *Dicts) Lost() {
 	d.lost.Store(int64(d.now()))
-	d.lookNow()
+	d.requestCheck()
 }
 
 // Dialed records that a connection for values was opened, and requests a check unless there was one a moment
 // ago. It does not block.
 func (d *Dicts) Dialed() {
-	if d.isOld() {
-		d.lookNow()
+	if d.isStale() {
+		d.requestCheck()
 	}
 }
 
-func (d *Dicts) lookNow() {
+func (d *Dicts) requestCheck() {
 	select {
-	case d.look <- struct{}{}:
+	case d.checkNow <- struct{}{}:
 	default:
 	}
 }

@@ -14,12 +14,12 @@ import (
 // nothing.
 type Reader struct {
 	client goredis.UniversalClient
-	places *places
+	places *backends
 }
 
 // NewReader returns a Reader. client must use database 0.
 func NewReader(client goredis.UniversalClient) Reader {
-	return Reader{client, newPlaces(client, nil)}
+	return Reader{client, newBackends(client, nil)}
 }
 
 // Dictionary finds a dictionary in all places of the server. The error wraps cinch.ErrDictMissing if there is

@@ -15,7 +15,7 @@ type readiness struct {
 	started time.Time
 	until   time.Duration // end of the lease for dictionaries found by the current check
 
-	// ready holds the end of each dictionary's lease, and is replaced as a whole. doubt makes kicks differ
+	// ready holds the end of each dictionary's lease, and is replaced as a whole. invalidate makes kicks differ
 	// from checked; then nothing is ready until a check has caught up.
 	ready          atomic.Pointer[map[uint32]time.Duration]
 	kicks, checked atomic.Uint64
@@ -51,25 +51,25 @@ func (r *readiness) Retired(number uint32) bool {
 	return ok
 }
 
-// doubt makes nothing ready until a check that begins after it has ended.
-func (r *readiness) doubt() { r.kicks.Add(1) }
+// invalidate makes nothing ready until a check that begins after it has ended.
+func (r *readiness) invalidate() { r.kicks.Add(1) }
 
-// checks begins a check. Calling ended removes the doubts that were there when it began.
-func (r *readiness) checks() (began time.Duration, ended func()) {
+// beginCheck begins a check. Calling ended removes the doubts that were there when it began.
+func (r *readiness) beginCheck() (began time.Duration, ended func()) {
 	kicks := r.kicks.Load()
 	began = r.now()
 	r.began.Store(int64(began))
 	return began, func() { r.checked.Store(kicks) }
 }
 
-// isOld reports whether the last check does not cover a connection that was just opened.
-func (r *readiness) isOld() bool {
+// isStale reports whether the last check does not cover a connection that was just opened.
+func (r *readiness) isStale() bool {
 	began := r.began.Load()
 	return r.now()-time.Duration(began) >= overlap || began < r.lost.Load()
 }
 
-// leaseFrom starts the leases of dictionaries found from now on at began.
-func (r *readiness) leaseFrom(began time.Duration) { r.until = began + r.lease }
+// startLease starts the leases of dictionaries found from now on at began.
+func (r *readiness) startLease(began time.Duration) { r.until = began + r.lease }
 
 // setReady gives dictionaries the current lease, or ends theirs.
 func (r *readiness) setReady(ready bool, numbers ...uint32) {
@@ -84,11 +84,11 @@ func (r *readiness) setReady(ready bool, numbers ...uint32) {
 	r.ready.Store(&next)
 }
 
-// noteRetired records what an inventory says of retired dictionaries. The inventory covers at least those in
+// recordRetired records what an inventory says of retired dictionaries. The inventory covers at least those in
 // some.
-func (r *readiness) noteRetired(found inventory, some []*codec.Dict) {
+func (r *readiness) recordRetired(found inventory, some []*codec.Dict) {
 	retired := found.retired()
-	if !found.whole {
+	if !found.complete {
 		for n := range *r.retired.Load() {
 			retired[n] = struct{}{}
 		}

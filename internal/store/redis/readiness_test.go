@@ -19,37 +19,37 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	check := func() {
-		began, ended := r.checks()
-		r.leaseFrom(began)
+		began, ended := r.beginCheck()
+		r.startLease(began)
 		r.setReady(true, 1)
 		ended()
 	}
 	expect("at first", false, false)
 	check()
 	expect("after a check", true, false)
-	_, ended := r.checks()
-	r.doubt()
+	_, ended := r.beginCheck()
+	r.invalidate()
 	ended()
 	expect("after a check that began before a doubt", false, false)
 	check()
 	expect("after one that began later", true, false)
-	r.leaseFrom(r.now() - 2*time.Hour)
+	r.startLease(r.now() - 2*time.Hour)
 	r.setReady(true, 1)
 	expect("after the lease", false, false)
 	x := testDict(t, "x")
 	found := newInventory()
 	found.marked[x.Number()] = true
-	r.noteRetired(found, []*codec.Dict{x})
+	r.recordRetired(found, []*codec.Dict{x})
 	if !r.Retired(x.Number()) {
 		t.Error("what is marked is not retired")
 	}
-	r.noteRetired(newInventory(), nil)
+	r.recordRetired(newInventory(), nil)
 	if !r.Retired(x.Number()) {
 		t.Error("an inventory of others has brought it back")
 	}
 	whole := newInventory()
-	whole.whole = true
-	r.noteRetired(whole, nil)
+	whole.complete = true
+	r.recordRetired(whole, nil)
 	if r.Retired(x.Number()) {
 		t.Error("an inventory of everything has not")
 	}
@@ -60,16 +60,16 @@ func TestReadiness(t *testing.T) {
 
 // A trouble is news once, and again after another trouble or after it was settled.
 func TestTroubles(t *testing.T) {
-	l := newTroubles(slog.New(slog.DiscardHandler))
+	l := newOnceLogger(slog.New(slog.DiscardHandler))
 	for i, step := range []struct {
 		trouble string // "": it is over
 		news    bool
 	}{{"", false}, {"a", true}, {"a", false}, {"b", true}, {"a", true}, {"", true}, {"", false}, {"a", true}} {
 		got := false
 		if step.trouble == "" {
-			got = l.settled(server)
+			got = l.resolve(server)
 		} else {
-			got = l.isNews(server, step.trouble)
+			got = l.isNew(server, step.trouble)
 		}
 		if got != step.news {
 			t.Errorf("step %d: %v", i, got)

@@ -16,11 +16,11 @@ func recordServers(t *testing.T) map[string]*testenv.RedisServer {
 	return map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)}
 }
 
-// Held returns approximately the size of the values.
+// StoredBytes returns approximately the size of the values.
 func TestHeld(t *testing.T) {
 	server := testenv.Redis(t)
 	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
-	before, servers, err := d.Held(t.Context())
+	before, servers, err := d.StoredBytes(t.Context())
 	if err != nil || servers != 1 {
 		t.Fatalf("%d, %v", servers, err)
 	}
@@ -30,7 +30,7 @@ func TestHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after, _, err := d.Held(t.Context()); err != nil || after-before < values*each || after-before > 2*values*each {
+	if after, _, err := d.StoredBytes(t.Context()); err != nil || after-before < values*each || after-before > 2*values*each {
 		t.Errorf("%d bytes of values are %d in %d, %v", values*each, after-before, after, err)
 	}
 }

@@ -72,7 +72,7 @@ func (n *Node) Memory(ctx context.Context) (store.Memory, error) {
 	eviction := info["maxmemory_policy"]
 	return store.Memory{
 		Used: number("used_memory"), Limit: number("maxmemory"), System: number("total_system_memory"),
-		Evicting: eviction != "" && eviction != "noeviction", Whole: true,
+		Evicting: eviction != "" && eviction != "noeviction", AllInMemory: true,
 	}, nil
 }
 
@@ -209,7 +209,7 @@ func (s *Space) Read(ctx context.Context, keys [][]byte, o store.ReadOptions, em
 	r := reader{s: s, ctx: ctx, o: o, emit: emit}
 	var err error
 	if o.IdleBelow > 0 || o.FreqAbove > 0 {
-		if keys, err = r.leaveHot(keys); err != nil {
+		if keys, err = r.dropHot(keys); err != nil {
 			return err
 		}
 	}
@@ -266,8 +266,8 @@ func isTransient(err error) bool {
 	return false
 }
 
-// leaveHot returns the keys that IdleBelow or FreqAbove, one of which is set, does not exclude as in use.
-func (r *reader) leaveHot(keys [][]byte) ([][]byte, error) {
+// dropHot returns the keys that IdleBelow or FreqAbove, one of which is set, does not exclude as in use.
+func (r *reader) dropHot(keys [][]byte) ([][]byte, error) {
 	what := "idletime"
 	if r.o.FreqAbove > 0 {
 		what = "freq"
@@ -587,9 +587,9 @@ func (s *Space) usage(ctx context.Context, keys [][]byte, samples ...int) ([]int
 	return usage, nil
 }
 
-// Again reads values again that a client has changed since they were read. It leaves out keys that are gone or have
+// Reread reads values again that a client has changed since they were read. It leaves out keys that are gone or have
 // another type now.
-func (s *Space) Again(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
+func (s *Space) Reread(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
 	keys := make([][]byte, len(values))
 	for i, v := range values {
 		keys[i] = v.Key

@@ -22,8 +22,8 @@ type Indexes struct {
 	Unknown error
 }
 
-// Cover reports whether the hash at key may be indexed.
-func (x *Indexes) Cover(key []byte) bool {
+// Covers reports whether the hash at key may be indexed.
+func (x *Indexes) Covers(key []byte) bool {
 	if x == nil {
 		return false
 	}
@@ -32,17 +32,17 @@ func (x *Indexes) Cover(key []byte) bool {
 	})
 }
 
-// Asker sends a command to a server and returns its reply.
-type Asker func(ctx context.Context, args ...any) (any, error)
+// CommandFunc sends a command to a server and returns its reply.
+type CommandFunc func(ctx context.Context, args ...any) (any, error)
 
-// IndexLook looks up a server's search indexes repeatedly. The zero value has seen none.
-type IndexLook struct {
+// IndexTracker looks up a server's search indexes repeatedly. The zero value has seen none.
+type IndexTracker struct {
 	seen map[string][]string // prefixes by index; none for an index over JSON
 }
 
-// Look asks the server. The coverage of an index never changes, so Look asks only about new names, unless
+// Refresh asks the server. The coverage of an index never changes, so Refresh asks only about new names, unless
 // fresh says that an index may have been dropped and recreated.
-func (l *IndexLook) Look(ctx context.Context, ask Asker, fresh bool) Indexes {
+func (l *IndexTracker) Refresh(ctx context.Context, ask CommandFunc, fresh bool) Indexes {
 	names, err := indexNames(ctx, ask)
 	seen := make(map[string][]string, len(names))
 	var found Indexes
@@ -65,11 +65,11 @@ func (l *IndexLook) Look(ctx context.Context, ask Asker, fresh bool) Indexes {
 	return found
 }
 
-// Few reports whether asking about all indexes again costs the server little.
-func (l *IndexLook) Few() bool { return len(l.seen) <= 16 }
+// IsSmall reports whether asking about all indexes again costs the server little.
+func (l *IndexTracker) IsSmall() bool { return len(l.seen) <= 16 }
 
 // indexNames returns the names of all indexes; none if there is no search module.
-func indexNames(ctx context.Context, ask Asker) ([]string, error) {
+func indexNames(ctx context.Context, ask CommandFunc) ([]string, error) {
 	if info, err := ask(ctx, "COMMAND", "INFO", "FT._LIST"); err == nil {
 		if list, ok := info.([]any); ok && len(list) == 1 && list[0] == nil {
 			return nil, nil
@@ -94,7 +94,7 @@ func indexNames(ctx context.Context, ask Asker) ([]string, error) {
 }
 
 // indexPrefixes returns the prefixes of the hashes that an index covers.
-func indexPrefixes(ctx context.Context, ask Asker, name string) ([]string, error) {
+func indexPrefixes(ctx context.Context, ask CommandFunc, name string) ([]string, error) {
 	reply, err := ask(ctx, "FT.INFO", name)
 	if err != nil {
 		if text := strings.ToLower(err.Error()); isAnswer(err) && (strings.Contains(text, "no such index") || strings.Contains(text, "unknown index") || strings.Contains(text, "not found")) {
@@ -156,13 +156,13 @@ func PrefixPattern(prefix string) string {
 	return b.String() + "*"
 }
 
-// indexLookEvery is the largest age of what is known of a store's indexes.
-const indexLookEvery = time.Second
+// indexMaxAge is the largest age of what is known of a store's indexes.
+const indexMaxAge = time.Second
 
 // indexView caches the search indexes of a store's nodes.
 type indexView struct {
 	mu    sync.Mutex
-	looks map[string]*IndexLook // by node
+	looks map[string]*IndexTracker // by node
 	at    time.Time
 	found Indexes
 }
@@ -172,8 +172,8 @@ type indexView struct {
 func (s *Store) Indexed(key []byte) bool {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()
-	s.lookForIndexes()
-	return s.indexes.found.Cover(key)
+	s.refreshIndexes()
+	return s.indexes.found.Covers(key)
 }
 
 // IndexesUnknown returns why the servers can't be asked for their search indexes, or nil if they can. While
@@ -181,14 +181,14 @@ func (s *Store) Indexed(key []byte) bool {
 func (s *Store) IndexesUnknown() error {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()
-	s.lookForIndexes()
+	s.refreshIndexes()
 	return s.indexes.found.Unknown
 }
 
-// lookForIndexes asks all nodes. If one can't be reached, the last result stays. s.indexes.mu must be held.
-func (s *Store) lookForIndexes() {
+// refreshIndexes asks all nodes. If one can't be reached, the last result stays. s.indexes.mu must be held.
+func (s *Store) refreshIndexes() {
 	x := &s.indexes
-	if time.Since(x.at) < indexLookEvery {
+	if time.Since(x.at) < indexMaxAge {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -198,12 +198,12 @@ func (s *Store) lookForIndexes() {
 		look := x.looks[n.addr]
 		if look == nil {
 			if x.looks == nil {
-				x.looks = map[string]*IndexLook{}
+				x.looks = map[string]*IndexTracker{}
 			}
-			look = new(IndexLook)
+			look = new(IndexTracker)
 			x.looks[n.addr] = look
 		}
-		found := look.Look(ctx, func(ctx context.Context, args ...any) (any, error) { return n.client.Do(ctx, args...).Result() }, true)
+		found := look.Refresh(ctx, func(ctx context.Context, args ...any) (any, error) { return n.client.Do(ctx, args...).Result() }, true)
 		if found.Unknown != nil && all.Unknown == nil {
 			all.Unknown = found.Unknown
 		}

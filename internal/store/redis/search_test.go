@@ -20,11 +20,11 @@ func TestIndexesOfAServer(t *testing.T) {
 		ctx := t.Context()
 		c.FlushAll(ctx)
 		ask := func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
-		var look IndexLook
+		var look IndexTracker
 		expect := func(what string, want ...string) {
 			t.Helper()
 			for _, fresh := range []bool{false, true} {
-				if x := look.Look(ctx, ask, fresh); x.Unknown != nil || !slices.Equal(x.Prefixes, want) {
+				if x := look.Refresh(ctx, ask, fresh); x.Unknown != nil || !slices.Equal(x.Prefixes, want) {
 					t.Errorf("RESP%d, %s: %q %v, want %q", protocol, what, x.Prefixes, x.Unknown, want)
 				}
 			}
@@ -66,9 +66,9 @@ func TestIndexesWithoutRights(t *testing.T) {
 		}
 		c := goredis.NewClient(&goredis.Options{Addr: server.Addr, Username: "u", Password: "p", Protocol: 2, DisableIdentity: true})
 		defer c.Close()
-		var look IndexLook
-		x := look.Look(t.Context(), func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }, true)
-		if (x.Unknown != nil) != module || x.Cover([]byte("k")) != module {
+		var look IndexTracker
+		x := look.Refresh(t.Context(), func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }, true)
+		if (x.Unknown != nil) != module || x.Covers([]byte("k")) != module {
 			t.Errorf("module %v: %v", module, x.Unknown)
 		}
 	}
@@ -89,7 +89,7 @@ func TestIndexesCover(t *testing.T) {
 		{&Indexes{Prefixes: []string{"a:", "c"}}, "b", false},
 		{&Indexes{Prefixes: []string{"a:", "c"}}, "cc", true},
 	} {
-		if got := test.x.Cover([]byte(test.key)); got != test.want {
+		if got := test.x.Covers([]byte(test.key)); got != test.want {
 			t.Errorf("%v, %q: %v", test.x, test.key, got)
 		}
 	}
@@ -98,8 +98,8 @@ func TestIndexesCover(t *testing.T) {
 // Malformed replies do not count as "no indexes".
 func TestIndexesOfOddReplies(t *testing.T) {
 	for _, reply := range []any{nil, "text", int64(1), []any{"index_definition"}, []any{"index_definition", "x"}, map[any]any{}, map[any]any{"index_definition": nil}} {
-		var look IndexLook
-		x := look.Look(t.Context(), func(_ context.Context, args ...any) (any, error) {
+		var look IndexTracker
+		x := look.Refresh(t.Context(), func(_ context.Context, args ...any) (any, error) {
 			switch args[0] {
 			case "COMMAND":
 				return nil, errors.New("no")
@@ -108,7 +108,7 @@ func TestIndexesOfOddReplies(t *testing.T) {
 			}
 			return reply, nil
 		}, false)
-		if !x.Cover([]byte("k")) {
+		if !x.Covers([]byte("k")) {
 			t.Errorf("%v: hashes are taken for not indexed", reply)
 		}
 	}

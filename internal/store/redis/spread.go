@@ -12,9 +12,9 @@ import (
 // forgotten is the state of a dictionary of which a node has only the mark.
 const forgotten State = "forgotten"
 
-// Held lists the dictionaries of each node of a cluster, by number, and those that were forgotten. It leaves
+// DictStates lists the dictionaries of each node of a cluster, by number, and those that were forgotten. It leaves
 // out unusable ones.
-func Held(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
+func DictStates(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 	all := make([]map[uint32]State, len(nodes))
 	for i, n := range nodes {
 		infos, err := n.List(ctx)
@@ -60,7 +60,7 @@ func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find f
 			if err != nil {
 				return copied, fmt.Errorf("dictionary %08x: %w", number, err)
 			}
-			if err := n.takeIn(ctx, x, states[number]); err != nil {
+			if err := n.storeAs(ctx, x, states[number]); err != nil {
 				return copied, err
 			}
 			tell(x, i)
@@ -70,8 +70,8 @@ func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find f
 	return copied, nil
 }
 
-// takeIn stores a dictionary that another node has in a state.
-func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
+// storeAs stores a dictionary that another node has in a state.
+func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	if err := d.Publish(ctx, x); err != nil {
 		return err
 	}

@@ -65,10 +65,10 @@ func TestRepliesHaveALimit(t *testing.T) {
 	}
 	var seen replies
 	o := goredis.Options{Addr: server.Addr, MaxRetries: -1, DialerRetries: 1, Dialer: seen.dial}
-	census, err := Count(t.Context(), &o)
+	counts, err := Count(t.Context(), &o)
 	must(t, err)
-	if census.Keys != 8 || seen.largest < batchBytes || seen.largest > 2*batchBytes {
-		t.Errorf("%d keys were counted, in replies of at most %d bytes", census.Keys, seen.largest)
+	if counts.Keys != 8 || seen.largest < batchBytes || seen.largest > 2*batchBytes {
+		t.Errorf("%d keys were counted, in replies of at most %d bytes", counts.Keys, seen.largest)
 	}
 	seen = replies{}
 	s, err := Open(t.Context(), OpenOptions{Client: o, DBs: []int{0}})

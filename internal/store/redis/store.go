@@ -53,8 +53,8 @@ type OpenOptions struct {
 
 	// Local holds dictionaries besides those in the store, and receives those found; nil: none.
 	Local *dict.Set
-	// Tend checks and restores published and found dictionaries while the store is open.
-	Tend bool
+	// Maintain checks and restores published and found dictionaries while the store is open.
+	Maintain bool
 	// Dicts replaces the store's own dictionaries; nil: the store keeps them itself.
 	Dicts store.Dicts
 }
@@ -66,7 +66,7 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
 	first := s.newNode(s.base.Addr)
 	s.nodes = []*Node{first}
-	err := s.look(ctx, o.DBs)
+	err := s.discover(ctx, o.DBs)
 	if err == nil {
 		s.opened, err = s.Layout(ctx)
 	}
@@ -79,9 +79,9 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	}
 	d := newNodes(s, o.Local)
 	s.dicts.Store(d)
-	if o.Tend {
+	if o.Maintain {
 		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-		go panics.KeepRunning(ctx, nil, nil, d.Run) // no log and no panic counter: only tools use Tend
+		go panics.KeepRunning(ctx, nil, nil, d.Run) // no log and no panic counter: only tools use Maintain
 	}
 	return s, nil
 }
@@ -90,7 +90,7 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 // restored from an old backup.
 func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(context.Context, *goredis.Conn) error {
 	return func(ctx context.Context, c *goredis.Conn) error {
-		if err := dontTouch(ctx, c); err != nil {
+		if err := setNoTouch(ctx, c); err != nil {
 			return err
 		}
 		if d := s.dicts.Load(); d != nil {
@@ -105,8 +105,8 @@ func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(
 	}
 }
 
-// dontTouch asks a server that can (Redis 7.2) not to count Cinch's reads as use.
-func dontTouch(ctx context.Context, c *goredis.Conn) error {
+// setNoTouch asks a server that can (Redis 7.2) not to count Cinch's reads as use.
+func setNoTouch(ctx context.Context, c *goredis.Conn) error {
 	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
 	if err != nil && isAnswer(err) {
 		return nil
@@ -120,7 +120,7 @@ func (s *Store) newNode(addr string) *Node {
 	return &Node{store: s, addr: addr, client: goredis.NewClient(&o)}
 }
 
-func (s *Store) look(ctx context.Context, dbs []int) error {
+func (s *Store) discover(ctx context.Context, dbs []int) error {
 	info, err := s.nodes[0].info(ctx)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *Store) look(ctx context.Context, dbs []int) error {
 		if len(dbs) > 0 && !slices.Equal(dbs, []int{0}) {
 			return fmt.Errorf("%w: a cluster has database 0 only", errClient)
 		}
-		if err := s.lookAround(ctx); err != nil {
+		if err := s.discoverCluster(ctx); err != nil {
 			return err
 		}
 	} else {
@@ -160,8 +160,8 @@ func (n *Node) addSpaces(dbs []int, info map[string]string) {
 	}
 }
 
-// lookAround makes a node of every primary.
-func (s *Store) lookAround(ctx context.Context) error {
+// discoverCluster makes a node of every primary.
+func (s *Store) discoverCluster(ctx context.Context) error {
 	addrs, err := s.primaries(ctx)
 	if err != nil {
 		return err

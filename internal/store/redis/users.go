@@ -11,8 +11,8 @@ import (
 // defaultUser is the user of unauthenticated clients.
 const defaultUser = "default"
 
-// Writer implements store.Store.
-func (s *Store) Writer(ctx context.Context) (login string, one bool) {
+// SoleWriter implements store.Store.
+func (s *Store) SoleWriter(ctx context.Context) (login string, one bool) {
 	var writers []string
 	for _, n := range s.nodes {
 		some, err := writersOf(ctx, n.client)

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Writer ignores the store's own user, and a default user that is off. Users who can't be listed count as
+// SoleWriter ignores the store's own user, and a default user that is off. Users who can't be listed count as
 // several.
 func TestWriter(t *testing.T) {
 	server := testenv.Redis(t)
@@ -40,7 +40,7 @@ func TestWriter(t *testing.T) {
 		}
 		s, err := Open(t.Context(), OpenOptions{Client: o, ReadOnly: true})
 		must(t, err)
-		if login, one := s.Writer(t.Context()); login != step.login || one != step.one {
+		if login, one := s.SoleWriter(t.Context()); login != step.login || one != step.one {
 			t.Errorf("after %v, as %q: %q, %v; want %q, %v", step.change, step.as, login, one, step.login, step.one)
 		}
 		s.Close()

@@ -17,9 +17,9 @@ func (s *Store) Name() string { return s.name }
 // Explain implements store.Access.
 func (s *Store) Explain(err error) error { return ExplainWalk(s.name, err) }
 
-// Shelf implements store.Access.
-func (s *Store) Shelf() store.Shelf {
-	return &shelf{name: s.name, nodes: func(context.Context) (*Nodes, error) { return s.dicts.Load(), nil }, explain: s.Explain}
+// DictAdmin implements store.Access.
+func (s *Store) DictAdmin() store.DictAdmin {
+	return &dictAdmin{name: s.name, nodes: func(context.Context) (*Nodes, error) { return s.dicts.Load(), nil }, explain: s.Explain}
 }
 
 // Value implements store.Access, for keys of database 0.
@@ -54,9 +54,9 @@ func (s *Store) Moved(ctx context.Context) (bool, error) {
 	return err == nil && layout != s.opened, err
 }
 
-// Sealing implements store.Store.
-func (s *Store) Sealing(*policy.Policy) store.Sealing {
-	return store.Sealing{Indexed: s.Indexed, Doubt: func() error {
+// CompressionRules implements store.Store.
+func (s *Store) CompressionRules(*policy.Policy) store.CompressionRules {
+	return store.CompressionRules{Indexed: s.Indexed, Incomplete: func() error {
 		err := s.IndexesUnknown()
 		if err != nil {
 			err = fmt.Errorf("no hash is compressed: the server has a search module and its indexes can't be listed, which needs +command|info +ft._list +ft.info: %w", err)

@@ -46,7 +46,7 @@ func Store(t *testing.T, f Fixture) {
 	t.Run("pause", func(t *testing.T) { Pause(t, f.Store.Pause()) })
 	t.Run("words", func(t *testing.T) { words(t, f.Store) })
 	t.Run("dictionaries", func(t *testing.T) { Dicts(t, f.Store.Dicts()) })
-	t.Run("shelf", func(t *testing.T) { shelf(t, f) })
+	t.Run("shelf", func(t *testing.T) { dictAdmin(t, f) })
 }
 
 // found returns all values of a store, by their content.
@@ -144,13 +144,13 @@ func replace(t *testing.T, f Fixture) {
 			t.Errorf("value %d is %q", i, got)
 		}
 	}
-	again, err := at[string(value(1, 1))].Again(t.Context(), []*store.Value{all[string(value(1, 1))]})
+	again, err := at[string(value(1, 1))].Reread(t.Context(), []*store.Value{all[string(value(1, 1))]})
 	must(t, err)
 	if len(again) != 1 || !bytes.Equal(again[0].Stored, value(1, 7)) {
 		t.Errorf("read again: %+v", again)
 	}
 	f.Write(t, 4, nil)
-	again, err = at[string(value(4, 1))].Again(t.Context(), []*store.Value{all[string(value(4, 1))]})
+	again, err = at[string(value(4, 1))].Reread(t.Context(), []*store.Value{all[string(value(4, 1))]})
 	if err != nil || len(again) > 0 && again[0].Skip == "" {
 		t.Errorf("what is gone, read again: %+v, %v", again, err)
 	}
@@ -172,7 +172,7 @@ func lease(t *testing.T, s store.Store) {
 	a, b := s.Lease("suite", "a"), s.Lease("suite", "b")
 	take := func(l store.Lease, want bool) {
 		t.Helper()
-		wait, err := l.Take(t.Context(), time.Hour)
+		wait, err := l.Acquire(t.Context(), time.Hour)
 		must(t, err)
 		if (wait == 0) != want {
 			t.Fatalf("to wait %v, want the turn: %v", wait, want)
@@ -182,13 +182,13 @@ func lease(t *testing.T, s store.Store) {
 	take(b, false)
 	take(s.Lease("another", "b"), true)
 	for l, want := range map[store.Lease]bool{a: true, b: false} {
-		if kept, err := l.Keep(t.Context(), time.Hour); err != nil || kept != want {
+		if kept, err := l.Renew(t.Context(), time.Hour); err != nil || kept != want {
 			t.Errorf("kept %v, %v", kept, err)
 		}
 	}
-	must(t, b.Finish(t.Context(), 0)) // not b's turn
+	must(t, b.Release(t.Context(), 0)) // not b's turn
 	take(b, false)
-	must(t, a.Finish(t.Context(), time.Hour))
+	must(t, a.Release(t.Context(), time.Hour))
 	take(b, false) // the pause applies to all
 	take(a, false)
 }
@@ -221,7 +221,7 @@ func words(t *testing.T, s store.Store) {
 		t.Errorf("%q, %q, %v", s.Name(), s.MemorySetting(), s.CanRead(store.ReadOptions{}))
 	}
 	once := s.Explain(store.ErrReadOnly)
-	if !errors.Is(once, store.ErrReadOnly) || !store.IsExplained(once) || s.Explain(once) != once || s.Explain(nil) != nil {
+	if !errors.Is(once, store.ErrReadOnly) || !store.IsHinted(once) || s.Explain(once) != once || s.Explain(nil) != nil {
 		t.Errorf("%v, and again %v", once, s.Explain(once))
 	}
 }
@@ -252,9 +252,9 @@ func Dicts(t *testing.T, d store.Dicts) {
 	}
 }
 
-// shelf takes a dictionary through all its states.
-func shelf(t *testing.T, f Fixture) {
-	s, x := f.Access.Shelf(), dictionary(t, "shelf")
+// dictAdmin takes a dictionary through all its states.
+func dictAdmin(t *testing.T, f Fixture) {
+	s, x := f.Access.DictAdmin(), dictionary(t, "shelf")
 	state := func(want store.State) {
 		t.Helper()
 		list, err := s.List(t.Context())
@@ -291,7 +291,7 @@ func shelf(t *testing.T, f Fixture) {
 	if out := collect(); out.Archived || out.Values != 1 {
 		t.Errorf("one that is in use: %+v", out)
 	}
-	lacks, err := f.Store.Shelf().Lacking(t.Context(), []uint32{x.Number()})
+	lacks, err := f.Store.DictAdmin().Missing(t.Context(), []uint32{x.Number()})
 	must(t, err)
 	nothing, err := s.Spread(t.Context(), func(number uint32, node string) { t.Errorf("%08x was put onto %s", number, node) })
 	if err != nil || nothing == "" || len(lacks) != 0 {
@@ -318,8 +318,8 @@ func shelf(t *testing.T, f Fixture) {
 	records(t, s)
 }
 
-// records checks that the records of Dicts are on the shelf.
-func records(t *testing.T, s store.Shelf) {
+// records checks that the records of Dicts are in the DictAdmin.
+func records(t *testing.T, s store.DictAdmin) {
 	all, err := s.Records(t.Context())
 	must(t, err)
 	for _, r := range all {

@@ -16,7 +16,7 @@ import (
 type Access struct {
 	conn  *Conn
 	name  string
-	shelf *shelf
+	admin *dictAdmin
 }
 
 var _ store.Access = (*Access)(nil)
@@ -24,7 +24,7 @@ var _ store.Access = (*Access)(nil)
 // NewAccess returns an Access that owns conn and group. group holds the dictionaries of the server and its
 // other shards.
 func NewAccess(conn *Conn, group *Group, name string) *Access {
-	return &Access{conn, name, &shelf{group: group, name: name}}
+	return &Access{conn, name, &dictAdmin{group: group, name: name}}
 }
 
 // Name implements store.Access.
@@ -33,13 +33,13 @@ func (a *Access) Name() string { return a.name }
 // Explain implements store.Access.
 func (a *Access) Explain(err error) error { return Explain(a.name, err) }
 
-// Shelf implements store.Access.
-func (a *Access) Shelf() store.Shelf { return a.shelf }
+// DictAdmin implements store.Access.
+func (a *Access) DictAdmin() store.DictAdmin { return a.admin }
 
 // Close implements store.Access.
 func (a *Access) Close() {
 	a.conn.Close()
-	a.shelf.group.Close()
+	a.admin.group.Close()
 }
 
 // CheckAddress returns an error if the address is incomplete or its key can't be read.
@@ -48,7 +48,7 @@ func CheckAddress(at store.Address) error {
 		_, err := tupleKey(at.Key)
 		return err
 	}
-	return &store.Explained{Err: errors.New("no space, field and key given"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
+	return &store.HintedError{Err: errors.New("no space, field and key given"), Class: store.ErrUsage, Help: "cinch inspect tarantool://… --space docs --field body 7"}
 }
 
 // Value implements store.Access: it reads a field of a tuple.

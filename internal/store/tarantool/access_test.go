@@ -17,7 +17,7 @@ func TestTupleKeys(t *testing.T) {
 
 // A message about a dictionary may name the server before the other shards have been looked up.
 func TestShelfHasAName(t *testing.T) {
-	if name := NewAccess(nil, nil, "server").Shelf().Name(); name != "server" {
+	if name := NewAccess(nil, nil, "server").DictAdmin().Name(); name != "server" {
 		t.Errorf("%q", name)
 	}
 }

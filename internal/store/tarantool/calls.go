@@ -63,15 +63,15 @@ func status(ctx context.Context, c *Conn, spaces []uint32) (*serverStatus, error
 	return &answer[0], nil
 }
 
-// scanned is the answer of cinch_scan.
-type scanned struct {
+// scanResult is the answer of cinch_scan.
+type scanResult struct {
 	tuples, keys []msgpack.RawMessage
 	lost         bool
 	process      string
 }
 
 // DecodeMsgpack implements msgpack.CustomDecoder.
-func (s *scanned) DecodeMsgpack(d *msgpack.Decoder) error {
+func (s *scanResult) DecodeMsgpack(d *msgpack.Decoder) error {
 	n, err := d.DecodeArrayLen()
 	if err != nil || n != 4 {
 		return fmt.Errorf("%w: %s returned %d values (%w)", ErrNoInit, scanFunction, n, err)

@@ -12,16 +12,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Census counts the stored values that name each dictionary.
-type Census struct {
+// RefCounts counts the stored values that name each dictionary.
+type RefCounts struct {
 	ByDict map[uint32]int
 	Tuples int // scanned
 }
 
 // Count scans all spaces that the user may read for values that name dictionaries, anywhere in a tuple. It
 // misses values that clients move meanwhile.
-func Count(ctx context.Context, c *Conn) (Census, error) {
-	found := Census{ByDict: map[uint32]int{}}
+func Count(ctx context.Context, c *Conn) (RefCounts, error) {
+	found := RefCounts{ByDict: map[uint32]int{}}
 	s, err := Open(ctx, c, OpenOptions{ReadOnly: true})
 	if err != nil {
 		return found, err
@@ -42,10 +42,10 @@ const (
 
 var errLost = errors.New("tuples are deleted faster than they can be counted")
 
-func (t *TupleSpace) count(ctx context.Context, found *Census) error {
+func (t *TupleSpace) count(ctx context.Context, found *RefCounts) error {
 	var at place
 	for lost := 0; ; {
-		var page scanned
+		var page scanResult
 		args := []any{t.space.ID, at.keys, countTuples, pageBytes, at.process}
 		if len(at.keys) == 0 {
 			args[1] = nil
@@ -74,7 +74,7 @@ func (t *TupleSpace) count(ctx context.Context, found *Census) error {
 }
 
 // values counts the values in the first object of b, and returns the bytes after it.
-func (c *Census) values(b []byte, depth int) (rest []byte, err error) {
+func (c *RefCounts) values(b []byte, depth int) (rest []byte, err error) {
 	var inside uint32
 	switch msgp.NextType(b) {
 	case msgp.StrType, msgp.BinType:
@@ -134,12 +134,12 @@ func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []
 	case <-time.After(o.Wait):
 	}
 	o.Tell("scanning again")
-	census, err := all.count(ctx)
+	counts, err := all.count(ctx)
 	if err != nil {
 		return outcomes, err
 	}
 	for _, n := range idle {
-		out, err := all.decide(ctx, n, census.ByDict[n])
+		out, err := all.decide(ctx, n, counts.ByDict[n])
 		if err != nil {
 			return outcomes, err
 		}
@@ -181,8 +181,8 @@ func (all members) setState(ctx context.Context, number uint32, s State) error {
 
 // count scans all servers. It counts a value that moves meanwhile twice, or misses it; an archived dictionary
 // still opens such a value.
-func (all members) count(ctx context.Context) (Census, error) {
-	sum := Census{ByDict: map[uint32]int{}}
+func (all members) count(ctx context.Context) (RefCounts, error) {
+	sum := RefCounts{ByDict: map[uint32]int{}}
 	for _, d := range all {
 		c, err := Count(ctx, d.conn)
 		if err != nil {
@@ -203,12 +203,12 @@ func (all members) idle(ctx context.Context, o CollectOptions, numbers []uint32)
 		return nil, nil, err
 	}
 	o.Tell("scanning for values that name any of the dictionaries (%d)", len(numbers))
-	census, err := all.count(ctx)
+	counts, err := all.count(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, n := range numbers {
-		out := Outcome{Number: n, Values: census.ByDict[n]}
+		out := Outcome{Number: n, Values: counts.ByDict[n]}
 		switch {
 		case states[n] == "":
 			out.Reason = "not in this store"
@@ -245,6 +245,6 @@ func (all members) decide(ctx context.Context, number uint32, values int) (Outco
 }
 
 // CountAll is Count over several servers.
-func CountAll(ctx context.Context, servers []*Dicts) (Census, error) {
+func CountAll(ctx context.Context, servers []*Dicts) (RefCounts, error) {
 	return members(servers).count(ctx)
 }

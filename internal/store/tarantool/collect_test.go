@@ -40,11 +40,11 @@ func TestCollect(t *testing.T) {
 	}
 	insert("box.space.hashed:replace{701, ...}", used)
 	insert("box.space.docs:replace{1, {a = {1, {b = ...}}}}", nested)
-	census, err := Count(ctx, c)
-	if err != nil || census.Tuples != 702 || len(census.ByDict) != 2 || census.ByDict[used.Number()] != 1 || census.ByDict[nested.Number()] != 1 {
-		t.Errorf("%+v, %v", census, err)
+	counts, err := Count(ctx, c)
+	if err != nil || counts.Tuples != 702 || len(counts.ByDict) != 2 || counts.ByDict[used.Number()] != 1 || counts.ByDict[nested.Number()] != 1 {
+		t.Errorf("%+v, %v", counts, err)
 	}
-	shelf := NewAccess(c, NewGroup(d, GroupOptions{}), "server").Shelf()
+	admin := NewAccess(c, NewGroup(d, GroupOptions{}), "server").DictAdmin()
 	told := 0
 	o := CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {
 		if told++; told == 2 { // retired; a gateway that does not know it yet
@@ -68,7 +68,7 @@ func TestCollect(t *testing.T) {
 	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); err != nil {
 		t.Errorf("archived, it does not open any more: %v", err)
 	}
-	if err := shelf.Forget(ctx, used.Number()); !errors.Is(err, ErrNotArchived) {
+	if err := admin.Forget(ctx, used.Number()); !errors.Is(err, ErrNotArchived) {
 		t.Errorf("one in use is forgotten: %v", err)
 	}
 	if err := d.Restore(ctx, idle); err != nil || !d.Ready(idle.Number()) {
@@ -77,7 +77,7 @@ func TestCollect(t *testing.T) {
 	if _, err := Collect(ctx, []*Dicts{d}, o, []uint32{idle.Number()}); err != nil {
 		t.Fatal(err)
 	}
-	if err := shelf.Forget(ctx, idle.Number()); err != nil {
+	if err := admin.Forget(ctx, idle.Number()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); !errors.Is(err, cinch.ErrDictMissing) {
@@ -94,7 +94,7 @@ func TestRecordsAreListedAndRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Lease("x", "a").Take(ctx, time.Hour); err != nil {
+	if _, err := d.Lease("x", "a").Acquire(ctx, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := d.Records(ctx); err != nil || len(all) != 1 || all["rule"] != "text" {

@@ -53,20 +53,20 @@ type Options struct {
 // Conn is one of Cinch's own connections, never a client's. After it has ended the next request reconnects.
 // It is safe for concurrent use.
 type Conn struct {
-	o    Options
-	mu   sync.Mutex
-	live *live // nil after Close
-	done bool
+	o      Options
+	mu     sync.Mutex
+	live   *serverConn // nil after Close
+	closed bool
 
 	instance string    // ID of the server that it leads to, or is about to; "": unknown
 	followed time.Time // when Follow last ended the connection
 }
 
-// live is a connection to one process.
-type live struct {
+// serverConn is a connection to one process.
+type serverConn struct {
 	c *tnt.Connection
 	// versions tracks the schema versions in its answers.
-	versions watcher
+	versions versionTracker
 	server   Version
 	instance string // the server's ID, see instanceOf
 }
@@ -90,7 +90,7 @@ func Connect(ctx context.Context, o Options) (*Conn, error) {
 func (c *Conn) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.done = true
+	c.closed = true
 	if c.live != nil {
 		_ = c.live.c.Close()
 	}
@@ -123,11 +123,11 @@ func (c *Conn) Follow(greeting string) {
 	}
 	c.followed = time.Now()
 	_ = c.live.c.Close()
-	c.movedTo(to)
+	c.setInstance(to)
 }
 
-// movedTo records the server that the connection leads to. mu must be held.
-func (c *Conn) movedTo(instance string) {
+// setInstance records the server that the connection leads to. mu must be held.
+func (c *Conn) setInstance(instance string) {
 	before := c.instance
 	c.instance = instance
 	if before != "" && before != instance && c.o.Moved != nil {
@@ -136,10 +136,10 @@ func (c *Conn) movedTo(instance string) {
 }
 
 // get returns the connection. It reconnects if necessary; other callers wait meanwhile.
-func (c *Conn) get(ctx context.Context) (*live, error) {
+func (c *Conn) get(ctx context.Context) (*serverConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.done {
+	if c.closed {
 		return nil, fmt.Errorf("%w: it was closed", ErrUnreachable)
 	}
 	if c.live != nil && !c.live.c.ClosedNow() {
@@ -147,9 +147,9 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	l := &live{}
+	l := &serverConn{}
 	var err error
-	l.c, err = tnt.Connect(ctx, dialer{c.o, l}, tnt.Opts{Timeout: c.o.Timeout, SkipSchema: true, Logger: quiet{}})
+	l.c, err = tnt.Connect(ctx, dialer{c.o, l}, tnt.Opts{Timeout: c.o.Timeout, SkipSchema: true, Logger: discardLogger{}})
 	if err != nil {
 		c.live = nil
 		return nil, classifyDial(err)
@@ -160,13 +160,13 @@ func (c *Conn) get(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	c.live = l
-	c.movedTo(l.instance)
+	c.setInstance(l.instance)
 	return l, nil
 }
 
 // checkGateway finds out whether a gateway answers. To a server its request is an ordinary PING, which has no
 // effect.
-func (c *Conn) checkGateway(ctx context.Context, l *live) error {
+func (c *Conn) checkGateway(ctx context.Context, l *serverConn) error {
 	if c.o.Gateway == nil {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (c *Conn) do(ctx context.Context, request func(context.Context) tnt.Request
 	return l.do(ctx, c.o.Timeout, request, result)
 }
 
-func (l *live) do(ctx context.Context, timeout time.Duration, request func(context.Context) tnt.Request, result any) error {
+func (l *serverConn) do(ctx context.Context, timeout time.Duration, request func(context.Context) tnt.Request, result any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	future := l.c.Do(request(ctx))
@@ -219,20 +219,20 @@ func (c *Conn) Ping(ctx context.Context) error {
 	return c.do(ctx, func(ctx context.Context) tnt.Request { return tnt.NewPingRequest().Context(ctx) }, nil)
 }
 
-// quiet is a logger that discards: errors are returned anyway.
-type quiet struct{}
+// discardLogger is a logger that discards: errors are returned anyway.
+type discardLogger struct{}
 
-func (quiet) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
+func (discardLogger) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
 
-// dialer opens connections whose answers a watcher reads too.
+// dialer opens connections whose answers a versionTracker reads too.
 type dialer struct {
 	o    Options
-	live *live
+	live *serverConn
 }
 
 func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	c, err := tnt.AuthDialer{
-		Dialer:   tnt.ProtocolDialer{Dialer: tnt.GreetingDialer{Dialer: base{d.o}}},
+		Dialer:   tnt.ProtocolDialer{Dialer: tnt.GreetingDialer{Dialer: baseDialer{d.o}}},
 		Auth:     tnt.ChapSha1Auth,
 		Username: d.o.User, Password: d.o.Password,
 	}.Dial(ctx, opts)
@@ -240,57 +240,57 @@ func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 		return nil, err
 	}
 	d.live.server, d.live.instance = ParseVersion(c.Greeting().Version), instanceOf(c.Greeting().Version)
-	return &watched{Conn: c, to: &d.live.versions}, nil
+	return &versionReader{Conn: c, to: &d.live.versions}, nil
 }
 
-// base opens the connection below greeting and login.
-type base struct{ o Options }
+// baseDialer opens the connection below greeting and login.
+type baseDialer struct{ o Options }
 
-func (b base) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
+func (b baseDialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.o.Timeout)
 	defer cancel()
 	c, err := b.o.Dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d := deadlined{c, opts.IoTimeout}
-	return &plain{c: c, r: bufio.NewReaderSize(d, bufferBytes), w: bufio.NewWriterSize(d, bufferBytes)}, nil
+	d := deadlineConn{c, opts.IoTimeout}
+	return &plainConn{c: c, r: bufio.NewReaderSize(d, bufferBytes), w: bufio.NewWriterSize(d, bufferBytes)}, nil
 }
 
-// deadlined limits the time of each read and write.
-type deadlined struct {
+// deadlineConn limits the time of each read and write.
+type deadlineConn struct {
 	net.Conn
 	timeout time.Duration
 }
 
-func (d deadlined) Read(p []byte) (int, error) {
+func (d deadlineConn) Read(p []byte) (int, error) {
 	if err := d.SetReadDeadline(time.Now().Add(d.timeout)); err != nil {
 		return 0, err
 	}
 	return d.Conn.Read(p)
 }
 
-func (d deadlined) Write(p []byte) (int, error) {
+func (d deadlineConn) Write(p []byte) (int, error) {
 	if err := d.SetWriteDeadline(time.Now().Add(d.timeout)); err != nil {
 		return 0, err
 	}
 	return d.Conn.Write(p)
 }
 
-// plain implements tnt.Conn without greeting and login.
-type plain struct {
+// plainConn implements tnt.Conn without greeting and login.
+type plainConn struct {
 	c net.Conn
 	r *bufio.Reader
 	w *bufio.Writer
 }
 
-func (p *plain) Read(b []byte) (int, error)     { return p.r.Read(b) }
-func (p *plain) Write(b []byte) (int, error)    { return p.w.Write(b) }
-func (p *plain) Flush() error                   { return p.w.Flush() }
-func (p *plain) Close() error                   { return p.c.Close() }
-func (p *plain) Addr() net.Addr                 { return p.c.RemoteAddr() }
-func (p *plain) Greeting() tnt.Greeting         { return tnt.Greeting{} }
-func (p *plain) ProtocolInfo() tnt.ProtocolInfo { return tnt.ProtocolInfo{} }
+func (p *plainConn) Read(b []byte) (int, error)     { return p.r.Read(b) }
+func (p *plainConn) Write(b []byte) (int, error)    { return p.w.Write(b) }
+func (p *plainConn) Flush() error                   { return p.w.Flush() }
+func (p *plainConn) Close() error                   { return p.c.Close() }
+func (p *plainConn) Addr() net.Addr                 { return p.c.RemoteAddr() }
+func (p *plainConn) Greeting() tnt.Greeting         { return tnt.Greeting{} }
+func (p *plainConn) ProtocolInfo() tnt.ProtocolInfo { return tnt.ProtocolInfo{} }
 
 // classifyDial classifies an error of connecting: one that is not the server's answer means that it can't be
 // reached.

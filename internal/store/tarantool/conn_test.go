@@ -156,7 +156,7 @@ func TestDictsMoveDuringACheck(t *testing.T) {
 	c.o.Moved = d.Kick
 	c.Drop()
 	c.instance = "another" // the connection that the check makes leads elsewhere
-	if err := d.Recheck(t.Context()); !errors.Is(err, errDoubt) || d.Ready(x.Number()) {
+	if err := d.Recheck(t.Context()); !errors.Is(err, errServerChanged) || d.Ready(x.Number()) {
 		t.Errorf("ready %t, %v", d.Ready(x.Number()), err)
 	}
 	if err := d.Recheck(t.Context()); err != nil || !d.Ready(x.Number()) {

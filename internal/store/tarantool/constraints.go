@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// TouchedAt returns, in words for people, what in the server computes on a field (from 0), so that the field
+// Constraint returns, in words for people, what in the server computes on a field (from 0), so that the field
 // must not hold envelopes; "" if nothing does. Triggers and stored functions written in Lua are not visible
 // from outside.
-func (s *Space) TouchedAt(field int) string { return s.Touched(field, false) }
+func (s *Space) Constraint(field int) string { return s.ConstraintFor(field, false) }
 
-// Touched is TouchedAt with a choice: if trusted, the operator has vouched that no constraint hidden from the
-// user reads the field.
-func (s *Space) Touched(field int, trusted bool) string {
+// ConstraintFor is Constraint with a choice: if trusted, the operator has vouched that no constraint hidden from
+// the user reads the field.
+func (s *Space) ConstraintFor(field int, trusted bool) string {
 	switch {
 	case s.System():
 		return "the space is the server's own"
@@ -20,28 +20,28 @@ func (s *Space) Touched(field int, trusted bool) string {
 		return "the space holds dictionaries"
 	case s.View:
 		return "the space is a view"
-	case s.everyone != "":
-		return s.everyone
-	case s.touched[field] != "":
-		return s.touched[field]
+	case s.spaceConstraint != "":
+		return s.spaceConstraint
+	case s.fieldConstraints[field] != "":
+		return s.fieldConstraints[field]
 	case len(s.Hidden) > 0 && !trusted:
 		return fmt.Sprintf("the user may not read %s, which lists the constraints: run 'cinch tarantool init', which grants that to every user, or box.schema.user.grant(…, 'read', 'space', '%s'); if no constraint reads the field, set unconstrained: true in the rule", strings.Join(s.Hidden, " and "), s.Hidden[0])
 	}
 	return ""
 }
 
-// KnownTouchAt is TouchedAt as far as the user may see constraints; Hidden lists where there may be more.
-func (s *Space) KnownTouchAt(field int) string { return s.Touched(field, true) }
+// KnownConstraint is Constraint as far as the user may see constraints; Hidden lists where there may be more.
+func (s *Space) KnownConstraint(field int) string { return s.ConstraintFor(field, true) }
 
-func (s *Space) touch(field int, format string, args ...any) {
-	if s.touched[field] == "" {
-		s.touched[field] = fmt.Sprintf(format, args...)
+func (s *Space) constrain(field int, format string, args ...any) {
+	if s.fieldConstraints[field] == "" {
+		s.fieldConstraints[field] = fmt.Sprintf(format, args...)
 	}
 }
 
-func (s *Space) touchAll(format string, args ...any) {
-	if s.everyone == "" {
-		s.everyone = fmt.Sprintf(format, args...)
+func (s *Space) constrainAll(format string, args ...any) {
+	if s.spaceConstraint == "" {
+		s.spaceConstraint = fmt.Sprintf(format, args...)
 	}
 }
 
@@ -50,11 +50,11 @@ func (s *Space) noteFormat(f *Field, m map[any]any) {
 	collation, _ := integer(m["collation"])
 	switch {
 	case m["collation"] != nil && collation != collationNone && collation != collationBinary:
-		s.touch(f.Number, "the field has a collation, by which the server compares it")
+		s.constrain(f.Number, "the field has a collation, by which the server compares it")
 	case m["constraint"] != nil:
-		s.touch(f.Number, "the field has a constraint")
+		s.constrain(f.Number, "the field has a constraint")
 	case m["foreign_key"] != nil:
-		s.touch(f.Number, "the field is a foreign key")
+		s.constrain(f.Number, "the field is a foreign key")
 	}
 }
 
@@ -67,14 +67,14 @@ const (
 // noteOptions records what a space's description says of all its tuples (newer servers).
 func (s *Space) noteOptions(options map[any]any) {
 	if options["constraint"] != nil {
-		s.touchAll("the space has a constraint, whose function may read any field")
+		s.constrainAll("the space has a constraint, whose function may read any field")
 	}
 	for name, key := range mapOf(options["foreign_key"]) {
 		for local := range mapOf(mapOf(key)["field"]) {
 			if n, ok := integer(local); ok {
-				s.touch(int(n), "foreign key %v uses the field", name)
+				s.constrain(int(n), "foreign key %v uses the field", name)
 			} else if i, ok := s.FieldNumber(fmt.Sprint(local)); ok {
-				s.touch(i, "foreign key %v uses the field", name)
+				s.constrain(i, "foreign key %v uses the field", name)
 			}
 		}
 	}
@@ -84,17 +84,17 @@ func (s *Space) noteOptions(options map[any]any) {
 func (s *Space) noteIndex(x *Index, known bool) {
 	switch {
 	case x.Func:
-		s.touchAll("index %q is computed by a function, which may read any field", x.Name)
+		s.constrainAll("index %q is computed by a function, which may read any field", x.Name)
 		return // its parts are positions in the function's result
 	case !known:
-		s.touchAll("index %q has a definition that this version of Cinch doesn't know", x.Name)
+		s.constrainAll("index %q has a definition that this version of Cinch doesn't know", x.Name)
 		return
 	}
 	for _, p := range x.Parts {
 		if p.Path != "" {
-			s.touch(p.Field, "index %q has a part of the field, at path %q", x.Name, p.Path)
+			s.constrain(p.Field, "index %q has a part of the field, at path %q", x.Name, p.Path)
 		} else {
-			s.touch(p.Field, "index %q has the field", x.Name)
+			s.constrain(p.Field, "index %q has the field", x.Name)
 		}
 	}
 }

@@ -22,8 +22,8 @@ import (
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary with that number")
 
-// errDoubt: during a check the server became another one.
-var errDoubt = errors.New("the connection has moved to another server meanwhile")
+// errServerChanged: during a check the server became another one.
+var errServerChanged = errors.New("the connection has moved to another server meanwhile")
 
 // ErrNotArchived: the dictionary to be erased is live or retired in some shard, or missing.
 var ErrNotArchived = errors.New("not an archived dictionary of this server")
@@ -66,17 +66,17 @@ type Dicts struct {
 	conn  *Conn
 	local *dict.Set
 
-	lookups store.Lookups
+	lookups store.LookupLimiter
 
-	wake   chan struct{}          // capacity 1
-	asking sync.Mutex             // locked while the server is checked or written
-	kept   map[uint32]*codec.Dict // guarded by asking: published or fetched, restored if lost
+	wake chan struct{}          // capacity 1
+	ioMu sync.Mutex             // locked while the server is checked or written
+	kept map[uint32]*codec.Dict // guarded by ioMu: published or fetched, restored if lost
 
-	seen atomic.Pointer[seen] // replaced as a whole
+	lastCheck atomic.Pointer[checkResult] // replaced as a whole
 }
 
-// seen is the result of a check.
-type seen struct {
+// checkResult is the result of a check.
+type checkResult struct {
 	until  time.Time
 	states map[uint32]State
 	marked map[uint32]bool // forgotten
@@ -89,8 +89,8 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 		local = new(dict.Set)
 	}
 	d := &Dicts{records: records{conn}, conn: conn, local: local, wake: make(chan struct{}, 1), kept: make(map[uint32]*codec.Dict)}
-	d.lookups = store.Lookups{TTL: missTTL, IsAnswer: func(err error) bool { return errors.Is(err, ErrForeign) }}
-	d.seen.Store(&seen{})
+	d.lookups = store.LookupLimiter{TTL: missTTL, IsAnswer: func(err error) bool { return errors.Is(err, ErrForeign) }}
+	d.lastCheck.Store(&checkResult{})
 	return d
 }
 
@@ -110,8 +110,8 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.asking.Lock()
-		defer d.asking.Unlock()
+		d.ioMu.Lock()
+		defer d.ioMu.Unlock()
 		return x, d.keep(x)
 	})
 }
@@ -131,8 +131,8 @@ func (d *Dicts) LimitLookups() {
 	}
 }
 
-// of returns the Dicts of another server, with the same local set and limit.
-func (d *Dicts) of(conn *Conn) *Dicts {
+// forConn returns the Dicts of another server, with the same local set and limit.
+func (d *Dicts) forConn(conn *Conn) *Dicts {
 	other := NewDicts(conn, d.local)
 	if d.lookups.Numbers != nil {
 		other.LimitLookups()
@@ -160,7 +160,7 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// keep remembers a dictionary. asking must be held.
+// keep remembers a dictionary. ioMu must be held.
 func (d *Dicts) keep(x *codec.Dict) error {
 	if err := d.local.Add(x); err != nil {
 		return err
@@ -177,14 +177,14 @@ func (d *Dicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 
 // publish is Publish. If restore is set it stores forgotten dictionaries too.
 func (d *Dicts) publish(ctx context.Context, restore bool, dicts ...*codec.Dict) error {
-	d.asking.Lock()
-	defer d.asking.Unlock()
+	d.ioMu.Lock()
+	defer d.ioMu.Unlock()
 	for _, x := range dicts {
 		if err := d.put(ctx, x, restore); err != nil {
 			return fmt.Errorf("dictionary %08x: %w", x.Number(), err)
 		}
 	}
-	return d.look(ctx)
+	return d.checkLocked(ctx)
 }
 
 func (d *Dicts) put(ctx context.Context, x *codec.Dict, restore bool) error {
@@ -213,34 +213,34 @@ func (d *Dicts) store(ctx context.Context, x *codec.Dict, restore bool) (bool, e
 // Ready reports whether values stored now may name the dictionary: a check within the last dictLease has
 // found it live. It neither blocks nor allocates.
 func (d *Dicts) Ready(number uint32) bool {
-	s := d.seen.Load()
+	s := d.lastCheck.Load()
 	return s.states[number] == Live && time.Now().Before(s.until)
 }
 
 // state returns a dictionary's state in the last successful check, "" if it was not found.
-func (d *Dicts) state(number uint32) State { return d.seen.Load().states[number] }
+func (d *Dicts) state(number uint32) State { return d.lastCheck.Load().states[number] }
 
 // Has reports whether the last check found the dictionary, in any state.
 func (d *Dicts) Has(number uint32) bool { return d.state(number) != "" }
 
 // Keep remembers a dictionary that was found elsewhere. The next check stores it in the server.
 func (d *Dicts) Keep(x *codec.Dict) error {
-	d.asking.Lock()
-	defer d.asking.Unlock()
+	d.ioMu.Lock()
+	defer d.ioMu.Unlock()
 	d.lookups.Forget(x.Number())
 	return d.keep(x)
 }
 
-// Look checks what the server holds.
-func (d *Dicts) Look(ctx context.Context) error {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	return d.look(ctx)
+// Check checks what the server holds.
+func (d *Dicts) Check(ctx context.Context) error {
+	d.ioMu.Lock()
+	defer d.ioMu.Unlock()
+	return d.checkLocked(ctx)
 }
 
-// takeIn stores a dictionary that another server has in a state. The error wraps cinch.ErrDictMissing if it was
+// storeAs stores a dictionary that another server has in a state. The error wraps cinch.ErrDictMissing if it was
 // forgotten here.
-func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
+func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	stored, err := d.store(ctx, x, false)
 	switch {
 	case err != nil:
@@ -250,28 +250,28 @@ func (d *Dicts) takeIn(ctx context.Context, x *codec.Dict, s State) error {
 	case s != Live:
 		return d.SetState(ctx, x.Number(), s)
 	}
-	return d.Look(ctx)
+	return d.Check(ctx)
 }
 
 // Retired reports whether new values must not name the dictionary.
 func (d *Dicts) Retired(number uint32) bool {
-	s := d.seen.Load()
+	s := d.lastCheck.Load()
 	state := s.states[number]
 	return state == Retired || state == Archived || s.marked[number]
 }
 
 // isForgotten reports whether the last check found the mark of a forgotten dictionary.
-func (d *Dicts) isForgotten(number uint32) bool { return d.seen.Load().marked[number] }
+func (d *Dicts) isForgotten(number uint32) bool { return d.lastCheck.Load().marked[number] }
 
 // Recheck checks what the server holds, and restores what it has lost. It drops what was forgotten.
 func (d *Dicts) Recheck(ctx context.Context) error {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	if err := d.look(ctx); err != nil {
+	d.ioMu.Lock()
+	defer d.ioMu.Unlock()
+	if err := d.checkLocked(ctx); err != nil {
 		return err
 	}
 	lost := false
-	states := d.seen.Load().states
+	states := d.lastCheck.Load().states
 	for number, x := range maps.All(d.kept) {
 		if _, there := states[number]; there {
 			continue
@@ -288,27 +288,27 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	if !lost {
 		return nil
 	}
-	return d.look(ctx)
+	return d.checkLocked(ctx)
 }
 
 // Kick records that the server may be another one, which lacks dictionaries. Ready is false for all of them until
 // a check, which Run makes at once, has found them. Kick does not block.
 func (d *Dicts) Kick() {
-	d.seen.Store(&seen{})
+	d.lastCheck.Store(&checkResult{})
 	select {
 	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// look makes a check. asking must be held.
-func (d *Dicts) look(ctx context.Context) error {
-	before, began := d.seen.Load(), time.Now()
+// checkLocked makes a check. ioMu must be held.
+func (d *Dicts) checkLocked(ctx context.Context) error {
+	before, began := d.lastCheck.Load(), time.Now()
 	list, err := d.list(ctx)
 	if err != nil {
 		return err
 	}
-	s := &seen{until: began.Add(dictLease), states: make(map[uint32]State), marked: make(map[uint32]bool)}
+	s := &checkResult{until: began.Add(dictLease), states: make(map[uint32]State), marked: make(map[uint32]bool)}
 	for _, i := range list {
 		if i.State == forgotten {
 			s.marked[i.Number] = true
@@ -317,8 +317,8 @@ func (d *Dicts) look(ctx context.Context) error {
 		s.states[i.Number] = i.State
 		d.lookups.Forget(i.Number)
 	}
-	if !d.seen.CompareAndSwap(before, s) {
-		return errDoubt
+	if !d.lastCheck.CompareAndSwap(before, s) {
+		return errServerChanged
 	}
 	return nil
 }
@@ -346,7 +346,7 @@ func (d *Dicts) List(ctx context.Context) ([]DictInfo, error) {
 
 // list is List with the marks of forgotten dictionaries.
 func (d *Dicts) list(ctx context.Context) ([]DictInfo, error) {
-	var answer [][]listed
+	var answer [][]dictRow
 	if err := d.conn.call(ctx, dictsFunction, []any{nil}, &answer); err != nil {
 		return nil, err
 	}
@@ -359,7 +359,7 @@ func (d *Dicts) list(ctx context.Context) ([]DictInfo, error) {
 	return list, nil
 }
 
-type listed struct {
+type dictRow struct {
 	//lint:ignore U1000 how msgpack is told
 	_msgpack struct{} `msgpack:",as_array"`
 	Number   uint32
@@ -386,7 +386,7 @@ func (d *Dicts) states(ctx context.Context) (map[uint32]State, error) {
 	if err := d.Recheck(ctx); err != nil {
 		return nil, err
 	}
-	return d.seen.Load().states, nil
+	return d.lastCheck.Load().states, nil
 }
 
 // Restore makes a dictionary live, whether it was retired, archived, forgotten or never stored.

@@ -97,11 +97,11 @@ func TestForgotten(t *testing.T) {
 	c := mustConnect(t, server.Addr, "", "")
 	install(t, c, InstallOptions{})
 	gateway, operator, ctx, x := NewDicts(mustConnect(t, server.Addr, "", ""), nil), NewDicts(c, nil), t.Context(), testDict(t, "secret")
-	shelf := NewAccess(c, NewGroup(operator, GroupOptions{}), "server").Shelf()
+	admin := NewAccess(c, NewGroup(operator, GroupOptions{}), "server").DictAdmin()
 	if err := gateway.Publish(ctx, x); err != nil {
 		t.Fatal(err)
 	}
-	if err := shelf.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
+	if err := admin.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
 		t.Errorf("a live one: %v", err)
 	}
 	forget := func() {
@@ -109,7 +109,7 @@ func TestForgotten(t *testing.T) {
 		if err := operator.SetState(ctx, x.Number(), Archived); err != nil {
 			t.Fatal(err)
 		}
-		if err := shelf.Forget(ctx, x.Number()); err != nil {
+		if err := admin.Forget(ctx, x.Number()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,10 +145,10 @@ func TestForgotten(t *testing.T) {
 			t.Errorf("it becomes %s: %v", state, err)
 		}
 	}
-	if err := shelf.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
+	if err := admin.Forget(ctx, x.Number()); !errors.Is(err, ErrNotArchived) {
 		t.Errorf("it is forgotten twice: %v", err)
 	}
-	if err := shelf.Restore(ctx, x); err != nil || !operator.Ready(x.Number()) {
+	if err := admin.Restore(ctx, x); err != nil || !operator.Ready(x.Number()) {
 		t.Errorf("restored: %v", err)
 	}
 	if err := gateway.Publish(ctx, x); err != nil || !gateway.Ready(x.Number()) {
@@ -196,7 +196,7 @@ func TestFoundInAFloodOfNumbers(t *testing.T) {
 			if err == nil {
 				t.Fatalf("%08x was found", number)
 			}
-			if errors.Is(err, store.ErrNotAsked) {
+			if errors.Is(err, store.ErrLookupLimit) {
 				unasked++
 			}
 		}

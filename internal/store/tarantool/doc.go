@@ -4,7 +4,7 @@
 //
 //	walk.go          walking a server, or all shards: store.Store
 //	access.go        reading single values: store.Access
-//	shelf.go         an administrator's access to dictionaries: store.Shelf
+//	dictadmin.go     an administrator's access to dictionaries: store.DictAdmin
 //	explain.go       error messages with hints
 //
 // Dictionaries:

@@ -8,10 +8,10 @@ import (
 
 // Explain adds the server's name and a hint to an error.
 func Explain(name string, err error) error {
-	if err == nil || store.IsExplained(err) {
+	if err == nil || store.IsHinted(err) {
 		return err
 	}
-	e := &store.Explained{Server: name, Err: err}
+	e := &store.HintedError{Server: name, Err: err}
 	switch {
 	case errors.Is(err, ErrLogin):
 		e.Help = "put user and password into the URL: tarantool://user:password@host:3301"

@@ -20,8 +20,8 @@ func Fetch(ctx context.Context, c *Conn, space, index uint32, key []byte) ([]byt
 	return tuples[0], nil
 }
 
-// Answered reports whether the server refused the request itself, not the user.
-func Answered(err error) bool {
+// IsRequestError reports whether the server refused the request itself, not the user.
+func IsRequestError(err error) bool {
 	var answer tnt.Error
 	return errors.As(err, &answer) && !errors.Is(err, ErrDenied)
 }

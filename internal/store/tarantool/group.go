@@ -42,27 +42,27 @@ type Group struct {
 	wake   chan struct{} // capacity 1
 	layout atomic.Pointer[layout]
 
-	finding sync.Mutex // locked while shards are looked up
-	lost    time.Time  // when the lookup last failed
+	finding      sync.Mutex // locked while shards are looked up
+	findFailedAt time.Time  // when the lookup last failed
 
-	tending  sync.Mutex // locked while their contents are checked
-	looked   time.Time
-	lookedAt *layout // checked last
-	told     string  // last trouble logged
+	syncing       sync.Mutex // locked while their contents are checked
+	checkedAt     time.Time
+	checkedLayout *layout // checked last
+	lastLogged    string  // last trouble logged
 }
 
 // layout is the result of the last lookup of shards. It does not change.
 type layout struct {
-	others []*member // by id
-	home   *Dicts    // of the shard with the records, the same for all gateways
+	others      []*member // by id
+	recordDicts *Dicts    // of the shard with the records, the same for all gateways
 }
 
 // member is another shard.
 type member struct {
-	shard Shard
-	conn  *Conn
-	dicts *Dicts
-	fails atomic.Bool // the last question to it failed
+	shard   Shard
+	conn    *Conn
+	dicts   *Dicts
+	failing atomic.Bool // the last question to it failed
 }
 
 // NewGroup returns a Group around the dictionaries of a server. Run must be called to keep it current.
@@ -75,7 +75,7 @@ func NewGroup(own *Dicts, o GroupOptions) *Group {
 	}
 	g := &Group{o: o, own: own, wake: make(chan struct{}, 1)}
 	if o.Find == nil {
-		g.layout.Store(&layout{home: own})
+		g.layout.Store(&layout{recordDicts: own})
 	}
 	return g
 }
@@ -91,8 +91,8 @@ func (g *Group) Pause() *Pause { return g.own.Pause() }
 
 // Close ends the connections to other shards.
 func (g *Group) Close() {
-	g.tending.Lock()
-	defer g.tending.Unlock()
+	g.syncing.Lock()
+	defer g.syncing.Unlock()
 	g.finding.Lock()
 	defer g.finding.Unlock()
 	if l := g.layout.Load(); l != nil {
@@ -108,7 +108,7 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	if err == nil || errors.Is(err, ErrForeign) {
 		return x, err
 	}
-	l := g.found()
+	l := g.tryLayout()
 	if l == nil || len(l.others) == 0 {
 		return x, err
 	}
@@ -123,7 +123,7 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	if err := g.own.Keep(x); err != nil {
 		return nil, err
 	}
-	g.hurry() // it must be stored in the server too
+	g.requestSync() // it must be stored in the server too
 	return x, nil
 }
 
@@ -137,24 +137,24 @@ func (g *Group) Adopt(ctx context.Context, number uint32) error {
 	if err == nil {
 		return g.own.Keep(x)
 	}
-	l := g.found()
+	l := g.tryLayout()
 	if errors.Is(err, ErrForeign) || l == nil {
 		return err
 	}
 	for _, m := range l.others {
-		if m.fails.Load() {
+		if m.failing.Load() {
 			continue
 		}
-		if x, elsewhere := m.fetchSoon(ctx, number); elsewhere == nil {
-			g.hurry() // it must be stored in the server too
+		if x, elsewhere := m.fetchWithTimeout(ctx, number); elsewhere == nil {
+			g.requestSync() // it must be stored in the server too
 			return g.own.Keep(x)
 		}
 	}
 	return err
 }
 
-// fetchSoon fetches a dictionary within dictTimeout.
-func (m *member) fetchSoon(ctx context.Context, number uint32) (*codec.Dict, error) {
+// fetchWithTimeout fetches a dictionary within dictTimeout.
+func (m *member) fetchWithTimeout(ctx context.Context, number uint32) (*codec.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, dictTimeout)
 	defer cancel()
 	return m.dicts.fetch(ctx, number)
@@ -167,7 +167,7 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 	errs := make([]error, len(l.others))
 	var all sync.WaitGroup
 	for i, m := range l.others {
-		if m.fails.Load() {
+		if m.failing.Load() {
 			errs[i] = fmt.Errorf("%w: shard %s", ErrUnreachable, m.shard.ID)
 			continue
 		}
@@ -196,7 +196,7 @@ func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	if err := g.own.Publish(ctx, dicts...); err != nil {
 		return err
 	}
-	l, err := g.known(ctx)
+	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,18 +204,18 @@ func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	var all sync.WaitGroup
 	for i, m := range l.others {
 		all.Go(func() {
-			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.failed(panics.Err) })
-			errs[i] = m.failed(m.dicts.Publish(ctx, dicts...))
+			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.recordResult(panics.Err) })
+			errs[i] = m.recordResult(m.dicts.Publish(ctx, dicts...))
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// failed adds the shard's name to an error, and drops the connection so that the next one tries its other
+// recordResult adds the shard's name to an error, and drops the connection so that the next one tries its other
 // servers.
-func (m *member) failed(err error) error {
-	m.fails.Store(err != nil)
+func (m *member) recordResult(err error) error {
+	m.failing.Store(err != nil)
 	if err == nil {
 		return nil
 	}
@@ -250,20 +250,20 @@ func (g *Group) Retired(number uint32) bool {
 
 // Record calls Dicts.Record of the shard that keeps the records of all.
 func (g *Group) Record(ctx context.Context, name string) (string, uint64, error) {
-	l, err := g.known(ctx)
+	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return "", 0, err
 	}
-	return l.home.Record(ctx, name)
+	return l.recordDicts.Record(ctx, name)
 }
 
 // ReplaceRecord calls Dicts.ReplaceRecord of the shard that keeps the records of all.
 func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (uint64, error) {
-	l, err := g.known(ctx)
+	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return 0, err
 	}
-	return l.home.ReplaceRecord(ctx, name, version, text)
+	return l.recordDicts.ReplaceRecord(ctx, name, version, text)
 }
 
 // Recheck checks all shards, and stores in them what they lack.
@@ -271,21 +271,21 @@ func (g *Group) Recheck(ctx context.Context) error {
 	if err := g.own.Recheck(ctx); err != nil {
 		return err
 	}
-	return g.tend(ctx, true)
+	return g.sync(ctx, true)
 }
 
 // Run checks and restores the dictionaries until ctx ends.
 func (g *Group) Run(ctx context.Context) {
 	go panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.own.Run)
-	panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.tendAll)
+	panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.syncLoop)
 }
 
-func (g *Group) tendAll(ctx context.Context) {
+func (g *Group) syncLoop(ctx context.Context) {
 	if g.o.Find == nil {
 		return
 	}
 	for now := true; ctx.Err() == nil; {
-		g.tell(ctx, g.tend(ctx, now))
+		g.logError(ctx, g.sync(ctx, now))
 		select {
 		case <-ctx.Done():
 		case <-time.After(g.o.Period):
@@ -296,71 +296,71 @@ func (g *Group) tendAll(ctx context.Context) {
 	}
 }
 
-func (g *Group) tell(ctx context.Context, err error) {
+func (g *Group) logError(ctx context.Context, err error) {
 	if err == nil {
-		g.told = ""
+		g.lastLogged = ""
 		return
 	}
 	if errors.Is(err, ErrShards) && (errors.Is(err, ErrNoInit) || errors.Is(err, ErrDenied)) {
 		return // callers that need dictionaries there get this error themselves
 	}
-	if text := err.Error(); text != g.told && ctx.Err() == nil {
-		g.told = text
+	if text := err.Error(); text != g.lastLogged && ctx.Err() == nil {
+		g.lastLogged = text
 		g.o.Log.Warn("cannot copy dictionaries to all shards, so new dictionaries are not used", "err", err)
 	}
 }
 
-func (g *Group) hurry() {
+func (g *Group) requestSync() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
 	}
 }
 
-// known returns the layout, and looks it up if there is none yet.
-func (g *Group) known(ctx context.Context) (*layout, error) {
+// currentLayout returns the layout, and looks it up if there is none yet.
+func (g *Group) currentLayout(ctx context.Context) (*layout, error) {
 	if l := g.layout.Load(); l != nil {
 		return l, nil
 	}
-	return g.refresh(ctx)
+	return g.refreshLayout(ctx)
 }
 
-// found returns the layout for a value that names a dictionary which the server lacks. Just after the
+// tryLayout returns the layout for a value that names a dictionary which the server lacks. Just after the
 // gateway's start it looks up the shards first, unless that failed a moment ago.
-func (g *Group) found() *layout {
+func (g *Group) tryLayout() *layout {
 	if l := g.layout.Load(); l != nil {
 		return l
 	}
 	g.finding.Lock()
 	defer g.finding.Unlock()
-	if l := g.layout.Load(); l != nil || time.Since(g.lost) < missTTL {
+	if l := g.layout.Load(); l != nil || time.Since(g.findFailedAt) < missTTL {
 		return l
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
 	defer cancel()
-	l, _ := g.find(ctx)
+	l, _ := g.refreshLayoutLocked(ctx)
 	return l
 }
 
-// refresh looks up the shards.
-func (g *Group) refresh(ctx context.Context) (*layout, error) {
+// refreshLayout looks up the shards.
+func (g *Group) refreshLayout(ctx context.Context) (*layout, error) {
 	g.finding.Lock()
 	defer g.finding.Unlock()
-	return g.find(ctx)
+	return g.refreshLayoutLocked(ctx)
 }
 
-// find is refresh. finding must be held.
-func (g *Group) find(ctx context.Context) (*layout, error) {
+// refreshLayoutLocked is refreshLayout. finding must be held.
+func (g *Group) refreshLayoutLocked(ctx context.Context) (*layout, error) {
 	old := g.layout.Load()
 	if g.o.Find == nil {
 		return old, nil
 	}
 	shards, err := g.o.Find(ctx)
 	if err != nil {
-		g.lost = time.Now()
+		g.findFailedAt = time.Now()
 		return old, fmt.Errorf("%w: %w", ErrShards, err)
 	}
-	next, changed := g.arrange(old, shards)
+	next, changed := g.newLayout(old, shards)
 	if changed {
 		g.layout.Store(next)
 		if len(next.others) > 0 || old != nil {
@@ -370,9 +370,9 @@ func (g *Group) find(ctx context.Context) (*layout, error) {
 	return next, nil
 }
 
-// arrange makes a layout of shards. Shards that stay keep their connections. The first shard keeps the
+// newLayout makes a layout of shards. Shards that stay keep their connections. The first shard keeps the
 // records.
-func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool) {
+func (g *Group) newLayout(old *layout, shards []Shard) (next *layout, changed bool) {
 	stay := map[string]*member{}
 	if old != nil {
 		for _, m := range old.others {
@@ -387,19 +387,19 @@ func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool
 			if m == nil || !slices.Equal(m.shard.Addresses, s.Addresses) {
 				changed = true
 				conn := g.o.Connect(s)
-				m = &member{shard: s, conn: conn, dicts: g.own.of(conn)}
+				m = &member{shard: s, conn: conn, dicts: g.own.forConn(conn)}
 			} else {
 				delete(stay, s.ID)
 			}
 			next.others = append(next.others, m)
 			dicts = m.dicts
 		}
-		if next.home == nil {
-			next.home = dicts
+		if next.recordDicts == nil {
+			next.recordDicts = dicts
 		}
 	}
-	if next.home == nil {
-		next.home = g.own
+	if next.recordDicts == nil {
+		next.recordDicts = g.own
 	}
 	for _, m := range stay { // has left
 		changed = true
@@ -411,37 +411,37 @@ func (g *Group) arrange(old *layout, shards []Shard) (next *layout, changed bool
 	return next, true
 }
 
-// tend looks up the shards. If now is set, or the last check is old or of another layout, it also checks what
+// sync looks up the shards. If now is set, or the last check is old or of another layout, it also checks what
 // they hold, and stores in each what others hold and it lacks.
-func (g *Group) tend(ctx context.Context, now bool) error {
-	g.tending.Lock()
-	defer g.tending.Unlock()
-	l, err := g.refresh(ctx)
-	if err != nil || !now && l == g.lookedAt && time.Since(g.looked) < dictPeriod {
+func (g *Group) sync(ctx context.Context, now bool) error {
+	g.syncing.Lock()
+	defer g.syncing.Unlock()
+	l, err := g.refreshLayout(ctx)
+	if err != nil || !now && l == g.checkedLayout && time.Since(g.checkedAt) < dictPeriod {
 		return err
 	}
-	g.lookedAt = nil
-	if err := g.look(ctx, l); err != nil {
+	g.checkedLayout = nil
+	if err := g.syncShards(ctx, l); err != nil {
 		return err
 	}
-	g.looked, g.lookedAt = time.Now(), l
+	g.checkedAt, g.checkedLayout = time.Now(), l
 	return nil
 }
 
-// look checks all shards and spreads their dictionaries. A shard that fails does not stop the others.
-func (g *Group) look(ctx context.Context, l *layout) error {
+// syncShards checks all shards and spreads their dictionaries. A shard that fails does not stop the others.
+func (g *Group) syncShards(ctx context.Context, l *layout) error {
 	if len(l.others) == 0 {
 		return nil
 	}
-	if err := g.own.Look(ctx); err != nil {
+	if err := g.own.Check(ctx); err != nil {
 		return err
 	}
 	errs := make([]error, len(l.others))
 	var all sync.WaitGroup
 	for i, m := range l.others {
 		all.Go(func() {
-			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.failed(panics.Err) })
-			errs[i] = m.failed(m.dicts.Look(ctx))
+			defer panics.Catch(g.o.Log, g.o.Errors, func() { errs[i] = m.recordResult(panics.Err) })
+			errs[i] = m.recordResult(m.dicts.Check(ctx))
 		})
 	}
 	all.Wait()
@@ -463,7 +463,7 @@ func (g *Group) look(ctx context.Context, l *layout) error {
 func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, m := range members {
-		for number, s := range m.seen.Load().states {
+		for number, s := range m.lastCheck.Load().states {
 			if states[number] != Live {
 				states[number] = s
 			}
@@ -477,7 +477,7 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 			}
 			x, err := holder(members, number).fetch(ctx, number)
 			if err == nil {
-				err = m.takeIn(ctx, x, states[number])
+				err = m.storeAs(ctx, x, states[number])
 			}
 			switch {
 			case err == nil:
@@ -513,7 +513,7 @@ type Member struct {
 
 // Members looks up the shards, without checking what they hold, and lists them, the server itself first.
 func (g *Group) Members(ctx context.Context, name string) ([]Member, error) {
-	l, err := g.refresh(ctx)
+	l, err := g.refreshLayout(ctx)
 	all := []Member{{Name: name, Own: true, Conn: g.own.conn, Dicts: g.own}}
 	if l == nil {
 		return all, err

@@ -146,7 +146,7 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 	if _, err := g.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
 		t.Errorf("one that is nowhere: %v", err)
 	}
-	if stranger := s.group(2); stranger.own.Look(ctx) != nil {
+	if stranger := s.group(2); stranger.own.Check(ctx) != nil {
 		t.Fatal("it can't look")
 	} else if s.set(2); stranger.Recheck(ctx) != nil {
 		t.Fatal("it can't look")
@@ -238,10 +238,10 @@ func TestGroupAdoptsInTime(t *testing.T) {
 		var g *Group
 		g = NewGroup(NewDicts(connect("own", func(context.Context) error { return errors.New("it is away") }), nil), GroupOptions{
 			Find: func(context.Context) ([]Shard, error) {
-				if !g.tending.TryLock() {
+				if !g.syncing.TryLock() {
 					t.Error("values wait until it is known what shards hold")
 				} else {
-					g.tending.Unlock()
+					g.syncing.Unlock()
 				}
 				return []Shard{{ID: "failing"}, {ID: "own", Own: true}, {ID: "silent"}}, nil
 			},
@@ -250,7 +250,7 @@ func TestGroupAdoptsInTime(t *testing.T) {
 			},
 		})
 		defer g.Close()
-		g.found().others[0].fails.Store(true)
+		g.tryLayout().others[0].failing.Store(true)
 		began := time.Now()
 		if err := g.Adopt(t.Context(), 7); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("adopted: %v", err)
@@ -313,8 +313,8 @@ func TestHalfForgotten(t *testing.T) {
 			t.Errorf("forgotten, it is back: %t; the other: %t; %v", s.has(0, x.Number()), s.has(0, y.Number()), err)
 		}
 	}
-	shelf := NewAccess(mustConnect(t, s.all[2].Addr, "", ""), s.group(2), "server").Shelf()
-	if err := shelf.Forget(ctx, x.Number()); err != nil {
+	admin := NewAccess(mustConnect(t, s.all[2].Addr, "", ""), s.group(2), "server").DictAdmin()
+	if err := admin.Forget(ctx, x.Number()); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Recheck(ctx); err != nil {
@@ -336,7 +336,7 @@ func TestForgottenEverywhere(t *testing.T) {
 	if err := errors.Join(one.Publish(ctx, x), one.SetState(ctx, x.Number(), Archived), other.Keep(x)); err != nil {
 		t.Fatal(err)
 	}
-	if err := NewAccess(s.conn[1], s.group(1), "server").Shelf().Forget(ctx, x.Number()); err != nil {
+	if err := NewAccess(s.conn[1], s.group(1), "server").DictAdmin().Forget(ctx, x.Number()); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Recheck(ctx); err != nil || s.has(0, x.Number()) || s.has(1, x.Number()) {
@@ -405,11 +405,11 @@ func TestShelfFindsInAnyShard(t *testing.T) {
 	if err := NewDicts(s.conn[1], nil).Publish(t.Context(), x); err != nil {
 		t.Fatal(err)
 	}
-	shelf := NewAccess(mustConnect(t, s.all[0].Addr, "", ""), s.group(0), "server").Shelf()
-	if got, err := shelf.Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
+	admin := NewAccess(mustConnect(t, s.all[0].Addr, "", ""), s.group(0), "server").DictAdmin()
+	if got, err := admin.Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
 		t.Errorf("in another shard: %v", err)
 	}
-	if _, err := shelf.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := admin.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
 		t.Errorf("nowhere: %v", err)
 	}
 }

@@ -12,11 +12,11 @@ import (
 // A user with rights on its own spaces only may not read the system spaces in which servers before 2.11 keep
 // all constraints. Parts of their content may be available to it in other ways.
 
-var errNotTold = errors.New("the server does not report")
+var errNotReported = errors.New("the server does not report")
 
-// askForeignKeys reads foreign keys by SQL, which shows them to every user. The fields that they refer to
+// loadForeignKeys reads foreign keys by SQL, which shows them to every user. The fields that they refer to
 // have a unique index, which is visible anyway.
-func (l *loader) askForeignKeys() error {
+func (l *loader) loadForeignKeys() error {
 	for _, s := range l.schema.spaces {
 		if s.System() || s.View {
 			continue
@@ -31,10 +31,10 @@ func (l *loader) askForeignKeys() error {
 			name, ok := at(row, 3).(string)
 			n, known := s.FieldNumber(name)
 			if !ok || !known {
-				s.touchAll("a foreign key has a definition that this version of Cinch doesn't know")
+				s.constrainAll("a foreign key has a definition that this version of Cinch doesn't know")
 				continue
 			}
-			s.touch(n, "a foreign key to %v uses the field", at(row, 2))
+			s.constrain(n, "a foreign key to %v uses the field", at(row, 2))
 		}
 	}
 	return nil
@@ -52,8 +52,8 @@ for id, space in pairs(box.space) do
 end
 return all`
 
-// askChecks reads check constraints by Lua.
-func (l *loader) askChecks() error {
+// loadChecks reads check constraints by Lua.
+func (l *loader) loadChecks() error {
 	var answer []rawTuples
 	err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request {
 		return tnt.NewEvalRequest(luaChecks).Args([]any{}).Context(ctx)
@@ -62,19 +62,19 @@ func (l *loader) askChecks() error {
 		return err
 	}
 	if len(answer) != 1 {
-		return fmt.Errorf("%w: which check constraints there are", errNotTold)
+		return fmt.Errorf("%w: which check constraints there are", errNotReported)
 	}
 	for _, t := range answer[0] {
-		if err := l.takeCheck(t); err != nil {
+		if err := l.addCheck(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// takeForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child fields], [parent
+// addForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child fields], [parent
 // fields]].
-func (l *loader) takeForeignKey(t []any) error {
+func (l *loader) addForeignKey(t []any) error {
 	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
 		id, _ := integer(at(t, side.space))
 		s := l.schema.Space(uint32(id))
@@ -83,18 +83,18 @@ func (l *loader) takeForeignKey(t []any) error {
 		}
 		fields, ok := at(t, side.fields).([]any)
 		if !ok {
-			s.touchAll("foreign key %v has a definition that this version of Cinch doesn't know", at(t, 0))
+			s.constrainAll("foreign key %v has a definition that this version of Cinch doesn't know", at(t, 0))
 		}
 		for _, f := range fields {
 			n, _ := integer(f)
-			s.touch(int(n), "foreign key %v uses the field", at(t, 0))
+			s.constrain(int(n), "foreign key %v uses the field", at(t, 0))
 		}
 	}
 	return nil
 }
 
-// takeCheck reads [space, name, deferred, language, expression, enabled].
-func (l *loader) takeCheck(t []any) error {
+// addCheck reads [space, name, deferred, language, expression, enabled].
+func (l *loader) addCheck(t []any) error {
 	id, _ := integer(at(t, 0))
 	s := l.schema.Space(uint32(id))
 	if s == nil {
@@ -102,11 +102,11 @@ func (l *loader) takeCheck(t []any) error {
 	}
 	code, ok := at(t, 4).(string)
 	if !ok {
-		s.touchAll("check constraint %v has a definition that this version of Cinch doesn't know", at(t, 1))
+		s.constrainAll("check constraint %v has a definition that this version of Cinch doesn't know", at(t, 1))
 	}
 	for _, f := range s.Fields {
 		if Mentions(code, f.Name) {
-			s.touch(f.Number, "check constraint %v reads the field", at(t, 1))
+			s.constrain(f.Number, "check constraint %v reads the field", at(t, 1))
 		}
 	}
 	return nil

@@ -48,10 +48,10 @@ func checkRights(t *testing.T, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.SpaceByName("docs").TouchedAt(1); got != "" {
+	if got := s.SpaceByName("docs").Constraint(1); got != "" {
 		t.Errorf("doc is touched: %s", got)
 	}
-	if got := s.SpaceByName(DictSpace).TouchedAt(2); got != "the space holds dictionaries" {
+	if got := s.SpaceByName(DictSpace).Constraint(2); got != "the space holds dictionaries" {
 		t.Errorf("dictionaries may be sealed: %q", got)
 	}
 	if err := reader.eval(t.Context(), "return 1", nil, nil); !errors.Is(err, ErrDenied) {

@@ -20,8 +20,8 @@ type Lease struct {
 	name, holder string
 }
 
-// turn is the entry of one lease.
-type turn struct {
+// leaseEntry is the entry of one lease.
+type leaseEntry struct {
 	Holder string    `json:"holder,omitempty"` // "": it is a pause
 	Until  time.Time `json:"until"`
 }
@@ -29,45 +29,45 @@ type turn struct {
 // Lease returns the lease called name for holder, which must be unique.
 func (d *Dicts) Lease(name, holder string) *Lease { return &Lease{d.records, name, holder} }
 
-// Take implements store.Lease.
-func (l *Lease) Take(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
-	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
+// Acquire implements store.Lease.
+func (l *Lease) Acquire(ctx context.Context, hold time.Duration) (wait time.Duration, err error) {
+	err = l.change(ctx, func(now leaseEntry, there bool) (leaseEntry, bool) {
 		if wait = 0; there {
 			wait = max(time.Until(now.Until), time.Millisecond)
 			return now, false
 		}
-		return turn{l.holder, time.Now().Add(hold)}, true
+		return leaseEntry{l.holder, time.Now().Add(hold)}, true
 	})
 	return wait, err
 }
 
-// Keep implements store.Lease.
-func (l *Lease) Keep(ctx context.Context, hold time.Duration) (kept bool, err error) {
-	err = l.change(ctx, func(now turn, there bool) (turn, bool) {
+// Renew implements store.Lease.
+func (l *Lease) Renew(ctx context.Context, hold time.Duration) (kept bool, err error) {
+	err = l.change(ctx, func(now leaseEntry, there bool) (leaseEntry, bool) {
 		kept = there && now.Holder == l.holder
-		return turn{l.holder, time.Now().Add(hold)}, kept
+		return leaseEntry{l.holder, time.Now().Add(hold)}, kept
 	})
 	return kept && err == nil, err
 }
 
-// Finish implements store.Lease.
-func (l *Lease) Finish(ctx context.Context, pause time.Duration) error {
-	return l.change(ctx, func(now turn, there bool) (turn, bool) {
-		return turn{"", time.Now().Add(pause)}, there && now.Holder == l.holder
+// Release implements store.Lease.
+func (l *Lease) Release(ctx context.Context, pause time.Duration) error {
+	return l.change(ctx, func(now leaseEntry, there bool) (leaseEntry, bool) {
+		return leaseEntry{"", time.Now().Add(pause)}, there && now.Holder == l.holder
 	})
 }
 
 // change replaces the lease's entry by the result of to, unless to returns false. there is false for an entry
 // that has ended.
-func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn, bool)) error {
+func (l *Lease) change(ctx context.Context, to func(now leaseEntry, there bool) (leaseEntry, bool)) error {
 	for range leaseTries {
-		text, version, err := l.records.Record(ctx, turnsRecord)
+		text, version, err := l.records.Record(ctx, leasesRecord)
 		if err != nil {
 			return err
 		}
-		turns := map[string]turn{}
+		turns := map[string]leaseEntry{}
 		if err := json.Unmarshal([]byte(text), &turns); err != nil && text != "" {
-			turns = map[string]turn{} // empty: an unreadable record would stop all for good
+			turns = map[string]leaseEntry{} // empty: an unreadable record would stop all for good
 		}
 		now, there := turns[l.name]
 		next, do := to(now, there && time.Until(now.Until) > 0)
@@ -75,14 +75,14 @@ func (l *Lease) change(ctx context.Context, to func(now turn, there bool) (turn,
 			return nil
 		}
 		turns[l.name] = next
-		if written, err := l.records.ReplaceRecord(ctx, turnsRecord, version, turnsText(turns)); err != nil || written != 0 {
+		if written, err := l.records.ReplaceRecord(ctx, leasesRecord, version, formatLeases(turns)); err != nil || written != 0 {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: %s", errContended, l.name)
 }
 
-func turnsText(turns map[string]turn) string {
+func formatLeases(turns map[string]leaseEntry) string {
 	for name, t := range turns {
 		if time.Until(t.Until) <= 0 {
 			delete(turns, name)

@@ -19,24 +19,24 @@ func TestLease(t *testing.T) {
 	a, b, other := d.Lease("x", "a"), d.Lease("x", "b"), d.Lease("y", "b")
 	take := func(l *Lease, hold time.Duration, want bool) {
 		t.Helper()
-		wait, err := l.Take(ctx, hold)
+		wait, err := l.Acquire(ctx, hold)
 		if err != nil || (wait == 0) != want || wait > time.Hour {
 			t.Fatalf("to wait %v (%v), want the turn: %v", wait, err, want)
 		}
 	}
 	finish := func(l *Lease, pause time.Duration) {
 		t.Helper()
-		if err := l.Finish(ctx, pause); err != nil {
+		if err := l.Release(ctx, pause); err != nil {
 			t.Fatal(err)
 		}
 	}
 	take(a, time.Hour, true)
 	take(b, time.Hour, false)
 	take(other, time.Hour, true)
-	if kept, err := b.Keep(ctx, time.Hour); kept || err != nil {
+	if kept, err := b.Renew(ctx, time.Hour); kept || err != nil {
 		t.Errorf("b keeps a's turn: %v", err)
 	}
-	if kept, err := a.Keep(ctx, time.Hour); !kept || err != nil {
+	if kept, err := a.Renew(ctx, time.Hour); !kept || err != nil {
 		t.Errorf("a doesn't keep its turn: %v", err)
 	}
 	finish(b, 0) // not b's turn
@@ -45,17 +45,17 @@ func TestLease(t *testing.T) {
 	take(b, time.Hour, true)
 	finish(b, time.Hour)
 	take(a, time.Hour, false) // the pause applies to all
-	if text, _, err := d.Record(ctx, turnsRecord); err != nil || !strings.Contains(text, `"x"`) || strings.Contains(text, `"holder":"a"`) {
+	if text, _, err := d.Record(ctx, leasesRecord); err != nil || !strings.Contains(text, `"x"`) || strings.Contains(text, `"holder":"a"`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	z := d.Lease("z", "a")
 	take(z, time.Millisecond, true)
 	testenv.Eventually(t, "a holder that doesn't extend its turn loses it", func() bool {
-		kept, err := z.Keep(ctx, time.Millisecond)
+		kept, err := z.Renew(ctx, time.Millisecond)
 		return !kept && err == nil
 	})
 	finish(other, 0)
-	if text, _, _ := d.Record(ctx, turnsRecord); strings.Contains(text, `"z"`) || strings.Contains(text, `"y"`) {
+	if text, _, _ := d.Record(ctx, leasesRecord); strings.Contains(text, `"z"`) || strings.Contains(text, `"y"`) {
 		t.Errorf("what has ended stays: %s", text)
 	}
 }
@@ -69,7 +69,7 @@ func TestLeaseIsOnes(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			if wait, err := NewDicts(c, nil).Lease("x", fmt.Sprint(i)).Take(t.Context(), time.Hour); err == nil && wait == 0 {
+			if wait, err := NewDicts(c, nil).Lease("x", fmt.Sprint(i)).Acquire(t.Context(), time.Hour); err == nil && wait == 0 {
 				taken.Add(1)
 			}
 		})

@@ -52,7 +52,7 @@ func Load(ctx context.Context, c *Conn) (*Schema, error) {
 
 type loader struct {
 	ctx     context.Context
-	live    *live
+	live    *serverConn
 	timeout time.Duration
 	schema  *Schema
 	hidden  []string
@@ -60,11 +60,11 @@ type loader struct {
 
 func (l *loader) load() (*Schema, error) {
 	l.schema = &Schema{live: l.live, Server: l.live.server, byName: make(map[string]*Space)}
-	steps := []loadStep{{space: spaceVSpace, take: l.takeSpace}, {space: spaceVIndex, take: l.takeIndex}}
+	steps := []loadStep{{space: spaceVSpace, take: l.addSpace}, {space: spaceVIndex, take: l.addIndex}}
 	if !l.schema.Server.AtLeast(2, 11) { // later servers have all constraints in the spaces' descriptions
 		steps = append(steps,
-			loadStep{spaceForeignKeys, "_fk_constraint", l.takeForeignKey, l.askForeignKeys},
-			loadStep{spaceSQLChecks, "_ck_constraint", l.takeCheck, l.askChecks})
+			loadStep{spaceForeignKeys, "_fk_constraint", l.addForeignKey, l.loadForeignKeys},
+			loadStep{spaceSQLChecks, "_ck_constraint", l.addCheck, l.loadChecks})
 	}
 	for _, step := range steps {
 		if err := l.step(step); err != nil {
@@ -114,7 +114,7 @@ func (l *loader) step(step loadStep) error {
 // ignoreAnswer returns nil if the error is the server's answer, otherwise the classified error.
 func ignoreAnswer(err error) error {
 	var answer tnt.Error
-	if errors.As(err, &answer) || errors.Is(err, errNotTold) {
+	if errors.As(err, &answer) || errors.Is(err, errNotReported) {
 		return nil
 	}
 	return classify(err)
@@ -144,14 +144,14 @@ func (t *rawTuples) DecodeMsgpack(d *msgpack.Decoder) error {
 	return own.Decode((*[][]any)(t))
 }
 
-// takeSpace reads [id, owner, name, engine, field_count, {options}, [format]].
-func (l *loader) takeSpace(t []any) error {
+// addSpace reads [id, owner, name, engine, field_count, {options}, [format]].
+func (l *loader) addSpace(t []any) error {
 	id, ok := integer(at(t, 0))
 	name, ok2 := at(t, 2).(string)
 	if !ok || !ok2 || id < 0 {
 		return fmt.Errorf("unknown definition of a space %v", t)
 	}
-	s := &Space{ID: uint32(id), Name: name, touched: make(map[int]string)}
+	s := &Space{ID: uint32(id), Name: name, fieldConstraints: make(map[int]string)}
 	s.Engine, _ = at(t, 3).(string)
 	count, _ := integer(at(t, 4))
 	s.FieldCount = int(count)
@@ -196,8 +196,8 @@ func fullType(kind string) string {
 	return kind
 }
 
-// takeIndex reads [space, id, name, type, {options}, [parts]].
-func (l *loader) takeIndex(t []any) error {
+// addIndex reads [space, id, name, type, {options}, [parts]].
+func (l *loader) addIndex(t []any) error {
 	space, ok := integer(at(t, 0))
 	id, ok2 := integer(at(t, 1))
 	if !ok || !ok2 || space < 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // pauseRecord exists while packing is paused. It holds the time of the start.
-const pauseRecord = turnsRecord + ":paused"
+const pauseRecord = leasesRecord + ":paused"
 
 // Pause implements store.Pause.
 type Pause struct{ records records }

@@ -39,7 +39,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 		Rule: func(space string, v *store.Value, size int) *policy.Rule {
 			sp := s.Schema().SpaceByName(space)
 			n, _ := sp.FieldNumber(string(v.Field))
-			return First(sp.Rules(rules, sp.FieldAt(n)), size)
+			return RuleFor(sp.Rules(rules, sp.FieldAt(n)), size)
 		},
 	}}
 	if unpack {
@@ -142,7 +142,7 @@ func goRound(ctx context.Context, t *testing.T, addr string) (*sync.WaitGroup, *
 					return
 				}
 				counted.mu.Lock()
-				counted.raced += report.Raced
+				counted.raced += report.Conflicts
 				if i == 2 {
 					counted.opened += report.Replaced
 				} else {

@@ -11,9 +11,9 @@ import (
 // records reads and writes texts by name in a space of the server, which gateways and packers share.
 type records struct{ conn *Conn }
 
-// turnsRecord is the record by which background packers take turns. It is JSON: for each lease's name, the
+// leasesRecord is the record by which background packers take turns. It is JSON: for each lease's name, the
 // holder and until when. The next writer removes entries that have ended.
-const turnsRecord = "cinch:pack"
+const leasesRecord = "cinch:pack"
 
 // Record returns the text stored under a name, and its version; "" and 0 if there is none.
 func (r *records) Record(ctx context.Context, name string) (string, uint64, error) {
@@ -28,19 +28,19 @@ func (r *records) ReplaceRecord(ctx context.Context, name string, version uint64
 	return now.Version, err
 }
 
-func (r *records) record(ctx context.Context, args ...any) (now recorded, err error) {
+func (r *records) record(ctx context.Context, args ...any) (now storedRecord, err error) {
 	err = r.conn.call(ctx, recordFunction, args, &now)
 	return now, err
 }
 
-type recorded struct {
+type storedRecord struct {
 	//lint:ignore U1000 how msgpack is told
 	_msgpack struct{} `msgpack:",as_array"`
 	Version  uint64
 	Text     string
 }
 
-// Records returns all texts by name, except those that begin with turnsRecord.
+// Records returns all texts by name, except those that begin with leasesRecord.
 func (r *records) Records(ctx context.Context) (map[string]string, error) {
 	id, err := spaceNumber(ctx, r.conn, recordSpace)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *records) Records(ctx context.Context) (map[string]string, error) {
 	}, &tuples)
 	all := map[string]string{}
 	for _, t := range tuples {
-		if t.Text != "" && !strings.HasPrefix(t.Name, turnsRecord) {
+		if t.Text != "" && !strings.HasPrefix(t.Name, leasesRecord) {
 			all[t.Name] = t.Text
 		}
 	}

@@ -24,7 +24,7 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 		group[i] = len(sent) - 1
 		one := sent[group[i]]
 		one[1] = append(one[1].([][]any), t.fieldChange(r, &changes[i]))
-		if !t.typed(r.field) {
+		if !t.isTyped(r.field) {
 			one[2] = string(r.tuple)
 		}
 	}
@@ -73,7 +73,7 @@ func (t *TupleSpace) reload(ctx context.Context) error {
 		return err
 	}
 	for _, other := range t.store.spaces {
-		if err := other.fits(schema.Space(other.space.ID)); err != nil {
+		if err := other.checkFields(schema.Space(other.space.ID)); err != nil {
 			return err
 		}
 	}
@@ -81,13 +81,13 @@ func (t *TupleSpace) reload(ctx context.Context) error {
 	return nil
 }
 
-// fits compares the walked fields with the space's current ones.
-func (t *TupleSpace) fits(now *Space) error {
+// checkFields compares the walked fields with the space's current ones.
+func (t *TupleSpace) checkFields(now *Space) error {
 	if now == nil || now.Name != t.space.Name {
 		return fmt.Errorf("%w: space %s no longer exists", ErrSchemaChanged, t.space.Name)
 	}
 	for number := range t.fields {
-		if reason := now.Touched(number, t.trusted[number]); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
+		if reason := now.ConstraintFor(number, t.trusted[number]); reason != "" || now.FieldName(number) != t.space.FieldName(number) {
 			return fmt.Errorf("%w: field %s of space %s: %s", ErrSchemaChanged, t.space.FieldName(number), t.space.Name, cmp.Or(reason, "another field has its number"))
 		}
 	}
@@ -99,9 +99,9 @@ func sameTuple(a, b *ref) bool {
 	return len(a.tuple) > 0 && len(b.tuple) > 0 && &a.tuple[0] == &b.tuple[0]
 }
 
-// typed reports whether the format says that the field is a string or a binary, which Lua can't tell apart.
+// isTyped reports whether the format says that the field is a string or a binary, which Lua can't tell apart.
 // Otherwise the whole tuple is compared.
-func (t *TupleSpace) typed(field int) bool {
+func (t *TupleSpace) isTyped(field int) bool {
 	kind := t.space.FieldAt(field).Type
 	return kind == "string" || kind == "varbinary"
 }

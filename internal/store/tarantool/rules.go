@@ -29,19 +29,19 @@ func (s *Space) Rules(p *policy.Policy, f Field) []*policy.Rule {
 		names = append(names, []byte(f.Name))
 	}
 	rules := p.Covering(nil, policy.Tuple, keys, names)
-	if r := CompressionRule(f.Compression); r != nil && (p == nil || !p.Force) {
+	if r := FormatRule(f.Compression); r != nil && (p == nil || !p.Force) {
 		rules = append(rules, r)
 	}
 	return rules
 }
 
-// Trusted reports whether the rules of a field vouch for it, see Touched.
+// Trusted reports whether the rules of a field vouch for it, see ConstraintFor.
 func Trusted(rules []*policy.Rule) bool {
 	return slices.ContainsFunc(rules, func(r *policy.Rule) bool { return r.Unconstrained })
 }
 
-// First returns the rule for a value of n bytes, nil if the value is to be left alone.
-func First(rules []*policy.Rule, n int) *policy.Rule {
+// RuleFor returns the rule for a value of n bytes, nil if the value is to be left alone.
+func RuleFor(rules []*policy.Rule, n int) *policy.Rule {
 	for _, r := range rules {
 		if r.Fits(n) {
 			if r.Raw() {
@@ -53,9 +53,9 @@ func First(rules []*policy.Rule, n int) *policy.Rule {
 	return nil
 }
 
-// CompressionRule returns the rule for a field whose compression the space's format names, as in the
+// FormatRule returns the rule for a field whose compression the space's format names, as in the
 // Enterprise edition; nil for an unknown name.
-func CompressionRule(name string) *policy.Rule { return formatRules[name] }
+func FormatRule(name string) *policy.Rule { return formatRules[name] }
 
 var formatRules = func() map[string]*policy.Rule {
 	names := []string{"zstd", "lz4", "zlib"}

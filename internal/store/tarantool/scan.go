@@ -89,9 +89,9 @@ func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOption
 	if err != nil {
 		return store.Page{}, err
 	}
-	var found scanned
+	var found scanResult
 	for {
-		found = scanned{}
+		found = scanResult{}
 		args := []any{t.space.ID, at.keys, o.Count, pageBytes, at.process}
 		if len(at.keys) == 0 {
 			args[1] = nil
@@ -125,7 +125,7 @@ func (t *TupleSpace) Page(ctx context.Context, cursor string, o store.ScanOption
 	return page, nil
 }
 
-func (t *TupleSpace) next(at place, found *scanned) place {
+func (t *TupleSpace) next(at place, found *scanResult) place {
 	n := len(found.keys)
 	next := place{behind: at.behind + int64(n), process: found.process}
 	keep := 1
@@ -193,8 +193,8 @@ func textOrBinary(b []byte) (value, rest []byte, err error) {
 	return value, rest, err
 }
 
-// Again reads values anew.
-func (t *TupleSpace) Again(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
+// Reread reads values anew.
+func (t *TupleSpace) Reread(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -240,7 +240,7 @@ func (t *TupleSpace) Field(ctx context.Context, key []any, field int) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	values, err := t.Again(ctx, []*store.Value{{Ref: &ref{key: raw, field: field}}})
+	values, err := t.Reread(ctx, []*store.Value{{Ref: &ref{key: raw, field: field}}})
 	if err != nil || len(values) == 0 {
 		return nil, err
 	}

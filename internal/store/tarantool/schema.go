@@ -16,8 +16,8 @@ type Schema struct {
 	// process, since a restarted server counts from the beginning.
 	Version uint64
 	Server  Version
-	live    *live    // the connection that it was read on
-	spaces  []*Space // sorted by number
+	live    *serverConn // the connection that it was read on
+	spaces  []*Space    // sorted by number
 	byName  map[string]*Space
 }
 
@@ -38,8 +38,8 @@ type Space struct {
 	// touched.
 	Hidden []string
 
-	touched  map[int]string // by field, including fields beyond the format
-	everyone string         // what touches all fields
+	fieldConstraints map[int]string // by field, including fields beyond the format
+	spaceConstraint  string         // what touches all fields
 }
 
 // Field is a field in a space's format.

@@ -89,7 +89,7 @@ func TestSchema(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s has no field %s", want.space, want.field)
 		}
-		if got := space.TouchedAt(n); got != want.touched {
+		if got := space.Constraint(n); got != want.touched {
 			t.Errorf("%s.%s: %q, want %q", want.space, want.field, got, want.touched)
 		}
 	}
@@ -108,7 +108,7 @@ func checkSpaces(t *testing.T, s *Schema) {
 	if docs.FieldAt(5).Type != "string" || docs.FieldAt(6).Type != "any" || docs.FieldAt(77).Type != "any" {
 		t.Error("types have other names")
 	}
-	if docs.TouchedAt(8) == "" || docs.TouchedAt(9) != "" {
+	if docs.Constraint(8) == "" || docs.Constraint(9) != "" {
 		t.Error("a field behind the format is taken wrongly")
 	}
 	if vy.Engine != "vinyl" || vy.FieldCount != 3 || len(vy.Primary().Parts) != 2 || vy.Primary().Parts[0].Field != 1 {
@@ -129,7 +129,7 @@ func TestSchemaOfUserWithoutRights(t *testing.T) {
 	if s.SpaceByName("computed") != nil {
 		t.Error("a space that the user may not read is there")
 	}
-	if got := s.SpaceByName("docs").TouchedAt(1); !strings.Contains(got, "_ck_constraint") {
+	if got := s.SpaceByName("docs").Constraint(1); !strings.Contains(got, "_ck_constraint") {
 		t.Errorf("touched: %q", got)
 	}
 }
@@ -163,7 +163,7 @@ func TestSchemaVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed, err := Load(t.Context(), c)
-	if err != nil || changed.Version <= first.Version || changed.SpaceByName("docs").TouchedAt(6) == "" {
+	if err != nil || changed.Version <= first.Version || changed.SpaceByName("docs").Constraint(6) == "" {
 		t.Fatalf("version %d, then %d, %v", first.Version, changed.Version, err)
 	}
 	server.Kill()
@@ -181,7 +181,7 @@ func TestVersionInPieces(t *testing.T) {
 	empty := []byte{0xce, 0, 0, 0, 0}
 	all := append(append(append([]byte{}, frame...), empty...), frame...)
 	for size := 1; size <= len(all); size++ {
-		w := &watched{to: &watcher{}}
+		w := &versionReader{to: &versionTracker{}}
 		for rest := all; len(rest) > 0; {
 			n := min(size, len(rest))
 			w.saw(rest[:n])
@@ -199,7 +199,7 @@ func TestVersionInPieces(t *testing.T) {
 func FuzzVersion(f *testing.F) {
 	f.Add([]byte{0xce, 0, 0, 0, 4, 0x81, 5, 0xcc, 7})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		whole, single := &watched{to: &watcher{}}, &watched{to: &watcher{}}
+		whole, single := &versionReader{to: &versionTracker{}}, &versionReader{to: &versionTracker{}}
 		whole.saw(b)
 		for i := range b {
 			single.saw(b[i : i+1])

@@ -21,9 +21,9 @@ type Shard struct {
 	Addresses []string // host:port or unix:/path, the master's first
 }
 
-// AskShards returns the shards that vshard knows on a server: none if it is not part of such a cluster. The
+// QueryShards returns the shards that vshard knows on a server: none if it is not part of such a cluster. The
 // error wraps ErrShards if it is part of one but can't list the shards yet.
-func AskShards(ctx context.Context, c *Conn) ([]Shard, error) {
+func QueryShards(ctx context.Context, c *Conn) ([]Shard, error) {
 	var answer shardList
 	if err := c.call(ctx, shardsFunction, []any{}, &answer); err != nil {
 		return nil, err

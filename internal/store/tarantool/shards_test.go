@@ -28,24 +28,24 @@ func TestAskShards(t *testing.T) {
 			admin := mustConnect(t, server.Addr, "", "")
 			install(t, admin, InstallOptions{Users: []string{"app"}})
 			c := mustConnect(t, server.Addr, "app", "secret")
-			if got, err := AskShards(t.Context(), c); err != nil || len(got) != 0 {
+			if got, err := QueryShards(t.Context(), c); err != nil || len(got) != 0 {
 				t.Errorf("without vshard: %v, %v", got, err)
 			}
 			lua(t, admin, "box.schema.space.create('_bucket')")
-			if got, err := AskShards(t.Context(), c); !errors.Is(err, ErrShards) {
+			if got, err := QueryShards(t.Context(), c); !errors.Is(err, ErrShards) {
 				t.Errorf("before vshard is configured: %v, %v", got, err)
 			}
 			lua(t, admin, vshardLua)
-			got, err := AskShards(t.Context(), c)
+			got, err := QueryShards(t.Context(), c)
 			want := "[{aaa true [one:3301]} {bbb false [two:3302 another:3303]} {ccc false [unix:/run/t.sock y:1 z:1]}]"
 			if fmt.Sprint(got) != want || err != nil {
 				t.Errorf("of a storage: %v, %v", got, err)
 			}
 			lua(t, admin, "local s = package.loaded['vshard.storage'] package.loaded['vshard.storage'] = nil package.loaded['vshard.router'] = {internal = {routers = {static = {replicasets = s.internal.replicasets}}}}")
-			if got, err := AskShards(t.Context(), c); err != nil || len(got) != 3 || got[0].Own {
+			if got, err := QueryShards(t.Context(), c); err != nil || len(got) != 3 || got[0].Own {
 				t.Errorf("of a router: %v, %v", got, err)
 			}
-			if _, err := AskShards(t.Context(), mustConnect(t, server.Addr, "other", "secret")); !errors.Is(err, ErrDenied) {
+			if _, err := QueryShards(t.Context(), mustConnect(t, server.Addr, "other", "secret")); !errors.Is(err, ErrDenied) {
 				t.Errorf("another user asks: %v", err)
 			}
 		})

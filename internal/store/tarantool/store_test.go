@@ -150,7 +150,7 @@ func replaceAll(t *testing.T, space *TupleSpace, all map[string]*store.Value) {
 		}
 	}
 	stale(t, space, changes)
-	again, err := space.Again(t.Context(), []*store.Value{changes[0].Value})
+	again, err := space.Reread(t.Context(), []*store.Value{changes[0].Value})
 	if err != nil || len(again) != 1 || !bytes.Equal(again[0].Stored, changes[0].New) {
 		t.Fatalf("again %+v, %v", again, err)
 	}
@@ -174,7 +174,7 @@ func TestReplaceSeesTypes(t *testing.T) {
 	if err != nil || outcomes[0].Replaced {
 		t.Fatalf("a binary was taken for the string of the same bytes: %+v, %v", outcomes, err)
 	}
-	again, err := space.Again(t.Context(), []*store.Value{v})
+	again, err := space.Reread(t.Context(), []*store.Value{v})
 	if err != nil || len(again) != 1 || !again[0].Ref.(*ref).binary {
 		t.Fatalf("%+v, %v", again, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Writer ignores the store's own user, and guest as long as it was granted nothing. Users who can't be listed
+// SoleWriter ignores the store's own user, and guest as long as it was granted nothing. Users who can't be listed
 // count as several.
 func TestWriter(t *testing.T) {
 	server := testenv.Tarantool(t, storeScript)
@@ -21,7 +21,7 @@ func TestWriter(t *testing.T) {
 		c := mustConnect(t, server.Addr, as, password)
 		defer c.Close()
 		s := &Walk{masters: []*Store{{conn: c}}}
-		if got, alone := s.Writer(t.Context()); got != login || alone != one {
+		if got, alone := s.SoleWriter(t.Context()); got != login || alone != one {
 			t.Errorf("as %q: %q, %v; want %q, %v", as, got, alone, login, one)
 		}
 	}

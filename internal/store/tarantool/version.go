@@ -8,7 +8,7 @@ import (
 )
 
 // The library does not report the schema version of an answer, though each answer has it in its header. So
-// watched reads the header as it passes:
+// versionReader reads the header as it passes:
 //
 //	+----+-----------------+-------------------------------------------------+----------
 //	| CE | length, 4 bytes | 83 00 CE code  01 CF sync  05 CE schema version  | body
@@ -16,13 +16,13 @@ import (
 //
 // Keys may come in any order, and numbers with any width.
 
-// watcher holds the newest version in any answer.
-type watcher struct{ newest atomic.Uint64 }
+// versionTracker holds the newest version in any answer.
+type versionTracker struct{ newest atomic.Uint64 }
 
-// watched finds the version in the bytes that it reads.
-type watched struct {
+// versionReader finds the version in the bytes that it reads.
+type versionReader struct {
 	tnt.Conn
-	to *watcher
+	to *versionTracker
 
 	head []byte // of the current frame: its length, and as much of it as the header may take
 	left int    // bytes of the frame not read yet
@@ -34,13 +34,13 @@ const (
 )
 
 // Read is called by one goroutine only.
-func (w *watched) Read(p []byte) (int, error) {
+func (w *versionReader) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.saw(p[:n])
 	return n, err
 }
 
-func (w *watched) saw(p []byte) {
+func (w *versionReader) saw(p []byte) {
 	for len(p) > 0 {
 		if need := prefixBytes - len(w.head); need > 0 {
 			n := min(need, len(p))
@@ -62,7 +62,7 @@ func (w *watched) saw(p []byte) {
 }
 
 // note extracts the version from a header. Versions only grow while a server runs.
-func (w *watched) note(b []byte) {
+func (w *versionReader) note(b []byte) {
 	if len(b) == 0 || b[0]&0xf0 != 0x80 {
 		return
 	}

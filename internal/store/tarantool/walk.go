@@ -32,7 +32,7 @@ type WalkOptions struct {
 // Walk walks the tuples of a master, or of the masters of all shards. It implements store.Store.
 type Walk struct {
 	o       WalkOptions
-	shelf   *shelf
+	admin   *dictAdmin
 	masters []*Store // the server itself first
 	opened  *layout  // of the masters; nil: unknown
 	stop    context.CancelFunc
@@ -42,7 +42,7 @@ var _ store.Store = (*Walk)(nil)
 
 // OpenWalk opens the server behind conn, and its other shards if Everywhere is set. Its errors are explained.
 func OpenWalk(ctx context.Context, conn *Conn, group *Group, o WalkOptions) (*Walk, error) {
-	w := &Walk{o: o, stop: func() {}, shelf: &shelf{group: group, name: o.Name}}
+	w := &Walk{o: o, stop: func() {}, admin: &dictAdmin{group: group, name: o.Name}}
 	if err := w.open(ctx, conn); err != nil {
 		w.Close()
 		return nil, w.Explain(err)
@@ -71,11 +71,11 @@ func (w *Walk) open(ctx context.Context, conn *Conn) error {
 	if !w.o.Everywhere {
 		return nil
 	}
-	if err := w.shelf.lookAround(ctx); err != nil {
+	if err := w.admin.discover(ctx); err != nil {
 		return err
 	}
-	w.opened = w.shelf.group.layout.Load()
-	for _, m := range w.shelf.members[1:] {
+	w.opened = w.admin.group.layout.Load()
+	for _, m := range w.admin.members[1:] {
 		s, err := Open(ctx, m.Conn, OpenOptions{Name: m.Name, ReadOnly: w.o.ReadOnly})
 		if err != nil {
 			return Explain(m.Name, err)
@@ -91,7 +91,7 @@ func sealsField(rules *policy.Policy) func(*Space, Field) bool {
 	return func(s *Space, f Field) bool {
 		for _, r := range s.Rules(rules, f) {
 			if !r.Raw() {
-				return s.Touched(f.Number, trustsField(rules)(s, f)) == ""
+				return s.ConstraintFor(f.Number, trustsField(rules)(s, f)) == ""
 			}
 		}
 		return false
@@ -117,10 +117,10 @@ func (w *Walk) check() error {
 	}
 	for _, s := range own.schema.Spaces() {
 		for _, f := range s.Fields {
-			touched := s.Touched(f.Number, trustsField(w.o.Rules)(s, f))
+			touched := s.ConstraintFor(f.Number, trustsField(w.o.Rules)(s, f))
 			for _, r := range s.Rules(w.o.Rules, f) {
 				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
-					return &store.Explained{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrConfig}
+					return &store.HintedError{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrConfig}
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func (w *Walk) check() error {
 }
 
 func (w *Walk) refused(why, help string) error {
-	return &store.Explained{Server: w.o.Name, Err: errors.New(why), Help: help}
+	return &store.HintedError{Server: w.o.Name, Err: errors.New(why), Help: help}
 }
 
 // Name implements store.Access.
@@ -142,8 +142,8 @@ func (w *Walk) Name() string { return w.o.Name }
 // Explain implements store.Access.
 func (w *Walk) Explain(err error) error { return Explain(w.o.Name, err) }
 
-// Shelf implements store.Access.
-func (w *Walk) Shelf() store.Shelf { return w.shelf }
+// DictAdmin implements store.Access.
+func (w *Walk) DictAdmin() store.DictAdmin { return w.admin }
 
 // Value implements store.Access.
 func (w *Walk) Value(ctx context.Context, at store.Address) ([]byte, error) {
@@ -164,7 +164,7 @@ func (w *Walk) Dicts() store.Dicts {
 	if w.o.Dicts != nil {
 		return w.o.Dicts
 	}
-	return walkDicts{w.shelf.group}
+	return walkDicts{w.admin.group}
 }
 
 // walkDicts wraps errors in store.ErrDictUnknown if it is unknown whether the dictionary exists.
@@ -195,13 +195,13 @@ func (w *Walk) Moved(ctx context.Context) (bool, error) {
 	if !w.o.Everywhere {
 		return false, nil
 	}
-	now, err := w.shelf.group.refresh(ctx)
+	now, err := w.admin.group.refreshLayout(ctx)
 	return err == nil && now != w.opened, err
 }
 
-// Sealing implements store.Store: the rule for a value is found by the names of its space and field, and a
+// CompressionRules implements store.Store: the rule for a value is found by the names of its space and field, and a
 // space's own format may request one.
-func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
+func (w *Walk) CompressionRules(p *policy.Policy) store.CompressionRules {
 	type place struct{ space, field string }
 	covering := make(map[place][]*policy.Rule)
 	for _, s := range w.masters[0].spaces {
@@ -209,19 +209,19 @@ func (w *Walk) Sealing(p *policy.Policy) store.Sealing {
 			covering[place{s.DB(), s.space.FieldName(f.Number)}] = s.space.Rules(p, f)
 		}
 	}
-	return store.Sealing{Rule: func(space string, v *store.Value, size int) *policy.Rule {
-		return First(covering[place{space, string(v.Field)}], size)
+	return store.CompressionRules{Rule: func(space string, v *store.Value, size int) *policy.Rule {
+		return RuleFor(covering[place{space, string(v.Field)}], size)
 	}}
 }
 
 // Lease implements store.Store.
-func (w *Walk) Lease(name, holder string) store.Lease { return w.shelf.group.Lease(name, holder) }
+func (w *Walk) Lease(name, holder string) store.Lease { return w.admin.group.Lease(name, holder) }
 
 // Pause implements store.Store.
-func (w *Walk) Pause() store.Pause { return w.shelf.group.Pause() }
+func (w *Walk) Pause() store.Pause { return w.admin.group.Pause() }
 
-// Writer implements store.Store.
-func (w *Walk) Writer(ctx context.Context) (login string, one bool) {
+// SoleWriter implements store.Store.
+func (w *Walk) SoleWriter(ctx context.Context) (login string, one bool) {
 	var writers []string
 	for _, s := range w.masters {
 		some, err := s.writers(ctx)

@@ -11,13 +11,13 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// shelf is a store of dictionaries that counts the questions.
-type shelf struct {
+// countingStore is a store of dictionaries that counts the questions.
+type countingStore struct {
 	dicts         map[uint32]*codec.Dict
 	asked, listed int
 }
 
-func (s *shelf) ask(number uint32) func() (*codec.Dict, error) {
+func (s *countingStore) ask(number uint32) func() (*codec.Dict, error) {
 	return func() (*codec.Dict, error) {
 		s.asked++
 		if d := s.dicts[number]; d != nil {
@@ -27,7 +27,7 @@ func (s *shelf) ask(number uint32) func() (*codec.Dict, error) {
 	}
 }
 
-func (s *shelf) numbers() (map[uint32]struct{}, error) {
+func (s *countingStore) numbers() (map[uint32]struct{}, error) {
 	s.listed++
 	all := map[uint32]struct{}{}
 	for n := range s.dicts {
@@ -36,7 +36,7 @@ func (s *shelf) numbers() (map[uint32]struct{}, error) {
 	return all, nil
 }
 
-func (s *shelf) put(t *testing.T, i int) uint32 {
+func (s *countingStore) put(t *testing.T, i int) uint32 {
 	t.Helper()
 	d, err := codec.NewDict(fmt.Appendf(nil, "dictionary of the number %d", i))
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *shelf) put(t *testing.T, i int) uint32 {
 // has, or gets during the flood, are found.
 func TestFloodOfUnknownNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{dicts: map[uint32]*codec.Dict{}}
-		l := &Lookups{TTL: 2 * time.Second, Numbers: s.numbers}
+		s := &countingStore{dicts: map[uint32]*codec.Dict{}}
+		l := &LookupLimiter{TTL: 2 * time.Second, Numbers: s.numbers}
 		known := s.put(t, 1)
 		var late uint32
 		const seconds = 30
@@ -59,7 +59,7 @@ func TestFloodOfUnknownNumbers(t *testing.T) {
 			if i == 10_000 {
 				late = s.put(t, 2)
 			}
-			if _, err := l.Do(i+1, s.ask(i+1)); !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrNotAsked) {
+			if _, err := l.Do(i+1, s.ask(i+1)); !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrLookupLimit) {
 				t.Fatal(err)
 			}
 			if i == 5000 {
@@ -81,8 +81,8 @@ func TestFloodOfUnknownNumbers(t *testing.T) {
 }
 
 func TestFoundOnesAreNotLimited(t *testing.T) {
-	s := &shelf{dicts: map[uint32]*codec.Dict{}}
-	l := &Lookups{TTL: time.Hour, Numbers: s.numbers}
+	s := &countingStore{dicts: map[uint32]*codec.Dict{}}
+	l := &LookupLimiter{TTL: time.Hour, Numbers: s.numbers}
 	for i := range 5 * missBurst {
 		if number := s.put(t, i); number != 0 {
 			if _, err := l.Do(number, s.ask(number)); err != nil {
@@ -97,23 +97,23 @@ func TestFoundOnesAreNotLimited(t *testing.T) {
 
 // Without a list of numbers there is no limit: that is for tools that an operator runs.
 func TestFailuresRememberedAreBounded(t *testing.T) {
-	l := &Lookups{TTL: time.Hour}
-	s := &shelf{}
-	for number := range uint32(3 * maxFailed) {
+	l := &LookupLimiter{TTL: time.Hour}
+	s := &countingStore{}
+	for number := range uint32(3 * maxFailures) {
 		if _, err := l.Do(number, s.ask(number)); !errors.Is(err, cinch.ErrDictMissing) {
 			t.Fatal(err)
 		}
 	}
-	if len(l.failed) > maxFailed || s.asked != 3*maxFailed {
-		t.Errorf("%d numbers are remembered, %d asked", len(l.failed), s.asked)
+	if len(l.failures) > maxFailures || s.asked != 3*maxFailures {
+		t.Errorf("%d numbers are remembered, %d asked", len(l.failures), s.asked)
 	}
 }
 
 // A missing number is not asked for again before its time. After an error of the store no number is.
 func TestFailuresAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &shelf{}
-		l := &Lookups{TTL: 2 * time.Second, Numbers: s.numbers}
+		s := &countingStore{}
+		l := &LookupLimiter{TTL: 2 * time.Second, Numbers: s.numbers}
 		for range 20 {
 			_, _ = l.Do(7, s.ask(7))
 			time.Sleep(300 * time.Millisecond)

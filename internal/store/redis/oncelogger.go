@@ -12,19 +12,19 @@ const (
 	eviction = "eviction policy"
 )
 
-// troubles logs each trouble once, not at every check.
-type troubles struct {
+// onceLogger logs each trouble once, not at every check.
+type onceLogger struct {
 	log  *slog.Logger
 	mu   sync.Mutex
 	last map[string]string // last trouble logged, by subject
 }
 
-func newTroubles(log *slog.Logger) *troubles {
-	return &troubles{log: log, last: make(map[string]string)}
+func newOnceLogger(log *slog.Logger) *onceLogger {
+	return &onceLogger{log: log, last: make(map[string]string)}
 }
 
-// isNews records a trouble and reports whether it differs from the last one of its subject.
-func (t *troubles) isNews(about, trouble string) bool {
+// isNew records a trouble and reports whether it differs from the last one of its subject.
+func (t *onceLogger) isNew(about, trouble string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if last, ok := t.last[about]; ok && last == trouble {
@@ -34,8 +34,8 @@ func (t *troubles) isNews(about, trouble string) bool {
 	return true
 }
 
-// settled forgets a trouble and reports whether there was one.
-func (t *troubles) settled(about string) bool {
+// resolve forgets a trouble and reports whether there was one.
+func (t *onceLogger) resolve(about string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, was := t.last[about]

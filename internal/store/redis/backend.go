@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// home is one of the places in a server where dictionaries are stored.
-type home interface {
+// backend is one of the places in a server where dictionaries are stored.
+type backend interface {
 	// get returns the dictionary. Its error wraps cinch.ErrDictMissing if the server answers that there is
 	// none.
 	get(ctx context.Context, number uint32) (*codec.Dict, error)
@@ -20,22 +20,22 @@ type home interface {
 	remove(ctx context.Context, number uint32) error
 }
 
-// place makes sure that h holds d, and reads it back to verify.
-func place(ctx context.Context, h home, d *codec.Dict) error {
-	if held, err := holds(ctx, h, d); held || err != nil {
+// ensureStored makes sure that h holds d, and reads it back to verify.
+func ensureStored(ctx context.Context, h backend, d *codec.Dict) error {
+	if held, err := isStored(ctx, h, d); held || err != nil {
 		return err
 	}
 	if err := h.add(ctx, d); err != nil {
 		return err
 	}
-	held, err := holds(ctx, h, d)
+	held, err := isStored(ctx, h, d)
 	if err == nil && !held {
 		err = errVanished
 	}
 	return err
 }
 
-func holds(ctx context.Context, h home, d *codec.Dict) (bool, error) {
+func isStored(ctx context.Context, h backend, d *codec.Dict) (bool, error) {
 	found, err := h.get(ctx, d.Number())
 	if errors.Is(err, cinch.ErrDictMissing) {
 		return false, nil

@@ -14,7 +14,7 @@ import (
 // and a choice for a removed rule changes nothing.
 func TestChoicesSurviveReloads(t *testing.T) {
 	var applied []*policy.Policy
-	f := newInForce(optionsForTest(Options{Apply: func(p *policy.Policy) { applied = append(applied, p) }}))
+	f := newActivePolicy(optionsForTest(Options{Apply: func(p *policy.Policy) { applied = append(applied, p) }}))
 	f.SetRules(Rules{Policy: autoPolicy(t)})
 	d, err := dictForTest()
 	if err != nil {
@@ -53,28 +53,28 @@ func TestLookedIsForAllRules(t *testing.T) {
 	f, rule := withLogins(t, false)
 	f.Sample(rule, "alice", nil, []byte("value"), 5)
 	all := f.all()
-	f.looked(all[0], enoughLooks)
-	for range enoughLooks {
-		if f.Looked() {
+	f.countRead(all[0], enoughReads)
+	for range enoughReads {
+		if f.Ready() {
 			t.Error("no gateway has looked for alice")
 		}
-		f.looked(all[1], 1)
+		f.countRead(all[1], 1)
 	}
-	if !f.Looked() {
+	if !f.Ready() {
 		t.Error("it is not enough to have looked")
 	}
 }
 
 func TestTroublesAreLoggedOnce(t *testing.T) {
 	var logged bytes.Buffer
-	var told troubles
+	var told onceLogger
 	log := slog.New(slog.NewTextHandler(&logged, nil))
 	for _, text := range []string{"one", "one", "two", "two", "one"} {
-		told.meet(log, text, errors.New("why"))
+		told.warn(log, text, errors.New("why"))
 	}
-	told.settled("one")
+	told.resolve("one")
 	for _, text := range []string{"one", "two"} {
-		told.meet(log, text, errors.New("why"))
+		told.warn(log, text, errors.New("why"))
 	}
 	if n := strings.Count(logged.String(), "why"); n != 3 {
 		t.Errorf("logged %d times: %s", n, logged.String())

@@ -10,22 +10,22 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// places accesses the places where a server stores dictionaries. It caches nothing.
-type places struct {
+// backends accesses the places where a server stores dictionaries. It caches nothing.
+type backends struct {
 	functions functions
 	keys      keys
 	archive   archive
-	troubles  *troubles
+	once      *onceLogger
 }
 
-func newPlaces(client goredis.UniversalClient, t *troubles) *places {
-	return &places{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
+func newBackends(client goredis.UniversalClient, t *onceLogger) *backends {
+	return &backends{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
 }
 
 // find looks in all places: a server that has functions now may have had none when the values were written,
 // and values may still name an archived dictionary. It returns cinch.ErrDictMissing only if it is in none of
 // them.
-func (p *places) find(ctx context.Context, number uint32) (*codec.Dict, error) {
+func (p *backends) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 	trouble := error(cinch.ErrDictMissing)
 	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
 		return p.functions.getAny(ctx, number, p.archive.functions)
@@ -46,7 +46,7 @@ func (p *places) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 }
 
 // numbers lists the dictionaries in libraries. It leaves out keys, which would take a scan of all keys.
-func (p *places) numbers(ctx context.Context) (map[uint32]struct{}, error) {
+func (p *backends) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 	libraries, err := p.functions.list(ctx, everyPrefix+"*", false)
 	if err != nil {
 		return nil, err
@@ -68,29 +68,29 @@ func isNowhere(err error) bool {
 }
 
 // put stores one dictionary: as a library, or as a key on a server without functions.
-func (p *places) put(ctx context.Context, x *codec.Dict) error {
-	err := place(ctx, p.functions, x)
+func (p *backends) put(ctx context.Context, x *codec.Dict) error {
+	err := ensureStored(ctx, p.functions, x)
 	if !errors.Is(err, errNoFunctions) {
 		return err
 	}
 	if err := p.checkEviction(ctx); err != nil {
 		return err
 	}
-	return place(ctx, p.keys, x)
+	return ensureStored(ctx, p.keys, x)
 }
 
 // checkEviction accepts a server that does not report its eviction policy.
-func (p *places) checkEviction(ctx context.Context) error {
+func (p *backends) checkEviction(ctx context.Context) error {
 	err := p.keys.evictionPolicy(ctx)
 	switch {
 	case err == nil || isUnknownCommand(err):
-		p.troubles.settled(eviction)
+		p.once.resolve(eviction)
 		return nil
 	case errors.Is(err, ErrEvictable) || !isAnswer(err):
 		return err
 	}
-	if p.troubles.isNews(eviction, "unknown") {
-		p.troubles.log.Warn("can't check whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
+	if p.once.isNew(eviction, "unknown") {
+		p.once.log.Warn("can't check whether the server may evict dictionaries; its maxmemory-policy must not be allkeys-*", "error", err)
 	}
 	return nil
 }

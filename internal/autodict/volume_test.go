@@ -33,14 +33,14 @@ func TestWeighsWhatIsStored(t *testing.T) {
 		m := managerForTest(t, s, "a", result{})
 		m.sampleForTest(documents(500, 0))
 		r := m.all()[0]
-		r.watch.schedule.observed = c.observed
+		r.monitor.schedule.observed = c.observed
 		if c.ofTraffic {
-			c.want = r.watch.volume(m.o.now())
+			c.want = r.monitor.volume(m.o.now())
 		}
-		if got := m.weigh(t.Context(), r); got != c.want {
+		if got := m.expectedVolume(t.Context(), r); got != c.want {
 			t.Errorf("%s: weighed against %.0f bytes, want %.0f", c.name, got, c.want)
 		}
-		if r.watch.whole = 2; m.weigh(t.Context(), r) != r.watch.volume(m.o.now()) {
+		if r.monitor.scale = 2; m.expectedVolume(t.Context(), r) != r.monitor.volume(m.o.now()) {
 			t.Errorf("%s: the whole that a job measured does not count", c.name)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 		m.sampleForTest(documents(bytes/raw+1, 0))
 		now = now.Add(time.Minute)
 		m.step(t.Context(), r)
-		if m.turnsDue() {
+		if m.becameDue() {
 			t.Error("due again at once")
 		}
 	}
@@ -102,7 +102,7 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 	}
 	r := m.all()[0]
 	for range 2 {
-		if got := m.weigh(t.Context(), r); got < 0.98*float64(stored) || got > 1.02*float64(stored) {
+		if got := m.expectedVolume(t.Context(), r); got < 0.98*float64(stored) || got > 1.02*float64(stored) {
 			t.Errorf("%d bytes that are written again and again weigh %.0f", stored, got)
 		}
 	}
@@ -112,16 +112,16 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 
 	// As many values that occur once each add as much volume.
 	m.sampleForTest(documents(1000, 0))
-	all := r.watch.volume(m.o.now())
-	if got := m.weigh(t.Context(), r); got < 0.45*all || got > 0.6*all {
+	all := r.monitor.volume(m.o.now())
+	if got := m.expectedVolume(t.Context(), r); got < 0.45*all || got > 0.6*all {
 		t.Errorf("with half of them new, %.0f of %.0f", got, all)
 	}
 	// Values with unknown keys may all be different.
 	for range 2000 {
 		m.Sample(r.rule(), "", nil, values[0], len(values[0]))
 	}
-	all = r.watch.volume(m.o.now())
-	if got := m.weigh(t.Context(), r); got < 0.7*all {
+	all = r.monitor.volume(m.o.now())
+	if got := m.expectedVolume(t.Context(), r); got < 0.7*all {
 		t.Errorf("without keys %.0f of %.0f", got, all)
 	}
 }

@@ -15,38 +15,38 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// keeperConns is the number of connections to its upstream that a gateway keeps for itself.
-const keeperConns = 2
+// gatewayConns is the number of connections to its upstream that a gateway keeps for itself.
+const gatewayConns = 2
 
-// KeptDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
+// GatewayDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
 // connection.
-func KeptDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
+func GatewayDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
 	up.Stats = nil // not clients' traffic
-	client := keeperClient(up, up.Dial)
+	client := gatewayClient(up, up.Dial)
 	dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: local, Log: log})
 	return dicts, func() { _ = client.Close() }
 }
 
-// KeptClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
-func KeptClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, stats *gateway.Stats) *storeredis.ClusterDicts {
+// GatewayClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
+func GatewayClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, stats *gateway.Stats) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
-			return keeperClient(up, dial)
+			return gatewayClient(up, dial)
 		},
 		Local: local, Log: log, Errors: stats,
 	})
 }
 
-// KeptPause returns the Pause stored in the Redis server at up, to which dial connects. It connects on first
+// GatewayPause returns the Pause stored in the Redis server at up, to which dial connects. It connects on first
 // use; end closes the connection.
-func KeptPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
+func GatewayPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
 	up.Stats = nil
-	client := keeperClient(up, dial)
+	client := gatewayClient(up, dial)
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
-// KeptClusterPause returns the Pause stored in the cluster to which any of hosts belong.
-func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
+// GatewayClusterPause returns the Pause stored in the cluster to which any of hosts belong.
+func GatewayClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 	var seeds []string
 	for _, h := range hosts {
 		seeds = append(seeds, h.Address)
@@ -57,24 +57,24 @@ func KeptClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: seeds, Dialer: o.Dialer, Username: o.Username, Password: o.Password,
 		DialTimeout: AnswerTimeout, ReadTimeout: AnswerTimeout, WriteTimeout: AnswerTimeout,
-		PoolSize: 1, DisableIdentity: true, ContextTimeoutEnabled: true, DialerRetries: 1, MaintNotificationsConfig: &noLookup,
+		PoolSize: 1, DisableIdentity: true, ContextTimeoutEnabled: true, DialerRetries: 1, MaintNotificationsConfig: &noMaintNotifications,
 	})
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
-// keeperClient returns a gateway's own client of a server.
-func keeperClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
-	o := keeperOptions(up, dial)
+// gatewayClient returns a gateway's own client of a server.
+func gatewayClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
+	o := gatewayOptions(up, dial)
 	return redis.NewClient(&o)
 }
 
-func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
+func gatewayOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
 	return redis.Options{
 		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Addr:            up.Address, // for error messages
 		Username:        up.User,
 		Password:        up.Password,
-		PoolSize:        keeperConns,
+		PoolSize:        gatewayConns,
 		DisableIdentity: true,
 
 		// A server that is down must be noticed at once: Dicts retries by itself.
@@ -83,28 +83,28 @@ func keeperOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, er
 		MaxRetries:            1,
 		ConnMaxLifetime:       storeredis.ConnMaxLifetime,
 
-		MaintNotificationsConfig: &noLookup,
+		MaintNotificationsConfig: &noMaintNotifications,
 	}
 }
 
 // Intervals between questions whether a gateway's upstream is a gateway itself, and how many of them may
 // have an inconclusive answer: a proxy in between may close the connection at each.
 const (
-	firstChainAsk = time.Second
-	lastChainAsk  = time.Minute
-	mostChainAsks = 5
+	minChainWait   = time.Second
+	maxChainWait   = time.Minute
+	maxChainProbes = 5
 )
 
-// LookForChain asks a Redis gateway's upstreams until the first answers whether it is a gateway, and logs a
+// DetectChain asks a Redis gateway's upstreams until the first answers whether it is a gateway, and logs a
 // warning if it is. It returns once it knows, or when ctx ends.
-func LookForChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger) {
+func DetectChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger) {
 	open := 0
-	for wait := firstChainAsk; open < mostChainAsks; wait = min(2*wait, lastChainAsk) {
+	for wait := minChainWait; open < maxChainProbes; wait = min(2*wait, maxChainWait) {
 		for _, up := range hosts {
 			up.Stats = nil
-			switch g, sure, err := storeredis.FindGateway(ctx, keeperOptions(up, up.Dial)); {
+			switch g, sure, err := storeredis.FindGateway(ctx, gatewayOptions(up, up.Dial)); {
 			case g != nil:
-				WarnOfChain(log, *g)
+				WarnChain(log, *g)
 				return
 			case sure:
 				return
@@ -120,13 +120,13 @@ func LookForChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logge
 	}
 }
 
-// WarnOfChain logs that a gateway's upstream is another gateway. That is no error, but what was written
+// WarnChain logs that a gateway's upstream is another gateway. That is no error, but what was written
 // through both can be read only through both.
-func WarnOfChain(log *slog.Logger, g store.Gateway) {
+func WarnChain(log *slog.Logger, g store.Gateway) {
 	log.Warn("the upstream is a Cinch gateway itself: values are wrapped twice and can be read through both gateways only; name the server as upstream",
 		"gateway_behind", g.Name, "server", g.Upstream)
 }
 
-// noLookup disables maintenance notifications. With them go-redis resolves the server's name when a client is
-// created, which takes seconds without DNS.
-var noLookup = maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+// noMaintNotifications disables maintenance notifications. With them go-redis resolves the server's name when a
+// client is created, which takes seconds without DNS.
+var noMaintNotifications = maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -19,9 +19,9 @@ type Rules struct {
 
 const defaultRuleMemory = 8 << 20
 
-// inForce determines the policy in force: the last rules, with the dictionaries chosen since. It never asks
+// activePolicy determines the policy in force: the last rules, with the dictionaries chosen since. It never asks
 // the store. Its methods may be called from any goroutine.
-type inForce struct {
+type activePolicy struct {
 	o        *Options
 	samplers atomic.Pointer[map[ruleLogin]*sampler] // replaced as a whole; a nil sampler: none for this login
 	joined   chan struct{}                          // capacity 1: a login joined
@@ -29,12 +29,12 @@ type inForce struct {
 	mu      sync.Mutex // guards what follows
 	rules   Rules
 	applied *policy.Policy
-	managed map[string]*managed // by fingerprint
-	tallies map[string]*tally   // by rule, including removed rules
+	managed map[string]*managedRule // by fingerprint
+	stats   map[string]*ruleStats   // by rule, including removed rules
 }
 
-func newInForce(o *Options) *inForce {
-	f := &inForce{o: o, joined: make(chan struct{}, 1), managed: map[string]*managed{}, tallies: map[string]*tally{}}
+func newActivePolicy(o *Options) *activePolicy {
+	f := &activePolicy{o: o, joined: make(chan struct{}, 1), managed: map[string]*managedRule{}, stats: map[string]*ruleStats{}}
 	f.samplers.Store(&map[ruleLogin]*sampler{})
 	return f
 }
@@ -42,7 +42,7 @@ func newInForce(o *Options) *inForce {
 // Sample counts a value that was written to key by a login, "" for the server's default user. rule must be
 // Auto; stored is the size as stored, envelope included. Sample keeps neither key nor value. It allocates
 // only when it samples or sees a login for the first time, and may be called from any goroutine.
-func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
+func (f *activePolicy) Sample(rule *policy.Rule, login string, key, value []byte, stored int) {
 	if rule.Shared {
 		login = ""
 	}
@@ -56,7 +56,7 @@ func (f *inForce) Sample(rule *policy.Rule, login string, key, value []byte, sto
 }
 
 // SetRules puts rules into force. A rule that covers the same as a former one keeps its dictionaries.
-func (f *inForce) SetRules(rules Rules) {
+func (f *activePolicy) SetRules(rules Rules) {
 	if rules.RuleMemory <= 0 {
 		rules.RuleMemory = defaultRuleMemory
 	}
@@ -64,14 +64,14 @@ func (f *inForce) SetRules(rules Rules) {
 	defer f.mu.Unlock()
 	f.rules = rules
 	before := f.managed
-	f.managed = map[string]*managed{}
+	f.managed = map[string]*managedRule{}
 	samplers := map[ruleLogin]*sampler{}
 	for _, rule := range rules.Policy.Rules() {
 		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // a second such rule is never reached
 			continue
 		}
 		for _, login := range loginsOf(before, rule) {
-			r := f.managedFor(before, rule, login)
+			r := f.newOrKnown(before, rule, login)
 			f.managed[r.fingerprint] = r
 			samplers[ruleLogin{rule.Name, login}] = r.sampler
 		}
@@ -81,45 +81,45 @@ func (f *inForce) SetRules(rules Rules) {
 	f.apply()
 }
 
-// given returns the policy of the last rules, nil before there are any.
-func (f *inForce) given() *policy.Policy {
+// rulesPolicy returns the policy of the last rules, nil before there are any.
+func (f *activePolicy) rulesPolicy() *policy.Policy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rules.Policy
 }
 
-// managedFor returns what is known of a rule. It discards the sample if the rule now excludes other keys from
+// newOrKnown returns what is known of a rule. It discards the sample if the rule now excludes other keys from
 // sampling.
-func (f *inForce) managedFor(known map[string]*managed, rule *policy.Rule, login string) *managed {
+func (f *activePolicy) newOrKnown(known map[string]*managedRule, rule *policy.Rule, login string) *managedRule {
 	fingerprint := fingerprintOf(rule, login)
 	r, noSample := known[fingerprint], f.rules.NoSample[rule.Name]
 	if r == nil || !slices.Equal(r.noSample, noSample) {
-		fresh := newManaged(f.o, fingerprint, login, f.rules.RuleMemory, noSample)
+		fresh := newManagedRule(f.o, fingerprint, login, f.rules.RuleMemory, noSample)
 		if r != nil {
 			fresh.current = r.current
 		}
 		r = fresh
 	}
-	r.given.Store(&given{rule, f.tallyOf(rule.Name, login)})
+	r.config.Store(&ruleConfig{rule, f.statsFor(rule.Name, login)})
 	return r
 }
 
-func (f *inForce) tallyOf(rule, login string) *tally {
+func (f *activePolicy) statsFor(rule, login string) *ruleStats {
 	label := labelOf(rule, login)
-	t := f.tallies[label]
+	t := f.stats[label]
 	if t == nil {
 		log := f.o.Log.With("rule", rule)
 		if login != "" {
 			log = log.With("login", login)
 		}
-		t = newTally(label, log)
-		f.tallies[label] = t
+		t = newRuleStats(label, log)
+		f.stats[label] = t
 	}
 	return t
 }
 
 // apply puts the policy into force that results from the rules and dictionaries. f.mu must be held.
-func (f *inForce) apply() {
+func (f *activePolicy) apply() {
 	choose := map[string]policy.Choice{}
 	for _, rule := range f.rules.Policy.Rules() {
 		if c, ok := f.choiceFor(rule); ok {
@@ -130,70 +130,70 @@ func (f *inForce) apply() {
 	f.o.Apply(f.applied)
 }
 
-// again applies the policy again after a login has joined, which may change the dictionary for values of
+// reapply applies the policy again after a login has joined, which may change the dictionary for values of
 // unknown logins.
-func (f *inForce) again() {
+func (f *activePolicy) reapply() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.apply()
 }
 
 // Policy returns the policy in force, nil before SetRules.
-func (f *inForce) Policy() *policy.Policy {
+func (f *activePolicy) Policy() *policy.Policy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.applied
 }
 
 // all returns the managed rules, in the order of the rules.
-func (f *inForce) all() []*managed {
+func (f *activePolicy) all() []*managedRule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]*managed, 0, len(f.managed))
+	all := make([]*managedRule, 0, len(f.managed))
 	for _, rule := range f.rules.Policy.Rules() {
-		all = append(all, f.of(rule)...)
+		all = append(all, f.managedFor(rule)...)
 	}
 	return all
 }
 
-// of returns what is managed for a rule, sorted by login. f.mu must be held.
-func (f *inForce) of(rule *policy.Rule) (all []*managed) {
+// managedFor returns what is managed for a rule, sorted by login. f.mu must be held.
+func (f *activePolicy) managedFor(rule *policy.Rule) (all []*managedRule) {
 	for _, r := range f.managed {
 		if r.rule() == rule {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b *managed) int { return cmp.Compare(a.login, b.login) })
+	slices.SortFunc(all, func(a, b *managedRule) int { return cmp.Compare(a.login, b.login) })
 	return all
 }
 
 // use puts a choice into force.
-func (f *inForce) use(r *managed, c choice) {
+func (f *activePolicy) use(r *managedRule, c choice) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.current = c
-	r.watch.skip()
+	r.monitor.skip()
 	if f.managed[r.fingerprint] == r {
 		f.apply()
 	}
 }
 
-// enoughLooks is the number of failed reads of a record after which Looked no longer waits for it.
-const enoughLooks = 4
+// enoughReads is the number of failed reads of a record after which Ready no longer waits for it.
+const enoughReads = 4
 
-func (f *inForce) looked(r *managed, times int) {
+func (f *activePolicy) countRead(r *managedRule, times int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.looks = min(r.looks+times, enoughLooks)
+	r.reads = min(r.reads+times, enoughReads)
 }
 
-// Looked reports whether Policy contains the dictionaries announced earlier by other gateways, as far as they
+// Ready reports whether Policy contains the dictionaries announced earlier by other gateways, as far as they
 // could be read. A job that compresses a whole store with it should wait until then.
-func (f *inForce) Looked() bool {
+func (f *activePolicy) Ready() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.managed {
-		if r.looks < enoughLooks {
+		if r.reads < enoughReads {
 			return false
 		}
 	}
@@ -201,16 +201,16 @@ func (f *inForce) Looked() bool {
 }
 
 // Status returns the state of every rule that has, or had, a managed dictionary, by name.
-func (f *inForce) Status() []Status {
+func (f *activePolicy) Status() []Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	active := map[*tally]*managed{}
+	active := map[*ruleStats]*managedRule{}
 	for _, r := range f.managed {
-		active[r.tally()] = r
+		active[r.stats()] = r
 	}
-	all := make([]Status, 0, len(f.tallies))
-	for _, rule := range slices.Sorted(maps.Keys(f.tallies)) {
-		t := f.tallies[rule]
+	all := make([]Status, 0, len(f.stats))
+	for _, rule := range slices.Sorted(maps.Keys(f.stats)) {
+		t := f.stats[rule]
 		s := t.read()
 		if r := active[t]; r != nil {
 			s.Active = true

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-var errUntold = errors.New("cannot determine how much memory the server's tuples use")
+var errMemoryUnknown = errors.New("cannot determine how much memory the server's tuples use")
 
-// Held returns the bytes that the tuples of all spaces take in the memory of the server and its other shards.
-func (g *Group) Held(ctx context.Context) (bytes int64, servers int, err error) {
-	l, err := g.known(ctx)
+// StoredBytes returns the bytes that the tuples of all spaces take in the memory of the server and its other shards.
+func (g *Group) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
+	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -19,7 +19,7 @@ func (g *Group) Held(ctx context.Context) (bytes int64, servers int, err error) 
 		conns = append(conns, m.conn)
 	}
 	for _, c := range conns {
-		here, err := held(ctx, c)
+		here, err := storedBytes(ctx, c)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -28,15 +28,15 @@ func (g *Group) Held(ctx context.Context) (bytes int64, servers int, err error) 
 	return bytes, len(conns), nil
 }
 
-func held(ctx context.Context, c *Conn) (int64, error) {
+func storedBytes(ctx context.Context, c *Conn) (int64, error) {
 	st, err := status(ctx, c, nil)
 	switch {
 	case err != nil:
 		return 0, err
 	case st.ItemsUsed == 0:
-		return 0, fmt.Errorf("%w: run 'cinch tarantool init' again", errUntold)
+		return 0, fmt.Errorf("%w: run 'cinch tarantool init' again", errMemoryUnknown)
 	case st.Vinyl != 0:
-		return 0, fmt.Errorf("%w: some tuples are in vinyl, on disk", errUntold)
+		return 0, fmt.Errorf("%w: some tuples are in vinyl, on disk", errMemoryUnknown)
 	}
 	return st.ItemsUsed, nil
 }

@@ -20,7 +20,7 @@ func TestKeptPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	up := upstreamAt(t, "redis://packs:pw@"+server.Addr)
-	p, end := KeptPause(up, up.Dial)
+	p, end := GatewayPause(up, up.Dial)
 	defer end()
 	storetest.Pause(t, p)
 }
@@ -29,7 +29,7 @@ func TestKeptPause(t *testing.T) {
 func TestKeptClusterPause(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	for _, first := range []string{nodes[2].Addr, "127.0.0.1:1"} {
-		p, end := KeptClusterPause([]gateway.Upstream{upstreamAt(t, "redis://"+first), upstreamAt(t, "redis://"+nodes[1].Addr)})
+		p, end := GatewayClusterPause([]gateway.Upstream{upstreamAt(t, "redis://"+first), upstreamAt(t, "redis://"+nodes[1].Addr)})
 		storetest.Pause(t, p)
 		end()
 	}

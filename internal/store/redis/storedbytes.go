@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Held returns the bytes that the server's keys and values take, without its own overhead. The gateway's user
+// StoredBytes returns the bytes that the server's keys and values take, without its own overhead. The gateway's user
 // needs +info for it.
-func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
-	text, err := d.places.functions.client.Info(ctx, "memory").Result()
+func (d *Dicts) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
+	text, err := d.backends.functions.client.Info(ctx, "memory").Result()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -23,10 +23,10 @@ func (d *Dicts) Held(ctx context.Context) (bytes int64, servers int, err error) 
 	return 0, 0, fmt.Errorf("%w: INFO has no used_memory_dataset", errReply)
 }
 
-// Held returns the sum over all primaries.
-func (c *ClusterDicts) Held(ctx context.Context) (bytes int64, servers int, err error) {
+// StoredBytes returns the sum over all primaries.
+func (c *ClusterDicts) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
 	for _, n := range *c.leaders.Load() {
-		here, _, err := n.Held(ctx)
+		here, _, err := n.StoredBytes(ctx)
 		if err != nil {
 			return 0, 0, err
 		}

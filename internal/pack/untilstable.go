@@ -10,11 +10,11 @@ import (
 // maxRuns limits the walks over a cluster whose slots keep moving.
 const maxRuns = 20
 
-// RunAgain calls Run, and repeats it each time that slots of a cluster have moved meanwhile, since keys may
+// RunUntilStable calls Run, and repeats it each time that slots of a cluster have moved meanwhile, since keys may
 // have moved past the walk. next returns the options for the current nodes. moved reports whether values have
-// moved, and connects to the new nodes; if it can't, RunAgain fails. The report covers all runs and is nil if
+// moved, and connects to the new nodes; if it can't, RunUntilStable fails. The report covers all runs and is nil if
 // none began; its time includes that of next, which may train dictionaries.
-func RunAgain(ctx context.Context, next func() (Options, error), moved func(context.Context) (bool, error)) (all *Report, err error) {
+func RunUntilStable(ctx context.Context, next func() (Options, error), moved func(context.Context) (bool, error)) (all *Report, err error) {
 	began := time.Now()
 	defer func() {
 		if all != nil {
@@ -32,7 +32,7 @@ func RunAgain(ctx context.Context, next func() (Options, error), moved func(cont
 		} else {
 			all.Join(&report)
 		}
-		if Final(err) || o.Sample > 0 || err != nil && !o.retries(err) {
+		if IsFinal(err) || o.Sample > 0 || err != nil && !o.canRetry(err) {
 			return all, err
 		}
 		again, failed := moved(ctx)
@@ -53,4 +53,4 @@ func RunAgain(ctx context.Context, next func() (Options, error), moved func(cont
 // missed.
 var ErrSlotsMoving = errors.New("cluster slots kept moving during every run, so keys may have been missed: run it again when the cluster is stable")
 
-func (o *Options) retries(err error) bool { return o.Unavailable != nil && o.Unavailable(err) }
+func (o *Options) canRetry(err error) bool { return o.Unavailable != nil && o.Unavailable(err) }

@@ -51,7 +51,7 @@ func (w *word) goAway(err error) {
 func looks(t *testing.T, b *Background) {
 	t.Helper()
 	for range 5 {
-		if _, err := b.paused.look(t.Context()); err != nil {
+		if _, err := b.paused.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

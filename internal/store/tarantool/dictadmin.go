@@ -13,21 +13,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// shelf holds the dictionaries of a server and of its other shards, each with its own. It uses the masters,
-// since replicas receive what is stored there. It implements store.Shelf.
-type shelf struct {
+// dictAdmin holds the dictionaries of a server and of its other shards, each with its own. It uses the masters,
+// since replicas receive what is stored there. It implements store.DictAdmin.
+type dictAdmin struct {
 	group *Group
 	name  string
 
-	mu      sync.Mutex
-	members []Member // the server itself first; nil: not looked up yet
-	alone   error    // why it is unknown whether there are other shards; nil: it is known
+	mu        sync.Mutex
+	members   []Member // the server itself first; nil: not looked up yet
+	shardsErr error    // why it is unknown whether there are other shards; nil: it is known
 }
 
-var _ store.Shelf = (*shelf)(nil)
+var _ store.DictAdmin = (*dictAdmin)(nil)
 
-// lookAround finds the other shards. If the user has no right to ask, it assumes that there are none.
-func (s *shelf) lookAround(ctx context.Context) error {
+// discover finds the other shards. If the user has no right to ask, it assumes that there are none.
+func (s *dictAdmin) discover(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.members != nil {
@@ -35,7 +35,7 @@ func (s *shelf) lookAround(ctx context.Context) error {
 	}
 	members, err := s.group.Members(ctx, s.name)
 	if errors.Is(err, ErrNoInit) || errors.Is(err, ErrDenied) {
-		s.alone, err = err, nil
+		s.shardsErr, err = err, nil
 	}
 	if err == nil {
 		s.members = members
@@ -44,8 +44,8 @@ func (s *shelf) lookAround(ctx context.Context) error {
 }
 
 // each calls do for every shard and explains errors.
-func (s *shelf) each(ctx context.Context, do func(i int, m Member) error) error {
-	if err := s.lookAround(ctx); err != nil {
+func (s *dictAdmin) each(ctx context.Context, do func(i int, m Member) error) error {
+	if err := s.discover(ctx); err != nil {
 		return err
 	}
 	for i, m := range s.members {
@@ -56,20 +56,20 @@ func (s *shelf) each(ctx context.Context, do func(i int, m Member) error) error 
 	return nil
 }
 
-func (s *shelf) dicts() (all []*Dicts) {
+func (s *dictAdmin) dicts() (all []*Dicts) {
 	for _, m := range s.members {
 		all = append(all, m.Dicts)
 	}
 	return all
 }
 
-// look checks what all shards hold.
-func (s *shelf) look(ctx context.Context) error {
-	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Look(ctx) })
+// check checks what all shards hold.
+func (s *dictAdmin) check(ctx context.Context) error {
+	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Check(ctx) })
 }
 
-// Name implements store.Shelf. Until the shards have been looked up it is the server's own name.
-func (s *shelf) Name() string {
+// Name implements store.DictAdmin. Until the shards have been looked up it is the server's own name.
+func (s *dictAdmin) Name() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.members == nil {
@@ -83,12 +83,12 @@ func (s *shelf) Name() string {
 }
 
 // Dictionary finds a dictionary in any shard.
-func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
+func (s *dictAdmin) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.group.Dictionary(number)
 	if errors.Is(err, cinch.ErrDictMissing) { // in the shards known so far
 		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
 		defer cancel()
-		if err := s.lookAround(ctx); err != nil {
+		if err := s.discover(ctx); err != nil {
 			return nil, err
 		}
 		x, err = s.group.Dictionary(number)
@@ -99,7 +99,7 @@ func (s *shelf) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
+func (s *dictAdmin) List(ctx context.Context) ([]store.DictInfo, error) {
 	var lists []store.NodeDicts
 	err := s.each(ctx, func(_ int, m Member) error {
 		infos, err := m.Dicts.List(ctx)
@@ -116,7 +116,7 @@ func (s *shelf) List(ctx context.Context) ([]store.DictInfo, error) {
 	return store.MergeDicts("shards", lists), nil
 }
 
-func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
+func (s *dictAdmin) Records(ctx context.Context) (all []store.Record, err error) {
 	err = s.each(ctx, func(i int, m Member) error {
 		texts, err := m.Dicts.Records(ctx)
 		for name, text := range texts {
@@ -127,7 +127,7 @@ func (s *shelf) Records(ctx context.Context) (all []store.Record, err error) {
 	return all, err
 }
 
-func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
+func (s *dictAdmin) DeleteRecord(ctx context.Context, r store.Record, still func(string) bool) (deleted bool, err error) {
 	err = s.each(ctx, func(i int, m Member) error {
 		if i != r.Node {
 			return nil
@@ -141,31 +141,31 @@ func (s *shelf) DeleteRecord(ctx context.Context, r store.Record, still func(str
 	return deleted, err
 }
 
-func (s *shelf) Count(ctx context.Context) (map[uint32]int, error) {
-	if err := s.lookAround(ctx); err != nil {
+func (s *dictAdmin) Count(ctx context.Context) (map[uint32]int, error) {
+	if err := s.discover(ctx); err != nil {
 		return nil, err
 	}
-	census, err := CountAll(ctx, s.dicts())
-	return census.ByDict, Explain(s.name, err)
+	counts, err := CountAll(ctx, s.dicts())
+	return counts.ByDict, Explain(s.name, err)
 }
 
-func (s *shelf) Collect(ctx context.Context, o store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
-	if err := s.lookAround(ctx); err != nil {
+func (s *dictAdmin) Collect(ctx context.Context, o store.CollectOptions, numbers []uint32) ([]store.Collected, error) {
+	if err := s.discover(ctx); err != nil {
 		return nil, err
 	}
 	all, err := Collect(ctx, s.dicts(), o, numbers)
 	return all, Explain(s.name, err)
 }
 
-func (s *shelf) Restore(ctx context.Context, d *codec.Dict) error {
+func (s *dictAdmin) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.Restore(ctx, d) })
 }
 
 // Forget erases an archived dictionary for good: every value that names it is lost. It needs the right to write to
 // the space of dictionaries, which administrators have. It marks shards without the dictionary too, or a gateway
 // that has it in memory would store it there.
-func (s *shelf) Forget(ctx context.Context, number uint32) error {
-	if err := s.look(ctx); err != nil {
+func (s *dictAdmin) Forget(ctx context.Context, number uint32) error {
+	if err := s.check(ctx); err != nil {
 		return err
 	}
 	has := func(states ...State) bool {
@@ -177,17 +177,17 @@ func (s *shelf) Forget(ctx context.Context, number uint32) error {
 	return s.each(ctx, func(_ int, m Member) error { return m.Dicts.mark(ctx, number) })
 }
 
-func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
-	if err := s.lookAround(ctx); err != nil {
+func (s *dictAdmin) Spread(ctx context.Context, tell func(uint32, string)) (nothing string, err error) {
+	if err := s.discover(ctx); err != nil {
 		return "", err
 	}
-	if s.alone != nil {
-		return "", &store.Explained{
-			Server: s.name, Err: s.alone,
+	if s.shardsErr != nil {
+		return "", &store.HintedError{
+			Server: s.name, Err: s.shardsErr,
 			Help: "have an administrator run 'cinch tarantool init … --user NAME', or name the masters of all shards: tarantool://user:password@one,two,three",
 		}
 	}
-	if err := s.look(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		return "", err
 	}
 	copied, err := Spread(ctx, s.dicts(), func(x *codec.Dict, to int) { tell(x.Number(), s.members[to].Name) })
@@ -202,18 +202,18 @@ func (s *shelf) Spread(ctx context.Context, tell func(uint32, string)) (nothing 
 	return "", nil
 }
 
-// Lacking lists the shards to which values that name the dictionaries may move.
-func (s *shelf) Lacking(ctx context.Context, numbers []uint32) (lacks []store.Lack, err error) {
+// Missing lists the shards to which values that name the dictionaries may move.
+func (s *dictAdmin) Missing(ctx context.Context, numbers []uint32) (lacks []store.MissingDict, err error) {
 	if len(numbers) == 0 {
 		return nil, nil
 	}
-	if err := s.look(ctx); err != nil {
+	if err := s.check(ctx); err != nil {
 		return nil, err
 	}
 	for _, m := range s.members {
 		for _, n := range numbers {
 			if !m.Dicts.Has(n) {
-				lacks = append(lacks, store.Lack{Node: m.Name, Number: n})
+				lacks = append(lacks, store.MissingDict{Node: m.Name, Number: n})
 			}
 		}
 	}

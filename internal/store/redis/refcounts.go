@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Census counts the stored values that name each dictionary.
-type Census struct {
+// RefCounts counts the stored values that name each dictionary.
+type RefCounts struct {
 	ByDict map[uint32]int
 	Keys   int // examined; a scan may return a key twice
 	// Unread counts keys of types that Cinch does not know, such as those of modules. No gateway compresses
@@ -20,15 +20,15 @@ type Census struct {
 	Unread int
 }
 
-// censusPage is the number of keys requested at a time.
-const censusPage = 512
+// refCountPage is the number of keys requested at a time.
+const refCountPage = 512
 
 // Count scans all databases of the server for values that name dictionaries. It looks wherever an envelope
 // can be: in strings, hashes and streams, and in lists, sets and sorted sets, into which scripts may have
 // moved one. A scan misses values that are renamed or moved meanwhile. Count makes a client for each database
 // from o and closes it again.
-func Count(ctx context.Context, o *goredis.Options) (Census, error) {
-	c := Census{ByDict: map[uint32]int{}}
+func Count(ctx context.Context, o *goredis.Options) (RefCounts, error) {
+	c := RefCounts{ByDict: map[uint32]int{}}
 	databases, err := usedDatabases(ctx, o)
 	for _, db := range databases {
 		if err == nil {
@@ -60,13 +60,13 @@ func usedDatabases(ctx context.Context, o *goredis.Options) ([]int, error) {
 	return databases, nil
 }
 
-func (c *Census) database(ctx context.Context, o *goredis.Options, db int) error {
+func (c *RefCounts) database(ctx context.Context, o *goredis.Options, db int) error {
 	own := *o
 	own.DB = db
 	client := goredis.NewClient(&own)
 	defer client.Close()
 	for cursor := uint64(0); ; {
-		keys, next, err := client.Scan(ctx, cursor, "*", censusPage).Result()
+		keys, next, err := client.Scan(ctx, cursor, "*", refCountPage).Result()
 		if err == nil {
 			err = c.keys(ctx, client, keys)
 		}
@@ -80,7 +80,7 @@ func (c *Census) database(ctx context.Context, o *goredis.Options, db int) error
 }
 
 // keys gets the types of all keys in one round trip, and then the headers of the strings.
-func (c *Census) keys(ctx context.Context, client *goredis.Client, keys []string) error {
+func (c *RefCounts) keys(ctx context.Context, client *goredis.Client, keys []string) error {
 	types, err := pipelined(ctx, client, keys, func(p goredis.Pipeliner, key string) *goredis.StatusCmd {
 		return p.Type(ctx, key)
 	})
@@ -138,7 +138,7 @@ func pipelined[T goredis.Cmder](ctx context.Context, client *goredis.Client, key
 // isGone reports whether the key has changed its type since it was looked at.
 func isGone(err error) bool { return goredis.HasErrorPrefix(err, "WRONGTYPE") }
 
-func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, key string) error {
+func (c *RefCounts) collection(ctx context.Context, client *goredis.Client, kind, key string) error {
 	switch kind {
 	case "none":
 		return nil
@@ -164,7 +164,7 @@ func (c *Census) collection(ctx context.Context, client *goredis.Client, kind, k
 }
 
 // scan examines everything that a cursor returns, fields and scores too: that costs little.
-func (c *Census) scan(page func(cursor uint64, step int64) ([]string, uint64, error)) error {
+func (c *RefCounts) scan(page func(cursor uint64, step int64) ([]string, uint64, error)) error {
 	for cursor, step := uint64(0), int64(firstStep); ; {
 		elements, next, err := page(cursor, step)
 		if err != nil {
@@ -179,7 +179,7 @@ func (c *Census) scan(page func(cursor uint64, step int64) ([]string, uint64, er
 }
 
 // list starts at the end, so that concurrent pushes on either side hide no elements.
-func (c *Census) list(ctx context.Context, client *goredis.Client, key string) error {
+func (c *RefCounts) list(ctx context.Context, client *goredis.Client, key string) error {
 	for at, step := int64(-1), int64(firstStep); ; {
 		elements, err := client.LRange(ctx, key, at-step+1, at).Result()
 		if err != nil || len(elements) == 0 {
@@ -190,7 +190,7 @@ func (c *Census) list(ctx context.Context, client *goredis.Client, key string) e
 	}
 }
 
-func (c *Census) stream(ctx context.Context, client *goredis.Client, key string) error {
+func (c *RefCounts) stream(ctx context.Context, client *goredis.Client, key string) error {
 	for from, step := "-", int64(firstStep); ; {
 		entries, err := client.XRangeN(ctx, key, from, "+", step).Result()
 		if err != nil || len(entries) == 0 {
@@ -209,7 +209,7 @@ func (c *Census) stream(ctx context.Context, client *goredis.Client, key string)
 	}
 }
 
-func (c *Census) add(stored ...string) {
+func (c *RefCounts) add(stored ...string) {
 	for _, s := range stored {
 		if h, err := cinch.ParseHeader([]byte(s[:min(len(s), cinch.MaxHeaderLen)])); err == nil && h.HasDict {
 			c.ByDict[h.Dict]++

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// oneJob is a job that calls Once.
+// oneJob is a job that calls TrainOnce.
 type oneJob struct {
 	*Manager
 	trainings, waits int
@@ -41,7 +41,7 @@ func jobForTest(t *testing.T, s *shared, by string, takes time.Duration, got res
 }
 
 func (j *oneJob) run(ctx context.Context) {
-	p, troubles := j.Once(ctx, 1, func(rule string) {
+	p, troubles := j.TrainOnce(ctx, 1, func(rule string) {
 		if rule == "docs" {
 			j.waits++
 		}
@@ -109,7 +109,7 @@ func TestOnceWaitsForATraining(t *testing.T) {
 				}
 				j, few := jobForTest(t, s, "pack", time.Second, made(own)), jobForTest(t, s, "few", 0, made(own))
 				few.all()[0].sampler.reset()
-				few.sampleForTest(documents(leastOnce-1, 0))
+				few.sampleForTest(documents(minOnceSamples-1, 0))
 				few.run(t.Context())
 				if few.waits+few.trainings > 0 || few.number != 0 {
 					t.Errorf("with few values: %+v", few)

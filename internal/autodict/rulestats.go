@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// tally holds counts and troubles of one rule. It outlives the rule, and may be used from any goroutine.
-type tally struct {
-	log  *slog.Logger
-	told troubles // troubles of this rule only
+// ruleStats holds counts and troubles of one rule. It outlives the rule, and may be used from any goroutine.
+type ruleStats struct {
+	log    *slog.Logger
+	logged onceLogger // troubles of this rule only
 
 	mu     sync.Mutex // guards status
 	status Status
@@ -42,18 +42,18 @@ func (s *Status) NotWorth() bool {
 	return s.Refused[refusedSaving]+s.Refused[refusedSamples] > 0
 }
 
-func newTally(label string, log *slog.Logger) *tally {
-	return &tally{log: log, status: Status{Rule: label, Trainings: map[string]uint64{}, Refused: map[string]uint64{}}}
+func newRuleStats(label string, log *slog.Logger) *ruleStats {
+	return &ruleStats{log: log, status: Status{Rule: label, Trainings: map[string]uint64{}, Refused: map[string]uint64{}}}
 }
 
-func (t *tally) update(f func(*Status)) {
+func (t *ruleStats) update(f func(*Status)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.status)
 }
 
 // read returns a copy of the status.
-func (t *tally) read() Status {
+func (t *ruleStats) read() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.status
@@ -71,45 +71,45 @@ const (
 	troubleFetch  = "an announced dictionary can't be fetched"
 )
 
-// troubles holds the troubles that were logged and are not over, so that each is logged once. The zero value
+// onceLogger holds the troubles that were logged and are not over, so that each is logged once. The zero value
 // is ready for use from any goroutine.
-type troubles struct {
-	mu   sync.Mutex
-	told map[string]bool
+type onceLogger struct {
+	mu     sync.Mutex
+	logged map[string]bool
 }
 
-// meet logs a trouble as a warning, once until it is settled.
-func (t *troubles) meet(log *slog.Logger, text string, err error, more ...any) {
-	if t.first(text) {
+// warn logs a trouble as a warning, once until it is settled.
+func (t *onceLogger) warn(log *slog.Logger, text string, err error, more ...any) {
+	if t.isNew(text) {
 		log.Warn(text, append([]any{"err", err}, more...)...)
 	}
 }
 
-// note is meet at level info, for troubles that need no action.
-func (t *troubles) note(log *slog.Logger, text string, err error) {
-	if t.first(text) {
+// info is warn at level info, for troubles that need no action.
+func (t *onceLogger) info(log *slog.Logger, text string, err error) {
+	if t.isNew(text) {
 		log.Info(text, "err", err)
 	}
 }
 
-func (t *troubles) first(text string) bool {
+func (t *onceLogger) isNew(text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.told[text] {
+	if t.logged[text] {
 		return false
 	}
-	if t.told == nil {
-		t.told = map[string]bool{}
+	if t.logged == nil {
+		t.logged = map[string]bool{}
 	}
-	t.told[text] = true
+	t.logged[text] = true
 	return true
 }
 
-// settled marks a trouble as over.
-func (t *troubles) settled(text string) {
+// resolve marks a trouble as over.
+func (t *onceLogger) resolve(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.told, text)
+	delete(t.logged, text)
 }
 
 // forLog rounds a ratio to three decimal places.

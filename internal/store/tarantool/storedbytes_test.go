@@ -9,12 +9,12 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// Held sums over the shards what tuples take. If some are on disk it is unknown.
+// StoredBytes sums over the shards what tuples take. If some are on disk it is unknown.
 func TestHeld(t *testing.T) {
 	s := newShards(t, 2)
 	s.set(0, 1)
 	g := s.group(0)
-	before, servers, err := g.Held(t.Context())
+	before, servers, err := g.StoredBytes(t.Context())
 	if err != nil || servers != 2 || before <= 0 {
 		t.Fatalf("%d bytes in %d servers: %v", before, servers, err)
 	}
@@ -23,11 +23,11 @@ func TestHeld(t *testing.T) {
 		lua(t, c, fmt.Sprintf(`local s = box.schema.space.create('docs') s:create_index('pk')
 			for i = 1, %d do s:insert{i, string.rep('x', %d)} end`, values, each))
 	}
-	if after, _, err := g.Held(t.Context()); err != nil || after-before < 2*values*each || after-before > 3*values*each {
+	if after, _, err := g.StoredBytes(t.Context()); err != nil || after-before < 2*values*each || after-before > 3*values*each {
 		t.Errorf("%d bytes of values are %d in %d, %v", 2*values*each, after-before, after, err)
 	}
 	lua(t, s.conn[1], `local s = box.schema.space.create('cold', {engine = 'vinyl'}) s:create_index('pk') s:insert{1, 'x'}`)
-	if _, _, err := g.Held(t.Context()); !errors.Is(err, errUntold) {
+	if _, _, err := g.StoredBytes(t.Context()); !errors.Is(err, errMemoryUnknown) {
 		t.Errorf("with tuples in vinyl: %v", err)
 	}
 }
@@ -38,7 +38,7 @@ func TestDictCost(t *testing.T) {
 	s.set(0)
 	g, ctx := s.group(0), t.Context()
 	for i, size := range []int{4 << 10, 64 << 10, 112 << 10} {
-		before, _, err := g.Held(ctx)
+		before, _, err := g.StoredBytes(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestDictCost(t *testing.T) {
 		if err := g.Publish(ctx, x); err != nil {
 			t.Fatal(err)
 		}
-		after, _, err := g.Held(ctx)
+		after, _, err := g.StoredBytes(ctx)
 		if cost := g.DictCost(size); err != nil || cost < float64(after-before) || cost > 1.2*float64(after-before)+recordCost {
 			t.Errorf("a dictionary of %d bytes takes %d and is counted as %.0f: %v", size, after-before, cost, err)
 		}

@@ -1,0 +1,19 @@
+package store
+
+import (
+	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+)
+
+// MemoryDicts returns dictionaries in memory; it asks no store for others.
+func MemoryDicts(local *dict.Set) cinch.Dictionaries { return memoryDicts{local} }
+
+type memoryDicts struct{ local *dict.Set }
+
+func (h memoryDicts) Dictionary(number uint32) (*codec.Dict, error) {
+	if d, ok := h.local.Get(number); ok {
+		return d, nil
+	}
+	return nil, cinch.ErrDictMissing
+}
