@@ -207,7 +207,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	}
 	report.LookedAt.Took = plan.Seconds(time.Since(start).Seconds())
 	progress.Clear()
-	var made plan.Made
+	var made plan.CreatedFiles
 	if err := o.writeFiles(&made, report); err != nil { // half a plan would block the next attempt
 		return errors.Join(err, made.Remove())
 	}

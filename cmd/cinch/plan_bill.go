@@ -19,7 +19,7 @@ func runBill(ctx context.Context, o planOptions) error {
 	case err != nil:
 		return err
 	}
-	if err := o.writePage(new(plan.Made), func(w io.Writer) error { return page.Write(w, r.Page(o.bill)) }); err != nil {
+	if err := o.writePage(new(plan.CreatedFiles), func(w io.Writer) error { return page.Write(w, r.Page(o.bill)) }); err != nil {
 		return err
 	}
 	if o.asJSON {

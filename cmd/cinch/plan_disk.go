@@ -84,7 +84,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 		Recordsizes: o.disk.recordsize, Ashift: o.disk.ashift, Force: o.disk.force, GoZstd: nativeZstd() == nil,
 	})
 	r.Grow(int64(perDay))
-	if err := o.writePage(new(plan.Made), r.HTML); err != nil {
+	if err := o.writePage(new(plan.CreatedFiles), r.HTML); err != nil {
 		return err
 	}
 	if o.asJSON {

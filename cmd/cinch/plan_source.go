@@ -71,7 +71,7 @@ func (o *planOptions) askRates(ctx context.Context, c *plan.Collector, p *plan.O
 	}
 	o.clear()
 	asked := time.Now()
-	answers := plan.Question{Lines: bufio.NewScanner(o.in), Ask: func(s string) { fmt.Fprint(o.errs, s) }}
+	answers := plan.RatesPrompt{Lines: bufio.NewScanner(o.in), Ask: func(s string) { fmt.Fprint(o.errs, s) }}
 	answers.Rates(ctx, p, warning)
 	p.MeasureDeadline = p.MeasureDeadline.Add(time.Since(asked))
 }

@@ -32,7 +32,7 @@ func nameIsFree(flag, name string) error {
 	return nil
 }
 
-func (o *planOptions) writeFiles(made *plan.Made, r *plan.Report) error {
+func (o *planOptions) writeFiles(made *plan.CreatedFiles, r *plan.Report) error {
 	if err := o.writeConfig(made, r); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (o *planOptions) writeFiles(made *plan.Made, r *plan.Report) error {
 
 // writeConfig writes the configuration and its dictionaries. The configuration comes first: its name decides
 // which of two concurrent plans continues.
-func (o *planOptions) writeConfig(made *plan.Made, r *plan.Report) error {
+func (o *planOptions) writeConfig(made *plan.CreatedFiles, r *plan.Report) error {
 	if o.write == "" {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (o *planOptions) planUpstream() (string, error) {
 }
 
 // writePage writes the report as a web page, if requested.
-func (o *planOptions) writePage(made *plan.Made, write func(io.Writer) error) error {
+func (o *planOptions) writePage(made *plan.CreatedFiles, write func(io.Writer) error) error {
 	if o.html == "" {
 		return nil
 	}

@@ -256,7 +256,7 @@ func (o serveOptions) process(log io.Writer) serve.Options {
 		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: log,
 		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
 		Version: b.Version, Revision: b.Revision,
-		PProf: o.pprof, Force: o.testForce, Toy: o.storeURL != "", Sockets: o.sockets,
+		PProf: o.pprof, Force: o.testForce, Embedded: o.storeURL != "", Sockets: o.sockets,
 	}
 }
 

@@ -40,7 +40,7 @@ func AccessOn(l net.Addr, token *Token, hosts []string) Access {
 	return a
 }
 
-// accessLevel is the access of a request.
+// accessLevel is what a request may do.
 type accessLevel int
 
 const (

@@ -46,7 +46,7 @@ func TestHostsOfOthers(t *testing.T) {
 	o := sampleOptions(t)
 	o.PProf = true
 	o.Access = Access{Open: true, Hosts: []string{"cinch.example"}}
-	o.Ready = func(Question) ([]string, error) { return nil, errors.New("redis.secret:6379 is away") }
+	o.Ready = func(ReadyQuery) ([]string, error) { return nil, errors.New("redis.secret:6379 is away") }
 	for host, want := range map[string]int{
 		"evil.example": 421, "evil.example:9470": 421, "localhost.evil.example": 421, "": 421,
 		"localhost:9470": 200, "LOCALHOST": 200, "a.localhost": 200, "127.0.0.1:9470": 200, "[::1]:9470": 200, "10.1.2.3": 200, "cinch.example:80": 200,
@@ -80,7 +80,7 @@ func TestToken(t *testing.T) {
 	o.PProf = true
 	o.Access = Access{Token: token}
 	notes := []string{"shard 10.0.0.9 is away"}
-	o.Ready = func(Question) ([]string, error) { return notes, nil }
+	o.Ready = func(ReadyQuery) ([]string, error) { return notes, nil }
 	for _, path := range []string{"/", "/page.js", "/api/status", "/metrics", "/debug/pprof/", "/nothing"} {
 		if w := request(t, o, "GET", "http://localhost"+path); w.Code != 401 || w.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%s without a token: %d", path, w.Code)

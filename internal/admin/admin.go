@@ -53,15 +53,15 @@ type Options struct {
 
 // Readiness returns nil if clients are served, and notes on other problems. ErrNoGateway and ErrNoPolicy
 // report invalid questions.
-type Readiness func(Question) (notes []string, err error)
+type Readiness func(ReadyQuery) (notes []string, err error)
 
-// Question selects what a probe asks about. The zero value asks about the process, by the configured policy.
-type Question struct {
+// ReadyQuery selects what a probe asks about. The zero value asks about the process, by the configured policy.
+type ReadyQuery struct {
 	Gateway string // only this gateway; "": all
 	Policy  string // how many gateways have to be ready: "all" or "any"; "": as configured
 }
 
-// Errors of a Question.
+// Errors of a ReadyQuery.
 var (
 	ErrNoGateway = errors.New("there is no gateway with that name")
 	ErrNoPolicy  = errors.New("policy must be all or any")
@@ -202,8 +202,8 @@ func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-// withSecurityHeaders tells browsers that these pages load nothing from other sites, must not be framed by other pages,
-// and must not be stored.
+// withSecurityHeaders tells browsers that these pages load nothing from other sites, must not be framed by other
+// pages, and must not be stored.
 func withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -294,9 +294,9 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 }
 
 // parseReadinessQuery parses /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
-func parseReadinessQuery(r *http.Request) Question {
+func parseReadinessQuery(r *http.Request) ReadyQuery {
 	asked := r.URL.Query()
-	q := Question{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}
+	q := ReadyQuery{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/readyz/"); ok {
 		q.Gateway = name
 	}
@@ -313,7 +313,7 @@ func readyStatus(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-func (s *Server) ready(q Question) (notes []string, err error) {
+func (s *Server) ready(q ReadyQuery) (notes []string, err error) {
 	if s.opts.Ready == nil {
 		return nil, nil
 	}

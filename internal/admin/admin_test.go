@@ -133,7 +133,7 @@ func TestUnknownPagesAreNotThePage(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func(Question) ([]string, error) { return nil, errors.New("draining") }
+	opts.Ready = func(ReadyQuery) ([]string, error) { return nil, errors.New("draining") }
 	s := New(opts)
 	if resp, body := get(t, s.Handler(), "GET", "/readyz"); resp.StatusCode != 503 || !strings.Contains(body, "draining") {
 		t.Errorf("readyz: %d %s", resp.StatusCode, body)
@@ -150,7 +150,7 @@ func TestReadiness(t *testing.T) {
 // client gets only that answer.
 func TestReadinessOfOneGateway(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func(q Question) ([]string, error) {
+	opts.Ready = func(q ReadyQuery) ([]string, error) {
 		switch {
 		case q.Gateway == "there" || q.Policy == "any":
 			return nil, nil
@@ -180,7 +180,7 @@ func TestReadinessOfOneGateway(t *testing.T) {
 // Degraded gateways still serve clients.
 func TestDegraded(t *testing.T) {
 	opts := sampleOptions(t)
-	opts.Ready = func(Question) ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
+	opts.Ready = func(ReadyQuery) ([]string, error) { return []string{"gateway a: one", "gateway b: <two>"}, nil }
 	s := New(opts)
 	resp, body := get(t, s.Handler(), "GET", "/readyz")
 	if want := "ok\ndegraded: gateway a: one\ndegraded: gateway b: <two>\n"; resp.StatusCode != 200 || body != want {
@@ -235,7 +235,7 @@ func TestStatusIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	opts := sampleOptions(t)
-	opts.Ready = func(Question) ([]string, error) { return nil, errors.New("draining") }
+	opts.Ready = func(ReadyQuery) ([]string, error) { return nil, errors.New("draining") }
 	_, body := get(t, New(opts).Handler(), "GET", "/api/status")
 	var v any
 	if err := json.Unmarshal([]byte(body), &v); err != nil {

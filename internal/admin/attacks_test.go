@@ -37,7 +37,7 @@ func everything(t *testing.T, access Access) (o Options, ran *int) {
 		return d
 	}
 	o.Access, o.PProf, o.History = access, true, history.Open(history.Options{})
-	o.Ready = func(Question) ([]string, error) { return nil, errors.New(private + " is away") }
+	o.Ready = func(ReadyQuery) ([]string, error) { return nil, errors.New(private + " is away") }
 	o.Messages = func() []GatewayKinds { return []GatewayKinds{{Gateway: private}} }
 	o.Documents = []Document{{Name: "document", Get: func() any { return private }}}
 	o.Actions = []Action{

@@ -205,7 +205,7 @@ func (s *Server) status(now time.Time) Status {
 		Learning:     append([]Learning{}, d.Learning...),
 		Actions:      s.actions(),
 	}
-	notes, err := s.ready(Question{})
+	notes, err := s.ready(ReadyQuery{})
 	if err != nil {
 		st.Ready, st.NotReady = false, err.Error()
 	}

@@ -111,15 +111,15 @@ func redact(address string) string {
 // Name returns the address without scheme and credentials.
 func (s *Server) Name() string { return s.name }
 
-// Question is a request. The default of Type is JSON.
-type Question struct {
+// Request is a request. The default of Type is JSON.
+type Request struct {
 	Method, Path string // Path begins with /, and may have a query
 	Type         string
 	Body         []byte
 }
 
 // Do sends a request and passes the answer with any status, and its body up to 64 MiB, to read.
-func (s *Server) Do(ctx context.Context, q Question, read func(answer *http.Response, body io.Reader) error) error {
+func (s *Server) Do(ctx context.Context, q Request, read func(answer *http.Response, body io.Reader) error) error {
 	r, err := http.NewRequestWithContext(ctx, q.Method, s.base+q.Path, bytes.NewReader(q.Body))
 	if err != nil {
 		return err

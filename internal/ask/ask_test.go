@@ -61,7 +61,7 @@ func TestDo(t *testing.T) {
 			if err := os.WriteFile(token, []byte(secret+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := s.Do(t.Context(), Question{Method: http.MethodPost, Path: "/x", Body: []byte("{}")}, func(answer *http.Response, body io.Reader) error {
+			err := s.Do(t.Context(), Request{Method: http.MethodPost, Path: "/x", Body: []byte("{}")}, func(answer *http.Response, body io.Reader) error {
 				text, err := io.ReadAll(body)
 				if got := string(text); answer.StatusCode != http.StatusTeapot || got != "POST Bearer "+secret+" application/json {}" {
 					t.Errorf("%d, %q", answer.StatusCode, got)
@@ -80,7 +80,7 @@ func TestDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := Open(server.URL, Options{TokenFile: token})
-	if err := s.Do(t.Context(), Question{Method: http.MethodGet, Path: "/"}, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := s.Do(t.Context(), Request{Method: http.MethodGet, Path: "/"}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

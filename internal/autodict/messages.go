@@ -309,7 +309,7 @@ func (m *Messages) task(k *Kind) task {
 	rule.Setting.Level = cmp.Or(rule.Setting.Level, defaultWireLevel)
 	t := task{
 		rule: &policy.Rule{Name: rule.Name, Setting: rule.Setting}, samples: k.sampler.values(),
-		saving: m.o.MinSaving, worth: rule.Worth, maxDict: m.maxDict,
+		saving: m.o.MinSaving, worth: rule.SavesEnough, maxDict: m.maxDict,
 	}
 	if c := k.current.Load(); c != nil {
 		t.current = *c

@@ -431,7 +431,7 @@ func (s *search) ratio(c choice) float64 {
 		st.Level = c.level
 	}
 	t := valueType(s.task.rule)
-	sealer, worth := cinch.NewSealer(o), s.task.rule.WorthFunc(t)
+	sealer, worth := cinch.NewSealer(o), s.task.rule.SavesEnoughFunc(t)
 	raw, stored := 0, 0
 	var sealed, opened []byte
 	var err error

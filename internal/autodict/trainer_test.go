@@ -61,7 +61,7 @@ func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 	raw, stored := 0, 0
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: s.engine})
 	for _, v := range s.validation {
-		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.WorthFunc(policy.String))))
+		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.SavesEnoughFunc(policy.String))))
 		raw, stored = raw+before, stored+after
 	}
 	if got, want := s.ratio(choice{}), float64(stored)/float64(raw); got != want {

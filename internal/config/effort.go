@@ -17,7 +17,7 @@ const (
 
 // Effort returns the gateway's limits for compressing.
 func (g *Gateway) Effort() effort.Limits {
-	return effort.Limits{Cores: float64(g.CPUBudget), Added: time.Duration(g.LatencyBudget)}
+	return effort.Limits{Cores: float64(g.CPUBudget), Latency: time.Duration(g.LatencyBudget)}
 }
 
 // budgetsUnsupported returns why budgets don't apply to a gateway, and what to do instead; "" if they apply.

@@ -28,7 +28,7 @@ func TestBudgets(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		got := cfg.Gateways[0].Effort()
-		if got.Cores < want-1e-12 || got.Cores > want+1e-12 || got.Added != 500*time.Microsecond {
+		if got.Cores < want-1e-12 || got.Cores > want+1e-12 || got.Latency != 500*time.Microsecond {
 			t.Errorf("%s: %+v", text, got)
 		}
 		again, _ := cfg.Gateways[0].CPUBudget.MarshalText()

@@ -38,17 +38,17 @@ func (g *Gateway) requiresClientCert() bool { return g.TLS != nil && g.TLS.Clien
 
 const openListenerHint = "set a password in the server, listen on 127.0.0.1, set tls.client_ca, or allow it with allow_open_listener: true (--allow-open-listener)"
 
-// OpenListener returns the error for a gateway that OpensLoopback and whose server requires no
+// OpenListenerError returns the error for a gateway that OpensLoopback and whose server requires no
 // authentication.
-func (c *Config) OpenListener(g *Gateway, upstream string) error {
+func (c *Config) OpenListenerError(g *Gateway, upstream string) error {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint,
 		"other machines would reach %s through %s: the server requires no password and otherwise only this machine reaches it", upstream, g.Listen)
 	return ps.err()
 }
 
-// MayOpenListener returns the warning for a gateway that OpensLoopback and whose server was not asked.
-func (c *Config) MayOpenListener(g *Gateway, upstream string) Problem {
+// OpenListenerWarning returns the warning for a gateway that OpensLoopback and whose server was not asked.
+func (c *Config) OpenListenerWarning(g *Gateway, upstream string) Problem {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint, "serve will not start with it if %s, which is on this machine, requires no password", upstream)
 	return ps.list[0]

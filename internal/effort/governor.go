@@ -9,8 +9,8 @@ import (
 
 // Limits bounds the cost of compressing. Zero means no limit.
 type Limits struct {
-	Cores float64       // CPU seconds a second
-	Added time.Duration // latency that compressing may add to 99 of 100 values
+	Cores   float64       // CPU seconds a second
+	Latency time.Duration // latency that compressing may add to 99 of 100 values
 }
 
 // Governor keeps compressing within limits. Its methods may be called at any time from any goroutine. Times
@@ -69,10 +69,10 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 // cpuCapacity returns the capacity of the bucket for CPU time, in nanoseconds.
 func cpuCapacity(l *Limits) int64 { return int64(math.Ceil(l.Cores * fullSeconds * 1e9)) }
 
-// CountsCPU reports whether there is a limit on CPU time, so that callers must measure it.
-func (g *Governor) CountsCPU() bool { return g.limits.Load().Cores > 0 }
+// LimitsCPU reports whether there is a limit on CPU time, so that callers must measure it.
+func (g *Governor) LimitsCPU() bool { return g.limits.Load().Cores > 0 }
 
-// Step returns the step for the next value. The caller reports the resulting step to Gave. chance is a random
+// Step returns the step for the next value. The caller reports the resulting step to RecordStep. chance is a random
 // number between 0 and 1.
 func (g *Governor) Step(now time.Duration, chance float64) Step {
 	l := g.limits.Load()
@@ -85,8 +85,8 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	return step
 }
 
-// Gave counts a value by its step. That is Full too if a lower step does not change the rule's setting.
-func (g *Governor) Gave(step Step) { g.values[step].Add(1) }
+// RecordStep counts a value by its step. That is Full too if a lower step does not change the rule's setting.
+func (g *Governor) RecordStep(step Step) { g.values[step].Add(1) }
 
 // fill adds the inflow since the last call to the bucket of CPU time.
 func (g *Governor) fill(l *Limits, now time.Duration) {
@@ -102,27 +102,27 @@ func (g *Governor) height(l *Limits) float64 {
 	if l.Cores > 0 {
 		height = g.cpu.height(cpuCapacity(l))
 	}
-	if l.Added > 0 {
+	if l.Latency > 0 {
 		height = min(height, g.latencyBucket.height(latencyCapacity))
 	}
 	return height
 }
 
-// Spent records CPU time spent on compressing.
-func (g *Governor) Spent(cpu time.Duration) {
-	if g.CountsCPU() && cpu > 0 {
+// RecordCPU records CPU time spent on compressing.
+func (g *Governor) RecordCPU(cpu time.Duration) {
+	if g.LimitsCPU() && cpu > 0 {
 		g.spent.Add(int64(cpu))
 		g.cpu.take(int64(cpu))
 	}
 }
 
-// Took records how long compressing one value took; 0 if it was not tried.
-func (g *Governor) Took(added time.Duration) {
+// RecordLatency records how long compressing one value took; 0 if it was not tried.
+func (g *Governor) RecordLatency(added time.Duration) {
 	l := g.limits.Load()
-	if l.Added <= 0 {
+	if l.Latency <= 0 {
 		return
 	}
-	if added > l.Added {
+	if added > l.Latency {
 		g.late.Add(1)
 		g.latencyBucket.takeDownTo(latencyPerLate, minLatencyLevel)
 	}

@@ -12,13 +12,13 @@ import (
 func TestNoLimits(t *testing.T) {
 	g := New(Limits{}, time.Second)
 	for range 10 {
-		g.Spent(time.Hour)
-		g.Took(time.Hour)
+		g.RecordCPU(time.Hour)
+		g.RecordLatency(time.Hour)
 		if s := g.Step(time.Second, 0.999); s != Full {
 			t.Fatalf("step %v", s)
 		}
 	}
-	if s := g.State(time.Second); s.Spent != 0 || s.Late != 0 || g.CountsCPU() {
+	if s := g.State(time.Second); s.Spent != 0 || s.Late != 0 || g.LimitsCPU() {
 		t.Errorf("it counts: %+v", s)
 	}
 }
@@ -26,7 +26,7 @@ func TestNoLimits(t *testing.T) {
 // Setting equal limits keeps the debt, setting others starts with full buckets.
 func TestSetLimits(t *testing.T) {
 	g := New(Limits{Cores: 0.1}, 0)
-	g.Spent(time.Second)
+	g.RecordCPU(time.Second)
 	g.SetLimits(Limits{Cores: 0.1}, time.Second)
 	if s := g.Step(time.Second, 0); s != Plain {
 		t.Errorf("after the same limits again: %v", s)
@@ -49,7 +49,7 @@ func TestLongTimes(t *testing.T) {
 	if level := g.cpu.level.Load(); level != 4e9 {
 		t.Errorf("the bucket holds %d", level)
 	}
-	g.Spent(time.Second)
+	g.RecordCPU(time.Second)
 	g.Step(time.Hour, 0)
 	if level := g.cpu.level.Load(); level != 3e9 {
 		t.Errorf("the bucket holds %d", level)
@@ -98,34 +98,34 @@ func TestOf(t *testing.T) {
 	} {
 		rule := set(c.rule)
 		for step, want := range map[Step]string{Full: c.rule, Fast: c.fast, Light: c.light, Plain: "raw"} {
-			if got := step.Of(rule, c.n); got != set(want) {
+			if got := step.Apply(rule, c.n); got != set(want) {
 				t.Errorf("%s, %d bytes: %v gives %v, want %s", c.rule, c.n, step, got, want)
 			}
 		}
 		for step, want := range map[Step]string{Full: c.rule, Fast: c.fixed, Light: c.fixed, Plain: "raw"} {
-			if got := step.Within(rule); got != set(want) {
+			if got := step.ApplyWithin(rule); got != set(want) {
 				t.Errorf("%s: within the codec %v gives %v, want %s", c.rule, step, got, want)
 			}
 		}
 	}
 	proto := codec.Setting{Codec: codec.Proto, Level: codec.Stored}
-	if got := Light.Within(proto); got != proto {
+	if got := Light.ApplyWithin(proto); got != proto {
 		t.Errorf("cinch-proto becomes %v", got)
 	}
 }
 
 // All methods may be called concurrently, and nothing spent is lost.
 func TestConcurrently(t *testing.T) {
-	g := New(Limits{Cores: 0.1, Added: time.Millisecond}, 0)
+	g := New(Limits{Cores: 0.1, Latency: time.Millisecond}, 0)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			for j := range 2000 {
 				now := time.Duration(j) * time.Millisecond
-				g.SetLimits(Limits{Cores: 0.1, Added: time.Millisecond}, now)
-				g.Gave(g.Step(now, float64(j%10)/10))
-				g.Spent(time.Microsecond)
-				g.Took(time.Duration(i) * time.Millisecond)
+				g.SetLimits(Limits{Cores: 0.1, Latency: time.Millisecond}, now)
+				g.RecordStep(g.Step(now, float64(j%10)/10))
+				g.RecordCPU(time.Microsecond)
+				g.RecordLatency(time.Duration(i) * time.Millisecond)
 				g.State(now)
 			}
 		})

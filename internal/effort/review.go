@@ -84,7 +84,7 @@ func (g *Governor) updateReview(now time.Duration, l *Limits) {
 	}
 }
 
-// sharesSince returns the shares of the steps among the values since the last look; without any values, those
+// sharesSince returns the shares of the steps among the values since the last review; without any values, those
 // that they would get.
 func (g *Governor) sharesSince(r *review, l *Limits) (shares [Steps]float64) {
 	var total uint64

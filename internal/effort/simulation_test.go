@@ -56,7 +56,7 @@ func (s *simulation) run(l load, long time.Duration) {
 
 func (s *simulation) value(l *load, second int) {
 	step := s.g.Step(s.now, s.chance.Float64())
-	s.g.Gave(step)
+	s.g.RecordStep(step)
 	size := 1.0
 	if l.size != nil {
 		size = l.size()
@@ -66,18 +66,18 @@ func (s *simulation) value(l *load, second int) {
 	s.steps[second][step]++
 	switch {
 	case l.one == 0 || cost > time.Millisecond:
-		s.g.Spent(cost)
+		s.g.RecordCPU(cost)
 	case s.chance.IntN(l.one) == 0:
-		s.g.Spent(cost * time.Duration(l.one))
+		s.g.RecordCPU(cost * time.Duration(l.one))
 	}
 	added := cost
 	if l.slow > 0 {
 		added = time.Duration(float64(cost) * l.slow)
 	}
-	if limit := s.g.limits.Load(); limit != nil && added > limit.Added {
+	if limit := s.g.limits.Load(); limit != nil && added > limit.Latency {
 		s.late[second]++
 	}
-	s.g.Took(added)
+	s.g.RecordLatency(added)
 }
 
 // cores returns the cores used between two seconds.
@@ -195,7 +195,7 @@ func TestSteadyOverload(t *testing.T) {
 // Under a load within the limit all values are compressed by their rules.
 func TestWithinLimits(t *testing.T) {
 	for _, n := range []float64{0, 0.01, 0.5, 0.9, 0.97} {
-		s := simulate(t, Limits{Cores: fifth, Added: time.Millisecond})
+		s := simulate(t, Limits{Cores: fifth, Latency: time.Millisecond})
 		s.run(times(n, fifth), 30*time.Second)
 		for i, steps := range s.steps {
 			if steps[Fast]+steps[Light]+steps[Plain] > 0 {
@@ -294,7 +294,7 @@ func TestLatency(t *testing.T) {
 		limit time.Duration
 		want  Step
 	}{{400 * time.Microsecond, Full}, {250 * time.Microsecond, Fast}, {100 * time.Microsecond, Light}, {time.Microsecond, Plain}} {
-		s := simulate(t, Limits{Added: c.limit})
+		s := simulate(t, Limits{Latency: c.limit})
 		l := load{rate: steady(2000), costs: json}
 		s.run(l, time.Minute)
 		late := 0
@@ -316,7 +316,7 @@ func TestLatency(t *testing.T) {
 // If a busy machine makes a tenth of all values late, whatever their step, fewer are compressed and the limit
 // is kept.
 func TestLatencyOfABusyMachine(t *testing.T) {
-	s := simulate(t, Limits{Added: time.Millisecond})
+	s := simulate(t, Limits{Latency: time.Millisecond})
 	l := load{rate: steady(2000), costs: json}
 	l.size = func() float64 {
 		if s.chance.IntN(10) == 0 {
@@ -339,11 +339,11 @@ func TestLatencyOfABusyMachine(t *testing.T) {
 // If a machine that stood still for a moment makes thousands of values late, all values get the best step
 // again soon after.
 func TestLatencyAfterAStandstill(t *testing.T) {
-	s := simulate(t, Limits{Added: time.Millisecond})
+	s := simulate(t, Limits{Latency: time.Millisecond})
 	l := load{rate: steady(500), costs: json}
 	s.run(l, 5*time.Second)
 	for range 5000 {
-		s.g.Took(time.Second)
+		s.g.RecordLatency(time.Second)
 	}
 	if got := s.g.Step(s.now, 0); got != Plain {
 		t.Errorf("at first values get %v", got)
@@ -353,7 +353,7 @@ func TestLatencyAfterAStandstill(t *testing.T) {
 
 // Both limits hold together.
 func TestBothLimits(t *testing.T) {
-	s := simulate(t, Limits{Cores: fifth, Added: 250 * time.Microsecond})
+	s := simulate(t, Limits{Cores: fifth, Latency: 250 * time.Microsecond})
 	s.run(times(1.2, fifth), 30*time.Second) // the CPU limit alone would allow some at the full step
 	if got := s.shares(10, 30); got[Fast] < 0.98 {
 		t.Errorf("values get %.3f", got)

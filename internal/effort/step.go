@@ -24,9 +24,9 @@ func (s Step) String() string { return stepNames[s] }
 // level with one: 20 µs against 26 for 16 KB of JSON, but 3.9 against 1.8 for 1 KB.
 const minAloneBytes = 16 << 10
 
-// Of returns the setting that the step gives a value of n bytes in place of its rule's. No step takes more
+// Apply returns the setting that the step gives a value of n bytes in place of its rule's. No step takes more
 // memory than the rule's setting: it never prepares a dictionary for another level, but uses none.
-func (s Step) Of(st codec.Setting, n int) codec.Setting {
+func (s Step) Apply(st codec.Setting, n int) codec.Setting {
 	switch s {
 	case Fast:
 		return fastest(st, n)
@@ -58,9 +58,9 @@ func light(st codec.Setting) codec.Setting {
 	return fastest(st, 0)
 }
 
-// Within is Of with the codec that both ends have agreed on: the last step before Plain is that codec at its
-// fastest level. A setting with a dictionary stays unchanged, as for short values in Of.
-func (s Step) Within(st codec.Setting) codec.Setting {
+// ApplyWithin is Apply with the codec that both ends have agreed on: the last step before Plain is that codec at its
+// fastest level. A setting with a dictionary stays unchanged, as for short values in Apply.
+func (s Step) ApplyWithin(st codec.Setting) codec.Setting {
 	switch {
 	case s == Plain:
 		return codec.Setting{}

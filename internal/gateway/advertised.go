@@ -9,10 +9,10 @@ type Advertised struct {
 	Port string
 }
 
-// AdvertisedAs parses the configured address, or takes that of the listener l if configured is empty. If the
+// ParseAdvertised parses the configured address, or takes that of the listener l if configured is empty. If the
 // address stands for all interfaces, Host stays empty. ok is false for a unix socket without a configured
 // address.
-func AdvertisedAs(configured string, l net.Addr) (a Advertised, ok bool) {
+func ParseAdvertised(configured string, l net.Addr) (a Advertised, ok bool) {
 	text := configured
 	if text == "" {
 		text = l.String()
@@ -38,7 +38,7 @@ func (a Advertised) HostFor(local net.Addr) string {
 	return "localhost"
 }
 
-// SeenFrom returns the "host:port" for a client whose connection ends at local.
-func (a Advertised) SeenFrom(local net.Addr) string {
+// AddressFor returns the "host:port" for a client whose connection ends at local.
+func (a Advertised) AddressFor(local net.Addr) string {
 	return net.JoinHostPort(a.HostFor(local), a.Port)
 }

@@ -51,7 +51,7 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	setting, stint := c.Effort.BeginValue(setting, len(value))
 	dst = memory.GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
 	began := time.Now()
-	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.WorthFunc(t))
+	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.SavesEnoughFunc(t))
 	took := time.Since(began)
 	stint.EndOf(setting, took)
 	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
@@ -133,10 +133,10 @@ func (e *Effort) limits() *effort.Governor {
 	return e.governor.Load()
 }
 
-// Took records how long compressing a value took. It is not needed for values that are left uncompressed.
-func (e *Effort) Took(d time.Duration) {
+// RecordLatency records how long compressing a value took. It is not needed for values that are left uncompressed.
+func (e *Effort) RecordLatency(d time.Duration) {
 	if g := e.limits(); g != nil {
-		g.Took(d)
+		g.RecordLatency(d)
 	}
 }
 
@@ -150,8 +150,8 @@ const (
 	measureEvery        = 8
 )
 
-// Stint measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
-type Stint struct {
+// CPUTimer measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
+type CPUTimer struct {
 	governor *effort.Governor // nil: there are no limits
 	cpu      func() time.Duration
 	before   time.Duration
@@ -159,27 +159,27 @@ type Stint struct {
 }
 
 // Begin begins measuring work on n bytes.
-func (e *Effort) Begin(n int) Stint {
+func (e *Effort) Begin(n int) CPUTimer {
 	g := e.limits()
 	if g == nil {
-		return Stint{}
+		return CPUTimer{}
 	}
 	return e.newTimer(g, n)
 }
 
 // BeginValue is Begin for a value of n bytes, and returns the setting that it gets in place of its rule's.
-func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, Stint) {
+func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, CPUTimer) {
 	g := e.limits()
 	if g == nil {
-		return st, Stint{}
+		return st, CPUTimer{}
 	}
 	return e.lower(g, st, n), e.newTimer(g, n)
 }
 
-func (e *Effort) newTimer(g *effort.Governor, n int) Stint {
-	s := Stint{governor: g}
+func (e *Effort) newTimer(g *effort.Governor, n int) CPUTimer {
+	s := CPUTimer{governor: g}
 	switch {
-	case !g.CountsCPU():
+	case !g.LimitsCPU():
 		return s
 	case n >= alwaysMeasuredBytes:
 		s.weight = 1
@@ -195,23 +195,23 @@ func (e *Effort) newTimer(g *effort.Governor, n int) Stint {
 }
 
 // End counts the CPU time since Begin.
-func (s Stint) End() {
+func (s CPUTimer) End() {
 	if s.weight == 0 {
 		return
 	}
 	took := s.cpu() - s.before
 	runtime.UnlockOSThread()
-	s.governor.Spent(took * s.weight)
+	s.governor.RecordCPU(took * s.weight)
 }
 
 // EndOf is End for a value that setting st was used for. waited is the time that the client waited for it.
-func (s Stint) EndOf(st codec.Setting, waited time.Duration) {
+func (s CPUTimer) EndOf(st codec.Setting, waited time.Duration) {
 	if s.governor == nil {
 		return
 	}
 	s.End()
 	if st.Codec != codec.Raw {
-		s.governor.Took(waited)
+		s.governor.RecordLatency(waited)
 	}
 }
 
@@ -226,7 +226,7 @@ func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 
 func (e *Effort) lower(g *effort.Governor, st codec.Setting, n int) codec.Setting {
 	step := g.Step(time.Since(e.start), rand.Float64())
-	return countStep(g, step, st, step.Of(st, n))
+	return countStep(g, step, st, step.Apply(st, n))
 }
 
 // LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that
@@ -237,7 +237,7 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 		return st
 	}
 	step := g.Step(time.Since(e.start), rand.Float64())
-	return countStep(g, step, st, step.Within(st))
+	return countStep(g, step, st, step.ApplyWithin(st))
 }
 
 // countStep counts the setting that a step gave in place of the rule's, and returns it.
@@ -245,9 +245,9 @@ func countStep(g *effort.Governor, step effort.Step, st, lowered codec.Setting) 
 	if lowered == st {
 		step = effort.Full
 	}
-	g.Gave(step)
+	g.RecordStep(step)
 	if lowered.Codec == codec.Raw {
-		g.Took(0)
+		g.RecordLatency(0)
 	}
 	return lowered
 }

@@ -156,11 +156,11 @@ func relayWriteError(err error) error {
 // Relay copies src to dst until EOF and then closes dst for writing, so that the other direction can go on.
 // It returns nil after an EOF. To splice two connections the caller runs one Relay for each direction, and
 // closes both connections at the end. While Relay waits for bytes it holds no buffer (see ReadFirst).
-func Relay(dst, src net.Conn) error { return RelayShown(dst, src, nil) }
+func Relay(dst, src net.Conn) error { return RelayFunc(dst, src, nil) }
 
-// RelayShown is Relay, and calls show with each piece before it is written; b is valid during the call. show
+// RelayFunc is Relay, and calls show with each piece before it is written; b is valid during the call. show
 // may be nil.
-func RelayShown(dst, src net.Conn, show func(b []byte)) error {
+func RelayFunc(dst, src net.Conn, show func(b []byte)) error {
 	var buf []byte
 	for {
 		var n int
@@ -194,10 +194,10 @@ func Abort(c net.Conn) error {
 	return c.Close()
 }
 
-// ResetWhenCut chooses what the peer of c sees when c is closed, also by the end of the process: a reset or
+// SetResetOnClose chooses what the peer of c sees when c is closed, also by the end of the process: a reset or
 // an ordinary end. A relay of bytes whose end has a meaning sets reset until that end has come. Connections
 // other than TCP always end ordinarily.
-func ResetWhenCut(c net.Conn, reset bool) {
+func SetResetOnClose(c net.Conn, reset bool) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
@@ -460,13 +460,13 @@ func (s *socketCall) try(fd uintptr) bool {
 	return true
 }
 
-// NowWriter writes without waiting. It belongs to one goroutine at a time, and no other goroutine may write
+// NonblockingWriter writes without waiting. It belongs to one goroutine at a time, and no other goroutine may write
 // meanwhile.
-type NowWriter struct{ socketCall }
+type NonblockingWriter struct{ socketCall }
 
-// NewNowWriter returns nil if c can't write without waiting.
-func NewNowWriter(c net.Conn) *NowWriter {
-	w := &NowWriter{socketCall{writes: true}}
+// NewNonblockingWriter returns nil if c can't write without waiting.
+func NewNonblockingWriter(c net.Conn) *NonblockingWriter {
+	w := &NonblockingWriter{socketCall{writes: true}}
 	if !w.open(c) {
 		return nil
 	}
@@ -475,7 +475,7 @@ func NewNowWriter(c net.Conn) *NowWriter {
 
 // Write writes as much of p as the system takes at once, which may be less than all of it. Write deadlines
 // stay unchanged.
-func (w *NowWriter) Write(p []byte) (n int, err error) {
+func (w *NonblockingWriter) Write(p []byte) (n int, err error) {
 	w.p, w.n, w.err = p, 0, nil
 	err = w.raw.Write(w.attempt)
 	w.p = nil
@@ -486,19 +486,19 @@ func (w *NowWriter) Write(p []byte) (n int, err error) {
 	return w.n, err
 }
 
-// BriefReader reads like the connection itself, with less overhead for small reads.
-type BriefReader struct{ socketCall }
+// DirectReader reads like the connection itself, with less overhead for small reads.
+type DirectReader struct{ socketCall }
 
-// NewBriefReader returns c itself if it has no socket of its own.
-func NewBriefReader(c net.Conn) io.Reader {
-	r := &BriefReader{}
+// NewDirectReader returns c itself if it has no socket of its own.
+func NewDirectReader(c net.Conn) io.Reader {
+	r := &DirectReader{}
 	if !r.open(c) {
 		return c
 	}
 	return r
 }
 
-func (r *BriefReader) Read(p []byte) (int, error) {
+func (r *DirectReader) Read(p []byte) (int, error) {
 	r.p, r.n, r.err = p, 0, nil
 	err := r.raw.Read(r.attempt)
 	r.p = nil

@@ -9,13 +9,13 @@
 //	listen.go    TCP addresses and unix sockets; tls.go certificates, reloaded while running
 //	pump.go      lifecycle of a session with a pump for requests and one for replies
 //	proxy.go     addresses of clients behind balancers
-//	inbound.go   reading messages within the budget; door.go limits messages before login
+//	inbound.go   reading messages within the budget; authgate.go limits messages before login
 //	loopback.go  refuses remote clients of servers that rely on being reached over loopback
-//	reach.go     logs whether the upstream is reachable; upstream.go its address, descriptors.go and
+//	reachability.go logs whether the upstream is reachable; upstream.go its address, descriptors.go and
 //	             unanswered.go why connecting fails, or a connection is lost
 //	metrics.go   counters for Prometheus; snapshot.go for the admin page
 //	flow.go      progress of a session, for the stall detector of package memory
-//	end.go       logs and counts how sessions end; unopened.go values that can't be decoded
+//	end.go       logs and counts how sessions end; decodefailure.go values that can't be decoded
 //	conn.go      connections that count bytes, wait without holding a buffer, half-close, write vectors;
 //	             direct_linux.go small reads and writes without scheduler calls, pace.go their speed
 //	stats.go     counters of a gateway

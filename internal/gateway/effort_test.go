@@ -71,7 +71,7 @@ func TestEffortWithoutLimits(t *testing.T) {
 		stint := e.Begin(1 << 20)
 		spin(1000)
 		stint.End()
-		e.Took(time.Hour)
+		e.RecordLatency(time.Hour)
 		if got := e.Lower(zstd, 100); got != zstd {
 			t.Errorf("lowered to %v", got)
 		}
@@ -90,8 +90,8 @@ func TestEffortUsedUp(t *testing.T) {
 	if stats.Snapshot().Effort != nil {
 		t.Error("shown without limits")
 	}
-	e.SetLimits(effort.Limits{Cores: 0.001, Added: time.Hour})
-	e.governor.Load().Spent(time.Hour)
+	e.SetLimits(effort.Limits{Cores: 0.001, Latency: time.Hour})
+	e.governor.Load().RecordCPU(time.Hour)
 	if got := e.Lower(zstd, 100); got != (codec.Setting{}) {
 		t.Errorf("lowered to %v", got)
 	}

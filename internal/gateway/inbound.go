@@ -27,12 +27,12 @@ const (
 // long messages from a budget as they come. The caller decides where messages begin and end. It belongs to
 // one pump.
 type Inbound struct {
-	Conn    net.Conn
-	Peer    memory.Peer // at the other end
-	Ctx     context.Context
-	Account *memory.Account // nil: no limit
-	Door    *Door           // limits messages before login; nil: no limit
-	Idle    func() error    // called before waiting for bytes; may be nil
+	Conn     net.Conn
+	Peer     memory.Peer // at the other end
+	Ctx      context.Context
+	Account  *memory.Account // nil: no limit
+	AuthGate *AuthGate       // limits messages before login; nil: no limit
+	Idle     func() error    // called before waiting for bytes; may be nil
 
 	// Waited is the time that the current message waited for memory.
 	Waited time.Duration
@@ -53,14 +53,14 @@ func (r *Inbound) Take(n int) []byte {
 	return r.buf[r.at : r.at+n : r.at+n]
 }
 
-// Held reports whether the current message counts in the budget.
-func (r *Inbound) Held() bool { return r.claim > 0 }
+// IsBudgeted reports whether the current message counts in the budget.
+func (r *Inbound) IsBudgeted() bool { return r.claim > 0 }
 
 // Expect announces the next message. length is its number of bytes in its longest form: a message that is
 // short on the wire may declare that it is long once decompressed. cost is the memory in bytes that it takes
 // when all of it has come. Expect itself takes nothing from the budget.
 func (r *Inbound) Expect(length, cost int) error {
-	if err := r.Door.Admit(r.Ctx, length); err != nil {
+	if err := r.AuthGate.CheckSize(r.Ctx, length); err != nil {
 		return err
 	}
 	r.Waited = 0
@@ -70,8 +70,8 @@ func (r *Inbound) Expect(length, cost int) error {
 	return nil
 }
 
-// Whole reads all n bytes of the message announced to Expect, and takes the rest of its cost from the budget.
-func (r *Inbound) Whole(n int) error {
+// ReadWhole reads all n bytes of the message announced to Expect, and takes the rest of its cost from the budget.
+func (r *Inbound) ReadWhole(n int) error {
 	if err := r.Fill(n); err != nil {
 		return err
 	}

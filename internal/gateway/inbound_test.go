@@ -23,7 +23,7 @@ func TestInboundHoldsWhatCame(t *testing.T) {
 	go func() {
 		err := in.Expect(length, 2*length)
 		if err == nil {
-			err = in.Whole(length)
+			err = in.ReadWhole(length)
 		}
 		if err == nil && !bytes.Equal(in.Take(length), want) {
 			err = errors.New("it differs")

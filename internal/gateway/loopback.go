@@ -15,8 +15,8 @@ import (
 // mode, MongoDB's default bindIp), and a gateway would remove this protection. A server that could not be
 // asked counts as one that requires no login.
 type LoopbackGuard struct {
-	Off    bool // the operator allows it, or clients need a certificate
-	Keeper *Doorkeeper
+	Off   bool // the operator allows it, or clients need a certificate
+	Probe *AuthProbe
 }
 
 // ErrOpenListener is returned for a client that a LoopbackGuard refuses.
@@ -26,7 +26,7 @@ var ErrOpenListener = errors.New("the server asks no client for a password and o
 // Check returns ErrOpenListener if the client must not use this connection to the server; client and upstream are the
 // two connections of a session that has not begun.
 func (g *LoopbackGuard) Check(ctx context.Context, client, upstream net.Conn) error {
-	if g.Off || isLoopback(peerAddr(client)) || !isLoopback(upstream.RemoteAddr()) || g.Keeper.Closed(ctx) {
+	if g.Off || isLoopback(peerAddr(client)) || !isLoopback(upstream.RemoteAddr()) || g.Probe.RequiresAuth(ctx) {
 		return nil
 	}
 	return ErrOpenListener

@@ -45,7 +45,7 @@ func TestLoopbackGuard(t *testing.T) {
 		{"unix", "127.0.0.1:6379", false, nil, false, false},
 		{"192.0.2.1:5", "192.0.2.9:6379", false, nil, false, false},
 	} {
-		guard := LoopbackGuard{Off: c.off, Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return c.closed, c.err }}}
+		guard := LoopbackGuard{Off: c.off, Probe: &AuthProbe{Ask: func(context.Context) (bool, error) { return c.closed, c.err }}}
 		err := guard.Check(t.Context(), at(t, c.client), at(t, c.upstream))
 		if errors.Is(err, ErrOpenListener) != c.refused {
 			t.Errorf("%s before %s, closed %v, asking %v, off %v: %v", c.client, c.upstream, c.closed, c.err, c.off, err)
@@ -55,7 +55,7 @@ func TestLoopbackGuard(t *testing.T) {
 
 // A PROXY header can't make a client count as local.
 func TestLoopbackGuardIgnoresProxyHeaders(t *testing.T) {
-	guard := LoopbackGuard{Keeper: &Doorkeeper{Ask: func(context.Context) (bool, error) { return false, nil }}}
+	guard := LoopbackGuard{Probe: &AuthProbe{Ask: func(context.Context) (bool, error) { return false, nil }}}
 	local, remote := at(t, "127.0.0.1:5"), at(t, "192.0.2.1:5")
 	forged := &Conn{Conn: remote, remote: local.RemoteAddr(), proxyTrusted: true}
 	if err := guard.Check(t.Context(), forged, at(t, "127.0.0.1:6379")); !errors.Is(err, ErrOpenListener) {

@@ -174,8 +174,8 @@ func (e *Effort) collect(out emitter, gateway string) {
 		out.gauge(descCPUBudget, s.Limits.Cores, gateway)
 		out.counter(descCPUBudgetSpent, s.Spent.Seconds(), gateway)
 	}
-	if s.Limits.Added > 0 {
-		out.gauge(descLatencyBudget, s.Limits.Added.Seconds(), gateway)
+	if s.Limits.Latency > 0 {
+		out.gauge(descLatencyBudget, s.Limits.Latency.Seconds(), gateway)
 		out.counter(descLatencyBudgetLate, float64(s.Late), gateway)
 	}
 	out.gauge(descEffortStep, float64(s.Step), gateway)

@@ -28,14 +28,14 @@ type Proxied struct {
 	net.Listener
 
 	// Trusted lists the addresses that may send a header; others are disconnected. If it is empty, all may,
-	// but their headers count for logs only and not for shares of memory (see PayerOf). Connections by a unix
+	// but their headers count for logs only and not for shares of memory (see BudgetAddress). Connections by a unix
 	// socket are trusted.
 	Trusted []netip.Prefix
 	Timeout time.Duration // for the header; 0: 5 s
 }
 
-// Like returns l with p's rules for headers; l itself if p is nil.
-func (p *Proxied) Like(l net.Listener) net.Listener {
+// Wrap returns l with p's rules for headers; l itself if p is nil.
+func (p *Proxied) Wrap(l net.Listener) net.Listener {
 	if p == nil {
 		return l
 	}
@@ -99,10 +99,10 @@ func (p *proxiedConn) readHeader(c *Conn) error {
 	return p.Conn.SetReadDeadline(time.Time{})
 }
 
-// PayerOf returns the address whose share of a budget a connection's messages take. A client that could
+// BudgetAddress returns the address whose share of a budget a connection's messages take. A client that could
 // choose it in a PROXY header would have as many shares as it likes, so headers count only from trusted
 // balancers.
-func PayerOf(c net.Conn) net.Addr {
+func BudgetAddress(c net.Conn) net.Addr {
 	below := c
 	if t, ok := c.(*tls.Conn); ok {
 		below = t.NetConn()

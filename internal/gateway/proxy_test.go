@@ -63,7 +63,7 @@ func serveProxied(t *testing.T, p *Proxied, s *Server) string {
 		t.Fatal(err)
 	}
 	s.NewSession = func(c net.Conn) Session { return addresses{c} }
-	go func() { _ = s.Serve(p.Like(l)) }()
+	go func() { _ = s.Serve(p.Wrap(l)) }()
 	t.Cleanup(func() { _ = s.Shutdown(t.Context()) })
 	return l.Addr().String()
 }
@@ -162,7 +162,7 @@ func TestProxiedShares(t *testing.T) {
 				if got := memory.AddressOf(client.RemoteAddr()); got != ip {
 					t.Errorf("logged as %s, said to be %s", got, ip)
 				}
-				payers[memory.AddressOf(PayerOf(client))] = true
+				payers[memory.AddressOf(BudgetAddress(client))] = true
 			}
 			if len(payers) != c.shares {
 				t.Errorf("%d shares: %v", len(payers), payers)
@@ -177,7 +177,7 @@ func TestProxiedTimeout(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := testenv.NewPipeListener()
 			s := &Server{NewSession: func(c net.Conn) Session { return addresses{c} }}
-			go func() { _ = s.Serve((&Proxied{}).Like(l)) }()
+			go func() { _ = s.Serve((&Proxied{}).Wrap(l)) }()
 			defer func() { _ = s.Shutdown(t.Context()) }()
 			c, err := l.Dial()
 			if err != nil {

@@ -16,27 +16,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
-// Life runs a session with two pumps, one that carries requests and one that carries replies, each in a
+// PumpedSession runs a session with two pumps, one that carries requests and one that carries replies, each in a
 // goroutine of its own:
 //
-//	Run ──> requests ── the client's end, an error, idle in a drain ──> PassEnd or Close ──┐
-//	 └────> replies  ── the server's end, an error ──> client closed, Dead ────────────────┴──> Close
+//	Run ──> requests ── the client's end, an error, idle in a drain ──> CloseUpstreamWrite or Close ──┐
+//	 └────> replies  ── the server's end, an error ──> client closed, RepliesDone ────────────────────┴──> Close
 //
 // The end of the replies ends the session: all replies have been carried, so the client's connection is
 // closed, which ends the request pump too. The end of the requests does not, because the server may still
-// have replies to send. The protocol decides what happens at the end of its request pump: after PassEnd the
-// server reads an EOF and its replies are carried until it closes, after Close they are not. Run waits for
-// the reply pump in both cases.
+// have replies to send. The protocol decides what happens at the end of its request pump: after
+// CloseUpstreamWrite the server reads an EOF and its replies are carried until it closes, after Close they
+// are not. Run waits for the reply pump in both cases.
 //
 // Drain asks the request pump to end between two requests when no reply is outstanding. The pump calls
-// BeforeRequest before it waits for a request, Requested when one has come, and GoesOn after a failed read. A
-// new client gets LifeConfig.Begin for its login and a first request. Once Overdue reports true, the drain no
-// longer waits for clients that only wait themselves, perhaps for ever.
+// BeforeRequest before it waits for a request, NoteRequest when one has come, and ContinueAfterRead after a
+// failed read. A new client gets PumpedSessionConfig.Begin for its login and a first request. Once Overdue
+// reports true, the drain no longer waits for clients that only wait themselves, perhaps for ever.
 //
 // Close cuts both connections, from any goroutine and at any time. It is also called after a panic in either
 // pump, and when the context of a Server's Shutdown ends. The stall detector (memory/stall.go) cuts them too if a
 // peer holds memory that others wait for; each direction has an account.
-type Life struct {
+type PumpedSession struct {
 	Client, Upstream  net.Conn
 	Requests, Replies *memory.Account // nil: no limit
 
@@ -61,8 +61,8 @@ type Life struct {
 	nextPoll    time.Time // likewise: when to interrupt a read while draining
 }
 
-// LifeConfig configures a Life.
-type LifeConfig struct {
+// PumpedSessionConfig configures a PumpedSession.
+type PumpedSessionConfig struct {
 	Client, Upstream  net.Conn
 	Requests, Replies *memory.Share // nil: no limit
 	Stall             time.Duration // how long a peer may move less than MinPace while others wait
@@ -72,9 +72,9 @@ type LifeConfig struct {
 	Log               *slog.Logger
 }
 
-// NewLife returns a Life that has not begun; Run starts it.
-func NewLife(c LifeConfig) *Life {
-	l := &Life{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, beginDeadline: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, repliesDone: make(chan struct{})}
+// NewPumpedSession returns a PumpedSession that has not begun; Run starts it.
+func NewPumpedSession(c PumpedSessionConfig) *PumpedSession {
+	l := &PumpedSession{Client: c.Client, Upstream: c.Upstream, stall: c.Stall, grace: c.Grace, beginDeadline: time.Now().Add(cmp.Or(c.Begin, BeginPatience)), stats: c.Stats, log: c.Log, repliesDone: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.Requests = l.account(c.Requests, c.Client, c.Upstream)
 	l.Replies = l.account(c.Replies, c.Upstream, c.Client)
@@ -82,12 +82,12 @@ func NewLife(c LifeConfig) *Life {
 }
 
 // account returns the account for the messages of one direction.
-func (l *Life) account(of *memory.Share, from, to net.Conn) *memory.Account {
-	return of.Account(PayerOf(l.Client), &Stream{From: from, To: to, Client: l.Client, Limit: l.stall, Stats: l.stats, Log: l.log})
+func (l *PumpedSession) account(of *memory.Share, from, to net.Conn) *memory.Account {
+	return of.Account(BudgetAddress(l.Client), &Stream{From: from, To: to, Client: l.Client, Limit: l.stall, Stats: l.stats, Log: l.log})
 }
 
 // Run runs both pumps until both have ended, then closes the connections and the accounts.
-func (l *Life) Run(requests, replies func()) {
+func (l *PumpedSession) Run(requests, replies func()) {
 	defer l.Requests.Close()
 	defer l.Replies.Close()
 	defer l.Close()
@@ -96,7 +96,7 @@ func (l *Life) Run(requests, replies func()) {
 	<-l.repliesDone
 }
 
-func (l *Life) runReplies(replies func()) {
+func (l *PumpedSession) runReplies(replies func()) {
 	defer close(l.repliesDone)
 	defer l.Catch()
 	// Replies are no longer read, so the server may stop reading too, in the middle of a request.
@@ -104,12 +104,12 @@ func (l *Life) runReplies(replies func()) {
 	defer l.Client.Close() // unblocks the request pump
 	replies()
 	if l.Ended() { // the request pump no longer reads
-		l.Part()
+		l.LingerClose()
 	}
 }
 
 // Catch, when deferred in another goroutine of the session, ends the session after a panic; see CatchPanic.
-func (l *Life) Catch() {
+func (l *PumpedSession) Catch() {
 	if p := recover(); p != nil {
 		panics.Report(l.log, l.stats, p)
 		_ = l.Close()
@@ -117,7 +117,7 @@ func (l *Life) Catch() {
 }
 
 // Close cuts both connections, and ends Context.
-func (l *Life) Close() error {
+func (l *PumpedSession) Close() error {
 	l.closing.Do(func() {
 		l.cancel()
 		_ = Abort(l.Client)
@@ -130,52 +130,52 @@ func (l *Life) Close() error {
 }
 
 // Context returns a context that ends with the session.
-func (l *Life) Context() context.Context { return l.ctx }
+func (l *PumpedSession) Context() context.Context { return l.ctx }
 
 // Cancel ends Context before the session, so that the pumps stop waiting for memory.
-func (l *Life) Cancel() { l.cancel() }
+func (l *PumpedSession) Cancel() { l.cancel() }
 
-// Dead returns a channel that is closed when the reply pump has ended.
-func (l *Life) Dead() <-chan struct{} { return l.repliesDone }
+// RepliesDone returns a channel that is closed when the reply pump has ended.
+func (l *PumpedSession) RepliesDone() <-chan struct{} { return l.repliesDone }
 
-// PassEnd closes the upstream connection for writing: the client has ended its side.
-func (l *Life) PassEnd() {
+// CloseUpstreamWrite closes the upstream connection for writing: the client has ended its side.
+func (l *PumpedSession) CloseUpstreamWrite() {
 	l.End()
 	_ = CloseWrite(l.Upstream)
 }
 
 // End records that the client has ended its side, or is about to: if the server closes from now on, the
 // connection was not lost.
-func (l *Life) End() { l.clientEnded.Store(true) }
+func (l *PumpedSession) End() { l.clientEnded.Store(true) }
 
 // Ended reports whether the client has ended its side.
-func (l *Life) Ended() bool { return l.clientEnded.Load() }
+func (l *PumpedSession) Ended() bool { return l.clientEnded.Load() }
 
 // DrainPoll is the interval at which a draining session checks whether it is idle.
 const DrainPoll = 20 * time.Millisecond
 
 // Drain wakes the request pump, which ends between two requests when no reply is outstanding.
-func (l *Life) Drain() {
+func (l *PumpedSession) Drain() {
 	l.BeginDrain()
 	_ = l.Client.SetReadDeadline(time.Now())
 }
 
 // BeginDrain is Drain without waking the request pump.
-func (l *Life) BeginDrain() {
+func (l *PumpedSession) BeginDrain() {
 	l.graceEnd.Store(time.Now().Add(l.grace).UnixNano())
 	l.draining.Store(true)
 }
 
 // Overdue reports whether the session drains and the drain's grace is over.
-func (l *Life) Overdue() bool {
+func (l *PumpedSession) Overdue() bool {
 	return l.draining.Load() && time.Now().UnixNano() >= l.graceEnd.Load()
 }
 
 // Draining reports whether Drain was called.
-func (l *Life) Draining() bool { return l.draining.Load() }
+func (l *PumpedSession) Draining() bool { return l.draining.Load() }
 
 // BeforeRequest bounds the wait for the next request while the session drains.
-func (l *Life) BeforeRequest() {
+func (l *PumpedSession) BeforeRequest() {
 	if !l.draining.Load() {
 		return
 	}
@@ -185,13 +185,13 @@ func (l *Life) BeforeRequest() {
 	_ = l.Client.SetReadDeadline(l.nextPoll)
 }
 
-// lingerCloseTimeout limits the time that Part waits for a client to read the end and close.
+// lingerCloseTimeout limits the time that LingerClose waits for a client to read the end and close.
 const lingerCloseTimeout = 200 * time.Millisecond
 
-// Part closes the client's connection for writing after the grace of a drain, and reads what the client may
+// LingerClose closes the client's connection for writing after the grace of a drain, and reads what the client may
 // have sent at this moment: otherwise closing would reset the connection, and could cost the client the last
 // reply. It must be called by the goroutine that reads from the client.
-func (l *Life) Part() {
+func (l *PumpedSession) LingerClose() {
 	if !l.Overdue() || CloseWrite(l.Client) != nil {
 		return
 	}
@@ -199,14 +199,14 @@ func (l *Life) Part() {
 	_, _ = io.CopyN(io.Discard, l.Client, lingerBytes)
 }
 
-// Requested records that a request has come.
-func (l *Life) Requested() { l.foundIdle = false }
+// NoteRequest records that a request has come.
+func (l *PumpedSession) NoteRequest() { l.foundIdle = false }
 
-// GoesOn reports whether to go on after a failed read of a request. Only the interruption by a drain is no
+// ContinueAfterRead reports whether to go on after a failed read of a request. Only the interruption by a drain is no
 // end: the pump goes on while the session is busy or has just begun, and once more when it is idle, since a
 // read after its deadline does not check whether bytes have come. After the grace one idle check is enough;
 // otherwise a client that is never idle for long would be cut off in the end.
-func (l *Life) GoesOn(err error, idle bool) bool {
+func (l *PumpedSession) ContinueAfterRead(err error, idle bool) bool {
 	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.foundIdle || l.Overdue()) && time.Now().After(l.beginDeadline) {
 		return false
 	}
@@ -215,6 +215,6 @@ func (l *Life) GoesOn(err error, idle bool) bool {
 }
 
 // LogEnd logs why the session was ended, if not in the usual way; see the function LogEnd.
-func (l *Life) LogEnd(who memory.Peer, class string, err error) {
+func (l *PumpedSession) LogEnd(who memory.Peer, class string, err error) {
 	LogEnd(l.log, l.stats, l.Client, who, class, err)
 }

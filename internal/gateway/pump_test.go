@@ -18,7 +18,7 @@ import (
 
 // linePumps is a session that carries lines, and expects one line in reply to each of the client's.
 type linePumps struct {
-	*Life
+	*PumpedSession
 	outstanding atomic.Int32
 	waits       bool // when the client ends, wait for outstanding replies; false: close
 	panics      bool // panic at a reply
@@ -41,7 +41,7 @@ func startPumps(t *testing.T, change func(*linePumps)) *linePumps {
 		_ = c.SetDeadline(time.Now().Add(patience))
 	}
 	p.said, p.answered = bufio.NewReader(p.server), bufio.NewReader(p.client)
-	p.Life = NewLife(LifeConfig{
+	p.PumpedSession = NewPumpedSession(PumpedSessionConfig{
 		Client: near, Upstream: up, Requests: memory.NewBudget(1 << 20).Share("test"), Replies: memory.NewBudget(1 << 20).Share("test"),
 		Stall: patience, Stats: p.stats, Log: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
@@ -56,20 +56,20 @@ func (p *linePumps) carryRequests() {
 		_ = p.Close()
 		return
 	}
-	p.PassEnd()
+	p.CloseUpstreamWrite()
 }
 
 func (p *linePumps) pumpRequests() {
-	in := bufio.NewReader(p.Life.Client)
+	in := bufio.NewReader(p.PumpedSession.Client)
 	for {
 		p.BeforeRequest()
 		line, err := in.ReadString('\n')
 		if err == nil {
-			p.Requested()
+			p.NoteRequest()
 			p.outstanding.Add(1)
 			_, err = io.WriteString(p.Upstream, line)
 		}
-		if err != nil && !p.GoesOn(err, p.outstanding.Load() == 0) {
+		if err != nil && !p.ContinueAfterRead(err, p.outstanding.Load() == 0) {
 			p.LogEnd(memory.FromClient, "", err)
 			return
 		}
@@ -89,7 +89,7 @@ func (p *linePumps) pumpReplies() {
 			p.LogEnd(memory.FromUpstream, "malformed", errors.New("no such reply"))
 			return
 		}
-		_, _ = io.WriteString(p.Life.Client, line)
+		_, _ = io.WriteString(p.PumpedSession.Client, line)
 		p.outstanding.Add(-1)
 	}
 }
@@ -130,7 +130,7 @@ func (p *linePumps) over(t *testing.T) {
 			t.Error("an account is open")
 		}
 	}
-	for _, c := range []net.Conn{p.Life.Client, p.Upstream} {
+	for _, c := range []net.Conn{p.PumpedSession.Client, p.Upstream} {
 		if _, err := c.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("a connection is open: %v", err)
 		}
@@ -177,15 +177,15 @@ func TestPumpsDrainBusy(t *testing.T) {
 // come.
 func TestPumpsDrainLooksTwice(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := NewLife(LifeConfig{Client: near, Upstream: near, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
+	l := NewPumpedSession(PumpedSessionConfig{Client: near, Upstream: near, Grace: time.Hour, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
-	if l.GoesOn(late, false) {
+	if l.ContinueAfterRead(late, false) {
 		t.Error("goes on without a drain")
 	}
 	l.beginDeadline = time.Time{}
 	l.Drain()
-	if l.GoesOn(io.EOF, false) {
+	if l.ContinueAfterRead(io.EOF, false) {
 		t.Error("goes on after the end")
 	}
 	for _, step := range []struct{ idle, requested, goesOn bool }{
@@ -197,9 +197,9 @@ func TestPumpsDrainLooksTwice(t *testing.T) {
 		{idle: true, goesOn: false},
 	} {
 		if step.requested {
-			l.Requested()
+			l.NoteRequest()
 		}
-		if got := l.GoesOn(late, step.idle); got != step.goesOn {
+		if got := l.ContinueAfterRead(late, step.idle); got != step.goesOn {
 			t.Fatalf("%+v: goes on: %v", step, got)
 		}
 	}
@@ -208,18 +208,18 @@ func TestPumpsDrainLooksTwice(t *testing.T) {
 // A drain keeps waiting for a new client that has only logged in.
 func TestPumpsDrainAfterALogin(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	l := NewPumpedSession(PumpedSessionConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
 	l.beginDeadline = time.Now().Add(time.Hour)
-	l.Requested()
+	l.NoteRequest()
 	l.Drain()
 	for range 3 {
-		if !l.GoesOn(late, true) {
+		if !l.ContinueAfterRead(late, true) {
 			t.Fatal("ends")
 		}
 	}
-	if l.beginDeadline = (time.Time{}); l.GoesOn(late, true) {
+	if l.beginDeadline = (time.Time{}); l.ContinueAfterRead(late, true) {
 		t.Error("goes on when its moment is over")
 	}
 }
@@ -228,13 +228,13 @@ func TestPumpsDrainAfterALogin(t *testing.T) {
 // for ever.
 func TestPumpsOverdueDrainLooksOnce(t *testing.T) {
 	near, _ := tcpPair(t)
-	l := NewLife(LifeConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
+	l := NewPumpedSession(PumpedSessionConfig{Client: near, Upstream: near, Log: slog.New(slog.DiscardHandler)})
 	_ = near.SetReadDeadline(time.Now())
 	_, late := near.Read(make([]byte, 1))
 	l.beginDeadline = time.Time{}
 	l.Drain()
 	for _, idle := range []bool{false, true} {
-		if got := l.GoesOn(late, idle); got == idle {
+		if got := l.ContinueAfterRead(late, idle); got == idle {
 			t.Errorf("idle %v: goes on: %v", idle, got)
 		}
 	}
@@ -246,7 +246,7 @@ func TestPumpsDrainBeforeRun(t *testing.T) {
 		near, far := testenv.Pipe()
 		up, server := testenv.Pipe()
 		p := &linePumps{waits: true}
-		p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Log: slog.New(slog.DiscardHandler)})
+		p.PumpedSession = NewPumpedSession(PumpedSessionConfig{Client: near, Upstream: up, Log: slog.New(slog.DiscardHandler)})
 		p.Drain()
 		if !p.Draining() {
 			t.Error("does not drain")
@@ -295,10 +295,10 @@ func TestPumpsServerEndsFirst(t *testing.T) {
 	hear(t, p.answered, "1")
 	hear(t, p.answered, "")
 	p.over(t)
-	if p.Dead() == nil {
+	if p.RepliesDone() == nil {
 		t.Fatal("no channel")
 	}
-	<-p.Dead()
+	<-p.RepliesDone()
 }
 
 // A panic of the reply pump ends the session, and is counted and logged.
@@ -318,7 +318,7 @@ func TestPumpsPanicInRequests(t *testing.T) {
 	near, far := tcpPair(t)
 	up, server := tcpPair(t)
 	p := &linePumps{}
-	p.Life = NewLife(LifeConfig{Client: near, Upstream: up, Requests: memory.NewBudget(1 << 20).Share("test"), Replies: memory.NewBudget(1 << 20).Share("test"), Log: slog.New(slog.DiscardHandler)})
+	p.PumpedSession = NewPumpedSession(PumpedSessionConfig{Client: near, Upstream: up, Requests: memory.NewBudget(1 << 20).Share("test"), Replies: memory.NewBudget(1 << 20).Share("test"), Log: slog.New(slog.DiscardHandler)})
 	p.ran = make(chan struct{})
 	go func() {
 		defer close(p.ran)
@@ -326,7 +326,7 @@ func TestPumpsPanicInRequests(t *testing.T) {
 		p.Run(func() { panic("asked for") }, p.pumpReplies)
 	}()
 	p.over(t)
-	<-p.Dead()
+	<-p.RepliesDone()
 	_, _ = far.Close(), server.Close()
 }
 

@@ -158,7 +158,7 @@ func (s *Server) admit(c net.Conn) {
 	}
 	a.conn = newConn(c, s.Stats.side(sideClient))
 	short := descriptorShortage(c, reservedDescriptors, nil)
-	a.slot = limit.Admit(PayerOf(a.conn), a, short != nil)
+	a.slot = limit.Admit(BudgetAddress(a.conn), a, short != nil)
 	if a.slot == nil {
 		s.refuse(a.conn, short)
 		_ = c.Close()
@@ -267,7 +267,7 @@ func (s *Server) admitProxied(a *activeConn) bool {
 	err := a.proxied.readHeader(a.conn)
 	if err == nil {
 		a.slot.Leave()
-		if a.slot = s.limit.Admit(PayerOf(a.conn), a, false); a.slot == nil {
+		if a.slot = s.limit.Admit(BudgetAddress(a.conn), a, false); a.slot == nil {
 			s.refuse(a.conn, nil)
 			return false
 		}

@@ -371,7 +371,7 @@ func (e *Effort) total() *EffortTotal {
 		return nil
 	}
 	t := &EffortTotal{
-		CPUBudgetCores: s.Limits.Cores, LatencyBudgetSeconds: s.Limits.Added.Seconds(),
+		CPUBudgetCores: s.Limits.Cores, LatencyBudgetSeconds: s.Limits.Latency.Seconds(),
 		Cores: s.Cores, CPUSeconds: s.Spent.Seconds(), Late: s.Late, Step: s.Step.String(), Changes: s.Changes,
 	}
 	for i, share := range s.Shares {

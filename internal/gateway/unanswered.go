@@ -11,9 +11,9 @@ import (
 // as long as it likes. So may one that doesn't read: it acknowledges the probes of its full window.
 const unansweredTimeout = 30 * time.Second
 
-// ExpectAnswers makes reads and writes of a connection to a server fail when the server can no longer be
+// DetectLostPeer makes reads and writes of a connection to a server fail when the server can no longer be
 // reached.
-func ExpectAnswers(c net.Conn) { detectLostPeer(c, unansweredTimeout) }
+func DetectLostPeer(c net.Conn) { detectLostPeer(c, unansweredTimeout) }
 
 // detectLostPeer makes reads and writes of c fail when its peer has acknowledged nothing for
 // the timeout. A request that was acknowledged before is covered by the probes.

@@ -196,8 +196,8 @@ func (u descriptorError) Is(target error) bool { return target == ErrUnreachable
 
 func (u descriptorError) Unwrap() error { return u.error }
 
-// Ask calls talk with a connection made by dial, with ctx's deadline set, and closes the connection.
-func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {
+// WithConn calls talk with a connection made by dial, with ctx's deadline set, and closes the connection.
+func WithConn(ctx context.Context, dial func(context.Context) (net.Conn, error), talk func(net.Conn) error) error {
 	c, err := dial(ctx)
 	if err != nil {
 		return err
@@ -209,10 +209,10 @@ func Ask(ctx context.Context, dial func(context.Context) (net.Conn, error), talk
 	return talk(c)
 }
 
-// Ask is the function Ask with up.Dial. Its bytes are not counted as traffic.
-func (up Upstream) Ask(ctx context.Context, talk func(net.Conn) error) error {
+// WithConn is the function WithConn with up.Dial. Its bytes are not counted as traffic.
+func (up Upstream) WithConn(ctx context.Context, talk func(net.Conn) error) error {
 	up.Stats = nil
-	return Ask(ctx, up.Dial, talk)
+	return WithConn(ctx, up.Dial, talk)
 }
 
 func (up Upstream) tlsConfig() *tls.Config {

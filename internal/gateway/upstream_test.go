@@ -113,7 +113,7 @@ func TestAsk(t *testing.T) {
 	dial := func(context.Context) (net.Conn, error) { return near, nil }
 	within, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	err := Ask(within, dial, func(c net.Conn) error {
+	err := WithConn(within, dial, func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1)) // no answer comes
 		return err
 	})
@@ -124,7 +124,7 @@ func TestAsk(t *testing.T) {
 		t.Errorf("the connection is open: %q, %v", b, err)
 	}
 	none := errors.New("no listener")
-	err = Ask(t.Context(), func(context.Context) (net.Conn, error) { return nil, none }, func(net.Conn) error { panic("no connection") })
+	err = WithConn(t.Context(), func(context.Context) (net.Conn, error) { return nil, none }, func(net.Conn) error { panic("no connection") })
 	if !errors.Is(err, none) {
 		t.Errorf("without a server: %v", err)
 	}
@@ -139,7 +139,7 @@ func TestAskIsNotCounted(t *testing.T) {
 	defer l.Close()
 	stats := NewStats("test", "line")
 	up := Upstream{Network: "tcp", Address: l.Addr().String(), Stats: stats}
-	if err := up.Ask(t.Context(), func(c net.Conn) error { return lineOf(c, "question") }); err != nil {
+	if err := up.WithConn(t.Context(), func(c net.Conn) error { return lineOf(c, "question") }); err != nil {
 		t.Fatal(err)
 	}
 	if n := stats.Snapshot().Wire.Upstream; n != (Traffic{}) || up.Stats == nil {

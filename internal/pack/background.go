@@ -72,7 +72,7 @@ func (j *Job) wanted() bool {
 		return false
 	}
 	for _, r := range j.Policy.Rules() {
-		if r.Seals() {
+		if r.Compresses() {
 			return true
 		}
 	}

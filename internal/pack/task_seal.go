@@ -73,7 +73,7 @@ func (t *Seal) Decide(db string, v *store.Value) Verdict {
 	if st.Dict != 0 && !t.Ready(st.Dict) {
 		return Verdict{Stop: fmt.Errorf("%w %08x", ErrNoDictionary, st.Dict)}
 	}
-	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.WorthFunc(v.Type))
+	sealed, did := t.Sealer.SealContent(nil, s.content, s.as, len(s.raw), st, rule.SavesEnoughFunc(v.Type))
 	if !did.Sealed {
 		return t.decideUnsealed(&s, st, rule)
 	}
@@ -149,7 +149,7 @@ func (t *Seal) improves(s *subject, sealed []byte, made codec.ID, st codec.Setti
 	if made != st.Codec {
 		st = codec.Setting{Codec: made}
 	}
-	return t.Force && differs(st, s.old) || rule.Worth(s.value.Type, len(s.value.Stored), len(sealed))
+	return t.Force && differs(st, s.old) || rule.SavesEnough(s.value.Type, len(s.value.Stored), len(sealed))
 }
 
 // differs reports whether the setting has another codec or dictionary than an envelope.

@@ -114,7 +114,7 @@ type contentSealer interface {
 	openContent(dst, stored []byte) ([]byte, error)
 }
 
-// gatewaySealer is the code that gateways run.
+// gatewaySealer runs the code of gateways.
 type gatewaySealer struct {
 	s  *cinch.Sealer
 	st codec.Setting
@@ -135,7 +135,7 @@ func (p gatewaySealer) openContent(dst, stored []byte) ([]byte, error) {
 	return p.s.OpenContent(dst, stored)
 }
 
-// singleDict holds the only dictionary.
+// singleDict is a store of one dictionary.
 type singleDict struct{ d *codec.Dict }
 
 func (o singleDict) Dictionary(number uint32) (*codec.Dict, error) {
@@ -163,7 +163,7 @@ func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
 	return gatewaySealer{cinch.NewSealer(cinch.SealerOptions{Engine: e, Dicts: singleDict{d.values}}), st}
 }
 
-// brotliSealer is Brotli, preceded by as many bytes as an envelope would have.
+// brotliSealer compresses with Brotli, after as many bytes as an envelope would have.
 type brotliSealer struct {
 	quality int
 	w       *brotli.Writer

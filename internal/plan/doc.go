@@ -4,13 +4,13 @@
 //
 // Its files, from high to low:
 //
-//	messages.go, plan.go, ask.go                       a plan from a gateway's measurements, or from what was collected
+//	messages.go, plan.go, ratesprompt.go               a plan from a gateway's measurements, or from what was collected
 //	tuples.go, files.go, documents.go, mongo.go, keys.go   sources of values and messages
 //	choose.go, balance.go                              the Pareto front, one recommendation
 //	train.go, memory.go, measure.go                    measuring each setting on a sample
-//	made.go, html.go, write.go, text.go, unmeasured.go output
+//	createdfiles.go, html.go, write.go, text.go, unmeasured.go output
 //	rates.go, report.go, foreign.go                    rates; the figures of a group; values that libraries compressed
-//	alike.go, collect.go                               groups, found while reading: merging similar ones
+//	similar.go, collect.go                               groups, found while reading: merging similar ones
 //	planner.go, options.go, words.go                   what the files above share
 //	shape.go, candidate.go, exchange.go, link.go       documents by their keys; settings; messages; networks
 //	place.go, pattern.go, opened.go, group.go          names by pattern; a decompressed sample; a group and its sample

@@ -13,7 +13,7 @@ import (
 // An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message
 // that begins with its own length. A candidate turns it into the same with compressed messages.
 
-// encoding is the encoding of messages between a gateway and its upstream.
+// encoding tells how messages between a gateway and its upstream are encoded.
 type encoding string
 
 const (

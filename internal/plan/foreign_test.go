@@ -327,7 +327,7 @@ func TestForeignKindsStayApart(t *testing.T) {
 				c.Value("0", name, "string", ticket, glide(kinds[names[i%20%4]](r)))
 			}
 		}
-		c.Settle(codec.New(codec.Options{}))
+		c.MergeSimilar(codec.New(codec.Options{}))
 		if got := len(patternsOf(c)); opens != (got == 20) {
 			t.Errorf("opens %v: %d patterns", opens, got)
 		}

@@ -84,7 +84,7 @@ func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 				col.Value("", []byte(x.key), "string", ticket, x.value)
 			}
 		}
-		col.Settle(codec.New(codec.Options{}))
+		col.MergeSimilar(codec.New(codec.Options{}))
 		if got := patternsOf(col); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d patterns, %.600q", c.what, len(got), got)
 		}
@@ -105,7 +105,7 @@ func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 			col.Value("", []byte(key), "string", ticket, value)
 		}
 	}
-	col.Settle(codec.New(codec.Options{}))
+	col.MergeSimilar(codec.New(codec.Options{}))
 	if got := patternsOf(col); !slices.Equal(got, []string{"shop:*:item:*", "shop:thumbnails:item:*"}) {
 		t.Errorf("one kind with a quarter of the names: %q", got)
 	}

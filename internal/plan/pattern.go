@@ -13,7 +13,7 @@ import (
 // others have places of their own at first. A place with too many different tokens keeps those apart that are
 // frequent, however many there are, and merges the rest into one *, with everything below them (place.go). So
 // the tree learns which parts of a name are identifiers, and stays small whatever the names are. When all
-// names are there, places with many tokens whose values are similar are merged, too (alike.go).
+// names are there, places with many tokens whose values are similar are merged, too (similar.go).
 const (
 	maxTokens = 12   // per name; the rest is one *
 	maxToken  = 40   // bytes; a longer token is variable

@@ -50,7 +50,7 @@ func TestPatterns(t *testing.T) {
 	} {
 		col := NewCollector(CollectOptions{})
 		offer(col, c.names...)
-		col.Settle(codec.New(codec.Options{}))
+		col.MergeSimilar(codec.New(codec.Options{}))
 		if got := patternsOf(col); !slices.Equal(got, c.want) {
 			t.Errorf("%.40q: %q, want %q", c.names, got, c.want)
 		}
@@ -156,7 +156,7 @@ func TestLargeGroupsStayApart(t *testing.T) {
 				col.Value("", name, "string", ticket, c.value(i))
 			}
 		}
-		col.Settle(codec.New(codec.Options{}))
+		col.MergeSimilar(codec.New(codec.Options{}))
 		got := patternsOf(col)
 		if c.kind == nil && !slices.Equal(got, c.patterns) {
 			t.Errorf("%s: %d patterns, %.300q", c.what, len(got), got)

@@ -19,7 +19,7 @@ func Make(ctx context.Context, c *Collector, o Options) (*Report, error) {
 	if warning := o.WeighRates(c); warning != "" {
 		o.Source.Notes = append(o.Source.Notes, warning)
 	}
-	c.Settle(o.Engine)
+	c.MergeSimilar(o.Engine)
 	p := &planner{Options: o, foreign: c.o.Foreign}
 	all := c.found()
 	if len(all) == 0 {
@@ -126,7 +126,7 @@ type sampleSet struct {
 	bytes  float64 // bytes of the whole group to compress
 }
 
-// candidates measures all candidates on a lot of the group.
+// candidates measures all candidates on a sample set of the group.
 func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampleSet, r *Report) error {
 	learn, test := halve(l.values, l.sides)
 	if test = subsample(test); len(test) == 0 {

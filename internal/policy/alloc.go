@@ -109,10 +109,10 @@ func Cost(t Type, raw, sealed int) (before, after int) {
 	return stringSize(raw), stringSize(sealed)
 }
 
-// Worth reports whether storing sealed bytes instead of raw ones saves at least the rule's minimum share of
+// SavesEnough reports whether storing sealed bytes instead of raw ones saves at least the rule's minimum share of
 // the server's allocation. Strings of 109 to 124 bytes all have the same allocation, so turning 124 into 109
 // is never worth it.
-func (r *Rule) Worth(t Type, raw, sealed int) bool {
+func (r *Rule) SavesEnough(t Type, raw, sealed int) bool {
 	if r.forced {
 		return true
 	}
@@ -120,8 +120,8 @@ func (r *Rule) Worth(t Type, raw, sealed int) bool {
 	return after < before && float64(before-after) >= r.MinGain*float64(before)
 }
 
-// WorthFunc is Worth with the type bound. The compiler inlines it, so that it allocates nothing unless the
+// SavesEnoughFunc is SavesEnough with the type bound. The compiler inlines it, so that it allocates nothing unless the
 // caller keeps it.
-func (r *Rule) WorthFunc(t Type) func(raw, sealed int) bool {
-	return func(raw, sealed int) bool { return r.Worth(t, raw, sealed) }
+func (r *Rule) SavesEnoughFunc(t Type) func(raw, sealed int) bool {
+	return func(raw, sealed int) bool { return r.SavesEnough(t, raw, sealed) }
 }

@@ -45,7 +45,7 @@ func TestWorth(t *testing.T) {
 		{tenth, Stream, 100, 92, false},
 		{tenth, Stream, 100, 80, true},
 	} {
-		if got := c.r.Worth(c.t, c.raw, c.sealed); got != c.want || c.r.WorthFunc(c.t)(c.raw, c.sealed) != got {
+		if got := c.r.SavesEnough(c.t, c.raw, c.sealed); got != c.want || c.r.SavesEnoughFunc(c.t)(c.raw, c.sealed) != got {
 			before, after := Cost(c.t, c.raw, c.sealed)
 			t.Errorf("Worth(%s, %d, %d) = %v at %v (%d -> %d)", c.t, c.raw, c.sealed, got, c.r.MinGain, before, after)
 		}

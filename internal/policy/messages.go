@@ -63,15 +63,15 @@ type MessageRule struct {
 
 	space, host     Pattern
 	commands, types []Pattern
-	forLink         *MessageRule // see Carried
+	forLink         *MessageRule // see ForLink
 }
 
 // Raw reports whether the rule leaves messages alone.
 func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
 
-// Carried returns the rule for messages over a link, which compresses all of them together: columns stay
+// ForLink returns the rule for messages over a link, which compresses all of them together: columns stay
 // uncompressed, and so does what another codec would have compressed. It lives as long as r.
-func (r *MessageRule) Carried() *MessageRule { return r.forLink }
+func (r *MessageRule) ForLink() *MessageRule { return r.forLink }
 
 // HasDictionary reports whether messages may be compressed with a dictionary.
 func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict }
@@ -199,7 +199,7 @@ func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule
 // Fits reports whether a message of n bytes is within the rule's sizes.
 func (r *MessageRule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
-// Worth reports whether compressing saves enough.
-func (r *MessageRule) Worth(raw, compressed int) bool {
+// SavesEnough reports whether compressing saves enough.
+func (r *MessageRule) SavesEnough(raw, compressed int) bool {
 	return compressed < raw && float64(raw-compressed) >= r.MinGain*float64(raw)
 }

@@ -20,7 +20,7 @@ const (
 	// DefaultMinSize is in bytes. An envelope costs 11 bytes, 19 with a dictionary, and Redis keeps a string
 	// below 64 in one small allocation, so little can be gained.
 	DefaultMinSize = 64
-	// DefaultMinGain is the share of the server's allocation that compressing has to save, see [Rule.Worth].
+	// DefaultMinGain is the share of the server's allocation that compressing has to save, see [Rule.SavesEnough].
 	DefaultMinGain = 0.10
 	// AnyGain as a rule's MinGain accepts the smallest saving. (Zero means the default.)
 	AnyGain = 1e-12
@@ -83,7 +83,7 @@ type Rule struct {
 	Auto    bool // the dictionary in Setting is chosen while the policy is in force; see With
 	// Unconstrained asserts that no constraint hidden from the gateway's user reads the field (Tarantool).
 	Unconstrained bool
-	// Observe compresses, decompresses and counts values, but stores none compressed: see [Rule.Seals].
+	// Observe compresses, decompresses and counts values, but stores none compressed: see [Rule.Compresses].
 	Observe bool
 	// Shared trains one dictionary on, and for, the values of all logins; otherwise each login has its own.
 	Shared bool
@@ -111,8 +111,8 @@ func (r *Rule) SettingFor(login string) codec.Setting {
 // Raw reports whether the rule leaves values alone.
 func (r *Rule) Raw() bool { return r.Setting.Codec == codec.Raw }
 
-// Seals reports whether values under the rule are stored compressed.
-func (r *Rule) Seals() bool { return !r.Raw() && !r.Observe }
+// Compresses reports whether values under the rule are stored compressed.
+func (r *Rule) Compresses() bool { return !r.Raw() && !r.Observe }
 
 // Options describe a policy.
 type Options struct {
@@ -212,7 +212,7 @@ func forcedRules(rules []Rule) []Rule {
 	last := Rule{Name: "force", Setting: codec.Setting{Codec: codec.Zstd}}
 	forced := make([]Rule, 0, len(rules)+1)
 	for _, r := range rules {
-		if r.Seals() {
+		if r.Compresses() {
 			r.MinSize, r.MaxSize, r.forced = 0, 0, true
 			forced = append(forced, r)
 		}
@@ -277,7 +277,7 @@ func (p *Policy) WithoutLogins() *Policy {
 // PerLogin returns the names of the rules with a dictionary per login.
 func (p *Policy) PerLogin() (names []string) {
 	for _, r := range p.rules {
-		if r.Auto && !r.Shared && r.Seals() {
+		if r.Auto && !r.Shared && r.Compresses() {
 			names = append(names, r.Name)
 		}
 	}

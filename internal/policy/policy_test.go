@@ -80,7 +80,7 @@ func TestLookupDoesNotAllocate(t *testing.T) {
 	key, value := []byte("menu:12345"), []byte("1234567890")
 	n := testing.AllocsPerRun(100, func() {
 		r := p.Lookup(Address{Space: "0", Key: key, Type: String, Size: 1000})
-		if !r.Worth(String, 1000, 100) || !r.WorthFunc(Hash)(1000, 100) || !NeverSeal(value) || !p.MayHoldHash("0", key) {
+		if !r.SavesEnough(String, 1000, 100) || !r.SavesEnoughFunc(Hash)(1000, 100) || !NeverSeal(value) || !p.MayHoldHash("0", key) {
 			t.Fatal("wrong answer")
 		}
 	})
@@ -100,7 +100,7 @@ func TestOffAndForce(t *testing.T) {
 		if r == nil {
 			return ""
 		}
-		if !r.Worth(typ, 1, 20) || !r.WorthFunc(typ)(1, 20) {
+		if !r.SavesEnough(typ, 1, 20) || !r.SavesEnoughFunc(typ)(1, 20) {
 			t.Errorf("%s: force cares about loss", key)
 		}
 		return r.Name

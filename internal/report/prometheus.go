@@ -90,7 +90,7 @@ func (p *Prometheus) raw(ctx context.Context, metrics []string, of target, from,
 func seconds(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
 
 func (p *Prometheus) ask(ctx context.Context, path string, form url.Values) (list []found, err error) {
-	q := ask.Question{Method: http.MethodPost, Path: path, Type: "application/x-www-form-urlencoded", Body: []byte(form.Encode())}
+	q := ask.Request{Method: http.MethodPost, Path: path, Type: "application/x-www-form-urlencoded", Body: []byte(form.Encode())}
 	err = p.server.Do(ctx, q, func(answer *http.Response, body io.Reader) error {
 		var doc struct {
 			Status, Error string

@@ -38,7 +38,7 @@ func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) 
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err == nil {
-		gateway.ExpectAnswers(c)
+		gateway.DetectLostPeer(c)
 	}
 	return c, err
 }

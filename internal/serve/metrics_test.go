@@ -94,17 +94,17 @@ func TestReadyRefusesQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.close)
-	if _, err := p.ready(admin.Question{Gateway: "b"}); !errors.Is(err, admin.ErrNoGateway) {
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "b"}); !errors.Is(err, admin.ErrNoGateway) {
 		t.Error(err)
 	}
-	if _, err := p.ready(admin.Question{Policy: "most"}); !errors.Is(err, admin.ErrNoPolicy) {
+	if _, err := p.ready(admin.ReadyQuery{Policy: "most"}); !errors.Is(err, admin.ErrNoPolicy) {
 		t.Error(err)
 	}
-	if _, err := p.ready(admin.Question{Gateway: "a", Policy: "any"}); err != nil {
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "a", Policy: "any"}); err != nil {
 		t.Error(err)
 	}
 	p.draining.Store(true)
-	if _, err := p.ready(admin.Question{Gateway: "a"}); !errors.Is(err, errDraining) {
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "a"}); !errors.Is(err, errDraining) {
 		t.Error(err)
 	}
 }

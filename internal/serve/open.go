@@ -32,7 +32,7 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 		case err != nil:
 			log.Warn("other machines reach this gateway, and it is unknown whether its server on this machine requires a password: until the server answers, clients of other machines are refused", "err", err)
 		default:
-			return asConfigError(cfg.OpenListener(g, r.upstream.String()))
+			return asConfigError(cfg.OpenListenerError(g, r.upstream.String()))
 		}
 	}
 	return nil
@@ -42,7 +42,7 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 func openListenerWarnings(cfg *config.Config, gateways []*running) (list []config.Problem) {
 	for i, r := range gateways {
 		if g := &cfg.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(upstreamsOf(r, g)...) {
-			list = append(list, cfg.MayOpenListener(g, r.upstream.String()))
+			list = append(list, cfg.OpenListenerWarning(g, r.upstream.String()))
 		}
 	}
 	return list

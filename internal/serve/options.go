@@ -20,9 +20,9 @@ type Options struct {
 
 	Sockets *handover.Sockets // sockets given to the process; nil: none
 
-	PProf bool // serve profiles on the admin page
-	Force bool // for tests: every policy gets Force
-	Toy   bool // the store is the embedded one
+	PProf    bool // serve profiles on the admin page
+	Force    bool // for tests: every policy gets Force
+	Embedded bool // the store is the embedded one
 
 	listen func(address string) (net.Listener, error) // for tests, in place of Sockets; or nil
 }

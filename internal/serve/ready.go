@@ -46,15 +46,15 @@ func (h *health) prefixed(text string) string { return "gateway " + h.gateway + 
 
 var errDraining = errors.New("draining")
 
-// readinessChecker is a gateway that can report whether its clients would be served, and other problems. For all others
-// only the connection to the upstream is checked.
+// readinessChecker is a gateway that can report whether its clients would be served, and other problems. For
+// all others only the connection to the upstream is checked.
 type readinessChecker interface {
 	Ready(ctx context.Context) (notes []string, err error)
 }
 
 // ready reports whether clients would be served: the process isn't draining, and the gateways in question are
 // ready.
-func (p *Process) ready(q admin.Question) (notes []string, err error) {
+func (p *Process) ready(q admin.ReadyQuery) (notes []string, err error) {
 	policy := cmp.Or(q.Policy, p.started.Admin.Ready)
 	if policy != config.ReadyAll && policy != config.ReadyAny {
 		return nil, admin.ErrNoPolicy

@@ -65,7 +65,7 @@ func sentinel(g *config.Gateway, r *running, servers *config.RedisServers) *redi
 
 func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) redis.Config {
 	behind := open.UpstreamURL(g.Protocol, g.Upstream)
-	if s.options.Toy {
+	if s.options.Embedded {
 		behind = "" // no other process knows its address
 	}
 	return redis.Config{
@@ -89,6 +89,6 @@ func (s *shared) redisConfig(g *config.Gateway, r *running, secure *tls.Config) 
 
 		Grace: time.Duration(s.started.DrainGrace),
 
-		NoCommandDocs: s.options.Toy,
+		NoCommandDocs: s.options.Embedded,
 	}
 }

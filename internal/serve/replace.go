@@ -37,7 +37,7 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 	defer cancel()
 	p.log.Info("starting a process that replaces this one")
 	pid, err := 0, errEmbedded
-	if !p.options.Toy {
+	if !p.options.Embedded {
 		pid, err = p.startSuccessor(ctx)
 	}
 	if err != nil {

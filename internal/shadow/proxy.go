@@ -104,7 +104,7 @@ func (p *proxyConn) request() error {
 
 // carry moves bytes from src to dst until src ends, and then ends dst.
 func (p *proxyConn) carry(dst, src net.Conn, from memory.Peer) error {
-	return gateway.RelayShown(dst, src, func(b []byte) { p.tap.put(p.clientConn, from, b) })
+	return gateway.RelayFunc(dst, src, func(b []byte) { p.tap.put(p.clientConn, from, b) })
 }
 
 // Drain closes the connection: a proxied connection can't tell when it is idle.

@@ -56,9 +56,9 @@ func (o *Connection) remove(c *Command) {
 // ConnectionEnded is the class of requests whose connection ended before their reply arrived.
 const ConnectionEnded = "connection_ended"
 
-// Command begins the trace of a request that arrived on a connection at now; zero means the current time. It
+// StartCommand begins the trace of a request that arrived on a connection at now; zero means the current time. It
 // returns nil if the request is not traced. waited is how long the request was delayed for lack of memory.
-func (t *Tracer) Command(of *Connection, name string, now time.Time, waited time.Duration) *Command {
+func (t *Tracer) StartCommand(of *Connection, name string, now time.Time, waited time.Duration) *Command {
 	if t == nil || !t.draw() {
 		return nil
 	}
@@ -70,15 +70,15 @@ func (t *Tracer) Command(of *Connection, name string, now time.Time, waited time
 	}
 	r := t.begin(context.Background(), now.Add(-waited), name, nil)
 	if waited > 0 {
-		r.Part("wait", r.Start, now)
+		r.AddSpan("wait", r.Start, now)
 	}
 	c := &Command{r: r, conn: of}
 	of.add(c)
 	return c
 }
 
-// Is sets the name of the request when it is known.
-func (c *Command) Is(name string, attributes ...attribute.KeyValue) {
+// SetName sets the name of the request when it is known.
+func (c *Command) SetName(name string, attributes ...attribute.KeyValue) {
 	c.do(func() {
 		c.r.span.SetName(name)
 		c.r.Set(attributes...)
@@ -96,46 +96,46 @@ func (c *Command) Now() (now time.Time) {
 	return now
 }
 
-// Part adds a span that started at from and took took, if that is not zero.
-func (c *Command) Part(name string, from time.Time, took time.Duration, attributes ...attribute.KeyValue) {
+// AddSpan adds a span that started at from and took took, if that is not zero.
+func (c *Command) AddSpan(name string, from time.Time, took time.Duration, attributes ...attribute.KeyValue) {
 	if c != nil && took > 0 {
-		c.do(func() { c.r.Part(name, from, from.Add(took), attributes...) })
+		c.do(func() { c.r.AddSpan(name, from, from.Add(took), attributes...) })
 	}
 }
 
-// Waited adds a span for a wait since then.
-func (c *Command) Waited(since time.Time) {
+// AddWait adds a span for a wait since then.
+func (c *Command) AddWait(since time.Time) {
 	if c != nil {
-		c.Part("wait", since, time.Since(since))
+		c.AddSpan("wait", since, time.Since(since))
 	}
 }
 
-// Goes sets the attributes of the upstream's span.
-func (c *Command) Goes(attributes ...attribute.KeyValue) {
+// SetUpstreamAttributes sets the attributes of the upstream's span.
+func (c *Command) SetUpstreamAttributes(attributes ...attribute.KeyValue) {
 	c.do(func() { c.upstreamAttributes = attributes })
 }
 
-// Asks begins the span of the upstream. It ends a previous one, whose request was in vain.
-func (c *Command) Asks() {
+// StartUpstream begins the span of the upstream. It ends a previous one, whose request was in vain.
+func (c *Command) StartUpstream() {
 	c.do(func() {
 		c.upstream.End("asked_again")
-		c.upstream = c.r.Upstream(nil, c.upstreamAttributes...)
+		c.upstream = c.r.StartUpstream(nil, c.upstreamAttributes...)
 	})
 }
 
-// Answered ends the upstream's span at the time of its reply, with an error class if the reply does not reach
+// EndUpstream ends the upstream's span at the time of its reply, with an error class if the reply does not reach
 // the client.
-func (c *Command) Answered(class string, at time.Time) {
+func (c *Command) EndUpstream(class string, at time.Time) {
 	c.do(func() {
 		c.upstream.EndAt(class, at)
 		c.upstream = nil
 	})
 }
 
-// Fails records an error, as Request.Fail does.
-func (c *Command) Fails(class string, attributes ...attribute.KeyValue) {
+// RecordError records an error, as Request.RecordError does.
+func (c *Command) RecordError(class string, attributes ...attribute.KeyValue) {
 	c.do(func() {
-		c.r.Fail(class)
+		c.r.RecordError(class)
 		c.r.Set(attributes...)
 	})
 }
@@ -145,7 +145,7 @@ func (c *Command) End(class string) {
 	c.do(func() {
 		c.ended = true
 		if class != "" {
-			c.r.Fail(class)
+			c.r.RecordError(class)
 		}
 		c.upstream.End(class)
 		c.r.End()

@@ -20,18 +20,18 @@ func TestSpansOfACommand(t *testing.T) {
 	tr := tracer(t, trace.Options{Endpoint: c.URL, Ratio: 1, MaxPerSecond: 1e6})
 	now := time.Now()
 	var of trace.Connection
-	r := tr.Command(&of, "nameless", now, time.Second)
-	r.Is("get", attribute.String("db.operation.name", "get"))
-	r.Goes(attribute.String("server.address", "there"))
-	r.Part("codec request", now, 0) // took no time
-	r.Asks()
-	r.Asks()
+	r := tr.StartCommand(&of, "nameless", now, time.Second)
+	r.SetName("get", attribute.String("db.operation.name", "get"))
+	r.SetUpstreamAttributes(attribute.String("server.address", "there"))
+	r.AddSpan("codec request", now, 0) // took no time
+	r.StartUpstream()
+	r.StartUpstream()
 	answered := time.Now()
-	r.Answered("", answered)
-	r.Fails("17", attribute.String("db.response.status_code", "17"))
+	r.EndUpstream("", answered)
+	r.RecordError("17", attribute.String("db.response.status_code", "17"))
 	r.End("")
 	r.End("connection_ended")
-	r.Part("late", now, time.Second)
+	r.AddSpan("late", now, time.Second)
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +54,11 @@ func TestCommandIsEndedOnce(t *testing.T) {
 	const commands = 100
 	var of trace.Connection
 	for range commands {
-		r := tr.Command(&of, "get", time.Now(), 0)
-		r.Asks()
+		r := tr.StartCommand(&of, "get", time.Now(), 0)
+		r.StartUpstream()
 		var both sync.WaitGroup
 		both.Go(of.End)
-		both.Go(func() { r.Answered("", time.Now()); r.End("") })
+		both.Go(func() { r.EndUpstream("", time.Now()); r.End("") })
 		both.Wait()
 	}
 	if err := tr.Close(t.Context()); err != nil {
@@ -76,7 +76,7 @@ func TestBoundOfCommands(t *testing.T) {
 	now, n := time.Now(), 0
 	var of trace.Connection
 	for i := range 1000 {
-		if r := tr.Command(&of, "get", now.Add(-time.Duration(i%2)*time.Hour), 0); r != nil {
+		if r := tr.StartCommand(&of, "get", now.Add(-time.Duration(i%2)*time.Hour), 0); r != nil {
 			n++
 			r.End("")
 		}
@@ -97,10 +97,10 @@ func TestUntracedCommandsCostNothing(t *testing.T) {
 		now := time.Now()
 		var of trace.Connection
 		if n := testing.AllocsPerRun(1000, func() {
-			r := tr.Command(&of, "x", now, 0)
-			r.Asks()
-			r.Waited(r.Now())
-			r.Answered("", now)
+			r := tr.StartCommand(&of, "x", now, 0)
+			r.StartUpstream()
+			r.AddWait(r.Now())
+			r.EndUpstream("", now)
 			r.End("")
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -20,8 +20,8 @@ type Request struct {
 	span trace.Span
 }
 
-// Part adds a span that has ended.
-func (r *Request) Part(name string, from, to time.Time, attributes ...attribute.KeyValue) {
+// AddSpan adds a span that has ended.
+func (r *Request) AddSpan(name string, from, to time.Time, attributes ...attribute.KeyValue) {
 	if r == nil {
 		return
 	}
@@ -29,9 +29,9 @@ func (r *Request) Part(name string, from, to time.Time, attributes ...attribute.
 	r.t.end(s, to)
 }
 
-// Upstream begins the span of a request to an upstream. It adds the trace context to the headers, unless they
+// StartUpstream begins the span of a request to an upstream. It adds the trace context to the headers, unless they
 // are nil.
-func (r *Request) Upstream(h http.Header, attributes ...attribute.KeyValue) *Upstream {
+func (r *Request) StartUpstream(h http.Header, attributes ...attribute.KeyValue) *Upstream {
 	if r == nil {
 		return nil
 	}
@@ -49,8 +49,8 @@ func (r *Request) Set(attributes ...attribute.KeyValue) {
 	}
 }
 
-// Fail records an error class, never a text that may contain what a user has written.
-func (r *Request) Fail(class string) {
+// RecordError records an error class, never a text that may contain what a user has written.
+func (r *Request) RecordError(class string) {
 	if r != nil {
 		r.span.SetStatus(codes.Error, class)
 		r.span.SetAttributes(attribute.String("error.type", class))

@@ -77,8 +77,8 @@ func (t *Tracer) Close(ctx context.Context) error {
 // traceparent is the header of W3C Trace Context, as net/http spells it.
 const traceparent = "Traceparent"
 
-// Call begins the trace of a request with HTTP headers; nil if it is not traced.
-func (t *Tracer) Call(h http.Header, name string, attributes ...attribute.KeyValue) *Request {
+// StartRequest begins the trace of a request with HTTP headers; nil if it is not traced.
+func (t *Tracer) StartRequest(h http.Header, name string, attributes ...attribute.KeyValue) *Request {
 	if t == nil {
 		return nil
 	}

@@ -35,13 +35,13 @@ func TestSpansOfARequest(t *testing.T) {
 	c := tracetest.Start(t)
 	tr := tracer(t, trace.Options{Endpoint: c.URL, Service: "edge"})
 	in := http.Header{"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Tracestate": {"vendor=1"}}
-	r := tr.Call(in, "test/Method")
+	r := tr.StartRequest(in, "test/Method")
 	r.Set(attribute.Int("cinch.attempt", 1))
-	r.Part("wait", r.Start, r.Start.Add(time.Millisecond))
+	r.AddSpan("wait", r.Start, r.Start.Add(time.Millisecond))
 	out := in.Clone()
-	u := r.Upstream(out)
+	u := r.StartUpstream(out)
 	u.End("")
-	r.Fail("14")
+	r.RecordError("14")
 	r.End()
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestWhichAreTraced(t *testing.T) {
 		tr := tracer(t, trace.Options{Endpoint: c.URL, Ratio: one.ratio, MaxPerSecond: one.most})
 		n := 0
 		for range 1000 {
-			if r := tr.Call(one.header, "x"); r != nil {
+			if r := tr.StartRequest(one.header, "x"); r != nil {
 				n++
 			}
 		}
@@ -108,9 +108,9 @@ func TestUntracedRequestsCostNothing(t *testing.T) {
 	h := http.Header{}
 	for name, tr := range map[string]*trace.Tracer{"off": off, "not chosen": on} {
 		if n := testing.AllocsPerRun(1000, func() {
-			r := tr.Call(h, "x")
-			r.Part("wait", time.Time{}, time.Time{})
-			r.Upstream(h).End("")
+			r := tr.StartRequest(h, "x")
+			r.AddSpan("wait", time.Time{}, time.Time{})
+			r.StartUpstream(h).End("")
 			r.End()
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -129,7 +129,7 @@ func TestCollectorIsAway(t *testing.T) {
 	tr := tracer(t, trace.Options{Endpoint: "http://" + l.Addr().String() + "/v1/traces", Ratio: 1, MaxPerSecond: 1e6, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	const requests = 20_000
 	for range requests {
-		tr.Call(nil, "x").End()
+		tr.StartRequest(nil, "x").End()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

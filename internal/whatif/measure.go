@@ -169,7 +169,7 @@ func (m *measure) one(r *policy.Rule, c candidate, t *taken) tally {
 		st.Dict = 0 // as the gateway does
 	}
 	before := cputime.Thread()
-	m.sealed = m.sealer.Seal(m.sealed[:0], t.value, st, r.WorthFunc(t.at.Type))
+	m.sealed = m.sealer.Seal(m.sealed[:0], t.value, st, r.SavesEnoughFunc(t.at.Type))
 	sealed := cputime.Thread()
 	scale := t.weight
 	if len(t.value) > 0 {

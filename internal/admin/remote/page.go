@@ -47,7 +47,7 @@ func (p *Page) Status(ctx context.Context) (s admin.Status, err error) {
 
 // Get passes the body of an answer, up to 64 MiB, to read. Errors contain no credentials.
 func (p *Page) Get(ctx context.Context, path string, read func(io.Reader) error) error {
-	return p.Do(ctx, ask.Question{Method: http.MethodGet, Path: path}, func(answer *http.Response, body io.Reader) error {
+	return p.Do(ctx, ask.Request{Method: http.MethodGet, Path: path}, func(answer *http.Response, body io.Reader) error {
 		switch answer.StatusCode {
 		case http.StatusOK:
 			return read(body)

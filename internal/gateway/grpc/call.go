@@ -659,7 +659,7 @@ func (c *call) fail(err error) {
 		e.code = codeDeadlineExceeded // servers reset calls whose time has run out
 	}
 	c.Stats.Error(e.class())
-	c.trace.of.Fail(e.class())
+	c.trace.of.RecordError(e.class())
 	e.fail(c.w, c.headersSent)
 }
 

@@ -39,7 +39,7 @@ type dialer struct {
 
 	linkSupport *linkSupport
 	onceLog     *onceLogger
-	reach       gateway.Reach
+	reach       gateway.ReachabilityLog
 	plainHTTP2  *atomic.Bool // see upstreamConn
 }
 
@@ -74,7 +74,7 @@ func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
 	h, err := d.newUpstreamConn(alive)
 	switch {
 	case err == nil:
-		d.reach.Answered(d.log, d.up.String())
+		d.reach.Succeeded(d.log, d.up.String())
 	case alive.Err() == nil:
 		d.reach.Failed(d.log, d.up.Stats, "", d.up.String(), err)
 	}

@@ -81,7 +81,7 @@ func lanesOf(c net.Conn, s *lanes.Shared) *lanes.Ends {
 func overLink(rules []*policy.MessageRule) []*policy.MessageRule {
 	out := make([]*policy.MessageRule, len(rules))
 	for i, r := range rules {
-		out[i] = r.Carried()
+		out[i] = r.ForLink()
 	}
 	return out
 }

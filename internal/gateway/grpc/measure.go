@@ -75,14 +75,14 @@ func (m *meter) shouldSample(n int) bool {
 // sampleReceived samples a received message in an encoding.
 func (m *meter) sampleReceived(message []byte, encoding string) {
 	if m.pair != nil && m.pair.samples != nil {
-		m.pair.samples.Saw(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
+		m.pair.samples.Add(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
 	}
 }
 
 // countReceived counts a received message of n bytes that was not read.
 func (m *meter) countReceived(n int) {
 	if m.pair != nil && m.pair.samples != nil {
-		m.pair.samples.Passed(m.pair.name(), n)
+		m.pair.samples.Count(m.pair.name(), n)
 	}
 }
 
@@ -123,8 +123,8 @@ const (
 
 // compressionMethods returns the ways to compress messages that are compared. Compressed messages may
 // decompress to maxOpen bytes.
-func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Ways {
-	return &sampled.Ways{
+func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Methods {
+	return &sampled.Methods{
 		Open: func(m sampled.Message) ([]byte, error) {
 			if m.Coding == "" {
 				return m.Bytes, nil
@@ -132,12 +132,12 @@ func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int
 			return codecs.AppendDecompress(nil, m.Bytes, m.Coding, maxOpen)
 		},
 		Compress: codecs.AppendCompress,
-		Each:     []sampled.Way{{Setting: "s2"}, {Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}, {Setting: codec.Proto.String(), Protobuf: true}},
+		Each:     []sampled.Method{{Setting: "s2"}, {Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}, {Setting: codec.Proto.String(), Protobuf: true}},
 		Sequences: []sampled.Sequence{
-			{Way: sampled.Way{Setting: sampled.PairPlain}, Begin: func() (sampled.Writer, error) {
+			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: func() (sampled.Writer, error) {
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return append(dst, message...), nil })
 			}},
-			{Way: sampled.Way{Setting: sampled.PairColumns, Protobuf: true}, Begin: func() (sampled.Writer, error) {
+			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: func() (sampled.Writer, error) {
 				var w history.Writer // as in one lane that all calls use in turn
 				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return w.Append(dst, message), nil })
 			}},

@@ -237,7 +237,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	if err == nil {
-		w.compressor.effort.Took(took)
+		w.compressor.effort.RecordLatency(took)
 	}
 	raw := len(in)
 	switch {
@@ -247,7 +247,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	case err != nil:
 		w.decompressor.stats.Error("compress")
 		w.decompressor.stats.Left(rule.Name, "error", raw)
-	case !packed.sealed && !rule.Worth(raw, len(packed.bytes)) && rule != w.plan.restore && !w.plan.force:
+	case !packed.sealed && !rule.SavesEnough(raw, len(packed.bytes)) && rule != w.plan.restore && !w.plan.force:
 		w.decompressor.stats.SealTime(rule.Name, rule.Setting.Codec, took)
 		w.decompressor.stats.Left(rule.Name, "no_gain", raw)
 	default:

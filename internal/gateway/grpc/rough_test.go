@@ -131,7 +131,7 @@ func (c *roughConn) wait(d time.Duration) bool {
 func (c *roughConn) reset() {
 	c.once.Do(func() {
 		for _, end := range c.ends {
-			gateway.ResetWhenCut(end, true)
+			gateway.SetResetOnClose(end, true)
 			_ = end.Close()
 		}
 	})

@@ -30,7 +30,7 @@ type session struct {
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
 	c := &g.cfg
-	addr, payer := client.RemoteAddr(), gateway.PayerOf(client)
+	addr, payer := client.RemoteAddr(), gateway.BudgetAddress(client)
 	var ahead []byte
 	carried := false
 	var ends *lanes.Ends

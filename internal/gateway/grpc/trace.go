@@ -22,7 +22,7 @@ func (h *handler) traceCall(r *http.Request, isGRPC bool) callTrace {
 	if isGRPC {
 		name = strings.TrimPrefix(r.URL.Path, "/")
 	}
-	of := h.tracer.Call(r.Header, name)
+	of := h.tracer.StartRequest(r.Header, name)
 	if of == nil {
 		return callTrace{}
 	}
@@ -43,7 +43,7 @@ func (t callTrace) now() (now time.Time) {
 // reply records the time spent on the messages of the reply, as one part.
 func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 	if t.of != nil && took > 0 {
-		t.of.Part("codec reply", since, since.Add(took), attribute.String("cinch.encoding.from", encodingName(from)),
+		t.of.AddSpan("codec reply", since, since.Add(took), attribute.String("cinch.encoding.from", encodingName(from)),
 			attribute.String("cinch.encoding", encodingName(to)))
 	}
 }
@@ -56,7 +56,7 @@ func (t callTrace) status(text string) {
 	}
 	t.of.Set(attribute.Int("rpc.grpc.status_code", code))
 	if serverErrors[code] {
-		t.of.Fail(strconv.Itoa(code))
+		t.of.RecordError(strconv.Itoa(code))
 	}
 }
 
@@ -83,8 +83,8 @@ type attemptTrace struct {
 // recorded as waiting: for a connection, and for the probe of what the upstream reads.
 func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream, encoding string) attemptTrace {
 	now := time.Now()
-	t.of.Part("wait", since, now)
-	return attemptTrace{of: t.of, began: now, upstream: t.of.Upstream(h, attribute.Int("cinch.attempt", number),
+	t.of.AddSpan("wait", since, now)
+	return attemptTrace{of: t.of, began: now, upstream: t.of.StartUpstream(h, attribute.Int("cinch.attempt", number),
 		attribute.String("server.address", upstream), attribute.String("cinch.encoding", encodingName(encoding)))}
 }
 
@@ -92,7 +92,7 @@ func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream,
 // beginning.
 func (t *attemptTrace) end(compressing time.Duration) {
 	if compressing > 0 {
-		t.of.Part("codec request", t.began, t.began.Add(compressing))
+		t.of.AddSpan("codec request", t.began, t.began.Add(compressing))
 	}
 	t.upstream.End(t.failed)
 }

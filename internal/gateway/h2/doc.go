@@ -24,7 +24,7 @@
 //     goroutine writes only what the system does not take. (Connections without non-blocking writes, TLS and
 //     links, always have one.)
 //   - Small reads and writes bypass Go's scheduler, which would wake its monitor thread each time
-//     (gateway.BriefReader).
+//     (gateway.DirectReader).
 //   - A body that has arrived completely is handed over as one buffer (ReadWhole, NewSending), and is sent by
 //     the caller of Send, in one piece.
 //   - Handlers run in reused goroutines, whose stacks have already grown.

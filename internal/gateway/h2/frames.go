@@ -414,7 +414,7 @@ type input struct {
 }
 
 func newInput(c net.Conn, ahead []byte) *input {
-	in := &input{conn: gateway.NewBriefReader(c)}
+	in := &input{conn: gateway.NewDirectReader(c)}
 	in.buf = memory.GetBuffer(max(minReadBuffer, len(ahead)))
 	in.buf = in.buf[:cap(in.buf)]
 	in.w = copy(in.buf, ahead)

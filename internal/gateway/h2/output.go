@@ -24,7 +24,7 @@ const (
 // output holds the frames that are queued for writing. The connection's mu guards it.
 type output struct {
 	c             *conn
-	nowWriter     *gateway.NowWriter // nil: writes block, and only the writer goroutine writes
+	nowWriter     *gateway.NonblockingWriter // nil: writes block, and only the writer goroutine writes
 	out           []byte             // pooled; queued frames, in order
 	controlBytes  int                // bytes of out that are replies to the peer
 	rest          []byte             // pooled; a batch that the system took only in part: for the writer
@@ -38,7 +38,7 @@ type output struct {
 
 func (o *output) init(c *conn) {
 	o.c = c
-	o.nowWriter = gateway.NewNowWriter(c.net)
+	o.nowWriter = gateway.NewNonblockingWriter(c.net)
 	o.work.L = &c.mu
 }
 

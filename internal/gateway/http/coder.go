@@ -59,10 +59,10 @@ func (c coder) recode(in []byte, ch recoding, g *memory.Grant) (out []byte, reas
 	out, err = c.compress(plain, ch)
 	stint.End()
 	took := time.Since(start)
-	c.cfg.Effort.Took(took)
+	c.cfg.Effort.RecordLatency(took)
 	c.cfg.Stats.Latency(took)
 	id := ch.setting.Codec
-	if err != nil || !ch.rule.Worth(len(in), len(out)) {
+	if err != nil || !ch.rule.SavesEnough(len(in), len(out)) {
 		c.cfg.Stats.SealTime(ch.rule.Name, id, took)
 		return nil, leftNoGain
 	}

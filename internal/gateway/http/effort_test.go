@@ -38,7 +38,7 @@ func TestBudgetsBindStreams(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 	}
-	used := effort.Limits{Added: 1} // all pieces take longer
+	used := effort.Limits{Latency: 1} // all pieces take longer
 	limits.SetLimits(used)
 	request("zstd")
 	request("")

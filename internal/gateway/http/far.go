@@ -110,7 +110,7 @@ func (x *exchange) restore(out *http.Request, plain []byte, had string) {
 	if ok {
 		ch.from = ""
 		packed, _ := x.coder.recode(plain, ch, &x.requestBody.grant)
-		if packed != nil && ch.rule.Worth(len(coded), len(packed)) {
+		if packed != nil && ch.rule.SavesEnough(len(coded), len(packed)) {
 			x.originalBody, x.sentCoding = &originalBody{body: coded, encoding: before}, ch.to
 			x.setBody(out, packed)
 			setCoding(out.Header, ch.to)

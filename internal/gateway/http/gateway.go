@@ -82,20 +82,20 @@ const (
 )
 
 // compressionMethods returns the ways of compression that are measured.
-func compressionMethods(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Ways {
+func compressionMethods(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Methods {
 	pair := func(columns bool) func() (sampled.Writer, error) {
 		return func() (sampled.Writer, error) {
 			w, err := c.NewWriter(pairLevel, pairWindow)
 			return pairWriter{w, columns}, err
 		}
 	}
-	return &sampled.Ways{
+	return &sampled.Methods{
 		Open:     open,
 		Compress: c.Codecs.AppendCompress,
-		Each:     []sampled.Way{{Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}},
+		Each:     []sampled.Method{{Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}},
 		Sequences: []sampled.Sequence{
-			{Way: sampled.Way{Setting: sampled.PairPlain}, Begin: pair(false)},
-			{Way: sampled.Way{Setting: sampled.PairColumns, Protobuf: true}, Begin: pair(true)},
+			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: pair(false)},
+			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: pair(true)},
 		},
 	}
 }

@@ -154,7 +154,7 @@ func stalls(t *testing.T, upstream, begin string) {
 	_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 	go func() { _, _ = io.WriteString(conn, begin) }()
 	other := &memory.Account{}
-	other.Open(budget.Share("other").Client(gateway.PayerOf(conn)), nil)
+	other.Open(budget.Share("other").Client(gateway.BudgetAddress(conn)), nil)
 	defer other.Close()
 	testenv.Eventually(t, "it is cut off", func() bool {
 		other.TryAcquire(64 << 20)

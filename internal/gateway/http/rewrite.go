@@ -167,9 +167,9 @@ func (x *exchange) sample(out *http.Request) {
 	}
 	name := sampled.Name{Method: x.in.Method + " " + x.in.URL.Path, Direction: policy.Request.String()}
 	if from, known := codingOf(out.Header); !known || mustNotChange(out.Header) {
-		x.samples.Passed(name, len(x.requestBody.received))
+		x.samples.Count(name, len(x.requestBody.received))
 	} else {
-		x.samples.Saw(name, sampled.Message{Bytes: x.requestBody.received, Coding: from}, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
+		x.samples.Add(name, sampled.Message{Bytes: x.requestBody.received, Coding: from}, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
 	}
 }
 

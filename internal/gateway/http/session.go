@@ -22,7 +22,7 @@ type session struct {
 	client         net.Conn
 	lengths        *lengthCounter // for HTTP/1.1
 	memory         *memory.ConnMemory
-	payer          net.Addr   // see gateway.PayerOf
+	payer          net.Addr   // see gateway.BudgetAddress
 	upstreamClient *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
 	handler        *handler
 	server         *http.Server  // for HTTP/1.1
@@ -44,7 +44,7 @@ type session struct {
 }
 
 func newSession(g *Gateway, client net.Conn) gateway.Session {
-	payer := gateway.PayerOf(client)
+	payer := gateway.BudgetAddress(client)
 	s := &session{
 		client: client, lengths: &lengthCounter{Conn: client}, payer: payer, done: make(chan struct{}), grace: g.cfg.Grace,
 		memory: memory.NewConnMemory(client.RemoteAddr(), g.requests.Client(payer), g.replies.Client(payer)),

@@ -104,7 +104,7 @@ func (s *streamBody) next() {
 	defer func() {
 		stint.End()
 		took := time.Since(start)
-		s.effort.Took(took) // a reader waits for a piece, not for the whole body
+		s.effort.RecordLatency(took) // a reader waits for a piece, not for the whole body
 		s.took += took
 	}()
 	var failed error

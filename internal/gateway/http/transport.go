@@ -30,7 +30,7 @@ type transport struct {
 
 // newTransport returns a transport for the upstream of c.
 func newTransport(c *Config) *transport {
-	reach := &gateway.Reach{}
+	reach := &gateway.ReachabilityLog{}
 	t := &transport{http1: newHTTP1(c), limit: gateway.ConnLimit{Max: c.MaxConns}, spare: make(chan net.Conn, 1)}
 	up := c.Upstream
 	if up.TLS != nil {
@@ -75,12 +75,12 @@ func tlsConfigFor(cfg *tls.Config, protocols ...string) *tls.Config {
 
 // dialer returns a function that connects to the upstream, and logs when it can't be reached and when it can
 // again.
-func dialer(c *Config, up gateway.Upstream, reach *gateway.Reach) dialFunc {
+func dialer(c *Config, up gateway.Upstream, reach *gateway.ReachabilityLog) dialFunc {
 	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := up.Dial(ctx)
 		switch {
 		case err == nil:
-			reach.Answered(c.Log, up.String())
+			reach.Succeeded(c.Log, up.String())
 		case ctx.Err() == nil:
 			reach.Failed(c.Log, c.Stats, "", up.String(), err)
 		}

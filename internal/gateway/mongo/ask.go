@@ -43,7 +43,7 @@ func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, erro
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var reply []byte
-	err := up.Ask(ctx, func(c net.Conn) error {
+	err := up.WithConn(ctx, func(c net.Conn) error {
 		if _, err := c.Write(request); err != nil {
 			return err
 		}

@@ -70,9 +70,9 @@ func TestBudgetUsedUp(t *testing.T) {
 func TestLatencyRecovers(t *testing.T) {
 	c := compressionBy(t, withZstd)
 	c.effort = gateway.NewEffort()
-	c.effort.SetLimits(effort.Limits{Added: time.Minute})
+	c.effort.SetLimits(effort.Limits{Latency: time.Minute})
 	for range 100 {
-		c.effort.Took(time.Hour)
+		c.effort.RecordLatency(time.Hour)
 	}
 	for i := range 10_000 {
 		id, level := c.limitEffort(wire.Zstd, 9, 5000, 0)
@@ -81,7 +81,7 @@ func TestLatencyRecovers(t *testing.T) {
 			return
 		}
 		if id != plain { // as if it had been compressed
-			c.effort.Took(time.Microsecond)
+			c.effort.RecordLatency(time.Microsecond)
 		}
 	}
 	t.Error("no message is compressed again")
@@ -96,14 +96,14 @@ func TestLowered(t *testing.T) {
 		1<<wire.Zstd | 1<<wire.Zlib:   {wire.Zstd, plain},
 	} {
 		c.effort = gateway.NewEffort()
-		c.effort.SetLimits(effort.Limits{Added: time.Nanosecond})
+		c.effort.SetLimits(effort.Limits{Latency: time.Nanosecond})
 		seen := map[wire.CompressorID]bool{}
 		for range 1000 {
 			id, level := c.limitEffort(wire.Zstd, 9, 5000, taken)
 			if seen[id] = true; id == wire.Zstd && level != 9 && level != 1 {
 				t.Errorf("level %d", level)
 			}
-			c.effort.Took(time.Microsecond) // always late
+			c.effort.RecordLatency(time.Microsecond) // always late
 		}
 		if len(seen) != len(want) {
 			t.Errorf("of %b it takes %v, want %v", taken, seen, want)

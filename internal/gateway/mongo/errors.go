@@ -12,7 +12,7 @@ import (
 
 // errorClasses names the violations of the protocol.
 var errorClasses = gateway.ErrorClasses{
-	{gateway.ErrStranger, "stranger"},
+	{gateway.ErrUnauthenticated, "stranger"},
 	{wire.ErrNested, "nested"},
 	{wire.ErrTooLarge, "too_large"},
 	{wire.ErrOpCode, "opcode"},

@@ -15,10 +15,10 @@ import (
 type Gateway struct {
 	cfg    Config
 	server gateway.Server
-	reach  gateway.Reach
+	reach  gateway.ReachabilityLog
 
 	requests, replies *memory.Share
-	keeper            gateway.Doorkeeper
+	keeper            gateway.AuthProbe
 	guard             gateway.LoopbackGuard
 	logins            *loginFilter
 
@@ -51,7 +51,7 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
-	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -68,7 +68,7 @@ func NewGateway(cfg Config) *Gateway {
 
 // Serve accepts clients on l until Shutdown.
 func (g *Gateway) Serve(l net.Listener) error {
-	if own, ok := gateway.AdvertisedAs(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
+	if own, ok := gateway.ParseAdvertised(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
 		g.addresses.own.Store(&own)
 		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.standby.announce)
 	} else if ok && g.balancer == nil {
@@ -119,7 +119,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.upstreamNames(), err)
 		return nil
 	}
-	g.reach.Answered(g.cfg.Log, g.cfg.upstreamNames())
+	g.reach.Succeeded(g.cfg.Log, g.cfg.upstreamNames())
 	if g.guard.Check(g.ctx, client, up) != nil {
 		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
 		_ = up.Close()
@@ -144,19 +144,19 @@ func (g *Gateway) dial() (c net.Conn, member int, err error) {
 // newWatcher returns the session of a driver that watches a standby.
 func (g *Gateway) newWatcher(client net.Conn) gateway.Session {
 	stream := &gateway.Stream{From: client, To: client, Client: client, Limit: g.cfg.Stall, Stats: g.cfg.Stats, Log: g.cfg.Log}
-	return newWatcher(g.standby, client, g.requests.Account(gateway.PayerOf(client), stream), g.cfg.Stats)
+	return newWatcher(g.standby, client, g.requests.Account(gateway.BudgetAddress(client), stream), g.cfg.Stats)
 }
 
 // URI returns the URI with which drivers connect to this gateway only, if it serves on a listener with
 // address l.
 func (g *Gateway) URI(l net.Addr) string {
 	if len(g.cfg.Members) > 0 && !g.cfg.isStandby() {
-		a, _ := gateway.AdvertisedAs(g.cfg.Advertise, l)
-		return "mongodb://" + a.SeenFrom(l) + "/?loadBalanced=true"
+		a, _ := gateway.ParseAdvertised(g.cfg.Advertise, l)
+		return "mongodb://" + a.AddressFor(l) + "/?loadBalanced=true"
 	}
-	a, ok := gateway.AdvertisedAs(g.cfg.Advertise, l)
+	a, ok := gateway.ParseAdvertised(g.cfg.Advertise, l)
 	if !ok {
 		return "mongodb://" + strings.ReplaceAll(l.String(), "/", "%2F") + "/?directConnection=true"
 	}
-	return "mongodb://" + a.SeenFrom(l) + "/?directConnection=true"
+	return "mongodb://" + a.AddressFor(l) + "/?directConnection=true"
 }

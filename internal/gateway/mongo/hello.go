@@ -70,7 +70,7 @@ func (s *session) helloForClient(h *handshake, r *reply) (out []byte, err error)
 	if d.ok {
 		s.peerFrames.withClient(h)
 		if d.loggedIn {
-			s.door.Pass()
+			s.door.Open()
 		}
 	}
 	return r.withDocument(edited), nil

@@ -87,13 +87,13 @@ func (r *reader) next() (m message, err error) {
 	if err = r.Expect(max(length, m.header.Length), cost); err != nil {
 		return m, err
 	}
-	if err = r.Whole(length); err != nil {
+	if err = r.ReadWhole(length); err != nil {
 		return m, err
 	}
 	m.received, m.waited = r.Take(length), r.Waited
 	m.restBytes, m.restTime = r.pace.Rest()
 	m.restTime = max(m.restTime-m.waited, 0) // the bytes may have come while it waited
-	if r.Held() {
+	if r.IsBudgeted() {
 		m.account = r.Account
 	}
 	return m, nil
@@ -185,7 +185,7 @@ func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) 
 	began, stint := time.Now(), c.effort.Begin(len(body))
 	out, err := c.engine.Compress(dst, body, st, d)
 	stint.End()
-	c.effort.Took(time.Since(began))
+	c.effort.RecordLatency(time.Since(began))
 	return out, err
 }
 

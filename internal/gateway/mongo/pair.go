@@ -233,7 +233,7 @@ func (w *frameWriter) appendCompressed(dst []byte, o *outgoing, body []byte, d *
 	case err != nil:
 		stats.Error("seal")
 		return dst, "error"
-	case !o.force && !o.rule.Worth(len(o.message), n):
+	case !o.force && !o.rule.SavesEnough(len(o.message), n):
 		stats.SealTime(o.rule.Name, codec.Zstd, spent)
 		return dst, "no_gain"
 	}

@@ -394,7 +394,7 @@ func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
 // The reply pump looks up the requests of replies, and lifts the limit on messages after a successful login.
 func TestReplyPumpFindsRequests(t *testing.T) {
 	p := newParts(t, withZstd)
-	p.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
+	p.door.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
 	for _, c := range []struct {
 		name     string
 		reply    bson.D
@@ -410,7 +410,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 		if err := p.handleReply(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.received) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := p.door.Stranger(t.Context()); got != c.stranger || p.pending.busy() {
+		if got := p.door.MustAuthenticate(t.Context()); got != c.stranger || p.pending.busy() {
 			t.Errorf("%s: a stranger %v, busy %v", c.name, got, p.pending.busy())
 		}
 	}
@@ -445,7 +445,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 		{"the hello is refused", step(true), 0, true},
 	} {
 		p := newParts(t, withZstd)
-		p.door.Keeper = &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
+		p.door.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
 		p.pending.push(&exchange{id: 1, replyCompressor: plain, hello: &handshake{logins: p.g.logins}}, nil)
 		doc := bson.D{{Key: "me", Value: "db0:1"}, {Key: "ok", Value: c.ok}}
 		if c.first != nil {
@@ -454,7 +454,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 		if err := p.handleReply(answers(doc)); err != nil || p.client.told.Len() == 0 {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := p.door.Stranger(t.Context()); got != c.stranger {
+		if got := p.door.MustAuthenticate(t.Context()); got != c.stranger {
 			t.Errorf("%s: a stranger %v", c.name, got)
 		}
 	}

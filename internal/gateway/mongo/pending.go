@@ -62,7 +62,7 @@ func (p *pending) push(x *exchange, room waiter) bool {
 		for len(p.list) >= maxPending && !p.closed {
 			p.notFull.Wait()
 		}
-		x.trace.Waited(since)
+		x.trace.AddWait(since)
 	}
 	p.list = append(p.list, *x)
 	return !p.closed

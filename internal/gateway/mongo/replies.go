@@ -97,7 +97,7 @@ func (s *session) handleReply(m message) (err error) {
 		}
 		return err
 	case x.endsLogin && loginSucceeded(r.doc):
-		s.door.Pass()
+		s.door.Open()
 	}
 	notPrimary := false
 	if s.g.balancer != nil {

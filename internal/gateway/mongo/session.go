@@ -16,11 +16,11 @@ import (
 // session serves one client on its own upstream connection. One pump carries requests and one replies; the
 // reply pump never waits for the request pump.
 type session struct {
-	*gateway.Life
+	*gateway.PumpedSession
 	*compression // the gateway's
 	g            *Gateway
 
-	door          gateway.Door // limits messages until the client has logged in
+	door          gateway.AuthGate // limits messages until the client has logged in
 	pending       pending
 	peerFrames    *peerFrames
 	memberSession memberSession
@@ -42,17 +42,17 @@ type session struct {
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s := &session{g: g, compression: g.compression, peerFrames: newPeerFrames(g.pairs)}
-	s.Life = gateway.NewLife(gateway.LifeConfig{
+	s.PumpedSession = gateway.NewPumpedSession(gateway.PumpedSessionConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.pending.init()
-	s.door.Keeper = &g.keeper
+	s.door.Probe = &g.keeper
 	s.memberSession = memberSession{member: member, session: s}
 	s.toServer = sender{conn: upstream, peer: memory.FromUpstream}
 	s.toClient = sender{conn: client, peer: memory.FromClient}
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.door}, frames: &s.peerFrames.clientIn, allowed: &s.peerFrames.offered}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.door}, frames: &s.peerFrames.clientIn, allowed: &s.peerFrames.offered}
 	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, frames: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
 	return s
 }
@@ -63,13 +63,13 @@ func (s *session) Run() {
 	if s.g.balancer != nil {
 		defer s.g.balancer.sessions.remove(&s.memberSession)
 	}
-	s.Life.Run(s.carryRequests, s.carryReplies)
+	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
 // free waits for the reply pump to end, gives back the dictionaries of other gateways, and ends the traces of
 // requests that got no reply.
 func (s *session) free() {
-	<-s.Dead()
+	<-s.RepliesDone()
 	s.peerFrames.free()
 	s.tracing.conn.End()
 }
@@ -81,14 +81,14 @@ func (s *session) carryRequests() {
 	s.pumpRequests()
 	waiting := s.overdueRequests()
 	if len(waiting) == 0 && s.pending.busy() {
-		s.PassEnd()
+		s.CloseUpstreamWrite()
 		return
 	}
 	for _, id := range waiting {
 		_ = s.Client.SetWriteDeadline(time.Now().Add(lastReplyTimeout))
 		_ = s.toClient.send(replyTo(wire.Header{RequestID: id, OpCode: wire.OpMsg}, shutdownError()), nil)
 	}
-	s.Part()
+	s.LingerClose()
 	_ = s.Close()
 }
 
@@ -118,11 +118,11 @@ func (s *session) pumpRequests() {
 		s.BeforeRequest()
 		m, err := s.fromClient.next()
 		if err == nil {
-			s.Requested()
+			s.NoteRequest()
 			err = s.handleRequest(m)
 			s.req.release()
 		}
-		if err != nil && !s.GoesOn(err, s.idle()) {
+		if err != nil && !s.ContinueAfterRead(err, s.idle()) {
 			s.logEnd(memory.FromClient, err)
 			return
 		}
@@ -225,7 +225,7 @@ func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 func (s *session) answerGatewayQuery(c *trace.Command) error {
 	c.End("")
 	url := s.g.cfg.UpstreamURL
-	if s.door.Stranger(s.Context()) {
+	if s.door.MustAuthenticate(s.Context()) {
 		url = ""
 	}
 	return s.toClient.send(replyTo(s.req.header, gatewayReply(s.g.cfg.Name, url)), nil)
@@ -257,7 +257,7 @@ func (s *session) logEnd(who memory.Peer, err error) {
 }
 
 // Authenticated implements gateway.Authenticator.
-func (s *session) Authenticated() bool { return s.door.Passed() }
+func (s *session) Authenticated() bool { return s.door.IsOpen() }
 
 // sender sends messages to a peer, one at a time.
 type sender struct {

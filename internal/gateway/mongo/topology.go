@@ -150,7 +150,7 @@ func (a *addresses) addressOf(member []byte, local net.Addr) (string, bool) {
 	if !ok {
 		return "", false
 	}
-	return found.SeenFrom(local), true
+	return found.AddressFor(local), true
 }
 
 // warnDirect logs once for each member that clients will connect to it directly.

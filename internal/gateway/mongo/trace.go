@@ -23,7 +23,7 @@ type tracing struct {
 
 // begin begins the trace of a message that has been received after waiting for memory; nil: it is not traced.
 func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
-	c := t.tracer.Command(&t.conn, systemName, now, waited)
+	c := t.tracer.StartCommand(&t.conn, systemName, now, waited)
 	if c != nil {
 		c.Set(attribute.String("db.system.name", systemName), attribute.String("cinch.gateway", t.gateway))
 	}
@@ -39,10 +39,10 @@ const systemName = "mongodb"
 func traceParsed(c *trace.Command, r *request, began time.Time, decompressing time.Duration) (now time.Time) {
 	now = time.Now()
 	if name := operationName(r.name); name != "" {
-		c.Is(name, attribute.String("db.operation.name", name))
+		c.SetName(name, attribute.String("db.operation.name", name))
 	}
-	c.Part("codec request", began, decompressing, attribute.String("cinch.encoding.from", encodingName(r.compressor)))
-	c.Part("parse", began.Add(decompressing), now.Sub(began)-decompressing)
+	c.AddSpan("codec request", began, decompressing, attribute.String("cinch.encoding.from", encodingName(r.compressor)))
+	c.AddSpan("parse", began.Add(decompressing), now.Sub(began)-decompressing)
 	return now
 }
 
@@ -50,9 +50,9 @@ func traceParsed(c *trace.Command, r *request, began time.Time, decompressing ti
 // took took; 0: it was not compressed.
 func (t *tracing) sent(c *trace.Command, out []byte, since time.Time, took time.Duration) {
 	encoding := attribute.String("cinch.encoding", encodingOf(out))
-	c.Part("codec request", since, took, encoding)
-	c.Goes(attribute.String("server.address", t.server), encoding)
-	c.Asks()
+	c.AddSpan("codec request", since, took, encoding)
+	c.SetUpstreamAttributes(attribute.String("server.address", t.server), encoding)
+	c.StartUpstream()
 }
 
 // traceNoReply ends a command without a reply: the client wanted none, or err says why.
@@ -67,15 +67,15 @@ func traceNoReply(c *trace.Command, err error) {
 // traceReply records that the reply was there at the time at, and how long it took to wait for memory and to
 // decompress it. It returns the current time.
 func traceReply(c *trace.Command, m *message, at time.Time) (now time.Time) {
-	c.Answered("", at)
-	c.Part("wait reply", at.Add(-m.waited), m.waited)
-	c.Part("codec reply", at, m.decompressTime, attribute.String("cinch.encoding.from", encodingName(m.compressor)))
+	c.EndUpstream("", at)
+	c.AddSpan("wait reply", at.Add(-m.waited), m.waited)
+	c.AddSpan("codec reply", at, m.decompressTime, attribute.String("cinch.encoding.from", encodingName(m.compressor)))
 	return time.Now()
 }
 
 // traceEncoded records that compressing a reply for the client, begun at since, has ended.
 func traceEncoded(c *trace.Command, out []byte, since time.Time) {
-	c.Part("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
+	c.AddSpan("codec reply", since, time.Since(since), attribute.String("cinch.encoding", encodingOf(out)))
 }
 
 // traceEnded ends a command whose reply has been sent, or could not be because of err.
@@ -85,7 +85,7 @@ func traceEnded(c *trace.Command, doc []byte, err error) {
 		return
 	}
 	if code := errorCode(doc); code != "" {
-		c.Fails(code, attribute.String("db.response.status_code", code))
+		c.RecordError(code, attribute.String("db.response.status_code", code))
 	}
 	c.End("")
 }

@@ -253,7 +253,7 @@ func sized(n int) []byte {
 // Before the login messages may have at most 64 KiB decompressed, and only compressors are accepted that were
 // offered.
 func TestStrangersMayNotInflate(t *testing.T) {
-	const most = gateway.StrangerBytes
+	const most = gateway.MaxUnauthenticatedBytes
 	by := func(id wire.CompressorID) func(c *guarded, b []byte) []byte {
 		return func(c *guarded, b []byte) []byte { return c.rawClient.compress(id, b) }
 	}

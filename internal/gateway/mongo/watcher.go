@@ -21,14 +21,14 @@ type watcher struct {
 	req     request
 }
 
-// watchersDoor keeps messages to gateway.StrangerBytes: watching drivers never log in.
-var watchersDoor = gateway.Doorkeeper{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
+// watchersDoor keeps messages to gateway.MaxUnauthenticatedBytes: watching drivers never log in.
+var watchersDoor = gateway.AuthProbe{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
 // newWatcher returns the session of a driver. room is the account for its messages.
 func newWatcher(s *standby, client net.Conn, room *memory.Account, stats *gateway.Stats) *watcher {
 	in := gateway.Inbound{
 		Conn: client, Peer: memory.FromClient, Ctx: s.ctx, Account: room,
-		Door: &gateway.Door{Keeper: &watchersDoor},
+		AuthGate: &gateway.AuthGate{Probe: &watchersDoor},
 	}
 	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, allowed: new(atomic.Uint32)}}
 }
@@ -89,7 +89,7 @@ func (w *watcher) reply() ([]byte, error) {
 // me returns the address at which the driver has found the gateway.
 func (w *watcher) me() string {
 	if a := w.standby.addresses.own.Load(); a != nil {
-		return a.SeenFrom(w.client.LocalAddr())
+		return a.AddressFor(w.client.LocalAddr())
 	}
 	return w.client.LocalAddr().String()
 }

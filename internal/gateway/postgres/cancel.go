@@ -53,7 +53,7 @@ func sendCancel(ctx context.Context, up gateway.Upstream, key string) error {
 	ctx, stop := context.WithTimeout(ctx, cancelTime)
 	defer stop()
 	up.Stats = nil
-	return gateway.Ask(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up) }, func(c net.Conn) error {
+	return gateway.WithConn(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up) }, func(c net.Conn) error {
 		if _, err := c.Write(pg.AppendCancel(nil, []byte(key))); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 type Gateway struct {
 	cfg    Config
 	server gateway.Server
-	reach  gateway.Reach
+	reach  gateway.ReachabilityLog
 	counts counts
 
 	ctx    context.Context // ends with Shutdown

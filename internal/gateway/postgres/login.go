@@ -184,6 +184,6 @@ func (g *Gateway) connect(ctx context.Context) (*backend, error) {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", up.String(), err)
 		return nil, err
 	}
-	g.reach.Answered(g.cfg.Log, up.String())
+	g.reach.Succeeded(g.cfg.Log, up.String())
 	return &backend{conn: c, at: up}, nil
 }

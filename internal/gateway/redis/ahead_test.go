@@ -92,7 +92,7 @@ func testAhead(t *testing.T, sock string, direct *goredis.Client, z codec.ZstdCo
 			expectLine(t, r, "+PONG")
 			st := codec.Setting{Codec: codec.Zstd, Level: 3}
 			rule := g.codec.policy.Load().Lookup(policy.Address{Key: []byte("k"), Size: n, Type: policy.String, Space: "0"})
-			want := cinch.IsSealed(s.Seal(nil, []byte(value), st, rule.WorthFunc(policy.String))) && name != "HyperLogLog"
+			want := cinch.IsSealed(s.Seal(nil, []byte(value), st, rule.SavesEnoughFunc(policy.String))) && name != "HyperLogLog"
 			if got := isSealed(t, direct, "k"); got != want {
 				t.Errorf("%s of %d bytes: sealed %v, want %v", name, n, got, want)
 			}

@@ -96,7 +96,7 @@ func (c *loginCommands) auth(r *request) error {
 	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(a answer) {
 		if !a.isError() {
 			c.upstream.state.credentials.Store(login)
-			c.upstream.state.auth.Pass()
+			c.upstream.state.auth.Open()
 		}
 		c.upstream.state.pendingLogins.Add(-1)
 	}}})
@@ -121,7 +121,7 @@ func (c *loginCommands) hello(r *request) error {
 		if a.isError() {
 			return
 		}
-		c.upstream.state.auth.Pass() // the server refuses HELLO without a login, whatever its other options
+		c.upstream.state.auth.Open() // the server refuses HELLO without a login, whatever its other options
 		if login != nil {
 			c.upstream.state.credentials.Store(login)
 		}
@@ -209,7 +209,7 @@ func (c *loginCommands) reset(r *request) error {
 		c.upstream.state.version.Store(2)
 		c.upstream.state.selected.Store(&defaultDatabase)
 		c.upstream.state.credentials.Store(nil)
-		c.upstream.state.auth.Shut()
+		c.upstream.state.auth.Reset()
 	}})
 	if err != nil || !done {
 		return err

@@ -62,7 +62,7 @@ func describe(err error) (class, text string) {
 	if errors.Is(err, errNoMemory) {
 		return "budget", "ERR cinch: " + err.Error()
 	}
-	class, text = gateway.Unopened(err)
+	class, text = gateway.DecodeFailure(err)
 	return class, "ERR cinch: " + text
 }
 

@@ -19,7 +19,7 @@ type frames struct {
 	aside *bytes.Buffer // collects emit's output while an element is gathered; else nil
 }
 
-func (f *frames) init(life *gateway.Life, spill *spill) {
+func (f *frames) init(life *gateway.PumpedSession, spill *spill) {
 	f.to = sink{conn: life.Client, spill: spill, account: life.Replies}
 	f.from = source{conn: life.Upstream}
 	f.in = resp.NewReader(&f.from, &f.to, bufferBytes)

@@ -23,13 +23,13 @@ type Gateway struct {
 	server gateway.Server
 
 	requests, replies *memory.Share
-	authProbe         gateway.Doorkeeper
+	authProbe         gateway.AuthProbe
 	guard             gateway.LoopbackGuard
 
 	scripts scriptCache
 
 	indexes *indexes
-	reach   gateway.Reach
+	reach   gateway.ReachabilityLog
 
 	commands serverCommands
 }
@@ -49,7 +49,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.codec = newValueCodec(&cfg)
 	g.dialer = &dialer{upstream: cfg.Upstream, dialFunc: cfg.Dial}
 	g.authProbe.Ask = g.dialer.requiresLogin
-	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.authProbe}
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.authProbe}
 	g.indexes = newIndexes(g.codec, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
 	g.codec.mayBeIndexed = g.indexes.mayCover
 	g.server = gateway.Server{
@@ -94,7 +94,7 @@ func (g *Gateway) commandNames() []string {
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	s, err := g.Connect(context.Background(), client)
 	if err == nil {
-		g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
+		g.reach.Succeeded(g.cfg.Log, g.cfg.Upstream.String())
 		return s
 	}
 	if errors.Is(err, gateway.ErrOpenListener) {

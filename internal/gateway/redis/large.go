@@ -715,7 +715,7 @@ func (a *aheadSealer) matches(value []byte, wanted codec.Setting) bool {
 // seal is like gateway.Compressor.Compress for the value of n bytes, most of which is compressed already.
 func (a *aheadSealer) seal(n int, rule *policy.Rule, t policy.Type) ([]byte, gateway.Compressed) {
 	began, stint := time.Now(), a.effort.Begin(n)
-	out, did := a.Seal(rule.WorthFunc(t))
+	out, did := a.Seal(rule.SavesEnoughFunc(t))
 	took := time.Since(began)
 	stint.EndOf(a.lowered, took)
 	return out, gateway.Compressed{Outcome: did, Setting: a.lowered, Took: took, Spent: took + a.spent}

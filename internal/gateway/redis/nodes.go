@@ -148,7 +148,7 @@ func (n *nodeReplies) gather() ([]byte, error) {
 // redirects replaces nodes by their gateways in redirections that servers send to clients.
 type redirects struct {
 	frames *frames
-	life   *gateway.Life
+	life   *gateway.PumpedSession
 	view   topology // nil: no other nodes are known
 }
 

@@ -16,7 +16,7 @@ import (
 type replyDecoder struct {
 	frames     *frames
 	codec      *valueCodec
-	life       *gateway.Life
+	life       *gateway.PumpedSession
 	recentKeys *recentKeys // gives the key pattern of the current reply
 	queue      *queue
 	trace      *tracing // nil: not traced

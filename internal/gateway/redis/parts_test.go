@@ -23,7 +23,7 @@ import (
 // partsOf holds the parts of a session without a server: the test makes up the replies.
 type partsOf struct {
 	t        *testing.T
-	life     *gateway.Life
+	life     *gateway.PumpedSession
 	codec    *valueCodec
 	upstream upstreamWriter
 	decoded  decodeBuffer
@@ -55,8 +55,8 @@ func newParts(t *testing.T) *partsOf {
 	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := memory.NewBudget(1<<20).Share("test"), memory.NewBudget(1<<20).Share("test")
 	p := &partsOf{t: t, codec: newValueCodec(&cfg), client: far, server: server}
-	p.life = gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
-	p.upstream.init(p.life, resting{}, &gateway.Doorkeeper{}, cfg.Stats)
+	p.life = gateway.NewPumpedSession(gateway.PumpedSessionConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
+	p.upstream.init(p.life, resting{}, &gateway.AuthProbe{}, cfg.Stats)
 	p.decoded = decodeBuffer{codec: p.codec, upstream: &p.upstream, stall: time.Second}
 	p.user.sideConn.init(&dialer{}, &p.upstream, &serverCommands{}, &scriptCache{})
 	p.stored = newStoredCommands(&p.upstream, &p.user, &p.decoded, false)
@@ -386,7 +386,7 @@ func carrying(t *testing.T, server string) (*replyPump, func() string) {
 		t.Fatal(err)
 	}
 	_ = from.Close()
-	life := gateway.NewLife(gateway.LifeConfig{Client: client, Upstream: up})
+	life := gateway.NewPumpedSession(gateway.PumpedSessionConfig{Client: client, Upstream: up})
 	life.Replies = p.life.Replies
 	r := new(replyPump)
 	r.init(life, &p.upstream.queue, &p.upstream.recentKeys, &p.upstream.state, p.codec, nil)

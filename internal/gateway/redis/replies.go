@@ -14,7 +14,7 @@ import (
 
 // replyPump carries the replies of a session.
 type replyPump struct {
-	life       *gateway.Life
+	life       *gateway.PumpedSession
 	queue      *queue
 	codec      *valueCodec
 	spill      spill
@@ -31,7 +31,7 @@ type replyPump struct {
 	busy atomic.Bool // handling a reply of which the server may have more to send
 }
 
-func (p *replyPump) init(life *gateway.Life, queue *queue, recentKeys *recentKeys, state *sessionState, codec *valueCodec, view topology) {
+func (p *replyPump) init(life *gateway.PumpedSession, queue *queue, recentKeys *recentKeys, state *sessionState, codec *valueCodec, view topology) {
 	p.life, p.queue, p.codec = life, queue, codec
 	p.spill.init(life, codec)
 	p.frames.init(life, &p.spill)

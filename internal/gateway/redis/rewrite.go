@@ -239,7 +239,7 @@ func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte,
 	if rule.ToPlain {
 		of = cinch.Foreign{}
 	}
-	out, did := v.codec.Sealer.SealContent(dst, content, of, len(value), st, rule.WorthFunc(a.Type))
+	out, did := v.codec.Sealer.SealContent(dst, content, of, len(value), st, rule.SavesEnoughFunc(a.Type))
 	took := time.Since(start)
 	stint.EndOf(st, took)
 	v.compressTime += took

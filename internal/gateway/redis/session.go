@@ -15,7 +15,7 @@ import (
 // session is one client and its upstream connection. It reads requests and passes each to the part that its
 // table row names; common requests it handles itself.
 type session struct {
-	*gateway.Life
+	*gateway.PumpedSession
 	g         *Gateway
 	failure   error
 	requested bool // a request arrived since the last read error
@@ -38,12 +38,12 @@ type session struct {
 
 func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *session {
 	s := &session{g: g}
-	s.Life = gateway.NewLife(gateway.LifeConfig{
+	s.PumpedSession = gateway.NewPumpedSession(gateway.PumpedSessionConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
-	s.upstream.init(s.Life, &s.replyPump, &g.authProbe, g.cfg.Stats)
-	s.replyPump.init(s.Life, &s.upstream.queue, &s.upstream.recentKeys, &s.upstream.state, g.codec, g.cfg.view)
+	s.upstream.init(s.PumpedSession, &s.replyPump, &g.authProbe, g.cfg.Stats)
+	s.replyPump.init(s.PumpedSession, &s.upstream.queue, &s.upstream.recentKeys, &s.upstream.state, g.codec, g.cfg.view)
 	s.reader.init(&s.upstream, g.table)
 	s.rewriter.codec, s.rewriter.state, s.rewriter.dialed = g.codec, &s.upstream.state, dialed
 	s.rewriter.trace = newTracing(&g.cfg, upstream)
@@ -68,14 +68,14 @@ func (s *session) storedCommands() *storedCommands {
 // Run runs both pumps until both sides are done.
 func (s *session) Run() {
 	defer s.rewriter.trace.close()
-	s.Life.Run(s.carryRequests, s.carryReplies)
+	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
 // carryRequests runs the request pump and then passes the client's end of input on at once: the server then
 // drops a blocked command, as it does for a directly connected client.
 func (s *session) carryRequests() {
 	s.pumpRequests()
-	s.PassEnd()
+	s.CloseUpstreamWrite()
 }
 
 func (s *session) carryReplies() {
@@ -157,10 +157,10 @@ func (s *session) shouldContinue(err error) bool {
 		idle = s.upstream.isIdle() || s.upstream.mayBlock()
 	}
 	if s.requested {
-		s.Requested()
+		s.NoteRequest()
 		s.requested = false
 	}
-	if !s.GoesOn(err, idle && len(s.reader.in.Buffered()) == 0) {
+	if !s.ContinueAfterRead(err, idle && len(s.reader.in.Buffered()) == 0) {
 		return false
 	}
 	s.BeforeRequest()
@@ -381,7 +381,7 @@ func (s *session) failWith(text string) error {
 }
 
 // Authenticated implements gateway.Authenticator.
-func (s *session) Authenticated() bool { return s.upstream.state.auth.Passed() }
+func (s *session) Authenticated() bool { return s.upstream.state.auth.IsOpen() }
 
 // requestReader reads the client's requests.
 type requestReader struct {
@@ -429,7 +429,7 @@ func (t *requestReader) endStallWatch() {
 // enter marks the beginning of a request that a drain waits for.
 func (t *requestReader) enter() {
 	t.inRequest = true
-	t.upstream.life.Requested()
+	t.upstream.life.NoteRequest()
 }
 
 // leave marks the end of such a request.

@@ -352,7 +352,7 @@ func RequiresLogin(ctx context.Context, up gateway.Upstream) (closed bool, err e
 
 // requiresLogin sends PING on a connection without a login. A server that requires one refuses that.
 func (d *dialer) requiresLogin(ctx context.Context) (closed bool, err error) {
-	err = gateway.Ask(ctx, d.dial, func(c net.Conn) error {
+	err = gateway.WithConn(ctx, d.dial, func(c net.Conn) error {
 		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 			return err
 		}

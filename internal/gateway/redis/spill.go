@@ -24,7 +24,7 @@ import (
 
 // spill holds replies that the client has not read yet.
 type spill struct {
-	life        *gateway.Life
+	life        *gateway.PumpedSession
 	codec       *valueCodec
 	always      bool        // a TLS client
 	used        bool        // for the reply pump: something may be pending
@@ -38,7 +38,7 @@ type spill struct {
 	err     error
 }
 
-func (o *spill) init(life *gateway.Life, codec *valueCodec) {
+func (o *spill) init(life *gateway.PumpedSession, codec *valueCodec) {
 	o.life, o.codec = life, codec
 	_, o.always = life.Client.(*tls.Conn)
 	o.used = o.always

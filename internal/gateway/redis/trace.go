@@ -69,16 +69,16 @@ func (t *tracing) begin(cmd *command, before uint64) bool {
 	if t.current.Load() != nil || cmd.name == "sync" || cmd.name == "psync" { // a replica's reply has no end
 		return false
 	}
-	c := t.tracer.Command(&t.open, systemName, time.Time{}, 0)
+	c := t.tracer.StartCommand(&t.open, systemName, time.Time{}, 0)
 	if c == nil {
 		return false
 	}
 	c.Set(attribute.String("db.system.name", systemName), attribute.String("cinch.gateway", t.gateway))
 	if cmd != unknownCommand && cmd != moduleCommand {
 		name := strings.ToUpper(cmd.name)
-		c.Is(name, attribute.String("db.operation.name", name))
+		c.SetName(name, attribute.String("db.operation.name", name))
 	}
-	c.Goes(attribute.String("server.address", t.server))
+	c.SetUpstreamAttributes(attribute.String("server.address", t.server))
 	m := &traced{Command: c, arrived: time.Now(), before: before}
 	t.sending = m
 	t.current.Store(m)
@@ -91,7 +91,7 @@ func (t *tracing) begin(cmd *command, before uint64) bool {
 // startUpstream starts the upstream span, once.
 func (m *traced) startUpstream() {
 	if m.upstreamStart.IsZero() {
-		m.Asks()
+		m.StartUpstream()
 		m.upstreamStart = time.Now()
 	}
 }
@@ -104,7 +104,7 @@ func (t *tracing) sent(requests uint64, sealing time.Duration) {
 		return
 	}
 	t.sending = nil
-	m.Part("codec request", m.arrived, sealing)
+	m.AddSpan("codec request", m.arrived, sealing)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.number = requests
@@ -162,10 +162,10 @@ func (t *tracing) finish(m *traced) {
 	if r.arrived.Before(m.upstreamStart) {
 		r.arrived = m.upstreamStart
 	}
-	m.Answered("", r.arrived)
-	m.Part("codec reply", r.arrived, r.opened)
+	m.EndUpstream("", r.arrived)
+	m.AddSpan("codec reply", r.arrived, r.opened)
 	if r.failed != "" {
-		m.Fails(r.failed, attribute.String("db.response.status_code", r.failed))
+		m.RecordError(r.failed, attribute.String("db.response.status_code", r.failed))
 	}
 	m.End("")
 	t.current.Store(nil)

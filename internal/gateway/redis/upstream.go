@@ -13,7 +13,7 @@ import (
 // upstreamWriter sends the request pump's requests to the server and queues the expected replies. Everything
 // sent upstream for a client goes through it, so that each reply finds its entry in the queue.
 type upstreamWriter struct {
-	life  *gateway.Life
+	life  *gateway.PumpedSession
 	out   sink
 	queue queue
 	pump  replyControl
@@ -45,7 +45,7 @@ type replyControl interface {
 }
 
 // init sets up the writer; pump carries its replies by the queue's entries.
-func (c *upstreamWriter) init(life *gateway.Life, pump replyControl, authProbe *gateway.Doorkeeper, stats *gateway.Stats) {
+func (c *upstreamWriter) init(life *gateway.PumpedSession, pump replyControl, authProbe *gateway.AuthProbe, stats *gateway.Stats) {
 	c.life, c.pump, c.stats = life, pump, stats
 	c.out.conn, c.out.beforeSend = life.Upstream, c.queue.publish
 	c.queue.init(life.Replies)
@@ -68,7 +68,7 @@ func (c *upstreamWriter) await(o *entryData) error {
 			c.closeIfBlocked()
 			c.pump.unblock()
 			t.Reset(patience)
-		case <-c.life.Dead():
+		case <-c.life.RepliesDone():
 			select {
 			case <-o.done: // it was the pump's last action
 				return nil
@@ -283,12 +283,12 @@ func (c *upstreamWriter) replyWith(frame []byte) error {
 // sent its login, isUnauthenticated first waits for the answer: the server may run the commands behind it.
 func (c *upstreamWriter) isUnauthenticated() bool {
 	switch {
-	case !c.state.auth.Stranger(c.life.Context()):
+	case !c.state.auth.MustAuthenticate(c.life.Context()):
 		return false
 	case c.state.pendingLogins.Load() == 0 || !c.awaitReplies():
 		return true
 	}
-	return c.state.auth.Stranger(c.life.Context())
+	return c.state.auth.MustAuthenticate(c.life.Context())
 }
 
 // sendCapture sends a request whose reply is kept. Await the returned data before reading it.
@@ -340,16 +340,16 @@ type sessionState struct {
 	selected      atomic.Pointer[string]      // the database, as the policy names it
 	credentials   atomic.Pointer[credentials] // the client's login
 	pendingLogins atomic.Int32                // logins without an answer yet
-	auth          gateway.Door                // passed by logging in
+	auth          gateway.AuthGate                // passed by logging in
 	monitoring    bool                        // MONITOR is on
 	tx            *transaction
 }
 
-func (t *sessionState) init(tx *transaction, authProbe *gateway.Doorkeeper) {
+func (t *sessionState) init(tx *transaction, authProbe *gateway.AuthProbe) {
 	t.tx = tx
 	t.selected.Store(&defaultDatabase)
 	t.version.Store(2)
-	t.auth.Keeper = authProbe
+	t.auth.Probe = authProbe
 }
 
 // defaultDatabase is the database of a new connection.

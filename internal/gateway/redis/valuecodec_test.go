@@ -24,7 +24,7 @@ func newRewriter(tb testing.TB, st codec.Setting) *valueRewriter {
 	}
 	v := newValueCodec(&Config{Policy: rules, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
 	standing := new(sessionState)
-	standing.init(new(transaction), &gateway.Doorkeeper{})
+	standing.init(new(transaction), &gateway.AuthProbe{})
 	return &valueRewriter{codec: v, rules: v.rules(), state: standing}
 }
 

@@ -13,23 +13,23 @@ const (
 	PairColumns = "pair cinch-proto"
 )
 
-// Ways are the ways in which a gateway could send messages.
-type Ways struct {
+// Methods are the ways in which a gateway could compress messages.
+type Methods struct {
 	Open      func(m Message) ([]byte, error)
 	Compress  func(dst, message []byte, setting string) ([]byte, error)
-	Each      []Way // compress each message by itself, with Compress
+	Each      []Method // compress each message by itself, with Compress
 	Sequences []Sequence
 }
 
-// Way is a setting to try on each message by itself.
-type Way struct {
+// Method is a setting to try on each message by itself.
+type Method struct {
 	Setting  string
 	Protobuf bool // for messages of Protocol Buffers only
 }
 
 // Sequence is a way in which messages are compressed with the earlier ones as history.
 type Sequence struct {
-	Way
+	Method
 	Begin func() (Writer, error)
 }
 
@@ -53,7 +53,7 @@ const (
 
 // decode decompresses the last messages, up to left bytes, and returns them and how many bytes are left. It
 // leaves out messages that can't be decompressed.
-func (c *snapshot) decode(w *Ways, left int) ([]decoded, int) {
+func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 	var list []decoded
 	most := min(measuredOfKind, left)
 	for i := len(c.last) - 1; i >= 0 && most > 0; i-- {
@@ -69,7 +69,7 @@ func (c *snapshot) decode(w *Ways, left int) ([]decoded, int) {
 
 // estimateAll returns the ratios of the bytes received to the bytes that each way would have sent; none without
 // messages.
-func estimateAll(w *Ways, list []decoded, protobufs bool) []autodict.Estimate {
+func estimateAll(w *Methods, list []decoded, protobufs bool) []autodict.Estimate {
 	all := []autodict.Estimate{}
 	add := func(setting string, before, after int) {
 		if before > 0 && after > 0 {
@@ -93,7 +93,7 @@ func estimateAll(w *Ways, list []decoded, protobufs bool) []autodict.Estimate {
 
 // sizesAlone sums up the sizes of messages as received, and when each is compressed by itself. A message that
 // would grow counts with its received size.
-func (w *Ways) sizesAlone(list []decoded, setting string) (before, after int) {
+func (w *Methods) sizesAlone(list []decoded, setting string) (before, after int) {
 	var out []byte
 	var err error
 	for _, m := range list {

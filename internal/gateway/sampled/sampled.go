@@ -59,8 +59,8 @@ type Message struct {
 	Coding string // "" for none
 }
 
-// Saw counts a message, and keeps a copy.
-func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
+// Add counts a message, and keeps a copy.
+func (s *Samples) Add(name Name, m Message, isProtobuf bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.countKind(name, len(m.Bytes))
@@ -78,8 +78,8 @@ func (s *Samples) Saw(name Name, m Message, isProtobuf bool) {
 	}
 }
 
-// Passed counts a message of n bytes that was forwarded without being inspected.
-func (s *Samples) Passed(name Name, n int) {
+// Count counts a message of n bytes that was forwarded without being inspected.
+func (s *Samples) Count(name Name, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countKind(name, n)
@@ -119,7 +119,7 @@ type Measured struct {
 }
 
 // Measure tries the ways on the kept messages, in the caller's goroutine.
-func (s *Samples) Measure(w *Ways) []Measured {
+func (s *Samples) Measure(w *Methods) []Measured {
 	kinds := s.snapshots()
 	slices.SortFunc(kinds, func(a, b snapshot) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))

@@ -13,14 +13,14 @@ import (
 // history compresses each message with the earlier ones as history.
 type history struct{ codec.StreamWriter }
 
-func ways(t testing.TB) *Ways {
+func ways(t testing.TB) *Methods {
 	t.Helper()
 	e, set := codec.New(codec.Options{}), grpccodec.NewSet(grpccodec.Options{})
 	begin := func() (Writer, error) {
 		s, err := e.StreamWriter(3, 20)
 		return history{s}, err
 	}
-	return &Ways{
+	return &Methods{
 		Open: func(m Message) ([]byte, error) {
 			switch m.Coding {
 			case "":
@@ -31,8 +31,8 @@ func ways(t testing.TB) *Ways {
 			return nil, errors.New("unknown")
 		},
 		Compress:  set.AppendCompress,
-		Each:      []Way{{Setting: "zstd-3"}, {Setting: "cinch-proto", Protobuf: true}},
-		Sequences: []Sequence{{Way{Setting: PairPlain}, begin}, {Way{PairColumns, true}, begin}},
+		Each:      []Method{{Setting: "zstd-3"}, {Setting: "cinch-proto", Protobuf: true}},
+		Sequences: []Sequence{{Method{Setting: PairPlain}, begin}, {Method{PairColumns, true}, begin}},
 	}
 }
 
@@ -56,11 +56,11 @@ func ratios(m Measured) map[string]float64 {
 func TestMeasure(t *testing.T) {
 	var s Samples
 	for i := range 200 {
-		s.Saw(Name{"POST /a", "request"}, Message{Bytes: text(i)}, false)
+		s.Add(Name{"POST /a", "request"}, Message{Bytes: text(i)}, false)
 	}
-	s.Saw(Name{"POST /b", "request"}, Message{Bytes: text(1)}, true)
-	s.Saw(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br"}, true)
-	s.Passed(Name{"POST /c", "reply"}, 20)
+	s.Add(Name{"POST /b", "request"}, Message{Bytes: text(1)}, true)
+	s.Add(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br"}, true)
+	s.Count(Name{"POST /c", "reply"}, 20)
 	all := s.Measure(ways(t))
 	if len(all) != 3 || all[0].Method != "POST /a" || all[0].Messages != 200 || all[0].SampleMessages != maxKept {
 		t.Fatalf("%+v", all)
@@ -89,7 +89,7 @@ func TestMessagesThatCameCompressed(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain, came = plain+len(text(i)), came+len(b)
-		s.Saw(Name{"/a/B", "request"}, Message{b, "gzip"}, true)
+		s.Add(Name{"/a/B", "request"}, Message{b, "gzip"}, true)
 	}
 	m := s.Measure(w)[0]
 	if m.Bytes != uint64(came) {
@@ -105,11 +105,11 @@ func TestMeasuringIsBounded(t *testing.T) {
 	var s Samples
 	for i := range 12 {
 		for range minKept {
-			s.Saw(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x"}, true)
+			s.Add(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x"}, true)
 		}
 	}
 	opens, atOnce := 0, map[int]int{}
-	all := s.Measure(&Ways{Open: func(m Message) ([]byte, error) {
+	all := s.Measure(&Methods{Open: func(m Message) ([]byte, error) {
 		opens++
 		atOnce[len(m.Bytes)]++
 		return make([]byte, 4<<20), nil
@@ -128,17 +128,17 @@ func TestMeasuringIsBounded(t *testing.T) {
 func TestBounds(t *testing.T) {
 	var s Samples
 	for i := range 10 * maxKinds {
-		s.Saw(Name{fmt.Sprint("POST /", i), "request"}, Message{Bytes: []byte("x")}, false)
+		s.Add(Name{fmt.Sprint("POST /", i), "request"}, Message{Bytes: []byte("x")}, false)
 	}
-	s.Saw(Name{string(make([]byte, maxMethod+1)), "request"}, Message{}, false)
+	s.Add(Name{string(make([]byte, maxMethod+1)), "request"}, Message{}, false)
 	if n := len(s.kinds); n != maxKinds+1 {
 		t.Errorf("%d kinds", n)
 	}
 	large := bytes.Repeat([]byte("x"), MaxMessage)
 	for i := range 40 {
 		name := Name{fmt.Sprint("POST /", i), "request"}
-		s.Saw(name, Message{Bytes: large}, false)
-		s.Saw(name, Message{Bytes: append(large, 'x')}, false)
+		s.Add(name, Message{Bytes: large}, false)
+		s.Add(name, Message{Bytes: append(large, 'x')}, false)
 	}
 	kept := 0
 	for _, k := range s.kinds {

@@ -39,14 +39,14 @@ func (w *shutdownWatch) isStale(r *reply) bool {
 }
 
 // Drain cuts off a connection for replication, which has no gap between requests at which to end; the replica
-// connects again by itself. Other sessions drain as Life does.
+// connects again by itself. Other sessions drain as PumpedSession does.
 func (s *session) Drain() {
 	s.BeginDrain()
 	if s.isReplication.Load() {
 		_ = s.Close()
 		return
 	}
-	s.Life.Drain()
+	s.PumpedSession.Drain()
 }
 
 // announceShutdown tells a watching client of the drain, once.

@@ -10,7 +10,7 @@ import (
 
 // errorClasses names violations of the protocol for the log and the metrics.
 var errorClasses = gateway.ErrorClasses{
-	{gateway.ErrStranger, "stranger"},
+	{gateway.ErrUnauthenticated, "stranger"},
 	{wire.ErrTooLarge, "too_large"},
 	{wire.ErrMalformed, "malformed"},
 	{io.ErrUnexpectedEOF, "truncated"},

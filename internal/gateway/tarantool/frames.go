@@ -53,7 +53,7 @@ func (r *reader) next() (f frame, err error) {
 	if err := r.Expect(prefix+n, cost); err != nil {
 		return f, err
 	}
-	if err := r.Whole(prefix + n); err != nil {
+	if err := r.ReadWhole(prefix + n); err != nil {
 		return f, err
 	}
 	return frame{bytes: r.Take(prefix + n), prefix: prefix}, nil

@@ -18,10 +18,10 @@ type Gateway struct {
 	codec   *valueCodec
 	catalog *catalog
 	server  gateway.Server
-	reach   gateway.Reach
+	reach   gateway.ReachabilityLog
 
 	requests, replies *memory.Share
-	keeper            gateway.Doorkeeper
+	keeper            gateway.AuthProbe
 	guard             gateway.LoopbackGuard
 
 	ctx    context.Context // ends with Shutdown
@@ -47,7 +47,7 @@ func NewGateway(cfg Config) *Gateway {
 	g.catalog = newCatalog(g.ctx, cfg.Policy, cfg.Schema, cfg.Stats, cfg.Log)
 	g.requests, g.replies = cfg.Requests.Share(cfg.Name), cfg.Replies.Share(cfg.Name)
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.Upstream) }
-	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Keeper: &g.keeper}
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.keeper}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
@@ -79,7 +79,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 		return nil
 	}
-	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
+	g.reach.Succeeded(g.cfg.Log, g.cfg.Upstream.String())
 	if g.guard.Check(g.ctx, client, up) != nil {
 		g.guard.Refused(g.cfg.Log, g.cfg.Stats, client)
 		_ = up.Close()

@@ -16,7 +16,7 @@ const loginPending = gateway.LoginUnknown
 // identity holds the user as which a client has logged in, and opens its door, which limits messages before a
 // login. Dictionaries are made from, and used for, the values of one user.
 type identity struct {
-	door    gateway.Door
+	door    gateway.AuthGate
 	user    atomic.Pointer[string] // nil: the client is guest
 	pending atomic.Int32           // AUTHs without a reply
 
@@ -54,7 +54,7 @@ func (l *identity) recordReply(request wire.Type, sync uint64, answer wire.Type)
 	switch request {
 	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
 		if answer == wire.OK { // the server let the client log in or write, so it has rights
-			l.door.Pass()
+			l.door.Open()
 		}
 	}
 	if request == wire.Auth {
@@ -98,7 +98,7 @@ const (
 // RequiresLogin reports whether a server requires a login, which it does if guest has no rights. It connects as
 // guest and reads guest's privileges.
 func RequiresLogin(ctx context.Context, up gateway.Upstream) (required bool, err error) {
-	err = up.Ask(ctx, func(c net.Conn) error {
+	err = up.WithConn(ctx, func(c net.Conn) error {
 		required, err = askGuest(ctx, c)
 		return err
 	})

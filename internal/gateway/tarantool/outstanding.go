@@ -124,7 +124,7 @@ func (o *outstanding) push(sync uint64, e exchange) bool {
 	}
 	if e.trace != nil {
 		traceWait(e.trace, began)
-		e.trace.Asks()
+		e.trace.StartUpstream()
 	}
 	if e.order == 0 && e.stepped == nil && !e.probe { // a client's request, sent for the first time
 		o.endReservation()

@@ -179,31 +179,31 @@ func TestSubmit(t *testing.T) {
 }
 
 func TestIdentity(t *testing.T) {
-	keeper := &gateway.Doorkeeper{Ask: func(context.Context) (bool, error) { return true, nil }}
-	l := &identity{door: gateway.Door{Keeper: keeper}}
+	keeper := &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
+	l := &identity{door: gateway.AuthGate{Probe: keeper}}
 	l.recordLogin(1, "alice")
 	l.recordLogin(2, "bob")
 	if l.login() != loginPending {
 		t.Error("a login without an answer is believed")
 	}
 	l.recordReply(wire.Auth, 2, wire.ErrorFlag)
-	if !l.door.Stranger(t.Context()) {
+	if !l.door.MustAuthenticate(t.Context()) {
 		t.Error("a refused login counts as a login")
 	}
 	l.recordReply(wire.Select, 1, wire.OK)
-	if l.login() != loginPending || !l.door.Stranger(t.Context()) {
+	if l.login() != loginPending || !l.door.MustAuthenticate(t.Context()) {
 		t.Error("the answer to another request is taken for the login's")
 	}
 	l.recordReply(wire.Auth, 1, wire.OK)
-	if l.login() != "alice" || l.door.Stranger(t.Context()) {
+	if l.login() != "alice" || l.door.MustAuthenticate(t.Context()) {
 		t.Errorf("login %q", l.login())
 	}
 	l.recordLogin(3, "guest")
 	if l.recordReply(wire.Auth, 3, wire.OK); l.login() != "" {
 		t.Errorf("guest is %q", l.login())
 	}
-	l = &identity{door: gateway.Door{Keeper: keeper}}
-	if l.recordReply(wire.Insert, 1, wire.OK); l.door.Stranger(t.Context()) {
+	l = &identity{door: gateway.AuthGate{Probe: keeper}}
+	if l.recordReply(wire.Insert, 1, wire.OK); l.door.MustAuthenticate(t.Context()) {
 		t.Error("a guest that has written something counts as not logged in")
 	}
 }
@@ -404,7 +404,7 @@ func TestRewritesFitTheirBudget(t *testing.T) {
 			fits, took := false, uint64(0)
 			for n := 0; n < 10 && !fits; n++ { // the race detector makes pools drop some entries
 				in := newSession(g, &stored{rest: bytes.NewReader(b)}, nowhere{}).fromClient
-				in.Account, in.Door = account, nil
+				in.Account, in.AuthGate = account, nil
 				f, err := in.next()
 				if err != nil {
 					t.Fatal(err)
@@ -624,8 +624,8 @@ func TestSpliceEndsWithTheReplies(t *testing.T) {
 	p := newParts(t)
 	p.splicing()
 	p.call()
-	p.s.Life.Run(func() {
-		<-p.s.Dead()
+	p.s.PumpedSession.Run(func() {
+		<-p.s.RepliesDone()
 		p.s.background.Wait()
 	}, func() {})
 	if p.s.Context().Err() == nil {
@@ -852,7 +852,7 @@ func TestPipeSettles(t *testing.T) {
 		t.Error(err)
 	}
 	p.sends(2, 0, wire.Ping)
-	p.s.Life.Run(func() {
+	p.s.PumpedSession.Run(func() {
 		if err := p.s.awaitReplies(); !errors.Is(err, errBusy) {
 			t.Error(err)
 		}

@@ -43,7 +43,7 @@ func (s *session) awaitReplies() error {
 			return errBusy
 		}
 		select {
-		case <-s.Dead():
+		case <-s.RepliesDone():
 			return errBusy
 		default:
 		}

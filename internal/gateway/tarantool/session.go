@@ -18,7 +18,7 @@ import (
 // wait for the schema or for a reply, so requests that have to be sent again, or in steps, are sent by a
 // goroutine of their queue (retry.go).
 type session struct {
-	*gateway.Life
+	*gateway.PumpedSession
 	g *Gateway
 
 	identity           identity
@@ -45,16 +45,16 @@ type session struct {
 
 func newSession(g *Gateway, client, upstream net.Conn) *session {
 	s := &session{g: g}
-	s.Life = gateway.NewLife(gateway.LifeConfig{
+	s.PumpedSession = gateway.NewPumpedSession(gateway.PumpedSessionConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Stats: g.cfg.Stats, Log: g.cfg.Log,
 	})
 	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
-	s.identity.door.Keeper = &g.keeper
+	s.identity.door.Probe = &g.keeper
 	s.toServer = sink{conn: upstream, peer: memory.FromUpstream, account: s.Requests}
 	s.toClient = sink{conn: client, peer: memory.FromClient, account: s.Replies}
 	s.outstanding = newOutstanding(s.Requests, s.Replies, s.toServer.flush, s.probe)
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, Door: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
 	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}}
 	return s
 }
@@ -62,7 +62,7 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 // Run carries requests and replies until both directions have ended.
 func (s *session) Run() {
 	defer s.tracing.conn.End()
-	s.Life.Run(s.carryRequests, s.carryReplies)
+	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
 // carryRequests carries requests until the client ends, and passes its end of input on at once: the server
@@ -71,8 +71,8 @@ func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.End()
 	_ = s.toServer.flush()
-	s.PassEnd()
-	<-s.Dead()
+	s.CloseUpstreamWrite()
+	<-s.RepliesDone()
 	_ = gateway.Abort(s.Upstream) // nothing reads what is still to be sent
 	s.background.Wait()
 }
@@ -95,10 +95,10 @@ func (s *session) pumpRequests() {
 		s.BeforeRequest()
 		f, err := s.fromClient.next()
 		if err == nil {
-			s.Requested()
+			s.NoteRequest()
 			err = s.handleRequest(&f)
 		}
-		if err != nil && !s.GoesOn(err, s.idle()) {
+		if err != nil && !s.ContinueAfterRead(err, s.idle()) {
 			s.LogEnd(memory.FromClient, errorClasses.Of(err), err)
 			return
 		}
@@ -222,7 +222,7 @@ func (s *session) sendFeatures(f *frame, e exchange) error {
 // guest has no rights only clients that have logged in learn the URL of the server.
 func (s *session) answerGateway() error {
 	url := s.g.cfg.UpstreamURL
-	if s.identity.door.Stranger(s.Context()) {
+	if s.identity.door.MustAuthenticate(s.Context()) {
 		url = ""
 	}
 	s.req.trace.End("")
@@ -243,4 +243,4 @@ func (s *session) sendRefusal(sync uint64, c *trace.Command, refused *refusal) e
 }
 
 // Authenticated implements gateway.Authenticator.
-func (s *session) Authenticated() bool { return s.identity.door.Passed() }
+func (s *session) Authenticated() bool { return s.identity.door.IsOpen() }

@@ -95,7 +95,7 @@ func (s *session) step(x *steppedRequest, sync uint64, frame []byte) (a stepAnsw
 	select {
 	case a = <-x.answers:
 		return a, nil
-	case <-s.Dead():
+	case <-s.RepliesDone():
 	}
 	select { // an answer may have arrived meanwhile, but none will arrive later
 	case a = <-x.answers:

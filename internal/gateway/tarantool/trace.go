@@ -25,15 +25,15 @@ func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.D
 	if t.tracer == nil || h == noReply || h == replication {
 		return nil
 	}
-	c := t.tracer.Command(&t.conn, systemName, now, waited)
+	c := t.tracer.StartCommand(&t.conn, systemName, now, waited)
 	if c == nil {
 		return nil
 	}
 	c.Set(attribute.String("db.system.name", systemName), attribute.String("cinch.gateway", t.gateway))
 	if name := operations[kind]; name != "" {
-		c.Is(name, attribute.String("db.operation.name", name))
+		c.SetName(name, attribute.String("db.operation.name", name))
 	}
-	c.Goes(attribute.String("server.address", t.server))
+	c.SetUpstreamAttributes(attribute.String("server.address", t.server))
 	return c
 }
 
@@ -50,7 +50,7 @@ var operations = map[wire.Type]string{
 // traceSince adds a span from then until now.
 func traceSince(c *trace.Command, name string, then time.Time) {
 	if c != nil {
-		c.Part(name, then, time.Since(then))
+		c.AddSpan(name, then, time.Since(then))
 	}
 }
 
@@ -60,7 +60,7 @@ func traceWait(c *trace.Command, then time.Time) {
 		return
 	}
 	if took := time.Since(then); took > shortWait {
-		c.Part("wait", then, took)
+		c.AddSpan("wait", then, took)
 	}
 }
 
@@ -77,8 +77,8 @@ func traceReply(c *trace.Command, schemaChanged bool, at time.Time, waited time.
 	if schemaChanged {
 		class = "schema_changed"
 	}
-	c.Answered(class, at)
-	c.Part("wait reply", at.Add(-waited), waited)
+	c.EndUpstream(class, at)
+	c.AddSpan("wait reply", at.Add(-waited), waited)
 }
 
 // traceRefused ends a request that the gateway answers with an error.
@@ -99,7 +99,7 @@ func traceEnded(c *trace.Command, reply wire.Type, err error) {
 		c.End(trace.ConnectionEnded)
 	case reply&wire.ErrorFlag != 0:
 		code := strconv.Itoa(int(reply &^ wire.ErrorFlag))
-		c.Fails(code, attribute.String("db.response.status_code", code))
+		c.RecordError(code, attribute.String("db.response.status_code", code))
 	}
 	c.End("")
 }

@@ -70,7 +70,7 @@ func (v *valueCodec) decode(dst, stored []byte, h *cinch.Header) ([]byte, error)
 
 // decodeError counts and logs a value that can't be decompressed, and returns the error for the client.
 func (v *valueCodec) decodeError(cause error, client string) *refusal {
-	class, text := gateway.Unopened(cause)
+	class, text := gateway.DecodeFailure(cause)
 	v.Stats.Error(class)
 	v.log.Warn("compressed value can't be decompressed", "class", class, "client", client, "err", cause)
 	return &refusal{wire.ErrSystem, class, "cinch: " + text}

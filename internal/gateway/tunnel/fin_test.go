@@ -58,7 +58,7 @@ func TestPeerClosesAfterFin(t *testing.T) {
 	client, local := tcpPair(t)
 	_ = client.SetReadBuffer(4 << 10)
 	_ = local.SetWriteBuffer(1 << 20)
-	gateway.ResetWhenCut(local, true)
+	gateway.SetResetOnClose(local, true)
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := testenv.Pipe()
 		g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})

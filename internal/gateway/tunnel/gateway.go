@@ -19,7 +19,7 @@ type Gateway struct {
 	server  gateway.Server
 	links   *link.Endpoint
 	spares  spares
-	reach   gateway.Reach
+	reach   gateway.ReachabilityLog
 	refused link.Occasional // connections that the peer refused
 
 	requests, replies *memory.Share
@@ -42,9 +42,9 @@ func NewGateway(cfg Config) *Gateway {
 		Name: cfg.Name, NewSession: g.newEntrySession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,
 	}
-	g.reach.Trouble = "no link to the exit"
+	g.reach.Message = "no link to the exit"
 	if cfg.Exit {
-		g.reach.Trouble = ""
+		g.reach.Message = ""
 		g.server.NewSession = g.newExitSession
 		g.server.Refusal = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Status: wire.StatusRefused, Codecs: 1}.Append(nil)
 		g.server.HandshakeFailed = g.logBadTLS
@@ -80,14 +80,14 @@ func (g *Gateway) endLinks() {
 
 // newEntrySession returns a session with a link for a client. It resets a client for which it gets no link.
 func (g *Gateway) newEntrySession(client net.Conn) gateway.Session {
-	gateway.ResetWhenCut(client, true)
+	gateway.SetResetOnClose(client, true)
 	l, err := g.link()
 	if err != nil {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, link.HelloErrorClass(err), g.cfg.Upstream.String(), err)
 		_ = gateway.Abort(client)
 		return nil
 	}
-	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
+	g.reach.Succeeded(g.cfg.Log, g.cfg.Upstream.String())
 	return newSession(g, client, l)
 }
 
@@ -105,8 +105,8 @@ func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 		_, _ = c.Write(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonUnreachable}))
 		return nil
 	}
-	g.reach.Answered(g.cfg.Log, g.cfg.Upstream.String())
-	gateway.ResetWhenCut(upstream, true)
+	g.reach.Succeeded(g.cfg.Log, g.cfg.Upstream.String())
+	gateway.SetResetOnClose(upstream, true)
 	return newSession(g, upstream, l)
 }
 

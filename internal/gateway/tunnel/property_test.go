@@ -130,7 +130,7 @@ func (s *side) say() error {
 		}
 	}
 	if reset >= 0 {
-		gateway.ResetWhenCut(s.c, true)
+		gateway.SetResetOnClose(s.c, true)
 		return gateway.Abort(s.c)
 	}
 	return s.c.CloseWrite()

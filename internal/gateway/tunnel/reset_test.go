@@ -66,7 +66,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 		defer close(isReset)
 		exit, s := <-running, tls.Server(c, ca.Issue(t, "server").TLS(t))
 		sayUntilStuck(s, exit)
-		gateway.ResetWhenCut(c, true)
+		gateway.SetResetOnClose(c, true)
 		_ = c.Close()
 	})
 	exit := serve(t, upstream, true, func(c *Config) { c.Upstream.TLS = &tls.Config{RootCAs: ca.Pool, ServerName: "127.0.0.1"} })

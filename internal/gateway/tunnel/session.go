@@ -49,7 +49,7 @@ func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 
 // account returns the account for the bytes in flight in one direction.
 func (s *session) account(of *memory.Share, from, to, client net.Conn) *memory.Account {
-	return of.Account(gateway.PayerOf(client), &gateway.Stream{
+	return of.Account(gateway.BudgetAddress(client), &gateway.Stream{
 		From: from, To: to, Client: client, Limit: gateway.DefaultStall, Stats: s.g.cfg.Stats, Log: s.g.cfg.Log,
 	})
 }
@@ -196,7 +196,7 @@ func (s *session) endLink() {
 		return
 	}
 	s.link.End()
-	gateway.ResetWhenCut(s.local, false)
+	gateway.SetResetOnClose(s.local, false)
 	_ = gateway.CloseWrite(s.conn)
 }
 

@@ -132,7 +132,7 @@ func TestForeignValuesAgainstRedis(t *testing.T) {
 	before := h.set("held:%d", held)
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: p.Engine, Dicts: only{x.Resealed.Trained}})
 	rule := policy.Rule{MinGain: policy.DefaultMinGain}
-	worth := func(raw, sealed int) bool { return rule.Worth(policy.String, raw, sealed) }
+	worth := func(raw, sealed int) bool { return rule.SavesEnough(policy.String, raw, sealed) }
 	for i, content := range others {
 		if sealed, did := sealer.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd)}, len(held[i]), setting, worth); did.Sealed {
 			held[i] = sealed

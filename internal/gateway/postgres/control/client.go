@@ -77,7 +77,7 @@ func (c *Client) do(ctx context.Context, method, path string, question, answer a
 	if err != nil {
 		return fmt.Errorf("the admin page: %w", err)
 	}
-	return page.Do(ctx, ask.Question{Method: method, Path: path, Body: body}, func(resp *http.Response, body io.Reader) error {
+	return page.Do(ctx, ask.Request{Method: method, Path: path, Body: body}, func(resp *http.Response, body io.Reader) error {
 		text, err := io.ReadAll(body)
 		switch {
 		case err != nil:

@@ -103,7 +103,7 @@ type Cluster struct {
 	turn       atomic.Uint32 // counter for taking turns among members
 	pollRounds pollRounds
 	unknown    unknownNodes
-	reach      gateway.Reach // any of the nodes
+	reach      gateway.ReachabilityLog // any of the nodes
 
 	entrySessions   entrySessions
 	sentinelGateway Gateway      // for clients of Sentinels; nil: none
@@ -240,7 +240,7 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 		s, dialErr := m.gateway.Connect(attempt, client)
 		cancel()
 		if dialErr == nil {
-			c.reach.Answered(c.log, c.cfg.Upstream.String())
+			c.reach.Succeeded(c.log, c.cfg.Upstream.String())
 			return c.entrySessions.add(m, s)
 		}
 		if err = dialErr; errors.Is(err, gateway.ErrOpenListener) {

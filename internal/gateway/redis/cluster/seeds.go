@@ -163,7 +163,7 @@ func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
 	for _, d := range p.distances(seed) {
 		if l, err = p.open(net.JoinHostPort(host, strconv.Itoa(first+d))); err == nil {
 			p.taken[d] = true
-			return p.proxied.Like(l), d, nil
+			return p.proxied.Wrap(l), d, nil
 		}
 	}
 	return nil, 0, err
@@ -193,7 +193,7 @@ func (p *ports) at(distance int) int {
 
 // advertisedAt returns the address at which clients reach the listener at a distance.
 func (p *ports) advertisedAt(distance int) gateway.Advertised {
-	a, _ := gateway.AdvertisedAs(p.advertise, p.entry)
+	a, _ := gateway.ParseAdvertised(p.advertise, p.entry)
 	if p.proxied != nil && p.advertise == "" {
 		a.Host = "" // clients know the balancer's host, which is in its headers
 	}

@@ -18,7 +18,7 @@ func TestRatesAreAskedFor(t *testing.T) {
 		"1e999\n7\n8\n":     {Reads: 7, Writes: 8},
 	} {
 		var asked strings.Builder
-		q := Question{Lines: bufio.NewScanner(strings.NewReader(answers)), Ask: func(s string) { asked.WriteString(s) }}
+		q := RatesPrompt{Lines: bufio.NewScanner(strings.NewReader(answers)), Ask: func(s string) { asked.WriteString(s) }}
 		p := Options{Rates: given}
 		if q.Rates(t.Context(), &p, "it was loaded"); p.Rates != want {
 			t.Errorf("%q: %+v, want %+v\n%s", answers, p.Rates, want, asked.String())

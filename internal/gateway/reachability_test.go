@@ -7,7 +7,7 @@ import (
 
 // A server that comes and goes is logged at most once for each pause, and all failed dials are counted.
 func TestReachIsBounded(t *testing.T) {
-	var r Reach
+	var r ReachabilityLog
 	now := time.Now()
 	if n, say := r.recordFailure(now); !say || n != 1 {
 		t.Errorf("the first refusal: %d, %v", n, say)

@@ -11,10 +11,10 @@ import (
 // reachLogInterval is the shortest time between two reports of a server that comes and goes.
 const reachLogInterval = 10 * time.Second
 
-// Reach remembers whether the last dial of an upstream succeeded, so that only changes are logged: in a
+// ReachabilityLog remembers whether the last dial of an upstream succeeded, so that only changes are logged: in a
 // failover clients connect many times a second. Its zero value is ready to use.
-type Reach struct {
-	Trouble string // text for the log; empty: upstream unreachable
+type ReachabilityLog struct {
+	Message string // text for the log; empty: upstream unreachable
 
 	mu       sync.Mutex
 	down     bool // unreachable, and logged
@@ -24,8 +24,8 @@ type Reach struct {
 
 // Failed counts and logs that a client is turned away because a dial failed with err. class is the error
 // class that it counts as; empty: upstream_unreachable. If file descriptors ran out the class is descriptors.
-func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
-	trouble := cmp.Or(r.Trouble, "upstream unreachable")
+func (r *ReachabilityLog) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
+	trouble := cmp.Or(r.Message, "upstream unreachable")
 	if errors.Is(err, ErrDescriptors) {
 		class, trouble = "descriptors", "no file descriptor for the upstream"
 	}
@@ -35,8 +35,8 @@ func (r *Reach) Failed(log *slog.Logger, stats *Stats, class, upstream string, e
 	}
 }
 
-// Answered records a dial that succeeded. It logs that if the upstream was last logged as unreachable.
-func (r *Reach) Answered(log *slog.Logger, upstream string) {
+// Succeeded records a dial that succeeded. It logs that if the upstream was last logged as unreachable.
+func (r *ReachabilityLog) Succeeded(log *slog.Logger, upstream string) {
 	if n, again := r.recordSuccess(); again {
 		log.Info("upstream reachable again", "upstream", upstream, "refused", n)
 	}
@@ -44,7 +44,7 @@ func (r *Reach) Answered(log *slog.Logger, upstream string) {
 
 // recordFailure counts a dial that failed. It returns whether to log that, and the number of failed dials since the
 // last log line.
-func (r *Reach) recordFailure(now time.Time) (refused int, say bool) {
+func (r *ReachabilityLog) recordFailure(now time.Time) (refused int, say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refused++
@@ -58,7 +58,7 @@ func (r *Reach) recordFailure(now time.Time) (refused int, say bool) {
 
 // recordSuccess records a dial that succeeded. It returns whether the upstream was last logged as unreachable, and
 // how many dials failed since that line.
-func (r *Reach) recordSuccess() (refused int, again bool) {
+func (r *ReachabilityLog) recordSuccess() (refused int, again bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.down {

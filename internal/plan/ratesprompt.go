@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Question asks the user for rates, and reads the answers, one per line.
-type Question struct {
+// RatesPrompt asks the user for rates, and reads the answers, one per line.
+type RatesPrompt struct {
 	Lines *bufio.Scanner
 	Ask   func(string)
 }
 
 // Rates asks for the rates of the whole source, and says why. Without an answer p keeps its rates.
-func (q *Question) Rates(ctx context.Context, p *Options, why string) {
+func (q *RatesPrompt) Rates(ctx context.Context, p *Options, why string) {
 	otherwise := "one write and ten reads a day for each value"
 	if p.Rates != (Rates{}) {
 		otherwise = "the given rates"
@@ -31,7 +31,7 @@ func (q *Question) Rates(ctx context.Context, p *Options, why string) {
 }
 
 // number reads a number such as 20000 or 20k, and asks again if it gets something else.
-func (q *Question) number(ctx context.Context, text string) (n float64, ok bool) {
+func (q *RatesPrompt) number(ctx context.Context, text string) (n float64, ok bool) {
 	for ctx.Err() == nil {
 		if q.Ask(text); !q.Lines.Scan() {
 			return 0, false

@@ -7,11 +7,11 @@ import (
 
 // A client that disconnects while the server is asked must not decide the answer for later clients.
 func TestDoorkeeperAsksAgainAfterAClientLeft(t *testing.T) {
-	k := &Doorkeeper{Ask: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
+	k := &AuthProbe{Ask: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_ = k.Closed(gone)
-	if !k.Closed(t.Context()) {
+	_ = k.RequiresAuth(gone)
+	if !k.RequiresAuth(t.Context()) {
 		t.Error("the door is open")
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 )
 
-// Made tracks the files that a run has created. Only these may be removed: another configuration may name a
+// CreatedFiles tracks the files that a run has created. Only these may be removed: another configuration may name a
 // dictionary that existed before.
-type Made struct{ Names []string }
+type CreatedFiles struct{ Names []string }
 
 // Create creates a file like CreatePrivate.
-func (m *Made) Create(name string, content []byte) error {
+func (m *CreatedFiles) Create(name string, content []byte) error {
 	if err := CreatePrivate(name, content); err != nil {
 		return err
 	}
@@ -21,7 +21,7 @@ func (m *Made) Create(name string, content []byte) error {
 }
 
 // Dictionary writes a dictionary, unless the file exists with the same content.
-func (m *Made) Dictionary(name string, f DictionaryFile) error {
+func (m *CreatedFiles) Dictionary(name string, f DictionaryFile) error {
 	created, err := dict.Create(name, f.Dict)
 	if created {
 		m.Names = append(m.Names, name)
@@ -30,7 +30,7 @@ func (m *Made) Dictionary(name string, f DictionaryFile) error {
 }
 
 // Remove removes all created files.
-func (m *Made) Remove() (err error) {
+func (m *CreatedFiles) Remove() (err error) {
 	for _, name := range m.Names {
 		err = errors.Join(err, os.Remove(name))
 	}

@@ -6,13 +6,13 @@ import (
 	"github.com/cinch-layer/cinch"
 )
 
-// Unopened returns the error class, for counters and logs, of a value that can't be decoded, and the text of
+// DecodeFailure returns the error class, for counters and logs, of a value that can't be decoded, and the text of
 // the error for the client, without a prefix of the protocol.
 //
 // Clients get the same text for a missing dictionary, a wrong tag and any other damage: a client that writes
 // forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that the
 // header alone shows are told, since clients can read the header too.
-func Unopened(err error) (class, text string) {
+func DecodeFailure(err error) (class, text string) {
 	const prefix = "compressed value can't be decompressed: "
 	switch class = decodeErrorClass(err); class {
 	case "unknown_codec", "too_large":

@@ -19,8 +19,8 @@ const (
 	maxSimilarSets = 48 // kinds of data to compare others with
 )
 
-// Settle merges groups with similar values. Call it when all names have been offered.
-func (c *Collector) Settle(e *codec.Engine) {
+// MergeSimilar merges groups with similar values. Call it when all names have been offered.
+func (c *Collector) MergeSimilar(e *codec.Engine) {
 	for _, t := range c.trees {
 		s := &merger{tree: t, engine: e, foreign: c.o.Foreign, known: make(map[*Group]*traits)}
 		s.mergeFields(&t.root, "", false)
