@@ -150,7 +150,7 @@ func firstSealed(p *policy.Policy, space string, c computation, args []any) (key
 // maySeal reports whether a value may be stored sealed, now or from a time when the policy was not off.
 func maySeal(p *policy.Policy, space, key string, field []byte, kind policy.Type) bool {
 	for _, r := range p.Covering(nil, kind, [][]byte{[]byte(key)}, [][]byte{field}) {
-		if r.Seals() && (r.Space == "" || r.Space == space) {
+		if r.Compresses() && (r.Space == "" || r.Space == space) {
 			return true
 		}
 	}
@@ -159,7 +159,7 @@ func maySeal(p *policy.Policy, space, key string, field []byte, kind policy.Type
 
 func sealsAny(p *policy.Policy, space string) bool {
 	for _, r := range p.Rules() {
-		if r.Seals() && r.Types&(policy.String|policy.Hash) != 0 && (r.Space == "" || r.Space == space) {
+		if r.Compresses() && r.Types&(policy.String|policy.Hash) != 0 && (r.Space == "" || r.Space == space) {
 			return true
 		}
 	}

@@ -37,7 +37,7 @@ type keeper struct {
 	next    atomic.Int64 // when to ask again, Unix time in nanoseconds
 	asking  sync.Mutex
 	dicts   dict.Set
-	lookups store.Lookups
+	lookups store.LookupLimiter
 }
 
 // An agreement is the policy from the last successful read.
@@ -54,7 +54,7 @@ func newKeeper(s servers, space string, o Options) *keeper {
 	if k.log == nil {
 		k.log = slog.Default()
 	}
-	k.lookups = store.Lookups{TTL: missTTL, IsAnswer: isAnswer, Numbers: k.numbers}
+	k.lookups = store.LookupLimiter{TTL: missTTL, IsAnswer: isAnswer, Numbers: k.numbers}
 	k.known.Store(&agreement{policy: nothing()})
 	return k
 }

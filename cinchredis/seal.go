@@ -89,8 +89,8 @@ func (h *hook) sealValue(to, value []byte, p *policy.Policy, a policy.Address, m
 		return to
 	}
 	if !policy.NeverSeal(value) {
-		if r := p.Lookup(a); r != nil && r.Seals() && r.MinGain < agreed.NothingGains {
-			return h.sealer.Seal(to, value, h.setting(r, mayName), r.WorthFunc(a.Type))
+		if r := p.Lookup(a); r != nil && r.Compresses() && r.MinGain < agreed.NothingGains {
+			return h.sealer.Seal(to, value, h.setting(r, mayName), r.SavesEnoughFunc(a.Type))
 		}
 	}
 	if cinch.IsSealed(value) {

@@ -25,15 +25,15 @@ const (
 type output struct {
 	c             *conn
 	nowWriter     *gateway.NonblockingWriter // nil: writes block, and only the writer goroutine writes
-	out           []byte             // pooled; queued frames, in order
-	controlBytes  int                // bytes of out that are replies to the peer
-	rest          []byte             // pooled; a batch that the system took only in part: for the writer
-	at            int                // start of the unwritten part of rest
-	sending       bool               // a goroutine is writing, and looks for more before it ends
-	writerRunning bool               // the writer goroutine runs
-	closed        bool               // the writer is to close the connection when all is written
-	linger        time.Duration      // before closing, read on until nothing has arrived for this long
-	work          sync.Cond          // wakes a waiting writer
+	out           []byte                     // pooled; queued frames, in order
+	controlBytes  int                        // bytes of out that are replies to the peer
+	rest          []byte                     // pooled; a batch that the system took only in part: for the writer
+	at            int                        // start of the unwritten part of rest
+	sending       bool                       // a goroutine is writing, and looks for more before it ends
+	writerRunning bool                       // the writer goroutine runs
+	closed        bool                       // the writer is to close the connection when all is written
+	linger        time.Duration              // before closing, read on until nothing has arrived for this long
+	work          sync.Cond                  // wakes a waiting writer
 }
 
 func (o *output) init(c *conn) {

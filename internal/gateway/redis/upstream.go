@@ -340,7 +340,7 @@ type sessionState struct {
 	selected      atomic.Pointer[string]      // the database, as the policy names it
 	credentials   atomic.Pointer[credentials] // the client's login
 	pendingLogins atomic.Int32                // logins without an answer yet
-	auth          gateway.AuthGate                // passed by logging in
+	auth          gateway.AuthGate            // passed by logging in
 	monitoring    bool                        // MONITOR is on
 	tx            *transaction
 }
