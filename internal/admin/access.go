@@ -40,7 +40,7 @@ func AccessOn(l net.Addr, token *Token, hosts []string) Access {
 	return a
 }
 
-// accessLevel is what a request may do.
+// accessLevel limits which actions a request may take.
 type accessLevel int
 
 const (

@@ -15,7 +15,7 @@ const (
 	readBytes = 32 << 10 // that a busy link holds to read into; an idle one holds none
 )
 
-// heldMemory is what one half of a link holds of a budget. It belongs to one goroutine at a time.
+// heldMemory counts the bytes that one direction of a link has taken from a budget. One goroutine at a time uses it.
 type heldMemory struct {
 	account *memory.Account
 	awaits  memory.Peer // the one that has to take or send something before it is given back

@@ -28,7 +28,7 @@ const (
 	LinkShared
 )
 
-// firstByteTimeout is how long a client may take to begin.
+// firstByteTimeout limits the time until a client sends its first byte.
 const firstByteTimeout = 10 * time.Second
 
 // acceptLink looks whether a client wants a link, and makes it. It returns what to serve, nil for

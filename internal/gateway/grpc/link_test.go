@@ -242,7 +242,7 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 	}
 }
 
-// A connection that takes no more calls is closed also when it has none: whoever said GOAWAY may leave it
+// A connection that takes no more calls is closed also when it has none: a server that sent GOAWAY may leave it
 // open, and one whose streams have all been used says nothing.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)

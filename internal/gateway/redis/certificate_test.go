@@ -138,7 +138,7 @@ func TestCertificateThatNothingLogsOut(t *testing.T) {
 	for name, config := range map[string]string{
 		"unknown": "",                                   // the server has no such user
 		"other":   "requirepass sesame",                 // no such user here either; a login is required
-		"nobody":  "user default on nopass -@all +ping", // the default user lacks the right to ask for its name
+		"barred":  "user default on nopass -@all +ping", // the default user may not ask which user it is
 		"default": "user default on nopass ~* &* +@all", // the user of every connection
 	} {
 		got := startCertified(t, name, without, config).lines(t, "PING")

@@ -25,7 +25,7 @@ type SentinelConfig struct {
 	New            func(Site) Gateway // makes the gateway for clients that ask
 }
 
-// sentinelAnswer is what a Sentinel says about the servers of a name.
+// sentinelAnswer holds the servers that a Sentinel lists for a name.
 type sentinelAnswer struct {
 	nodes []node
 	epoch uint64 // "config-epoch", which each failover raises
