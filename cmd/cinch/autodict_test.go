@@ -153,7 +153,7 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 
 func TestAutoDictionary(t *testing.T) {
 	t.Parallel()
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
@@ -199,7 +199,7 @@ func TestAutoDictionary(t *testing.T) {
 // Gateways in front of one store end up with one dictionary, whichever of them trained it, and read each
 // other's values.
 func TestThreeAutoGateways(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)

@@ -18,7 +18,7 @@ import (
 // Logins that write under one rule have samples and dictionaries of their own: no value of one login is used
 // for a dictionary of another.
 func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)

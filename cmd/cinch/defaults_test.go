@@ -85,7 +85,7 @@ func share(t *testing.T, server *goredis.Client, all []string) float64 {
 }
 
 func TestDefaultsOfPack(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
@@ -99,7 +99,7 @@ func TestDefaultsOfPack(t *testing.T) {
 }
 
 func TestDefaultsOfServe(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 // A store that is too small for a dictionary gets none, or a small one: values and everything stored with
 // them take no more than without it.
 func TestDefaultsOfSmallStores(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	short := orders(350)
@@ -190,7 +190,7 @@ func TestDefaultsOfSmallStores(t *testing.T) {
 // A gateway compares the cost of a dictionary with the stored values, not with the traffic: a few values that
 // are rewritten again and again get none, or a small one.
 func TestDefaultsOfServeInSmallStores(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	t.Parallel()

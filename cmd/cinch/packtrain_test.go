@@ -58,7 +58,7 @@ func writeTrainingConfig(t *testing.T, file, upstream string) {
 // serverForTraining returns a server with n documents to train on, and their size in bytes.
 func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client *goredis.Client, raw int) {
 	t.Helper()
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server = testenv.Redis(t)

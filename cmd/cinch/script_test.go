@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 			if name != "race" {
 				return false, fmt.Errorf("no condition %q", name)
 			}
-			return underRace, nil
+			return testenv.RaceDetector, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"cinch": runScripted, "from": runFrom, "exitcode": exitCodeIs, "orders": writeOrders, "noise": writeNoise, "numbers": writeNumbers,

@@ -20,7 +20,7 @@ const loginsScript = docsScript + `
 
 // As on Redis, users that write under one rule have samples and dictionaries of their own.
 func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Tarantool(t, loginsScript)

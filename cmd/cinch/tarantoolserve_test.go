@@ -263,7 +263,7 @@ func (g *tarantoolServe) putMany(t *testing.T, d *documents, from, n int) {
 // Dictionaries are trained, stored in the server before values name them, and found there by other gateways,
 // by restarted ones, and by replicas.
 func TestServeTarantoolAutoDictionary(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := prepared(t)

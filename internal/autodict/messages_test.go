@@ -14,6 +14,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // calls returns a Messages whose clock stands and that really trains.
@@ -52,7 +53,7 @@ func (m *Messages) stepAll(t *testing.T) {
 
 // A rule with an automatic setting means zstd.
 func TestMessagesOfAutoRules(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	m, _ := calls(t, 8<<20)
@@ -71,7 +72,7 @@ func TestMessagesOfAutoRules(t *testing.T) {
 }
 
 func TestMessagesGetADictionary(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	m, now := calls(t, 8<<20)

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/cputime"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func taskFor(t *testing.T, samples [][]byte) task {
@@ -21,7 +22,7 @@ func taskFor(t *testing.T, samples [][]byte) task {
 }
 
 func TestTrainer(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
@@ -70,7 +71,7 @@ func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 }
 
 func TestTrainerRefuses(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
@@ -143,7 +144,7 @@ func TestBounded(t *testing.T) {
 // With a dictionary a higher level is often no better. Then the lower one is rolled out, and never one above
 // the rule's.
 func TestTrainerTriesLowerLevels(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	trainer := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
@@ -171,7 +172,7 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 // The result depends only on the samples: a trainer that rests a part of the time on a busy machine makes the
 // same dictionary.
 func TestTrainingDependsOnSamplesOnly(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	k := taskFor(t, documents(200, 0))
@@ -208,7 +209,7 @@ func TestRestsAreForCPU(t *testing.T) {
 
 // The values for judging are used for the final training too, unless there would be more values than allowed.
 func TestTheBestIsMadeOfAllValues(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
 	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxTraining-100) // for learning

@@ -9,11 +9,12 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A long value is compressed into one buffer, and many short ones into buffers of the pool.
 func TestCompressAllocations(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("pools forget at random")
 	}
 	large := make([]byte, 0, 2<<20)

@@ -99,7 +99,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 	testenv.Eventually(t, "the rest waits for memory", func() bool { return replies.Waiting() > links/2 })
 	held := testenv.InUse() - before
 	t.Logf("%d links hold %d bytes of heap each, %d and %d of the budgets in all, %d wait", links, held/links, requests.InUse(), replies.InUse(), replies.Waiting())
-	if limit := int64(2*budget + links*(free+8<<10)); int64(held) > limit && !raceEnabled {
+	if limit := int64(2*budget + links*(free+8<<10)); int64(held) > limit && !testenv.RaceDetector {
 		t.Errorf("%d bytes in all, more than %d", held, limit)
 	}
 	for _, l := range all[:links/2] {

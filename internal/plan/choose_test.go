@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // slow is a codec that waits, as all do on a busy machine.
@@ -73,7 +74,7 @@ func TestChoiceIsOnTheFront(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	link, _ := ParseLink("100mbit,1ms")
 	groups, chosen := codectest.Amount(500, 1000, 4000), 0
-	if underRace {
+	if testenv.RaceDetector {
 		groups = 400
 	}
 	for range groups {

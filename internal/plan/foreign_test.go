@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/foreign"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // zstdWriter is made once, since that takes longer than writing a value.
@@ -93,7 +94,7 @@ func few(t testing.TB) Options {
 // Values that libraries have compressed are named and counted, and their content is measured; values that
 // only look like it, and rare ones in a group, are not.
 func TestForeign(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and other plans run with the detector")
 	}
 	r := rand.New(rand.NewPCG(3, 3))

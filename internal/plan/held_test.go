@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 var (
@@ -299,7 +300,7 @@ func (d *dataSet) plan(t *testing.T, all []held) *Report {
 // On data that it has not seen, the plan's configuration is within 5 % of the best score of any setting, by
 // its own objective. All data sets run with CINCH_FULL=1, or for a file of results.
 func TestPlanIsNearTheBest(t *testing.T) {
-	if _, ok := libzstd.New(); !ok || underRace {
+	if _, ok := libzstd.New(); !ok || testenv.RaceDetector {
 		t.Skip("too slow")
 	}
 	results := "data_set,kinds,plan,best,worse_percent\n"

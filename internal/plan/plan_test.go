@@ -20,6 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // defaultPrices are parsed once: some tests make thousands of plans.
@@ -95,7 +96,7 @@ func group(t testing.TB, r *Report, start string) *GroupPlan {
 // Small documents get a dictionary, noise and short columns are left alone; the totals are exact, and the
 // result loads as a configuration.
 func TestFilesToConfig(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and other plans run with the detector")
 	}
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))

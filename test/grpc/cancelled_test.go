@@ -22,7 +22,7 @@ func TestCancelledBesideOthers(t *testing.T) {
 				testenv.Full(t)
 			}
 			server := nodeServer("node/package.json")(t)
-			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Race: raceEnabled}
+			cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Race: testenv.RaceDetector}
 			g := testenv.Gateway(t, cfg)
 			if two {
 				cfg.Upstream = g.Addr

@@ -31,12 +31,12 @@ func TestDictionariesBetweenProcesses(t *testing.T) {
 	c := newCertificates(t)
 	const training = "training: {min_samples: 300, poll: 100ms, interval: 1s, cpu: 90%}"
 	far := testenv.Gateway(t, testenv.GatewayConfig{
-		Protocol: "grpc", Upstream: e.addr, Race: raceEnabled, Process: training,
+		Protocol: "grpc", Upstream: e.addr, Race: testenv.RaceDetector, Process: training,
 		Settings: fmt.Sprintf("peers: true\ntls: {cert: %q, key: %q, client_ca: %q}", c.cert, c.key, c.ca),
 		Rules:    "- {name: small, direction: reply, setting: zstd-3, dictionary: auto}",
 	})
 	near := testenv.Gateway(t, testenv.GatewayConfig{
-		Protocol: "grpc", Upstream: "grpcs://" + far.Addr, Race: raceEnabled, Process: training,
+		Protocol: "grpc", Upstream: "grpcs://" + far.Addr, Race: testenv.RaceDetector, Process: training,
 		Settings: fmt.Sprintf("sample: true\nupstream_tls: {ca: %q, cert: %q, key: %q, server_name: %s}", c.ca, c.cert, c.key, authority),
 		Rules:    "- {name: small, setting: zstd-3, dictionary: auto}",
 	})

@@ -38,12 +38,12 @@ const columnsRule = "- {min_size: 64, setting: %s}"
 // returns the address that the near one connects to.
 func gatewayPair(t *testing.T, server, setting string, between func(addr string) string) (near, far *testenv.GatewayServer) {
 	rules := fmt.Sprintf(columnsRule, setting)
-	far = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Rules: rules, Race: raceEnabled})
+	far = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: server, Rules: rules, Race: testenv.RaceDetector})
 	addr := far.Addr
 	if between != nil {
 		addr = between(addr)
 	}
-	near = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: addr, Rules: rules, Race: raceEnabled})
+	near = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: addr, Rules: rules, Race: testenv.RaceDetector})
 	return near, far
 }
 
@@ -76,8 +76,8 @@ func TestColumnsThroughTunnel(t *testing.T) {
 
 	var entry, exit *testenv.GatewayServer
 	near, far = gatewayPair(t, e.addr, "cinch-proto-raw", func(addr string) string {
-		exit = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel-exit", Upstream: "tcp://" + addr, Settings: "setting: zstd-3", Race: raceEnabled})
-		entry = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tcp://" + exit.Addr, Settings: "setting: zstd-3", Race: raceEnabled})
+		exit = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel-exit", Upstream: "tcp://" + addr, Settings: "setting: zstd-3", Race: testenv.RaceDetector})
+		entry = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tunnel", Upstream: "tcp://" + exit.Addr, Settings: "setting: zstd-3", Race: testenv.RaceDetector})
 		return entry.Addr
 	})
 	sendScrapes(t, (*certificates)(nil).dial(t, near.Addr))
@@ -99,10 +99,10 @@ func TestLink(t *testing.T) {
 		t.Run(history, func(t *testing.T) {
 			e := startEcho(t)
 			far := testenv.Gateway(t, testenv.GatewayConfig{
-				Protocol: "grpc", Upstream: e.addr, Rules: "- {direction: reply, min_size: 64, setting: cinch-proto}", Settings: linkFar, Race: raceEnabled,
+				Protocol: "grpc", Upstream: e.addr, Rules: "- {direction: reply, min_size: 64, setting: cinch-proto}", Settings: linkFar, Race: testenv.RaceDetector,
 			})
 			near := testenv.Gateway(t, testenv.GatewayConfig{
-				Protocol: "grpc", Upstream: far.Addr, Rules: linkRules, Settings: "link: {window: 128KiB, history: " + history + "}", Race: raceEnabled,
+				Protocol: "grpc", Upstream: far.Addr, Rules: linkRules, Settings: "link: {window: 128KiB, history: " + history + "}", Race: testenv.RaceDetector,
 			})
 			for range clients {
 				sendScrapes(t, (*certificates)(nil).dial(t, near.Addr))

@@ -12,7 +12,7 @@ func TestTrainingIsShown(t *testing.T) {
 	t.Parallel()
 	e := startEcho(t)
 	cfg := testenv.GatewayConfig{
-		Protocol: "grpc", Upstream: e.addr, Race: raceEnabled, Process: testenv.SlowTraining, Settings: "peers: true",
+		Protocol: "grpc", Upstream: e.addr, Race: testenv.RaceDetector, Process: testenv.SlowTraining, Settings: "peers: true",
 		Rules: "- {name: small, setting: zstd-3, dictionary: auto}",
 	}
 	far := testenv.Gateway(t, cfg)

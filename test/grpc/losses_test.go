@@ -166,7 +166,7 @@ func newLossField(t *testing.T, mode lossMode, options ...grpc.ServerOption) *lo
 	f := &lossField{mode: mode}
 	for z := range zones {
 		f.receivers[z] = newReceiver(t, options...)
-		f.far[z] = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: f.receivers[z].addr, Rules: mode.far, Settings: mode.farSettings, Race: raceEnabled})
+		f.far[z] = testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: f.receivers[z].addr, Rules: mode.far, Settings: mode.farSettings, Race: testenv.RaceDetector})
 		f.wires[z] = testenv.StartRelay(t, f.far[z].Addr)
 		f.told[z] = &delivery{ok: map[uint64]bool{}, failed: map[uint64]error{}}
 	}
@@ -184,12 +184,12 @@ func (f *lossField) startNear(t *testing.T) {
 			f.addrs[z] = net.JoinHostPort("127.0.0.1", fmt.Sprint(testenv.FreePort(t)))
 			args = append(args, "--grpc", f.addrs[z]+"=grpc://"+f.wires[z].Addr)
 		}
-		g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Listen: f.addrs[0], Upstream: f.wires[0].Addr, Args: args, Race: raceEnabled})
+		g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Listen: f.addrs[0], Upstream: f.wires[0].Addr, Args: args, Race: testenv.RaceDetector})
 		f.near = append(f.near, g)
 		return
 	}
 	for z, wire := range f.wires {
-		g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: wire.Addr, Rules: f.mode.near, Settings: f.mode.nearSettings, Race: raceEnabled})
+		g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "grpc", Upstream: wire.Addr, Rules: f.mode.near, Settings: f.mode.nearSettings, Race: testenv.RaceDetector})
 		f.near, f.addrs[z] = append(f.near, g), g.Addr
 	}
 }

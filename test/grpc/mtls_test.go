@@ -21,7 +21,7 @@ func TestMutualTLS(t *testing.T) {
 		Certificates: c.server.Certificates, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.pool,
 	})))
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{
-		Protocol: "grpc", Upstream: "grpcs://" + e.addr, Race: raceEnabled,
+		Protocol: "grpc", Upstream: "grpcs://" + e.addr, Race: testenv.RaceDetector,
 		Settings: fmt.Sprintf("tls: {cert: %q, key: %q, client_ca: %q}\nupstream_tls: {ca: %q, cert: %q, key: %q, server_name: %s}",
 			c.cert, c.key, c.ca, c.ca, c.cert, c.key, authority),
 	})

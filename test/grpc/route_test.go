@@ -63,7 +63,7 @@ func (r route) addr(t testing.TB, upstream string, c *certificates) string {
 }
 
 func gatewayConfig(upstream string, c *certificates) testenv.GatewayConfig {
-	cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: upstream, Race: raceEnabled}
+	cfg := testenv.GatewayConfig{Protocol: "grpc", Upstream: upstream, Race: testenv.RaceDetector}
 	if c != nil {
 		cfg.Upstream = "grpcs://" + upstream
 		cfg.Settings = fmt.Sprintf("tls: {cert: %q, key: %q}\nupstream_tls: {ca: %q, server_name: %s}",

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // unaryAllocs limits the allocations of a unary call, including those of its two connections.
@@ -101,7 +103,7 @@ func (p *rawPeer) next() (uint32, error) {
 
 // A unary call whose request and reply arrive in one piece each allocates little.
 func TestAllocationsOfAUnaryCall(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("the race detector allocates, too")
 	}
 	message := frame(false, payload(1000))
@@ -160,7 +162,7 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 // Data read ahead of a body for a connection that turns out to accept no more requests goes back to the
 // buffer pool.
 func TestBuffersOfUnusableConnections(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector sync.Pool drops at random")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each processor has its own pools

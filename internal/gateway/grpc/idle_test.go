@@ -17,7 +17,7 @@ import (
 const idleStreamBytes = 56 << 10
 
 func TestIdleStreamsHoldLittle(t *testing.T) {
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("the race detector needs memory of its own")
 	}
 	streams := codectest.Amount(200, 200, 1000)

@@ -3,6 +3,8 @@ package memory
 import (
 	"runtime/debug"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestBufferClasses(t *testing.T) {
@@ -53,7 +55,7 @@ func TestBuffersOfAnySizeCanBePut(t *testing.T) {
 
 func TestBuffersAreReusedWithoutAllocation(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pools
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("under the race detector sync.Pool drops at random")
 	}
 	PutBuffer(GetBuffer(4096))

@@ -124,7 +124,7 @@ func (p twins) warm(t *testing.T, server *mongotest.Server, seed uint64) {
 // documents that no dictionary was trained with.
 func TestPairSizes(t *testing.T) {
 	testenv.Full(t)
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is about sizes only")
 	}
 	server := standalone(t)
@@ -186,7 +186,7 @@ func find(t testing.TB, coll *mongo.Collection, n, from int) {
 
 // Messages of 100 KB gain from a dictionary too, though less than small ones.
 func TestPairDictionaryForLongMessages(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("too slow, and it is about sizes only")
 	}
 	r, texts := rand.New(rand.NewPCG(1, 1)), phrases()

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // repeated is a connection that returns the same message repeatedly, and accepts all writes.
@@ -121,7 +122,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 }
 
 func TestRoundTripsDoNotAllocate(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("pools lose things on purpose")
 	}
 	for _, test := range roundTrips(t) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // feed is a connection that yields the same bytes for a number of reads, and accepts all writes.
@@ -82,7 +83,7 @@ func TestSessionIsSmall(t *testing.T) {
 	}
 	g := NewGateway(Config{})
 	client, upstream := socketPair(t)
-	if n := testing.AllocsPerRun(100, func() { newSession(g, client, upstream, time.Now()).Cancel() }); n > 11 && !raceEnabled {
+	if n := testing.AllocsPerRun(100, func() { newSession(g, client, upstream, time.Now()).Cancel() }); n > 11 && !testenv.RaceDetector {
 		t.Errorf("a new session takes %v objects", n)
 	}
 }
@@ -168,7 +169,7 @@ func TestCompressingAllocatesNothing(t *testing.T) {
 			if s.upstream.out.Flush() != nil || s.replyPump.next() != nil {
 				t.Fatal("an error")
 			}
-		}); n > 0 && !raceEnabled {
+		}); n > 0 && !testenv.RaceDetector {
 			t.Errorf("%s: %v allocations", args[0], n)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A long value that is not compressed is sent while it arrives: the server has the beginning before the
@@ -95,7 +96,7 @@ func TestStreamedValueCutOff(t *testing.T) {
 // In steady state a command that passes unchanged allocates nothing, and one with a compressed value at most
 // twice, however it is pipelined.
 func TestAllocations(t *testing.T) { // alone: it measures the memory of the process
-	if raceEnabled {
+	if testenv.RaceDetector {
 		t.Skip("the race detector allocates")
 	}
 	sock := startServer(t)

@@ -200,7 +200,7 @@ func TestUntracedCommandsAllocateNothing(t *testing.T) {
 			if s.upstream.out.Flush() != nil || s.replyPump.next() != nil {
 				t.Fatal("an error")
 			}
-		}); n > 0 && !raceEnabled {
+		}); n > 0 && !testenv.RaceDetector {
 			t.Errorf("traces %s: %v allocations", name, n)
 		}
 	}

@@ -43,7 +43,7 @@ func TestMemoryOfManyConnections(t *testing.T) {
 	}
 	each := (testenv.InUse() - before) / int64(connections)
 	t.Logf("%d bytes for each idle connection, client and server of the test included", each)
-	if !raceEnabled && each > most { // the race detector uses memory itself
+	if !testenv.RaceDetector && each > most { // the race detector uses memory itself
 		t.Errorf("an idle connection costs %d bytes, more than %d", each, most)
 	}
 	for _, c := range all { // and they all still work

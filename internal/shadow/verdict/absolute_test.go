@@ -3,6 +3,8 @@ package verdict
 import (
 	"math"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // fast is a test target whose latencies are those of a control with a median of 50 µs plus some microseconds,
@@ -51,7 +53,7 @@ func (f fast) batch(w *world, control, test *machine, longer float64) (b, allowe
 // difference inside it passes or stays open, whatever its share; one beyond both margins fails. At the
 // margins themselves at most alpha of the verdicts are wrong, with a look after every batch.
 func TestAbsoluteMargin(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("only computes: runs without the race detector")
 	}
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // With fifty fingerprints of identical targets and no A/A phase, at most 2 % of the runs call one slower, at
@@ -12,7 +14,7 @@ import (
 // noise. (A drift over hours under noise looks like a difference in a run of hours: only an A/A phase can
 // tell.)
 func TestFingerprintsThatDrift(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("only computes: runs without the race detector")
 	}
 	t.Parallel()

@@ -105,7 +105,7 @@ func outcomes(t *testing.T, constant, slower float64, looks bool) (count [4]int)
 // Drifts shorter than a batch (with CINCH_FULL=1 also with a single look), and drifts that correlate
 // neighbouring batches.
 func TestSimulatedVerdicts(t *testing.T) {
-	if underRace {
+	if testenv.RaceDetector {
 		t.Skip("only computes: runs without the race detector")
 	}
 	t.Parallel()

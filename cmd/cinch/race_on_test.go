@@ -1,7 +1,0 @@
-//go:build race
-
-package main
-
-// underRace reports whether the race detector is on, which slows training, mostly arithmetic, down by tenfold
-// and more.
-const underRace = true

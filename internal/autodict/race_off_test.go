@@ -1,5 +1,0 @@
-//go:build !race
-
-package autodict
-
-const underRace = false

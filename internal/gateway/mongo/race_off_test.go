@@ -1,5 +1,0 @@
-//go:build !race
-
-package mongo
-
-const underRace = false
