@@ -212,7 +212,8 @@ func watch(ctx context.Context, c grpc_health_v1.HealthClient, opened *atomic.In
 }
 
 // MongoDB's driver loses nothing: no insert fails or is done twice, no find fails, and a waiting change
-// stream continues.
+// stream continues. With timeoutMS a driver retries until then. Otherwise it retries once, and its pool may be
+// cleared twice: when an operation's connection ends, and when the monitoring connection does.
 func TestMongo(t *testing.T) {
 	server := mongotest.Start(t, mongotest.Config{ReplicaSet: "rs"})
 	addr := freeAddress(t)
@@ -222,7 +223,12 @@ func TestMongo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Disconnect(context.Background()) })
-	docs, news := c.Database("shop").Collection("documents"), c.Database("shop").Collection("news")
+	retrying, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + addr + "/?directConnection=true&timeoutMS=60000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = retrying.Disconnect(context.Background()) })
+	docs, news := retrying.Database("shop").Collection("documents"), c.Database("shop").Collection("news")
 	testenv.Eventually(t, "the server is primary", func() bool {
 		_, err := news.InsertOne(t.Context(), bson.D{})
 		return err == nil
@@ -255,7 +261,7 @@ func TestMongo(t *testing.T) {
 		l.goesOn()
 		s.replace()
 		testenv.Eventually(t, "the old process has ended", func() bool { return s.count("msg=stopped") == int(i)+1 })
-		if _, err := news.InsertOne(t.Context(), bson.D{}); err != nil {
+		if _, err := retrying.Database("shop").Collection("news").InsertOne(t.Context(), bson.D{}); err != nil {
 			t.Error(err)
 		}
 		testenv.Eventually(t, "the change is heard", func() bool { return heard.Load() == i+1 || t.Failed() })
