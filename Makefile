@@ -4,8 +4,8 @@ MODULES = . codec codec/libzstd cinchredis bench/grpc bench/library examples/ote
 .PHONY: build run short test race lint fuzz ci full
 
 build: ; go build -o cinch ./cmd/cinch
-# Cinch on its embedded store, with a small load. Ctrl-C ends it.
-run: build ; go run ./examples/first --cinch ./cinch
+# Cinch on its embedded store, with a small load. Ctrl-C ends it. It is there sooner without Parquet.
+run: ; go build -tags noparquet -o cinch ./cmd/cinch && go run ./examples/first --cinch ./cinch
 # Tests come in rings: see test/doc.go.
 short: ; test/steady $(MODULES) -short -- ./...
 # Without the commit in it the program is the same, and so are results that are kept, until its code changes.
