@@ -19,7 +19,7 @@ func newTracer(version string, c config.Traces, log *slog.Logger) (*trace.Tracer
 	if c.Endpoint == "" {
 		return nil, nil
 	}
-	return trace.New(context.Background(), trace.Options{
+	return trace.New(trace.Options{
 		Endpoint: c.TracesURL(), Ratio: float64(c.Ratio), MaxPerSecond: c.MaxPerSecond,
 		Service: c.Service, Version: version, Log: log,
 	})

@@ -30,9 +30,9 @@ func (t *Tracer) Counts() (c Counts) {
 	return c
 }
 
-// exporter counts the results of an exporter, and logs its errors.
+// exporter sends spans, counts the results and logs errors. It implements sdk.SpanExporter.
 type exporter struct {
-	sdk.SpanExporter
+	client *otlpClient
 	counts *counts
 	log    *slog.Logger
 }
@@ -40,11 +40,24 @@ type exporter struct {
 // ExportSpans implements sdk.SpanExporter. It logs errors and does not return them, since the library would
 // write them elsewhere.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	if err := e.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		e.counts.failed.Add(uint64(len(spans)))
-		e.log.Warn("the collector of traces took no spans", "spans", len(spans), "err", err)
+	if len(spans) == 0 {
 		return nil
 	}
-	e.counts.sent.Add(uint64(len(spans)))
+	rejected, err := e.client.send(ctx, spans)
+	failed := uint64(max(rejected, 0))
+	if err != nil {
+		if failed = min(failed, uint64(len(spans))); failed == 0 {
+			failed = uint64(len(spans))
+		}
+		e.log.Warn("the collector of traces took no spans", "spans", failed, "err", err)
+	}
+	e.counts.failed.Add(failed)
+	e.counts.sent.Add(uint64(len(spans)) - failed)
+	return nil
+}
+
+// Shutdown implements sdk.SpanExporter.
+func (e *exporter) Shutdown(context.Context) error {
+	e.client.http.CloseIdleConnections()
 	return nil
 }

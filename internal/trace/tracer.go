@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -39,6 +38,7 @@ type Options struct {
 
 // Tracer decides which requests are traced. It is safe for concurrent use.
 type Tracer struct {
+	client   *otlpClient
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	ratio    float64
@@ -47,9 +47,8 @@ type Tracer struct {
 }
 
 // New returns a Tracer. It sends nothing yet, so that the collector may be started later.
-func New(ctx context.Context, o Options) (*Tracer, error) {
-	out, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithTimeout(exportTimeout),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression))
+func New(o Options) (*Tracer, error) {
+	client, err := newOTLPClient(o.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
@@ -57,8 +56,8 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 	if most <= 0 {
 		most = DefaultMaxPerSecond
 	}
-	t := &Tracer{ratio: o.Ratio, limit: rateLimit{perSecond: float64(most), left: float64(most)}}
-	batches := sdk.WithBatcher(&exporter{SpanExporter: out, counts: &t.counts, log: o.Log},
+	t := &Tracer{client: client, ratio: o.Ratio, limit: rateLimit{perSecond: float64(most), left: float64(most)}}
+	batches := sdk.WithBatcher(&exporter{client: client, counts: &t.counts, log: o.Log},
 		sdk.WithMaxQueueSize(queueSpans), sdk.WithMaxExportBatchSize(batchSpans), sdk.WithExportTimeout(exportTimeout))
 	about := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
 	t.provider = sdk.NewTracerProvider(batches, sdk.WithSampler(sdk.AlwaysSample()), sdk.WithResource(about))

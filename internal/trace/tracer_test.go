@@ -22,7 +22,7 @@ func tracer(t *testing.T, o trace.Options) *trace.Tracer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	made, err := trace.New(t.Context(), o)
+	made, err := trace.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ const clientsParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 // that all spans arrive.
 func tracedRig(t *testing.T, upstream string, change func(*Config)) (g rig, c *tracetest.Collector, end func()) {
 	c = tracetest.Start(t)
-	tracer, err := trace.New(t.Context(), trace.Options{Endpoint: c.URL, Service: "cinch", MaxPerSecond: 1000, Log: slog.New(slog.DiscardHandler)})
+	tracer, err := trace.New(trace.Options{Endpoint: c.URL, Service: "cinch", MaxPerSecond: 1000, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func roundTrips(t testing.TB) []roundTrip {
 		{"insert", insert, answer(done, wire.Zstd), false, nil},
 		{"insert to a gateway", insert, answer(done, plain), true, nil},
 	}
-	others, err := trace.New(t.Context(), trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
+	others, err := trace.New(trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

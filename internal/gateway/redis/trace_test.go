@@ -181,7 +181,7 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 
 // A command that is not traced allocates nothing for tracing, whether others are traced or not.
 func TestUntracedCommandsAllocateNothing(t *testing.T) {
-	others, err := trace.New(t.Context(), trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
+	others, err := trace.New(trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func TestUntracedRequestsAllocateNothing(t *testing.T) {
 	if n := unsafe.Sizeof(exchange{}); n > 128 {
 		t.Errorf("an exchange has %d bytes", n)
 	}
-	others, err := trace.New(t.Context(), trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
+	others, err := trace.New(trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

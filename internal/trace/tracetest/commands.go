@@ -20,7 +20,7 @@ type Commands struct {
 func StartCommands(t testing.TB) *Commands {
 	t.Helper()
 	c := Start(t)
-	tracer, err := trace.New(t.Context(), trace.Options{Endpoint: c.URL, Ratio: 1, MaxPerSecond: 1e6, Service: "cinch", Log: slog.New(slog.DiscardHandler)})
+	tracer, err := trace.New(trace.Options{Endpoint: c.URL, Ratio: 1, MaxPerSecond: 1e6, Service: "cinch", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
