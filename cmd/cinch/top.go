@@ -80,7 +80,7 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 		width = ui.Width(o.out)
 	}
 	if terminal && ui.IsTerminal(o.in) && !o.asJSON && !counted {
-		return top.Run(ctx, pages, o.every, os.Getenv("NO_COLOR") == "")
+		return top.Run(ctx, pages, o.every, os.Getenv("NO_COLOR") == "", o.in.(*os.File), o.out.(*os.File))
 	}
 	if !terminal && !o.asJSON && !counted {
 		o.count = 1

@@ -24,8 +24,7 @@ type Printing struct {
 // an interval, since rates need two polls.
 func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 	watch := NewWatch(pages)
-	list, _ := watch.within(ctx, o.Every)
-	if err := nobody(list, pages); err != nil {
+	if err := nobody(watch.poll(ctx, o.Every).list, pages); err != nil {
 		return err
 	}
 	clock := time.NewTicker(o.Every)
@@ -36,11 +35,11 @@ func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 			return nil
 		case <-clock.C:
 		}
-		list, _ := watch.within(ctx, o.Every)
+		p := watch.poll(ctx, o.Every)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := print(w, list, len(pages), o); err != nil {
+		if err := print(w, p.list, len(pages), o); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ var helpLines = []string{
 	"s                sort by name, saving, CPU, clients",
 	"p, space         pause, and continue",
 	"?, h             this help",
-	"q, escape        quit",
+	"q, Ctrl-C        quit",
 	"",
 	"Rates are for the last interval. BEFORE and AFTER are bytes of values",
 	"a second, including uncompressed values. CPU is in cores. P99 is the latency",

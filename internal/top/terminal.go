@@ -2,158 +2,146 @@ package top
 
 import (
 	"context"
-	"sync"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-
-	"github.com/cinch-layer/cinch/internal/admin"
+	"golang.org/x/term"
 )
 
-// A Page is the source of a status.
-type Page interface {
-	Name() string
-	Status(ctx context.Context) (admin.Status, error)
-}
+// Control sequences of the terminal (ECMA-48, and xterm's private modes).
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l\x1b]2;cinch top\a" // the alternate screen, without a cursor, with a title
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	topLeft     = "\x1b[H"
+	clearLine   = "\x1b[K" // from the cursor
+	clearBelow  = "\x1b[J" // likewise, and the lines below
+)
 
-// Watch polls several pages.
-type Watch struct {
-	pages []Page
-	last  []Look
-	ever  bool
-}
-
-// NewWatch returns a Watch of pages.
-func NewWatch(pages []Page) *Watch { return &Watch{pages: pages, last: make([]Look, len(pages))} }
-
-// Next polls all pages and returns the changes since the previous call. The first call returns averages since
-// each process began.
-func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
-	looks := make([]Look, len(w.pages))
-	var all sync.WaitGroup
-	for i, p := range w.pages {
-		all.Go(func() {
-			looks[i] = Look{Page: p.Name(), At: time.Now()}
-			if s, err := p.Status(ctx); err != nil {
-				looks[i].Err = err
-			} else {
-				looks[i].Status = &s
-			}
-		})
+// Run shows the pages on a terminal until the user quits or ctx ends. in and out are the terminal.
+func Run(ctx context.Context, pages []Page, every time.Duration, colours bool, in, out *os.File) error {
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return fmt.Errorf("top: %w", err)
 	}
-	all.Wait()
-	for i := range looks {
-		list = append(list, Gateways(w.last[i], looks[i])...)
-		if looks[i].Status != nil { // after a missed poll a page is compared with its previous status
-			w.last[i] = looks[i]
-		}
+	defer func() {
+		_, _ = io.WriteString(out, leaveScreen)
+		_ = term.Restore(int(in.Fd()), before)
+	}()
+	if _, err := io.WriteString(out, enterScreen); err != nil {
+		return err
 	}
-	first, w.ever = !w.ever, true
-	return list, first
-}
-
-// within is Next with a timeout, so that an unreachable page does not delay the others for long.
-func (w *Watch) within(ctx context.Context, every time.Duration) ([]Gateway, bool) {
-	ctx, cancel := context.WithTimeout(ctx, max(5*time.Second, every))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return w.Next(ctx)
-}
-
-// model redraws the screen.
-type model struct {
-	screen
-	ctx    context.Context
-	watch  *Watch
-	asking bool
-	round  int // ticks of earlier rounds are ignored: the clock was stopped since
-}
-
-// Run shows the pages until the user quits or ctx ends.
-func Run(ctx context.Context, pages []Page, every time.Duration, colours bool) error {
-	m := &model{ctx: ctx, watch: NewWatch(pages), screen: screen{every: every, pages: len(pages), at: time.Now(), colours: colours}}
-	_, err := tea.NewProgram(m, tea.WithContext(ctx)).Run()
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // it was interrupted, which is how people leave
-	}
-	return err
-}
-
-type (
-	// looked holds new states of all pages.
-	looked struct {
-		list  []Gateway
-		first bool
-		at    time.Time
-	}
-	tick int // of a round
-)
-
-func (m *model) Init() tea.Cmd { return m.look() }
-
-// look polls unless a poll is running: Watch is not for concurrent use.
-func (m *model) look() tea.Cmd {
-	if m.asking {
-		return nil
-	}
-	m.asking = true
-	return func() tea.Msg {
-		list, first := m.watch.within(m.ctx, m.every)
-		return looked{list, first, time.Now()}
-	}
-}
-
-func (m *model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
-	switch message := message.(type) {
-	case tea.WindowSizeMsg:
-		m.width, m.height = message.Width, message.Height
-	case tea.KeyPressMsg:
-		return m, m.key(message.String())
-	case tick:
-		if m.paused || int(message) != m.round {
-			return m, nil
+	keys := make(chan string)
+	go readKeys(ctx, in, keys)
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
+	defer signal.Stop(resized)
+	s := &screen{every: every, pages: len(pages), at: time.Now(), colours: colours}
+	watch, polled, next := NewWatch(pages), make(chan poll, 1), time.NewTimer(0)
+	polling := false
+	for {
+		s.width, s.height, _ = term.GetSize(int(out.Fd())) // without a size everything is shown
+		if _, err := io.WriteString(out, frame(s.text())); err != nil {
+			return err
 		}
-		return m, m.look()
-	case looked:
-		m.asking = false
-		if !m.paused {
-			m.first, m.at = message.first, message.at
-			m.arrange(message.list)
+		select {
+		case <-ctx.Done():
+			return nil // it was interrupted, which is how people leave
+		case <-resized:
+		case key, open := <-keys:
+			if !open || s.press(key) {
+				return nil
+			}
+			if s.paused {
+				next.Stop()
+			} else if key == "p" || key == " " {
+				next.Reset(0)
+			}
+		case <-next.C:
+			if !polling && !s.paused {
+				polling = true
+				go func() { polled <- watch.poll(ctx, every) }()
+			}
+		case p := <-polled:
+			polling = false
+			if s.paused {
+				break
+			}
+			s.first, s.at = p.first, p.at
+			s.arrange(p.list)
+			pause := every
+			if p.first {
+				pause = min(pause, time.Second) // averages since the start are not rates
+			}
+			next.Reset(pause)
 		}
-		pause := m.every
-		if message.first {
-			pause = min(pause, time.Second) // averages since the start are not rates
-		}
-		round := m.round
-		return m, tea.Tick(pause, func(time.Time) tea.Msg { return tick(round) })
 	}
-	return m, nil
 }
 
-func (m *model) key(key string) tea.Cmd {
+// frame returns what replaces the screen by a text. Each line is cleared before it is written: behind a line as wide
+// as the terminal the cursor is still on its last character.
+func frame(text string) string {
+	last := strings.LastIndexByte(text, '\n') + 1
+	return topLeft + clearLine + strings.ReplaceAll(text[:last], "\n", "\r\n"+clearLine) + clearBelow + text[last:]
+}
+
+// press carries out a key, and reports whether it ends the program.
+func (s *screen) press(key string) (quit bool) {
 	switch key {
-	case "q", "esc", "ctrl+c":
-		return tea.Quit
-	case "down", "j":
-		m.selected = min(m.selected+1, max(len(m.gateways)-1, 0))
-	case "up", "k":
-		m.selected = max(m.selected-1, 0)
+	case "q", "\x03", "\x04": // Ctrl-C, Ctrl-D
+		return true
+	case "\x1b[B", "\x1bOB", "j": // down
+		s.selected = min(s.selected+1, max(len(s.gateways)-1, 0))
+	case "\x1b[A", "\x1bOA", "k": // up
+		s.selected = max(s.selected-1, 0)
 	case "s":
-		m.order = (m.order + 1) % orders
-		m.arrange(m.gateways)
+		s.order = (s.order + 1) % orders
+		s.arrange(s.gateways)
 	case "?", "h":
-		m.help = !m.help
-	case "p", "space":
-		m.round++
-		if m.paused = !m.paused; !m.paused {
-			return m.look()
-		}
+		s.help = !s.help
+	case "p", " ":
+		s.paused = !s.paused
 	}
-	return nil
+	return false
 }
 
-func (m *model) View() tea.View {
-	v := tea.NewView(m.text())
-	v.AltScreen = true
-	v.WindowTitle = "cinch top"
-	return v
+// readKeys sends the keys that are pressed, and closes the channel at the end of the input. A terminal delivers the
+// sequence of a special key in one piece.
+func readKeys(ctx context.Context, in io.Reader, keys chan<- string) {
+	defer close(keys)
+	b := make([]byte, 64)
+	for {
+		n, err := in.Read(b)
+		for rest := string(b[:n]); rest != ""; {
+			key := nextKey(rest)
+			select {
+			case keys <- key:
+			case <-ctx.Done():
+				return
+			}
+			rest = rest[len(key):]
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// nextKey returns the first key in what a terminal has sent: a byte, or an escape sequence (ESC [ … final byte,
+// or ESC O and one byte).
+func nextKey(text string) string {
+	if len(text) < 3 || text[0] != '\x1b' || text[1] != '[' && text[1] != 'O' {
+		return text[:1]
+	}
+	end := 2
+	for text[1] == '[' && end < len(text)-1 && (text[end] < 0x40 || text[end] > 0x7e) {
+		end++
+	}
+	return text[:end+1]
 }

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	tea "charm.land/bubbletea/v2"
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -168,60 +167,78 @@ func TestScreenFollows(t *testing.T) {
 		g.Name = fmt.Sprintf("gateway-%02d", i)
 		list = append(list, g)
 	}
-	m := &model{ctx: t.Context(), watch: NewWatch(nil), screen: screen{every: time.Second, width: 100, height: 24}}
-	m.Update(looked{list: list, at: start})
+	s := &screen{every: time.Second, width: 100, height: 24}
+	s.arrange(list)
 	for i := range 50 {
-		text := m.text()
+		text := s.text()
 		if name := fmt.Sprintf("> gateway-%02d", i); !strings.Contains(text, name) && !strings.Contains(text, "!"+name[1:]) {
 			t.Fatalf("%s is not there:\n%s", name, text)
 		}
 		if !strings.Contains(text, fmt.Sprintf("\ngateway-%02d (", i)) || !strings.Contains(text, "menus") {
 			t.Fatalf("its rules are not there:\n%s", text)
 		}
-		press(m, "down")
-	}
-}
-
-func press(m *model, keys ...string) {
-	for _, k := range keys {
-		key := tea.Key{Text: k, Code: []rune(k)[0]}
-		if k == "down" {
-			key = tea.Key{Code: tea.KeyDown}
-		}
-		m.Update(tea.KeyPressMsg(key))
+		s.press("\x1b[B")
 	}
 }
 
 func TestKeys(t *testing.T) {
-	m := &model{ctx: t.Context(), watch: NewWatch(nil), screen: screen{every: time.Second, width: 100, height: 40}}
-	m.Update(looked{list: gateways(), at: start})
-	if first := m.gateways[0].Name; first != "a-gateway-with-a-rather-long-name-of-its-own" {
+	s := &screen{every: time.Second, width: 100, height: 40}
+	s.arrange(gateways())
+	if first := s.gateways[0].Name; first != "a-gateway-with-a-rather-long-name-of-its-own" {
 		t.Fatalf("first by name: %s", first)
 	}
-	press(m, "down", "down")
-	if m.gateways[m.selected].Name != "redis" {
-		t.Fatalf("chosen: %s", m.gateways[m.selected].Name)
+	for _, key := range []string{"\x1b[B", "\x1bOB", "j", "k"} {
+		s.press(key)
 	}
-	press(m, "s")
-	m.Update(looked{list: gateways(), at: start})
-	if m.gateways[m.selected].Name != "redis" || m.order != bySaving {
-		t.Errorf("after sorting %s is chosen", m.gateways[m.selected].Name)
+	if s.gateways[s.selected].Name != "redis" {
+		t.Fatalf("chosen: %s", s.gateways[s.selected].Name)
 	}
-	press(m, "p")
-	m.Update(looked{list: nil, at: start})
-	if len(m.gateways) != 4 || !strings.Contains(m.text(), "paused") {
-		t.Error("a stopped clock goes on")
+	s.press("s")
+	s.arrange(gateways())
+	if s.gateways[s.selected].Name != "redis" || s.order != bySaving {
+		t.Errorf("after sorting %s is chosen", s.gateways[s.selected].Name)
 	}
-	if _, next := m.Update(tick(0)); next != nil {
-		t.Error("a tick of before the pause asks again")
+	s.press("p")
+	if !s.paused || !strings.Contains(s.text(), "paused") {
+		t.Error("not paused")
 	}
-	m.gateways[m.selected].Effort = effortOf(&gateway.EffortTotal{CPUBudgetCores: 0.2, Cores: 0.19, Steps: []gateway.EffortShare{{Step: "rule", Share: 0.25}, {Step: "fast", Share: 0.75}, {Step: "raw"}}})
-	if !strings.Contains(m.text(), "budget: 0.19 of 0.20 cores, values get rule 25 %, fast 75 %") {
-		t.Errorf("no budget:\n%s", m.text())
+	s.gateways[s.selected].Effort = effortOf(&gateway.EffortTotal{CPUBudgetCores: 0.2, Cores: 0.19, Steps: []gateway.EffortShare{{Step: "rule", Share: 0.25}, {Step: "fast", Share: 0.75}, {Step: "raw"}}})
+	if !strings.Contains(s.text(), "budget: 0.19 of 0.20 cores, values get rule 25 %, fast 75 %") {
+		t.Errorf("no budget:\n%s", s.text())
 	}
-	press(m, "?")
-	if !strings.Contains(m.View().Content, "what is\nthe gateway") && !strings.Contains(m.View().Content, "sort by name, saving, CPU, clients") {
+	if s.press("?"); !strings.Contains(s.text(), "sort by name, saving, CPU, clients") {
 		t.Error("no help")
+	}
+	if s.press("\x1b[C") || s.press("\x1b") || !s.press("q") || !s.press("\x03") {
+		t.Error("q and Ctrl-C quit, and nothing else")
+	}
+}
+
+// What a terminal sends at once is taken apart into keys, whatever it is.
+func TestNextKey(t *testing.T) {
+	var keys []string
+	for text := "j\x1b[B\x1bOAq\x1b[1;5C\x1b"; text != ""; {
+		key := nextKey(text)
+		keys, text = append(keys, key), text[len(key):]
+	}
+	if want := []string{"j", "\x1b[B", "\x1bOA", "q", "\x1b[1;5C", "\x1b"}; !slices.Equal(keys, want) {
+		t.Errorf("%q, want %q", keys, want)
+	}
+}
+
+func FuzzNextKey(f *testing.F) {
+	f.Add("\x1b[")
+	f.Fuzz(func(t *testing.T, text string) {
+		if text != "" && (nextKey(text) == "" || !strings.HasPrefix(text, nextKey(text))) {
+			t.Errorf("%q: %q", text, nextKey(text))
+		}
+	})
+}
+
+// Each line is cleared before it is written, and the last one with all below it.
+func TestFrame(t *testing.T) {
+	if got, want := frame("a\nb"), "\x1b[H\x1b[Ka\r\n\x1b[K\x1b[Jb"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
