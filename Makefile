@@ -1,5 +1,5 @@
 # Modules: the product, its codecs, libzstd through cgo, the hook for go-redis, and benchmarks of it and of other people's compressors.
-MODULES = . codec codec/libzstd cinchredis bench/grpc bench/library examples/otel
+MODULES = . codec codec/libzstd clients/go/cinchredis bench/grpc bench/library examples/otel
 
 .PHONY: build run short test race lint fuzz ci full
 

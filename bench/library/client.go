@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/bench/rig/client"
-	"github.com/cinch-layer/cinch/cinchredis"
+	"github.com/cinch-layer/cinch/clients/go/cinchredis"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 )

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cinch-layer/cinch v0.1.0
-	github.com/cinch-layer/cinch/cinchredis v0.1.0
+	github.com/cinch-layer/cinch/clients/go/cinchredis v0.1.0
 	github.com/cinch-layer/cinch/codec v0.1.0
 	github.com/cinch-layer/cinch/codec/libzstd v0.1.0
 	github.com/redis/go-redis/v9 v9.23.0

@@ -60,7 +60,7 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
-// A user has separate records unless the rule is shared. python/cinch/policy.py uses the same names.
+// A user has separate records unless the rule is shared. clients/python/cinch/policy.py uses the same names.
 func TestRecordFor(t *testing.T) {
 	r := Rule{Record: "0123456789abcdef"}
 	if r.RecordFor("") != r.Record || r.RecordFor("ann") != "7ab647c605de23dd" {

@@ -105,7 +105,7 @@ var layers = [][]string{
 	{"internal/admin", "internal/handover", "internal/rollout", "internal/config", "internal/pack", "internal/plan", "internal/shadow", "internal/disk/report"},
 	{"internal/store/open", "internal/plan/source", "internal/top", "internal/report"},
 	{"internal/serve"},
-	{"cmd", "cinchredis", "test", "bench", "examples", "packaging", "internal/arrows"},
+	{"cmd", "clients", "test", "bench", "examples", "packaging", "internal/arrows"},
 }
 
 // layerOf returns the layer of a path, -1 if it has none. The longest matching name counts:

@@ -14,7 +14,7 @@ import (
 )
 
 // published lists the directories of the modules that users import or install, dependencies first.
-var published = []string{"codec", "codec/libzstd", ".", "cinchredis"}
+var published = []string{"codec", "codec/libzstd", ".", "clients/go/cinchredis"}
 
 // unpublished lists the directories of the other modules.
 var unpublished = []string{"bench/grpc", "bench/library", "examples/otel"}

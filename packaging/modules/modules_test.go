@@ -86,14 +86,14 @@ import (
 
 func main() { fmt.Println(encoding.GetCompressor("zstd") != nil) }
 `,
-	"/cinchredis": `package main
+	"/clients/go/cinchredis": `package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/cinch-layer/cinch/cinchredis"
+	"github.com/cinch-layer/cinch/clients/go/cinchredis"
 	"github.com/redis/go-redis/v9"
 )
 

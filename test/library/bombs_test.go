@@ -11,7 +11,7 @@ import (
 // TestBombsCountWork runs the tests of PHP and Ruby that open testdata/bombs and count the work for it. The
 // suites of the other languages have such a test themselves.
 func TestBombsCountWork(t *testing.T) {
-	for name, script := range map[string]string{"php": "php/tests/bombs.php", "ruby": "ruby/test/bombs.rb"} {
+	for name, script := range map[string]string{"php": "clients/php/tests/bombs.php", "ruby": "clients/ruby/test/bombs.rb"} {
 		t.Run(name, func(t *testing.T) {
 			if name == "ruby" {
 				testenv.Full(t)

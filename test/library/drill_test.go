@@ -141,7 +141,7 @@ func readers(t *testing.T, s *testenv.RedisServer, values map[string][]byte) {
 			}
 			args := append(command(t), filepath.Join("restored", "read."+name), strconv.Itoa(s.Port))
 			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-			cmd.Env, cmd.Stderr = append(os.Environ(), "PYTHONPATH="+filepath.Join(root(t), "python")), os.Stderr
+			cmd.Env, cmd.Stderr = append(os.Environ(), "PYTHONPATH="+filepath.Join(root(t), "clients", "python")), os.Stderr
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatal(err)

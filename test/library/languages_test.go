@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -20,11 +19,11 @@ type language struct {
 }
 
 var languages = []language{
-	{name: "python", worker: "python/tests/worker.py", command: python},
-	{name: "node", worker: "node/test/worker.mjs", command: node},
-	{name: "java", worker: "java/src/test/java/io/github/cinchlayer/Worker.java", command: java},
-	{name: "php", worker: "php/tests/worker.php", reads: true, command: interpreter("php")},
-	{name: "ruby", worker: "ruby/test/worker.rb", reads: true, command: interpreter("ruby")},
+	{name: "python", worker: "clients/python/tests/worker.py", command: python},
+	{name: "node", worker: "clients/node/test/worker.mjs", command: node},
+	{name: "java", worker: "clients/java/src/test/java/io/github/cinchlayer/Worker.java", command: java},
+	{name: "php", worker: "clients/php/tests/worker.php", reads: true, command: interpreter("php")},
+	{name: "ruby", worker: "clients/ruby/test/worker.rb", reads: true, command: interpreter("ruby")},
 }
 
 // each runs a test with every language's worker with make full, otherwise with one that writes and one that
@@ -48,7 +47,7 @@ func (l language) path(t *testing.T) string {
 	if _, err := os.Stat(file); err == nil {
 		return file
 	}
-	folder, _, _ := strings.Cut(l.worker, "/")
+	folder := filepath.Join("clients", l.name)
 	if _, err := os.Stat(filepath.Join(root(t), folder)); err == nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%s is there, but %s is not", folder, l.worker)
 	}
@@ -75,7 +74,7 @@ func python(t *testing.T, worker string) []string { return []string{pythonOf(t),
 // themselves.
 func pythonOf(t *testing.T) string {
 	t.Helper()
-	source, program := filepath.Join(root(t), "python"), testenv.Program(t, "python3")
+	source, program := filepath.Join(root(t), "clients", "python"), testenv.Program(t, "python3")
 	project := filepath.Join(source, "pyproject.toml")
 	dir := testenv.Cached(t, "python-library", []string{project}, func(dir string) {
 		copied := filepath.Join(dir, "source") // building leaves files in the source directory
@@ -96,7 +95,7 @@ func node(t *testing.T, worker string) []string {
 // nodeOf copies the package to a directory beside its node_modules, where Node looks for them.
 func nodeOf(t *testing.T) string {
 	t.Helper()
-	source, dir := filepath.Join(root(t), "node"), t.TempDir()
+	source, dir := filepath.Join(root(t), "clients", "node"), t.TempDir()
 	modules := testenv.NodeModules(t, filepath.Join(source, "package.json"))
 	if err := copyWithout(source, dir, "node_modules"); err != nil {
 		t.Fatal(err)
@@ -134,7 +133,7 @@ func java(t *testing.T, worker string) []string {
 // javaOf compiles the library with further sources and returns the class path.
 func javaOf(t *testing.T, more ...string) string {
 	t.Helper()
-	folder := filepath.Join(root(t), "java")
+	folder := filepath.Join(root(t), "clients", "java")
 	sources := more
 	err := filepath.WalkDir(filepath.Join(folder, "src", "main"), func(path string, e fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".java" && e.Name() != "module-info.java" {

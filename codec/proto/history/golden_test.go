@@ -47,7 +47,7 @@ func vectors() map[string][][]byte {
 }
 
 // vectorLimits holds limits other than the format's, for sessions whose names begin with the key.
-// python/tests/test_proto.py has the same ones. These sessions are in a folder of their own.
+// clients/python/tests/test_proto.py has the same ones. These sessions are in a folder of their own.
 var vectorLimits = map[string]*limits{"small": &smallLimits, "bytes": &byteLimits}
 
 // smallVectors returns sessions that permanently exceed small tables.

@@ -3,7 +3,7 @@
 
 declare(strict_types=1);
 
-require __DIR__ . '/../../../php/autoload.php';
+require __DIR__ . '/../../../clients/php/autoload.php';
 
 $redis = new Redis();
 $redis->connect('127.0.0.1', (int) $argv[1]);

@@ -3,7 +3,7 @@
 # Prints each key of the server at a port, and its value in base64.
 
 require "redis"
-require_relative "../../../ruby/lib/cinch/layer"
+require_relative "../../../clients/ruby/lib/cinch/layer"
 
 redis = Redis.new(port: Integer(ARGV[0]))
 dictionaries = Cinch::Layer::Store.new(redis)
