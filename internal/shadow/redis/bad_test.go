@@ -59,7 +59,7 @@ func TestRefusedByProduction(t *testing.T) {
 				t.Error(err)
 			}
 			r := b.settle(t)
-			if r.Left[byItself+c.code] == 0 || r.Compared.Diverged > 0 {
+			if r.Left[productionErrorPrefix+c.code] == 0 || r.Compared.Diverged > 0 {
 				t.Errorf("left out %v, %+v", r.Left, r.Compared)
 			}
 			if got := fmt.Sprint(contents(t, b.test)); got != "map[k:before and after]" {
@@ -84,7 +84,7 @@ func TestClientWithoutLogin(t *testing.T) {
 		_ = stranger.FlushAll(ctx).Err()
 		_ = stranger.Set(ctx, "k", "a stranger's", 0).Err()
 	}
-	if r := b.settle(t); r.Left[byItself+"NOAUTH"] < 6 {
+	if r := b.settle(t); r.Left[productionErrorPrefix+"NOAUTH"] < 6 {
 		t.Errorf("left out: %v", r.Left)
 	}
 	if got := fmt.Sprint(contents(t, b.test), contents(t, b.control)); got != "map[k:v] map[k:v]" {
@@ -171,7 +171,7 @@ func TestProductionLoads(t *testing.T) {
 	if err := c.Append(t.Context(), "k", "w").Err(); err != nil {
 		t.Error(err)
 	}
-	if r := b.settle(t); r.Left[byItself+"LOADING"] != 1 || r.Compared.Diverged > 0 {
+	if r := b.settle(t); r.Left[productionErrorPrefix+"LOADING"] != 1 || r.Compared.Diverged > 0 {
 		t.Errorf("left out %v, %+v", r.Left, r.Compared)
 	}
 	if got := fmt.Sprint(contents(t, b.test)); got != "map[k:vw]" {

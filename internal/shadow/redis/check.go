@@ -18,7 +18,7 @@ import (
 func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.Target) ([]shadow.Finding, error) {
 	var servers []server
 	for _, t := range []*shadow.Target{production, control, test} {
-		s, err := ask(ctx, t)
+		s, err := queryServer(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -29,12 +29,12 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 
 // Same compares the servers' run IDs, if both allow INFO.
 func (p *Protocol) Same(ctx context.Context, a, b *shadow.Target) bool {
-	one, err := ask(ctx, a)
+	one, err := queryServer(ctx, a)
 	if err != nil {
 		return false
 	}
-	other, err := ask(ctx, b)
-	return err == nil && one.is(other)
+	other, err := queryServer(ctx, b)
+	return err == nil && one.sameAs(other)
 }
 
 // server holds what a server reports about itself.
@@ -46,7 +46,7 @@ type server struct {
 	keys   int64
 }
 
-func ask(ctx context.Context, t *shadow.Target) (server, error) {
+func queryServer(ctx context.Context, t *shadow.Target) (server, error) {
 	s := server{name: t.Name}
 	rdb := client(t.Upstream)
 	defer rdb.Close()
@@ -119,30 +119,30 @@ func findings(production, control, test server) []shadow.Finding {
 		}
 	}
 	for _, s := range []server{control, test} {
-		s.alone(problem)
-		if production.known && s.is(production) {
+		s.checkTarget(problem)
+		if production.known && s.sameAs(production) {
 			problem("use a separate server for each target", "%s is production itself", s.name)
 		}
-		if production.known && different(s.keys, production.keys) {
+		if production.known && countsDiffer(s.keys, production.keys) {
 			problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
 		}
 	}
-	if control.is(test) {
+	if control.sameAs(test) {
 		problem("use a separate server for each target", "control and test are the same server")
 	}
-	for _, line := range differences(control.config, test.config) {
+	for _, line := range settingDifferences(control.config, test.config) {
 		note("the targets' settings differ: %s", line)
 	}
 	return found
 }
 
-// is reports whether two answers come from one server, as far as the servers show their run IDs.
-func (s server) is(other server) bool {
+// sameAs reports whether two answers come from one server, as far as the servers show their run IDs.
+func (s server) sameAs(other server) bool {
 	return s.info["run_id"] != "" && s.info["run_id"] == other.info["run_id"]
 }
 
-// alone reports problems of a single target.
-func (s server) alone(problem func(hint, format string, args ...any)) {
+// checkTarget reports problems of a single target.
+func (s server) checkTarget(problem func(hint, format string, args ...any)) {
 	if s.info["role"] == "slave" {
 		problem("promote it: REPLICAOF NO ONE", "%s is a replica, which refuses writes", s.name)
 	}
@@ -154,8 +154,8 @@ func (s server) alone(problem func(hint, format string, args ...any)) {
 	}
 }
 
-// different reports whether numbers of keys differ by more than clients change during a restore.
-func different(a, b int64) bool {
+// countsDiffer reports whether numbers of keys differ by more than clients change during a restore.
+func countsDiffer(a, b int64) bool {
 	d := a - b
 	return max(d, -d) > max(a, b)/100+100
 }
@@ -167,12 +167,12 @@ func version(s server) string {
 	return s.info["redis_version"]
 }
 
-// own holds settings that differ between any two servers, without effect.
-var own = []string{"port", "bind", "dir", "logfile", "pidfile", "unixsocket", "replica-announce-ip", "slave-announce-ip", "requirepass", "masterauth", "tls-port", "dbfilename", "aclfile"}
+// ignoredSettings holds settings that differ between any two servers, without effect.
+var ignoredSettings = []string{"port", "bind", "dir", "logfile", "pidfile", "unixsocket", "replica-announce-ip", "slave-announce-ip", "requirepass", "masterauth", "tls-port", "dbfilename", "aclfile"}
 
-func differences(control, test map[string]string) (out []string) {
+func settingDifferences(control, test map[string]string) (out []string) {
 	for _, k := range slices.Sorted(maps.Keys(control)) {
-		if v, ok := test[k]; ok && v != control[k] && !slices.Contains(own, k) {
+		if v, ok := test[k]; ok && v != control[k] && !slices.Contains(ignoredSettings, k) {
 			out = append(out, fmt.Sprintf("%s is %q at control, %q at test", k, control[k], v))
 		}
 	}

@@ -49,7 +49,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestDifferencesOfSettings(t *testing.T) {
-	got := differences(map[string]string{"port": "1", "maxmemory": "0", "only": "x", "save": ""}, map[string]string{"port": "2", "maxmemory": "1", "save": ""})
+	got := settingDifferences(map[string]string{"port": "1", "maxmemory": "0", "only": "x", "save": ""}, map[string]string{"port": "2", "maxmemory": "1", "save": ""})
 	if fmt.Sprint(got) != `[maxmemory is "0" at control, "1" at test]` {
 		t.Error(got)
 	}

@@ -14,17 +14,17 @@ import (
 
 // command is the server's description of a command in COMMAND.
 type command struct {
-	name        string // with its container: "xinfo stream"
-	writes      bool
-	reads       bool
-	blocks      bool
-	admin       bool
-	pubsub      bool
-	random      bool // its answer is not deterministic
-	anyOrder    bool // the elements of its answer have no order
-	keys        []keySpec
-	unclear     bool // the specs do not cover all keys
-	subcommands map[string]*command
+	name           string // with its container: "xinfo stream"
+	writes         bool
+	reads          bool
+	blocks         bool
+	admin          bool
+	pubsub         bool
+	random         bool // its answer is not deterministic
+	anyOrder       bool // the elements of its answer have no order
+	keys           []keySpec
+	hasUnknownKeys bool // the specs do not cover all keys
+	subcommands    map[string]*command
 }
 
 // keySpec describes where keys are among the arguments, as defined in
@@ -40,8 +40,8 @@ type keySpec struct {
 	first   int // of numbers: the first key, relative to the begin
 }
 
-// learn asks a server for its commands.
-func learn(ctx context.Context, rdb *goredis.Client) (map[string]*command, error) {
+// loadCommands asks a server for its commands.
+func loadCommands(ctx context.Context, rdb *goredis.Client) (map[string]*command, error) {
 	reply, err := rdb.Do(ctx, "COMMAND").Slice()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func parseCommand(raw any) *command {
 	c.writes, c.reads = slices.Contains(flags, "write"), slices.Contains(flags, "readonly")
 	c.blocks, c.admin, c.pubsub = slices.Contains(flags, "blocking"), slices.Contains(flags, "admin"), slices.Contains(flags, "pubsub")
 	if len(f) < 10 {
-		c.keys, c.unclear = legacySpec(f), slices.Contains(flags, "movablekeys")
+		c.keys, c.hasUnknownKeys = legacySpec(f), slices.Contains(flags, "movablekeys")
 		return c
 	}
 	for _, tip := range texts(f[7]) {
@@ -114,7 +114,7 @@ func legacySpec(f []any) []keySpec {
 }
 
 func (c *command) addSpec(spec map[string]any) {
-	c.unclear = c.unclear || slices.Contains(texts(spec["flags"]), "incomplete")
+	c.hasUnknownKeys = c.hasUnknownKeys || slices.Contains(texts(spec["flags"]), "incomplete")
 	begin, find := fields(spec["begin_search"]), fields(spec["find_keys"])
 	at, how := fields(begin["spec"]), fields(find["spec"])
 	k := keySpec{index: integer(at["index"]), step: max(integer(how["keystep"]), 1)}
@@ -124,7 +124,7 @@ func (c *command) addSpec(spec map[string]any) {
 		k.keyword, _ = at["keyword"].(string)
 		k.index = integer(at["startfrom"])
 	default:
-		c.unclear = true
+		c.hasUnknownKeys = true
 		return
 	}
 	switch find["type"] {
@@ -133,7 +133,7 @@ func (c *command) addSpec(spec map[string]any) {
 	case "keynum":
 		k.numbers, k.count, k.first = true, integer(how["keynumidx"]), integer(how["firstkey"])
 	default:
-		c.unclear = true
+		c.hasUnknownKeys = true
 		return
 	}
 	c.keys = append(c.keys, k)
@@ -148,13 +148,13 @@ func (c *command) keysOf(args [][]byte) (keys [][]byte, ok bool) {
 		}
 		keys = append(keys, found...)
 	}
-	return keys, !c.unclear
+	return keys, !c.hasUnknownKeys
 }
 
 func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 	begin := k.index
 	if k.keyword != "" {
-		if begin = k.behindKeyword(args); begin < 0 {
+		if begin = k.afterKeyword(args); begin < 0 {
 			return nil, true // the keyword is optional
 		}
 	}
@@ -190,9 +190,9 @@ func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 
 func n64(n int) int64 { return int64(n) }
 
-// behindKeyword returns the index of the argument after the keyword, -1 without one. A negative index counts
+// afterKeyword returns the index of the argument after the keyword, -1 without one. A negative index counts
 // from the end, and searches backwards.
-func (k keySpec) behindKeyword(args [][]byte) int {
+func (k keySpec) afterKeyword(args [][]byte) int {
 	word := strings.ToLower(k.keyword)
 	if k.index < 0 {
 		for i := len(args) + k.index; i > 0; i-- {

@@ -15,9 +15,9 @@ import (
 
 type conn struct {
 	net.Conn
-	in    []byte
-	ends  frames
-	lives *deadlines // told about times to live that are found
+	in        []byte
+	scanner   frameScanner
+	deadlines *deadlines // told about times to live that are found
 }
 
 // Dial connects to a target and logs in as its own user.
@@ -26,7 +26,7 @@ func (p *Protocol) Dial(ctx context.Context, t *shadow.Target) (shadow.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	c.lives = &p.deadlines
+	c.deadlines = &p.deadlines
 	return c, nil
 }
 
@@ -44,7 +44,7 @@ func dial(ctx context.Context, up gateway.Upstream) (*conn, error) {
 	if up.User == "" {
 		args = []string{"AUTH", up.Password}
 	}
-	frame, err := c.ask(resp.AppendCommand(nil, args...), time.Now().Add(loginTime))
+	frame, err := c.roundTrip(resp.AppendCommand(nil, args...), time.Now().Add(loginTime))
 	if err == nil && frame[0] == resp.Error {
 		err = fmt.Errorf("login refused: %s", frame[1:len(frame)-2])
 	}
@@ -57,7 +57,7 @@ func dial(ctx context.Context, up gateway.Upstream) (*conn, error) {
 
 const loginTime = 10 * time.Second
 
-func (c *conn) ask(request []byte, deadline time.Time) ([]byte, error) {
+func (c *conn) roundTrip(request []byte, deadline time.Time) ([]byte, error) {
 	if err := c.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	}
 	began := time.Now()
 	written := make(chan error, 1)
-	if size(ops) < inOneGo {
+	if size(ops) < socketBufferBytes {
 		_, err := bufs.WriteTo(c.Conn)
 		written <- err
 	} else { // the server may stop reading until its replies are read
@@ -97,8 +97,8 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return <-written
 }
 
-// inOneGo bytes fit into any socket's buffers.
-const inOneGo = 64 << 10
+// socketBufferBytes bytes fit into any socket's buffers.
+const socketBufferBytes = 64 << 10
 
 func size(ops []*shadow.Operation) (n int) {
 	for _, op := range ops {
@@ -116,16 +116,16 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (a shadow.Answer, e
 		}
 	}
 	took := time.Since(began)
-	o, ok := op.Private.(*aside)
+	o, ok := op.Private.(*opData)
 	if !ok {
 		a = answerOf(frame, op.Form)
 		a.Took = took
 		return a, nil
 	}
 	var found []time.Duration
-	if len(o.asked) > 0 {
+	if len(o.queried) > 0 {
 		frame = bytes.Clone(frame)
-		if found, err = c.readLives(o); err != nil {
+		if found, err = c.readTTLs(o); err != nil {
 			return a, err
 		}
 	}
@@ -137,7 +137,7 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (a shadow.Answer, e
 // frame returns the next reply, valid until the next call.
 func (c *conn) frame() ([]byte, error) {
 	for {
-		n, err := c.ends.end(c.in)
+		n, err := c.scanner.scan(c.in)
 		if err != nil {
 			return nil, err
 		}

@@ -21,18 +21,18 @@ func (s subject) bytes() int64 { return int64(len(s.key)+len(s.field)) + deadlin
 // production executed the command that set it is not known.
 type deadline struct {
 	subject
-	from, to time.Time
-	made     time.Time // when production had answered that command
-	place    int       // in the heap
+	from, to   time.Time
+	answeredAt time.Time // when production had answered that command
+	index      int       // in the heap
 }
 
 // deadlines holds the deadlines to come. It is safe for concurrent use. The zero value is ready.
 type deadlines struct {
-	mu      sync.Mutex
-	of      map[subject]*deadline
-	next    queue
-	bytes   int64
-	several bool // databases other than 0 are used
+	mu             sync.Mutex
+	bySubject      map[subject]*deadline
+	next           queue
+	bytes          int64
+	otherDatabases bool // databases other than 0 are used
 
 	doubtful shadow.Recent[subject, struct{}] // servers may have expired them
 }
@@ -54,25 +54,25 @@ func (d *deadlines) fits(s subject, in time.Duration) bool {
 	if in > farAway {
 		limit /= 2
 	}
-	return d.of[s] != nil || d.bytes+s.bytes() <= limit
+	return d.bySubject[s] != nil || d.bytes+s.bytes() <= limit
 }
 
 // set stores a deadline, unless a newer one is known.
 func (d *deadlines) set(n deadline) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.several = d.several || n.db != "0"
-	if old := d.of[n.subject]; old != nil {
-		if !n.made.Before(old.made) {
-			old.from, old.to, old.made = n.from, n.to, n.made
-			heap.Fix(&d.next, old.place)
+	d.otherDatabases = d.otherDatabases || n.db != "0"
+	if old := d.bySubject[n.subject]; old != nil {
+		if !n.answeredAt.Before(old.answeredAt) {
+			old.from, old.to, old.answeredAt = n.from, n.to, n.answeredAt
+			heap.Fix(&d.next, old.index)
 		}
 		return
 	}
-	if d.of == nil {
-		d.of = map[subject]*deadline{}
+	if d.bySubject == nil {
+		d.bySubject = map[subject]*deadline{}
 	}
-	d.of[n.subject] = &n
+	d.bySubject[n.subject] = &n
 	d.bytes += n.bytes()
 	heap.Push(&d.next, &n)
 }
@@ -80,22 +80,22 @@ func (d *deadlines) set(n deadline) {
 func (d *deadlines) get(s subject) (deadline, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if found := d.of[s]; found != nil {
+	if found := d.bySubject[s]; found != nil {
 		return *found, true
 	}
 	return deadline{}, false
 }
 
-// doubt records that a server may have expired a subject by its own clock.
-func (d *deadlines) doubt(s subject) {
+// markDoubtful records that a server may have expired a subject by its own clock.
+func (d *deadlines) markDoubtful(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.doubtful.Put(s, struct{}{}, maxDoubtful)
 }
 
-// doubted reports whether doubt was called for a subject, and makes it one of the latest if so: a difference
-// that it has made may last.
-func (d *deadlines) doubted(s subject) bool {
+// isDoubtful reports whether markDoubtful was called for a subject, and makes it one of the latest if so: a
+// difference that it has made may last.
+func (d *deadlines) isDoubtful(s subject) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, found := d.doubtful.Get(s)
@@ -108,27 +108,28 @@ func (d *deadlines) doubted(s subject) bool {
 func (d *deadlines) drop(s subject) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if found := d.of[s]; found != nil {
-		heap.Remove(&d.next, found.place)
-		d.forget(found)
+	if found := d.bySubject[s]; found != nil {
+		heap.Remove(&d.next, found.index)
+		d.remove(found)
 	}
 }
 
-func (d *deadlines) forget(found *deadline) {
-	delete(d.of, found.subject)
+func (d *deadlines) remove(found *deadline) {
+	delete(d.bySubject, found.subject)
 	d.bytes -= found.bytes()
 }
 
-// past removes up to most deadlines that are over at the given time, and returns their subjects in order.
-func (d *deadlines) past(at time.Time, most int) (over []subject, several bool) {
+// popExpired removes up to most deadlines that are over at the given time, and returns their subjects in
+// order.
+func (d *deadlines) popExpired(at time.Time, most int) (over []subject, several bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for len(d.next) > 0 && len(over) < most && !d.next[0].to.After(at) {
 		first := heap.Pop(&d.next).(*deadline)
-		d.forget(first)
+		d.remove(first)
 		over = append(over, first.subject)
 	}
-	return over, d.several
+	return over, d.otherDatabases
 }
 
 // queue implements heap.Interface, ordered by the end of the deadlines.
@@ -138,13 +139,13 @@ func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].to.Before(q[j].to) }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
+	q[i].index, q[j].index = i, j
 }
 
 // Push implements heap.Interface.
 func (q *queue) Push(x any) {
 	d := x.(*deadline)
-	d.place = len(*q)
+	d.index = len(*q)
 	*q = append(*q, d)
 }
 

@@ -4,8 +4,8 @@
 //
 // Reading order: fit.go and check.go (servers before a run), size.go, expiry.go (answers that differ by time
 // alone), filter.go and redact.go (what is recorded), reader.go (bytes of a client's connection to
-// operations), transaction.go, scriptlives.go and lives.go (keys that expire), treatments.go (commands that
+// operations), transaction.go, scriptttl.go and ttl.go (keys that expire), treatments.go (commands that
 // are mirrored in another form), refusals.go (what production refused), conn.go (a target's connection),
 // protocol.go (interface of the engine), deadlines.go, commands.go (the server's description of its
-// commands), cut.go (bytes to requests and replies), replies.go (frames, and how they are compared).
+// commands), split.go (bytes to requests and replies), replies.go (frames, and how they are compared).
 package redis

@@ -11,23 +11,24 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// life is the remaining time to live of a key at a target, by PTTL.
-type life time.Duration
+// ttl is the remaining time to live of a key at a target, by PTTL.
+type ttl time.Duration
 
-// Lives of keys without a countdown, as go-redis returns them.
+// Results for keys without a time to live, as go-redis returns them.
 const (
-	gone    life = -2
-	forever life = -1
+	noKey    ttl = -2
+	noExpiry ttl = -1
 )
 
-// apart limits the difference in a key's remaining life between the targets: one got the key a little later.
-const apart = life(2 * time.Second)
+// maxTTLDifference limits the difference in a key's time to live between the targets: one got the key a
+// little later.
+const maxTTLDifference = ttl(2 * time.Second)
 
 // Excuse reports whether the answers may differ because a key has expired at one target a moment before the
 // other. It asks a little later, so the key may have expired at both, or been written again.
 func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
-	doubtful := p.doubtful(op)
-	if o, ok := op.Private.(*aside); ok && o.sure && !doubtful {
+	doubtful := p.hasDoubtfulKey(op)
+	if o, ok := op.Private.(*opData); ok && o.managed && !doubtful {
 		return false
 	}
 	a, b := client(control.Upstream), client(test.Upstream)
@@ -40,8 +41,8 @@ func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, te
 		return true
 	}
 	for _, name := range op.Keys {
-		if atControl, ok := lifeOf(ctx, a, name); ok {
-			if atTest, ok := lifeOf(ctx, b, name); ok && mayHaveExpired(op.Kind, atControl, atTest) {
+		if atControl, ok := ttlOf(ctx, a, name); ok {
+			if atTest, ok := ttlOf(ctx, b, name); ok && mayHaveExpired(op.Kind, atControl, atTest) {
 				return true
 			}
 		}
@@ -49,25 +50,25 @@ func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, te
 	return false
 }
 
-// mayHaveExpired is Excuse for one key. A read that finds a key at one target only, with a long life there,
-// is not excused: a write was lost. A write may have created the key again where it had expired, with the old
-// one left to expire at the other target.
-func mayHaveExpired(k shadow.Kind, a, b life) bool {
+// mayHaveExpired is Excuse for one key. A read that finds a key at one target only, with a long time to live
+// there, is not excused: a write was lost. A write may have created the key again where it had expired, with
+// the old one left to expire at the other target.
+func mayHaveExpired(k shadow.Kind, a, b ttl) bool {
 	switch {
-	case a == gone && b == gone, a >= 0 && b >= 0:
+	case a == noKey && b == noKey, a >= 0 && b >= 0:
 		return true
-	case a >= 0 && a <= apart, b >= 0 && b <= apart:
+	case a >= 0 && a <= maxTTLDifference, b >= 0 && b <= maxTTLDifference:
 		return true
 	}
-	return k == shadow.Write && (a == gone || b == gone)
+	return k == shadow.Write && (a == noKey || b == noKey)
 }
 
-// doubtful reports whether an operation has keys that servers may have expired by their own clocks before the
-// mirror could prevent it.
-func (p *Protocol) doubtful(op *shadow.Operation) bool {
+// hasDoubtfulKey reports whether an operation has keys that servers may have expired by their own clocks
+// before the mirror could prevent it.
+func (p *Protocol) hasDoubtfulKey(op *shadow.Operation) bool {
 	return slices.ContainsFunc(op.Keys, func(name string) bool {
 		db, key := keyOf(name)
-		return p.deadlines.doubted(subject{db: db, key: key})
+		return p.deadlines.isDoubtful(subject{db: db, key: key})
 	})
 }
 
@@ -80,17 +81,17 @@ func hasExpired(ctx context.Context, rdb *goredis.Client) bool {
 	return parseInfo(text)["expired_keys"] != "0"
 }
 
-// lifeOf returns the time to live of a key, given the name that operations use for it.
-func lifeOf(ctx context.Context, rdb *goredis.Client, name string) (l life, ok bool) {
+// ttlOf returns the time to live of a key, given the name that operations use for it.
+func ttlOf(ctx context.Context, rdb *goredis.Client, name string) (l ttl, ok bool) {
 	db, key := keyOf(name)
 	conn := rdb.Conn()
 	defer conn.Close()
 	if n, err := strconv.Atoi(db); err != nil || n > 0 && conn.Select(ctx, n).Err() != nil {
-		return gone, false
+		return noKey, false
 	}
-	ttl, err := conn.PTTL(ctx, key).Result()
-	if ttl > tenYears-longestRun {
-		return forever, err == nil // the mirror expires it
+	left, err := conn.PTTL(ctx, key).Result()
+	if left > tenYears-longestRun {
+		return noExpiry, err == nil // the mirror expires it
 	}
-	return life(ttl), err == nil
+	return ttl(left), err == nil
 }

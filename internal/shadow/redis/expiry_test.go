@@ -51,23 +51,23 @@ func TestLostWriteIsNoExpiry(t *testing.T) {
 }
 
 func TestMayHaveExpired(t *testing.T) {
-	const minute, second = life(time.Minute), life(time.Second)
+	const minute, second = ttl(time.Minute), ttl(time.Second)
 	for _, c := range []struct {
 		kind shadow.Kind
-		a, b life
+		a, b ttl
 		want bool
 	}{
-		{shadow.Read, gone, gone, true},
+		{shadow.Read, noKey, noKey, true},
 		{shadow.Read, minute, minute, true}, // written again
-		{shadow.Read, second, gone, true},
-		{shadow.Read, gone, minute, false},
-		{shadow.Read, forever, minute, false},
-		{shadow.Read, forever, gone, false},
-		{shadow.Read, forever, forever, false},
-		{shadow.Write, forever, forever, false},
-		{shadow.Write, forever, minute, false},
-		{shadow.Write, forever, gone, true}, // INCR, made anew at control
-		{shadow.Write, gone, minute, true},  // SET NX EX, made anew at test
+		{shadow.Read, second, noKey, true},
+		{shadow.Read, noKey, minute, false},
+		{shadow.Read, noExpiry, minute, false},
+		{shadow.Read, noExpiry, noKey, false},
+		{shadow.Read, noExpiry, noExpiry, false},
+		{shadow.Write, noExpiry, noExpiry, false},
+		{shadow.Write, noExpiry, minute, false},
+		{shadow.Write, noExpiry, noKey, true}, // INCR, made anew at control
+		{shadow.Write, noKey, minute, true},   // SET NX EX, made anew at test
 	} {
 		if got := mayHaveExpired(c.kind, c.a, c.b); got != c.want {
 			t.Errorf("a %v of a key that lives %v and %v: %v", c.kind, time.Duration(c.a), time.Duration(c.b), got)

@@ -24,13 +24,13 @@ type Filters struct {
 	key      [32]byte // of the hash; never written anywhere
 	requests atomic.Uint64
 
-	mu   sync.Mutex
-	left map[string]int
+	mu       sync.Mutex
+	excluded map[string]int
 }
 
 // NewFilters asks production for its commands if keys are to be redacted.
 func NewFilters(ctx context.Context, production gateway.Upstream, redact []string) (*Filters, error) {
-	f := &Filters{p: &Protocol{}, left: map[string]int{}}
+	f := &Filters{p: &Protocol{}, excluded: map[string]int{}}
 	if len(redact) == 0 {
 		return f, nil
 	}
@@ -41,12 +41,12 @@ func NewFilters(ctx context.Context, production gateway.Upstream, redact []strin
 		f.redact = append(f.redact, policy.Compile(glob))
 	}
 	var err error
-	f.p, err = learned(ctx, &shadow.Target{Name: "production", Upstream: production})
+	f.p, err = newProtocol(ctx, &shadow.Target{Name: "production", Upstream: production})
 	return f, err
 }
 
 // Filter returns the Filter of a new connection.
-func (f *Filters) Filter() shadow.Filter { return &filter{all: f} }
+func (f *Filters) Filter() shadow.Filter { return &filter{filters: f} }
 
 // Requests returns the number of requests.
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
@@ -55,14 +55,14 @@ func (f *Filters) Requests() uint64 { return f.requests.Load() }
 func (f *Filters) Left() map[string]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.left)
+	return maps.Clone(f.excluded)
 }
 
-func (f *Filters) leave(why string) plan {
+func (f *Filters) exclude(why string) plan {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.left[why]++
-	return plan{leave: true}
+	f.excluded[why]++
+	return plan{excluded: true}
 }
 
 // matches reports whether the values of a key are redacted.
@@ -77,19 +77,19 @@ func (f *Filters) matches(key []byte) bool {
 
 // plan determines how a request and its reply are recorded.
 type plan struct {
-	leave         bool   // both are left out
-	opens, closes bool   // a transaction
-	hidden        []bool // by key: its values are redacted
-	byKey         bool   // the reply is redacted by key, too
+	excluded          bool   // both are left out
+	opensTx, closesTx bool   // a transaction
+	redacted          []bool // by key: its values are redacted
+	byKey             bool   // the reply is redacted by key, too
 }
 
 type filter struct {
-	all *Filters
-	in
-	out
+	filters *Filters
+	requestSplitter
+	replySplitter
 	pending  []plan
-	tx       []plan // requests after MULTI
-	within   bool   // inside a transaction
+	queued   []plan // requests after MULTI
+	inTx     bool   // inside a transaction
 	recorded []byte // by the last call
 }
 
@@ -101,11 +101,11 @@ const keptBytes = 64 << 10
 
 // Held returns the number of bytes that are buffered.
 func (f *filter) Held() int64 {
-	return f.in.held() + f.out.held() + int64(cap(f.recorded)) + planBytes*int64(len(f.pending)+len(f.tx))
+	return f.requestSplitter.held() + f.replySplitter.held() + int64(cap(f.recorded)) + planBytes*int64(len(f.pending)+len(f.queued))
 }
 
-// begin prepares the buffer for the recorded bytes of one call.
-func (f *filter) begin() {
+// resetBuffer prepares the buffer for the recorded bytes of one call.
+func (f *filter) resetBuffer() {
 	if cap(f.recorded) > keptBytes {
 		f.recorded = nil
 	}
@@ -114,69 +114,70 @@ func (f *filter) begin() {
 
 // Request takes bytes that the client sent, and returns the requests to record that they complete.
 func (f *filter) Request(b []byte) ([]byte, error) {
-	f.begin()
-	err := f.in.each(b, func(args [][]byte, own []byte) error {
-		q := request{bytes: own, args: args}
-		if err := f.all.p.describe(&q); err != nil {
+	f.resetBuffer()
+	err := f.requestSplitter.each(b, func(args [][]byte, raw []byte) error {
+		q := request{bytes: raw, args: args}
+		if err := f.filters.p.describe(&q); err != nil {
 			return err
 		}
-		f.all.requests.Add(1)
-		p := f.all.plan(&q)
+		f.filters.requests.Add(1)
+		p := f.filters.plan(&q)
 		f.pending = append(f.pending, p)
-		if !p.leave {
+		if !p.excluded {
 			f.recorded = append(f.recorded, q.bytes...)
 		}
 		return nil
 	})
-	return f.bounded(err)
+	return f.checkHeld(err)
 }
 
 // Reply takes bytes that the server sent, and returns the replies to record that they complete.
 func (f *filter) Reply(b []byte) ([]byte, error) {
-	f.begin()
-	err := f.out.each(b, func(frame []byte) error {
+	f.resetBuffer()
+	err := f.replySplitter.each(b, func(frame []byte) error {
 		if len(f.pending) == 0 {
-			return errUnasked
+			return errUnexpectedReply
 		}
 		p := f.pending[0]
 		if f.pending = f.pending[1:]; len(f.pending) == 0 {
 			f.pending = nil
 		}
-		return f.answered(p, frame)
+		return f.recordReply(p, frame)
 	})
-	return f.bounded(err)
+	return f.checkHeld(err)
 }
 
-func (f *filter) bounded(err error) ([]byte, error) {
+func (f *filter) checkHeld(err error) ([]byte, error) {
 	if err == nil && f.Held() > maxHeld {
 		err = shadow.ErrTooLarge
 	}
 	return f.recorded, err
 }
 
-func (f *filter) answered(p plan, frame []byte) error {
+func (f *filter) recordReply(p plan, frame []byte) error {
 	switch {
-	case p.closes && f.within:
-		return f.closed(frame)
-	case f.within:
+	case p.closesTx && f.inTx:
+		return f.endTransaction(frame)
+	case f.inTx:
 		if frame[0] == resp.Simple {
-			f.tx = append(f.tx, p)
+			f.queued = append(f.queued, p)
 		}
-	case p.opens:
-		f.within = frame[0] == resp.Simple
+	case p.opensTx:
+		f.inTx = frame[0] == resp.Simple
 	}
-	if !p.leave {
-		f.recorded = f.all.reply(f.recorded, p, frame)
+	if !p.excluded {
+		f.recorded = f.filters.reply(f.recorded, p, frame)
 	}
 	return nil
 }
 
 var errTransaction = errors.New("a transaction has different numbers of replies and requests")
 
-// closed records the reply that ends a transaction, without the replies to requests that are left out.
-func (f *filter) closed(frame []byte) error {
-	queued := f.tx
-	f.tx, f.within = nil, false
+// endTransaction records the reply that ends a transaction, without the replies to requests that are left
+// out.
+func (f *filter) endTransaction(frame []byte) error {
+	queued := f.queued
+	f.queued, f.inTx = nil, false
 	h, body := head(frame)
 	if !h.IsAggregate() || h.N <= 0 {
 		f.recorded = append(f.recorded, frame...)
@@ -188,14 +189,14 @@ func (f *filter) closed(frame []byte) error {
 	}
 	kept := 0
 	for _, p := range queued {
-		if !p.leave {
+		if !p.excluded {
 			kept++
 		}
 	}
 	f.recorded = resp.AppendArray(f.recorded, kept)
 	for i, p := range queued {
-		if !p.leave {
-			f.recorded = f.all.reply(f.recorded, p, replies[i])
+		if !p.excluded {
+			f.recorded = f.filters.reply(f.recorded, p, replies[i])
 		}
 	}
 	return nil

@@ -19,28 +19,28 @@ var (
 
 // Fit fails if a server is known to be unsuited for its role.
 func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
-	if s, err := ask(ctx, production); err == nil && s.known { // production may be down for now
-		if err := s.unfit(); err != nil {
+	if s, err := queryServer(ctx, production); err == nil && s.known { // production may be down for now
+		if err := s.roleError(); err != nil {
 			return fmt.Errorf("%s: %w", production, err)
 		}
 	}
 	for _, t := range []*shadow.Target{control, test} {
-		s, err := ask(ctx, t)
+		s, err := queryServer(ctx, t)
 		switch {
 		case isDenied(err):
 			continue // INFO is not allowed, but clients' commands may be
 		case err != nil:
 			return ui.WithHint(err, shadow.HintReach)
 		}
-		if err := errors.Join(s.unfit(), s.unfitTarget()); err != nil {
+		if err := errors.Join(s.roleError(), s.targetError()); err != nil {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
 	return nil
 }
 
-// unfit returns an error for a server that can have no role.
-func (s server) unfit() error {
+// roleError returns an error for a server that can have no role.
+func (s server) roleError() error {
 	switch {
 	case s.info["redis_mode"] == "sentinel" || s.info["server_mode"] == "sentinel":
 		return errSentinel
@@ -50,8 +50,8 @@ func (s server) unfit() error {
 	return nil
 }
 
-// unfitTarget returns an error for a server that can't be a target.
-func (s server) unfitTarget() error {
+// targetError returns an error for a server that can't be a target.
+func (s server) targetError() error {
 	switch {
 	case s.info["role"] == "slave":
 		return errReplica

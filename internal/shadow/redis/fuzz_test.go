@@ -48,7 +48,7 @@ func FuzzReader(f *testing.F) {
 	now := time.Now()
 	f.Fuzz(func(t *testing.T, requests, replies []byte, each uint8) {
 		read := func(each int) (all []string, failed error) {
-			own := &Protocol{commands: p.commands, keepsTime: true}
+			own := &Protocol{commands: p.commands, managesExpiry: true}
 			r := own.Reader()
 			for piece := range slices.Chunk(requests, each) {
 				if err := r.Request(piece, now); err != nil {
@@ -106,7 +106,7 @@ func FuzzFilter(f *testing.F) {
 			return
 		}
 		q := request{bytes: resp.AppendCommand(nil, args...), args: bytesOf(args)}
-		all := &Filters{p: p, redact: []policy.Pattern{policy.Compile("user:*")}, left: map[string]int{}}
+		all := &Filters{p: p, redact: []policy.Pattern{policy.Compile("user:*")}, excluded: map[string]int{}}
 		if p.describe(&q) != nil {
 			return
 		}

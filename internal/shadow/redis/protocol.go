@@ -16,21 +16,21 @@ import (
 
 // Protocol implements shadow.Protocol for Redis. Make it with New.
 type Protocol struct {
-	commands  map[string]*command
-	scratch   string // key
-	keepsTime bool   // the server has the options that the mirror needs to expire keys
-	deadlines deadlines
+	commands      map[string]*command
+	scratch       string // key
+	managesExpiry bool   // the server has the options that the mirror needs to expire keys
+	deadlines     deadlines
 }
 
 // New asks the control for its commands.
 func New(ctx context.Context, target gateway.Upstream) (*Protocol, error) {
-	return learned(ctx, &shadow.Target{Name: "control", Upstream: target})
+	return newProtocol(ctx, &shadow.Target{Name: "control", Upstream: target})
 }
 
-func learned(ctx context.Context, t *shadow.Target) (*Protocol, error) {
+func newProtocol(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 	rdb := client(t.Upstream)
 	defer rdb.Close()
-	commands, err := learn(ctx, rdb)
+	commands, err := loadCommands(ctx, rdb)
 	switch {
 	case isDenied(err):
 		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), "allow its user to run COMMAND")
@@ -38,7 +38,7 @@ func learned(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 		return nil, ui.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), shadow.HintReach)
 	}
 	return &Protocol{
-		commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36), keepsTime: commands["expiretime"] != nil, // both came with 7.0
+		commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36), managesExpiry: commands["expiretime"] != nil, // both came with 7.0
 	}, nil
 }
 
@@ -55,16 +55,20 @@ func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, db: "0"} }
 
 // ScratchWrite stores the i-th content in the scratch key.
 func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
-	return p.own(shadow.Write, "SET", p.scratch, "content "+strconv.Itoa(i), "EX", "3600")
+	return p.scratchOperation(shadow.Write, "SET", p.scratch, "content "+strconv.Itoa(i), "EX", "3600")
 }
 
 // ScratchRead reads the scratch key.
-func (p *Protocol) ScratchRead() *shadow.Operation { return p.own(shadow.Read, "GET", p.scratch) }
+func (p *Protocol) ScratchRead() *shadow.Operation {
+	return p.scratchOperation(shadow.Read, "GET", p.scratch)
+}
 
 // ScratchClean removes the scratch key.
-func (p *Protocol) ScratchClean() *shadow.Operation { return p.own(shadow.Write, "DEL", p.scratch) }
+func (p *Protocol) ScratchClean() *shadow.Operation {
+	return p.scratchOperation(shadow.Write, "DEL", p.scratch)
+}
 
-func (p *Protocol) own(kind shadow.Kind, args ...string) *shadow.Operation {
+func (p *Protocol) scratchOperation(kind shadow.Kind, args ...string) *shadow.Operation {
 	return &shadow.Operation{Kind: kind, Name: args[0] + " scratch", Keys: []string{nameOf("0", []byte(p.scratch))}, Request: resp.AppendCommand(nil, args...)}
 }
 

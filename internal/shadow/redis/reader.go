@@ -21,14 +21,14 @@ type request struct {
 	at    time.Time
 	*command
 	treatment
-	opens, closes bool // a transaction
+	opensTx, closesTx bool // a transaction
 }
 
 // reader parses one client's connection.
 type reader struct {
 	p *Protocol
-	in
-	out
+	requestSplitter
+	replySplitter
 
 	pending []request
 	held    int64 // bytes of pending
@@ -38,11 +38,11 @@ type reader struct {
 }
 
 // Held returns the number of bytes that are buffered.
-func (r *reader) Held() int64 { return r.in.held() + r.out.held() + r.held }
+func (r *reader) Held() int64 { return r.requestSplitter.held() + r.replySplitter.held() + r.held }
 
 // Request takes bytes that the client sent.
 func (r *reader) Request(b []byte, at time.Time) error {
-	err := r.in.each(b, func(args [][]byte, own []byte) error { return r.ask(request{bytes: own, args: args, at: at}) })
+	err := r.requestSplitter.each(b, func(args [][]byte, raw []byte) error { return r.addRequest(request{bytes: raw, args: args, at: at}) })
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (r *reader) Request(b []byte, at time.Time) error {
 	return nil
 }
 
-func (r *reader) ask(q request) error {
+func (r *reader) addRequest(q request) error {
 	if err := r.p.describe(&q); err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ const (
 // describe looks up a request's command. It fails for commands that end the mirroring of their connection.
 func (p *Protocol) describe(q *request) error {
 	p.lookUp(q)
-	if q.ends != "" {
-		return fmt.Errorf("%w: %s", shadow.ErrUnmirrored, q.ends)
+	if q.unmirrored != "" {
+		return fmt.Errorf("%w: %s", shadow.ErrUnmirrored, q.unmirrored)
 	}
 	if resp.IsWord(q.args[0], "client") && len(q.args) > 1 && resp.IsWord(q.args[1], "reply") {
 		return fmt.Errorf("%w: CLIENT REPLY", shadow.ErrUnmirrored)
@@ -87,10 +87,10 @@ func (p *Protocol) describe(q *request) error {
 func (p *Protocol) lookUp(q *request) {
 	name := strings.ToLower(string(q.args[0]))
 	q.treatment = treatments[name]
-	q.opens, q.closes = name == "multi", name == "exec" || name == "discard"
+	q.opensTx, q.closesTx = name == "multi", name == "exec" || name == "discard"
 	q.command = p.commands[name]
 	if q.command == nil {
-		q.command = &command{name: "unknown command", writes: true, unclear: true}
+		q.command = &command{name: "unknown command", writes: true, hasUnknownKeys: true}
 		return
 	}
 	if len(q.args) > 1 && q.command.subcommands != nil {
@@ -100,19 +100,19 @@ func (p *Protocol) lookUp(q *request) {
 	}
 }
 
-var errUnasked = errors.New("a reply without a request")
+var errUnexpectedReply = errors.New("a reply without a request")
 
 // Reply takes bytes that the server sent.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
-	err = r.out.each(b, func(frame []byte) error {
+	err = r.replySplitter.each(b, func(frame []byte) error {
 		if len(r.pending) == 0 {
-			return errUnasked
+			return errUnexpectedReply
 		}
 		q := r.pending[0]
 		r.pending[0] = request{}
 		r.pending = r.pending[1:]
 		r.held -= q.weight()
-		done = append(done, r.answered(q, frame, at)...)
+		done = append(done, r.complete(q, frame, at)...)
 		return nil
 	})
 	if err != nil {
@@ -124,46 +124,46 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	return done, nil
 }
 
-// answered returns the operations that a reply completes, except those that are not mirrored.
-func (r *reader) answered(q request, frame []byte, at time.Time) []*shadow.Operation {
+// complete returns the operations that a reply completes, except those that are not mirrored.
+func (r *reader) complete(q request, frame []byte, at time.Time) []*shadow.Operation {
 	failed := frame[0] == resp.Error || frame[0] == resp.BulkError
 	switch {
 	case r.tx != nil:
 		return r.inTransaction(q, frame, at)
-	case q.opens:
+	case q.opensTx:
 		if !failed {
 			r.tx = &transaction{at: q.at}
 		}
 		return nil
-	case q.skip || q.closes:
+	case q.skip || q.closesTx:
 		return nil
 	}
-	if code := failedByItself(frame); code != "" {
-		return []*shadow.Operation{{SkipReason: byItself + code}}
+	if code := productionErrorCode(frame); code != "" {
+		return []*shadow.Operation{{SkipReason: productionErrorPrefix + code}}
 	}
 	op := r.operation(q)
 	if q.rewrite != nil && !q.rewrite(op, q.args, frame) {
 		return nil
 	}
-	if q.state && failed {
+	if q.setsState && failed {
 		return nil
 	}
 	if !failed {
-		r.note(q, op)
+		r.trackState(q, op)
 	}
 	op.Expected = int64(len(frame))
 	op.Production = answerOf(frame, op.Form)
 	op.Production.Took = at.Sub(q.at)
 	op.Production.Lost = q.rewrite != nil
-	before := r.ended(op, q, frame, at)
-	r.lengthen(op, q, frame, at)
-	r.lengthenScripts(op, []request{q}, at)
-	r.makeSure(op)
+	before := r.expireBefore(op, q, frame, at)
+	r.extendTTL(op, q, frame, at)
+	r.extendScriptTTLs(op, []request{q}, at)
+	r.markManaged(op)
 	return append(before, op)
 }
 
-// note records the effect of a successful request on later ones.
-func (r *reader) note(q request, op *shadow.Operation) {
+// trackState records the effect of a successful request on later ones.
+func (r *reader) trackState(q request, op *shadow.Operation) {
 	switch q.name {
 	case "select":
 		r.db = string(q.args[1])
@@ -179,7 +179,7 @@ func (r *reader) operation(q request) *shadow.Operation {
 	op := &shadow.Operation{Kind: shadow.Write, Request: q.bytes, Form: q.form}
 	keys, known := q.keysOf(q.args)
 	switch {
-	case q.state:
+	case q.setsState:
 		op.Kind = shadow.State
 	case q.reads:
 		op.Kind = shadow.Read
@@ -190,8 +190,8 @@ func (r *reader) operation(q request) *shadow.Operation {
 	if q.treatment.random || q.command.random || strings.HasSuffix(q.name, " help") {
 		op.Check = shadow.Success
 	}
-	if q.look != nil {
-		q.look(op, q.args)
+	if q.chooseForm != nil {
+		q.chooseForm(op, q.args)
 	}
 	op.Name = strings.ToUpper(q.name)
 	if len(keys) > 0 {
@@ -200,12 +200,13 @@ func (r *reader) operation(q request) *shadow.Operation {
 	for _, k := range keys {
 		op.Keys = append(op.Keys, nameOf(r.db, k))
 	}
-	op.TouchesAll = !known || len(keys) == 0 && !q.free && !q.state || q.elsewhere(q.args)
+	op.TouchesAll = !known || len(keys) == 0 && !q.touchesNothing && !q.setsState || q.touchesMore(q.args)
 	return op
 }
 
-// elsewhere reports whether a request touches more than its keys: another database, or what an index covers.
-func (c *command) elsewhere(args [][]byte) bool {
+// touchesMore reports whether a request touches more than its keys: another database, or what an index
+// covers.
+func (c *command) touchesMore(args [][]byte) bool {
 	return c.name == "move" || c.name == "copy" && len(args) > 4 || strings.HasPrefix(c.name, "ft.")
 }
 

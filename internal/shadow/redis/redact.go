@@ -47,36 +47,36 @@ var scripts = map[string]bool{"eval": true, "eval_ro": true, "evalsha": true, "e
 
 // plan decides how a request is recorded, and redacts it.
 func (f *Filters) plan(q *request) plan {
-	p := plan{opens: q.opens, closes: q.closes}
+	p := plan{opensTx: q.opensTx, closesTx: q.closesTx}
 	name := strings.ToLower(string(q.args[0]))
 	switch {
-	case q.opens || q.closes:
+	case q.opensTx || q.closesTx:
 		return p
 	case q.skip:
-		return f.leave("about the server or the login")
+		return f.exclude("about the server or the login")
 	case name == "hello":
 		q.bytes = resp.AppendArgs(nil, q.args[:min(2, len(q.args))])
 		return p
 	case len(f.redact) == 0:
 		return p
 	case scripts[name]:
-		return f.leave("scripts, with --redact")
+		return f.exclude("scripts, with --redact")
 	case f.p.commands[name] == nil:
-		return f.leave("commands that the server does not list, with --redact")
+		return f.exclude("commands that the server does not list, with --redact")
 	}
 	keys, known := q.keysOf(q.args)
 	if !known {
-		return f.leave("commands whose keys are unknown, with --redact")
+		return f.exclude("commands whose keys are unknown, with --redact")
 	}
 	for _, k := range keys {
-		p.hidden = append(p.hidden, f.matches(k))
+		p.redacted = append(p.redacted, f.matches(k))
 	}
-	if !slices.Contains(p.hidden, true) {
+	if !slices.Contains(p.redacted, true) {
 		return p
 	}
 	s, ok := shapes[name]
 	if !ok || s.misplaced(q.args, keys) {
-		return f.leave("other commands on redacted keys")
+		return f.exclude("other commands on redacted keys")
 	}
 	p.byKey = s.byKey
 	q.bytes = resp.AppendArgs(nil, f.arguments(s, q.args))
@@ -122,7 +122,7 @@ func (f *Filters) arguments(s shape, args [][]byte) [][]byte {
 // reply appends a reply as it is recorded.
 func (f *Filters) reply(dst []byte, p plan, frame []byte) []byte {
 	switch h, body := head(frame); {
-	case !slices.Contains(p.hidden, true):
+	case !slices.Contains(p.redacted, true):
 		return append(dst, frame...)
 	case h.Kind == resp.Error:
 		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" ")) // the rest may contain arguments
@@ -130,7 +130,7 @@ func (f *Filters) reply(dst []byte, p plan, frame []byte) []byte {
 	case p.byKey && h.IsAggregate():
 		dst = append(dst, frame[:len(frame)-len(body)]...)
 		for i, e := range elements(body, 1) {
-			if i < len(p.hidden) && !p.hidden[i] {
+			if i < len(p.redacted) && !p.redacted[i] {
 				dst = append(dst, e...)
 			} else {
 				dst = f.strings(dst, e)
@@ -160,12 +160,12 @@ func (f *Filters) strings(dst, frame []byte) []byte {
 func (f *Filters) hash(dst, value []byte) []byte {
 	n := len(dst)
 	dst = append(dst, value...)
-	own := dst[n:]
-	if len(own) == 1 {
-		own[0] = byte(rand.New(rand.NewChaCha8(f.key)).Perm(256)[own[0]])
+	masked := dst[n:]
+	if len(masked) == 1 {
+		masked[0] = byte(rand.New(rand.NewChaCha8(f.key)).Perm(256)[masked[0]])
 		return dst
 	}
-	left, right := own[:len(own)/2], own[len(own)/2:]
+	left, right := masked[:len(masked)/2], masked[len(masked)/2:]
 	for round := range byte(4) {
 		f.mix(left, right, round)
 		left, right = right, left

@@ -2,24 +2,24 @@ package redis
 
 import "github.com/cinch-layer/cinch/internal/wire/resp"
 
-// ownFailures are errors that concern production's state at that moment, or its client's rights, and not the
-// command: targets, where clients have other rights, would execute it.
-var ownFailures = map[string]bool{
+// productionErrors are errors that concern production's state at that moment, or its client's rights, and not
+// the command: targets, where clients have other rights, would execute it.
+var productionErrors = map[string]bool{
 	"NOAUTH": true, "NOPERM": true, // the client's rights
 	"LOADING": true, "MASTERDOWN": true, "READONLY": true, "UNBLOCKED": true, // a restart, a failover
 	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "BUSY": true, // a shortage
 	"CLUSTERDOWN": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "REDIRECT": true,
 }
 
-// failedByItself returns the error code of a reply if it is one of ownFailures, otherwise "".
-func failedByItself(frame []byte) string {
+// productionErrorCode returns the error code of a reply if it is one of productionErrors, otherwise "".
+func productionErrorCode(frame []byte) string {
 	if frame[0] != resp.Error && frame[0] != resp.BulkError {
 		return ""
 	}
-	if code := answerOf(frame, plain).Error; ownFailures[code] {
+	if code := answerOf(frame, plain).Error; productionErrors[code] {
 		return code
 	}
 	return ""
 }
 
-const byItself = "failed in production by itself: "
+const productionErrorPrefix = "failed in production by itself: "

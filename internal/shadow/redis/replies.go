@@ -9,19 +9,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// frames finds the end of reply frames in a growing buffer. The zero value is ready.
-type frames struct {
-	pos  int   // up to here the first frame is scanned
-	left int64 // elements of it still to come; 0: it has not begun
+// frameScanner finds the end of reply frames in a growing buffer. The zero value is ready.
+type frameScanner struct {
+	pos       int   // up to here the first frame is scanned
+	remaining int64 // elements of it still to come; 0: it has not begun
 }
 
-// end returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every call
-// must pass at least the bytes that earlier calls got.
-func (f *frames) end(buf []byte) (int, error) {
-	if f.left == 0 {
-		f.left = 1
+// scan returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every
+// call must pass at least the bytes that earlier calls got.
+func (f *frameScanner) scan(buf []byte) (int, error) {
+	if f.remaining == 0 {
+		f.remaining = 1
 	}
-	for f.left > 0 {
+	for f.remaining > 0 {
 		i := bytes.Index(buf[f.pos:], crlf)
 		if i < 0 {
 			if len(buf)-f.pos > resp.MaxLineBytes {
@@ -39,17 +39,17 @@ func (f *frames) end(buf []byte) (int, error) {
 				return 0, nil
 			}
 		}
-		f.left--
+		f.remaining--
 		if h.IsAggregate() {
-			f.left += max(h.N, 0)
+			f.remaining += max(h.N, 0)
 		}
 		if h.Kind == resp.Attribute {
-			f.left++ // it stands before an element
+			f.remaining++ // it stands before an element
 		}
 		f.pos = next
 	}
 	n := f.pos
-	*f = frames{}
+	*f = frameScanner{}
 	return n, nil
 }
 
@@ -98,7 +98,7 @@ func integerOf(frame []byte) (n int64, ok bool) {
 }
 
 // digestScripted adds up the digests of all elements, except numbers that are times to live: those that
-// targets returned right after the reply, and those that were lengthened by ten years.
+// targets returned right after the reply, and those that were extended by ten years.
 func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
 	for len(frame) > 0 {
 		h, body := head(frame)
@@ -106,7 +106,7 @@ func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
 		if h.IsString() && h.N >= 0 {
 			n += int(h.N) + 2
 		}
-		if life, ok := integerOf(frame[:n]); !ok || !isLengthened(life) && !isFound(life, found) {
+		if left, ok := integerOf(frame[:n]); !ok || !isExtended(left) && !isFound(left, found) {
 			sum += maphash.Bytes(seed, frame[:n])
 		}
 		frame = frame[n:]
@@ -144,7 +144,7 @@ func digestParts(frame []byte, parts []part, found []time.Duration) uint64 {
 
 func head(frame []byte) (resp.Head, []byte) {
 	i := bytes.Index(frame, crlf)
-	h, _ := resp.ParseHead(frame[:i+2]) // frames.end has parsed it
+	h, _ := resp.ParseHead(frame[:i+2]) // frameScanner.scan has parsed it
 	return h, frame[i+2:]
 }
 
@@ -161,8 +161,8 @@ func elements(body []byte, each int) (out [][]byte) {
 	for len(body) > 0 {
 		n := 0
 		for range each {
-			var f frames
-			k, err := f.end(body[n:])
+			var f frameScanner
+			k, err := f.scan(body[n:])
 			if k == 0 || err != nil {
 				break
 			}

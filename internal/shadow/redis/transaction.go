@@ -16,7 +16,7 @@ type transaction struct {
 
 // inTransaction processes the reply to a request after MULTI.
 func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.Operation {
-	if !q.closes {
+	if !q.closesTx {
 		if frame[0] == resp.Simple {
 			r.tx.queued = append(r.tx.queued, q)
 			r.held += q.weight()
@@ -34,27 +34,27 @@ func (r *reader) inTransaction(q request, frame []byte, at time.Time) []*shadow.
 	if h, _ := head(frame); h.IsNull() {
 		return r.unwatch() // production aborted it, so there is nothing to mirror
 	}
-	done := r.ended(&shadow.Operation{Keys: r.unwatched(tx.queued, watched)}, q, frame, at)
-	op, selected := r.whole(tx.queued, frame, at)
+	done := r.expireBefore(&shadow.Operation{Keys: r.unwatchedKeys(tx.queued, watched)}, q, frame, at)
+	op, selected := r.transactionOperation(tx.queued, frame, at)
 	op.Keys = append(op.Keys, watched...) // a target that sees another connection's write to them aborts it
 	slices.Sort(op.Keys)
 	op.Keys = slices.Compact(op.Keys)
 	op.Expected = int64(len(frame))
 	lost := op.Production.Lost
-	op.Production = op.Private.(*aside).answer(frame, plain, nil)
+	op.Production = op.Private.(*opData).answer(frame, plain, nil)
 	op.Production.Lost = lost
 	op.Production.Took = at.Sub(tx.at)
-	r.lengthenScripts(op, tx.queued, at)
-	r.makeSure(op)
+	r.extendScriptTTLs(op, tx.queued, at)
+	r.markManaged(op)
 	if done = append(done, op); selected != nil {
 		done = append(done, selected)
 	}
 	return done
 }
 
-// unwatched returns the keys of a transaction that may be expired before it. Those that it watches have not
-// expired, or it would have been aborted.
-func (r *reader) unwatched(queued []request, watched []string) (names []string) {
+// unwatchedKeys returns the keys of a transaction that may be expired before it. Those that it watches have
+// not expired, or it would have been aborted.
+func (r *reader) unwatchedKeys(queued []request, watched []string) (names []string) {
 	for _, q := range queued {
 		keys, _ := q.keysOf(q.args)
 		for _, k := range keys {
@@ -77,21 +77,21 @@ func (r *reader) unwatch() []*shadow.Operation {
 // maxNamed limits the commands in a transaction's name.
 const maxNamed = 8
 
-// whole returns a transaction as one operation, and its last SELECT, if any, which is the connection's state
-// from now on.
-func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, selected *shadow.Operation) {
+// transactionOperation returns a transaction as one operation, and its last SELECT, if any, which is the
+// connection's state from now on.
+func (r *reader) transactionOperation(queued []request, frame []byte, at time.Time) (op, selected *shadow.Operation) {
 	_, body := head(frame)
 	replies := elements(body, 1)
 	op = &shadow.Operation{Kind: shadow.Write, Name: "MULTI", Request: resp.AppendCommand(nil, "MULTI"), Replies: 2}
-	o := &aside{}
+	o := &opData{}
 	op.Private = o
 	for i, q := range queued {
 		if q.skip || i >= len(replies) {
 			op.Production.Lost = true // targets return fewer answers than production did
 			continue
 		}
-		if code := failedByItself(replies[i]); code != "" {
-			op.Production.Lost, op.ReplacedReason = true, byItself+code
+		if code := productionErrorCode(replies[i]); code != "" {
+			op.Production.Lost, op.ReplacedReason = true, productionErrorPrefix+code
 			continue
 		}
 		one := r.operation(q)
@@ -102,9 +102,9 @@ func (r *reader) whole(queued []request, frame []byte, at time.Time) (op, select
 			}
 		}
 		o.parts = append(o.parts, part{one.Form, one.Check == shadow.Success})
-		r.lengthen(one, q, replies[i], at)
+		r.extendTTL(one, q, replies[i], at)
 		if q.name == "select" && replies[i][0] == resp.Simple {
-			r.note(q, one)
+			r.trackState(q, one)
 			selected = one
 		}
 		op.Request = append(op.Request, one.Request...)

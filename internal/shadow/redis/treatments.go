@@ -10,27 +10,27 @@ import (
 
 // treatment describes how a command is mirrored that can't be sent unchanged.
 type treatment struct {
-	skip    bool   // not sent to targets: it concerns the server or the login
-	ends    string // why its connection is not mirrored any more
-	state   bool   // it sets the state of the connection
-	random  bool   // its answer is not compared
-	form    uint8
-	free    bool                                      // it touches no data
-	look    func(op *shadow.Operation, args [][]byte) // chooses how it is compared
-	rewrite func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
+	skip           bool   // not sent to targets: it concerns the server or the login
+	unmirrored     string // why its connection is not mirrored any more
+	setsState      bool   // it sets the state of the connection
+	random         bool   // its answer is not compared
+	form           uint8
+	touchesNothing bool                                      // it touches no data
+	chooseForm     func(op *shadow.Operation, args [][]byte) // chooses how it is compared
+	rewrite        func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
 }
 
 // treatments by the command's name. docs/SHADOW.md has the same table for users.
 var treatments = map[string]treatment{
 	// Logins and the connection itself: targets have their own.
 	"auth": {skip: true}, "quit": {skip: true}, "client": {skip: true}, "readonly": {skip: true}, "readwrite": {skip: true}, "asking": {skip: true},
-	"hello":  {state: true, random: true, rewrite: rewriteHello},
-	"select": {state: true},
-	"reset":  {ends: "RESET"},
+	"hello":  {setsState: true, random: true, rewrite: rewriteHello},
+	"select": {setsState: true},
+	"reset":  {unmirrored: "RESET"},
 
 	// Commands that leave the pattern of requests and replies.
-	"monitor": {ends: "MONITOR"}, "sync": {ends: "replication"}, "psync": {ends: "replication"}, "replconf": {ends: "replication"},
-	"subscribe": {ends: "a subscription"}, "psubscribe": {ends: "a subscription"}, "ssubscribe": {ends: "a subscription"},
+	"monitor": {unmirrored: "MONITOR"}, "sync": {unmirrored: "replication"}, "psync": {unmirrored: "replication"}, "replconf": {unmirrored: "replication"},
+	"subscribe": {unmirrored: "a subscription"}, "psubscribe": {unmirrored: "a subscription"}, "ssubscribe": {unmirrored: "a subscription"},
 
 	// Commands that concern the server.
 	"wait": {skip: true}, "waitaof": {skip: true}, "shutdown": {skip: true}, "replicaof": {skip: true}, "slaveof": {skip: true},
@@ -38,17 +38,17 @@ var treatments = map[string]treatment{
 	"slowlog": {skip: true}, "latency": {skip: true}, "save": {skip: true}, "bgsave": {skip: true}, "bgrewriteaof": {skip: true}, "lastsave": {skip: true},
 	"info": {skip: true}, "role": {skip: true}, "publish": {skip: true}, "spublish": {skip: true}, "pubsub": {skip: true}, "command": {skip: true},
 	"memory": {skip: true}, "migrate": {skip: true}, "pfdebug": {skip: true}, "pfselftest": {skip: true},
-	"ping": {free: true}, "echo": {free: true}, "time": {free: true, random: true}, "unwatch": {free: true}, "discard": {free: true},
+	"ping": {touchesNothing: true}, "echo": {touchesNothing: true}, "time": {touchesNothing: true, random: true}, "unwatch": {touchesNothing: true}, "discard": {touchesNothing: true},
 
 	// Answers that differ by nature; servers from 7.0 on mark them themselves.
-	"randomkey": {random: true, free: true}, "srandmember": {random: true}, "hrandfield": {random: true}, "zrandmember": {random: true},
-	"scan": {random: true, free: true}, "sscan": {random: true}, "hscan": {random: true}, "zscan": {random: true}, "dbsize": {random: true, free: true},
+	"randomkey": {random: true, touchesNothing: true}, "srandmember": {random: true}, "hrandfield": {random: true}, "zrandmember": {random: true},
+	"scan": {random: true, touchesNothing: true}, "sscan": {random: true}, "hscan": {random: true}, "zscan": {random: true}, "dbsize": {random: true, touchesNothing: true},
 	"ttl": {random: true}, "pttl": {random: true}, "expiretime": {random: true}, "pexpiretime": {random: true},
 	"object": {random: true}, "dump": {random: true}, "xinfo": {random: true}, "xpending": {random: true}, "lolwut": {skip: true},
 
 	// Answers without an order.
 	"smembers": {form: unordered}, "sunion": {form: unordered}, "sinter": {form: unordered}, "sdiff": {form: unordered}, "keys": {form: unordered},
-	"sort": {look: lookSort}, "sort_ro": {look: lookSort},
+	"sort": {chooseForm: chooseSortForm}, "sort_ro": {chooseForm: chooseSortForm},
 	"hkeys": {form: unordered}, "hvals": {form: unordered}, "hgetall": {form: pairs},
 
 	// Answers that may contain a key's time to live.
@@ -66,9 +66,9 @@ var treatments = map[string]treatment{
 	"xread": {rewrite: withoutBlock}, "xreadgroup": {rewrite: withoutBlock},
 }
 
-// lookSort determines whether a SORT leaves the order open: it sorts by nothing, or by texts that may be
-// equal.
-func lookSort(op *shadow.Operation, args [][]byte) {
+// chooseSortForm determines whether a SORT leaves the order open: it sorts by nothing, or by texts that may
+// be equal.
+func chooseSortForm(op *shadow.Operation, args [][]byte) {
 	var by []byte
 	var alpha, limit bool
 	for i := 2; i < len(args); i++ {

@@ -31,35 +31,35 @@ const (
 // slack delays a deadline, since operations sent before it may be answered after it.
 const slack = 200 * time.Millisecond
 
-// tick is the precision of servers' clocks.
-const tick = 2 * time.Millisecond
+// clockPrecision is the precision of servers' clocks.
+const clockPrecision = 2 * time.Millisecond
 
-// term is the position and unit of a time to live in a request.
-type term struct {
+// ttlArg is the position and unit of a time to live in a request.
+type ttlArg struct {
 	at       int // argument
 	unit     time.Duration
 	absolute bool
 }
 
-// terms holds the commands that have one at a fixed argument.
-var terms = map[string]term{
+// ttlArgs holds the commands that have one at a fixed argument.
+var ttlArgs = map[string]ttlArg{
 	"setex": {2, time.Second, false}, "psetex": {2, time.Millisecond, false}, "restore": {2, time.Millisecond, false},
 	"expire": {2, time.Second, false}, "pexpire": {2, time.Millisecond, false}, "expireat": {2, time.Second, true}, "pexpireat": {2, time.Millisecond, true},
 	"hexpire": {2, time.Second, false}, "hpexpire": {2, time.Millisecond, false}, "hexpireat": {2, time.Second, true}, "hpexpireat": {2, time.Millisecond, true},
 }
 
-// optional holds the commands that have one after an option, with the first argument that may be one.
-var optional = map[string]int{"set": 3, "getex": 2, "hgetex": 2, "hsetex": 2}
+// ttlOptions holds the commands that have one after an option, with the first argument that may be one.
+var ttlOptions = map[string]int{"set": 3, "getex": 2, "hgetex": 2, "hsetex": 2}
 
-// termOf returns the term of a request.
-func termOf(name string, args [][]byte) (t term, ok bool) {
-	if t, ok = terms[name]; ok {
+// findTTLArg returns the position and unit of the time to live in a request.
+func findTTLArg(name string, args [][]byte) (t ttlArg, ok bool) {
+	if t, ok = ttlArgs[name]; ok {
 		if name == "restore" && slices.ContainsFunc(args[min(4, len(args)):], func(a []byte) bool { return resp.IsWord(a, "absttl") }) {
 			t.absolute = true
 		}
 		return t, t.at < len(args)
 	}
-	from, ok := optional[name]
+	from, ok := ttlOptions[name]
 	if name == "msetex" && len(args) > 1 {
 		n, _ := resp.ParseCount(args[1])
 		from, ok = 2+2*min(n, len(args)), true
@@ -67,26 +67,26 @@ func termOf(name string, args [][]byte) (t term, ok bool) {
 	for i := from; ok && i+1 < len(args) && !resp.IsWord(args[i], "fields"); i++ {
 		switch {
 		case resp.IsWord(args[i], "ex"):
-			return term{i + 1, time.Second, false}, true
+			return ttlArg{i + 1, time.Second, false}, true
 		case resp.IsWord(args[i], "px"):
-			return term{i + 1, time.Millisecond, false}, true
+			return ttlArg{i + 1, time.Millisecond, false}, true
 		case resp.IsWord(args[i], "exat"):
-			return term{i + 1, time.Second, true}, true
+			return ttlArg{i + 1, time.Second, true}, true
 		case resp.IsWord(args[i], "pxat"):
-			return term{i + 1, time.Millisecond, true}, true
+			return ttlArg{i + 1, time.Millisecond, true}, true
 		}
 	}
-	return term{}, false
+	return ttlArg{}, false
 }
 
-// lengthen adds ten years to the time to live that a request sets at the targets, and records its end in
+// extendTTL adds ten years to the time to live that a request sets at the targets, and records its end in
 // production.
-func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time.Time) {
-	if !r.p.keepsTime {
+func (r *reader) extendTTL(op *shadow.Operation, q request, reply []byte, at time.Time) {
+	if !r.p.managesExpiry {
 		return
 	}
-	r.moved(q, reply, at)
-	t, ok := termOf(q.name, q.args)
+	r.copyDeadline(q, reply, at)
+	t, ok := findTTLArg(q.name, q.args)
 	if !ok || reply[0] == resp.Error || reply[0] == resp.BulkError {
 		return
 	}
@@ -101,24 +101,24 @@ func (r *reader) lengthen(op *shadow.Operation, q request, reply []byte, at time
 			return
 		}
 	}
-	life := time.Duration(n) * t.unit
+	left := time.Duration(n) * t.unit
 	all := r.subjects(q)
 	for _, s := range all {
-		if !r.p.deadlines.fits(s, to.Add(life).Sub(at)) {
-			return // either all subjects of a command are lengthened, or none
+		if !r.p.deadlines.fits(s, to.Add(left).Sub(at)) {
+			return // either all subjects of a command are extended, or none
 		}
 	}
 	sent := slices.Clone(q.args)
 	sent[t.at] = strconv.AppendInt(nil, n+int64(tenYears/t.unit), 10)
 	op.Request = resp.AppendArgs(nil, sent)
 	for i, s := range all {
-		if got(q, reply, i) {
-			r.p.deadlines.set(deadline{subject: s, from: from.Add(life), to: to.Add(life + slack), made: at})
+		if hasNewTTL(q, reply, i) {
+			r.p.deadlines.set(deadline{subject: s, from: from.Add(left), to: to.Add(left + slack), answeredAt: at})
 		}
 	}
 }
 
-// subjects returns the subjects of a request that has a term.
+// subjects returns the subjects of a request that has a ttlArg.
 func (r *reader) subjects(q request) (all []subject) {
 	if fields, ok := fieldsOf(q); ok {
 		for _, f := range fields {
@@ -150,8 +150,8 @@ func fieldsOf(q request) (fields [][]byte, ok bool) {
 	return fields, true
 }
 
-// got reports whether the i-th subject of a successful request has its new time to live.
-func got(q request, reply []byte, i int) bool {
+// hasNewTTL reports whether the i-th subject of a successful request has its new time to live.
+func hasNewTTL(q request, reply []byte, i int) bool {
 	h, body := head(reply)
 	has := func(word string) bool {
 		return slices.ContainsFunc(q.args[min(3, len(q.args)):], func(a []byte) bool { return resp.IsWord(a, word) })
@@ -177,8 +177,8 @@ func got(q request, reply []byte, i int) bool {
 	return true
 }
 
-// moved copies a key's deadline to the key's new name.
-func (r *reader) moved(q request, reply []byte, at time.Time) {
+// copyDeadline copies a key's deadline to the key's new name.
+func (r *reader) copyDeadline(q request, reply []byte, at time.Time) {
 	if q.name != "rename" && q.name != "renamenx" && q.name != "copy" || len(q.args) < 3 || string(reply) == ":0\r\n" || reply[0] == resp.Error {
 		return
 	}
@@ -186,7 +186,7 @@ func (r *reader) moved(q request, reply []byte, at time.Time) {
 	if !ok || len(q.args) > 4 {
 		return
 	}
-	d.key, d.made = string(q.args[2]), at
+	d.key, d.answeredAt = string(q.args[2]), at
 	r.p.deadlines.set(d)
 }
 
@@ -195,9 +195,9 @@ const maxDue = 128
 
 // Due returns operations that expire the keys whose time is up in production.
 func (p *Protocol) Due(now time.Time) (ops []*shadow.Operation) {
-	over, several := p.deadlines.past(now, maxDue)
+	over, several := p.deadlines.popExpired(now, maxDue)
 	for _, s := range over {
-		op := s.end()
+		op := s.expireOperation()
 		if several {
 			op.Request = append(resp.AppendCommand(nil, "SELECT", s.db), op.Request...)
 			op.Replies = 2
@@ -207,8 +207,9 @@ func (p *Protocol) Due(now time.Time) (ops []*shadow.Operation) {
 	return ops
 }
 
-// end returns the operation that expires a subject, on a connection that has its database selected.
-func (s subject) end() *shadow.Operation {
+// expireOperation returns the operation that expires a subject, on a connection that has its database
+// selected.
+func (s subject) expireOperation() *shadow.Operation {
 	op := &shadow.Operation{
 		Kind: shadow.Write, Untimed: true, Name: "PEXPIRE " + pattern([]byte(s.key)), Keys: []string{nameOf(s.db, []byte(s.key))},
 		Request:    resp.AppendCommand(nil, "PEXPIRE", s.key, "0", "XX"),
@@ -220,9 +221,9 @@ func (s subject) end() *shadow.Operation {
 	return op
 }
 
-// ended returns operations that expire keys before op: if production has certainly executed op after their
-// ends, or its answer shows that.
-func (r *reader) ended(op *shadow.Operation, q request, reply []byte, at time.Time) (ends []*shadow.Operation) {
+// expireBefore returns operations that expire keys before op: if production has certainly executed op after
+// their ends, or its answer shows that.
+func (r *reader) expireBefore(op *shadow.Operation, q request, reply []byte, at time.Time) (ends []*shadow.Operation) {
 	for _, name := range op.Keys {
 		db, key := keyOf(name)
 		s := subject{db: db, key: key}
@@ -230,18 +231,18 @@ func (r *reader) ended(op *shadow.Operation, q request, reply []byte, at time.Ti
 		if !ok || db != r.db {
 			continue
 		}
-		surely := q.at.After(d.to.Add(tick - slack))
-		if surely || len(op.Keys) == 1 && !at.Before(d.from) && foundNothing(q, reply) {
+		surely := q.at.After(d.to.Add(clockPrecision - slack))
+		if surely || len(op.Keys) == 1 && !at.Before(d.from) && showsNoKey(q, reply) {
 			r.p.deadlines.drop(s)
-			ends = append(ends, s.end())
+			ends = append(ends, s.expireOperation())
 		}
 	}
 	return ends
 }
 
-// foundNothing reports whether a reply shows that there was no key. It is called for keys that are about to
+// showsNoKey reports whether a reply shows that there was no key. It is called for keys that are about to
 // expire.
-func foundNothing(q request, reply []byte) bool {
+func showsNoKey(q request, reply []byte) bool {
 	h, _ := head(reply)
 	number := func(n int64) bool { got, ok := integerOf(reply); return ok && got == n }
 	switch q.name {
