@@ -125,7 +125,7 @@ func (p *pair) ratio(q float64) float64 {
 
 // allowed returns by how much the absolute margin of a quantile exceeds the share, as a log-ratio.
 func (p *pair) allowed(q, share float64, m Margins) float64 {
-	return verdict.MoreThan(share, float64(m.Absolute), float64(p.quantile(control, q)))
+	return verdict.ExcessOver(share, float64(m.Absolute), float64(p.quantile(control, q)))
 }
 
 func (p *pair) merge(other *pair) {
@@ -139,8 +139,8 @@ func (p *pair) merge(other *pair) {
 	}
 }
 
-// minOperations returns how many operations of a batch make its quantile an observation: two hundred for the p99,
-// forty for the median.
+// minOperations returns how many operations of a batch make its quantile an observation: two hundred for the
+// p99, forty for the median.
 func minOperations(quantile float64) int64 { return int64(max(40, math.Ceil(2/(1-quantile)))) }
 
 // metrics returns the metrics that a verdict rests on, in the order of a batch's observations.

@@ -185,7 +185,7 @@ func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64)
 	day := int(24 * time.Hour / r.cfg.Batch)
 	return append(found, Finding{Text: fmt.Sprintf(
 		"with the noise measured now, a verdict on medians needs about %s of A/A phase and as much of test phase (%d batches each); a day of each would detect a slowdown of %.1f %%",
-		rounded(each), needed, 100*verdict.Sees(n, day, margin, 0.05, forecastPower))})
+		rounded(each), needed, 100*verdict.DetectableSlowdown(n, day, margin, 0.05, forecastPower))})
 }
 
 // PrintFindings writes findings for people, with problems marked.

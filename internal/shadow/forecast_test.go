@@ -47,7 +47,7 @@ func forecastRun(seed uint64, memory, slower float64) (o verdict.Outcome, needed
 		x, y := reads.batch(int(r.cfg.Batch/probe))+slow, writes.batch(int(r.cfg.Batch/probe))+slow
 		r.take(observed{Metrics: []*float64{&x, nil, &y, nil}}, phase)
 	}
-	return r.judge.Outcome(), needed
+	return r.evaluator.Outcome(), needed
 }
 
 // The number of batches that a check forecasts leads to a verdict in at least 80 % of the runs: equal targets

@@ -129,9 +129,9 @@ func (r *Run) Report() *Report {
 	defer r.mu.Unlock()
 	outcome, withheld := outcomeOf(r)
 	out := &Report{
-		Outcome: outcome.String(), Withheld: withheld, Reasons: r.judge.Reasons(), Phase: r.phase, Ended: r.ended, Test: r.cfg.Test.Address,
+		Outcome: outcome.String(), Withheld: withheld, Reasons: r.evaluator.Reasons(), Phase: r.phase, Ended: r.ended, Test: r.cfg.Test.Address,
 		SelfTested: r.tested.Load(), Began: r.began, Took: time.Since(r.began), Batch: r.cfg.Batch,
-		Metrics: metricStates(r.judge), MarginAbsolute: r.cfg.Margins.Absolute, Names: r.nameStates(), Unnamed: r.unnamed, Slower: r.slower(), Drifts: r.drifting(), Series: slices.Clone(r.series),
+		Metrics: metricStates(r.evaluator), MarginAbsolute: r.cfg.Margins.Absolute, Names: r.nameStates(), Unnamed: r.unnamed, Slower: r.slower(), Drifts: r.drifting(), Series: slices.Clone(r.series),
 		Reads: r.spread.distribution(Read, r.kinds[Read]), Writes: r.spread.distribution(Write, r.kinds[Write]),
 		Connections: r.proxy.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
 		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.skips.all(),
@@ -160,7 +160,7 @@ func (r *Run) Report() *Report {
 // outcomeOf returns the outcome of a run. A PASS also says that answers and data are alike, so it needs some
 // of the answers, and all of the requested data check.
 func outcomeOf(r *Run) (o verdict.Outcome, withheld string) {
-	o = r.judge.Outcome()
+	o = r.evaluator.Outcome()
 	if o != verdict.Pass {
 		return o, ""
 	}
@@ -171,9 +171,9 @@ func outcomeOf(r *Run) (o verdict.Outcome, withheld string) {
 	return o, ""
 }
 
-func metricStates(j *verdict.Judge) []MetricState {
+func metricStates(e *verdict.Evaluator) []MetricState {
 	var out []MetricState
-	for _, s := range j.States() {
+	for _, s := range e.States() {
 		out = append(out, MetricState{
 			Name: s.Name, Margin: s.Margin, Allowed: s.Allowed, Batches: s.Batches, Baseline: s.Baseline, Machines: s.Machines,
 			Ratio: s.Ratio, Low: s.Low, High: finite(s.High), Needed: s.Needed, Judged: s.Judged, Drifts: s.Drifts,
@@ -219,7 +219,7 @@ func (r *Run) slower() []string {
 	for name, n := range r.names {
 		s := n.evidence.Sequence
 		// In a run with an A/A phase, only with A/A batches: otherwise the machines would be judged.
-		if s.Batches() > 0 && (s.BaselineBatches() > 0 || r.judge.BaselineBatches() == 0) {
+		if s.Batches() > 0 && (s.BaselineBatches() > 0 || r.evaluator.BaselineBatches() == 0) {
 			groups[name] = &n.evidence
 		}
 	}

@@ -33,17 +33,17 @@ type Run struct {
 	meter  *meter
 	plans  *plansOf
 
-	mu      sync.Mutex
-	phase   Phase
-	judge   *verdict.Judge
-	names   map[string]*named
-	unnamed int64          // operations of the test phase without an entry in names
-	kinds   map[Kind]*pair // of the test phase
-	series  []Point
-	spread  spread
-	ended   string // why the mirror is off
-	began   time.Time
-	kept    state
+	mu        sync.Mutex
+	phase     Phase
+	evaluator *verdict.Evaluator
+	names     map[string]*named
+	unnamed   int64          // operations of the test phase without an entry in names
+	kinds     map[Kind]*pair // of the test phase
+	series    []Point
+	spread    spread
+	ended     string // why the mirror is off
+	began     time.Time
+	kept      state
 
 	ctx  context.Context // of the mirror
 	data *stored
@@ -96,7 +96,7 @@ func New(c Config) *Run {
 	r.meter, r.plans = newMeter(cfg, r.mirror.targets), newPlansOf(cfg.Protocol, r.mirror.targets)
 	r.proxy = &proxy{production: cfg.Production, tap: r.tap, log: cfg.Log}
 	r.proxy.opener, _ = cfg.Protocol.(Opener)
-	r.judge = verdict.NewJudge(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
+	r.evaluator = verdict.NewEvaluator(verdict.Settings{Planned: cfg.Batches}, metrics(cfg.Margins)...)
 	r.server = &gateway.Server{Name: "shadow", NewSession: r.proxy.session, Log: cfg.Log, Stats: r.stats}
 	r.proxy.encrypt(r.server, cfg.ClientTLS)
 	return r
@@ -182,7 +182,7 @@ func (r *Run) end() {
 	defer r.mu.Unlock()
 	r.voidWhatDiffers()
 	if differ := r.data.differing(); len(differ) > 0 {
-		r.judge.Void("the targets' data differ: %s", strings.Join(differ, ", "))
+		r.evaluator.Void("the targets' data differ: %s", strings.Join(differ, ", "))
 	}
 	r.phase = Ended
 	r.save()
@@ -222,8 +222,8 @@ func (r *Run) Off(why string) {
 	r.stop()
 }
 
-// trouble is called by a target connection whose target failed. The operations it did not execute are lost there, so the
-// targets' data differ from now on.
+// trouble is called by a target connection whose target failed. The operations it did not execute are lost
+// there, so the targets' data differ from now on.
 func (r *Run) trouble(t *Target, err error) {
 	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)
 	r.meter.trouble.Store(true)
@@ -242,7 +242,7 @@ func (r *Run) tooSlow() {
 func (r *Run) void(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.judge.Void(format, args...)
+	r.evaluator.Void(format, args...)
 	r.save()
 }
 
@@ -314,8 +314,8 @@ func (r *Run) hasBaseline() bool {
 	if r.cfg.Baseline > 0 {
 		return len(r.kept.Baseline) >= r.cfg.Baseline
 	}
-	needed, ok := r.judge.BaselineNeeded()
-	return ok && r.judge.BaselineBatches() >= needed
+	needed, ok := r.evaluator.BaselineNeeded()
+	return ok && r.evaluator.BaselineBatches() >= needed
 }
 
 // observe adds a batch, and reports whether the run is over.
@@ -338,12 +338,12 @@ func (r *Run) observe(b *batch) (over bool) {
 	return over
 }
 
-// take gives a batch's observations to the judge.
+// take gives a batch's observations to the evaluator.
 func (r *Run) take(o observed, phase Phase) {
 	if phase == Baseline {
-		r.judge.Baseline(o.batch(), o.Allowed)
+		r.evaluator.Baseline(o.batch(), o.Allowed)
 	} else {
-		r.judge.Add(o.batch(), o.Allowed)
+		r.evaluator.Add(o.batch(), o.Allowed)
 	}
 	r.spread.take(Read, o.Reads, phase == Baseline)
 	r.spread.take(Write, o.Writes, phase == Baseline)
@@ -383,7 +383,7 @@ func (n *named) take(x, more float64, phase Phase, margin float64) {
 		return
 	}
 	n.evidence.Sequence.AddAllowing(x, more)
-	n.evidence.Look(margin)
+	n.evidence.Update(margin)
 }
 
 // total adds a batch's latencies to those of the run.
@@ -404,11 +404,11 @@ func (r *Run) total(b *batch) {
 // isOver ends a run that has its verdict, or all its batches, and reports whether it did.
 func (r *Run) isOver() bool {
 	if r.phase == Testing && len(r.slower()) > 0 {
-		r.judge.Fail()
+		r.evaluator.Fail()
 	}
 	why := ""
 	switch {
-	case r.judge.Outcome() != verdict.Inconclusive:
+	case r.evaluator.Outcome() != verdict.Inconclusive:
 		why = "there is a verdict"
 	case r.phase == Testing && r.cfg.Batches > 0 && len(r.kept.Test) >= r.cfg.Batches:
 		why = "all batches are done"
@@ -429,15 +429,15 @@ const maxExpired = 0.01
 func (r *Run) voidWhatDiffers() {
 	c, examples := r.mirror.compare.totals()
 	if c.Different > 0 {
-		r.judge.Void("answers differ, the first to %s", examples[0])
+		r.evaluator.Void("answers differ, the first to %s", examples[0])
 	}
 	if c.Lost[control] != c.Lost[test] {
-		r.judge.Void("the targets did not get the same operations: %s left more of them unanswered", r.mirror.targets[c.losesMore()].Name)
+		r.evaluator.Void("the targets did not get the same operations: %s left more of them unanswered", r.mirror.targets[c.losesMore()].Name)
 	}
 	if c.refuse() {
-		r.judge.Void("both targets refuse more than %.0f %% of the operations that succeeded in production", 100*maxRefusedShare)
+		r.evaluator.Void("both targets refuse more than %.0f %% of the operations that succeeded in production", 100*maxRefusedShare)
 	}
 	if float64(c.Expired) > maxExpired*float64(c.Equal+c.Expired) && c.Expired > 10 {
-		r.judge.Void("more than %.0f %% of the answers differ because of expired data", 100*maxExpired)
+		r.evaluator.Void("more than %.0f %% of the answers differ because of expired data", 100*maxExpired)
 	}
 }

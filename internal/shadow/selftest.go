@@ -206,20 +206,20 @@ func (t *selfTest) unequalDrop() error {
 // on this machine, which a run averages out over hours, affects both alike. An observation is the log-ratio
 // of the medians of the slowed reads minus that of the plain ones.
 func (t *selfTest) slowdown() error {
-	j := verdict.NewJudge(verdict.Settings{Planned: selfTestLeast}, verdict.Metric{Name: "p50", Margin: selfTestMargin})
+	e := verdict.NewEvaluator(verdict.Settings{Planned: selfTestLeast}, verdict.Metric{Name: "p50", Margin: selfTestMargin})
 	for n := 1; ; n++ {
 		x, err := t.pair()
 		if err != nil {
 			return err
 		}
-		if j.Add(verdict.Batch{x}, nil); n < min(selfTestLeast, t.pairs) {
+		if e.Add(verdict.Batch{x}, nil); n < min(selfTestLeast, t.pairs) {
 			continue
 		}
-		if j.Outcome() == verdict.Fail {
+		if e.Outcome() == verdict.Fail {
 			return nil
 		}
 		if n >= t.pairs {
-			s := j.States()[0]
+			s := e.States()[0]
 			return ui.WithHint(fmt.Errorf("%w: a planted slowdown of %.0f %% in the path to %s was not found in %d batches (found %+.1f %%, between %+.1f and %+.1f)",
 				ErrNoisy, 100*selfTestSlower, t.mirror.targets[test], s.Batches, 100*(s.Ratio-1), 100*(s.Low-1), 100*(s.High-1)), hintQuieter)
 		}

@@ -22,7 +22,7 @@ type Quantile struct {
 // on.
 type spread map[Kind][]*verdict.Sequence
 
-// plannedBatches is the number of batches at which intervals are narrowest, as in a Judge.
+// plannedBatches is the number of batches at which intervals are narrowest, as in a verdict.Evaluator.
 const plannedBatches = 120
 
 func newSpread(planned int) spread {

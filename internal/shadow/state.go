@@ -241,7 +241,7 @@ func takeAll(r *Run, s state) {
 
 // settled returns the verdict for a state; "": there is none.
 func settled(r *Run) string {
-	switch o := r.judge.Outcome(); {
+	switch o := r.evaluator.Outcome(); {
 	case o == verdict.Pass || o == verdict.Fail:
 		return o.String()
 	case o == verdict.Inconclusive && len(r.slower()) > 0:
@@ -263,7 +263,7 @@ func (s *state) add(o observed, phase Phase, cfg *Config) {
 // save writes the observations so far and the verdict. The file is replaced atomically. r.mu must be held.
 func (r *Run) save() {
 	s := &r.kept
-	s.Void = r.judge.Reasons()
+	s.Void = r.evaluator.Reasons()
 	if r.cfg.State == "" || len(s.Baseline)+len(s.Test)+len(s.Void) == 0 {
 		return
 	}

@@ -21,20 +21,20 @@ func (f fast) run(seed uint64) (Outcome, int) {
 	w := newWorld(seed, 0.3)
 	w.sigma = 0.05
 	control, test := &machine{slow: math.Log(medianMicros)}, &machine{slow: math.Log(medianMicros) + 0.1*w.rnd.NormFloat64()}
-	j := NewJudge(Settings{Planned: 60}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
+	e := NewEvaluator(Settings{Planned: 60}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
 	asked := minBaseline
 	for n := 0; n < asked; n++ {
-		j.Baseline(f.batch(w, control, test, 0))
-		if more, ok := j.BaselineNeeded(); ok {
+		e.Baseline(f.batch(w, control, test, 0))
+		if more, ok := e.BaselineNeeded(); ok {
 			asked = max(more, minBaseline)
 		}
 	}
 	for range asked {
-		if j.Add(f.batch(w, control, test, f.longer)); j.look() != Inconclusive {
+		if e.Add(f.batch(w, control, test, f.longer)); e.settle() != Inconclusive {
 			break
 		}
 	}
-	return j.look(), asked
+	return e.settle(), asked
 }
 
 // batch returns a batch, and its allowance beyond the shares.
@@ -44,7 +44,7 @@ func (f fast) batch(w *world, control, test *machine, longer float64) (b, allowe
 	for i, share := range []float64{0.05, 0.10} {
 		at := []int{operations / 2, operations * 95 / 100}[i]
 		b = append(b, math.Log(math.Exp(t[at])+longer)-a[at])
-		allowed = append(allowed, MoreThan(share, f.absolute, math.Exp(a[at])))
+		allowed = append(allowed, ExcessOver(share, f.absolute, math.Exp(a[at])))
 	}
 	return b, allowed
 }
@@ -88,11 +88,11 @@ func TestAbsoluteMargin(t *testing.T) {
 // An absolute margin below the share changes nothing. States show the observed ratio, and the margin that was
 // applied.
 func TestAllowed(t *testing.T) {
-	with, without := NewJudge(Settings{}, Metric{"p50", 0.05}), NewJudge(Settings{}, Metric{"p50", 0.05})
+	with, without := NewEvaluator(Settings{}, Metric{"p50", 0.05}), NewEvaluator(Settings{}, Metric{"p50", 0.05})
 	for i := range 20 {
 		x := 0.2 + 0.01*float64(i%3)
-		with.Add(Batch{x}, Batch{MoreThan(0.05, 10, 40)})
-		without.Add(Batch{x}, Batch{MoreThan(0.05, 1, 40)})
+		with.Add(Batch{x}, Batch{ExcessOver(0.05, 10, 40)})
+		without.Add(Batch{x}, Batch{ExcessOver(0.05, 1, 40)})
 	}
 	a, b := with.States()[0], without.States()[0]
 	if math.Abs(a.Ratio-b.Ratio) > 1e-12 || math.Abs(a.Low-b.Low) > 1e-12 || math.Abs(a.Allowed-0.25) > 1e-12 || b.Allowed != math.Expm1(math.Log1p(0.05)) {
@@ -101,7 +101,7 @@ func TestAllowed(t *testing.T) {
 	if with.Outcome() != Pass && with.Outcome() != Inconclusive || without.Outcome() != Fail {
 		t.Errorf("with it %v, without %v", with.Outcome(), without.Outcome())
 	}
-	if MoreThan(0.05, 10, 0) != 0 || MoreThan(0.05, 0, 10) != 0 {
+	if ExcessOver(0.05, 10, 0) != 0 || ExcessOver(0.05, 0, 10) != 0 {
 		t.Error("nothing allows something")
 	}
 }

@@ -22,9 +22,9 @@ func (s *Sequence) Allowed() float64 {
 	return s.allowed.base / float64(max(s.base.n, 1))
 }
 
-// MoreThan returns the excess of an absolute margin over the share, as a log-ratio; 0: none. time and the
+// ExcessOver returns the excess of an absolute margin over the share, as a log-ratio; 0: none. time and the
 // control's latency have the same unit.
-func MoreThan(share, time, control float64) float64 {
+func ExcessOver(share, time, control float64) float64 {
 	if time <= 0 || control <= 0 {
 		return 0
 	}
@@ -35,4 +35,4 @@ func MoreThan(share, time, control float64) float64 {
 func (s *Sequence) Margin(share float64) float64 { return math.Expm1(math.Log1p(share) + s.Allowed()) }
 
 // margin returns the margin of a metric, with its allowance.
-func (m judged) margin() float64 { return m.seq.Margin(m.Metric.Margin) }
+func (m evaluatedMetric) margin() float64 { return m.seq.Margin(m.Metric.Margin) }

@@ -14,7 +14,7 @@
 // sequence: with probability 1-alpha it contains the true difference at all looks together. A run passes when
 // the interval lies below the margin, fails when it lies above, and continues otherwise.
 //
-// Reading order: judge.go (the verdict), sequence.go (the interval), allow.go (margins in microseconds),
+// Reading order: evaluator.go (the verdict), sequence.go (the interval), allow.go (margins in microseconds),
 // correlated.go (batches that resemble the one before), needed.go (how many batches a verdict needs), many.go
 // (many fingerprints at once).
 package verdict

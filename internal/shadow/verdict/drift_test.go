@@ -51,7 +51,7 @@ func drifts(seed uint64, memory, white, deviation float64) bool {
 		for i, e := range all {
 			at[i] = memory*at[i] + math.Sqrt(1-memory*memory)*r.NormFloat64()
 			e.Sequence.Add(deviation * (math.Sqrt(1-white)*at[i] + math.Sqrt(white)*r.NormFloat64()))
-			e.Look(0.05)
+			e.Update(0.05)
 		}
 	}
 	return len(Slower(groups, 0.02)) > 0 // evidence accumulates

@@ -13,22 +13,22 @@ type Evidence struct {
 	p        float64 // smallest p-value so far
 }
 
-// cautious is the number of standard errors that are added to a group's estimated autocorrelation: among many
-// groups, some look less correlated than they are.
-const cautious = 2
+// groupCaution is the number of standard errors that are added to a group's estimated autocorrelation: among
+// many groups, some look less correlated than they are.
+const groupCaution = 2
 
 // Drifts reports whether the group's batches are too correlated, see Sequence.Drifts.
-func (e *Evidence) Drifts() bool { return e.Sequence.Drifts(cautious) }
+func (e *Evidence) Drifts() bool { return e.Sequence.Drifts(groupCaution) }
 
-// Look evaluates the batches so far; call it after each. The p-value is for the null hypothesis that the
+// Update evaluates the batches so far; call it after each. The p-value is for the null hypothesis that the
 // group is slower by margin at most, and it holds at every look: if the estimate and the whole interval lie
 // above the margin but the truth does not, the interval misses the truth.
-func (e *Evidence) Look(margin float64) {
+func (e *Evidence) Update(margin float64) {
 	if e.p == 0 {
 		e.p = 1
 	}
 	if null := math.Log1p(margin); e.Sequence.Estimate() > null {
-		e.p = min(e.p, 1/e.Sequence.evidenceOf(e.Sequence.design(cautious), null))
+		e.p = min(e.p, 1/e.Sequence.evidenceOf(e.Sequence.design(groupCaution), null))
 	}
 }
 
@@ -40,17 +40,17 @@ func Slower(groups map[string]*Evidence, alpha float64) []string {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(groups[a].value(), groups[b].value()), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(groups[a].pValue(), groups[b].pValue()), cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		if groups[name].value() > alpha/float64(len(names)-i) {
+		if groups[name].pValue() > alpha/float64(len(names)-i) {
 			return names[:i]
 		}
 	}
 	return names
 }
 
-func (e *Evidence) value() float64 {
+func (e *Evidence) pValue() float64 {
 	if e.p == 0 {
 		return 1
 	}

@@ -29,17 +29,17 @@ func (s *Sequence) NoiseAbove(errors float64) Noise {
 // Needed returns the number of batches that the A/A phase and the test phase each need, so that equal targets
 // pass with probability power. ok is false if maxBatches are not enough.
 func Needed(n Noise, margin, alpha, power float64) (batches int, ok bool) {
-	return least(func(k int) bool { return n.reach(k, k, alpha, power) <= math.Log1p(margin) })
+	return searchBatches(func(k int) bool { return n.requiredDistance(k, k, alpha, power) <= math.Log1p(margin) })
 }
 
 // NeededAfter returns the number of batches that the test phase needs after an A/A phase of base batches. ok
 // is false if no number suffices: the A/A phase was too short.
 func NeededAfter(n Noise, base int, margin, alpha, power float64) (batches int, ok bool) {
-	return least(func(k int) bool { return n.reach(base, k, alpha, power) <= math.Log1p(margin) })
+	return searchBatches(func(k int) bool { return n.requiredDistance(base, k, alpha, power) <= math.Log1p(margin) })
 }
 
-// least returns the smallest number of batches that is enough. enough must be monotonic.
-func least(enough func(int) bool) (batches int, ok bool) {
+// searchBatches returns the smallest number of batches that is enough. enough must be monotonic.
+func searchBatches(enough func(int) bool) (batches int, ok bool) {
 	high := 4
 	for !enough(high) {
 		if high *= 2; high > maxBatches {
@@ -49,15 +49,15 @@ func least(enough func(int) bool) (batches int, ok bool) {
 	return high/2 + sort.Search(high/2, func(i int) bool { return enough(high/2 + i) }), true
 }
 
-// Sees returns the smallest true slowdown, as a fraction, that fails with probability power if each phase has
-// that many batches.
-func Sees(n Noise, batches int, margin, alpha, power float64) float64 {
-	return math.Expm1(math.Log1p(margin) + n.reach(batches, batches, alpha, power))
+// DetectableSlowdown returns the smallest true slowdown, as a fraction, that fails with probability power if
+// each phase has that many batches.
+func DetectableSlowdown(n Noise, batches int, margin, alpha, power float64) float64 {
+	return math.Expm1(math.Log1p(margin) + n.requiredDistance(batches, batches, alpha, power))
 }
 
-// reach returns the distance of the truth from a margin at which an interval misses the margin with
-// probability power. base is 0 without an A/A phase.
-func (n Noise) reach(base, test int, alpha, power float64) float64 {
+// requiredDistance returns the distance of the truth from a margin at which an interval misses the margin
+// with probability power. base is 0 without an A/A phase.
+func (n Noise) requiredDistance(base, test int, alpha, power float64) float64 {
 	worth := (1 - n.Autocorrelation) / (1 + n.Autocorrelation)
 	d := newDesign(base, test, worth, n.Deviation*n.Deviation)
 	if d.free < 1 {

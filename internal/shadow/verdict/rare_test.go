@@ -8,23 +8,23 @@ import (
 
 // Traffic that begins after the A/A phase is not judged: that would compare the machines.
 func TestTrafficWithoutBaseline(t *testing.T) {
-	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
+	e := NewEvaluator(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
 	slow := math.Log(1.5) // the machine
 	for range 60 {
-		j.Baseline(Batch{slow + 0.01*r.NormFloat64(), math.NaN()}, nil)
+		e.Baseline(Batch{slow + 0.01*r.NormFloat64(), math.NaN()}, nil)
 	}
 	for range 60 {
-		j.Add(Batch{slow + 0.01*r.NormFloat64(), slow + 0.01*r.NormFloat64()}, nil)
+		e.Add(Batch{slow + 0.01*r.NormFloat64(), slow + 0.01*r.NormFloat64()}, nil)
 	}
-	if j.Outcome() != Pass || j.States()[1].Judged {
-		t.Errorf("equal targets on unequal machines: %v, %+v", j.Outcome(), j.States()[1])
+	if e.Outcome() != Pass || e.States()[1].Judged {
+		t.Errorf("equal targets on unequal machines: %v, %+v", e.Outcome(), e.States()[1])
 	}
 }
 
 // A metric that only one of many batches has is not waited for, neither by the A/A phase nor by a pass.
 func TestRareMetrics(t *testing.T) {
-	j := NewJudge(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
+	e := NewEvaluator(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
 	batch := func(i int) Batch {
 		b := Batch{0.01 * r.NormFloat64(), math.NaN()}
@@ -34,26 +34,26 @@ func TestRareMetrics(t *testing.T) {
 		return b
 	}
 	for i := range 60 {
-		j.Baseline(batch(i), nil)
+		e.Baseline(batch(i), nil)
 	}
-	if n, ok := j.BaselineNeeded(); !ok || j.BaselineBatches() < n {
-		t.Errorf("an A/A phase of 60 batches has %d of %d, %v", j.BaselineBatches(), n, ok)
+	if n, ok := e.BaselineNeeded(); !ok || e.BaselineBatches() < n {
+		t.Errorf("an A/A phase of 60 batches has %d of %d, %v", e.BaselineBatches(), n, ok)
 	}
 	for i := range 60 {
-		j.Add(batch(i), nil)
+		e.Add(batch(i), nil)
 	}
-	if j.Outcome() != Pass {
-		t.Errorf("%v after 60 batches", j.Outcome())
+	if e.Outcome() != Pass {
+		t.Errorf("%v after 60 batches", e.Outcome())
 	}
 }
 
 // Two batches with the same ratio give no certainty.
 func TestEqualBatchesSayNothing(t *testing.T) {
-	j := NewJudge(Settings{}, Metric{"p50", 0.05})
+	e := NewEvaluator(Settings{}, Metric{"p50", 0.05})
 	for range 2 {
-		j.Add(Batch{0.07}, nil)
+		e.Add(Batch{0.07}, nil)
 	}
-	if j.Outcome() != Inconclusive {
-		t.Errorf("two batches with one ratio: %v", j.Outcome())
+	if e.Outcome() != Inconclusive {
+		t.Errorf("two batches with one ratio: %v", e.Outcome())
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// runs is small except with make full. Seeds are fixed, so the same judge has the same results each time. Of
-// 25 runs none may be wrong where 2 % are allowed, and one where 5 % are. A judge that is wrong in one of ten
-// would pass 25 runs without a wrong one with a probability of 7 %.
+// runs is small except with make full. Seeds are fixed, so the same evaluator has the same results each time.
+// Of 25 runs none may be wrong where 2 % are allowed, and one where 5 % are. An evaluator that is wrong in
+// one of ten would pass 25 runs without a wrong one with a probability of 7 %.
 var runs = flag.Int("verdict.runs", map[bool]int{false: 25, true: 200}[testenv.IsFull()], "simulated runs of each kind")
 
 // machine is a simulated target: as on real ones, the logarithm of its latencies drifts as a first-order
@@ -70,22 +70,22 @@ func (w *world) latency(m *machine, cost float64) float64 {
 func run(seed uint64, constant, slower float64, looks bool) (Outcome, int) {
 	w := newWorld(seed, constant)
 	control, test := &machine{}, &machine{slow: 0.3 * w.rnd.NormFloat64()}
-	j := NewJudge(Settings{Planned: 200}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
+	e := NewEvaluator(Settings{Planned: 200}, Metric{"p50", 0.05}, Metric{"p95", 0.10})
 	asked := minBaseline
 	for n := 0; n < asked; n++ {
-		j.Baseline(w.batch(control, test), nil)
-		if more, ok := j.BaselineNeeded(); ok {
+		e.Baseline(w.batch(control, test), nil)
+		if more, ok := e.BaselineNeeded(); ok {
 			asked = more
 		}
 	}
 	test.slow += math.Log1p(slower)
 	for range asked {
-		j.each(w.batch(control, test), nil, (*Sequence).AddAllowing)
-		if looks && j.look() != Inconclusive {
+		e.addEach(w.batch(control, test), nil, (*Sequence).AddAllowing)
+		if looks && e.settle() != Inconclusive {
 			break
 		}
 	}
-	return j.look(), asked
+	return e.settle(), asked
 }
 
 // outcomes counts the outcomes of many runs.

@@ -131,7 +131,7 @@ func TestManyFingerprints(t *testing.T) {
 			}
 			for range 90 {
 				e.Sequence.Add(slow + 0.3*r.NormFloat64())
-				e.Look(0.05)
+				e.Update(0.05)
 			}
 			groups[fmt.Sprint(i)] = e
 		}
@@ -149,22 +149,22 @@ func TestManyFingerprints(t *testing.T) {
 }
 
 func TestVoidOutweighs(t *testing.T) {
-	j := NewJudge(Settings{}, Metric{"p50", 0.05})
+	e := NewEvaluator(Settings{}, Metric{"p50", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 60 {
-		j.Add(Batch{0.01 * r.NormFloat64()}, nil)
+		e.Add(Batch{0.01 * r.NormFloat64()}, nil)
 	}
-	if j.Outcome() != Pass {
-		t.Fatalf("equal targets: %v", j.Outcome())
+	if e.Outcome() != Pass {
+		t.Fatalf("equal targets: %v", e.Outcome())
 	}
-	j.Add(Batch{math.NaN()}, nil)
-	if n := j.States()[0].Batches; n != 60 {
+	e.Add(Batch{math.NaN()}, nil)
+	if n := e.States()[0].Batches; n != 60 {
 		t.Errorf("a batch without operations counts: %d", n)
 	}
-	j.Void("%d operations dropped at test", 3)
-	j.Void("%d operations dropped at test", 3)
-	if j.Outcome() != Void || len(j.Reasons()) != 1 {
-		t.Errorf("%v because of %q", j.Outcome(), j.Reasons())
+	e.Void("%d operations dropped at test", 3)
+	e.Void("%d operations dropped at test", 3)
+	if e.Outcome() != Void || len(e.Reasons()) != 1 {
+		t.Errorf("%v because of %q", e.Outcome(), e.Reasons())
 	}
 }
 
@@ -173,10 +173,10 @@ func TestNeeded(t *testing.T) {
 	n := Noise{Deviation: 0.1}
 	got, ok := Needed(n, 0.05, 0.05, 0.9)
 	limit := math.Log1p(0.05)
-	if !ok || n.reach(got, got, 0.05, 0.9) > limit || n.reach(got-1, got-1, 0.05, 0.9) <= limit {
-		t.Errorf("%d batches: reach %v, one less %v, margin %v", got, n.reach(got, got, 0.05, 0.9), n.reach(got-1, got-1, 0.05, 0.9), limit)
+	if !ok || n.requiredDistance(got, got, 0.05, 0.9) > limit || n.requiredDistance(got-1, got-1, 0.05, 0.9) <= limit {
+		t.Errorf("%d batches: reach %v, one less %v, margin %v", got, n.requiredDistance(got, got, 0.05, 0.9), n.requiredDistance(got-1, got-1, 0.05, 0.9), limit)
 	}
-	if sees := Sees(n, got, 0.05, 0.05, 0.9); sees > 1.05*1.05-1 {
+	if sees := DetectableSlowdown(n, got, 0.05, 0.05, 0.9); sees > 1.05*1.05-1 {
 		t.Errorf("sees %+.3f only", sees)
 	}
 	if k, ok := NeededAfter(n, got/4, 0.05, 0.05, 0.9); ok {

@@ -28,37 +28,37 @@ type Metric struct {
 	Margin float64 // how much slower still counts as equal: 0.05 is 5 %
 }
 
-// Judge holds a run's metrics and decides on its outcome. It is not safe for concurrent use.
-type Judge struct {
+// Evaluator holds a run's metrics and decides on its outcome. It is not safe for concurrent use.
+type Evaluator struct {
 	alpha   float64
 	power   float64
-	metrics []judged
+	metrics []evaluatedMetric
 	void    []string
 	settled Outcome
 	base    int // batches of the A/A phase
-	added   int // batches of the test phase
+	tested  int // batches of the test phase
 }
 
-type judged struct {
+type evaluatedMetric struct {
 	Metric
 	seq *Sequence
 }
 
-// Settings of a Judge; zero fields take the defaults.
+// Settings of an Evaluator; zero fields take the defaults.
 type Settings struct {
 	Alpha   float64 // probability that a verdict is wrong; 0.05
 	Power   float64 // probability that equal targets pass within the batches given by Needed; 0.9
 	Planned int     // batches of the test phase for which intervals are narrowest; 120
 }
 
-// NewJudge returns a Judge for a run's metrics.
-func NewJudge(s Settings, metrics ...Metric) *Judge {
-	j := &Judge{alpha: orElse(s.Alpha, 0.05), power: orElse(s.Power, 0.9)}
+// NewEvaluator returns an Evaluator for a run's metrics.
+func NewEvaluator(s Settings, metrics ...Metric) *Evaluator {
+	e := &Evaluator{alpha: orElse(s.Alpha, 0.05), power: orElse(s.Power, 0.9)}
 	planned := int(orElse(float64(s.Planned), 120))
 	for _, m := range metrics {
-		j.metrics = append(j.metrics, judged{m, NewSequence(j.alpha, planned)})
+		e.metrics = append(e.metrics, evaluatedMetric{m, NewSequence(e.alpha, planned)})
 	}
-	return j
+	return e
 }
 
 func orElse(v, otherwise float64) float64 {
@@ -74,27 +74,27 @@ type Batch []float64
 
 // Baseline adds a batch of the A/A phase. allowed is how far its margins exceed those of the metrics, as
 // log-ratios; nil: not at all.
-func (j *Judge) Baseline(b, allowed Batch) {
-	j.base++
-	j.each(b, allowed, (*Sequence).BaselineAllowing)
+func (e *Evaluator) Baseline(b, allowed Batch) {
+	e.base++
+	e.addEach(b, allowed, (*Sequence).BaselineAllowing)
 }
 
 // Add adds a batch of the test phase, and settles the outcome if possible. allowed is as for Baseline.
-func (j *Judge) Add(b, allowed Batch) {
-	j.added++
-	j.each(b, allowed, (*Sequence).AddAllowing)
-	j.look()
+func (e *Evaluator) Add(b, allowed Batch) {
+	e.tested++
+	e.addEach(b, allowed, (*Sequence).AddAllowing)
+	e.settle()
 }
 
-// look settles the outcome if possible.
-func (j *Judge) look() Outcome {
-	if j.settled == Inconclusive {
-		j.settled = j.decide()
+// settle settles the outcome if possible.
+func (e *Evaluator) settle() Outcome {
+	if e.settled == Inconclusive {
+		e.settled = e.decide()
 	}
-	return j.settled
+	return e.settled
 }
 
-func (j *Judge) each(b, allowed Batch, add func(s *Sequence, x, more float64)) {
+func (e *Evaluator) addEach(b, allowed Batch, add func(s *Sequence, x, more float64)) {
 	for i, x := range b {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			continue
@@ -103,24 +103,24 @@ func (j *Judge) each(b, allowed Batch, add func(s *Sequence, x, more float64)) {
 		if allowed != nil {
 			more = allowed[i]
 		}
-		add(j.metrics[i].seq, x, more)
+		add(e.metrics[i].seq, x, more)
 	}
 }
 
 // decide passes when all metrics are inside their margins, so each may use all of alpha; it fails when any
 // lies outside, so they share alpha.
-func (j *Judge) decide() Outcome {
+func (e *Evaluator) decide() Outcome {
 	inside, judged := 0, 0
-	for _, m := range j.metrics {
+	for _, m := range e.metrics {
 		limit := math.Log1p(m.Margin)
-		if lo, _ := m.seq.Interval(j.alpha / float64(len(j.metrics))); lo > limit && j.comparable(m) {
+		if lo, _ := m.seq.Interval(e.alpha / float64(len(e.metrics))); lo > limit && e.isComparable(m) {
 			return Fail
 		}
-		if !j.counts(m) {
+		if !e.isRequired(m) {
 			continue
 		}
 		judged++
-		if _, hi := m.seq.Interval(j.alpha); hi < limit {
+		if _, hi := m.seq.Interval(e.alpha); hi < limit {
 			inside++
 		}
 	}
@@ -137,42 +137,43 @@ const (
 	rareShare = 4
 )
 
-// rare reports whether a metric is in so few of a phase's batches that it is not waited for.
-func rare(had, of int) bool { return of >= rareAfter && had*rareShare < of }
+// isRare reports whether a metric is in so few of a phase's batches that it is not waited for.
+func isRare(had, of int) bool { return of >= rareAfter && had*rareShare < of }
 
-// counts reports whether a pass needs a metric: it does, unless the traffic has too few operations for it.
-func (j *Judge) counts(m judged) bool {
-	return !rare(m.seq.test.n, j.added) && !rare(m.seq.base.n, j.base) && j.comparable(m)
+// isRequired reports whether a pass needs a metric: it does, unless the traffic has too few operations for
+// it.
+func (e *Evaluator) isRequired(m evaluatedMetric) bool {
+	return !isRare(m.seq.test.n, e.tested) && !isRare(m.seq.base.n, e.base) && e.isComparable(m)
 }
 
-// comparable is false for a metric without batches in an A/A phase that took place: it would measure the
+// isComparable is false for a metric without batches in an A/A phase that took place: it would measure the
 // machines.
-func (j *Judge) comparable(m judged) bool { return j.base == 0 || m.seq.base.n > 0 }
+func (e *Evaluator) isComparable(m evaluatedMetric) bool { return e.base == 0 || m.seq.base.n > 0 }
 
 // Void records why the run can't be judged. It overrides every other outcome.
-func (j *Judge) Void(format string, args ...any) {
+func (e *Evaluator) Void(format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
-	if !slices.Contains(j.void, why) {
-		j.void = append(j.void, why)
+	if !slices.Contains(e.void, why) {
+		e.void = append(e.void, why)
 	}
 }
 
 // Fail settles an outcome that is not settled yet, because of evidence outside the metrics.
-func (j *Judge) Fail() {
-	if j.settled == Inconclusive {
-		j.settled = Fail
+func (e *Evaluator) Fail() {
+	if e.settled == Inconclusive {
+		e.settled = Fail
 	}
 }
 
 // Reasons returns why the run is void.
-func (j *Judge) Reasons() []string { return slices.Clone(j.void) }
+func (e *Evaluator) Reasons() []string { return slices.Clone(e.void) }
 
 // Outcome returns the current outcome. A PASS or FAIL never changes, except to VOID.
-func (j *Judge) Outcome() Outcome {
-	if len(j.void) > 0 {
+func (e *Evaluator) Outcome() Outcome {
+	if len(e.void) > 0 {
 		return Void
 	}
-	return j.settled
+	return e.settled
 }
 
 // State is the state of a metric. Ratios are test over control, relative to the A/A phase.
@@ -190,24 +191,24 @@ type State struct {
 }
 
 // States returns the states of the metrics, in their order.
-func (j *Judge) States() []State {
-	out := make([]State, 0, len(j.metrics))
-	for _, m := range j.metrics {
-		lo, hi := m.seq.Interval(j.alpha)
+func (e *Evaluator) States() []State {
+	out := make([]State, 0, len(e.metrics))
+	for _, m := range e.metrics {
+		lo, hi := m.seq.Interval(e.alpha)
 		more := m.seq.Allowed()
 		out = append(out, State{
 			Metric: m.Metric, Batches: m.seq.test.n, Baseline: m.seq.base.n, Machines: math.Exp(m.seq.base.mean),
-			Ratio: m.seq.Ratio(), Allowed: m.margin(), Low: math.Exp(lo + more), High: math.Exp(hi + more), Needed: j.needed(m), Judged: j.counts(m), Drifts: m.seq.Drifts(0),
+			Ratio: m.seq.Ratio(), Allowed: m.margin(), Low: math.Exp(lo + more), High: math.Exp(hi + more), Needed: e.needed(m), Judged: e.isRequired(m), Drifts: m.seq.Drifts(0),
 		})
 	}
 	return out
 }
 
 // needed divides the probability of missing a pass among the metrics.
-func (j *Judge) needed(m judged) int {
-	power := 1 - (1-j.power)/float64(len(j.metrics))
+func (e *Evaluator) needed(m evaluatedMetric) int {
+	power := 1 - (1-e.power)/float64(len(e.metrics))
 	noise := m.seq.Noise()
-	n, ok := NeededAfter(noise, m.seq.base.n, m.margin(), j.alpha, power)
+	n, ok := NeededAfter(noise, m.seq.base.n, m.margin(), e.alpha, power)
 	if !ok || noise.Deviation == 0 {
 		return 0
 	}
@@ -216,17 +217,17 @@ func (j *Judge) needed(m judged) int {
 
 // BaselineNeeded returns how many batches the A/A phase needs, estimated from those so far: the maximum over
 // the metrics. ok is false if that is not known yet, or no number suffices.
-func (j *Judge) BaselineNeeded() (batches int, ok bool) {
-	power := 1 - (1-j.power)/float64(len(j.metrics))
-	had := j.BaselineBatches()
+func (e *Evaluator) BaselineNeeded() (batches int, ok bool) {
+	power := 1 - (1-e.power)/float64(len(e.metrics))
+	had := e.BaselineBatches()
 	if had < minBaseline {
 		return 0, false
 	}
-	for _, m := range j.metrics {
-		if m.seq.base.n == 0 || rare(m.seq.base.n, j.base) {
+	for _, m := range e.metrics {
+		if m.seq.base.n == 0 || isRare(m.seq.base.n, e.base) {
 			continue // the traffic has too few operations for it
 		}
-		n, enough := Needed(m.seq.Noise(), m.margin(), j.alpha, power)
+		n, enough := Needed(m.seq.Noise(), m.margin(), e.alpha, power)
 		if !enough {
 			return 0, false
 		}
@@ -240,14 +241,14 @@ const minBaseline = 20
 
 // BaselineBatches returns the number of batches of the A/A phase: the minimum over the metrics that are not
 // rare.
-func (j *Judge) BaselineBatches() int {
-	return j.fewest(j.base, func(s *Sequence) int { return s.base.n })
+func (e *Evaluator) BaselineBatches() int {
+	return e.minBatches(e.base, func(s *Sequence) int { return s.base.n })
 }
 
-func (j *Judge) fewest(all int, of func(*Sequence) int) int {
+func (e *Evaluator) minBatches(all int, of func(*Sequence) int) int {
 	least := 0
-	for _, m := range j.metrics {
-		if n := of(m.seq); n > 0 && !rare(n, all) && (least == 0 || n < least) {
+	for _, m := range e.metrics {
+		if n := of(m.seq); n > 0 && !isRare(n, all) && (least == 0 || n < least) {
 			least = n
 		}
 	}
