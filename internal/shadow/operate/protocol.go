@@ -121,7 +121,7 @@ var Postgres = Protocol{
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowpostgres.New(ctx, c.Production, c.Control, shadowpostgres.Options{Ignore: c.Ignore, Databases: c.Databases, AllowForeign: c.AllowForeign})
 	},
-	Opener: shadowpostgres.Door{},
+	Opener: shadowpostgres.Opener{},
 	filters: func(_ context.Context, _ gateway.Upstream, redact []string) (shadow.Filters, error) {
 		if len(redact) > 0 {
 			return nil, ui.WithHint(usage("--redact: PostgreSQL values can't be redacted, since only the server knows which column an expression belongs to"),

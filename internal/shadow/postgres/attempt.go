@@ -27,24 +27,24 @@ type attempt struct {
 	undo, keep string // statements; "": none
 	held       string // advisory locks from before, which must be kept
 
-	last   rows // rows of the last try
-	code   string
-	eating sync.Mutex
-	eaters []*conn
-	eaten  uint64                     // digest of the answer before the last eater was added
-	gone   map[*shadow.Operation]bool // rivals that have been sent ahead
-	wait   time.Duration              // how long to wait for production's answer to a rival
+	last          rows // rows of the last try
+	code          string
+	blockersMu    sync.Mutex
+	blockers      []*conn
+	blockedDigest uint64                     // digest of the answer before the last blocker was added
+	sent          map[*shadow.Operation]bool // rivals that have been sent ahead
+	wait          time.Duration              // how long to wait for production's answer to a rival
 }
 
-// guided carries out a guided operation.
-func (c *conn) guided(op *shadow.Operation, g *guide, deadline time.Time) (shadow.Answer, error) {
+// sendGuided carries out a guided operation.
+func (c *conn) sendGuided(op *shadow.Operation, g *guide, deadline time.Time) (shadow.Answer, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	a := &attempt{c: c, op: op, g: g, ctx: ctx, deadline: deadline, gone: map[*shadow.Operation]bool{}, wait: rivalTime}
+	a := &attempt{c: c, op: op, g: g, ctx: ctx, deadline: deadline, sent: map[*shadow.Operation]bool{}, wait: rivalTime}
 	if err := a.prepare(); err != nil {
 		return shadow.Answer{}, err
 	}
-	defer a.release()
+	defer a.releaseBlockers()
 	return a.run()
 }
 
@@ -55,20 +55,20 @@ func (a *attempt) prepare() (err error) {
 	switch {
 	case a.c.status == inside:
 		a.undo, a.keep = "ROLLBACK TO SAVEPOINT "+savepoint, "RELEASE SAVEPOINT "+savepoint
-		err = a.c.command("SAVEPOINT " + savepoint)
+		err = a.c.exec("SAVEPOINT " + savepoint)
 	case a.g.begins:
 		a.undo = "ROLLBACK"
 	case a.c.status == idle && a.g.writes:
 		a.undo, a.keep = "ROLLBACK", "COMMIT"
-		err = a.c.command("BEGIN")
+		err = a.c.exec("BEGIN")
 	}
 	if err == nil && a.g.locks {
-		a.held, err = a.c.value(ownLocks)
+		a.held, err = a.c.value(heldLocks)
 	}
 	return err
 }
 
-// maxTries limits the tries. A rival that is sent ahead may need as many tries as there are eaters.
+// maxTries limits the tries. A rival that is sent ahead may need as many tries as there are blockers.
 const maxTries = 500
 
 func (a *attempt) run() (shadow.Answer, error) {
@@ -77,66 +77,66 @@ func (a *attempt) run() (shadow.Answer, error) {
 		if err != nil {
 			return answer, err
 		}
-		if answer.Tries = tried; a.right() || a.hopeless() || tried == maxTries {
-			return a.end(answer)
+		if answer.Tries = tried; a.matchesProduction() || a.isIrreversible() || tried == maxTries {
+			return a.finish(answer)
 		}
-		if err := a.back(); err != nil {
+		if err := a.rollBack(); err != nil {
 			return answer, err
 		}
-		if !a.otherwise(answer) {
+		if !a.changeLocks(answer) {
 			if answer, err = a.try(); err != nil {
 				return answer, err
 			}
 			answer.Tries = tried + 1
-			return a.end(answer)
+			return a.finish(answer)
 		}
 	}
 }
 
 // try sends the client's bytes and reads the answer.
 func (a *attempt) try() (answer shadow.Answer, err error) {
-	d := &digest{form: a.op.Form, alone: a.keep == "COMMIT", keeps: true, nature: a.op.Check == shadow.Success, shape: a.op.Private.(*beside).shape}
-	freed := time.AfterFunc(eaterTime, a.release)
+	d := &digest{form: a.op.Form, addedTransaction: a.keep == "COMMIT", storeRows: true, nondeterministic: a.op.Check == shadow.Success, excluded: a.op.Private.(*opData).excluded}
+	freed := time.AfterFunc(blockerTime, a.releaseBlockers)
 	defer freed.Stop()
 	err = a.c.exchange(a.op, d, a.deadline, func(got shadow.Answer) { answer = got })
 	a.last, a.code = d.rows, d.code
 	return answer, err
 }
 
-// right reports whether the last try got production's rows and error.
-func (a *attempt) right() bool {
+// matchesProduction reports whether the last try got production's rows and error.
+func (a *attempt) matchesProduction() bool {
 	return a.code == a.op.Production.Error && a.last.without(a.g.rows) == 0 && a.last.count() == (&rows{a.g.rows}).count()
 }
 
-// hopeless reports whether a try can't be undone.
-func (a *attempt) hopeless() bool { return a.undo == "" && !a.g.locks }
+// isIrreversible reports whether a try can't be undone.
+func (a *attempt) isIrreversible() bool { return a.undo == "" && !a.g.locks }
 
-// otherwise changes what other connections hold, or sends a rival ahead. It returns false if there is nothing
-// left to change.
-func (a *attempt) otherwise(last shadow.Answer) bool {
+// changeLocks changes what other connections hold, or sends a rival ahead. It returns false if there is
+// nothing left to change.
+func (a *attempt) changeLocks(last shadow.Answer) bool {
 	tooMuch := a.last.without(a.g.rows)
-	if a.code == "" && a.op.Production.Error == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.eaten && !a.g.lacks(a.last.of, a.gone) && a.eat() {
-		a.eaten = last.Digest
+	if a.code == "" && a.op.Production.Error == "" && tooMuch > 0 && tooMuch == a.last.count() && last.Digest != a.blockedDigest && !a.g.lacksRivalRows(a.last.of, a.sent) && a.block() {
+		a.blockedDigest = last.Digest
 		return true
 	}
-	a.release()
-	a.eaten = 0
-	op, late := a.g.rival(a.gone, a.wait)
+	a.releaseBlockers()
+	a.blockedDigest = 0
+	op, late := a.g.nextRival(a.sent, a.wait)
 	if late {
 		a.wait = 0
 	}
 	if op == nil {
 		return false
 	}
-	a.gone[op] = true
+	a.sent[op] = true
 	a.c.target.Ahead(a.ctx, op, a.c)
 	return true
 }
 
-// back undoes the last try.
-func (a *attempt) back() error {
+// rollBack undoes the last try.
+func (a *attempt) rollBack() error {
 	if a.undo != "" {
-		if err := a.c.command(a.undo); err != nil {
+		if err := a.c.exec(a.undo); err != nil {
 			return err
 		}
 	}
@@ -146,22 +146,22 @@ func (a *attempt) back() error {
 		}
 	}
 	if a.keep == "COMMIT" {
-		if err := a.c.command("BEGIN"); err != nil {
+		if err := a.c.exec("BEGIN"); err != nil {
 			return err
 		}
 	}
-	return a.c.sequences(besideOf(a.op).draws, (*sequences).again)
+	return a.c.adjustSequences(opDataOf(a.op).numbers, (*sequences).prepareAgain)
 }
 
-// end keeps the last try. One that failed, unlike production's, is undone, so that its transaction continues
-// as production's does.
-func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
+// finish keeps the last try. One that failed, unlike production's, is undone, so that its transaction
+// continues as production's does.
+func (a *attempt) finish(answer shadow.Answer) (shadow.Answer, error) {
 	if a.keep == "" {
 		return answer, nil
 	}
 	if a.code != "" {
 		if a.keep == "COMMIT" || a.op.Production.Error == "" {
-			if err := a.c.command(a.undo); err != nil {
+			if err := a.c.exec(a.undo); err != nil {
 				return answer, err
 			}
 		}
@@ -170,7 +170,7 @@ func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
 		}
 	}
 	began := time.Now()
-	err := a.c.command(a.keep)
+	err := a.c.exec(a.keep)
 	if a.keep == "COMMIT" {
 		answer.Took += time.Since(began)
 	}
@@ -181,7 +181,7 @@ func (a *attempt) end(answer shadow.Answer) (shadow.Answer, error) {
 // list.
 const (
 	lockText     = `mode || ' ' || classid || ' ' || objid || ' ' || objsubid`
-	ownLocks     = `SELECT coalesce(string_agg(` + lockText + `, ','), '') FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()`
+	heldLocks    = `SELECT coalesce(string_agg(` + lockText + `, ','), '') FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()`
 	unlockOthers = `SELECT count(CASE
 		WHEN objsubid = 2 AND mode = 'ExclusiveLock' THEN pg_catalog.pg_advisory_unlock(classid::bigint::int4, objid::bigint::int4)::text
 		WHEN objsubid = 2 THEN pg_catalog.pg_advisory_unlock_shared(classid::bigint::int4, objid::bigint::int4)::text
@@ -191,8 +191,8 @@ const (
 		AND ` + lockText + ` <> ALL (pg_catalog.string_to_array('$held', ','))) AS l`
 )
 
-// command runs a statement of the tool itself.
-func (c *conn) command(text string) error {
+// exec runs a statement of the tool itself.
+func (c *conn) exec(text string) error {
 	_, err := c.value(text)
 	return err
 }
@@ -211,11 +211,11 @@ func (c *conn) value(text string) (string, error) {
 	if _, err := c.net.Write(request); err != nil {
 		return "", err
 	}
-	return c.first(text)
+	return c.readFirst(text)
 }
 
-// first reads the response and returns its first value.
-func (c *conn) first(text string) (value string, err error) {
+// readFirst reads the response and returns its first value.
+func (c *conn) readFirst(text string) (value string, err error) {
 	failed := ""
 	for {
 		m, err := c.message()
@@ -234,7 +234,7 @@ func (c *conn) first(text string) (value string, err error) {
 		case pg.ReadyForQuery:
 			c.status = m.Body[0]
 			if failed != "" {
-				err = ownFailed{text, failed}
+				err = toolError{text, failed}
 			}
 			return value, err
 		}
@@ -244,7 +244,7 @@ func (c *conn) first(text string) (value string, err error) {
 	}
 }
 
-// ownFailed is the error of a statement of the tool itself.
-type ownFailed struct{ text, code string }
+// toolError is the error of a statement of the tool itself.
+type toolError struct{ text, code string }
 
-func (e ownFailed) Error() string { return "error " + e.code + " to " + e.text }
+func (e toolError) Error() string { return "error " + e.code + " to " + e.text }

@@ -9,32 +9,32 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// maxBlockers limits the connections that lock rows which an attempt should not get. eaterTime limits how long
-// they hold them while the attempt waits for its answer.
+// maxBlockers limits the connections that lock rows which an attempt should not get. blockerTime limits how
+// long they hold them while the attempt waits for its answer.
 const (
 	maxBlockers = 16
-	eaterTime   = time.Second
+	blockerTime = time.Second
 )
 
-// eat runs the operation on another connection, in a transaction that is rolled back later. It gets the rows
-// and locks that the attempt wrongly got, so the next try does not get them.
-func (a *attempt) eat() bool {
-	if len(a.eaters) >= maxBlockers || a.c.start == nil {
+// block runs the operation on another connection, in a transaction that is rolled back later. It gets the
+// rows and locks that the attempt wrongly got, so the next try does not get them.
+func (a *attempt) block() bool {
+	if len(a.blockers) >= maxBlockers || a.c.start == nil {
 		return false
 	}
-	e := a.c.looker.spares.like(a.c)
-	if err := a.feed(e); err != nil {
+	e := a.c.probe.blockers.get(a.c)
+	if err := a.runBlocker(e); err != nil {
 		_ = e.Close()
 		return false
 	}
-	a.eating.Lock()
-	defer a.eating.Unlock()
-	a.eaters = append(a.eaters, e)
+	a.blockersMu.Lock()
+	defer a.blockersMu.Unlock()
+	a.blockers = append(a.blockers, e)
 	return true
 }
 
-// feed runs the operation in a new transaction of e.
-func (a *attempt) feed(e *conn) error {
+// runBlocker runs the operation in a new transaction of e.
+func (a *attempt) runBlocker(e *conn) error {
 	if e.net == nil {
 		if err := e.connect(a.c.start, a.deadline); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (a *attempt) feed(e *conn) error {
 	if err := e.net.SetDeadline(a.deadline); err != nil {
 		return err
 	}
-	if err := e.simple("BEGIN; SET LOCAL lock_timeout = '100ms'"); err != nil {
+	if err := e.simpleQuery("BEGIN; SET LOCAL lock_timeout = '100ms'"); err != nil {
 		return err
 	}
 	request := append(append([]byte(nil), a.g.parses...), a.op.Request...)
@@ -52,43 +52,44 @@ func (a *attempt) feed(e *conn) error {
 		return err
 	}
 	if d.code != "" {
-		return ownFailed{"what the client sent", d.code}
+		return toolError{"what the client sent", d.code}
 	}
 	return nil
 }
 
-// release rolls back the transactions of the eaters.
-func (a *attempt) release() {
-	a.eating.Lock()
-	defer a.eating.Unlock()
-	for _, e := range a.eaters {
-		if e.simple("ROLLBACK") != nil || e.simple("DISCARD ALL") != nil {
+// releaseBlockers rolls back the transactions of the blockers.
+func (a *attempt) releaseBlockers() {
+	a.blockersMu.Lock()
+	defer a.blockersMu.Unlock()
+	for _, e := range a.blockers {
+		if e.simpleQuery("ROLLBACK") != nil || e.simpleQuery("DISCARD ALL") != nil {
 			_ = e.Close()
 			continue
 		}
-		a.c.looker.spares.keep(e)
+		a.c.probe.blockers.put(e)
 	}
-	a.eaters = nil
+	a.blockers = nil
 }
 
-// simple runs a simple query, which is allowed only on the tool's own connections.
-func (c *conn) simple(text string) error {
+// simpleQuery runs a simple query, which is allowed only on the tool's own connections.
+func (c *conn) simpleQuery(text string) error {
 	if _, err := c.net.Write(pg.AppendQuery(nil, text)); err != nil {
 		return err
 	}
-	_, err := c.first(text)
+	_, err := c.readFirst(text)
 	return err
 }
 
-// spares holds idle eaters. It has its own lock: an attempt must not wait for other queries to the target.
-type spares struct {
+// blockerPool holds idle blockers. It has its own lock: an attempt must not wait for other queries to the
+// target.
+type blockerPool struct {
 	mu     sync.Mutex
 	idle   []*conn
 	closed bool
 }
 
-// like returns a connection with the startup of c, which may not be connected yet.
-func (s *spares) like(c *conn) *conn {
+// get returns a connection with the startup of c, which may not be connected yet.
+func (s *blockerPool) get(c *conn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, e := range s.idle {
@@ -97,11 +98,11 @@ func (s *spares) like(c *conn) *conn {
 			return e
 		}
 	}
-	return &conn{target: c.target, looker: c.looker, start: c.start}
+	return &conn{target: c.target, probe: c.probe, start: c.start}
 }
 
-// keep stores an idle eater for reuse.
-func (s *spares) keep(e *conn) {
+// put stores an idle blocker for reuse.
+func (s *blockerPool) put(e *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.idle) >= maxBlockers {
@@ -111,7 +112,7 @@ func (s *spares) keep(e *conn) {
 	s.idle = append(s.idle, e)
 }
 
-func (s *spares) close() {
+func (s *blockerPool) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

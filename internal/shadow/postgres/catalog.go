@@ -15,15 +15,15 @@ import (
 // differ between servers. It is safe for concurrent use. Tables are named without their schema, as most
 // statements name them: a column left out of one table is left out of all tables of that name.
 type catalog struct {
-	mu        sync.RWMutex
-	left      map[string]map[string]string // reason why it is left out, by table and column
-	relations map[uint32]*relation         // as numbered by production, or else by the control
-	names     map[string]bool              // names of the relations
-	own       bool                         // the relations are production's
-	serials   []serial
-	ahead     map[serial]bool   // production may have taken numbers that targets have not
-	met       map[string]string // reasons, for columns that results contained
-	notes     map[string]bool
+	mu             sync.RWMutex
+	excluded       map[string]map[string]string // reason why it is left out, by table and column
+	relations      map[uint32]*relation         // as numbered by production, or else by the control
+	names          map[string]bool              // names of the relations
+	fromProduction bool                         // the relations are production's
+	serials        []serial
+	ahead          map[serial]bool   // production may have taken numbers that targets have not
+	seen           map[string]string // reasons, for columns that results contained
+	notes          map[string]bool
 }
 
 // serial is a column that takes its numbers from a sequence.
@@ -39,55 +39,55 @@ type relation struct {
 	columns      map[uint16]string
 }
 
-// firstOwn is the first OID of users' types and tables. Servers number theirs differently.
-const firstOwn = 16384
+// firstUserOID is the first OID of users' types and tables. Servers number theirs differently.
+const firstUserOID = 16384
 
 func newCatalog() *catalog {
-	return &catalog{left: map[string]map[string]string{}, relations: map[uint32]*relation{}, ahead: map[serial]bool{}, met: map[string]string{}, notes: map[string]bool{}}
+	return &catalog{excluded: map[string]map[string]string{}, relations: map[uint32]*relation{}, ahead: map[serial]bool{}, seen: map[string]string{}, notes: map[string]bool{}}
 }
 
-// leave leaves a column out of the comparison of results and of data.
-func (c *catalog) leave(table, column, reason string) {
+// exclude leaves a column out of the comparison of results and of data.
+func (c *catalog) exclude(table, column, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leaves(table, column, reason)
+	c.excludeLocked(table, column, reason)
 }
 
-func (c *catalog) leaves(table, column, reason string) {
+func (c *catalog) excludeLocked(table, column, reason string) {
 	if _, name, ok := strings.Cut(table, "."); ok {
 		table = name
 	}
-	if c.left[table] == nil {
-		c.left[table] = map[string]string{}
+	if c.excluded[table] == nil {
+		c.excluded[table] = map[string]string{}
 	}
-	if c.left[table][column] == "" {
-		c.left[table][column] = reason
+	if c.excluded[table][column] == "" {
+		c.excluded[table][column] = reason
 	}
 }
 
-// columnsOf returns the columns that are left out of a table, with reasons.
-func (c *catalog) columnsOf(table string) map[string]string {
+// excludedIn returns the columns that are left out of a table, with reasons.
+func (c *catalog) excludedIn(table string) map[string]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return maps.Clone(c.left[table])
+	return maps.Clone(c.excluded[table])
 }
 
-// follow records the columns to which a statement of production has given nondeterministic values.
-func (c *catalog) follow(s *sql.Statement) {
+// learnSets records the columns to which a statement of production has given nondeterministic values.
+func (c *catalog) learnSets(s *sql.Statement) {
 	if s == nil || len(s.Sets) == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, set := range s.Sets {
-		if column := c.named(set); column != "" {
-			c.leaves(set.Table, column, "a statement sets it to the time, a random number or the like")
+		if column := c.columnName(set); column != "" {
+			c.excludeLocked(set.Table, column, "a statement sets it to the time, a random number or the like")
 		}
 	}
 }
 
-// named returns the column of a Set, which may have only its number.
-func (c *catalog) named(set sql.Set) string {
+// columnName returns the column of a Set, which may have only its number.
+func (c *catalog) columnName(set sql.Set) string {
 	if set.Column != "" {
 		return set.Column
 	}
@@ -103,25 +103,25 @@ func (c *catalog) named(set sql.Set) string {
 	return ""
 }
 
-// knows reports whether the catalog has the tables of a result and those that the statement names.
-func (c *catalog) knows(s *sql.Statement, columns []pg.Column) bool {
+// hasTables reports whether the catalog has the tables of a result and those that the statement names.
+func (c *catalog) hasTables(s *sql.Statement, columns []pg.Column) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, column := range columns {
-		if r := c.relations[column.Table]; c.own && column.Table >= firstOwn && (r == nil || r.columns[column.Attribute] == "") {
+		if r := c.relations[column.Table]; c.fromProduction && column.Table >= firstUserOID && (r == nil || r.columns[column.Attribute] == "") {
 			return false
 		}
 	}
 	return !slices.ContainsFunc(s.Tables, func(name string) bool { return !c.names[name] })
 }
 
-// touched returns the tables in a statement that have columns to leave out.
-func (c *catalog) touched(s *sql.Statement) (tables []string) {
-	if s == nil || len(c.left) == 0 {
+// excludedTables returns the tables in a statement that have columns to leave out.
+func (c *catalog) excludedTables(s *sql.Statement) (tables []string) {
+	if s == nil || len(c.excluded) == 0 {
 		return nil
 	}
 	for w := range s.Words {
-		if c.left[w] != nil {
+		if c.excluded[w] != nil {
 			tables = append(tables, w)
 		}
 	}
@@ -132,15 +132,15 @@ func (c *catalog) touched(s *sql.Statement) (tables []string) {
 func (c *catalog) positions(columns []pg.Column, s *sql.Statement) (out []int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.left) == 0 {
+	if len(c.excluded) == 0 {
 		return nil
 	}
-	tables := c.touched(s)
-	expressions := c.listed(tables, s)
+	tables := c.excludedTables(s)
+	expressions := c.computesExcluded(tables, s)
 	for i, column := range columns {
 		switch {
 		case column.Attribute == 0 && expressions: // whole-row values included
-		case column.Attribute != 0 && c.isLeft(column, tables, s):
+		case column.Attribute != 0 && c.isExcludedColumn(column, tables, s):
 		default:
 			continue
 		}
@@ -149,40 +149,41 @@ func (c *catalog) positions(columns []pg.Column, s *sql.Statement) (out []int) {
 	return out
 }
 
-// isLeft reports whether a column is left out. It looks it up by table and attribute number, or by name.
-func (c *catalog) isLeft(column pg.Column, tables []string, s *sql.Statement) bool {
+// isExcludedColumn reports whether a column is left out. It looks it up by table and attribute number, or by
+// name.
+func (c *catalog) isExcludedColumn(column pg.Column, tables []string, s *sql.Statement) bool {
 	if r := c.relations[column.Table]; r != nil {
 		name := r.columns[column.Attribute]
 		named := s != nil && s.Words[r.name] != 0
-		if c.own || named || name == string(column.Name) {
-			return c.meet(r.name, name)
+		if c.fromProduction || named || name == string(column.Name) {
+			return c.checkExcluded(r.name, name)
 		}
 	}
-	return slices.ContainsFunc(tables, func(t string) bool { return c.meet(t, string(column.Name)) })
+	return slices.ContainsFunc(tables, func(t string) bool { return c.checkExcluded(t, string(column.Name)) })
 }
 
-// meet reports whether a column is left out, and records that a result has it.
-func (c *catalog) meet(table, column string) bool {
-	reason := c.left[table][column]
+// checkExcluded reports whether a column is left out, and records that a result has it.
+func (c *catalog) checkExcluded(table, column string) bool {
+	reason := c.excluded[table][column]
 	if reason != "" {
-		c.met[table+"."+column] = reason
+		c.seen[table+"."+column] = reason
 	}
 	return reason != ""
 }
 
-// listed reports whether the statement may return values computed from a column that is left out, or from a
-// whole row of its table.
-func (c *catalog) listed(tables []string, s *sql.Statement) bool {
+// computesExcluded reports whether the statement may return values computed from a column that is left out,
+// or from a whole row of its table.
+func (c *catalog) computesExcluded(tables []string, s *sql.Statement) bool {
 	return slices.ContainsFunc(tables, func(t string) bool {
-		return c.stands(t, s, sql.Listed) || wholeRow(t, s)
+		return c.occursAt(t, s, sql.Listed) || wholeRow(t, s)
 	})
 }
 
-// stands reports whether a column that is left out of the table stands at such a place in the statement.
-func (c *catalog) stands(table string, s *sql.Statement, place sql.Place) (found bool) {
-	for column, reason := range c.left[table] {
+// occursAt reports whether a column that is left out of the table stands at such a place in the statement.
+func (c *catalog) occursAt(table string, s *sql.Statement, place sql.Place) (found bool) {
+	for column, reason := range c.excluded[table] {
 		if s.Words[column]&place != 0 {
-			c.met[table+"."+column] = reason
+			c.seen[table+"."+column] = reason
 			found = true
 		}
 	}
@@ -201,27 +202,27 @@ func wholeRow(table string, s *sql.Statement) bool {
 	return false
 }
 
-// treatment says how the result of a statement is compared.
-type treatment struct {
-	nature    bool // compare only success: other rows may be chosen
-	unordered bool // ignore the order of rows
-	counts    bool // compare only the number of rows
+// comparison says how the result of a statement is compared.
+type comparison struct {
+	nondeterministic bool // compare only success: other rows may be chosen
+	unordered        bool // ignore the order of rows
+	countOnly        bool // compare only the number of rows
 }
 
-// treat returns how columns that are left out affect a result, apart from being returned in it.
-func (c *catalog) treat(s *sql.Statement) (t treatment) {
+// comparisonOf returns how columns that are left out affect a result, apart from being returned in it.
+func (c *catalog) comparisonOf(s *sql.Statement) (t comparison) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, table := range c.touched(s) {
-		if c.stands(table, s, sql.Choosing) || s.Dedups && (s.Star || c.stands(table, s, sql.Listed)) {
-			t.nature = true
+	for _, table := range c.excludedTables(s) {
+		if c.occursAt(table, s, sql.Choosing) || s.Dedups && (s.Star || c.occursAt(table, s, sql.Listed)) {
+			t.nondeterministic = true
 		}
-		if c.stands(table, s, sql.Ordering) {
+		if c.occursAt(table, s, sql.Ordering) {
 			t.unordered = true
-			t.counts = t.counts || s.Limited
+			t.countOnly = t.countOnly || s.Limited
 		}
 		if s.Words["copy"] != 0 {
-			t.counts = true
+			t.countOnly = true
 		}
 	}
 	return t
@@ -234,8 +235,8 @@ const maxNotes = 50
 func (c *catalog) lines() (out []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, column := range slices.Sorted(maps.Keys(c.met)) {
-		out = append(out, column+": "+c.met[column])
+	for _, column := range slices.Sorted(maps.Keys(c.seen)) {
+		out = append(out, column+": "+c.seen[column])
 	}
 	if more := len(out) - maxNotes; more > 0 {
 		out = append(out[:maxNotes], fmt.Sprintf("and %d columns more", more))
@@ -243,11 +244,11 @@ func (c *catalog) lines() (out []string) {
 	return append(out, slices.Sorted(maps.Keys(c.notes))...)
 }
 
-// known returns all columns that are left out, and the notes.
-func (c *catalog) known() (columns, notes []string) {
+// allExcluded returns all columns that are left out, and the notes.
+func (c *catalog) allExcluded() (columns, notes []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for table, left := range c.left {
+	for table, left := range c.excluded {
 		for column, reason := range left {
 			columns = append(columns, table+"."+column+": "+reason)
 		}

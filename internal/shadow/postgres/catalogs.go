@@ -22,7 +22,7 @@ type catalogs struct {
 	only       subset
 
 	mu      sync.Mutex
-	all     map[string]*followed
+	all     map[string]*trackedCatalog
 	reading sync.WaitGroup
 }
 
@@ -42,14 +42,14 @@ func parseColumns(texts []string) (out []column, err error) {
 }
 
 // of returns the catalog of a database. The first call for a database waits while it is read from production.
-func (cs *catalogs) of(database string) *followed {
+func (cs *catalogs) of(database string) *trackedCatalog {
 	cs.mu.Lock()
 	f := cs.all[database]
 	if f != nil {
 		cs.mu.Unlock()
 		return f
 	}
-	f = cs.follow(database)
+	f = cs.track(database)
 	cs.all[database] = f
 	cs.mu.Unlock()
 	f.read()
@@ -59,13 +59,13 @@ func (cs *catalogs) of(database string) *followed {
 	return f
 }
 
-func (cs *catalogs) follow(database string) *followed {
-	f := &followed{catalog: newCatalog(), functions: cs.functions, control: &describer{from: cs.control, database: database}}
+func (cs *catalogs) track(database string) *trackedCatalog {
+	f := &trackedCatalog{catalog: newCatalog(), functions: cs.functions, control: &schemaReader{from: cs.control, database: database}}
 	if cs.production != nil {
-		f.production = &describer{from: *cs.production, database: database}
+		f.production = &schemaReader{from: *cs.production, database: database}
 	}
 	for _, one := range cs.ignored {
-		f.leave(one.table, one.name, "declared with --ignore-column")
+		f.exclude(one.table, one.name, "declared with --ignore-column")
 	}
 	return f
 }
@@ -76,18 +76,18 @@ func (cs *catalogs) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, f := range cs.all {
-		f.letGo()
+		f.close()
 	}
 }
 
-// ask finds out whether production accepts the login of its URL's user.
-func (cs *catalogs) ask(ctx context.Context, production gateway.Upstream) {
+// probeProduction finds out whether production accepts the login of its URL's user.
+func (cs *catalogs) probeProduction(ctx context.Context, production gateway.Upstream) {
 	if production.Address == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, catalogTime)
 	defer cancel()
-	c, err := connect(ctx, production, map[string]string{"application_name": ownName})
+	c, err := connect(ctx, production, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return
 	}

@@ -28,15 +28,15 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 	}
 	found := findings{}
 	if cs != nil {
-		found.subset(cs.only, servers)
+		found.restrict(cs.only, servers)
 	}
-	found.all(servers[0], servers[1], servers[2])
+	found.checkServers(servers[0], servers[1], servers[2])
 	for _, t := range targets[1:] {
-		found.room(ctx, t)
-		found.pooled(ctx, t)
+		found.checkDisk(ctx, t)
+		found.checkPool(ctx, t)
 	}
 	if cs != nil {
-		found.nature(cs, servers[1])
+		found.checkNondeterminism(cs, servers[1])
 	}
 	return found, nil
 }
@@ -52,8 +52,8 @@ func (f *findings) problem(hint, format string, args ...any) {
 	*f = append(*f, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// subset restricts a check to the mirrored databases, and reports those that a server lacks.
-func (f *findings) subset(only subset, servers []*server) {
+// restrict restricts a check to the mirrored databases, and reports those that a server lacks.
+func (f *findings) restrict(only subset, servers []*server) {
 	for _, at := range servers {
 		for name := range only {
 			if at.known && at.databases[name] == nil {
@@ -64,7 +64,7 @@ func (f *findings) subset(only subset, servers []*server) {
 	}
 }
 
-func (f *findings) all(production, control, test *server) {
+func (f *findings) checkServers(production, control, test *server) {
 	if !production.known {
 		f.note("production refuses the check's login (%s): put a user into its URL to compare production here (it is not used for clients)", production.why)
 	}
@@ -77,7 +77,7 @@ func (f *findings) all(production, control, test *server) {
 		f.problem("use a separate server for each target", "control and test are the same server")
 	}
 	for _, t := range []*server{control, test} {
-		f.target(production, t)
+		f.checkTarget(production, t)
 	}
 	if control.major != test.major {
 		f.note("control has PostgreSQL %d, test %d: answers and plans may differ for that reason", control.major, test.major)
@@ -88,20 +88,20 @@ func (f *findings) all(production, control, test *server) {
 	}
 	for _, t := range []*server{control, test} {
 		if t != of {
-			f.databases(of, t)
+			f.checkDatabases(of, t)
 		}
 	}
-	for _, d := range differences(control, test, inAnswers) {
+	for _, d := range settingDifferences(control, test, affectsAnswers) {
 		f.problem("set it to the same value on both targets, or answers will differ", "%s", d)
 	}
-	for _, d := range differences(control, test, func(name string) bool { return !inAnswers(name) && !ofItself(name) }) {
+	for _, d := range settingDifferences(control, test, func(name string) bool { return !affectsAnswers(name) && !isServerSpecific(name) }) {
 		f.note("different setting, which becomes part of the verdict: %s", d)
 	}
 }
 
-// target checks one of the two targets, apart from its data.
-func (f *findings) target(production, t *server) {
-	if t.recovers {
+// checkTarget checks one of the two targets, apart from its data.
+func (f *findings) checkTarget(production, t *server) {
+	if t.isStandby {
 		f.problem("promote it: pg_ctl promote", "%s is a standby, which refuses writes", t.name)
 	}
 	if t.settings["default_transaction_read_only"] == "on" {
@@ -113,7 +113,7 @@ func (f *findings) target(production, t *server) {
 	if t.prepared > 0 {
 		f.problem("roll them back: they hold locks", "%s has %d prepared transactions, from its backup or from an earlier run", t.name, t.prepared)
 	}
-	if !t.sees {
+	if !t.seesActivity {
 		f.problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so blocked statements look like slow ones", t.name)
 	}
 	if !production.known {
@@ -133,13 +133,13 @@ func (f *findings) target(production, t *server) {
 	if t.settings["archive_mode"] != "off" && command != "" && command == production.settings["archive_command"] {
 		f.problem("set archive_mode = off before it damages production's archive", "%s archives its WAL to production's archive: %s", t.name, command)
 	}
-	for _, d := range differences(production, t, inAnswers) {
+	for _, d := range settingDifferences(production, t, affectsAnswers) {
 		f.note("different setting in production: %s", d)
 	}
 }
 
-// databases compares the databases of a target with those of another server.
-func (f *findings) databases(of, t *server) {
+// checkDatabases compares the databases of a target with those of another server.
+func (f *findings) checkDatabases(of, t *server) {
 	for _, name := range slices.Sorted(maps.Keys(of.databases)) {
 		want, has := of.databases[name], t.databases[name]
 		switch {
@@ -148,14 +148,14 @@ func (f *findings) databases(of, t *server) {
 		case want.closed != "" || has.closed != "":
 			f.note("database %s was not checked: %s", name, want.closed+has.closed)
 		default:
-			f.database(of.name, t.name, name, want, has)
+			f.checkDatabase(of.name, t.name, name, want, has)
 		}
 	}
 }
 
-// reach reports what connects targets to other servers, and what may.
-func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, allowed bool) error {
-	all, err := reaches(ctx, t, only)
+// checkForeignAccess reports what connects targets to other servers, and what may.
+func (f *findings) checkForeignAccess(ctx context.Context, t *shadow.Target, only subset, allowed bool) error {
+	all, err := findForeignAccess(ctx, t, only)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
@@ -176,7 +176,7 @@ func (f *findings) reach(ctx context.Context, t *shadow.Target, only subset, all
 // maxListed limits how many tables of a database are named.
 const maxListed = 10
 
-func (f *findings) database(of, at, name string, want, has *database) {
+func (f *findings) checkDatabase(of, at, name string, want, has *database) {
 	if want.locale != has.locale {
 		f.problem("create it with the same locale: rows have another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
 	}
@@ -208,16 +208,16 @@ func (f *findings) database(of, at, name string, want, has *database) {
 			missing = append(missing, table)
 		case a.columns != b.columns:
 			other = append(other, table)
-		case apart(a.rows, b.rows):
+		case rowsDiffer(a.rows, b.rows):
 			fewer = append(fewer, fmt.Sprintf("%s (%.0f at %s, %.0f at %s)", table, a.rows, of, b.rows, at))
 		}
 	}
-	f.tables("restore them", missing, "database %s at %s lacks tables", name, at)
-	f.tables("restore them", other, "database %s at %s has different columns in the tables", name, at)
-	f.tables("restore the data, or run ANALYZE if these estimates are old", fewer, "database %s at %s has different numbers of rows in the tables", name, at)
+	f.listTables("restore them", missing, "database %s at %s lacks tables", name, at)
+	f.listTables("restore them", other, "database %s at %s has different columns in the tables", name, at)
+	f.listTables("restore the data, or run ANALYZE if these estimates are old", fewer, "database %s at %s has different numbers of rows in the tables", name, at)
 }
 
-func (f *findings) tables(hint string, names []string, format string, args ...any) {
+func (f *findings) listTables(hint string, names []string, format string, args ...any) {
 	if len(names) == 0 {
 		return
 	}
@@ -228,18 +228,20 @@ func (f *findings) tables(hint string, names []string, format string, args ...an
 	f.problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
 }
 
-// apart reports whether two numbers of rows differ more than estimates and the time of a restore explain.
-func apart(a, b float64) bool {
+// rowsDiffer reports whether two numbers of rows differ more than estimates and the time of a restore
+// explain.
+func rowsDiffer(a, b float64) bool {
 	return a >= 0 && b >= 0 && math.Abs(a-b) > max(a, b)/10+1000
 }
 
-// nature lists the columns that the run will leave out, and triggers that may write nondeterministic values.
-func (f *findings) nature(cs *catalogs, control *server) {
+// checkNondeterminism lists the columns that the run will leave out, and triggers that may write
+// nondeterministic values.
+func (f *findings) checkNondeterminism(cs *catalogs, control *server) {
 	for _, name := range slices.Sorted(maps.Keys(control.databases)) {
 		if control.databases[name].closed != "" {
 			continue
 		}
-		left, notes := cs.of(name).known()
+		left, notes := cs.of(name).allExcluded()
 		if n := len(left); n > 0 {
 			f.note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, maxListed)], "; "))
 		}
@@ -252,18 +254,18 @@ func (f *findings) nature(cs *catalogs, control *server) {
 // minFreeShare is the share of a filesystem below which the check finds a problem.
 const minFreeShare = 0.1
 
-// room checks the free disk space of a target that runs on this machine.
-func (f *findings) room(ctx context.Context, t *shadow.Target) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+// checkDisk checks the free disk space of a target that runs on this machine.
+func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	row, err := one(ctx, c, filesQuestion)
+	row, err := queryRow(ctx, c, filesQuery)
 	if err != nil {
 		return
 	}
-	if _, err := here(row[0], row[1], row[2]); err != nil {
+	if _, err := localServer(row[0], row[1], row[2]); err != nil {
 		f.note("%s: its free disk space is not visible on this machine", t.Name)
 		return
 	}
@@ -279,9 +281,9 @@ func (f *findings) room(ctx context.Context, t *shadow.Target) {
 	f.note("%s has %.0f %% of its disk free", t.Name, 100*free)
 }
 
-// pooled reports a connection pool in front of a target.
-func (f *findings) pooled(ctx context.Context, t *shadow.Target) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+// checkPool reports a connection pool in front of a target.
+func (f *findings) checkPool(ctx context.Context, t *shadow.Target) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return
 	}

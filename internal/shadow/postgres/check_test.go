@@ -11,7 +11,7 @@ import (
 
 func healthy(name string) *server {
 	return &server{
-		name: name, known: true, process: name, major: 15, version: "15.18", sees: true, clients: 5,
+		name: name, known: true, process: name, major: 15, version: "15.18", seesActivity: true, clients: 5,
 		settings: map[string]string{"max_connections": "100", "TimeZone": "UTC", "work_mem": "4096", "port": name},
 		databases: map[string]*database{"app": {
 			locale: "UTF8, C, C", extensions: map[string]string{"hstore": "1.8"}, tables: map[string]*table{"public.t": {rows: 1e6, columns: "a int"}},
@@ -27,12 +27,12 @@ func TestFindings(t *testing.T) {
 		"all is well":           {func(_, _, _ *server) {}, ""},
 		"production as target":  {func(p, _, t *server) { t.process = p.process }, "test is production itself"},
 		"one server":            {func(_, c, t *server) { t.process = c.process }, "control and test are the same server"},
-		"a standby":             {func(_, c, _ *server) { c.recovers = true }, "control is a standby"},
+		"a standby":             {func(_, c, _ *server) { c.isStandby = true }, "control is a standby"},
 		"another major version": {func(_, _, t *server) { t.major = 16 }, "test has PostgreSQL 16, production 15"},
 		"synchronous":           {func(_, c, _ *server) { c.settings["synchronous_standby_names"] = "*" }, "control waits for standbys"},
 		"prepared transactions": {func(_, c, _ *server) { c.prepared = 2 }, "control has 2 prepared transactions"},
 		"too few connections":   {func(p, _, _ *server) { p.clients = 95 }, "allows 100 connections, production has 95 now"},
-		"no right to look":      {func(_, _, t *server) { t.sees = false }, "the user of test may not see"},
+		"no right to look":      {func(_, _, t *server) { t.seesActivity = false }, "the user of test may not see"},
 		"a missing database":    {func(_, _, t *server) { delete(t.databases, "app") }, "test has no database app"},
 		"a missing table":       {func(_, c, _ *server) { delete(c.databases["app"].tables, "public.t") }, "database app at control lacks tables: public.t"},
 		"a missing column":      {func(_, c, _ *server) { c.databases["app"].tables["public.t"].columns = "b int" }, "different columns in the tables: public.t"},
@@ -54,7 +54,7 @@ func TestFindings(t *testing.T) {
 		p, con, test := healthy("production"), healthy("control"), healthy("test")
 		c.change(p, con, test)
 		var found findings
-		found.all(p, con, test)
+		found.checkServers(p, con, test)
 		problems := ""
 		for _, f := range found {
 			if f.Problem {

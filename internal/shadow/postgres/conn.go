@@ -18,7 +18,7 @@ import (
 // conn is a connection to a target.
 type conn struct {
 	target *shadow.Target
-	looker *looker
+	probe  *progressProbe
 	pid    atomic.Uint32
 	start  *shadow.Operation // the connect operation; nil before it
 	status byte              // of the transaction
@@ -34,7 +34,7 @@ func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pid := c.pid.Load(); pid != 0 && !c.closed {
-		c.looker.processes.add(pid, -1)
+		c.probe.processes.add(pid, -1)
 	}
 	c.closed = true
 	if c.net == nil {
@@ -61,8 +61,8 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 		return nil
 	}
 	for from := done; from < len(ops); {
-		n := alike(ops[from:])
-		if err := c.prepared(ops[from:from+n], deadline, func(i int, a shadow.Answer) { answered(i+from, a) }); err != nil {
+		n := batchSize(ops[from:])
+		if err := c.sendWithExtras(ops[from:from+n], deadline, func(i int, a shadow.Answer) { answered(i+from, a) }); err != nil {
 			return err
 		}
 		from += n
@@ -70,21 +70,22 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return nil
 }
 
-// alike returns how many of the first operations can be sent together: those that need no further statements.
-func alike(ops []*shadow.Operation) (n int) {
-	for n < len(ops) && !besideOf(ops[n]).alone() {
+// batchSize returns how many of the first operations can be sent together: those that need no further
+// statements.
+func batchSize(ops []*shadow.Operation) (n int) {
+	for n < len(ops) && !opDataOf(ops[n]).hasExtraStatements() {
 		n++
 	}
 	return max(n, 1)
 }
 
-// prepared sends operations with the further statements that one of them needs.
-func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
-	b := besideOf(ops[0])
-	if !b.alone() {
-		return c.stirring(stirred(ops), ops, deadline, answered)
+// sendWithExtras sends operations with the further statements that one of them needs.
+func (c *conn) sendWithExtras(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	b := opDataOf(ops[0])
+	if !b.hasExtraStatements() {
+		return c.sendWithEffect(sequenceEffectOf(ops), ops, deadline, answered)
 	}
-	got, err := c.numbered(ops[0], b, deadline)
+	got, err := c.sendNumbered(ops[0], b, deadline)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
@@ -92,54 +93,54 @@ func (c *conn) prepared(ops []*shadow.Operation, deadline time.Time, answered fu
 	return nil
 }
 
-// stirring sends operations that may take numbers from sequences and don't return them. The positions of
-// sequences are uncertain while such operations run, because they may wait for a lock, and when operations
+// sendWithEffect sends operations that may take numbers from sequences and don't return them. The positions
+// of sequences are uncertain while such operations run, because they may wait for a lock, and when operations
 // that waited for their answers continue.
-func (c *conn) stirring(how stir, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
-	c.looker.sequences.stirred(how)
-	defer c.looker.sequences.stirred(how)
+func (c *conn) sendWithEffect(how sequenceEffect, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	c.probe.sequences.markEffect(how)
+	defer c.probe.sequences.markEffect(how)
 	return c.send(ops, deadline, func(i int, a shadow.Answer) {
-		c.looker.sequences.stirred(how)
+		c.probe.sequences.markEffect(how)
 		answered(i, a)
 	})
 }
 
-// numbered carries out an operation. Before it, it sets sequences to the numbers that production took; after
-// it, it sets those forward again that had given more.
-func (c *conn) numbered(op *shadow.Operation, b *beside, deadline time.Time) (got shadow.Answer, err error) {
+// sendNumbered carries out an operation. Before it, it sets sequences to the numbers that production took;
+// after it, it sets those forward again that had given more.
+func (c *conn) sendNumbered(op *shadow.Operation, b *opData, deadline time.Time) (got shadow.Answer, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return got, err
 	}
-	c.looker.sequences.stirred(b.stirs)
-	defer func() { _ = c.forEach(b.draws, (*sequences).drop) }()
-	if err := c.sequences(b.draws, (*sequences).down); err != nil {
+	c.probe.sequences.markEffect(b.effect)
+	defer func() { _ = c.forEachSequence(b.numbers, (*sequences).release) }()
+	if err := c.adjustSequences(b.numbers, (*sequences).prepare); err != nil {
 		return got, err
 	}
 	if b.guide != nil {
-		got, err = c.guided(op, b.guide, deadline)
+		got, err = c.sendGuided(op, b.guide, deadline)
 	} else {
 		err = c.send([]*shadow.Operation{op}, deadline, func(_ int, a shadow.Answer) { got = a })
 	}
 	if err != nil {
 		return got, err
 	}
-	c.looker.sequences.stirred(b.stirs)
-	return got, c.sequences(b.draws, (*sequences).up)
+	c.probe.sequences.markEffect(b.effect)
+	return got, c.adjustSequences(b.numbers, (*sequences).restore)
 }
 
-// sequences calls do for each sequence that numbers were taken from. In a failed transaction nothing can be
-// done.
-func (c *conn) sequences(draws []draw, do func(*sequences, string, draw, session) error) error {
-	if len(draws) == 0 || c.status == inFailed {
+// adjustSequences calls do for each sequence that numbers were taken from. In a failed transaction nothing
+// can be done.
+func (c *conn) adjustSequences(numbers []sequenceNumbers, do func(*sequences, string, sequenceNumbers, session) error) error {
+	if len(numbers) == 0 || c.status == inFailed {
 		return nil
 	}
-	return c.forEach(draws, do)
+	return c.forEachSequence(numbers, do)
 }
 
-func (c *conn) forEach(draws []draw, do func(*sequences, string, draw, session) error) error {
+func (c *conn) forEachSequence(numbers []sequenceNumbers, do func(*sequences, string, sequenceNumbers, session) error) error {
 	parameters, _ := pg.StartupParameters(c.start.Request)
-	for _, d := range draws {
-		if err := do(&c.looker.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c); err != nil {
+	for _, d := range numbers {
+		if err := do(&c.probe.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c); err != nil {
 			return err
 		}
 	}
@@ -168,18 +169,18 @@ func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := c.take(own.Conn, deadline); err != nil {
+	if err := c.setNet(own.Conn, deadline); err != nil {
 		return err
 	}
 	c.start, c.status = op, idle
-	pid, err := c.looker.pool.process(ctx, own.PID, c.backend)
+	pid, err := c.probe.pool.process(ctx, own.PID, c.backend)
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pid.Store(pid); !c.closed {
-		c.looker.processes.add(pid, 1)
+		c.probe.processes.add(pid, 1)
 	}
 	return nil
 }
@@ -194,8 +195,8 @@ func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, err
 	return made.Hijack()
 }
 
-// take sets the network connection of c, unless c was closed meanwhile.
-func (c *conn) take(made net.Conn, deadline time.Time) error {
+// setNet sets the network connection of c, unless c was closed meanwhile.
+func (c *conn) setNet(made net.Conn, deadline time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.net = made
@@ -207,7 +208,7 @@ func (c *conn) take(made net.Conn, deadline time.Time) error {
 
 // backend returns the process at the server that serves the connection.
 func (c *conn) backend() (pid uint32, err error) {
-	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuestion)); err != nil {
+	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuery)); err != nil {
 		return 0, err
 	}
 	for {
@@ -255,7 +256,7 @@ func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	}
 	began := time.Now()
 	written := make(chan error, 1)
-	if size < inOneGo {
+	if size < socketBufferBytes {
 		_, err := bufs.WriteTo(c.net)
 		written <- err
 	} else { // the server may stop reading until its answers are read
@@ -274,8 +275,8 @@ func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return <-written
 }
 
-// inOneGo is a number of bytes that fits into any socket's buffers.
-const inOneGo = 64 << 10
+// socketBufferBytes is a number of bytes that fits into any socket's buffers.
+const socketBufferBytes = 64 << 10
 
 // answer reads a target's answer to an operation.
 func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, error) {
@@ -284,8 +285,8 @@ func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, err
 		return shadow.Answer{Took: time.Since(began)}, err
 	}
 	d := &digest{form: op.Form}
-	if b, ok := op.Private.(*beside); ok {
-		d.shape = b.shape
+	if b, ok := op.Private.(*opData); ok {
+		d.excluded = b.excluded
 	}
 	return c.read(op, d, began)
 }

@@ -24,7 +24,7 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 	if err != nil {
 		return nil, err
 	}
-	c.Host, c.Port = named(up)
+	c.Host, c.Port = displayAddress(up)
 	c.User, c.Password, c.Database = up.User, up.Password, up.Database
 	c.Fallbacks, c.TLSConfig, c.RuntimeParams = nil, nil, maps.Clone(parameters)
 	if c.RuntimeParams == nil {
@@ -46,8 +46,8 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 	return pgconn.ConnectConfig(ctx, c)
 }
 
-// named returns a server's address as errors show it.
-func named(up gateway.Upstream) (host string, port uint16) {
+// displayAddress returns a server's address as errors show it.
+func displayAddress(up gateway.Upstream) (host string, port uint16) {
 	at, number := up.Host, ""
 	if up.Network == "unix" {
 		at, number = filepath.Dir(up.Address), filepath.Ext(up.Address)

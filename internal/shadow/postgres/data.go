@@ -67,9 +67,9 @@ type dataCheck struct {
 	found    []shadow.TableState
 }
 
-// plainly makes all servers format values alike. The settings are made after the startup, because pools
-// support few settings in it.
-var plainly = []string{
+// snapshotSettings makes all servers format values alike. The settings are made after the startup, because
+// pools support few settings in it.
+var snapshotSettings = []string{
 	"timezone = 'UTC'", "datestyle = 'ISO'", "intervalstyle = 'postgres'", "extra_float_digits = 1", "bytea_output = 'hex'", "xmloption = 'content'", "lc_monetary = 'C'",
 	"lock_timeout = '5s'", "statement_timeout = 0", "search_path = pg_catalog",
 }
@@ -77,12 +77,12 @@ var plainly = []string{
 // open begins a snapshot at each server.
 func (d *dataCheck) open(ctx context.Context, servers []*shadow.Target) error {
 	for _, s := range servers {
-		c, err := connect(ctx, s.Upstream, map[string]string{"application_name": ownName, "database": d.database})
+		c, err := connect(ctx, s.Upstream, map[string]string{"application_name": applicationName, "database": d.database})
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		d.names, d.conns = append(d.names, s.Name), append(d.conns, c)
-		begin := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL " + strings.Join(plainly, "; SET LOCAL ")
+		begin := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL " + strings.Join(snapshotSettings, "; SET LOCAL ")
 		if _, err := c.Exec(ctx, begin).ReadAll(); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -98,8 +98,8 @@ func (d *dataCheck) close() {
 	}
 }
 
-// stored is a table whose rows are compared.
-type stored struct {
+// storedTable is a table whose rows are compared.
+type storedTable struct {
 	name    string // schema.table
 	quoted  string // as written after FROM
 	table   string
@@ -118,18 +118,18 @@ const storedQuery = `SELECT n.nspname, c.relname, format(CASE c.relkind WHEN 'p'
 	AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'cinch_shadow') AND a.attnum > 0 AND NOT a.attisdropped
 	ORDER BY c.oid, array_position(i.indkey::int2[], a.attnum), a.attnum`
 
-// tables returns the tables of a server, by name.
-func tables(ctx context.Context, c *pgconn.PgConn) (map[string]*stored, error) {
+// loadTables returns the tables of a server, by name.
+func loadTables(ctx context.Context, c *pgconn.PgConn) (map[string]*storedTable, error) {
 	results, err := c.Exec(ctx, storedQuery).ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*stored{}
+	out := map[string]*storedTable{}
 	for _, row := range results[0].Rows {
 		name := string(row[0]) + "." + string(row[1])
 		t := out[name]
 		if t == nil {
-			t = &stored{name: name, table: string(row[1]), quoted: string(row[2])}
+			t = &storedTable{name: name, table: string(row[1]), quoted: string(row[2])}
 			_, _ = fmt.Sscan(string(row[3]), &t.bytes)
 			out[name] = t
 		}
@@ -143,11 +143,11 @@ func tables(ctx context.Context, c *pgconn.PgConn) (map[string]*stored, error) {
 
 // check compares the tables, small ones first.
 func (d *dataCheck) check(ctx context.Context) error {
-	all := make([]map[string]*stored, len(d.conns))
-	known := map[string]*stored{}
+	all := make([]map[string]*storedTable, len(d.conns))
+	known := map[string]*storedTable{}
 	for i, c := range d.conns {
 		var err error
-		if all[i], err = tables(ctx, c); err != nil {
+		if all[i], err = loadTables(ctx, c); err != nil {
 			return fmt.Errorf("%s: %w", d.names[i], err)
 		}
 		for name, t := range all[i] {
@@ -156,7 +156,7 @@ func (d *dataCheck) check(ctx context.Context) error {
 			}
 		}
 	}
-	order := slices.SortedFunc(maps.Values(known), func(a, b *stored) int {
+	order := slices.SortedFunc(maps.Values(known), func(a, b *storedTable) int {
 		if a.bytes != b.bytes {
 			return int(min(max(a.bytes-b.bytes, -1), 1))
 		}
@@ -174,7 +174,7 @@ func (d *dataCheck) check(ctx context.Context) error {
 }
 
 // table compares one table.
-func (d *dataCheck) table(ctx context.Context, t *stored, all []map[string]*stored) error {
+func (d *dataCheck) table(ctx context.Context, t *storedTable, all []map[string]*storedTable) error {
 	state := shadow.TableState{Name: d.database + "." + t.name}
 	defer func() {
 		if state.State != "" {
@@ -192,11 +192,11 @@ func (d *dataCheck) table(ctx context.Context, t *stored, all []map[string]*stor
 	}
 	q, err := d.query(ctx, t, &state)
 	if err != nil {
-		return d.settle(ctx, &state, []error{err})
+		return d.skipTable(ctx, &state, []error{err})
 	}
-	sums, errs := d.ask(ctx, q)
+	sums, errs := d.sums(ctx, q)
 	if errors.Join(errs...) != nil {
-		return d.settle(ctx, &state, errs)
+		return d.skipTable(ctx, &state, errs)
 	}
 	state.State = shadow.TableEqual
 	for i, s := range sums {
@@ -222,9 +222,9 @@ func difference(control, test int64) string {
 	return fmt.Sprintf("%d rows at both, with different values", control)
 }
 
-// settle records a table that can't be read and begins new transactions. It returns an error if the server
+// skipTable records a table that can't be read and begins new transactions. It returns an error if the server
 // itself fails.
-func (d *dataCheck) settle(ctx context.Context, state *shadow.TableState, errs []error) error {
+func (d *dataCheck) skipTable(ctx context.Context, state *shadow.TableState, errs []error) error {
 	var refused *pgconn.PgError
 	for i, err := range errs {
 		if err == nil {
@@ -249,8 +249,8 @@ type sum struct {
 	hash string
 }
 
-// ask runs a query on all servers at once.
-func (d *dataCheck) ask(ctx context.Context, query string) ([]sum, []error) {
+// sums runs a query on all servers at once.
+func (d *dataCheck) sums(ctx context.Context, query string) ([]sum, []error) {
 	sums, errs := make([]sum, len(d.conns)), make([]error, len(d.conns))
 	var asking sync.WaitGroup
 	for i, c := range d.conns {
@@ -270,8 +270,8 @@ func (d *dataCheck) ask(ctx context.Context, query string) ([]sum, []error) {
 }
 
 // query returns the query that computes the sum of a table, without the columns that are left out.
-func (d *dataCheck) query(ctx context.Context, t *stored, state *shadow.TableState) (string, error) {
-	left := d.catalog.columnsOf(t.table)
+func (d *dataCheck) query(ctx context.Context, t *storedTable, state *shadow.TableState) (string, error) {
+	left := d.catalog.excludedIn(t.table)
 	var kept []string
 	for i, name := range t.names {
 		if reason := left[name]; reason != "" {
@@ -294,7 +294,7 @@ func (d *dataCheck) query(ctx context.Context, t *stored, state *shadow.TableSta
 }
 
 // sample returns a query for ranges of the primary key. The first server chooses where they begin.
-func (d *dataCheck) sample(ctx context.Context, t *stored, hash string) (string, error) {
+func (d *dataCheck) sample(ctx context.Context, t *storedTable, hash string) (string, error) {
 	var key, literals, last []string
 	for i, name := range t.names {
 		if slices.Contains(t.key, name) {

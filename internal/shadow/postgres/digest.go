@@ -37,15 +37,15 @@ type digest struct {
 	n    int    // rows
 	code string // SQLSTATE of the first error
 
-	shape   *shape // nil: nothing is left out
-	results int    // completed results
-	kept    []byte // buffer for the compared part of a row
+	excluded *exclusions // nil: nothing is left out
+	results  int         // completed results
+	kept     []byte      // buffer for the compared part of a row
 
-	tells bool // the answer shows data: rows, or their number
+	showsData bool // the answer shows data: rows, or their number
 
-	alone  bool // the tool added the transaction: the client has none
-	keeps  bool // store the rows
-	nature bool // rows differ by nature: store only their number
+	addedTransaction bool // the tool added the transaction: the client has none
+	storeRows        bool // store the rows
+	nondeterministic bool // rows differ by nature: store only their number
 	rows
 }
 
@@ -65,13 +65,13 @@ func (d *digest) add(m pg.Message) {
 		}
 		d.mix(m.Type, []byte(code)...)
 	case pg.ReadyForQuery:
-		if d.alone {
+		if d.addedTransaction {
 			m.Body = []byte{idle}
 		}
 		d.mix(m.Type, m.Body...)
 	default:
 		d.mix(m.Type, m.Body...)
-		d.tells = d.tells || m.Type == pg.CommandComplete && hasNumber(m.Body)
+		d.showsData = d.showsData || m.Type == pg.CommandComplete && hasNumber(m.Body)
 		if m.Type == pg.CommandComplete || m.Type == pg.EmptyQueryResponse || m.Type == pg.PortalSuspended {
 			d.results++
 		}
@@ -86,15 +86,15 @@ func hasNumber(tag []byte) bool {
 
 func (d *digest) row(body []byte) {
 	d.n++
-	d.tells = true
-	if left := d.shape.columns(d.results); len(left) > 0 {
+	d.showsData = true
+	if left := d.excluded.columns(d.results); len(left) > 0 {
 		d.kept = appendKept(d.kept[:0], body, left)
 		body = d.kept
 	}
 	switch {
-	case d.keeps && d.nature:
+	case d.storeRows && d.nondeterministic:
 		d.rows.add(0)
-	case d.keeps:
+	case d.storeRows:
 		d.rows.add(maphash.Bytes(seed, body))
 	}
 	switch {
@@ -115,8 +115,8 @@ func (d *digest) describe(body []byte) {
 		return
 	}
 	for _, c := range columns {
-		if c.Type >= firstOwn {
-			c.Type = firstOwn
+		if c.Type >= firstUserOID {
+			c.Type = firstUserOID
 		}
 		d.mix(pg.RowDescription, c.Name...)
 		d.sum = d.sum*31 + uint64(c.Type)<<16 + uint64(c.Format)
@@ -132,7 +132,7 @@ func (d *digest) mix(kind byte, body ...byte) {
 // answer returns the answer after all messages have come.
 func (d *digest) answer(took time.Duration) shadow.Answer {
 	d.mix(pg.ReadyForQuery)
-	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Bare: !d.tells, Took: took}
+	return shadow.Answer{Digest: d.sum, Error: d.code, Missing: d.n == 0, Bare: !d.showsData, Took: took}
 }
 
 // rows counts the rows of an answer by the hash of what is compared.

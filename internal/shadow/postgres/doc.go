@@ -8,13 +8,14 @@
 // for and blocked ones are not.
 //
 // Reading order: explain.go and size.go (examine targets after a run), protocol.go (the engine's interface),
-// reader.go (bytes of a client's connection to operations), instead.go (operations that failed in production
-// only), guide.go (operations whose outcome depends on concurrent ones), unit.go (an incomplete operation),
-// attempt.go (a guided operation at a target), eat.go, conn.go (a target's connection), look.go, processes.go
-// (server processes of the mirror), sequences.go (positions of a target's sequences), check.go (checks before
-// a run), pool.go (pools in front of a target), survey.go, reach.go (targets that reach other servers),
-// beside.go, digest.go (what is compared of an answer), shape.go (what is left out of it), draw.go (numbers
-// from sequences in it); data.go (comparison of data), catalogs.go, followed.go (when a catalog is read),
-// describer.go, connect.go, describe.go (finds nondeterministic columns), serial.go (columns that take
-// numbers from sequences), catalog.go, subset.go (mirrored databases); filter.go (what is recorded).
+// reader.go (bytes of a client's connection to operations), placeholder.go (operations that failed in
+// production only), guide.go (operations whose outcome depends on concurrent ones), unit.go (an incomplete
+// operation), attempt.go (a guided operation at a target), blockers.go, conn.go (a target's connection),
+// probe.go, processes.go (server processes of the mirror), sequences.go (positions of a target's sequences),
+// check.go (checks before a run), pool.go (pools in front of a target), survey.go, reach.go (targets that
+// reach other servers), opdata.go, digest.go (what is compared of an answer), exclusions.go (what is left out
+// of it), numbers.go (numbers from sequences in it); data.go (comparison of data), catalogs.go,
+// trackedcatalog.go (when a catalog is read), schemareader.go, connect.go, schema.go (finds nondeterministic
+// columns), serial.go (columns that take numbers from sequences), catalog.go, subset.go (mirrored databases);
+// filter.go (what is recorded).
 package postgres

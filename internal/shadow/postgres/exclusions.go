@@ -9,30 +9,30 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// shape lists what is left out of an operation's results. It is decided once, from production's column
+// exclusions lists what is left out of an operation's results. It is decided once, from production's column
 // descriptions, so that both targets' answers are compared alike.
-type shape struct {
-	left map[int][]int // columns by the index of the result
+type exclusions struct {
+	byResult map[int][]int // columns by the index of the result
 }
 
 // all stands for all columns of a result with unknown columns.
 const all = -1
 
-func (s *shape) columns(result int) []int {
+func (s *exclusions) columns(result int) []int {
 	if s == nil {
 		return nil
 	}
-	return s.left[result]
+	return s.byResult[result]
 }
 
-func (s *shape) leave(result int, columns []int) *shape {
+func (s *exclusions) add(result int, columns []int) *exclusions {
 	if len(columns) == 0 {
 		return s
 	}
 	if s == nil {
-		s = &shape{left: map[int][]int{}}
+		s = &exclusions{byResult: map[int][]int{}}
 	}
-	s.left[result] = columns
+	s.byResult[result] = columns
 	return s
 }
 
@@ -103,23 +103,23 @@ func (u *unit) portal(s step) portal { return u.portals[s>>1] }
 func (u *unit) execute(p portal) {
 	u.steps = append(u.steps, u.stepOf(pg.Execute, p))
 	if p.of == nil {
-		u.runs(nil)
+		u.addExecuted(nil)
 		return
 	}
-	u.runs(p.of.Statement)
+	u.addExecuted(p.of.Statement)
 }
 
-// runs records that a statement is executed. Of a run of the same statement two are kept: only once or more
-// often matters.
-func (u *unit) runs(s *sql.Statement) {
+// addExecuted records that a statement is executed. Of a run of the same statement two are kept: only once or
+// more often matters.
+func (u *unit) addExecuted(s *sql.Statement) {
 	if n := len(u.executed); n < 2 || u.executed[n-1] != s || u.executed[n-2] != s {
 		u.executed = append(u.executed, s)
 	}
 }
 
-// hearStep advances the steps with a message from production. It must be called before the digest adds the
-// message.
-func (u *unit) hearStep(c *catalog, m pg.Message) {
+// advanceSteps advances the steps with a message from production. It must be called before the digest adds
+// the message.
+func (u *unit) advanceSteps(c *catalog, m pg.Message) {
 	switch m.Type {
 	case pg.RowDescription:
 		columns, err := pg.Columns(m.Body)
@@ -127,8 +127,8 @@ func (u *unit) hearStep(c *catalog, m pg.Message) {
 			return
 		}
 		if !u.extended {
-			u.shape = u.shape.leave(u.results, c.positions(columns, u.text()))
-			u.sources = c.sources(columns, u.text(), func(int) bool { return false })
+			u.excluded = u.excluded.add(u.results, c.positions(columns, u.simpleStatement()))
+			u.sources = c.sources(columns, u.simpleStatement(), func(int) bool { return false })
 			return
 		}
 		if of := u.advance(pg.Describe); of != nil {
@@ -140,12 +140,12 @@ func (u *unit) hearStep(c *catalog, m pg.Message) {
 	case pg.NoData:
 		u.advance(pg.Describe)
 	case pg.DataRow:
-		if u.extended && u.shaped <= u.results {
-			u.shaped = u.results + 1
-			u.shape = u.shape.leave(u.results, u.leftOfNext(c))
+		if u.extended && u.examinedResults <= u.results {
+			u.examinedResults = u.results + 1
+			u.excluded = u.excluded.add(u.results, u.excludedOfNext(c))
 			u.sources = u.sourcesOfNext(c)
 		}
-		u.take(m.Body)
+		u.scanRow(m.Body)
 	case pg.CommandComplete, pg.EmptyQueryResponse, pg.PortalSuspended:
 		u.sources = nil
 		if u.extended {
@@ -154,8 +154,8 @@ func (u *unit) hearStep(c *catalog, m pg.Message) {
 	}
 }
 
-// text returns the statement of a simple query.
-func (u *unit) text() *sql.Statement {
+// simpleStatement returns the statement of a simple query.
+func (u *unit) simpleStatement() *sql.Statement {
 	if len(u.executed) == 0 {
 		return nil
 	}
@@ -183,15 +183,15 @@ func (u *unit) next() portal {
 	return portal{}
 }
 
-// leftOfNext returns the columns that are left out of the next rows.
-func (u *unit) leftOfNext(c *catalog) []int {
+// excludedOfNext returns the columns that are left out of the next rows.
+func (u *unit) excludedOfNext(c *catalog) []int {
 	s := u.next().of
 	switch {
 	case s == nil:
 		return nil
 	case s.described:
 		return c.positions(s.columns, s.Statement)
-	case c.returns(s.Statement):
+	case c.mayReturnExcluded(s.Statement):
 		return []int{all}
 	}
 	return nil
@@ -206,16 +206,16 @@ func (u *unit) sourcesOfNext(c *catalog) []source {
 	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
 }
 
-// judges returns the statement that a message answers and the columns of its rows, if comparing the message
-// needs a catalog.
-func (u *unit) judges(m pg.Message) (s *sql.Statement, columns []pg.Column) {
-	rows := m.Type == pg.RowDescription || m.Type == pg.CopyOutResponse || m.Type == pg.DataRow && u.extended && u.shaped <= u.results
+// answeredStatement returns the statement that a message answers and the columns of its rows, if comparing
+// the message needs a catalog.
+func (u *unit) answeredStatement(m pg.Message) (s *sql.Statement, columns []pg.Column) {
+	rows := m.Type == pg.RowDescription || m.Type == pg.CopyOutResponse || m.Type == pg.DataRow && u.extended && u.examinedResults <= u.results
 	if !rows && (m.Type != pg.CommandComplete || !counts(m.Body)) {
 		return nil, nil
 	}
 	switch next := u.next(); {
 	case !u.extended:
-		s = u.text()
+		s = u.simpleStatement()
 	case next.of != nil:
 		s, columns = next.of.Statement, next.of.columns
 	}
@@ -235,10 +235,10 @@ func counts(tag []byte) bool {
 	return false
 }
 
-// returns reports whether a statement may return columns that are left out.
-func (c *catalog) returns(s *sql.Statement) bool {
+// mayReturnExcluded reports whether a statement may return columns that are left out.
+func (c *catalog) mayReturnExcluded(s *sql.Statement) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tables := c.touched(s)
-	return len(tables) > 0 && (s.Star || c.listed(tables, s))
+	tables := c.excludedTables(s)
+	return len(tables) > 0 && (s.Star || c.computesExcluded(tables, s))
 }

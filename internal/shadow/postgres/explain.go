@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// explained is the name of the prepared statement for EXPLAIN.
-const explained = "cinch_explained"
+// explainStatement is the name of the prepared statement for EXPLAIN.
+const explainStatement = "cinch_explained"
 
 // explainSettings makes EXPLAIN use a generic plan, limits waiting, and keeps functions that the planner
 // calls from writing.
@@ -52,7 +52,7 @@ func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, e
 	if _, err := c.Exec(ctx, explainSettings).ReadAll(); err != nil {
 		return nil, err
 	}
-	prepared, err := c.Prepare(ctx, explained, of.text, nil)
+	prepared, err := c.Prepare(ctx, explainStatement, of.text, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, e
 	if n := len(prepared.ParamOIDs); n > 0 {
 		values = "(" + strings.Repeat("NULL, ", n-1) + "NULL)" // a generic plan ignores them
 	}
-	row, err := one(ctx, c, "EXPLAIN (FORMAT JSON) EXECUTE "+explained+values)
+	row, err := queryRow(ctx, c, "EXPLAIN (FORMAT JSON) EXECUTE "+explainStatement+values)
 	if err != nil {
 		return nil, err
 	}

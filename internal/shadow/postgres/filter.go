@@ -16,7 +16,7 @@ type Filters struct{ requests atomic.Uint64 }
 func NewFilters() *Filters { return &Filters{} }
 
 // Filter returns a filter for a new connection.
-func (f *Filters) Filter() shadow.Filter { return &filter{all: f} }
+func (f *Filters) Filter() shadow.Filter { return &filter{filters: f} }
 
 // Requests returns how many units clients have sent.
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
@@ -26,10 +26,10 @@ func (f *Filters) Left() map[string]int { return nil }
 
 // filter is the filter of one connection.
 type filter struct {
-	all      *Filters
+	filters  *Filters
 	in, out  []byte
 	started  bool
-	cancels  bool // the connection is a cancellation: nothing is recorded
+	isCancel bool // the connection is a cancellation: nothing is recorded
 	ready    bool // logged in
 	recorded []byte
 }
@@ -51,14 +51,14 @@ func (f *filter) begin() {
 // Request adds bytes from the client and returns the messages to record. They are valid until the next call.
 func (f *filter) Request(b []byte) ([]byte, error) {
 	f.begin()
-	if f.cancels {
+	if f.isCancel {
 		return nil, nil
 	}
 	f.in = append(f.in, b...)
 	if err := f.start(); err != nil || !f.started {
 		return f.recorded, err
 	}
-	err := each(&f.in, f.ask)
+	err := each(&f.in, f.handleRequest)
 	return f.recorded, err
 }
 
@@ -73,7 +73,7 @@ func (f *filter) start() error {
 		return err
 	}
 	if f.started = code != pg.CancelRequest; !f.started {
-		f.cancels, f.in = true, nil
+		f.isCancel, f.in = true, nil
 		return nil
 	}
 	f.recorded = append(f.recorded, f.in[:n]...)
@@ -99,8 +99,8 @@ func each(b *[]byte, take func(pg.Message) error) error {
 	}
 }
 
-// ask handles a message from the client.
-func (f *filter) ask(m pg.Message) error {
+// handleRequest handles a message from the client.
+func (f *filter) handleRequest(m pg.Message) error {
 	switch m.Type {
 	case pg.Password:
 		return nil
@@ -109,7 +109,7 @@ func (f *filter) ask(m pg.Message) error {
 		if err != nil {
 			return err
 		}
-		f.all.requests.Add(1)
+		f.filters.requests.Add(1)
 		f.recorded = pg.Append(f.recorded, m.Type, []byte(sql.HidePasswords(text)), zero, rest)
 		return nil
 	case pg.Parse:
@@ -121,7 +121,7 @@ func (f *filter) ask(m pg.Message) error {
 		f.recorded = pg.Append(f.recorded, m.Type, []byte(name), zero, []byte(sql.HidePasswords(text)), zero, rest)
 		return nil
 	case pg.Sync, pg.FunctionCall:
-		f.all.requests.Add(1)
+		f.filters.requests.Add(1)
 	}
 	f.recorded = append(f.recorded, m.Raw...)
 	return nil
@@ -132,16 +132,16 @@ var zero = []byte{0}
 // Reply adds bytes from the server and returns the messages to record. They are valid until the next call.
 func (f *filter) Reply(b []byte) ([]byte, error) {
 	f.begin()
-	if f.cancels {
+	if f.isCancel {
 		return nil, nil
 	}
 	f.out = append(f.out, b...)
-	err := each(&f.out, f.hear)
+	err := each(&f.out, f.handleReply)
 	return f.recorded, err
 }
 
-// hear handles a message from the server.
-func (f *filter) hear(m pg.Message) error {
+// handleReply handles a message from the server.
+func (f *filter) handleReply(m pg.Message) error {
 	switch m.Type {
 	case pg.NoticeResponse, pg.NotificationResponse, pg.ParameterStatus:
 		return nil

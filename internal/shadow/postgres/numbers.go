@@ -7,30 +7,31 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// draw holds the numbers that production took from a sequence for an operation, as its answer shows.
-type draw struct {
+// sequenceNumbers holds the numbers that production took from a sequence for an operation, as its answer
+// shows.
+type sequenceNumbers struct {
 	serial
-	numbers []int64
+	values []int64
 }
 
-// dense reports whether no other operation took numbers between them.
-func (d draw) dense() bool {
-	for i, n := range d.numbers[1:] {
-		if d.increment != 0 && n != d.numbers[i]+d.increment {
+// isContiguous reports whether no other operation took numbers between them.
+func (d sequenceNumbers) isContiguous() bool {
+	for i, n := range d.values[1:] {
+		if d.increment != 0 && n != d.values[i]+d.increment {
 			return false
 		}
 	}
 	return true
 }
 
-// drawn holds what a unit's answer reveals about sequences.
-type drawn struct {
+// numberScanner holds what a unit's answer reveals about sequences.
+type numberScanner struct {
 	sources []source // columns of the current result
-	draws   []draw
+	numbers []sequenceNumbers
 }
 
-// take records the numbers in a row.
-func (d *drawn) take(row []byte) {
+// scanRow records the numbers in a row.
+func (d *numberScanner) scanRow(row []byte) {
 	if len(d.sources) == 0 {
 		return
 	}
@@ -40,20 +41,20 @@ func (d *drawn) take(row []byte) {
 				continue
 			}
 			if n, ok := integer(value, from.inBinary); ok {
-				d.note(from.serial, n)
+				d.addNumber(from.serial, n)
 			}
 		}
 	})
 }
 
-func (d *drawn) note(from serial, n int64) {
-	for i := range d.draws {
-		if d.draws[i].sequence == from.sequence {
-			d.draws[i].numbers = append(d.draws[i].numbers, n)
+func (d *numberScanner) addNumber(from serial, n int64) {
+	for i := range d.numbers {
+		if d.numbers[i].sequence == from.sequence {
+			d.numbers[i].values = append(d.numbers[i].values, n)
 			return
 		}
 	}
-	d.draws = append(d.draws, draw{from, []int64{n}})
+	d.numbers = append(d.numbers, sequenceNumbers{from, []int64{n}})
 }
 
 func integer(value []byte, inBinary bool) (int64, bool) {
@@ -72,11 +73,11 @@ func integer(value []byte, inBinary bool) (int64, bool) {
 	return 0, false
 }
 
-// stir says what an operation may do to sequences beyond the numbers in its answer.
-type stir uint8
+// sequenceEffect says what an operation may do to sequences beyond the numbers in its answer.
+type sequenceEffect uint8
 
 const (
-	stirsNothing stir = iota
-	stirsOn           // it may take the next numbers
-	stirsAll          // it may set them to any value
+	noSequenceEffect  sequenceEffect = iota
+	advancesSequences                // it may take the next numbers
+	setsSequences                    // it may set them to any value
 )

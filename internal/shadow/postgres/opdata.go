@@ -2,37 +2,37 @@ package postgres
 
 import "github.com/cinch-layer/cinch/internal/shadow"
 
-// beside holds what this package adds to an operation.
-type beside struct {
-	shape *shape // nil: nothing is left out of the comparison
-	guide *guide // nil: not guided
-	draws []draw // numbers that production took from sequences
-	stirs stir   // what else it may do to sequences
+// opData holds what this package adds to an operation.
+type opData struct {
+	excluded *exclusions       // nil: nothing is left out of the comparison
+	guide    *guide            // nil: not guided
+	numbers  []sequenceNumbers // numbers that production took from sequences
+	effect   sequenceEffect    // what else it may do to sequences
 }
 
-// besideOf returns an operation's beside, or nil.
-func besideOf(op *shadow.Operation) *beside {
-	b, _ := op.Private.(*beside)
+// opDataOf returns an operation's opData, or nil.
+func opDataOf(op *shadow.Operation) *opData {
+	b, _ := op.Private.(*opData)
 	return b
 }
 
 // guideOf returns the guide of an operation, nil if it has none.
 func guideOf(op *shadow.Operation) *guide {
-	if b := besideOf(op); b != nil {
+	if b := opDataOf(op); b != nil {
 		return b.guide
 	}
 	return nil
 }
 
-// stirred returns what operations may have done to sequences.
-func stirred(ops []*shadow.Operation) (how stir) {
+// sequenceEffectOf returns what operations may have done to sequences.
+func sequenceEffectOf(ops []*shadow.Operation) (how sequenceEffect) {
 	for _, op := range ops {
-		if b := besideOf(op); b != nil {
-			how = max(how, b.stirs)
+		if b := opDataOf(op); b != nil {
+			how = max(how, b.effect)
 		}
 	}
 	return how
 }
 
-// alone reports whether a target needs further statements before or after the operation.
-func (b *beside) alone() bool { return b != nil && (b.guide != nil || len(b.draws) > 0) }
+// hasExtraStatements reports whether a target needs further statements before or after the operation.
+func (b *opData) hasExtraStatements() bool { return b != nil && (b.guide != nil || len(b.numbers) > 0) }

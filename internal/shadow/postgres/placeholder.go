@@ -7,9 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
-// ownReason reports whether production failed for a reason outside the statement, so that targets would not
-// fail: a cancellation or timeout, a deadlock, a concurrent transaction, a shutdown, or a lack of resources.
-func ownReason(code string) bool {
+// isProductionError reports whether production failed for a reason outside the statement, so that targets
+// would not fail: a cancellation or timeout, a deadlock, a concurrent transaction, a shutdown, or a lack of
+// resources.
+func isProductionError(code string) bool {
 	switch code {
 	case "40001", "40P01", "55P03", "25P03":
 		return true
@@ -17,23 +18,23 @@ func ownReason(code string) bool {
 	return strings.HasPrefix(code, "57") || strings.HasPrefix(code, "53") || strings.HasPrefix(code, "58")
 }
 
-// failing is a statement that fails within a transaction and has no other effect.
-const failing = "ROLLBACK TO SAVEPOINT cinch_left_out"
+// failingStatement is a statement that fails within a transaction and has no other effect.
+const failingStatement = "ROLLBACK TO SAVEPOINT cinch_left_out"
 
-// leftOut returns why targets don't get a unit; "": they get it.
-func leftOut(u *unit) string {
+// skipReason returns why targets don't get a unit; "": they get it.
+func skipReason(u *unit) string {
 	switch {
-	case u.code == "" && u.leaves():
+	case u.code == "" && u.onlyWritesFiles():
 		return "it writes files on the server's machine, or runs programs there"
-	case u.code != "" && ownReason(u.code):
+	case u.code != "" && isProductionError(u.code):
 		return "failed in production only: error " + u.code
 	}
 	return ""
 }
 
-// instead returns the operation that targets get in place of a unit that is left out. It restores only the
-// state of the transaction and of prepared statements.
-func instead(u *unit, why string, before, after byte) *shadow.Operation {
+// placeholder returns the operation that targets get in place of a unit that is left out. It restores only
+// the state of the transaction and of prepared statements.
+func placeholder(u *unit, why string, before, after byte) *shadow.Operation {
 	if len(u.parses) == 0 && before == after && after != inFailed {
 		return &shadow.Operation{Kind: shadow.State, Name: "left out", SkipReason: why}
 	}
@@ -54,9 +55,9 @@ func instead(u *unit, why string, before, after byte) *shadow.Operation {
 	switch {
 	case after == inFailed && before == idle:
 		add(pg.AppendQuery(nil, "BEGIN"))
-		add(pg.AppendQuery(nil, failing))
+		add(pg.AppendQuery(nil, failingStatement))
 	case after == inFailed:
-		add(pg.AppendQuery(nil, failing))
+		add(pg.AppendQuery(nil, failingStatement))
 	case after == idle && before != idle:
 		add(pg.AppendQuery(nil, "ROLLBACK"))
 	}

@@ -34,14 +34,14 @@ func (p *pool) process(ctx context.Context, key uint32, ask func() (uint32, erro
 	if err != nil || pid == key {
 		return pid, err
 	}
-	p.once.Do(func() { p.err = p.look(ctx, pid, ask) })
+	p.once.Do(func() { p.err = p.detectSharing(ctx, pid, ask) })
 	return pid, p.err
 }
 
-// look checks whether an idle connection's process is given to another connection. Pools reuse the last used
-// process first.
-func (p *pool) look(ctx context.Context, pid uint32, ask func() (uint32, error)) error {
-	other, err := connect(ctx, p.target.Upstream, map[string]string{"application_name": ownName})
+// detectSharing checks whether an idle connection's process is given to another connection. Pools reuse the
+// last used process first.
+func (p *pool) detectSharing(ctx context.Context, pid uint32, ask func() (uint32, error)) error {
+	other, err := connect(ctx, p.target.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return nil //nolint:nilerr // a pool by sessions may have no more
 	}
@@ -58,11 +58,11 @@ func (p *pool) look(ctx context.Context, pid uint32, ask func() (uint32, error))
 	return nil
 }
 
-const backendQuestion = "SELECT pg_catalog.pg_backend_pid()"
+const backendQuery = "SELECT pg_catalog.pg_backend_pid()"
 
 // backend returns the process at the server that serves the connection.
 func backend(ctx context.Context, c *pgconn.PgConn) (uint32, error) {
-	results, err := c.Exec(ctx, backendQuestion).ReadAll()
+	results, err := c.Exec(ctx, backendQuery).ReadAll()
 	if err != nil {
 		return 0, err
 	}

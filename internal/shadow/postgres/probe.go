@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
-// looker asks a target what its other connections are doing.
-type looker struct {
+// progressProbe asks a target what its other connections are doing.
+type progressProbe struct {
 	target *shadow.Target
 	pool   pool
 
@@ -23,33 +23,33 @@ type looker struct {
 	conn *pgconn.PgConn // nil before the first query and after an error
 
 	processes processes
-	spares    spares
+	blockers  blockerPool
 	sequences sequences
 }
 
-// lookTime limits the wait for an answer.
-const lookTime = 5 * time.Second
+// probeTimeout limits the wait for an answer.
+const probeTimeout = 5 * time.Second
 
-// question returns the state of a process. A process that has got its lock is shown as waiting until it runs
-// again, so the query checks the locks themselves.
-const question = `SELECT state = 'active', CASE WHEN wait_event_type IN ('Lock', 'IPC') THEN array_to_string(
+// progressQuery returns the state of a process. A process that has got its lock is shown as waiting until it
+// runs again, so the query checks the locks themselves.
+const progressQuery = `SELECT state = 'active', CASE WHEN wait_event_type IN ('Lock', 'IPC') THEN array_to_string(
 	CASE WHEN wait_event = 'SafeSnapshot' THEN pg_safe_snapshot_blocking_pids(pid) ELSE pg_blocking_pids(pid) END, ' ') ELSE '' END,
 	coalesce(wait_event_type = 'BufferPin', false), backend_xmin IS NOT NULL
 	FROM pg_stat_get_activity(`
 
-// look returns what the process pid is doing, and whether it waits for the process own.
-func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
+// progress returns what the process pid is doing, and whether it waits for the process own.
+func (l *progressProbe) progress(ctx context.Context, pid, own uint32) shadow.Progress {
 	if pid == 0 {
 		return shadow.Working // still connecting
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	row, err := l.ask(ctx, question+strconv.FormatUint(uint64(pid), 10)+")")
+	row, err := l.query(ctx, progressQuery+strconv.FormatUint(uint64(pid), 10)+")")
 	if err != nil {
-		l.drop()
-		return trouble(err)
+		l.disconnect()
+		return progressOnError(err)
 	}
 	switch {
 	case len(row) == 0:
@@ -63,7 +63,7 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 		return shadow.Working // it has answered
 	case slices.Contains(blockers, strconv.FormatUint(uint64(own), 10)):
 		return shadow.Yielding
-	case l.processes.others(blockers):
+	case l.processes.anyForeign(blockers):
 		return shadow.Working // the holder of the lock is not the mirror's and will release it
 	case len(blockers) > 0 || row[2][0] == 't':
 		return shadow.Stopping
@@ -73,8 +73,8 @@ func (l *looker) look(ctx context.Context, pid, own uint32) shadow.Progress {
 	return shadow.Working
 }
 
-// trouble returns the progress for a failed query: a server that refuses it is up and working.
-func trouble(err error) shadow.Progress {
+// progressOnError returns the progress for a failed query: a server that refuses it is up and working.
+func progressOnError(err error) shadow.Progress {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		return shadow.Working
@@ -82,9 +82,9 @@ func trouble(err error) shadow.Progress {
 	return shadow.Silent
 }
 
-func (l *looker) ask(ctx context.Context, text string) ([][]byte, error) {
+func (l *progressProbe) query(ctx context.Context, text string) ([][]byte, error) {
 	if l.conn == nil {
-		c, err := connect(ctx, l.target.Upstream, map[string]string{"application_name": ownName})
+		c, err := connect(ctx, l.target.Upstream, map[string]string{"application_name": applicationName})
 		if err != nil {
 			return nil, err
 		}
@@ -97,14 +97,14 @@ func (l *looker) ask(ctx context.Context, text string) ([][]byte, error) {
 	return results[0].Rows[0], nil
 }
 
-func (l *looker) close() {
-	l.spares.close()
+func (l *progressProbe) close() {
+	l.blockers.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop()
+	l.disconnect()
 }
 
-func (l *looker) drop() {
+func (l *progressProbe) disconnect() {
 	if l.conn == nil {
 		return
 	}

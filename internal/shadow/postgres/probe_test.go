@@ -43,16 +43,16 @@ func TestLookAtAParallelStatement(t *testing.T) {
 	testenv.Eventually(t, "a worker waits for the lock", func() bool {
 		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE leader_pid IS NOT NULL AND wait_event = 'advisory' AND datname = current_database()") != "0|\n"
 	})
-	l := &looker{target: &shadow.Target{Upstream: up}}
+	l := &progressProbe{target: &shadow.Target{Upstream: up}}
 	defer l.close()
-	if got := l.look(ctx, waiter.PID(), 0); got != shadow.Working {
+	if got := l.progress(ctx, waiter.PID(), 0); got != shadow.Working {
 		t.Errorf("while no connection of the mirror holds the lock: %v", got)
 	}
 	l.processes.add(holder.PID(), 1)
-	if got := l.look(ctx, waiter.PID(), 0); got != shadow.Stopping {
+	if got := l.progress(ctx, waiter.PID(), 0); got != shadow.Stopping {
 		t.Errorf("to others: %v", got)
 	}
-	if got := l.look(ctx, waiter.PID(), holder.PID()); got != shadow.Yielding {
+	if got := l.progress(ctx, waiter.PID(), holder.PID()); got != shadow.Yielding {
 		t.Errorf("to the holder of the lock: %v", got)
 	}
 	if err := holder.Close(context.WithoutCancel(ctx)); err != nil {
@@ -92,13 +92,13 @@ func TestLookAtADeferrableTransaction(t *testing.T) {
 	testenv.Eventually(t, "it waits for a safe snapshot", func() bool {
 		return contents(t, s, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SafeSnapshot' AND datname = current_database()") != "0|\n"
 	})
-	l := &looker{target: &shadow.Target{Upstream: up}}
+	l := &progressProbe{target: &shadow.Target{Upstream: up}}
 	defer l.close()
 	l.processes.add(writer.PID(), 1)
-	if got := l.look(ctx, waiter.PID(), 0); got != shadow.Stopping {
+	if got := l.progress(ctx, waiter.PID(), 0); got != shadow.Stopping {
 		t.Errorf("to others: %v", got)
 	}
-	if got := l.look(ctx, waiter.PID(), writer.PID()); got != shadow.Yielding {
+	if got := l.progress(ctx, waiter.PID(), writer.PID()); got != shadow.Yielding {
 		t.Errorf("to the one that it waits for: %v", got)
 	}
 	if _, err := writer.Exec(ctx, "COMMIT").ReadAll(); err != nil {
@@ -119,7 +119,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, nosy := &looker{target: &shadow.Target{Upstream: up}}, &looker{target: &shadow.Target{Upstream: up}}
+	l, nosy := &progressProbe{target: &shadow.Target{Upstream: up}}, &progressProbe{target: &shadow.Target{Upstream: up}}
 	nosy.target.Upstream.User = "nosy"
 	defer l.close()
 	defer nosy.close()
@@ -127,7 +127,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := nosy.look(t.Context(), c.PID(), 0); got != shadow.Stopping {
+	if got := nosy.progress(t.Context(), c.PID(), 0); got != shadow.Stopping {
 		t.Errorf("a process that the user may not see: %v", got)
 	}
 	if err := c.Close(t.Context()); err != nil {
@@ -136,7 +136,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 	testenv.Eventually(t, "the process has ended", func() bool {
 		return contents(t, s, fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", c.PID())) == "0|\n"
 	})
-	if got := l.look(t.Context(), c.PID(), 0); got != shadow.Working {
+	if got := l.progress(t.Context(), c.PID(), 0); got != shadow.Working {
 		t.Errorf("a process that has ended: %v", got)
 	}
 }
@@ -149,16 +149,16 @@ func TestLookAtADeadTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &looker{target: &shadow.Target{Upstream: up}}
+	l := &progressProbe{target: &shadow.Target{Upstream: up}}
 	defer l.close()
 	look := func() shadow.Progress {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		return l.look(ctx, 1, 0)
+		return l.progress(ctx, 1, 0)
 	}
-	stranger := &looker{target: &shadow.Target{Upstream: up}}
+	stranger := &progressProbe{target: &shadow.Target{Upstream: up}}
 	stranger.target.Upstream.User = "nobody"
-	if got := stranger.look(t.Context(), 1, 0); got != shadow.Working {
+	if got := stranger.progress(t.Context(), 1, 0); got != shadow.Working {
 		t.Errorf("a target that refuses the login: %v", got)
 	}
 	s.Freeze(t)

@@ -21,16 +21,16 @@ import (
 
 // Protocol implements PostgreSQL for the engine. Create it with New, and close it.
 type Protocol struct {
-	Door
-	functions sql.Functions
-	catalogs  *catalogs
-	only      subset
-	scratch   string                    // name of the table
-	looked    map[string]*sql.Statement // used only by the mirror's goroutine
-	readers   map[*reader]bool          // connections that are logged in; used only by the mirror's goroutine
+	Opener
+	functions  sql.Functions
+	catalogs   *catalogs
+	only       subset
+	scratch    string                    // name of the table
+	statements map[string]*sql.Statement // used only by the mirror's goroutine
+	readers    map[*reader]bool          // connections that are logged in; used only by the mirror's goroutine
 
-	mu      sync.Mutex
-	lookers map[string]*looker // by target
+	mu     sync.Mutex
+	probes map[string]*progressProbe // by target
 
 	allowForeign bool
 }
@@ -54,23 +54,23 @@ func New(ctx context.Context, production, target gateway.Upstream, o Options) (*
 		return nil, ui.WithHint(fmt.Errorf("control (%s): %w", target, err), hintReach)
 	}
 	defer c.Close(ctx)
-	functions, err := learn(ctx, c)
+	functions, err := loadFunctions(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("control (%s): %w", target, err)
 	}
-	cs := &catalogs{control: target, functions: functions, ignored: ignored, only: newSubset(o.Databases), all: map[string]*followed{}}
-	cs.ask(ctx, production)
+	cs := &catalogs{control: target, functions: functions, ignored: ignored, only: newSubset(o.Databases), all: map[string]*trackedCatalog{}}
+	cs.probeProduction(ctx, production)
 	return &Protocol{
 		functions: functions, catalogs: cs, only: cs.only, scratch: "cinch_shadow.t" + strconv.FormatInt(time.Now().UnixNano(), 36),
-		looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}, lookers: map[string]*looker{},
+		statements: map[string]*sql.Statement{}, readers: map[*reader]bool{}, probes: map[string]*progressProbe{},
 		allowForeign: o.AllowForeign,
 	}, nil
 }
 
 const hintReach = shadow.HintReach + ", and the right database"
 
-// learn reads which functions may do more than read.
-func learn(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
+// loadFunctions reads which functions may do more than read.
+func loadFunctions(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
 	rows, err := c.Exec(ctx, "SELECT proname, bool_or(provolatile = 'v') FROM pg_proc GROUP BY 1").ReadAll()
 	if err != nil {
 		return nil, err
@@ -84,24 +84,24 @@ func learn(ctx context.Context, c *pgconn.PgConn) (sql.Functions, error) {
 	return out, nil
 }
 
-// maxLooked and maxLookedBytes limit the cache of examined texts: their number and the size of each.
+// maxStatements and maxStatementBytes limit the cache of examined texts: their number and the size of each.
 const (
-	maxLooked      = 2000
-	maxLookedBytes = 16 << 10
+	maxStatements     = 2000
+	maxStatementBytes = 16 << 10
 )
 
-// look examines a text.
-func (p *Protocol) look(text string) *sql.Statement {
-	if s := p.looked[text]; s != nil {
+// analyze examines a text.
+func (p *Protocol) analyze(text string) *sql.Statement {
+	if s := p.statements[text]; s != nil {
 		return s
 	}
 	s := sql.Analyze(text, p.functions)
-	if len(text) <= maxLookedBytes {
+	if len(text) <= maxStatementBytes {
 		s.Text = text
-		if len(p.looked) >= maxLooked {
-			clear(p.looked)
+		if len(p.statements) >= maxStatements {
+			clear(p.statements)
 		}
-		p.looked[text] = s
+		p.statements[text] = s
 	}
 	return s
 }
@@ -109,17 +109,17 @@ func (p *Protocol) look(text string) *sql.Statement {
 // Reader returns a reader for a new connection.
 func (p *Protocol) Reader() shadow.Reader { return newReader(p) }
 
-// Door accepts clients and connects to production.
-type Door struct{}
+// Opener accepts clients and connects to production.
+type Opener struct{}
 
 // Open answers a client's requests for encryption.
-func (Door) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
+func (Opener) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error) {
 	return postgres.Accept(client, config)
 }
 
 // Reach connects to production. A login bound to production's certificate passes if the client sees that
 // certificate.
-func (Door) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
+func (Opener) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
 	c, err := postgres.Dial(ctx, production)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (Door) Reach(ctx context.Context, production gateway.Upstream, client net.C
 
 // Dial returns a connection that is made at its first use: the first operation names the database.
 func (p *Protocol) Dial(_ context.Context, t *shadow.Target) (shadow.Conn, error) {
-	return &conn{target: t, looker: p.looker(t)}, nil
+	return &conn{target: t, probe: p.probe(t)}, nil
 }
 
 // Look returns what a target is doing with the last operation.
@@ -139,19 +139,19 @@ func (p *Protocol) Look(ctx context.Context, on, own shadow.Conn) shadow.Progres
 	if own, ok := own.(*conn); ok {
 		pid = own.pid.Load()
 	}
-	return c.looker.look(ctx, c.pid.Load(), pid)
+	return c.probe.progress(ctx, c.pid.Load(), pid)
 }
 
-func (p *Protocol) looker(t *shadow.Target) *looker {
+func (p *Protocol) probe(t *shadow.Target) *progressProbe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lookers[t.Name]
+	l := p.probes[t.Name]
 	if l == nil || l.target != t {
 		if l != nil {
 			l.close()
 		}
-		l = &looker{target: t, pool: pool{target: t}}
-		p.lookers[t.Name] = l
+		l = &progressProbe{target: t, pool: pool{target: t}}
+		p.probes[t.Name] = l
 	}
 	return l
 }
@@ -170,7 +170,7 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 	found, err := check(ctx, p.catalogs, production, control, test)
 	for _, t := range []*shadow.Target{control, test} {
 		if err == nil {
-			err = found.reach(ctx, t, p.only, p.allowForeign)
+			err = found.checkForeignAccess(ctx, t, p.only, p.allowForeign)
 		}
 	}
 	return found, err
@@ -182,7 +182,7 @@ func (p *Protocol) Fit(ctx context.Context, _, control, test *shadow.Target) err
 		return nil
 	}
 	for _, t := range []*shadow.Target{control, test} {
-		all, err := reaches(ctx, t, p.only)
+		all, err := findForeignAccess(ctx, t, p.only)
 		if err != nil {
 			return ui.WithHint(fmt.Errorf("%s: %w", t, err), hintReach)
 		}
@@ -211,30 +211,30 @@ func (p *Protocol) Close() {
 	p.catalogs.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.lookers {
+	for _, l := range p.probes {
 		l.close()
 	}
 }
 
 // ScratchWrite returns an operation that stores the i-th content in a table of the tool itself.
 func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
-	return own(shadow.Write, "INSERT scratch", fmt.Sprintf(`CREATE SCHEMA IF NOT EXISTS cinch_shadow; CREATE TABLE IF NOT EXISTS %s (id int PRIMARY KEY, content text);
+	return scratchOperation(shadow.Write, "INSERT scratch", fmt.Sprintf(`CREATE SCHEMA IF NOT EXISTS cinch_shadow; CREATE TABLE IF NOT EXISTS %s (id int PRIMARY KEY, content text);
 		INSERT INTO %s VALUES (1, 'content %d') ON CONFLICT (id) DO UPDATE SET content = excluded.content`, p.scratch, p.scratch, i))
 }
 
 // ScratchRead returns an operation that reads it.
 func (p *Protocol) ScratchRead() *shadow.Operation {
-	return own(shadow.Read, "SELECT scratch", "SELECT content FROM "+p.scratch+" WHERE id = 1")
+	return scratchOperation(shadow.Read, "SELECT scratch", "SELECT content FROM "+p.scratch+" WHERE id = 1")
 }
 
 // ScratchClean returns an operation that drops the table, and its schema if nothing else is in it.
 func (p *Protocol) ScratchClean() *shadow.Operation {
-	op := own(shadow.Write, "DROP scratch", "DROP TABLE IF EXISTS "+p.scratch)
+	op := scratchOperation(shadow.Write, "DROP scratch", "DROP TABLE IF EXISTS "+p.scratch)
 	op.Request = pg.AppendQuery(op.Request, "DROP SCHEMA cinch_shadow")
 	op.Replies = 2
 	return op
 }
 
-func own(kind shadow.Kind, name, text string) *shadow.Operation {
+func scratchOperation(kind shadow.Kind, name, text string) *shadow.Operation {
 	return &shadow.Operation{Kind: kind, Name: name, TouchesAll: true, Request: pg.AppendQuery(nil, text)}
 }

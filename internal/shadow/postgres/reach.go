@@ -15,8 +15,8 @@ import (
 // A target that was restored from production's backup has production's foreign servers and their logins too.
 // Writes through them would be carried out at the far end by production and again by each target.
 
-// reach lists how statements in a database of a target reach other servers.
-type reach struct {
+// foreignAccess lists how statements in a database of a target reach other servers.
+type foreignAccess struct {
 	database string
 	ways     []string // foreign servers, and extensions that connect themselves
 	unknown  []string // languages whose functions may do anything
@@ -47,10 +47,10 @@ func mayReach(extension string) bool {
 	return strings.HasSuffix(extension, "_fdw") || strings.Contains(",pg_cron,pg_net,"+reachingExtensions+",", ","+extension+",")
 }
 
-// reaches returns the mirrored databases of a target that reach other servers. Databases that refuse the
-// target's user are left out: clients' statements do not get there either.
-func reaches(ctx context.Context, t *shadow.Target, only subset) (out []reach, err error) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+// findForeignAccess returns the mirrored databases of a target that reach other servers. Databases that
+// refuse the target's user are left out: clients' statements do not get there either.
+func findForeignAccess(ctx context.Context, t *shadow.Target, only subset) (out []foreignAccess, err error) {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +60,11 @@ func reaches(ctx context.Context, t *shadow.Target, only subset) (out []reach, e
 		return nil, err
 	}
 	for _, row := range results[0].Rows {
-		r := reach{database: string(row[0])}
+		r := foreignAccess{database: string(row[0])}
 		if only.admits(r.database) != nil {
 			continue
 		}
-		if err := r.ask(ctx, t); err != nil {
+		if err := r.query(ctx, t); err != nil {
 			return nil, fmt.Errorf("database %s: %w", r.database, err)
 		}
 		if len(r.ways)+len(r.unknown) > 0 {
@@ -77,8 +77,8 @@ func reaches(ctx context.Context, t *shadow.Target, only subset) (out []reach, e
 // shortages lists error classes that say nothing about permissions.
 var shortages = []string{"53", "57", "58"}
 
-func (r *reach) ask(ctx context.Context, t *shadow.Target) error {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName, "database": r.database})
+func (r *foreignAccess) query(ctx context.Context, t *shadow.Target) error {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName, "database": r.database})
 	var refused *pgconn.PgError
 	switch {
 	case errors.As(err, &refused) && !slices.ContainsFunc(shortages, func(class string) bool { return strings.HasPrefix(refused.Code, class) }):
@@ -100,7 +100,7 @@ func (r *reach) ask(ctx context.Context, t *shadow.Target) error {
 }
 
 // String describes what is reached.
-func (r *reach) String() string {
+func (r *foreignAccess) String() string {
 	return fmt.Sprintf("database %s reaches other servers (%s), where each target would repeat production's writes", r.database, strings.Join(r.ways, "; "))
 }
 

@@ -57,7 +57,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 	// ask calls reaches, which both the check and the run call.
 	ask := func(what, ways string) {
 		t.Helper()
-		found, err := reaches(t.Context(), &shadow.Target{Name: "control", Upstream: upstream(t, server)}, nil)
+		found, err := findForeignAccess(t.Context(), &shadow.Target{Name: "control", Upstream: upstream(t, server)}, nil)
 		if said := fmt.Sprint(found); err != nil || ways == "" && len(found) > 0 || !strings.Contains(said, ways) {
 			t.Errorf("%s: %v, %v", what, found, err)
 		}
@@ -84,7 +84,7 @@ func TestForeignExtensionsMayBeMissing(t *testing.T) {
 	p, control, test := healthy("production"), healthy("control"), healthy("test")
 	p.databases["app"].extensions["dblink"] = "1.2"
 	var found findings
-	found.all(p, control, test)
+	found.checkServers(p, control, test)
 	for _, f := range found {
 		if f.Problem {
 			t.Error(f.Text)

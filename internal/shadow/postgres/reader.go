@@ -17,15 +17,15 @@ type reader struct {
 	in, out []byte
 	held    int64 // bytes of units and of prepared statements
 
-	startup []byte // nil before it has come
-	catalog *catalog
-	follows *followed // nil: the catalog is not read from a server
-	defines lack      // what the open transaction makes the catalog lack
-	cancels bool      // the connection is a cancellation
-	ready   bool      // logged in
-	leaves  bool      // the client has sent Terminate
-	ended   bool      // End was called
-	status  byte      // of the transaction
+	startup    []byte // nil before it has come
+	catalog    *catalog
+	tracked    *trackedCatalog // nil: the catalog is not read from a server
+	staleness  staleness       // what the open transaction makes the catalog lack
+	isCancel   bool            // the connection is a cancellation
+	ready      bool            // logged in
+	terminated bool            // the client has sent Terminate
+	ended      bool            // End was called
+	status     byte            // of the transaction
 
 	// The open transaction redefines tables or functions. Other connections see that from its COMMIT on.
 	redefines bool
@@ -45,7 +45,7 @@ func (r *reader) Held() int64 { return int64(cap(r.in)+cap(r.out)) + r.held }
 
 // Request handles bytes from the client.
 func (r *reader) Request(b []byte, at time.Time) error {
-	if r.cancels || r.ended {
+	if r.isCancel || r.ended {
 		return nil
 	}
 	r.in = append(r.in, b...)
@@ -54,7 +54,7 @@ func (r *reader) Request(b []byte, at time.Time) error {
 			return err
 		}
 	}
-	return each(&r.in, func(m pg.Message) error { return r.ask(m, at) })
+	return each(&r.in, func(m pg.Message) error { return r.handleRequest(m, at) })
 }
 
 // start handles the first packet once it is complete.
@@ -67,7 +67,7 @@ func (r *reader) start() error {
 		return err
 	}
 	if code == pg.CancelRequest {
-		r.cancels, r.in = true, nil
+		r.isCancel, r.in = true, nil
 		return nil
 	}
 	parameters, err := pg.StartupParameters(r.in[:n])
@@ -84,21 +84,21 @@ func (r *reader) start() error {
 	return r.p.only.admits(r.database())
 }
 
-// ask handles a message from the client.
-func (r *reader) ask(m pg.Message, at time.Time) error {
+// handleRequest handles a message from the client.
+func (r *reader) handleRequest(m pg.Message, at time.Time) error {
 	switch m.Type {
 	case pg.Password:
 		return nil
 	case pg.Terminate:
-		r.leaves = true
+		r.terminated = true
 		return nil
 	case pg.CopyData, pg.CopyDone, pg.CopyFail:
 		r.copy(m)
 		return nil
 	case pg.Sync:
-		if u := r.copying(); u != nil && u.complete && u.extended && u.copied {
+		if u := r.copying(); u != nil && u.complete && u.extended && u.copyEnded {
 			u.add(m) // the server has ignored the first one
-			r.count(u)
+			r.countHeld(u)
 			u.extended = false
 			return nil
 		}
@@ -108,8 +108,8 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 	}
 	u := r.building
 	u.add(m)
-	err := r.note(u, m)
-	r.count(u)
+	err := r.recordMessage(u, m)
+	r.countHeld(u)
 	if err != nil {
 		return err
 	}
@@ -121,23 +121,23 @@ func (r *reader) ask(m pg.Message, at time.Time) error {
 	return nil
 }
 
-// count adds the growth of a unit to what is held. What production's answer consumes of it stays counted
+// countHeld adds the growth of a unit to what is held. What production's answer consumes of it stays counted
 // until the answer is complete.
-func (r *reader) count(u *unit) {
-	before := u.counted
-	u.counted = max(before, u.size())
-	r.held += u.counted - before
+func (r *reader) countHeld(u *unit) {
+	before := u.heldBytes
+	u.heldBytes = max(before, u.size())
+	r.held += u.heldBytes - before
 }
 
-// note records what a message adds to a unit.
-func (r *reader) note(u *unit, m pg.Message) error {
+// recordMessage records what a message adds to a unit.
+func (r *reader) recordMessage(u *unit, m pg.Message) error {
 	switch m.Type {
 	case pg.Query:
 		text, _, err := pg.String(m.Body)
-		u.runs(r.p.look(text))
+		u.addExecuted(r.p.analyze(text))
 		return err
 	case pg.FunctionCall:
-		u.runs(nil)
+		u.addExecuted(nil)
 	case pg.Parse:
 		u.extended = true
 		return r.noteParse(u, m)
@@ -204,8 +204,8 @@ func (r *reader) noteParse(u *unit, m pg.Message) error {
 	if err != nil {
 		return err
 	}
-	s := &statement{Statement: r.p.look(text)}
-	if guidable(s.Statement) {
+	s := &statement{Statement: r.p.analyze(text)}
+	if isGuidable(s.Statement) {
 		s.parse = append([]byte(nil), m.Raw...)
 	}
 	if old, known := r.prepared[name]; known {
@@ -213,7 +213,7 @@ func (r *reader) noteParse(u *unit, m pg.Message) error {
 	}
 	r.held += preparedBytes(name, s)
 	r.prepared[name] = s
-	u.made = append(u.made, s)
+	u.newStatements = append(u.newStatements, s)
 	u.prepared = append(u.prepared, s.Statement)
 	if name != "" {
 		u.changes = true
@@ -239,7 +239,7 @@ func (r *reader) noteDescribe(u *unit, m pg.Message) error {
 
 // copying returns the unit for which production reads COPY data, or nil.
 func (r *reader) copying() *unit {
-	if u := r.current(); u != nil && u.copies {
+	if u := r.current(); u != nil && u.inCopy {
 		return u
 	}
 	return nil
@@ -253,8 +253,8 @@ func (r *reader) current() *unit {
 	return r.building
 }
 
-// underWay returns the units that production has not answered.
-func (r *reader) underWay() []*unit {
+// unansweredUnits returns the units that production has not answered.
+func (r *reader) unansweredUnits() []*unit {
 	if r.building == nil {
 		return r.pending
 	}
@@ -275,22 +275,22 @@ func (r *reader) copy(m pg.Message) {
 		return
 	}
 	u.add(m)
-	r.count(u)
+	r.countHeld(u)
 	if m.Type != pg.CopyData {
-		u.copied = true
+		u.copyEnded = true
 	}
 }
 
-var errUnasked = errors.New("an answer without a request")
+var errUnexpectedReply = errors.New("an answer without a request")
 
 // Reply handles bytes from the server, and returns the operations that they complete.
 func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err error) {
-	if r.cancels || r.ended {
+	if r.isCancel || r.ended {
 		return nil, nil
 	}
 	r.out = append(r.out, b...)
 	err = each(&r.out, func(m pg.Message) error {
-		op, err := r.hear(m, at)
+		op, err := r.handleReply(m, at)
 		if op != nil {
 			done = append(done, op)
 		}
@@ -299,20 +299,20 @@ func (r *reader) Reply(b []byte, at time.Time) (done []*shadow.Operation, err er
 	return append(done, r.Unanswered()...), err
 }
 
-// hear handles a message from the server. It returns the operation that the message completes.
-func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
+// handleReply handles a message from the server. It returns the operation that the message completes.
+func (r *reader) handleReply(m pg.Message, at time.Time) (*shadow.Operation, error) {
 	if !r.ready {
 		if m.Type != pg.ReadyForQuery {
 			return nil, nil
 		}
 		r.ready = true
 		if r.p.catalogs != nil {
-			r.follows = r.p.catalogs.of(r.database())
-			r.follows.enter()
-			r.catalog = r.follows.catalog
+			r.tracked = r.p.catalogs.of(r.database())
+			r.tracked.enter()
+			r.catalog = r.tracked.catalog
 		}
 		r.p.readers[r] = true
-		return r.begin(), nil
+		return r.connectOperation(), nil
 	}
 	switch m.Type {
 	case pg.NoticeResponse, pg.NotificationResponse, pg.ParameterStatus:
@@ -325,43 +325,43 @@ func (r *reader) hear(m pg.Message, at time.Time) (*shadow.Operation, error) {
 		if m.Type == pg.ErrorResponse { // the server ends the connection
 			return nil, nil
 		}
-		return nil, errUnasked
+		return nil, errUnexpectedReply
 	}
-	if r.catchUp(u, m) || u.judged != len(u.executed) {
-		u.judged = len(u.executed)
-		u.digest.keeps = u.guided() != nil
-		u.digest.form, u.digest.nature = u.forms(r.catalog)
+	if r.refreshCatalog(u, m) || u.considered != len(u.executed) {
+		u.considered = len(u.executed)
+		u.digest.storeRows = u.guidedStatement() != nil
+		u.digest.form, u.digest.nondeterministic = u.forms(r.catalog)
 	}
-	u.hearStep(r.catalog, m)
+	u.advanceSteps(r.catalog, m)
 	if m.Type != pg.ReadyForQuery {
 		switch m.Type {
 		case pg.CommandComplete:
-			u.defines = max(u.defines, defines(m.Body))
+			u.staleness = max(u.staleness, stalenessAfter(m.Body))
 		case pg.CopyInResponse:
-			u.copies = true
+			u.inCopy = true
 		}
 		u.digest.add(m)
 		return nil, nil
 	}
 	if len(r.pending) == 0 || len(m.Body) != 1 {
-		return nil, errUnasked
+		return nil, errUnexpectedReply
 	}
 	r.pending[0] = nil
 	r.pending = r.pending[1:]
-	r.held -= u.counted
+	r.held -= u.heldBytes
 	before := r.status
 	r.status = m.Body[0]
 	u.digest.add(m)
-	op := r.answered(u, before, at)
-	u.tell(op)
+	op := r.operation(u, before, at)
+	u.notifyGuides(op)
 	return op, nil
 }
 
 // Midway reports whether a transaction is open.
 func (r *reader) Midway() bool { return r.status != idle }
 
-// begin returns the operation that connects to a target with the client's startup.
-func (r *reader) begin() *shadow.Operation {
+// connectOperation returns the operation that connects to a target with the client's startup.
+func (r *reader) connectOperation() *shadow.Operation {
 	return &shadow.Operation{Kind: shadow.State, Name: "connect", Check: shadow.Success, Request: r.startup, Form: formStart, Production: shadow.Answer{Lost: true}}
 }
 
@@ -369,7 +369,7 @@ func (r *reader) begin() *shadow.Operation {
 // it. The closing of the connection itself may be noticed too late: only after the answer to an operation
 // that needed it, such as DROP DATABASE, which waits 5 s for connections to end and then fails.
 func (r *reader) Unanswered() []*shadow.Operation {
-	if !r.leaves || !r.ready || len(r.pending) > 0 {
+	if !r.terminated || !r.ready || len(r.pending) > 0 {
 		return nil
 	}
 	return r.End()
@@ -383,12 +383,12 @@ func (r *reader) End() []*shadow.Operation {
 	}
 	r.ended = true
 	delete(r.p.readers, r)
-	if r.follows != nil {
-		r.follows.exit()
-		r.follows = nil
+	if r.tracked != nil {
+		r.tracked.exit()
+		r.tracked = nil
 	}
-	for _, u := range r.underWay() {
-		u.tell(nil)
+	for _, u := range r.unansweredUnits() {
+		u.notifyGuides(nil)
 	}
 	if !r.ready {
 		return nil
@@ -399,36 +399,36 @@ func (r *reader) End() []*shadow.Operation {
 	}}
 }
 
-// answered returns the operation for a unit that production has answered.
-func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation {
-	if why := leftOut(u); why != "" {
-		r.catalog.skipped(u.executed)
-		return instead(u, why, before, r.status)
+// operation returns the operation for a unit that production has answered.
+func (r *reader) operation(u *unit, before byte, at time.Time) *shadow.Operation {
+	if why := skipReason(u); why != "" {
+		r.catalog.markSkipped(u.executed)
+		return placeholder(u, why, before, r.status)
 	}
-	op := &shadow.Operation{Name: u.name(), Request: u.whole()}
+	op := &shadow.Operation{Name: u.name(), Request: u.requestBytes()}
 	op.Form, op.Example = u.digest.form, u.example(r.startup)
-	r.untold(u)
-	b := &beside{shape: u.shape, draws: u.draws}
-	if u.shape != nil || len(u.draws) > 0 {
+	r.excludeUnknownNumbers(u)
+	b := &opData{excluded: u.excluded, numbers: u.numbers}
+	if u.excluded != nil || len(u.numbers) > 0 {
 		op.Private = b
 	}
-	if u.digest.nature {
+	if u.digest.nondeterministic {
 		op.Check = shadow.Success
 	}
-	r.learn(u)
+	r.learnColumns(u)
 	switch u.effect() {
 	case sql.Session:
 		op.Kind = shadow.State
 	case sql.Reads:
 		op.Kind = shadow.Read
-		op.Keep = u.keeps() || before != idle
+		op.Keep = u.changesConnection() || before != idle
 		op.Snapshot = len(u.executed) == 1
 	case sql.Writes:
 		op.Kind = shadow.Write
 		op.TouchesAll, op.Locks = true, true
-		op.Redefines = r.redefining(u)
-		b.guide, b.stirs = r.guide(u, before), u.stirs()
-		if b.guide != nil || b.stirs != stirsNothing {
+		op.Redefines = r.trackRedefinition(u)
+		b.guide, b.effect = r.newGuide(u, before), u.sequenceEffect()
+		if b.guide != nil || b.effect != noSequenceEffect {
 			op.Private = b
 		}
 	}
@@ -437,9 +437,9 @@ func (r *reader) answered(u *unit, before byte, at time.Time) *shadow.Operation 
 	return op
 }
 
-// redefining reports whether reads that have begun may see the effects of the unit, or of earlier units of
-// its transaction.
-func (r *reader) redefining(u *unit) bool {
+// trackRedefinition reports whether reads that have begun may see the effects of the unit, or of earlier
+// units of its transaction.
+func (r *reader) trackRedefinition(u *unit) bool {
 	redefines := r.redefines || u.redefines()
 	r.redefines = redefines && r.status != idle
 	return redefines
@@ -454,60 +454,60 @@ func (r *reader) database() string {
 	return parameters["user"]
 }
 
-// learn records the nondeterministic columns that a unit has made.
-func (r *reader) learn(u *unit) {
+// learnColumns records the nondeterministic columns that a unit has made.
+func (r *reader) learnColumns(u *unit) {
 	temporary := false
 	for _, s := range u.executed {
 		if s == nil {
 			continue
 		}
 		if u.code == "" {
-			r.catalog.follow(s)
+			r.catalog.learnSets(s)
 		}
 		temporary = temporary || s.Words["temp"] != 0 || s.Words["temporary"] != 0
 	}
 	if !temporary {
-		r.defines = max(r.defines, u.defines)
+		r.staleness = max(r.staleness, u.staleness)
 	}
-	if r.status == idle && r.follows != nil {
-		r.follows.mark(r.defines)
-		r.defines = lacksNothing
+	if r.status == idle && r.tracked != nil {
+		r.tracked.mark(r.staleness)
+		r.staleness = upToDate
 	}
 }
 
-// catchUp updates the catalog if a message can't be compared otherwise. It reports whether it did.
-func (r *reader) catchUp(u *unit, m pg.Message) bool {
-	if r.follows == nil || r.follows.lacks == lacksNothing {
+// refreshCatalog updates the catalog if a message can't be compared otherwise. It reports whether it did.
+func (r *reader) refreshCatalog(u *unit, m pg.Message) bool {
+	if r.tracked == nil || r.tracked.staleness == upToDate {
 		return false
 	}
-	return r.follows.catchUp(u.judges(m))
+	return r.tracked.refresh(u.answeredStatement(m))
 }
 
-// untold leaves columns out of the comparison if production's answers do not show which numbers of a sequence
-// the rows got, so that the targets can't use the same.
-func (r *reader) untold(u *unit) {
-	for _, d := range u.draws {
-		if d.table != "" && !d.dense() {
-			r.catalog.leave(d.table, d.column, "numbers of a sequence that several clients used at once, one of them for several rows")
+// excludeUnknownNumbers leaves columns out of the comparison if production's answers do not show which
+// numbers of a sequence the rows got, so that the targets can't use the same.
+func (r *reader) excludeUnknownNumbers(u *unit) {
+	for _, d := range u.numbers {
+		if d.table != "" && !d.isContiguous() {
+			r.catalog.exclude(d.table, d.column, "numbers of a sequence that several clients used at once, one of them for several rows")
 		}
 	}
-	mine := r.catalog.inserts(u.executed)
+	mine := r.catalog.insertedSerials(u.executed)
 	if len(mine) == 0 {
 		return
 	}
-	tells := u.tells()
-	r.catalog.pinned(mine, tells)
+	tells := u.returnsInserts()
+	r.catalog.excludeShifted(mine, tells)
 	for other := range r.p.readers {
 		if other == r || other.catalog != r.catalog {
 			continue
 		}
-		for _, its := range other.underWay() {
-			if tells && its.tells() {
+		for _, its := range other.unansweredUnits() {
+			if tells && its.returnsInserts() {
 				continue
 			}
-			for _, one := range r.catalog.inserts(its.executed) {
+			for _, one := range r.catalog.insertedSerials(its.executed) {
 				if slices.Contains(mine, one) {
-					r.catalog.leave(one.table, one.column, "numbers of a sequence that several clients used at once, with statements that do not return them")
+					r.catalog.exclude(one.table, one.column, "numbers of a sequence that several clients used at once, with statements that do not return them")
 				}
 			}
 		}

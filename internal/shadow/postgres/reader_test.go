@@ -16,7 +16,7 @@ import (
 // loggedIn returns a reader after a login.
 func loggedIn(t testing.TB) *reader {
 	t.Helper()
-	r := newReader(&Protocol{looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
+	r := newReader(&Protocol{statements: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
 	ask(t, r, pg.AppendStartup(nil, "user", "u"))
 	answer(t, r, pg.Append(nil, pg.ReadyForQuery, []byte{idle}))
 	return r
@@ -93,7 +93,7 @@ func TestTerminate(t *testing.T) {
 			t.Errorf("%s: %q when the connection is closed, %d readers are left", c.name, got, len(r.p.readers))
 		}
 	}
-	r := newReader(&Protocol{looked: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
+	r := newReader(&Protocol{statements: map[string]*sql.Statement{}, readers: map[*reader]bool{}})
 	ask(t, r, append(pg.AppendStartup(nil, "user", "u"), terminate...))
 	if got := names(r.Unanswered()); len(got) > 0 {
 		t.Errorf("%q before the login has ended", got)

@@ -25,7 +25,7 @@ func TestReplayHasProductionsData(t *testing.T) {
 	t.Parallel()
 	b := newServers(t, schema)
 	up := parsed(t, b.production)
-	tape := shadowtest.Record(t, "postgres", shadow.RecorderConfig{Production: up, Opener: Door{}, Filters: NewFilters()})
+	tape := shadowtest.Record(t, "postgres", shadow.RecorderConfig{Production: up, Opener: Opener{}, Filters: NewFilters()})
 	b.url = b.at(tape.Addr)
 	var clients sync.WaitGroup
 	for i := range 4 {

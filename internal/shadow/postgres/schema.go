@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// described holds what a server's catalog says about its tables.
-type described struct {
+// schemaInfo holds what a server's catalog says about its tables.
+type schemaInfo struct {
 	relations map[uint32]*relation
 	defaults  []column // with a default or generation expression
 	triggers  []trigger
@@ -56,13 +56,13 @@ const serialsQuery = `SELECT c.relname, a.attname, quote_ident(n.nspname) || '.'
 	JOIN pg_class c ON c.oid = u.of JOIN pg_attribute a ON a.attrelid = u.of AND a.attnum = u.at
 	JOIN pg_class s ON s.oid = u.sequence AND s.relkind = 'S' JOIN pg_namespace n ON n.oid = s.relnamespace JOIN pg_sequence q ON q.seqrelid = s.oid`
 
-// describe reads a server's catalog.
-func describe(ctx context.Context, c *pgconn.PgConn) (*described, error) {
+// readSchema reads a server's catalog.
+func readSchema(ctx context.Context, c *pgconn.PgConn) (*schemaInfo, error) {
 	results, err := c.Exec(ctx, columnsQuery+";"+triggersQuery+";"+viewsQuery+";"+serialsQuery).ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	out := &described{relations: map[uint32]*relation{}}
+	out := &schemaInfo{relations: map[uint32]*relation{}}
 	kinds := map[uint32]map[string]uint32{}
 	for _, row := range results[0].Rows {
 		oid := number(row[0])
@@ -99,12 +99,12 @@ func describe(ctx context.Context, c *pgconn.PgConn) (*described, error) {
 }
 
 // learn adds the nondeterministic columns in a server's description.
-func (c *catalog) learn(d *described, functions sql.Functions) {
+func (c *catalog) learn(d *schemaInfo, functions sql.Functions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range d.defaults {
 		if !one.generated && sql.Analyze("SELECT "+strings.ReplaceAll(one.expression, "::regclass", ""), functions).Nondeterministic { // nextval('…'::regclass)
-			c.leaves(one.table, one.name, "default "+one.expression)
+			c.excludeLocked(one.table, one.name, "default "+one.expression)
 		}
 	}
 	for _, t := range d.triggers {
@@ -127,12 +127,12 @@ func (c *catalog) learn(d *described, functions sql.Functions) {
 func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 	why := "trigger " + t.name + " sets it"
 	if t.function == "moddatetime" {
-		c.leaves(t.table, strings.TrimSuffix(t.arguments, `\000`), why)
+		c.excludeLocked(t.table, strings.TrimSuffix(t.arguments, `\000`), why)
 		return
 	}
 	columns := sql.Assigned(t.source, functions)
 	for _, column := range columns {
-		c.leaves(t.table, column, why)
+		c.excludeLocked(t.table, column, why)
 	}
 	if len(columns) == 0 && sql.Analyze(t.source, functions).Nondeterministic {
 		c.notes[fmt.Sprintf("table %s has the trigger %s, whose function uses the time, random numbers or the like: if it writes them, leave the columns out with --ignore-column", t.table, t.name)] = true
@@ -142,9 +142,9 @@ func (c *catalog) learnTrigger(t trigger, functions sql.Functions) {
 // learnGenerated leaves out a column that is generated from columns that are left out.
 func (c *catalog) learnGenerated(one column, functions sql.Functions) {
 	words := sql.Analyze("SELECT "+one.expression, functions).Words
-	for of := range c.left[one.table] {
+	for of := range c.excluded[one.table] {
 		if words[of] != 0 {
-			c.leaves(one.table, one.name, "generated from "+of)
+			c.excludeLocked(one.table, one.name, "generated from "+of)
 			return
 		}
 	}
@@ -153,7 +153,7 @@ func (c *catalog) learnGenerated(one column, functions sql.Functions) {
 // learnView leaves out the columns of a view that may be a column that is left out: the one with its name, or
 // else those of its type.
 func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
-	if c.left[v.table][v.column] == "" || view == nil {
+	if c.excluded[v.table][v.column] == "" || view == nil {
 		return false
 	}
 	var alike []string
@@ -167,22 +167,22 @@ func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
 		}
 	}
 	for _, name := range alike {
-		if c.left[view.name][name] == "" {
-			c.leaves(view.name, name, "from "+v.table+"."+v.column)
+		if c.excluded[view.name][name] == "" {
+			c.excludeLocked(view.name, name, "from "+v.table+"."+v.column)
 			changed = true
 		}
 	}
 	return changed
 }
 
-// use sets the tables and sequences as a server numbers them.
-func (c *catalog) use(d *described, production bool) {
+// setRelations sets the tables and sequences as a server numbers them.
+func (c *catalog) setRelations(d *schemaInfo, production bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.own && !production {
+	if c.fromProduction && !production {
 		return
 	}
-	c.relations, c.serials, c.own = d.relations, d.serials, production
+	c.relations, c.serials, c.fromProduction = d.relations, d.serials, production
 	c.names = map[string]bool{}
 	for _, r := range d.relations {
 		c.names[r.name] = true

@@ -156,8 +156,8 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 	for _, firstEndsFirst := range []bool{true, false} {
 		real, known := &sequence{t: t}, &sequences{}
 		first, second := &sequenceSession{real}, &sequenceSession{real}
-		of := func(n int64) draw { return draw{serial{sequence: "s", increment: 1}, []int64{n}} }
-		do := func(what func(*sequences, string, draw, session) error, c session, n int64) {
+		of := func(n int64) sequenceNumbers { return sequenceNumbers{serial{sequence: "s", increment: 1}, []int64{n}} }
+		do := func(what func(*sequences, string, sequenceNumbers, session) error, c session, n int64) {
 			t.Helper()
 			if err := what(known, "s", of(n), c); err != nil {
 				t.Error(err)
@@ -169,20 +169,20 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 				t.Errorf("the first ends first %t: took %d, want %d", firstEndsFirst, got, want)
 			}
 		}
-		do((*sequences).down, first, 10)
+		do((*sequences).prepare, first, 10)
 		take(10) // then waits for a lock
-		do((*sequences).down, second, 9)
+		do((*sequences).prepare, second, 9)
 		if firstEndsFirst {
-			do((*sequences).up, first, 10)
+			do((*sequences).restore, first, 10)
 		}
 		take(9)
-		do((*sequences).up, second, 9)
+		do((*sequences).restore, second, 9)
 		if !firstEndsFirst {
-			do((*sequences).up, first, 10)
+			do((*sequences).restore, first, 10)
 		}
 		take(11)
-		do((*sequences).down, first, 7) // then fails, so that nothing can be asked
-		do((*sequences).drop, first, 7)
+		do((*sequences).prepare, first, 7) // then fails, so that nothing can be asked
+		do((*sequences).release, first, 7)
 		if len(known.users) > 0 {
 			t.Errorf("in use: %v", known.users)
 		}
@@ -194,11 +194,11 @@ func TestSequenceOfTwoUnderWay(t *testing.T) {
 func TestSequencesAreUnsure(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
-	c := &conn{net: client, looker: &looker{}}
-	known := &c.looker.sequences
-	sure := func() { known.note("s", position{greatest: 4, next: 5, sure: true, plain: true}) }
+	c := &conn{net: client, probe: &progressProbe{}}
+	known := &c.probe.sequences
+	sure := func() { known.store("s", position{greatest: 4, next: 5, certain: true, plain: true}) }
 	unsure := func(when string) {
-		if known.of("s").sure {
+		if known.get("s").certain {
 			t.Errorf("the next number counts as known %s", when)
 		}
 	}
@@ -212,9 +212,9 @@ func TestSequencesAreUnsure(t *testing.T) {
 		_, _ = server.Write(pg.Append(pg.Append(nil, pg.CommandComplete, []byte("INSERT 0 1\x00")), pg.ReadyForQuery, []byte{idle}))
 	}()
 	sure()
-	op := &shadow.Operation{Request: pg.AppendQuery(nil, "INSERT INTO t (who) VALUES ('a')"), Private: &beside{stirs: stirsOn}}
+	op := &shadow.Operation{Request: pg.AppendQuery(nil, "INSERT INTO t (who) VALUES ('a')"), Private: &opData{effect: advancesSequences}}
 	answers := 0
-	err := c.prepared([]*shadow.Operation{op}, time.Now().Add(time.Minute), func(int, shadow.Answer) {
+	err := c.sendWithExtras([]*shadow.Operation{op}, time.Now().Add(time.Minute), func(int, shadow.Answer) {
 		unsure("when it is answered")
 		answers++
 	})
@@ -225,14 +225,14 @@ func TestSequencesAreUnsure(t *testing.T) {
 
 // An upsert that returns its numbers is no DO statement, which may set any sequence.
 func TestStirs(t *testing.T) {
-	for text, want := range map[string]stir{
-		"INSERT INTO t (who) VALUES ('a') ON CONFLICT (who) DO UPDATE SET who = excluded.who RETURNING id": stirsNothing,
-		"DO $$ BEGIN PERFORM setval('s', 1); END $$":                                                       stirsAll,
-		"DO LANGUAGE plpgsql $$ BEGIN PERFORM setval('s', 1); END $$":                                      stirsAll,
-		"SELECT setval('s', 1)": stirsAll,
+	for text, want := range map[string]sequenceEffect{
+		"INSERT INTO t (who) VALUES ('a') ON CONFLICT (who) DO UPDATE SET who = excluded.who RETURNING id": noSequenceEffect,
+		"DO $$ BEGIN PERFORM setval('s', 1); END $$":                                                       setsSequences,
+		"DO LANGUAGE plpgsql $$ BEGIN PERFORM setval('s', 1); END $$":                                      setsSequences,
+		"SELECT setval('s', 1)": setsSequences,
 	} {
-		u := &unit{executed: []*sql.Statement{sql.Analyze(text, nil)}, drawn: drawn{draws: []draw{{numbers: []int64{1}}}}}
-		if got := u.stirs(); got != want {
+		u := &unit{executed: []*sql.Statement{sql.Analyze(text, nil)}, numberScanner: numberScanner{numbers: []sequenceNumbers{{values: []int64{1}}}}}
+		if got := u.sequenceEffect(); got != want {
 			t.Errorf("%s: %d, want %d", text, got, want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // sequences tracks the positions of a target's sequences. Before an operation that took numbers in production
-// is sent to a target, the sequence there is set to the first of them (down). After it, the sequence is set
-// so that the next number is higher than all that were given (up). It is safe for concurrent use.
+// is sent to a target, the sequence there is set to the first of them (prepare). After it, the sequence is
+// set so that the next number is higher than all that were given (restore). It is safe for concurrent use.
 type sequences struct {
 	moving sync.Mutex // held while sequences are set, not while operations run
 	// Sessions that are running an operation for which they have set the sequence, the latest last; guarded
@@ -32,30 +32,30 @@ const maxSequences = 10_000
 
 // position is the state of a sequence.
 type position struct {
-	greatest int64 // greatest number given
-	next     int64
-	sure     bool // next is certain to be given next
-	plain    bool // sessions take one number at a time (CACHE 1)
-	set      bool // it was set for the running operation
-	away     bool // this user can't set it, or it counts down
+	greatest   int64 // greatest number given
+	next       int64
+	certain    bool // next is certain to be given next
+	plain      bool // sessions take one number at a time (CACHE 1)
+	set        bool // it was set for the running operation
+	unsettable bool // this user can't set it, or it counts down
 }
 
-// stirred records what operations may have done that don't return their numbers.
-func (s *sequences) stirred(how stir) {
+// markEffect records what operations may have done that don't return their numbers.
+func (s *sequences) markEffect(how sequenceEffect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch how {
-	case stirsAll:
+	case setsSequences:
 		clear(s.known)
-	case stirsOn:
+	case advancesSequences:
 		for name, p := range s.known {
-			p.sure = false
+			p.certain = false
 			s.known[name] = p
 		}
 	}
 }
 
-func (s *sequences) of(name string) position {
+func (s *sequences) get(name string) position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p, known := s.known[name]; known {
@@ -64,7 +64,7 @@ func (s *sequences) of(name string) position {
 	return position{greatest: math.MinInt64, next: math.MinInt64}
 }
 
-func (s *sequences) note(name string, p position) {
+func (s *sequences) store(name string, p position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil || len(s.known) >= maxSequences {
@@ -86,23 +86,23 @@ const (
 	setBehind = `SELECT pg_catalog.setval(seqrelid::pg_catalog.regclass, $n + seqincrement, false) ` + settable + ` AND $n + seqincrement <= seqmax`
 )
 
-func about(text, sequence string, n int64) string {
+func formatQuery(text, sequence string, n int64) string {
 	text = strings.ReplaceAll(text, "$n", strconv.FormatInt(n, 10))
 	return strings.ReplaceAll(text, "$s", strings.ReplaceAll(sequence, "'", "''"))
 }
 
-// enter records that a session sets a sequence for its next operation.
-func (s *sequences) enter(name string, c session) {
-	s.leave(name, c)
+// addUser records that a session sets a sequence for its next operation.
+func (s *sequences) addUser(name string, c session) {
+	s.removeUser(name, c)
 	if s.users == nil {
 		s.users = map[string][]session{}
 	}
 	s.users[name] = append(s.users[name], c)
 }
 
-// leave undoes enter. It reports whether another session has set the sequence since, for an operation that is
-// running.
-func (s *sequences) leave(name string, c session) (other bool) {
+// removeUser undoes addUser. It reports whether another session has set the sequence since, for an operation
+// that is running.
+func (s *sequences) removeUser(name string, c session) (other bool) {
 	users := s.users[name]
 	i := slices.Index(users, c)
 	if i < 0 {
@@ -116,102 +116,102 @@ func (s *sequences) leave(name string, c session) (other bool) {
 	return i < len(users)
 }
 
-// drop replaces up for an operation after which nothing can be set.
-func (s *sequences) drop(name string, _ draw, c session) error {
+// release replaces restore for an operation after which nothing can be set.
+func (s *sequences) release(name string, _ sequenceNumbers, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
-	s.leave(name, c)
+	s.removeUser(name, c)
 	return nil
 }
 
-// down sets a sequence to the first number that production took for the next operation. name is its key in
+// prepare sets a sequence to the first number that production took for the next operation. name is its key in
 // known.
-func (s *sequences) down(name string, d draw, c session) error {
+func (s *sequences) prepare(name string, d sequenceNumbers, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	return s.set(name, d, c)
 }
 
-// set implements down. s.moving must be held.
-func (s *sequences) set(name string, d draw, c session) error {
-	s.enter(name, c)
-	p := s.of(name)
-	if p.set = false; p.sure && p.next == d.numbers[0] {
-		s.note(name, p)
+// set implements prepare. s.moving must be held.
+func (s *sequences) set(name string, d sequenceNumbers, c session) error {
+	s.addUser(name, c)
+	p := s.get(name)
+	if p.set = false; p.certain && p.next == d.values[0] {
+		s.store(name, p)
 		return nil
 	}
-	said, err := c.value(about(setDown, d.sequence, d.numbers[0]))
+	said, err := c.value(formatQuery(setDown, d.sequence, d.values[0]))
 	if err != nil {
 		return err
 	}
 	var cache, start int64
 	var last string
 	if _, err := fmt.Sscan(said, &cache, &start, &last); err != nil {
-		p.away = true // no row
-		s.note(name, p)
+		p.unsettable = true // no row
+		s.store(name, p)
 		return nil
 	}
-	p.set, p.sure, p.away, p.plain = true, false, false, cache == 1
+	p.set, p.certain, p.unsettable, p.plain = true, false, false, cache == 1
 	if given, err := strconv.ParseInt(last, 10, 64); err == nil {
 		p.greatest = max(p.greatest, given)
 		p.next = p.greatest + 1
 	} else if p.next == math.MinInt64 {
 		p.next = start
 	}
-	s.note(name, p)
+	s.store(name, p)
 	return nil
 }
 
-// again repeats down after a try that was undone, which has taken numbers.
-func (s *sequences) again(name string, d draw, c session) error {
+// prepareAgain repeats prepare after a try that was undone, which has taken numbers.
+func (s *sequences) prepareAgain(name string, d sequenceNumbers, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
-	p := s.of(name)
-	if p.sure = false; p.away {
+	p := s.get(name)
+	if p.certain = false; p.unsettable {
 		return nil
 	}
-	s.note(name, p)
+	s.store(name, p)
 	return s.set(name, d, c)
 }
 
-// up records what an operation took. It sets the sequence forward if it had given higher numbers before, or
-// back if the operation took none. If another running operation needs the current position, that operation
+// restore records what an operation took. It sets the sequence forward if it had given higher numbers before,
+// or back if the operation took none. If another running operation needs the current position, that operation
 // does so instead.
-func (s *sequences) up(name string, d draw, c session) error {
+func (s *sequences) restore(name string, d sequenceNumbers, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
-	other := s.leave(name, c)
-	p := s.of(name)
-	if p.away {
+	other := s.removeUser(name, c)
+	p := s.get(name)
+	if p.unsettable {
 		return nil
 	}
-	given := slices.Max(d.numbers)
+	given := slices.Max(d.values)
 	if other {
 		p.greatest = max(p.greatest, given)
-		s.note(name, p)
+		s.store(name, p)
 		return nil
 	}
 	if p.set {
-		said, err := c.value(about(lastGiven, d.sequence, d.numbers[0]))
+		said, err := c.value(formatQuery(lastGiven, d.sequence, d.values[0]))
 		if err != nil {
 			return err
 		}
 		// No number was taken: the row existed, or named its number.
 		if given, err = strconv.ParseInt(said, 10, 64); err != nil {
-			p.set, p.sure = false, false
-			s.note(name, p)
-			_, err = c.value(about(setNext, d.sequence, p.next))
+			p.set, p.certain = false, false
+			s.store(name, p)
+			_, err = c.value(formatQuery(setNext, d.sequence, p.next))
 			return err
 		}
 	}
 	p.set = false
 	if given < p.greatest {
-		p.sure = false
-		s.note(name, p)
-		_, err := c.value(about(setBehind, d.sequence, p.greatest))
+		p.certain = false
+		s.store(name, p)
+		_, err := c.value(formatQuery(setBehind, d.sequence, p.greatest))
 		return err
 	}
-	p.greatest, p.next, p.sure = given, given+max(d.increment, 1), p.plain && d.increment != 0
-	s.note(name, p)
+	p.greatest, p.next, p.certain = given, given+max(d.increment, 1), p.plain && d.increment != 0
+	s.store(name, p)
 	return nil
 }

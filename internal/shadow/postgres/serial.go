@@ -50,8 +50,8 @@ func (c *catalog) serialOf(column pg.Column, s *sql.Statement, columns int) seri
 	return serial{}
 }
 
-// inserts returns the columns to which statements may give numbers from a sequence.
-func (c *catalog) inserts(executed []*sql.Statement) (out []serial) {
+// insertedSerials returns the columns to which statements may give numbers from a sequence.
+func (c *catalog) insertedSerials(executed []*sql.Statement) (out []serial) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if len(c.serials) == 0 {
@@ -70,18 +70,18 @@ func (c *catalog) inserts(executed []*sql.Statement) (out []serial) {
 	return out
 }
 
-// skipped records that targets don't get statements that may have taken numbers in production.
-func (c *catalog) skipped(executed []*sql.Statement) {
-	for _, one := range c.inserts(executed) {
+// markSkipped records that targets don't get statements that may have taken numbers in production.
+func (c *catalog) markSkipped(executed []*sql.Statement) {
+	for _, one := range c.insertedSerials(executed) {
 		c.mu.Lock()
 		c.ahead[one] = true
 		c.mu.Unlock()
 	}
 }
 
-// pinned leaves out columns whose numbers differ from production's, until an answer shows the position of the
-// sequence.
-func (c *catalog) pinned(columns []serial, tells bool) {
+// excludeShifted leaves out columns whose numbers differ from production's, until an answer shows the
+// position of the sequence.
+func (c *catalog) excludeShifted(columns []serial, tells bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range columns {
@@ -89,7 +89,7 @@ func (c *catalog) pinned(columns []serial, tells bool) {
 		case c.ahead[one] && tells:
 			delete(c.ahead, one)
 		case c.ahead[one]:
-			c.leaves(one.table, one.column, "numbers of a sequence, some of which production used for a statement that failed only there")
+			c.excludeLocked(one.table, one.column, "numbers of a sequence, some of which production used for a statement that failed only there")
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 // Queries of Size. The sum leaves out databases that the user may not connect to.
 const (
-	sizeQuestion  = "SELECT sum(pg_database_size(oid)) FROM pg_database WHERE datallowconn AND has_database_privilege(oid, 'CONNECT')"
-	filesQuestion = `SELECT current_setting('data_directory'), floor(extract(epoch FROM pg_postmaster_start_time()))::bigint, current_setting('port')`
+	sizeQuery  = "SELECT sum(pg_database_size(oid)) FROM pg_database WHERE datallowconn AND has_database_privilege(oid, 'CONNECT')"
+	filesQuery = `SELECT current_setting('data_directory'), floor(extract(epoch FROM pg_postmaster_start_time()))::bigint, current_setting('port')`
 )
 
 // Size returns the size of a target's databases, and looks for its files and processes on this machine. If
@@ -31,12 +31,12 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	if _, err := c.Exec(ctx, "CHECKPOINT").ReadAll(); err != nil {
-		if !forbidden(err) {
+		if !isForbidden(err) {
 			return s, err
 		}
 		s.Why = append(s.Why, "data not yet on disk: its user may not run CHECKPOINT")
 	}
-	row, err := one(ctx, c, sizeQuestion)
+	row, err := queryRow(ctx, c, sizeQuery)
 	if err != nil {
 		return s, err
 	}
@@ -44,11 +44,11 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	if s.Bytes, err = strconv.ParseInt(row[0], 10, 64); err != nil {
 		return s, err
 	}
-	if row, err = one(ctx, c, filesQuestion); err != nil {
+	if row, err = queryRow(ctx, c, filesQuery); err != nil {
 		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: find the data directory: %v", err))
 		return s, nil
 	}
-	pid, err := here(row[0], row[1], row[2])
+	pid, err := localServer(row[0], row[1], row[2])
 	if err != nil {
 		s.Why = append(s.Why, fmt.Sprintf("bytes on disk, CPU and I/O: %v", err))
 		return s, nil
@@ -62,14 +62,14 @@ func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, er
 	return s, nil
 }
 
-// forbidden reports whether err is the server's refusal for lack of a privilege.
-func forbidden(err error) bool {
+// isForbidden reports whether err is the server's refusal for lack of a privilege.
+func isForbidden(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "42501"
 }
 
-// one runs a query and returns its only row.
-func one(ctx context.Context, c *pgconn.PgConn, question string) ([]string, error) {
+// queryRow runs a query and returns its only row.
+func queryRow(ctx context.Context, c *pgconn.PgConn, question string) ([]string, error) {
 	results, err := c.Exec(ctx, question).ReadAll()
 	if err != nil {
 		return nil, err
@@ -92,9 +92,9 @@ const (
 	pidLines  = 4
 )
 
-// here returns the main process of the server whose data directory is on this machine. Two machines may have
-// the same path, so it checks the file that a running server keeps there.
-func here(directory, started, port string) (pid int, err error) {
+// localServer returns the main process of the server whose data directory is on this machine. Two machines
+// may have the same path, so it checks the file that a running server keeps there.
+func localServer(directory, started, port string) (pid int, err error) {
 	f, err := os.Open(filepath.Join(directory, "postmaster.pid"))
 	if err != nil {
 		return 0, fmt.Errorf("its files are not visible on this machine: %w", err)
@@ -104,14 +104,14 @@ func here(directory, started, port string) (pid int, err error) {
 	for s := bufio.NewScanner(f); s.Scan(); {
 		lines = append(lines, strings.TrimSpace(s.Text()))
 	}
-	if len(lines) < pidLines || lines[portLine] != port || !near(lines[startLine], started) {
+	if len(lines) < pidLines || lines[portLine] != port || !sameTime(lines[startLine], started) {
 		return 0, fmt.Errorf("%s on this machine belongs to another server", directory)
 	}
 	return strconv.Atoi(lines[pidLine])
 }
 
-// near reports whether two times in seconds differ by at most one: the server records its start twice.
-func near(a, b string) bool {
+// sameTime reports whether two times in seconds differ by at most one: the server records its start twice.
+func sameTime(a, b string) bool {
 	x, err := strconv.ParseInt(a, 10, 64)
 	if err != nil {
 		return false

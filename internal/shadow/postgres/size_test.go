@@ -47,16 +47,16 @@ func TestFilesOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	one, other := shared(t, "control"), shared(t, "test")
 	row := func(s *testenv.SQLServer) []string {
-		return strings.Split(strings.TrimSpace(contents(t, s, filesQuestion)), "|")
+		return strings.Split(strings.TrimSpace(contents(t, s, filesQuery)), "|")
 	}
 	of, from := row(one), row(other)
-	if pid, err := here(of[0], of[1], of[2]); err != nil || pid == 0 {
+	if pid, err := localServer(of[0], of[1], of[2]); err != nil || pid == 0 {
 		t.Errorf("%v: %d, %v", of, pid, err)
 	}
-	if _, err := here(of[0], of[1], from[2]); err == nil {
+	if _, err := localServer(of[0], of[1], from[2]); err == nil {
 		t.Error("it is taken for one of another port")
 	}
-	if _, err := here(of[0], "1000000", of[2]); err == nil {
+	if _, err := localServer(of[0], "1000000", of[2]); err == nil {
 		t.Error("it is taken for one of another time")
 	}
 }

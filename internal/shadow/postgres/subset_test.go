@@ -55,7 +55,7 @@ func TestSubset(t *testing.T) {
 	production, control := healthy("production"), healthy("control")
 	production.databases["other"], control.databases["web"] = &database{}, &database{}
 	var found findings
-	found.subset(some, []*server{production, control})
+	found.restrict(some, []*server{production, control})
 	if len(found) != 1 || !strings.Contains(found[0].Text, "production has no database web") || production.databases["other"] != nil || control.databases["app"] == nil {
 		t.Errorf("%v; of production %v are left, of the control %v", found, production.databases, control.databases)
 	}

@@ -16,18 +16,18 @@ import (
 
 // server holds what a server reports about itself before a run.
 type server struct {
-	name      string
-	known     bool // it accepted the login: production may need one that the tool does not have
-	why       string
-	process   string // start time, which its copies do not share
-	major     int
-	version   string
-	recovers  bool
-	prepared  int  // prepared transactions
-	sees      bool // its user may see what other connections do
-	clients   int  // connected clients
-	settings  map[string]string
-	databases map[string]*database
+	name         string
+	known        bool // it accepted the login: production may need one that the tool does not have
+	why          string
+	process      string // start time, which its copies do not share
+	major        int
+	version      string
+	isStandby    bool
+	prepared     int  // prepared transactions
+	seesActivity bool // its user may see what other connections do
+	clients      int  // connected clients
+	settings     map[string]string
+	databases    map[string]*database
 }
 
 // database is a database of a server.
@@ -64,7 +64,7 @@ const databaseQuery = `SELECT extname, extversion FROM pg_extension;
 
 // started returns the start time of a server.
 func started(ctx context.Context, t *shadow.Target) (string, error) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func started(ctx context.Context, t *shadow.Target) (string, error) {
 // survey examines a server. If it refuses the login, the result has known unset.
 func survey(ctx context.Context, t *shadow.Target) (*server, error) {
 	s := &server{name: t.Name, settings: map[string]string{}, databases: map[string]*database{}}
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName})
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) && refused.Code != "57P03" { // it starts or stops
@@ -89,19 +89,19 @@ func survey(ctx context.Context, t *shadow.Target) (*server, error) {
 		return s, fmt.Errorf("%s: %w", t, err)
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	if err := s.ask(ctx, c); err != nil {
+	if err := s.query(ctx, c); err != nil {
 		return s, fmt.Errorf("%s: %w", t, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.databases)) {
 		d := s.databases[name]
-		if err := d.ask(ctx, t, name); err != nil {
+		if err := d.query(ctx, t, name); err != nil {
 			d.closed = err.Error()
 		}
 	}
 	return s, nil
 }
 
-func (s *server) ask(ctx context.Context, c *pgconn.PgConn) error {
+func (s *server) query(ctx context.Context, c *pgconn.PgConn) error {
 	results, err := c.Exec(ctx, serverQuery+"; SELECT name, setting FROM pg_settings").ReadAll()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *server) ask(ctx context.Context, c *pgconn.PgConn) error {
 	row := results[0].Rows[0]
 	s.known, s.process, s.version = true, string(row[0]), string(row[2])
 	s.major, s.prepared, s.clients = int(number(row[1])), int(number(row[4])), int(number(row[6]))
-	s.recovers, s.sees = row[3][0] == 't', row[5][0] == 't'
+	s.isStandby, s.seesActivity = row[3][0] == 't', row[5][0] == 't'
 	for _, setting := range results[1].Rows {
 		s.settings[string(setting[0])] = string(setting[1])
 	}
@@ -126,8 +126,8 @@ func (s *server) ask(ctx context.Context, c *pgconn.PgConn) error {
 	return nil
 }
 
-func (d *database) ask(ctx context.Context, t *shadow.Target, name string) error {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": ownName, "database": name})
+func (d *database) query(ctx context.Context, t *shadow.Target, name string) error {
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName, "database": name})
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (s *server) number(setting string) int {
 	return n
 }
 
-// differences returns the settings that differ, in the order of their names, among those for which ok returns
-// true.
-func differences(a, b *server, ok func(string) bool) (out []string) {
+// settingDifferences returns the settings that differ, in the order of their names, among those for which ok
+// returns true.
+func settingDifferences(a, b *server, ok func(string) bool) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(a.settings)) {
 		here, there := a.settings[name], b.settings[name]
 		if _, known := b.settings[name]; known && here != there && ok(name) {
@@ -166,8 +166,9 @@ func differences(a, b *server, ok func(string) bool) (out []string) {
 	return out
 }
 
-// ofItself reports whether a setting describes the server itself and affects neither answers nor latencies.
-func ofItself(name string) bool {
+// isServerSpecific reports whether a setting describes the server itself and affects neither answers nor
+// latencies.
+func isServerSpecific(name string) bool {
 	for _, prefix := range []string{"log_", "ssl_", "transaction_", "recovery_", "primary_", "in_hot_", "unix_socket_", "krb_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -181,8 +182,8 @@ func ofItself(name string) bool {
 	return false
 }
 
-// inAnswers reports whether a setting may change answers unless clients set it themselves.
-func inAnswers(name string) bool {
+// affectsAnswers reports whether a setting may change answers unless clients set it themselves.
+func affectsAnswers(name string) bool {
 	switch strings.ToLower(name) {
 	case "timezone", "datestyle", "intervalstyle", "extra_float_digits", "bytea_output", "search_path", "standard_conforming_strings", "default_transaction_isolation",
 		"default_transaction_read_only", "client_encoding", "xmlbinary", "xmloption", "array_nulls", "backslash_quote", "transform_null_equals", "row_security",

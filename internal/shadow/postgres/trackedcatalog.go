@@ -7,53 +7,53 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
-// followed is a database's catalog that follows what clients define: a definition marks it, and it is read
-// again when an answer comes that can't be compared otherwise. So clients that only define things don't wait
-// for it, and neither does production.
-type followed struct {
+// trackedCatalog is a database's catalog that follows what clients define: a definition marks it, and it is
+// read again when an answer comes that can't be compared otherwise. So clients that only define things don't
+// wait for it, and neither does production.
+type trackedCatalog struct {
 	*catalog
-	production *describer // nil: it refuses the login
-	control    *describer
+	production *schemaReader // nil: it refuses the login
+	control    *schemaReader
 	functions  sql.Functions
 
-	lacks lack // used only by the mirror's goroutine
-	users int  // connections of clients; used only by the mirror's goroutine
+	staleness staleness // used only by the mirror's goroutine
+	users     int       // connections of clients; used only by the mirror's goroutine
 }
 
-// lack says what a catalog may be missing.
-type lack uint8
+// staleness says what a catalog may be missing.
+type staleness uint8
 
 const (
-	lacksNothing lack = iota
-	lacksTables       // new tables
-	lacksChanges      // changes to known tables
+	upToDate      staleness = iota
+	missesTables            // new tables
+	missesChanges           // changes to known tables
 )
 
-// defines returns what a catalog may be missing after the command with this tag.
-func defines(tag []byte) lack {
+// stalenessAfter returns what a catalog may be missing after the command with this tag.
+func stalenessAfter(tag []byte) staleness {
 	for _, verb := range []string{"CREATE TABLE", "CREATE SCHEMA", "CREATE MATERIALIZED", "CREATE FOREIGN TABLE", "IMPORT"} {
 		if bytes.HasPrefix(tag, []byte(verb)) {
-			return lacksTables
+			return missesTables
 		}
 	}
 	for _, verb := range []string{"CREATE VIEW", "CREATE FUNCTION", "CREATE TRIGGER", "CREATE RULE", "CREATE EXTENSION", "ALTER", "DO"} {
 		if bytes.HasPrefix(tag, []byte(verb)) {
-			return lacksChanges
+			return missesChanges
 		}
 	}
-	return lacksNothing
+	return upToDate
 }
 
 // mark records that the catalog may be missing what a client has defined.
-func (f *followed) mark(what lack) { f.lacks = max(f.lacks, what) }
+func (f *trackedCatalog) mark(what staleness) { f.staleness = max(f.staleness, what) }
 
-// catchUp reads the catalog again if the answer to a statement can't be compared otherwise. It reports
+// refresh reads the catalog again if the answer to a statement can't be compared otherwise. It reports
 // whether it did.
-func (f *followed) catchUp(s *sql.Statement, columns []pg.Column) bool {
-	if f.lacks == lacksNothing || s == nil || f.lacks == lacksTables && f.knows(s, columns) || f.lacks == lacksChanges && ofNoTable(s, columns) {
+func (f *trackedCatalog) refresh(s *sql.Statement, columns []pg.Column) bool {
+	if f.staleness == upToDate || s == nil || f.staleness == missesTables && f.hasTables(s, columns) || f.staleness == missesChanges && ofNoTable(s, columns) {
 		return false
 	}
-	f.lacks = lacksNothing
+	f.staleness = upToDate
 	f.read()
 	return true
 }
@@ -61,7 +61,7 @@ func (f *followed) catchUp(s *sql.Statement, columns []pg.Column) bool {
 // ofNoTable reports whether neither the result nor the statement names a user's table.
 func ofNoTable(s *sql.Statement, columns []pg.Column) bool {
 	for _, c := range columns {
-		if c.Table >= firstOwn {
+		if c.Table >= firstUserOID {
 			return false
 		}
 	}
@@ -69,7 +69,7 @@ func ofNoTable(s *sql.Statement, columns []pg.Column) bool {
 }
 
 // read reads the catalog from production or, if that fails, from the control.
-func (f *followed) read() {
+func (f *trackedCatalog) read() {
 	if f.production != nil && f.readFrom(f.production, true) == nil {
 		return
 	}
@@ -77,7 +77,7 @@ func (f *followed) read() {
 }
 
 // readBoth reads the catalog from production and from the control.
-func (f *followed) readBoth() {
+func (f *trackedCatalog) readBoth() {
 	f.read()
 	if f.production != nil {
 		f.readControl()
@@ -85,33 +85,33 @@ func (f *followed) readBoth() {
 }
 
 // readControl reads the catalog from the control and closes the connection.
-func (f *followed) readControl() {
+func (f *trackedCatalog) readControl() {
 	_ = f.readFrom(f.control, false)
-	f.control.letGo()
+	f.control.close()
 }
 
-func (f *followed) readFrom(from *describer, production bool) error {
+func (f *trackedCatalog) readFrom(from *schemaReader, production bool) error {
 	d, err := from.read()
 	if err != nil {
 		return err
 	}
-	f.use(d, production)
+	f.setRelations(d, production)
 	f.learn(d, f.functions)
 	return nil
 }
 
 // enter and exit count the client connections to the database. The last exit closes the tool's connections.
-func (f *followed) enter() { f.users++ }
+func (f *trackedCatalog) enter() { f.users++ }
 
-func (f *followed) exit() {
+func (f *trackedCatalog) exit() {
 	if f.users--; f.users == 0 {
-		f.letGo()
+		f.close()
 	}
 }
 
-func (f *followed) letGo() {
-	f.control.letGo()
+func (f *trackedCatalog) close() {
+	f.control.close()
 	if f.production != nil {
-		f.production.letGo()
+		f.production.close()
 	}
 }

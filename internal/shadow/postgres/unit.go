@@ -13,26 +13,26 @@ import (
 
 // unit holds the messages of a client up to a ReadyForQuery.
 type unit struct {
-	bytes    []byte
-	at       time.Time
-	executed []*sql.Statement // nil: unknown; at most two of a run of the same
-	prepared []*sql.Statement // statements of its Parse messages
-	parses   []byte           // its Parse messages with a name
-	changes  bool             // it changes prepared statements or portals of its connection
-	extended bool
-	complete bool // the client has sent all but COPY data
-	copies   bool // production reads COPY data
-	copied   bool // the client has ended the COPY data
-	judged   int  // how many of executed are considered in the form
-	steps    []step
-	portals  []portal     // portals of the steps
-	shaped   int          // how many results have had their columns examined
-	defines  lack         // what it makes a catalog lack
-	made     []*statement // statements that it prepares
-	needs    []byte       // earlier Parse messages of its guidable statements
-	guides   []*guide     // guides whose rival it is
-	counted  int64        // its share of what is held
-	drawn
+	bytes           []byte
+	at              time.Time
+	executed        []*sql.Statement // nil: unknown; at most two of a run of the same
+	prepared        []*sql.Statement // statements of its Parse messages
+	parses          []byte           // its Parse messages with a name
+	changes         bool             // it changes prepared statements or portals of its connection
+	extended        bool
+	complete        bool // the client has sent all but COPY data
+	inCopy          bool // production reads COPY data
+	copyEnded       bool // the client has ended the COPY data
+	considered      int  // how many of executed are considered in the form
+	steps           []step
+	portals         []portal     // portals of the steps
+	examinedResults int          // how many results have had their columns examined
+	staleness       staleness    // what it makes a catalog lack
+	newStatements   []*statement // statements that it prepares
+	neededParses    []byte       // earlier Parse messages of its guidable statements
+	guides          []*guide     // guides whose rival it is
+	heldBytes       int64        // its share of what is held
+	numberScanner
 	digest
 }
 
@@ -52,8 +52,8 @@ const (
 
 // size returns the memory of a unit in bytes.
 func (u *unit) size() int64 {
-	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.needs)) + stepBytes*int64(cap(u.steps)) + portalBytes*int64(cap(u.portals)) +
-		statementBytes*int64(cap(u.made)) + pointerBytes*int64(cap(u.executed)+cap(u.prepared))
+	return unitBytes + int64(cap(u.bytes)+cap(u.parses)+cap(u.neededParses)) + stepBytes*int64(cap(u.steps)) + portalBytes*int64(cap(u.portals)) +
+		statementBytes*int64(cap(u.newStatements)) + pointerBytes*int64(cap(u.executed)+cap(u.prepared))
 }
 
 // effect returns the strongest effect of its statements.
@@ -77,28 +77,28 @@ func (u *unit) redefines() bool {
 	})
 }
 
-// leaves reports whether it only writes files or runs programs on the server's machine. A target may run on
-// production's machine.
-func (u *unit) leaves() bool {
+// onlyWritesFiles reports whether it only writes files or runs programs on the server's machine. A target may
+// run on production's machine.
+func (u *unit) onlyWritesFiles() bool {
 	return len(u.executed) > 0 && !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.WritesFiles })
 }
 
-// keeps reports whether it changes its connection, whatever else it does.
-func (u *unit) keeps() bool {
-	return u.changes || u.runsOne(func(s *sql.Statement) bool { return s.ChangesSession })
+// changesConnection reports whether it changes its connection, whatever else it does.
+func (u *unit) changesConnection() bool {
+	return u.changes || u.executesAny(func(s *sql.Statement) bool { return s.ChangesSession })
 }
 
 // lasts returns how long what it does to its connection lasts; after is the state of the transaction then.
 func (u *unit) lasts(after byte) shadow.Lasting {
-	passes := u.runsOne(func(s *sql.Statement) bool { return s.TransactionScoped })
+	passes := u.executesAny(func(s *sql.Statement) bool { return s.TransactionScoped })
 	switch {
 	case u.changes && (passes || u.effect() == sql.Writes):
 		return shadow.Unrepeatable
 	case after == idle:
 		return shadow.ForGood
-	case u.code != "" || passes || !u.keeps():
+	case u.code != "" || passes || !u.changesConnection():
 		return shadow.InTransaction
-	case u.changes || u.runsOne(func(s *sql.Statement) bool { return s.Has("prepare", "deallocate") }):
+	case u.changes || u.executesAny(func(s *sql.Statement) bool { return s.Has("prepare", "deallocate") }):
 		return shadow.ForGood
 	}
 	return shadow.IfCommitted
@@ -109,14 +109,14 @@ func (u *unit) ends(before, after byte) shadow.Ending {
 	switch {
 	case before == idle || after != idle:
 		return shadow.NotEnded
-	case before == inFailed || u.code != "" || u.runsOne(func(s *sql.Statement) bool { return s.Has("rollback", "abort") }):
+	case before == inFailed || u.code != "" || u.executesAny(func(s *sql.Statement) bool { return s.Has("rollback", "abort") }):
 		return shadow.RolledBack
 	}
 	return shadow.Committed
 }
 
-// runsOne reports whether it executes a statement, among the known ones, for which is returns true.
-func (u *unit) runsOne(is func(*sql.Statement) bool) bool {
+// executesAny reports whether it executes a statement, among the known ones, for which is returns true.
+func (u *unit) executesAny(is func(*sql.Statement) bool) bool {
 	return slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s != nil && is(s) })
 }
 
@@ -128,10 +128,10 @@ func (u *unit) forms(c *catalog) (form uint8, nature bool) {
 		if s == nil {
 			return formRows, true
 		}
-		t := c.treat(s)
-		nature = nature || s.Nondeterministic || t.nature
+		t := c.comparisonOf(s)
+		nature = nature || s.Nondeterministic || t.nondeterministic
 		ordered = ordered && s.Ordered && !t.unordered
-		if s.ArbitraryRows || t.counts {
+		if s.ArbitraryRows || t.countOnly {
 			form = formCounts
 		}
 	}
@@ -177,10 +177,10 @@ func (u *unit) name() string {
 	return verb + of[0].Name
 }
 
-// whole returns the bytes for a target. If production refused a COPY in its middle it ends the COPY, as a
-// target might accept it.
-func (u *unit) whole() []byte {
-	if !u.copies || u.copied {
+// requestBytes returns the bytes for a target. If production refused a COPY in its middle it ends the COPY,
+// as a target might accept it.
+func (u *unit) requestBytes() []byte {
+	if !u.inCopy || u.copyEnded {
 		return u.bytes
 	}
 	out := pg.Append(u.bytes, pg.CopyFail, []byte("cinch: production refused it\x00"))
@@ -190,20 +190,20 @@ func (u *unit) whole() []byte {
 	return out
 }
 
-// tells reports whether all statements return what they insert.
-func (u *unit) tells() bool {
+// returnsInserts reports whether all statements return what they insert.
+func (u *unit) returnsInserts() bool {
 	return !slices.ContainsFunc(u.executed, func(s *sql.Statement) bool { return s == nil || !s.Has("returning") })
 }
 
-// stirs returns what a unit may do to sequences beyond the numbers in its answer.
-func (u *unit) stirs() (how stir) {
+// sequenceEffect returns what a unit may do to sequences beyond the numbers in its answer.
+func (u *unit) sequenceEffect() (how sequenceEffect) {
 	for _, s := range u.executed {
 		switch {
 		case s == nil || s.Has("setval", "call", "execute", "truncate", "alter", "create", "drop") || strings.HasPrefix(s.Name, "do "): // not ON CONFLICT DO
-			return stirsAll
-		case len(u.draws) > 0:
+			return setsSequences
+		case len(u.numbers) > 0:
 		case s.Has("insert", "copy", "merge", "nextval") || s.Has("select") && !s.Has("for"):
-			how = stirsOn
+			how = advancesSequences
 		}
 	}
 	return how
