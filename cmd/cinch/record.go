@@ -12,7 +12,7 @@ import (
 )
 
 func newRecordCommand() *cobra.Command {
-	var t operate.Tape
+	var t operate.Recording
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "record",
@@ -66,7 +66,7 @@ func shadowSignals() (<-chan os.Signal, func()) {
 
 func newReplayCommand() *cobra.Command {
 	o := operate.Mirror{Exit: true}
-	var tape operate.Player
+	var options operate.ReplayOptions
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Drive a control and a test target from a recording, and judge the test",
@@ -83,12 +83,12 @@ Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOI
 		RunE: func(cmd *cobra.Command, args []string) error {
 			signals, stop := shadowSignals()
 			defer stop()
-			tape.File = args[0]
-			return verdictCode(o.Replay(cmd.Context(), tape, signals, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			options.File = args[0]
+			return verdictCode(o.Replay(cmd.Context(), options, signals, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 	addTargetFlags(cmd.Flags(), &o)
-	cmd.Flags().StringArrayVar(&tape.Identities, "identity", nil, "`FILE` of age identities that can read the recording (may be repeated)")
-	cmd.Flags().StringVar(&tape.Speed, "speed", "1", "`FACTOR` of the recorded pace, or max")
+	cmd.Flags().StringArrayVar(&options.Identities, "identity", nil, "`FILE` of age identities that can read the recording (may be repeated)")
+	cmd.Flags().StringVar(&options.Speed, "speed", "1", "`FACTOR` of the recorded pace, or max")
 	return cmd
 }

@@ -12,8 +12,8 @@ import (
 // minMemory is the smallest memory bound that a mirror or a recording can work with.
 const minMemory = shadow.MiB
 
-// readMemory parses --memory.
-func readMemory(text string) (int64, error) {
+// parseMemory parses --memory.
+func parseMemory(text string) (int64, error) {
 	var size config.Bytes
 	if err := size.UnmarshalText([]byte(text)); err != nil {
 		return 0, usage("--memory: %w", err)
@@ -24,17 +24,17 @@ func readMemory(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// readLimits checks shares, sizes and times, and fills in defaults.
-func (m *Mirror) readLimits(p Protocol) error {
+// applyLimits checks shares, sizes and times, and fills in defaults.
+func (m *Mirror) applyLimits(p Protocol) error {
 	if m.Config.Reads == 0 {
 		m.Config.Reads = p.Reads
 	}
 	m.Config.Wait, m.Config.Patience = p.Wait, p.Patience
 	var err error
-	if m.Config.Memory, err = readMemory(m.Memory); err != nil {
+	if m.Config.Memory, err = parseMemory(m.Memory); err != nil {
 		return err
 	}
-	if err = cmp.Or(m.checkShares(), m.checkTimes(), m.checkCounts()); err != nil || m.Servers.Tape != "" {
+	if err = cmp.Or(m.checkShares(), m.checkTimes(), m.checkCounts()); err != nil || m.Servers.RecordedProtocol != "" {
 		return err
 	}
 	return checkBound(m.Config.Bound) // a replay delays no clients
@@ -88,8 +88,8 @@ func (m *Mirror) checkCounts() error {
 	return nil
 }
 
-// checkUse rejects flags without an effect in this run: their users expect one.
-func (m *Mirror) checkUse(p Protocol, gateway bool) error {
+// checkFlags rejects flags without an effect in this run: their users expect one.
+func (m *Mirror) checkFlags(p Protocol, gateway bool) error {
 	c := &m.Config
 	for _, one := range []struct {
 		flag  string
@@ -109,7 +109,7 @@ func (m *Mirror) checkUse(p Protocol, gateway bool) error {
 		return ui.WithHint(usage("--baseline-only needs two servers without cinch=, and --state to store the A/A phase"), "--test cinch=URL has an A/A phase of its own")
 	case len(m.Rules) > 0 && !gateway:
 		return ui.WithHint(usage("--rule is only for the gateway of --test cinch=URL"), "write cinch= before the test target's URL, or leave --rule out")
-	case c.DataProduction && m.Servers.Tape != "":
+	case c.DataProduction && m.Servers.RecordedProtocol != "":
 		return ui.WithHint(usage("--data-check-production: a recording has no production to compare with"), "leave it out")
 	case m.Page.TokenFile != "" && (m.Page.Listen == "" || m.Page.Listen == "off"):
 		return ui.WithHint(usage("--admin-token-file needs --admin"), "add --admin 127.0.0.1:9471")

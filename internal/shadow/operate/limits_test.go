@@ -26,7 +26,7 @@ func limited() *Mirror {
 // Values out of range are refused before clients are served, with the flag's name.
 func TestShadowLimits(t *testing.T) {
 	for flag, changes := range map[string][]func(*Mirror){
-		"": {func(*Mirror) {}, func(m *Mirror) { m.Config.DataCheck, m.Config.DataTime = shadow.DataOff, 0 }, func(m *Mirror) { m.Config.Bound, m.Servers.Tape = 0, "redis" }},
+		"": {func(*Mirror) {}, func(m *Mirror) { m.Config.DataCheck, m.Config.DataTime = shadow.DataOff, 0 }, func(m *Mirror) { m.Config.Bound, m.Servers.RecordedProtocol = 0, "redis" }},
 		"--batch": {
 			func(m *Mirror) { m.Config.Batch = 0 }, func(m *Mirror) { m.Config.Batch = -time.Second }, func(m *Mirror) { m.Config.Batch = 1 },
 		},
@@ -42,7 +42,7 @@ func TestShadowLimits(t *testing.T) {
 		for i, change := range changes {
 			m := limited()
 			change(m)
-			err := m.readLimits(Redis)
+			err := m.applyLimits(Redis)
 			if flag == "" && err != nil || flag != "" && (!errors.Is(err, store.ErrUsage) || !strings.HasPrefix(err.Error(), flag+": ")) {
 				t.Errorf("%s, %d: %v", flag, i, err)
 			}
@@ -52,15 +52,15 @@ func TestShadowLimits(t *testing.T) {
 
 // The same for a recording.
 func TestRecordLimits(t *testing.T) {
-	for flag, tape := range map[string]Tape{
+	for flag, rec := range map[string]Recording{
 		"--memory": {Memory: "0", Bound: time.Millisecond},
 		"--bound":  {Memory: "1MiB"},
 	} {
-		tape.Redis, tape.To, tape.Limit, tape.Plain = "127.0.0.1:0=redis://127.0.0.1:1", t.TempDir()+"/tape", "1GiB", true
+		rec.Redis, rec.To, rec.Limit, rec.Plain = "127.0.0.1:0=redis://127.0.0.1:1", t.TempDir()+"/tape", "1GiB", true
 		signals := make(chan os.Signal, 1)
 		signals <- syscall.SIGTERM
-		tape.Exit = true
-		if err := tape.Record(t.Context(), signals, io.Discard); !errors.Is(err, store.ErrUsage) || !strings.HasPrefix(err.Error(), flag+": ") {
+		rec.Exit = true
+		if err := rec.Record(t.Context(), signals, io.Discard); !errors.Is(err, store.ErrUsage) || !strings.HasPrefix(err.Error(), flag+": ") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

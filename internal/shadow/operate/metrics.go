@@ -9,23 +9,23 @@ import (
 // metrics collects a run's metrics for Prometheus.
 type metrics struct{ run *shadow.Run }
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cinch_shadow_"+name, help, labels, nil)
 }
 
 var (
-	descOn         = describe("mirroring", "1 while the mirror is on, else 0.")
-	descClients    = describe("clients", "Connected clients.")
-	descHeld       = describe("held_bytes", "Bytes of the --memory budget in use.")
-	descOperations = describe("operations_total", "Operations sent to both targets.")
-	descEqual      = describe("equal_total", "Equal answers of both targets.")
-	descShare      = describe("compared_share", "Share of the answers that was compared, 0 to 1.")
-	descDifferent  = describe("different_total", "Answers that differ between the targets; one voids the run.")
-	descLost       = describe("lost_total", "Operations that a target did not answer.", "target")
-	descDropped    = describe("dropped_connections_total", "Connections no longer mirrored because their bytes could not be parsed or did not fit into memory.")
-	descBatches    = describe("batches_total", "Batches observed.")
-	descRatio      = describe("ratio", "Latency of the test target divided by the control's.", "metric")
-	descOutcome    = describe("outcome", "1 for the verdict so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
+	descOn         = newDesc("mirroring", "1 while the mirror is on, else 0.")
+	descClients    = newDesc("clients", "Connected clients.")
+	descHeld       = newDesc("held_bytes", "Bytes of the --memory budget in use.")
+	descOperations = newDesc("operations_total", "Operations sent to both targets.")
+	descEqual      = newDesc("equal_total", "Equal answers of both targets.")
+	descShare      = newDesc("compared_share", "Share of the answers that was compared, 0 to 1.")
+	descDifferent  = newDesc("different_total", "Answers that differ between the targets; one voids the run.")
+	descLost       = newDesc("lost_total", "Operations that a target did not answer.", "target")
+	descDropped    = newDesc("dropped_connections_total", "Connections no longer mirrored because their bytes could not be parsed or did not fit into memory.")
+	descBatches    = newDesc("batches_total", "Batches observed.")
+	descRatio      = newDesc("ratio", "Latency of the test target divided by the control's.", "metric")
+	descOutcome    = newDesc("outcome", "1 for the verdict so far: PASS, FAIL, INCONCLUSIVE or VOID.", "outcome")
 )
 
 // Describe implements prometheus.Collector.

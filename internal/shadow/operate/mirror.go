@@ -42,11 +42,11 @@ const shutdownTime = 10 * time.Second
 
 // Run mirrors until a signal ends it. It returns nil for PASS, ErrFail, or ErrNoVerdict.
 func (m *Mirror) Run(ctx context.Context, signals <-chan os.Signal, out, errs io.Writer) error {
-	page, err := createPage(m.HTML)
+	page, err := createReportFile(m.HTML)
 	if err != nil {
 		return err
 	}
-	defer dropPage(page)
+	defer removeEmptyReport(page)
 	r, listen, err := m.prepare(ctx, signals, errs)
 	if err != nil {
 		return err
@@ -84,9 +84,9 @@ func (m *Mirror) run(ctx context.Context, r *shadow.Run, listen string, w *Watch
 		return w.Watch(served)
 	}
 	if err := m.selfTest(ctx, r, w); err != nil {
-		return w.passOn(err, served)
+		return w.passThrough(err, served)
 	}
-	return w.begin(ctx, served)
+	return w.startRun(ctx, served)
 }
 
 func (m *Mirror) openPage(r *shadow.Run, errs io.Writer) (closing func(), err error) {
@@ -97,31 +97,31 @@ func (m *Mirror) openPage(r *shadow.Run, errs io.Writer) (closing func(), err er
 	return closing, err
 }
 
-// Player names a recording, and how it is played.
-type Player struct {
+// ReplayOptions names a recording, and how it is played.
+type ReplayOptions struct {
 	File       string
 	Identities []string // files
 	Speed      string
 }
 
 // Replay drives the targets from a recording. It returns the same errors as Run.
-func (m *Mirror) Replay(ctx context.Context, p Player, signals <-chan os.Signal, out, errs io.Writer) error {
+func (m *Mirror) Replay(ctx context.Context, p ReplayOptions, signals <-chan os.Signal, out, errs io.Writer) error {
 	speed, err := parseSpeed(p.Speed)
 	if err != nil {
 		return err
 	}
-	in, size, err := openTape(p.File, p.Identities)
+	in, size, err := openRecording(p.File, p.Identities)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	fmt.Fprintln(errs, size)
-	m.Servers.Tape = in.Protocol
-	page, err := createPage(m.HTML)
+	m.Servers.RecordedProtocol = in.Protocol
+	page, err := createReportFile(m.HTML)
 	if err != nil {
 		return err
 	}
-	defer dropPage(page)
+	defer removeEmptyReport(page)
 	r, _, err := m.prepare(ctx, signals, errs)
 	if err != nil {
 		return err
@@ -167,10 +167,10 @@ func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, lis
 		return p, "", err
 	}
 	through, gateway := strings.CutPrefix(m.Servers.Test, "cinch=")
-	if err := m.Servers.Read(&m.Config, p, production, through); err != nil {
+	if err := m.Servers.Parse(&m.Config, p, production, through); err != nil {
 		return p, "", err
 	}
-	if err := cmp.Or(m.readLimits(p), m.checkUse(p, gateway)); err != nil {
+	if err := cmp.Or(m.applyLimits(p), m.checkFlags(p, gateway)); err != nil {
 		return p, "", err
 	}
 	if m.TLS.Cert != "" || m.TLS.Key != "" {
@@ -179,7 +179,7 @@ func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, lis
 		}
 	}
 	if gateway {
-		if err := m.judgeGateway(p, through); err != nil {
+		if err := m.configureCandidate(p, through); err != nil {
 			return p, "", err
 		}
 	}
@@ -209,8 +209,8 @@ func storageCommands(flags []string) (map[string]string, error) {
 	return commands, nil
 }
 
-// judgeGateway configures the run to put a gateway of this program in front of the test target.
-func (m *Mirror) judgeGateway(p Protocol, url string) error {
+// configureCandidate configures the run to put a gateway of this program in front of the test target.
+func (m *Mirror) configureCandidate(p Protocol, url string) error {
 	if p.Variable == "" {
 		return usage("--test cinch=URL: not supported for %s", strings.TrimPrefix(p.Flag, "--"))
 	}
@@ -234,7 +234,7 @@ func (m *Mirror) selfTest(ctx context.Context, r *shadow.Run, w *Watcher) error 
 	defer cancel()
 	tested := make(chan error, 1)
 	go func() { tested <- r.SelfTest(ctx) }()
-	look := time.NewTicker(lookTime)
+	look := time.NewTicker(offFileInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -248,20 +248,20 @@ func (m *Mirror) selfTest(ctx context.Context, r *shadow.Run, w *Watcher) error 
 			return err
 		case sig := <-w.Signals:
 			if sig == syscall.SIGUSR1 {
-				w.obey(sig)
+				w.handleSignal(sig)
 				continue
 			}
 			cancel()
 			return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
 		case <-look.C:
-			w.lookForFile()
+			w.checkOffFile()
 		}
 	}
 }
 
 func (m *Mirror) watcher(r *shadow.Run, signals <-chan os.Signal, page *os.File, out, errs io.Writer) *Watcher {
 	return &Watcher{
-		Run: r, Signals: signals, Out: out, Errs: errs, Page: page,
+		Run: r, Signals: signals, Out: out, Errs: errs, ReportFile: page,
 		JSON: m.JSON, Exit: m.Exit, OffFile: m.OffFile, Every: m.Config.Batch,
 	}
 }

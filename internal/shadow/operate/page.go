@@ -72,27 +72,27 @@ func serve(s *admin.Server, l net.Listener, log *slog.Logger) {
 // routes returns the handlers of the page and of its data.
 func routes(r *shadow.Run) map[string]http.Handler {
 	return map[string]http.Handler{
-		"GET /{$}":     file("page/index.html", "text/html; charset=utf-8"),
-		"GET /page.js": file("page/page.js", "text/javascript; charset=utf-8"),
-		"GET /api/report": answer("application/json", func(w io.Writer) error {
+		"GET /{$}":     fileHandler("page/index.html", "text/html; charset=utf-8"),
+		"GET /page.js": fileHandler("page/page.js", "text/javascript; charset=utf-8"),
+		"GET /api/report": writeHandler("application/json", func(w io.Writer) error {
 			return json.NewEncoder(w).Encode(r.Report())
 		}),
-		"GET /report":         document(r),
-		"GET /api/report.txt": answer("text/plain; charset=utf-8", func(w io.Writer) error { return r.Report().Text(w) }),
+		"GET /report":         reportHandler(r),
+		"GET /api/report.txt": writeHandler("text/plain; charset=utf-8", func(w io.Writer) error { return r.Report().Text(w) }),
 	}
 }
 
-// document serves the current report as --html writes it. Its styles are inline.
-func document(r *shadow.Run) http.Handler {
-	page := answer("text/html; charset=utf-8", func(w io.Writer) error { return r.Report().HTML(w) })
+// reportHandler serves the current report as --html writes it. Its styles are inline.
+func reportHandler(r *shadow.Run) http.Handler {
+	page := writeHandler("text/html; charset=utf-8", func(w io.Writer) error { return r.Report().HTML(w) })
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		page.ServeHTTP(w, req)
 	})
 }
 
-func file(name, kind string) http.Handler {
-	return answer(kind, func(w io.Writer) error {
+func fileHandler(name, kind string) http.Handler {
+	return writeHandler(kind, func(w io.Writer) error {
 		content, err := pageFiles.ReadFile(name)
 		if err == nil {
 			_, err = w.Write(content)
@@ -101,8 +101,8 @@ func file(name, kind string) http.Handler {
 	})
 }
 
-// answer responds with the output of write, or with an error if write fails.
-func answer(kind string, write func(io.Writer) error) http.Handler {
+// writeHandler responds with the output of write, or with an error if write fails.
+func writeHandler(kind string, write func(io.Writer) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var whole bytes.Buffer
 		if err := write(&whole); err != nil {

@@ -197,7 +197,7 @@ func TestNobodyConnectedAfterAFailedSelfTest(t *testing.T) {
 		_, _ = io.Copy(io.Discard, client) // production is away
 		signals := make(chan os.Signal)
 		w := &Watcher{Run: r, Signals: signals, Errs: io.Discard}
-		go func() { ended <- w.passOn(errGone, served) }()
+		go func() { ended <- w.passThrough(errGone, served) }()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		select {

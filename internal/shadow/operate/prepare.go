@@ -18,14 +18,14 @@ import (
 // prepare returns a run whose flags, files and servers have been checked. Clients are not served yet. A
 // signal ends it; after SIGUSR1 the mirror of the returned run is off.
 func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.Writer) (*shadow.Run, string, error) {
-	type looked struct {
+	type result struct {
 		run    *shadow.Run
 		listen string
 	}
-	found := make(chan looked, 1) // not shared: an interrupted look may continue after this returns
-	off, err := interruptible(ctx, signals, func(ctx context.Context) error {
-		r, listen, err := m.look(ctx, errs)
-		found <- looked{r, listen}
+	found := make(chan result, 1) // not shared: an interrupted newRun may continue after this returns
+	off, err := runInterruptible(ctx, signals, func(ctx context.Context) error {
+		r, listen, err := m.newRun(ctx, errs)
+		found <- result{r, listen}
 		return err
 	})
 	if err != nil {
@@ -38,10 +38,10 @@ func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.
 	return f.run, f.listen, nil
 }
 
-// lookTimeout limits all requests to servers. While they hang, clients have no port to connect to.
-const lookTimeout = 2 * time.Minute
+// checkTimeout limits all requests to servers. While they hang, clients have no port to connect to.
+const checkTimeout = 2 * time.Minute
 
-func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string, error) {
+func (m *Mirror) newRun(ctx context.Context, errs io.Writer) (*shadow.Run, string, error) {
 	p, listen, err := m.configure(ctx, errs)
 	if err != nil {
 		return nil, "", err
@@ -50,21 +50,21 @@ func (m *Mirror) look(ctx context.Context, errs io.Writer) (*shadow.Run, string,
 	if err := r.Load(); err != nil {
 		return nil, "", err
 	}
-	if err := ask(ctx, r); err != nil {
+	if err := checkServers(ctx, r); err != nil {
 		return nil, "", err
 	}
 	if err := m.tryCandidate(ctx); err != nil {
 		return nil, "", err
 	}
-	if m.Servers.Tape == "" {
-		p.meet(ctx, m.Config.Production, errs)
+	if m.Servers.RecordedProtocol == "" {
+		p.probeProduction(ctx, m.Config.Production, errs)
 	}
 	return r, listen, nil
 }
 
-// ask checks the servers.
-func ask(ctx context.Context, r *shadow.Run) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, fmt.Errorf("servers have not answered within %v", lookTimeout))
+// checkServers checks the servers.
+func checkServers(ctx context.Context, r *shadow.Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("servers have not answered within %v", checkTimeout))
 	defer cancel()
 	if err := r.Apart(ctx); err != nil {
 		return ui.WithHint(usage("%w", err), "use a separate server for each target")
@@ -89,13 +89,13 @@ func (m *Mirror) tryCandidate(ctx context.Context) error {
 	return nil
 }
 
-// meetTime limits the time to connect to production.
-const meetTime = 5 * time.Second
+// probeTimeout limits the time to connect to production.
+const probeTimeout = 5 * time.Second
 
-// meet warns if production can't be reached. The run begins anyway: clients get the same errors as without
-// the mirror, and are served as soon as production is back.
-func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io.Writer) {
-	ctx, cancel := context.WithTimeout(ctx, meetTime)
+// probeProduction warns if production can't be reached. The run begins anyway: clients get the same errors as
+// without the mirror, and are served as soon as production is back.
+func (p Protocol) probeProduction(ctx context.Context, production gateway.Upstream, errs io.Writer) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	c, err := p.dial(ctx, production)
 	if err != nil {
@@ -109,15 +109,15 @@ func (p Protocol) meet(ctx context.Context, production gateway.Upstream, errs io
 // hintListen is the hint for a port that can't be bound.
 const hintListen = "choose another address for clients, or stop the program that uses this one"
 
-var errEnded = errors.New("before the run began")
+var errInterrupted = errors.New("before the run began")
 
-// afterSignal limits how long interrupted work may take to end: a gateway that is being tried is a process to
+// signalGrace limits how long interrupted work may take to end: a gateway that is being tried is a process to
 // be stopped.
-const afterSignal = 2 * time.Second
+const signalGrace = 2 * time.Second
 
-// interruptible does work until it is done or a signal ends it. Then it waits for the work no longer than
-// afterSignal. SIGUSR1 does not end it, but sets off.
-func interruptible(ctx context.Context, signals <-chan os.Signal, work func(context.Context) error) (off bool, err error) {
+// runInterruptible does work until it is done or a signal ends it. Then it waits for the work no longer than
+// signalGrace. SIGUSR1 does not end it, but sets off.
+func runInterruptible(ctx context.Context, signals <-chan os.Signal, work func(context.Context) error) (off bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -134,9 +134,9 @@ func interruptible(ctx context.Context, signals <-chan os.Signal, work func(cont
 			cancel()
 			select {
 			case <-done:
-			case <-time.After(afterSignal):
+			case <-time.After(signalGrace):
 			}
-			return off, fmt.Errorf("ended by %v %w", sig, errEnded)
+			return off, fmt.Errorf("ended by %v %w", sig, errInterrupted)
 		}
 	}
 }

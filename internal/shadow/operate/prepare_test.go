@@ -52,7 +52,7 @@ func TestThePortIsBoundLast(t *testing.T) {
 		t.Error("a client may connect before the run can begin")
 	}
 	signals <- syscall.SIGTERM
-	if err := <-ended; !errors.Is(err, errEnded) {
+	if err := <-ended; !errors.Is(err, errInterrupted) {
 		t.Errorf("it ended with %v", err)
 	}
 }

@@ -24,19 +24,19 @@ type Protocol struct {
 	Flag string
 	// Variable is the environment variable of serve that takes LISTEN=URL; "": serve has no gateway for the
 	// protocol.
-	Variable string
-	Reads    float64       // default share of mirrored reads
-	Wait     time.Duration // Config.Wait; 0: the default
-	Patience time.Duration // Config.Patience; 0: the default
-	listen   string        // port for clients in examples
-	url      string        // of production, in examples
-	form     string        // form of URLs, for hints
-	Parse    func(url string) (gateway.Upstream, error)
-	dial     func(ctx context.Context, up gateway.Upstream) (net.Conn, error) // to test reachability only
-	upstream func(url string) string                                          // converts a URL for serve
-	Open     func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error)
-	Opener   shadow.Opener // of recordings; nil: all bytes are passed through
-	filters  func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error)
+	Variable    string
+	Reads       float64       // default share of mirrored reads
+	Wait        time.Duration // Config.Wait; 0: the default
+	Patience    time.Duration // Config.Patience; 0: the default
+	examplePort string        // port for clients in examples
+	exampleURL  string        // of production, in examples
+	urlFormat   string        // form of URLs, for hints
+	Parse       func(url string) (gateway.Upstream, error)
+	dial        func(ctx context.Context, up gateway.Upstream) (net.Conn, error) // to test reachability only
+	upstream    func(url string) string                                          // converts a URL for serve
+	Open        func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error)
+	Opener      shadow.Opener // of recordings; nil: all bytes are passed through
+	filters     func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error)
 }
 
 var protocols = []Protocol{Redis, Mongo, Postgres} // in the order of Listeners
@@ -56,16 +56,16 @@ func protocolOf(name string) (Protocol, error) {
 
 // example returns the flags for an example's servers, with that for clients if clients is set.
 func (p Protocol) example(clients bool) string {
-	scheme, _, _ := strings.Cut(p.url, "://")
+	scheme, _, _ := strings.Cut(p.exampleURL, "://")
 	both := fmt.Sprintf("--control %s://a --test %s://b", scheme, scheme)
 	if !clients {
 		return both
 	}
-	return fmt.Sprintf("%s 127.0.0.1:%s=%s %s", p.Flag, p.listen, p.url, both)
+	return fmt.Sprintf("%s 127.0.0.1:%s=%s %s", p.Flag, p.examplePort, p.exampleURL, both)
 }
 
-// plainly dials a server whose connections begin with TLS, or with the protocol itself.
-func plainly(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return up.Dial(ctx) }
+// dialDirect dials a server whose connections begin with TLS, or with the protocol itself.
+func dialDirect(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return up.Dial(ctx) }
 
 // redisSchemes are the schemes of ParseUpstream that are valid for a Redis server.
 var redisSchemes = []string{"redis", "rediss", "tcp", "tls", "unix"}
@@ -80,9 +80,9 @@ func parseRedis(url string) (gateway.Upstream, error) {
 // Redis is mirrored by package shadow/redis.
 var Redis = Protocol{
 	Flag: "--redis", Variable: "CINCH_REDIS", Reads: 1,
-	listen: "6390", url: "redis://production", form: "redis://[USER:PASSWORD@]HOST[:6379], with rediss: for TLS",
+	examplePort: "6390", exampleURL: "redis://production", urlFormat: "redis://[USER:PASSWORD@]HOST[:6379], with rediss: for TLS",
 	Parse:    parseRedis,
-	dial:     plainly,
+	dial:     dialDirect,
 	upstream: func(url string) string { return url },
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowredis.New(ctx, c.Control)
@@ -95,8 +95,8 @@ var Redis = Protocol{
 // Mongo is mirrored by package shadow/mongo.
 var Mongo = Protocol{
 	Flag: "--mongo", Variable: "CINCH_MONGO", Reads: 1,
-	listen: "27018", url: "mongodb://production", form: "mongodb://[USER:PASSWORD@]HOST[:27017], with /?tls=true for TLS",
-	dial:     plainly,
+	examplePort: "27018", exampleURL: "mongodb://production", urlFormat: "mongodb://[USER:PASSWORD@]HOST[:27017], with /?tls=true for TLS",
+	dial:     dialDirect,
 	Parse:    shadowmongo.ParseURI,
 	upstream: shadowmongo.WithoutUser,
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
@@ -115,7 +115,7 @@ var Mongo = Protocol{
 // checkpoint or a lock at one target only.
 var Postgres = Protocol{
 	Flag: "--postgres", Reads: 0.01, Wait: 5 * time.Millisecond, Patience: time.Minute,
-	listen: "5433", url: "postgres://production", form: "postgres://[USER:PASSWORD@]HOST[:5432][/DATABASE], with ?sslmode=require for TLS",
+	examplePort: "5433", exampleURL: "postgres://production", urlFormat: "postgres://[USER:PASSWORD@]HOST[:5432][/DATABASE], with ?sslmode=require for TLS",
 	Parse: postgres.ParseURL,
 	dial:  postgres.Dial,
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {

@@ -24,8 +24,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
-// Tape configures a recording by flags.
-type Tape struct {
+// Recording configures a recording by flags.
+type Recording struct {
 	Listeners
 	TLS            gateway.TLSFiles // for clients
 	To             string           // file
@@ -46,38 +46,38 @@ const progressTime = 10 * time.Second
 
 // Record passes clients through and records their traffic, until a signal. The next signal ends the
 // pass-through.
-func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writer) error {
-	p, listen, cfg, err := t.servers()
+func (rec Recording) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writer) error {
+	p, listen, cfg, err := rec.parseServers()
 	if err != nil {
 		return err
 	}
-	cfg.Bound, cfg.Opener, cfg.Log = t.Bound, p.Opener, slog.New(slog.NewTextHandler(errs, nil))
-	if t.TLS.Cert != "" || t.TLS.Key != "" {
-		if cfg.ClientTLS, err = t.TLS.ServerConfig(); err != nil {
+	cfg.Bound, cfg.Opener, cfg.Log = rec.Bound, p.Opener, slog.New(slog.NewTextHandler(errs, nil))
+	if rec.TLS.Cert != "" || rec.TLS.Key != "" {
+		if cfg.ClientTLS, err = rec.TLS.ServerConfig(); err != nil {
 			return usage("%w", err)
 		}
 	}
 	var limit config.Bytes
-	if err := limit.UnmarshalText([]byte(t.Limit)); err != nil {
+	if err := limit.UnmarshalText([]byte(rec.Limit)); err != nil {
 		return usage("--limit: %w", err)
 	}
-	if cfg.Memory, err = readMemory(t.Memory); err != nil {
+	if cfg.Memory, err = parseMemory(rec.Memory); err != nil {
 		return err
 	}
-	if err := checkBound(t.Bound); err != nil {
+	if err := checkBound(rec.Bound); err != nil {
 		return err
 	}
-	recipients, err := t.recipients()
+	recipients, err := rec.recipients()
 	if err != nil {
 		return err
 	}
-	off, err := interruptible(ctx, signals, func(ctx context.Context) (err error) {
-		if cfg.Filters, err = p.filters(ctx, cfg.Production, t.Redact); err == nil {
-			p.meet(ctx, cfg.Production, errs)
+	off, err := runInterruptible(ctx, signals, func(ctx context.Context) (err error) {
+		if cfg.Filters, err = p.filters(ctx, cfg.Production, rec.Redact); err == nil {
+			p.probeProduction(ctx, cfg.Production, errs)
 		}
 		return err
 	})
-	if errors.Is(err, store.ErrUsage) || errors.Is(err, errEnded) {
+	if errors.Is(err, store.ErrUsage) || errors.Is(err, errInterrupted) {
 		return err
 	} else if err != nil {
 		return fault{err, store.ErrUnreachable}
@@ -86,7 +86,7 @@ func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writ
 	if err != nil {
 		return ui.WithHint(err, hintListen)
 	}
-	file, err := recording.Create(t.To, recording.Header{Protocol: p.Name(), Start: time.Now()}, int64(limit), recipients...)
+	file, err := recording.Create(rec.To, recording.Header{Protocol: p.Name(), Start: time.Now()}, int64(limit), recipients...)
 	if err != nil {
 		return errors.Join(ui.WithHint(err, "choose another name for --to"), l.Close())
 	}
@@ -94,30 +94,30 @@ func (t Tape) Record(ctx context.Context, signals <-chan os.Signal, errs io.Writ
 	if off {
 		r.Finish("SIGUSR1")
 	}
-	return t.watch(ctx, r, l, signals, errs)
+	return rec.watch(ctx, r, l, signals, errs)
 }
 
-// servers parses the flags for the clients' address and production.
-func (t Tape) servers() (p Protocol, listen string, cfg shadow.RecorderConfig, err error) {
-	p, both, err := t.pick()
+// parseServers parses the flags for the clients' address and production.
+func (rec Recording) parseServers() (p Protocol, listen string, cfg shadow.RecorderConfig, err error) {
+	p, both, err := rec.selected()
 	if err != nil {
 		return p, "", cfg, err
 	}
-	if both == "" || t.To == "" {
+	if both == "" || rec.To == "" {
 		return p, "", cfg, ui.WithHint(usage("production or --to is missing"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
 	}
-	listen, url, err := p.split(both)
+	listen, url, err := p.splitFlag(both)
 	if err != nil {
 		return p, "", cfg, err
 	}
-	cfg.Production, err = p.read(p.Flag, url)
+	cfg.Production, err = p.parseUpstream(p.Flag, url)
 	return p, listen, cfg, err
 }
 
 // recipients returns the recipients that can decrypt the file: none for --no-encryption.
-func (t Tape) recipients() ([]age.Recipient, error) {
+func (rec Recording) recipients() ([]age.Recipient, error) {
 	var all []age.Recipient
-	for _, name := range t.RecipientFiles {
+	for _, name := range rec.RecipientFiles {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, usage("--recipients-file: %w", err)
@@ -128,23 +128,23 @@ func (t Tape) recipients() ([]age.Recipient, error) {
 		}
 		all = append(all, some...)
 	}
-	some, err := age.ParseRecipients(strings.NewReader(strings.Join(t.Recipients, "\n")))
-	if len(t.Recipients) > 0 && err != nil {
+	some, err := age.ParseRecipients(strings.NewReader(strings.Join(rec.Recipients, "\n")))
+	if len(rec.Recipients) > 0 && err != nil {
 		return nil, usage("--recipient: %w", err)
 	}
 	all = append(all, some...)
-	if (len(all) > 0) == t.Plain {
+	if (len(all) > 0) == rec.Plain {
 		return nil, ui.WithHint(usage("give either a recipient (--recipient, --recipients-file) or --no-encryption"), "age-keygen creates a key, and prints its recipient")
 	}
 	return all, nil
 }
 
-func (t Tape) watch(ctx context.Context, r *shadow.Recorder, l net.Listener, signals <-chan os.Signal, errs io.Writer) error {
+func (rec Recording) watch(ctx context.Context, r *shadow.Recorder, l net.Listener, signals <-chan os.Signal, errs io.Writer) error {
 	defer heap.Follow(r.MemoryLimit)()
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
-	fmt.Fprintf(errs, "recording to %s; clients may connect to %s\n", t.To, l.Addr())
-	err := t.follow(r, served, signals, errs)
+	fmt.Fprintf(errs, "recording to %s; clients may connect to %s\n", rec.To, l.Addr())
+	err := rec.follow(r, served, signals, errs)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	_ = r.Shutdown(stop) // clients that don't end are cut off
@@ -152,7 +152,7 @@ func (t Tape) watch(ctx context.Context, r *shadow.Recorder, l net.Listener, sig
 }
 
 // follow prints the progress, until the recording is over and the pass-through must end.
-func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.Signal, errs io.Writer) error {
+func (rec Recording) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.Signal, errs io.Writer) error {
 	over := r.Over()
 	progress := time.NewTicker(progressTime)
 	defer progress.Stop()
@@ -173,10 +173,10 @@ func (t Tape) follow(r *shadow.Recorder, served <-chan error, signals <-chan os.
 			over = nil
 			state := r.State()
 			fmt.Fprintf(errs, "%v\nthe recording has ended: %s\n", state, state.Ended)
-			if t.JSON != nil {
-				_ = json.NewEncoder(t.JSON).Encode(state) // an error here must not affect clients
+			if rec.JSON != nil {
+				_ = json.NewEncoder(rec.JSON).Encode(state) // an error here must not affect clients
 			}
-			if t.Exit {
+			if rec.Exit {
 				return nil
 			}
 			fmt.Fprintln(errs, "clients are passed through to production until the next SIGINT or SIGTERM")

@@ -23,8 +23,8 @@ func parseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-// openTape opens a recording at its beginning, after reading all of it for the summary.
-func openTape(name string, identityFiles []string) (*recording.Opened, recording.Summary, error) {
+// openRecording opens a recording at its beginning, after reading all of it for the summary.
+func openRecording(name string, identityFiles []string) (*recording.Opened, recording.Summary, error) {
 	var size recording.Summary
 	identities, err := readIdentities(identityFiles)
 	if err != nil {

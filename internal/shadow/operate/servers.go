@@ -12,8 +12,8 @@ import (
 // Listeners are the flags that name the clients' address and production, as LISTEN=URL. One of them is set.
 type Listeners struct{ Redis, Mongo, Postgres string }
 
-// pick returns the flag that is set, and its protocol; "": none is.
-func (l Listeners) pick() (p Protocol, both string, err error) {
+// selected returns the flag that is set, and its protocol; "": none is.
+func (l Listeners) selected() (p Protocol, both string, err error) {
 	for i, given := range []string{l.Redis, l.Mongo, l.Postgres} {
 		switch {
 		case given == "":
@@ -29,27 +29,27 @@ func (l Listeners) pick() (p Protocol, both string, err error) {
 // Servers are the flags that name the servers of a run.
 type Servers struct {
 	Listeners
-	Tape    string // the protocol of a recording, instead of clients and production
-	Control string
-	Test    string // URL, or cinch=URL
+	RecordedProtocol string // the protocol of a recording, instead of clients and production
+	Control          string
+	Test             string // URL, or cinch=URL
 }
 
 // Protocol returns the protocol, the address that clients connect to, and production's URL.
 func (s Servers) Protocol() (p Protocol, listen, production string, err error) {
-	if s.Tape != "" {
-		if p, err = protocolOf(s.Tape); err == nil {
+	if s.RecordedProtocol != "" {
+		if p, err = protocolOf(s.RecordedProtocol); err == nil {
 			err = s.checkTargets(p)
 		}
 		return p, "", "", err
 	}
-	p, both, err := s.pick()
+	p, both, err := s.selected()
 	if err != nil {
 		return p, "", "", err
 	}
 	if both == "" {
 		return p, "", "", ui.WithHint(usage("production is missing: give production and two targets"), "write %s", Redis.example(true))
 	}
-	if listen, production, err = p.split(both); err == nil {
+	if listen, production, err = p.splitFlag(both); err == nil {
 		err = s.checkTargets(p)
 	}
 	return p, listen, production, err
@@ -58,7 +58,7 @@ func (s Servers) Protocol() (p Protocol, listen, production string, err error) {
 func (s Servers) checkTargets(p Protocol) error {
 	for _, one := range []struct{ flag, what, url string }{{"--control", "control", s.Control}, {"--test", "test", s.Test}} {
 		if one.url == "" {
-			return ui.WithHint(usage("%s: the %s target is missing", one.flag, one.what), "write %s", p.example(s.Tape == ""))
+			return ui.WithHint(usage("%s: the %s target is missing", one.flag, one.what), "write %s", p.example(s.RecordedProtocol == ""))
 		}
 	}
 	if strings.HasPrefix(s.Control, "cinch=") {
@@ -67,8 +67,8 @@ func (s Servers) checkTargets(p Protocol) error {
 	return nil
 }
 
-// split parses LISTEN=URL. An invalid value is not shown in errors, since it may contain a password.
-func (p Protocol) split(both string) (listen, url string, err error) {
+// splitFlag parses LISTEN=URL. An invalid value is not shown in errors, since it may contain a password.
+func (p Protocol) splitFlag(both string) (listen, url string, err error) {
 	listen, url, _ = strings.Cut(both, "=")
 	if strings.Contains(listen, "://") && !strings.HasPrefix(listen, "unix:") {
 		listen, url = "", both
@@ -81,7 +81,7 @@ func (p Protocol) split(both string) (listen, url string, err error) {
 	default:
 		err = checkListen(p.Flag, listen)
 	}
-	return listen, url, ui.WithHint(err, "write %s 127.0.0.1:%s=%s", p.Flag, p.listen, p.url)
+	return listen, url, ui.WithHint(err, "write %s 127.0.0.1:%s=%s", p.Flag, p.examplePort, p.exampleURL)
 }
 
 // checkListen fails for addresses that clients can't connect to.
@@ -99,27 +99,27 @@ func checkListen(flag, listen string) error {
 	return nil
 }
 
-// Read parses the servers' URLs into a configuration. through is the test target's URL without cinch=.
-func (s Servers) Read(cfg *shadow.Config, p Protocol, production, through string) (err error) {
+// Parse parses the servers' URLs into a configuration. through is the test target's URL without cinch=.
+func (s Servers) Parse(cfg *shadow.Config, p Protocol, production, through string) (err error) {
 	cfg.ProtocolName = p.Name()
 	for _, one := range []struct {
 		flag, url string
 		to        *gateway.Upstream
 	}{{p.Flag, production, &cfg.Production}, {"--control", s.Control, &cfg.Control}, {"--test", through, &cfg.Test}} {
-		if s.Tape != "" && one.flag == p.Flag {
+		if s.RecordedProtocol != "" && one.flag == p.Flag {
 			continue
 		}
-		if *one.to, err = p.read(one.flag, one.url); err != nil {
+		if *one.to, err = p.parseUpstream(one.flag, one.url); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p Protocol) read(flag, url string) (gateway.Upstream, error) {
+func (p Protocol) parseUpstream(flag, url string) (gateway.Upstream, error) {
 	up, err := p.Parse(url)
 	if err != nil {
-		return up, ui.WithHint(usage("%s: %w", flag, err), "a server is written as %s", p.form)
+		return up, ui.WithHint(usage("%s: %w", flag, err), "a server is written as %s", p.urlFormat)
 	}
 	return up, nil
 }

@@ -59,7 +59,7 @@ func TestRecordSwitchNeverCutsClientsOff(t *testing.T) {
 	}
 	r := shadow.NewRecorder(shadow.RecorderConfig{}, file)
 	signals, errs, ended := make(chan os.Signal, 4), &said{}, make(chan error, 1)
-	go func() { ended <- Tape{}.watch(t.Context(), r, echo(t), signals, errs) }()
+	go func() { ended <- Recording{}.watch(t.Context(), r, echo(t), signals, errs) }()
 	signals <- syscall.SIGUSR1
 	testenv.Eventually(t, "the recording has ended", func() bool { return errs.has("passed through to production until") })
 	stillThere(t, ended, signals)

@@ -22,38 +22,38 @@ var (
 
 // Watcher follows a run, prints its progress and handles signals.
 type Watcher struct {
-	Run       *shadow.Run
-	Signals   <-chan os.Signal
-	Out, Errs io.Writer
-	Page      *os.File // nil: no page
-	JSON      bool
-	Exit      bool   // return when the run is over
-	OffFile   string // if this file exists, the mirror is turned off
-	Every     time.Duration
+	Run        *shadow.Run
+	Signals    <-chan os.Signal
+	Out, Errs  io.Writer
+	ReportFile *os.File // nil: no HTML report
+	JSON       bool
+	Exit       bool   // return when the run is over
+	OffFile    string // if this file exists, the mirror is turned off
+	Every      time.Duration
 
-	reported bool
-	failed   error // of the report
-	ending   int   // number of signals that ask for the end
+	reported   bool
+	reportErr  error // of the report
+	endSignals int   // number of signals that ask for the end
 }
 
-// lookTime is the interval of the checks for OffFile.
-const lookTime = 200 * time.Millisecond
+// offFileInterval is the interval of the checks for OffFile.
+const offFileInterval = 200 * time.Millisecond
 
 // mirrorOn is printed when traffic begins to reach the targets.
 const mirrorOn = "the mirror is on"
 
-// begin starts the run, and watches it.
-func (w *Watcher) begin(ctx context.Context, served <-chan error) error {
+// startRun starts the run, and watches it.
+func (w *Watcher) startRun(ctx context.Context, served <-chan error) error {
 	if err := w.Run.Start(ctx); err != nil {
-		return w.passOn(err, served)
+		return w.passThrough(err, served)
 	}
 	fmt.Fprintln(w.Errs, mirrorOn)
 	return w.Watch(served)
 }
 
-// passOn handles a run that can't begin: clients, current and later ones, are passed through until a signal.
-// If no client has connected yet, it returns at once.
-func (w *Watcher) passOn(err error, served <-chan error) error {
+// passThrough handles a run that can't begin: clients, current and later ones, are passed through until a
+// signal. If no client has connected yet, it returns at once.
+func (w *Watcher) passThrough(err error, served <-chan error) error {
 	w.Run.Off("the run did not begin")
 	if w.Exit || w.Run.Clients().Total == 0 {
 		return err
@@ -77,7 +77,7 @@ func (w *Watcher) Watch(served <-chan error) error {
 	over := w.Run.Over()
 	progress := time.NewTicker(w.Every)
 	defer progress.Stop()
-	look := time.NewTicker(lookTime)
+	look := time.NewTicker(offFileInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -85,11 +85,11 @@ func (w *Watcher) Watch(served <-chan error) error {
 			return err
 		case sig := <-w.Signals:
 			if w.reported && sig != syscall.SIGUSR1 { // SIGUSR1 never cuts clients off
-				return errors.Join(w.failed, w.verdict())
+				return errors.Join(w.reportErr, w.verdictError())
 			}
-			w.obey(sig)
+			w.handleSignal(sig)
 		case <-look.C:
-			w.lookForFile()
+			w.checkOffFile()
 		case <-progress.C:
 			if !w.reported {
 				fmt.Fprintln(w.Errs, w.Run.Report().Line())
@@ -97,30 +97,30 @@ func (w *Watcher) Watch(served <-chan error) error {
 		case <-over:
 			over = nil
 			w.reported = true
-			if w.failed = w.print(); w.Exit || w.ending > 1 {
-				return errors.Join(w.failed, w.verdict())
+			if w.reportErr = w.printReport(); w.Exit || w.endSignals > 1 {
+				return errors.Join(w.reportErr, w.verdictError())
 			}
-			if w.failed != nil { // clients still need the pass-through
-				fmt.Fprintln(w.Errs, "write the report:", w.failed)
+			if w.reportErr != nil { // clients still need the pass-through
+				fmt.Fprintln(w.Errs, "write the report:", w.reportErr)
 			}
 			fmt.Fprintln(w.Errs, "clients are passed through to production until the next SIGINT or SIGTERM")
 		}
 	}
 }
 
-func (w *Watcher) obey(sig os.Signal) {
+func (w *Watcher) handleSignal(sig os.Signal) {
 	if sig == syscall.SIGUSR1 {
 		w.Run.Off("SIGUSR1")
 		return
 	}
-	if w.ending++; w.ending > 1 {
+	if w.endSignals++; w.endSignals > 1 {
 		w.Run.Off(sig.String() + ", twice") // a target may never answer
 		return
 	}
 	w.Run.Finish(sig.String())
 }
 
-func (w *Watcher) lookForFile() {
+func (w *Watcher) checkOffFile() {
 	if w.OffFile == "" {
 		return
 	}
@@ -129,11 +129,11 @@ func (w *Watcher) lookForFile() {
 	}
 }
 
-func (w *Watcher) print() error {
+func (w *Watcher) printReport() error {
 	r := w.Run.Report()
 	var page error
-	if w.Page != nil {
-		page = errors.Join(r.HTML(w.Page), w.Page.Close())
+	if w.ReportFile != nil {
+		page = errors.Join(r.HTML(w.ReportFile), w.ReportFile.Close())
 	}
 	if !w.JSON {
 		return errors.Join(page, r.Text(w.Out))
@@ -160,7 +160,7 @@ func printFindings(w io.Writer, found []shadow.Finding, asJSON bool) (problems i
 	return problems, shadow.PrintFindings(w, found)
 }
 
-func (w *Watcher) verdict() error {
+func (w *Watcher) verdictError() error {
 	switch outcome := w.Run.Report().Outcome; outcome {
 	case "PASS":
 		return nil
@@ -171,9 +171,9 @@ func (w *Watcher) verdict() error {
 	}
 }
 
-// createPage creates a report's file at the beginning, so that a long run does not fail to write it at the
-// end. Without a name it returns nil.
-func createPage(name string) (*os.File, error) {
+// createReportFile creates a report's file at the beginning, so that a long run does not fail to write it at
+// the end. Without a name it returns nil.
+func createReportFile(name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -184,8 +184,8 @@ func createPage(name string) (*os.File, error) {
 	return f, nil
 }
 
-// dropPage removes an empty page, so that the next run can use its name.
-func dropPage(page *os.File) {
+// removeEmptyReport removes a report's file that is empty, so that the next run can use its name.
+func removeEmptyReport(page *os.File) {
 	if page == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func TestShadowPageOnAFullDisk(t *testing.T) {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		w.Page, _ = os.Open(name) // read-only
+		w.ReportFile, _ = os.Open(name) // read-only
 		served, ended := make(chan error), make(chan error, 1)
 		go func() { ended <- w.Watch(served) }()
 		signals <- syscall.SIGTERM
@@ -57,10 +57,10 @@ func TestShadowPageOnAFullDisk(t *testing.T) {
 // The second signal does not wait for targets.
 func TestShadowSecondSignal(t *testing.T) {
 	w, _, _ := newWatcher(t)
-	w.obey(syscall.SIGINT)
-	w.obey(syscall.SIGINT)
+	w.handleSignal(syscall.SIGINT)
+	w.handleSignal(syscall.SIGINT)
 	<-w.Run.Over()
-	if w.ending != 2 {
-		t.Errorf("%d signals were counted", w.ending)
+	if w.endSignals != 2 {
+		t.Errorf("%d signals were counted", w.endSignals)
 	}
 }
