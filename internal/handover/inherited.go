@@ -10,9 +10,10 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// variable holds, as JSON, the sockets that a process inherits from the one that it replaces. systemd's own
-// variables would not do: they name the process that they are for, whose number is unknown before it exists.
-const variable = "CINCH_HANDOVER"
+// socketsVariable holds, as JSON, the sockets that a process inherits from the one that it replaces.
+// systemd's own variables would not do: they name the process that they are for, whose number is unknown
+// before it exists.
+const socketsVariable = "CINCH_HANDOVER"
 
 // firstDescriptor is the first descriptor that a successor inherits besides standard input, output and error:
 // the pipe for its report that it serves, followed by the sockets.
@@ -21,8 +22,8 @@ const firstDescriptor = 3
 // Inherit returns the sockets that this process was started with, by its predecessor or by systemd. It must
 // be called once, and removes the variables that describe the sockets.
 func Inherit() (*Sockets, error) {
-	text := os.Getenv(variable)
-	_ = os.Unsetenv(variable)
+	text := os.Getenv(socketsVariable)
+	_ = os.Unsetenv(socketsVariable)
 	if text != "" {
 		return fromPredecessor(text)
 	}
@@ -32,7 +33,7 @@ func Inherit() (*Sockets, error) {
 func fromPredecessor(text string) (*Sockets, error) {
 	var given []*socket
 	if err := json.Unmarshal([]byte(text), &given); err != nil {
-		return nil, fmt.Errorf("%s: %w", variable, err)
+		return nil, fmt.Errorf("%s: %w", socketsVariable, err)
 	}
 	syscall.CloseOnExec(firstDescriptor)
 	pipe := os.NewFile(firstDescriptor, "ready")
@@ -42,7 +43,7 @@ func fromPredecessor(text string) (*Sockets, error) {
 	}}
 	for i, k := range given {
 		if err := k.adopt(os.NewFile(uintptr(firstDescriptor+1+i), k.Name)); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", variable, k.Name, err)
+			return nil, fmt.Errorf("%s: %s: %w", socketsVariable, k.Name, err)
 		}
 		s.given = append(s.given, k)
 	}

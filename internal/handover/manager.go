@@ -11,28 +11,28 @@ import (
 // Notifications for systemd, if it has started the process (Type=notify). Each has a readable status, which
 // `systemctl status` shows.
 
-// SayReady reports that the process serves: after its start, and after a reload.
-func SayReady(status string) { say(daemon.SdNotifyReady, "STATUS="+status) }
+// NotifyReady reports that the process serves: after its start, and after a reload.
+func NotifyReady(status string) { notify(daemon.SdNotifyReady, "STATUS="+status) }
 
-// SayReloading reports that the configuration is read again. SayReady must follow.
-func SayReloading() {
-	say(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec(), "STATUS=reading the configuration again")
+// NotifyReloading reports that the configuration is read again. NotifyReady must follow.
+func NotifyReloading() {
+	notify(daemon.SdNotifyReloading, daemon.SdNotifyMonotonicUsec(), "STATUS=reading the configuration again")
 }
 
-// SayStopping reports that the process will end within the given time.
-func SayStopping(within time.Duration, status string) {
-	say(daemon.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()), "STATUS="+status)
+// NotifyStopping reports that the process will end within the given time.
+func NotifyStopping(within time.Duration, status string) {
+	notify(daemon.SdNotifyStopping, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()), "STATUS="+status)
 }
 
-// SayReplaced reports that another process is the service now. Its first WatchdogInterval starts anew.
-func SayReplaced(pid int, status string) {
-	say(fmt.Sprintf("MAINPID=%d", pid), "STATUS="+status, daemon.SdNotifyWatchdog)
+// NotifyReplaced reports that another process is the service now. Its first WatchdogInterval starts anew.
+func NotifyReplaced(pid int, status string) {
+	notify(fmt.Sprintf("MAINPID=%d", pid), "STATUS="+status, daemon.SdNotifyWatchdog)
 }
 
-// SayAlive must be called before each WatchdogInterval ends.
-func SayAlive() { say(daemon.SdNotifyWatchdog) }
+// NotifyAlive must be called before each WatchdogInterval ends.
+func NotifyAlive() { notify(daemon.SdNotifyWatchdog) }
 
-// WatchdogInterval returns how long systemd waits for SayAlive before it considers the process dead; 0: it
+// WatchdogInterval returns how long systemd waits for NotifyAlive before it considers the process dead; 0: it
 // does not watch.
 func WatchdogInterval() time.Duration {
 	interval, err := daemon.SdWatchdogEnabled(false)
@@ -45,8 +45,8 @@ func WatchdogInterval() time.Duration {
 // Managed reports whether a service manager receives notifications.
 func Managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// say sends a message as a whole. Errors are ignored: the process serves all the same.
-func say(lines ...string) {
+// notify sends a message as a whole. Errors are ignored: the process serves all the same.
+func notify(lines ...string) {
 	text := ""
 	for _, l := range lines {
 		if l != "" {

@@ -103,7 +103,7 @@ func start(passed []*socket) (*successor, error) {
 		descriptors = append(descriptors, fd)
 	}
 	pid, err := syscall.ForkExec(program, os.Args, &syscall.ProcAttr{
-		Env: append(environment(), variable+"="+string(text)), Files: descriptors,
+		Env: append(environment(), socketsVariable+"="+string(text)), Files: descriptors,
 	})
 	if err != nil {
 		_ = says.Close()

@@ -166,7 +166,7 @@ func (p *Process) Run(ctx, now context.Context) (err error) {
 				return p.drain(errReplaced, now, alive)
 			}
 		case <-alive.C:
-			handover.SayAlive()
+			handover.NotifyAlive()
 		case <-ctx.Done():
 			return p.drain(context.Cause(ctx), now, alive)
 		}
@@ -204,7 +204,7 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 		delay = 0
 		p.closeAdmin()
 	} else {
-		handover.SayStopping(delay+timeout+shutdownTimeout, "draining")
+		handover.NotifyStopping(delay+timeout+shutdownTimeout, "draining")
 	}
 	p.log.Info("draining; another signal stops at once", "signal", cause.Error(), "delay", delay, "timeout", timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), delay+timeout)
@@ -220,7 +220,7 @@ func (p *Process) drain(cause error, now context.Context, alive *time.Ticker) er
 		case <-done:
 			return nil
 		case <-alive.C:
-			handover.SayAlive()
+			handover.NotifyAlive()
 		case <-now.Done():
 			return ErrCutOff
 		}

@@ -18,10 +18,10 @@ func (p *Process) Reload() {
 
 // reload applies what can change while connections last. If anything is wrong nothing changes.
 func (p *Process) reload() {
-	handover.SayReloading()
+	handover.NotifyReloading()
 	err := p.tryReload()
 	p.reloaded.note(err)
-	handover.SayReady(p.status())
+	handover.NotifyReady(p.status())
 	if err != nil {
 		var invalid *config.Error
 		if errors.As(err, &invalid) {

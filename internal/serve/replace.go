@@ -44,7 +44,7 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 		p.log.Error("not replaced, this process continues", "err", err)
 	} else {
 		p.log.Info("another process serves, on the same sockets", "pid", pid)
-		handover.SayReplaced(pid, p.status())
+		handover.NotifyReplaced(pid, p.status())
 	}
 	became <- err
 }
@@ -68,7 +68,7 @@ func (p *Process) startSuccessor(ctx context.Context) (pid int, err error) {
 func (p *Process) serving() {
 	sockets := p.options.Sockets
 	sockets.Serving()
-	handover.SayReady(p.status())
+	handover.NotifyReady(p.status())
 	sockets.CloseUnused(p.log, false)
 	if sockets.Given() > 0 {
 		time.AfterFunc(unusedSocketTimeout, func() { sockets.CloseUnused(p.log, true) })
