@@ -98,7 +98,7 @@ func New(opts Options) *Server {
 		DisableGeneralOptionsHandler: true, // OPTIONS * needs the same access as everything else
 		ErrorLog:                     slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
-	s.http.RegisterOnShutdown(sync.OnceFunc(s.events.end))
+	s.http.RegisterOnShutdown(sync.OnceFunc(s.events.close))
 	if opts.PProf {
 		s.http.WriteTimeout = profileTimeout
 	}
@@ -295,8 +295,8 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 
 // parseReadinessQuery parses /readyz/NAME?policy=POLICY, or /readyz?gateway=NAME.
 func parseReadinessQuery(r *http.Request) ReadyQuery {
-	asked := r.URL.Query()
-	q := ReadyQuery{Gateway: asked.Get("gateway"), Policy: asked.Get("policy")}
+	query := r.URL.Query()
+	q := ReadyQuery{Gateway: query.Get("gateway"), Policy: query.Get("policy")}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/readyz/"); ok {
 		q.Gateway = name
 	}

@@ -110,8 +110,8 @@ func (r route) probed() bool {
 	return r.path == "/healthz" || r.path == "/readyz" || strings.HasPrefix(r.path, "/readyz/")
 }
 
-// asked returns the answer as a client on the wire would get it. It does not wait for streams and profiles.
-func asked(t *testing.T, h http.Handler, method, path, host string, header ...string) *httptest.ResponseRecorder {
+// answerTo returns the answer as a client on the wire would get it. It does not wait for streams and profiles.
+func answerTo(t *testing.T, h http.Handler, method, path, host string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	cancel() // endless answers end at once
@@ -208,13 +208,13 @@ func TestStrangersGetNothing(t *testing.T) {
 	for _, r := range routes(t) {
 		for _, a := range strangers {
 			for _, method := range []string{r.method, "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "PROPFIND"} {
-				nothing(t, a.name, route{method, r.path}, asked(t, h, method, r.path+a.query, a.at(), a.header...))
+				nothing(t, a.name, route{method, r.path}, answerTo(t, h, method, r.path+a.query, a.at(), a.header...))
 			}
 		}
 		if r.path == "/debug/pprof/profile" || r.path == "/debug/pprof/trace" { // these take some time
 			continue
 		}
-		if w := asked(t, h, r.method, r.path, "cinch.internal", "Authorization", right); w.Code >= 400 && !r.probed() {
+		if w := answerTo(t, h, r.method, r.path, "cinch.internal", "Authorization", right); w.Code >= 400 && !r.probed() {
 			t.Errorf("the token in its place: %s %s: %d %s", r.method, r.path, w.Code, w.Body)
 		}
 	}
@@ -235,14 +235,14 @@ func TestForeignPagesGetNothing(t *testing.T) {
 			if opens {
 				continue
 			}
-			nothing(t, a.name, r, asked(t, h, r.method, r.path, a.at(), a.header...))
+			nothing(t, a.name, r, answerTo(t, h, r.method, r.path, a.at(), a.header...))
 			if r.method == "POST" && strings.HasPrefix(a.at(), "localhost:") { // a browser that remembers the token sends it
-				nothing(t, a.name+" with the token", r, asked(t, h, r.method, r.path, a.at(), append(slices.Clone(a.header), "Authorization", right)...))
+				nothing(t, a.name+" with the token", r, answerTo(t, h, r.method, r.path, a.at(), append(slices.Clone(a.header), "Authorization", right)...))
 			}
 		}
 		if r.method == "POST" {
 			for _, a := range strangers {
-				nothing(t, a.name, r, asked(t, h, r.method, r.path+a.query, a.at(), a.header...))
+				nothing(t, a.name, r, answerTo(t, h, r.method, r.path+a.query, a.at(), a.header...))
 			}
 		}
 	}
@@ -250,7 +250,7 @@ func TestForeignPagesGetNothing(t *testing.T) {
 		t.Errorf("actions ran %d times", *ran)
 	}
 	link := []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
-	if w := asked(t, h, "GET", "/", "localhost:9470", link...); w.Code != 200 {
+	if w := answerTo(t, h, "GET", "/", "localhost:9470", link...); w.Code != 200 {
 		t.Errorf("a link from another page, such as a runbook's: %d", w.Code)
 	}
 }

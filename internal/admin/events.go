@@ -18,7 +18,7 @@ const (
 type events struct {
 	status   func(time.Time) Status
 	interval time.Duration
-	ending   chan struct{} // closed when the server shuts down
+	closed   chan struct{} // closed when the server shuts down
 
 	mu        sync.Mutex
 	listeners int
@@ -27,7 +27,7 @@ type events struct {
 }
 
 func newEvents(status func(time.Time) Status) *events {
-	return &events{status: status, interval: eventInterval, ending: make(chan struct{})}
+	return &events{status: status, interval: eventInterval, closed: make(chan struct{})}
 }
 
 // ServeHTTP sends an event at once, and then one per interval, until the client disconnects or the server
@@ -57,7 +57,7 @@ func (e *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-tick.C:
 		case <-r.Context().Done():
 			return
-		case <-e.ending:
+		case <-e.closed:
 			return
 		}
 	}
@@ -94,5 +94,5 @@ func (e *events) event(now time.Time) ([]byte, error) {
 	return e.latest, nil
 }
 
-// end disconnects all clients.
-func (e *events) end() { close(e.ending) }
+// close disconnects all clients.
+func (e *events) close() { close(e.closed) }

@@ -82,25 +82,25 @@ func newPast(a *history.Answer, st history.State) Past {
 }
 
 // parsePastQuery parses ?series=a,b&gateway=g&rule=r&from=24h&to=…&step=1h.
-func parsePastQuery(asked url.Values, now time.Time) (q history.Question, err error) {
+func parsePastQuery(query url.Values, now time.Time) (q history.Question, err error) {
 	q.From, q.To = now.Add(-time.Hour), now
 	for name, into := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
-		if text := asked.Get(name); text != "" {
+		if text := query.Get(name); text != "" {
 			if *into, err = history.ParseTime(text, now); err != nil {
 				return q, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	if text := asked.Get("step"); text != "" {
+	if text := query.Get("step"); text != "" {
 		if q.Step, err = history.ParseAge(text); err != nil || q.Step <= 0 {
-			return q, fmt.Errorf("step: %q is not a duration: write 10s, 1h or 1d", cut(text))
+			return q, fmt.Errorf("step: %q is not a duration: write 10s, 1h or 1d", truncate(text))
 		}
 	}
 	var names []string
-	for _, list := range asked["series"] {
+	for _, list := range query["series"] {
 		names = append(names, strings.Split(list, ",")...)
 	}
-	gateways, rules := asked["gateway"], asked["rule"]
+	gateways, rules := query["gateway"], query["rule"]
 	q.Want = func(s history.Series) bool {
 		return (names == nil || slices.Contains(names, s.Name)) && (gateways == nil || slices.Contains(gateways, s.Gateway)) &&
 			(rules == nil || slices.Contains(rules, s.Rule))
@@ -108,7 +108,7 @@ func parsePastQuery(asked url.Values, now time.Time) (q history.Question, err er
 	return q, nil
 }
 
-func cut(text string) string {
+func truncate(text string) string {
 	if len(text) > 40 {
 		text = text[:40]
 	}
