@@ -8,8 +8,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/internal/wire/resp/search"
 )
 
 // indexCommands handles commands that may change the server's search indexes, or remove dictionaries.
@@ -72,7 +72,7 @@ func (c *indexCommands) inflateUnder(prefixes []string) (refusal string) {
 			_ = theirs.Close()
 		}
 		if err != nil {
-			return fmt.Sprintf("ERR cinch: hashes under %q may hold compressed fields, which an index can't read: %v; try again, or run cinch unpack --key '%s' first", p, err, storeredis.PrefixPattern(p))
+			return fmt.Sprintf("ERR cinch: hashes under %q may hold compressed fields, which an index can't read: %v; try again, or run cinch unpack --key '%s' first", p, err, prefixPattern(p))
 		}
 	}
 	return ""
@@ -133,7 +133,7 @@ func indexedPrefixes(args [][]byte) (prefixes []string) {
 				return nil
 			}
 			for _, p := range args[i+1 : i+1+n] {
-				prefixes = append(prefixes, storeredis.IndexPrefix(string(p)))
+				prefixes = append(prefixes, search.IndexPrefix(string(p)))
 			}
 			i += n
 		case takesWord(args[i]):

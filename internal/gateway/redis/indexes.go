@@ -12,7 +12,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/panics"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/internal/wire/resp/search"
 )
 
 // A search module indexes the stored bytes of hashes, and queries load their fields and compute on them. So
@@ -32,23 +32,23 @@ const (
 type indexes struct {
 	codec         *valueCodec
 	dialer        *dialer
-	share         *memory.Share                      // for decompressing in place
-	client        *goredis.Client                    // logged in as the gateway's own user
-	view          atomic.Pointer[storeredis.Indexes] // nil: none
+	share         *memory.Share                  // for decompressing in place
+	client        *goredis.Client                // logged in as the gateway's own user
+	view          atomic.Pointer[search.Indexes] // nil: none
 	pollRequested chan struct{}
 	ctx           context.Context
 	cancel        context.CancelFunc
 	running       sync.WaitGroup
 
 	mu        sync.Mutex
-	found     storeredis.Indexes
+	found     search.Indexes
 	announced map[string]time.Time // prefixes, and until when they count
 	sweeps    map[string]*sweep
 	sweeping  sync.Mutex // held by gentle passes
 }
 
 // notPolled is the state before the first answer.
-var notPolled = storeredis.Indexes{Unknown: errors.New("not asked yet")}
+var notPolled = search.Indexes{Unknown: errors.New("not asked yet")}
 
 // newIndexes returns indexes in the state notPolled. With awaited, mayCover uses that at once, for sessions that
 // may begin before start.
@@ -107,7 +107,7 @@ func (x *indexes) kick() {
 // run polls until the gateway ends. It calls onPolled after the first poll.
 func (x *indexes) run(onPolled func()) {
 	defer onPolled()
-	var look storeredis.IndexTracker
+	var look search.IndexTracker
 	t := time.NewTicker(indexPoll)
 	defer t.Stop()
 	fresh := true
@@ -128,7 +128,7 @@ func (x *indexes) run(onPolled func()) {
 
 // poll asks as the gateway's own user. If that cannot log in, it asks without a login: a server without a
 // search module tells that to any client.
-func (x *indexes) poll(look *storeredis.IndexTracker, fresh bool) storeredis.Indexes {
+func (x *indexes) poll(look *search.IndexTracker, fresh bool) search.Indexes {
 	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
 	defer cancel()
 	found := look.Refresh(ctx, asker(x.client), fresh)
@@ -137,20 +137,20 @@ func (x *indexes) poll(look *storeredis.IndexTracker, fresh bool) storeredis.Ind
 	}
 	anonymous := x.dialer.clientAs(&credentials{}, defaultDatabase, false)
 	defer anonymous.Close()
-	var once storeredis.IndexTracker
+	var once search.IndexTracker
 	if none := once.Refresh(ctx, asker(anonymous), true); none.Unknown == nil {
 		return none
 	}
 	return found
 }
 
-func asker(c *goredis.Client) storeredis.CommandFunc {
+func asker(c *goredis.Client) search.CommandFunc {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
 }
 
 // apply records the result of a poll and has fields under new indexes decompressed in place. A failed poll
 // changes nothing once indexes are known.
-func (x *indexes) apply(found storeredis.Indexes, atStart bool) {
+func (x *indexes) apply(found search.Indexes, atStart bool) {
 	if x.ctx.Err() != nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (x *indexes) apply(found storeredis.Indexes, atStart bool) {
 }
 
 // logChanges logs changes. x.mu must be held.
-func (x *indexes) logChanges(found storeredis.Indexes) {
+func (x *indexes) logChanges(found search.Indexes) {
 	log := x.codec.log
 	switch {
 	case found.Unknown != nil:

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // A sweep decompresses in place the compressed fields of hashes whose keys begin with a prefix, because an
@@ -123,7 +123,7 @@ func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) 
 		x.sweeping.Lock()
 		defer x.sweeping.Unlock()
 	}
-	pattern, cursor := storeredis.PrefixPattern(prefix), uint64(0)
+	pattern, cursor := prefixPattern(prefix), uint64(0)
 	for {
 		began := time.Now()
 		keys, next, err := c.ScanType(x.ctx, cursor, pattern, sweepKeys, "hash").Result()
@@ -140,6 +140,18 @@ func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) 
 			return x.ctx.Err()
 		}
 	}
+}
+
+// prefixPattern returns the SCAN pattern for keys that begin with a prefix.
+func prefixPattern(prefix string) string {
+	var b bytes.Buffer
+	for _, c := range []byte(prefix) {
+		if strings.IndexByte(`*?[]\^`, c) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(c)
+	}
+	return b.String() + "*"
 }
 
 // inflateAll decompresses the compressed fields of some hashes in place.

@@ -99,3 +99,9 @@ func (m *measuredConn) Write(b []byte) (int, error) {
 	m.of.mu.Unlock()
 	return m.Conn.Write(b)
 }
+
+func TestPrefixPattern(t *testing.T) {
+	if got := prefixPattern(`a*[b]\?^:`); got != `a\*\[b\]\\\?\^:*` {
+		t.Errorf("the pattern is %s", got)
+	}
+}

@@ -1,4 +1,4 @@
-package redis
+package search
 
 import (
 	"context"
@@ -111,8 +111,5 @@ func TestIndexesOfOddReplies(t *testing.T) {
 		if !x.Covers([]byte("k")) {
 			t.Errorf("%v: hashes are taken for not indexed", reply)
 		}
-	}
-	if got := PrefixPattern(`a*[b]\?^:`); got != `a\*\[b\]\\\?\^:*` {
-		t.Errorf("the pattern is %s", got)
 	}
 }
