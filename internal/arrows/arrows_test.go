@@ -176,6 +176,11 @@ var forbidden = []arrow{
 		to:   append([]string{"internal/store/", "internal/gateway"}, "net", "os", "io/fs", "syscall", "database"),
 	},
 	{
+		name: "the Redis gateway gets dictionaries by its configuration, and knows no store",
+		from: []string{"internal/gateway/redis"},
+		to:   []string{"internal/store"},
+	},
+	{
 		name: "foreign formats are bytes to bytes",
 		from: []string{"internal/foreign"},
 		to:   append([]string{module, "internal"}, pure...),
@@ -356,6 +361,7 @@ func TestTheTablesSee(t *testing.T) {
 		{"codec/grpccodec/internal/frame", module, true},
 		{"internal/gateway/redis", "github.com/klauspost/compress/zstd", true},
 		{"internal/gateway/redis", "compress/gzip", true},
+		{"internal/gateway/redis", module + "/internal/store/redis", true},
 		{"codec/libzstd", "github.com/valyala/gozstd", false},
 		{".", module + "/codec", false},
 		{".", "net/http", true},

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // addRedis makes r a gateway to a Redis server, or to several.
@@ -29,8 +29,9 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		s.manage(g, r, apply)
 		cfg.Sampler, cfg.WhatIf = r.auto, r.whatIf.watch
 		cluster := redis.ClusterConfig{
-			Config: cfg, Seeds: hosts, Dicts: dicts, Advertise: g.Advertise, Nodes: g.Nodes,
-			Listen: func(address string) (net.Listener, error) { return s.options.Sockets.Listen(address, "") },
+			Config: cfg, Seeds: hosts, Advertise: g.Advertise, Nodes: g.Nodes, Follower: dicts,
+			JoinDicts: func(id string, dial func(context.Context) (net.Conn, error)) redis.Dicts { return dicts.Join(id, dial) },
+			Listen:    func(address string) (net.Listener, error) { return s.options.Sockets.Listen(address, "") },
 		}
 		cluster.Sentinel = sentinel(g, r, &servers)
 		several := redis.NewCluster(cluster)
@@ -40,7 +41,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	default:
 		dicts := newRedisKeeper(r)
 		s.manage(g, r, apply)
-		cfg.Dicts, cfg.Sampler, cfg.WhatIf = storeredis.Standalone(dicts), r.auto, r.whatIf.watch
+		cfg.Dicts, cfg.Sampler, cfg.WhatIf = dicts, r.auto, r.whatIf.watch
 		made = redis.NewGateway(cfg)
 	}
 	r.gateway = made

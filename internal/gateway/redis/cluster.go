@@ -7,7 +7,6 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // ClusterConfig configures a gateway to a Redis Cluster.
@@ -15,11 +14,15 @@ type ClusterConfig struct {
 	// Config is the configuration of every node's gateway, except Dial and Dicts, which each gets for itself.
 	// Upstream.Address is not used.
 	Config
-	Seeds     []gateway.Upstream       // first nodes to ask; they have Upstream's credentials and TLS
-	Dicts     *storeredis.ClusterDicts // nil: no dictionaries
-	Advertise string                   // host:port at which clients reach the first listener; "": its address
-	Nodes     int                      // maximum number of nodes with a listener; 0: cluster.DefaultNodes
-	Sentinel  *SentinelConfig          // nil: a cluster
+	Seeds     []gateway.Upstream // first nodes to ask; they have Upstream's credentials and TLS
+	Advertise string             // host:port at which clients reach the first listener; "": its address
+	Nodes     int                // maximum number of nodes with a listener; 0: cluster.DefaultNodes
+	Sentinel  *SentinelConfig    // nil: a cluster
+
+	// JoinDicts returns the dictionaries of a node that joins, to which dial connects; nil: no dictionaries.
+	// Follower is notified of changes of nodes, so that it can end those of nodes that leave.
+	JoinDicts func(id string, dial func(context.Context) (net.Conn, error)) Dicts
+	Follower  cluster.Follower // nil: none
 
 	Listen func(address string) (net.Listener, error) // listens on the ports of nodes; nil: gateway.Listen
 }
@@ -34,10 +37,7 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	}
 	c := cluster.Config{
 		Name: cfg.Name, Upstream: cfg.Upstream, Seeds: cfg.Seeds, TLS: cfg.TLS, Policy: cfg.Policy, MaxConns: cfg.MaxConns,
-		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Listen: cfg.Listen, Stats: cfg.Stats, Log: cfg.Log,
-	}
-	if cfg.Dicts != nil {
-		c.Follower = cfg.Dicts
+		Refusal: tooManyClients, Advertise: cfg.Advertise, Nodes: cfg.Nodes, New: cfg.newNode, Follower: cfg.Follower, Listen: cfg.Listen, Stats: cfg.Stats, Log: cfg.Log,
 	}
 	if cfg.Sentinel != nil {
 		watched := *cfg.Sentinel
@@ -51,8 +51,8 @@ func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 func (cfg *ClusterConfig) newNode(site cluster.Site) cluster.Gateway {
 	own := cfg.Config
 	own.Upstream.Address, own.Dial, own.Policy, own.view = site.Address, site.Dial, site.Policy, site.View
-	if cfg.Dicts != nil {
-		own.Dicts = cfg.Dicts.Join(site.ID, site.DialOwn)
+	if cfg.JoinDicts != nil {
+		own.Dicts = cfg.JoinDicts(site.ID, site.DialOwn)
 	}
 	return NewGateway(own)
 }

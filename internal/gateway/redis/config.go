@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/trace"
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
@@ -28,11 +28,11 @@ type Config struct {
 	TLS      *tls.Config    // for clients; nil: plain
 	Policy   *policy.Policy // nil: compresses nothing, decompresses everything
 	Engine   *codec.Engine
-	Dicts    *storeredis.NodeDicts // the dictionaries kept upstream; nil: none
-	Sampler  gateway.Sampler       // nil: none
-	WhatIf   *whatif.Watch         // nil: none
-	MaxSeal  int                   // longest value in bytes that is compressed; 0: cinch.DefaultMaxRaw
-	MaxOpen  int                   // longest value in bytes that is decompressed; 0: max(MaxSeal, cinch.DefaultMaxRaw)
+	Dicts    Dicts           // the dictionaries kept upstream; nil: none
+	Sampler  gateway.Sampler // nil: none
+	WhatIf   *whatif.Watch   // nil: none
+	MaxSeal  int             // longest value in bytes that is compressed; 0: cinch.DefaultMaxRaw
+	MaxOpen  int             // longest value in bytes that is decompressed; 0: max(MaxSeal, cinch.DefaultMaxRaw)
 	MaxConns int
 
 	// GuardLoopback refuses clients from other machines, see gateway.LoopbackGuard.
@@ -58,6 +58,20 @@ type Config struct {
 	Log   *slog.Logger
 
 	view topology // other servers, of a cluster or watched by Sentinels; nil: none are known
+}
+
+// Dicts holds the dictionaries that the server stores. Except for Dictionary its methods don't block.
+type Dicts interface {
+	cinch.Dictionaries
+	// ReadyOn reports whether values may name the dictionary that are sent on a connection. dialed is a time taken
+	// before the connection was dialed.
+	ReadyOn(number uint32, dialed time.Time) bool
+	// Dialed is called when a connection for values was opened.
+	Dialed()
+	// Lost is called when the server has closed a connection: it may restart with fewer dictionaries.
+	Lost()
+	// Kick is called after a command that may have removed dictionaries.
+	Kick()
 }
 
 // Limits of memory and of waiting.

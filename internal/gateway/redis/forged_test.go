@@ -2,21 +2,19 @@ package redis
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/policy"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -31,6 +29,22 @@ type tenants struct {
 	dict         *codec.Dict
 	errors       func() map[string]uint64
 }
+
+// oneDict is Dicts of a server that stores one dictionary.
+type oneDict struct{ *codec.Dict }
+
+func (d oneDict) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != d.Number() {
+		return nil, cinch.ErrDictMissing
+	}
+	return d.Dict, nil
+}
+
+func (d oneDict) ReadyOn(number uint32, _ time.Time) bool { return number == d.Number() }
+
+func (oneDict) Dialed() {}
+func (oneDict) Lost()   {}
+func (oneDict) Kick()   {}
 
 const secretNumber = "4929 1234 5678 9012"
 
@@ -52,22 +66,14 @@ func newTenants(t *testing.T) *tenants {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dicts := storeredis.NewDicts(storeredis.DictsOptions{Client: direct, Local: &dict.Set{}})
-	run, cancel := context.WithCancel(ctx)
-	t.Cleanup(cancel)
-	go dicts.Run(run)
-	if err := dicts.Publish(ctx, d); err != nil {
-		t.Fatal(err)
-	}
 	x := &tenants{t: t, direct: direct, dict: d, zstd: &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}}
 	path, g := startGateway(t, sock, func(c *Config) {
-		c.Dicts, c.Policy, c.Engine = storeredis.Standalone(dicts), rules, codec.New(codec.Options{Zstd: x.zstd})
+		c.Dicts, c.Policy, c.Engine = oneDict{d}, rules, codec.New(codec.Options{Zstd: x.zstd})
 	})
 	x.errors = func() map[string]uint64 { return g.cfg.Stats.Snapshot().Errors }
 	x.owner, x.thief = clientOf(t, path, as("owner", "pw")), clientOf(t, path, as("thief", "pw"))
 	expect(t, x.owner, "PING", "PONG")
 	expect(t, x.thief, "PING", "PONG")
-	must(t, dicts.Recheck(ctx)) // only dictionaries checked after the connection was made are used
 	return x
 }
 

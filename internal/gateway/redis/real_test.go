@@ -577,7 +577,7 @@ func TestDictionaryOfARule(t *testing.T) {
 	if err := writer.Publish(ctx, d); err != nil {
 		t.Fatal(err)
 	}
-	path, _ := startGateway(t, sock, func(c *Config) { c.Dicts, c.Policy = storeredis.Standalone(writer), rules })
+	path, _ := startGateway(t, sock, func(c *Config) { c.Dicts, c.Policy = writer, rules })
 	value := string(samples[350])
 	through := clientOf(t, path)
 	expect(t, through, "PING", "PONG")
@@ -588,7 +588,7 @@ func TestDictionaryOfARule(t *testing.T) {
 		t.Fatalf("%d bytes of %d, %+v %v", len(stored), len(value), h, err)
 	}
 	reader := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})
-	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = storeredis.Standalone(reader) })
+	other, _ := startGateway(t, sock, func(c *Config) { c.Dicts = reader })
 	expect(t, clientOf(t, other), "GET o", value, "STRLEN o", fmt.Sprint(len(value)))
 	blind, _ := startGateway(t, sock)
 	expect(t, clientOf(t, blind), "GET o", "error: ERR cinch: compressed value can't be decompressed: it is damaged or its dictionary is missing")

@@ -11,7 +11,6 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/internal/whatif"
 )
 
@@ -21,7 +20,7 @@ type valueCodec struct {
 	policy       atomic.Pointer[policy.Policy]
 	backoff      backoff
 	mayBeIndexed func(key []byte) bool // reports whether a search index may cover a hash
-	dicts        *storeredis.NodeDicts // nil: none
+	dicts        Dicts                 // nil: none
 	whatIf       *whatif.Watch
 	sharedBare   atomic.Pointer[entryData] // shared by replies whose values clients get without a library's format
 	maxSeal      int                       // longest value in bytes that is compressed
@@ -30,10 +29,7 @@ type valueCodec struct {
 }
 
 func newValueCodec(cfg *Config) *valueCodec {
-	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
-	if cfg.Dicts != nil {
-		opts.Dicts = cfg.Dicts
-	}
+	opts := cinch.SealerOptions{Engine: cfg.Engine, Dicts: cfg.Dicts, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	v := &valueCodec{
 		Compressor: gateway.Compressor{Sealer: cinch.NewSealer(opts), Effort: cfg.Effort, Stats: cfg.Stats, Sampler: cfg.Sampler},
 		dicts:      cfg.Dicts, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal,

@@ -48,12 +48,12 @@ type ClusterDicts struct {
 	found     map[uint32]struct{}    // found by their numbers; also stored in primaries that join later
 }
 
-// NodeDicts holds the dictionaries of a server for its gateway: its own Dicts, and behind them those of its
-// cluster.
+// NodeDicts holds the dictionaries of a cluster's node for its gateway: its own Dicts, and behind them those of
+// its cluster.
 type NodeDicts struct {
 	*Dicts
 	id      string
-	cluster *ClusterDicts // nil: standalone server
+	cluster *ClusterDicts
 	client  *goredis.Client
 	cancel  context.CancelFunc
 }
@@ -74,9 +74,6 @@ func NewClusterDicts(o ClusterDictsOptions) *ClusterDicts {
 	c.leaders.Store(&[]*NodeDicts{})
 	return c
 }
-
-// Standalone returns the NodeDicts of a server that is not in a cluster.
-func Standalone(d *Dicts) *NodeDicts { return &NodeDicts{Dicts: d} }
 
 // Join makes the Dicts of a node, to which dial connects, and runs it until the node leaves. It does not
 // block.
@@ -311,9 +308,6 @@ func (c *ClusterDicts) remember(number uint32) {
 // if all of them lack the dictionary.
 func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := n.Dicts.Dictionary(number)
-	if n.cluster == nil {
-		return x, err
-	}
 	for _, other := range *n.cluster.leaders.Load() {
 		if err == nil {
 			return x, nil
@@ -329,10 +323,9 @@ func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// ReadyOn is Dicts.ReadyOn. In a cluster all primaries must hold the dictionary too, since the value's slot
-// may move.
+// ReadyOn is Dicts.ReadyOn. All primaries must hold the dictionary too, since the value's slot may move.
 func (n *NodeDicts) ReadyOn(number uint32, dialed time.Time) bool {
-	return n.Dicts.ReadyOn(number, dialed) && (n.cluster == nil || n.cluster.Ready(number))
+	return n.Dicts.ReadyOn(number, dialed) && n.cluster.Ready(number)
 }
 
 // Ensure calls Dicts.Ensure of the first primary.
