@@ -13,6 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/price"
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // TuplesOptions limits what is asked of a Tarantool server.
@@ -84,7 +85,7 @@ type tuplesWalk struct {
 	c      *Collector
 	o      TuplesOptions
 	info   *SourceInfo
-	spaces []*tarantool.Space
+	spaces []*schema.Space
 	counts []int64 // nil: unknown
 	pace   pace
 	ping   time.Duration // time of a reply that costs the server nothing
@@ -94,13 +95,13 @@ type tuplesWalk struct {
 }
 
 func (w *tuplesWalk) prepare(ctx context.Context) error {
-	schema, err := tarantool.Load(ctx, w.o.Conn)
+	loaded, err := tarantool.Load(ctx, w.o.Conn)
 	if err != nil {
 		return err
 	}
 	var ids []uint32
 	match, vinyl, part := policy.Compile(w.o.Match), 0, ""
-	for _, s := range schema.Spaces() {
+	for _, s := range loaded.Spaces() {
 		if s.System() || s.View || s.Primary() == nil || tarantool.OwnSpace(s.Name) {
 			continue
 		}
@@ -157,7 +158,7 @@ func (w *tuplesWalk) note(format string, args ...any) {
 }
 
 // walk samples one space, within its share of the remaining budget.
-func (w *tuplesWalk) walk(ctx context.Context, i int, s *tarantool.Space) error {
+func (w *tuplesWalk) walk(ctx context.Context, i int, s *schema.Space) error {
 	sample, err := tarantool.NewSample(w.o.Conn, s)
 	if errors.Is(err, tarantool.ErrKeyPath) {
 		w.note("space %s was not read: its primary key is inside of a document", s.Name)
@@ -247,7 +248,7 @@ func (w *tuplesWalk) conclude() {
 // tupleSpace is a space being read.
 type tupleSpace struct {
 	w      *tuplesWalk
-	space  *tarantool.Space
+	space  *schema.Space
 	fields map[int]*tupleField
 	seen   int64 // including skipped ones
 	read   int64
@@ -260,7 +261,7 @@ func (t *tupleSpace) field(i int) *tupleField {
 	f := t.fields[i]
 	if f == nil {
 		f = &tupleField{name: escapeGlob(t.space.FieldName(i)), touched: t.space.KnownConstraint(i)}
-		if f.touched == "" && !tarantool.HoldsStrings(t.space.FieldAt(i).Type) {
+		if f.touched == "" && !t.space.FieldAt(i).HoldsStrings() {
 			f.touched = "its type is " + t.space.FieldAt(i).Type
 		}
 		t.fields[i] = f

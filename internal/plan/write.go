@@ -225,13 +225,13 @@ func (w *writer) name(pattern string) string {
 	return name
 }
 
-// schema is the URL of the configuration's schema for editors; docs/config.schema.json.
-const schema = "https://raw.githubusercontent.com/cinch-layer/cinch/main/docs/config.schema.json"
+// configSchema is the URL of the configuration's schema for editors; docs/config.schema.json.
+const configSchema = "https://raw.githubusercontent.com/cinch-layer/cinch/main/docs/config.schema.json"
 
 func (w *writer) text() string {
 	var b strings.Builder
 	r := w.r
-	b.WriteString("# yaml-language-server: $schema=" + schema + "\n")
+	b.WriteString("# yaml-language-server: $schema=" + configSchema + "\n")
 	fmt.Fprintf(&b, "# Written by cinch plan on %s from %s.\n", r.MadeAt.Format("2006-01-02"), clip(r.Source, 200))
 	fmt.Fprintf(&b, "# Expected: %s instead of %s (give or take %s), %s instead of %s a month.\n",
 		ui.Size(r.After), ui.Size(r.Now), ui.Size(r.Margin), ui.Dollars(r.BillAfter.Total()), ui.Dollars(r.BillNow.Total()))

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // tarantoolStore is the keeperStore of a Tarantool server. It reads the schema too.
@@ -51,7 +52,7 @@ func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) 
 }
 
 // schema reads the server's schema.
-func (s *tarantoolStore) schema(ctx context.Context) (*storetarantool.Schema, error) {
+func (s *tarantoolStore) schema(ctx context.Context) (*schema.Schema, error) {
 	return storetarantool.Load(ctx, s.conn)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // catalog holds the current spaces: rules and schema together. The schema is read again when a reply of the
@@ -23,13 +24,13 @@ type catalog struct {
 	// stale is set when the version of the schema that was read can't be trusted any more.
 	stale atomic.Bool
 
-	read  func(context.Context) (*store.Schema, error) // nil: there is no schema, and nothing is compressed
-	ctx   context.Context                              // ends with the gateway
+	read  func(context.Context) (*schema.Schema, error) // nil: there is no schema, and nothing is compressed
+	ctx   context.Context                               // ends with the gateway
 	stats *gateway.Stats
 	log   *slog.Logger
 
 	mu          sync.Mutex
-	schema      *store.Schema
+	schema      *schema.Schema
 	loading     chan struct{}   // closed when the running load has ended; nil: none runs
 	loadBegan   time.Time       // beginning of the running or the last load
 	greetedAt   time.Time       // when the server last greeted a client
@@ -53,7 +54,7 @@ const (
 	firstPoll     = 20 * time.Millisecond
 )
 
-func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Context) (*store.Schema, error), stats *gateway.Stats, log *slog.Logger) *catalog {
+func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Context) (*schema.Schema, error), stats *gateway.Stats, log *slog.Logger) *catalog {
 	c := &catalog{read: read, ctx: ctx, stats: stats, log: log, warned: map[string]bool{}}
 	c.rules.Store(rules)
 	return c
@@ -199,7 +200,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // tryRead reads the schema and turns a panic into an error.
-func (c *catalog) tryRead(ctx context.Context) (schema *store.Schema, err error) {
+func (c *catalog) tryRead(ctx context.Context) (read *schema.Schema, err error) {
 	defer gateway.CatchPanic(c.log, c.stats, func() { err = gateway.ErrPanicked })
 	return c.read(ctx)
 }
@@ -210,7 +211,7 @@ func (c *catalog) load(done chan struct{}) {
 	defer cancel()
 	seen := c.seenVersion.Load()
 	c.stale.Store(false) // connections that are lost from now on set it again
-	schema, err := c.tryRead(ctx)
+	read, err := c.tryRead(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer close(done)
@@ -225,13 +226,13 @@ func (c *catalog) load(done chan struct{}) {
 	}
 	c.failedAt = time.Time{}
 	delete(c.warned, unreadable)
-	c.schema = schema
-	if !c.seenVersion.CompareAndSwap(seen, schema.Version) { // lower after a restart of the server
-		c.recordVersion(schema.Version) // keeps a newer version that a reply named meanwhile
+	c.schema = read
+	if !c.seenVersion.CompareAndSwap(seen, read.Version) { // lower after a restart of the server
+		c.recordVersion(read.Version) // keeps a newer version that a reply named meanwhile
 	}
 	c.assign()
 	if !c.loaded {
-		c.log.Info("schema was read", "version", schema.Version, "spaces", len(schema.Spaces()), "fields", c.spaces.Load().compressedFields)
+		c.log.Info("schema was read", "version", read.Version, "spaces", len(read.Spaces()), "fields", c.spaces.Load().compressedFields)
 	}
 	c.loaded = true
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	corestore "github.com/cinch-layer/cinch/internal/store"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Config configures a gateway. Everything but Upstream may be left zero.
@@ -25,7 +25,7 @@ type Config struct {
 	Engine      *codec.Engine
 	// Schema reads the server's schema on a connection of the gateway; nil: there is none, and nothing is
 	// compressed.
-	Schema func(context.Context) (*store.Schema, error)
+	Schema func(context.Context) (*schema.Schema, error)
 	// ReadTuple reads a tuple by the key of an index, both MessagePack, on such a connection; nil: no tuples are
 	// read. Without it fields that the gateway's user may not see count as compressed.
 	ReadTuple func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -34,7 +34,7 @@ var severalSplices = []struct {
 }
 
 // operationsFor returns the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
-func operationsFor(t *testing.T, g *Gateway, server store.Version, ops []any) ([]byte, *refusal) {
+func operationsFor(t *testing.T, g *Gateway, server schema.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
 	envelope, _ := g.codec.encode(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
@@ -107,7 +107,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
 	for _, c := range severalSplices {
-		ops, refused := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, c.ops)
+		ops, refused := operationsFor(t, g, schema.Version{Major: 3, Minor: 3}, c.ops)
 		if refused != nil {
 			t.Errorf("%v: %v", c.ops, refused)
 			continue
@@ -118,14 +118,14 @@ func TestSeveralSplicesOffline(t *testing.T) {
 			t.Errorf("%v: %q, sealed %d times, %v", c.ops, got, sealed, err)
 		}
 	}
-	ops, _ := operationsFor(t, g, store.Version{Major: 2, Minor: 6}, severalSplices[0].ops)
+	ops, _ := operationsFor(t, g, schema.Version{Major: 2, Minor: 6}, severalSplices[0].ops)
 	if v, _, err := msgp.ReadIntfBytes(ops); err != nil || fmt.Sprint(v.([]any)[1].([]any)[2]) != fmt.Sprint(-math.MaxInt32) {
 		t.Errorf("for an older server: %v, %v", v, err)
 	}
-	if _, refused := operationsFor(t, g, store.Version{}, severalSplices[0].ops); refused == nil {
+	if _, refused := operationsFor(t, g, schema.Version{}, severalSplices[0].ops); refused == nil {
 		t.Error("for one of which nothing is known they are made up")
 	}
-	if _, refused := operationsFor(t, g, store.Version{}, severalSplices[0].ops[:1]); refused != nil {
+	if _, refused := operationsFor(t, g, schema.Version{}, severalSplices[0].ops[:1]); refused != nil {
 		t.Errorf("one is right for all: %v", refused)
 	}
 }
@@ -138,7 +138,7 @@ func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	for range maxOperations {
 		many = append(many, []any{":", 2, 1, 0, "some more "})
 	}
-	ops, refused := operationsFor(t, g, store.Version{Major: 3, Minor: 3}, many)
+	ops, refused := operationsFor(t, g, schema.Version{Major: 3, Minor: 3}, many)
 	if refused != nil || len(ops) > 32*maxOperations+10*maxOperations {
 		t.Errorf("%d bytes: %v", len(ops), refused)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // offline returns a gateway without a server. Its schema has one space, 600, whose fields 2 and 4 are
@@ -28,8 +28,8 @@ func offline(t testing.TB) *Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := NewGateway(Config{Policy: p, Schema: func(context.Context) (*store.Schema, error) { return nil, errors.New("offline") }})
-	s := &space{ruled: true, Space: &store.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []store.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
+	g := NewGateway(Config{Policy: p, Schema: func(context.Context) (*schema.Schema, error) { return nil, errors.New("offline") }})
+	s := &space{ruled: true, Space: &schema.Space{ID: 600, Name: "docs", FieldCount: 5, Fields: []schema.Field{{}, {Number: 1, Name: "a"}, {Number: 2, Name: "doc"}}}}
 	s.fields = []field{{}, {rules: p.Rules()[:1], guarded: true}, {}, {rules: p.Rules()[:1], guarded: true}}
 	g.catalog.spaces.Store(&spaces{
 		version: 9, activeCallRules: p.Rules()[1:], guarded: []string{"docs"},
@@ -154,7 +154,7 @@ func FuzzOperations(f *testing.F) {
 		if refused != nil {
 			return
 		}
-		u.server = store.Version{Major: 2 + len(tuple)%2, Minor: 6}
+		u.server = schema.Version{Major: 2 + len(tuple)%2, Minor: 6}
 		frame, refused := u.call(1<<63, tuple)
 		if refused != nil {
 			return

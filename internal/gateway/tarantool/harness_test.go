@@ -20,6 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -89,7 +90,7 @@ func newBedOf(t *testing.T, program string, o policy.Options, change func(*Confi
 	cfg := Config{
 		Name: "t", Upstream: up, Policy: p, Engine: codec.New(codec.Options{}), Stats: b.stats,
 		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20),
-		Schema: b.schema(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+		Schema: schemaBy(t, b.conn()), Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	}
 	if change != nil {
 		change(&cfg)
@@ -123,19 +124,21 @@ func (b *bed) install() {
 	}
 }
 
-// conn returns a store connection to the server, not through the gateway.
-func (b *bed) conn() *store.Conn {
-	return store.NewConn(store.Options{Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
+// connTo returns a store's connection to an address. user "" is guest.
+func connTo(addr, user, password string) *store.Conn {
+	return store.NewConn(store.Options{User: user, Password: password, Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "tcp", b.server.Addr)
+		return d.DialContext(ctx, "tcp", addr)
 	}})
 }
 
-// schema reads the server's schema as guest.
-func (b *bed) schema() func(context.Context) (*store.Schema, error) {
-	c := b.conn()
-	b.t.Cleanup(c.Close)
-	return func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, c) }
+// conn returns a store's connection to the server, not through the gateway.
+func (b *bed) conn() *store.Conn { return connTo(b.server.Addr, "", "") }
+
+// schemaBy returns a function that reads the schema on a connection, which ends with the test.
+func schemaBy(t *testing.T, c *store.Conn) func(context.Context) (*schema.Schema, error) {
+	t.Cleanup(c.Close)
+	return func(ctx context.Context) (*schema.Schema, error) { return store.Load(ctx, c) }
 }
 
 // asleep waits until the server runs a call of slow, which lasts until wake.

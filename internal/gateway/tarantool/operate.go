@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // updater builds calls of the stored function that carry out one UPDATE or UPSERT: the same operations in the
@@ -29,8 +29,8 @@ type updater struct {
 	base   int64 // number of the first field and offset in the request
 	stamp  uint64
 
-	server      store.Version // the operations that it accepts depend on it; zero: unknown
-	onlyIfPlain bool          // see stepPlan
+	server      schema.Version // the operations that it accepts depend on it; zero: unknown
+	onlyIfPlain bool           // see stepPlan
 
 	client string // its address, for the log
 }
@@ -133,7 +133,7 @@ func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	if tuple == nil && u.onlyIfPlain {
 		args = 7
 	}
-	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, store.UpdateFunction, args)
+	b = wire.BeginCall(b, sync, u.stamp, u.r.header.Stream, schema.UpdateFunction, args)
 	b = msgp.AppendUint32(b, u.space.ID)
 	b = msgp.AppendUint32(b, u.index)
 	b = msgp.AppendStringFromBytes(b, u.key)
@@ -454,7 +454,7 @@ func (o *tupleSimulator) splice(parts []wire.Span, at int, found bool) *refusal 
 	from, to, ok := c.cutRange(len(raw))
 	before := o.fields[at].spliced
 	if before != nil && !o.u.acceptsSeveral() {
-		if o.u.server == (store.Version{}) {
+		if o.u.server == (schema.Version{}) {
 			return unsupported("splice", "several splices of a field that may be compressed, on a server that does not report its version")
 		}
 		ok = false // such a server refuses several operations on a field

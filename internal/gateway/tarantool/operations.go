@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // maxOperations is the number of operations that the server accepts in a request.
@@ -160,7 +160,7 @@ func (c *collector) guardedBeside(from, other int, deletes bool) bool {
 
 func (c *collector) isPrimary(position int) bool {
 	primary := c.space.Primary()
-	return primary != nil && slices.ContainsFunc(primary.Parts, func(p store.Part) bool { return p.Field == position })
+	return primary != nil && slices.ContainsFunc(primary.Parts, func(p schema.Part) bool { return p.Field == position })
 }
 
 // width returns the number of fields that have rules, a format or an index.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Requests behind one that the server refuses for its schema version see the effect of that request, in every
@@ -124,17 +124,17 @@ func (v *versioned) serve(t *testing.T, c net.Conn) {
 // changes.
 func TestCommitStaysBehind(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
-	read := b.schema()
-	schema, err := read(t.Context())
+	read := schemaBy(t, b.conn())
+	first, err := read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &versioned{version: schema.Version, done: map[uint64][]wire.Type{}}
+	v := &versioned{version: first.Version, done: map[uint64][]wire.Type{}}
 	addr, _, _ := fake(t, func(c net.Conn) { v.serve(t, c) })
 	c := dial(t, lone(t, addr, func(cfg *Config) {
 		cfg.Policy, cfg.Engine = b.g.catalog.rules.Load(), b.g.cfg.Engine
-		cfg.Schema = func(context.Context) (*store.Schema, error) {
-			s := *schema
+		cfg.Schema = func(context.Context) (*schema.Schema, error) {
+			s := *first
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			s.Version = v.version

@@ -47,7 +47,7 @@ func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report
 		Rule: func(space string, v *corestore.Value, size int) *policy.Rule {
 			sp := s.Schema().SpaceByName(space)
 			n, _ := sp.FieldNumber(string(v.Field))
-			return store.RuleFor(sp.Rules(rules, sp.FieldAt(n)), size)
+			return policy.RuleFor(rules.CoveringTuple(sp.RuleAddress(sp.FieldAt(n))), size)
 		},
 	}}
 	if unpack {

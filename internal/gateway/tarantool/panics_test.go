@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -14,7 +14,7 @@ import (
 // continue.
 func TestPanicOfALoad(t *testing.T) {
 	log, stats := &testenv.Log{}, gateway.NewStats("test", "tarantool")
-	c := newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) { panic("while loading") }, stats, slog.New(slog.NewTextHandler(log, nil)))
+	c := newCatalog(t.Context(), nil, func(context.Context) (*schema.Schema, error) { panic("while loading") }, stats, slog.New(slog.NewTextHandler(log, nil)))
 	c.refresh(t.Context())
 	if n := stats.Snapshot().Errors["panic"]; n != 1 || log.Count("stack=") != 1 {
 		t.Errorf("%d panics counted, and logged:\n%s", n, log.String())

@@ -20,8 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // partsOf holds a session whose pumps do not run. There is no server; the test makes up replies.
@@ -516,7 +516,7 @@ func (p *partsOf) call() (sync uint64, args [][]byte) {
 
 func TestSpliceTakesSteps(t *testing.T) {
 	p := newParts(t)
-	p.s.serverVersion.Store(&store.Version{Major: 2, Minor: 11})
+	p.s.serverVersion.Store(&schema.Version{Major: 2, Minor: 11})
 	p.splicing()
 	first, args := p.call()
 	if args[3][0] != 0xc0 {
@@ -559,8 +559,8 @@ func TestSpliceOfAFieldWithoutRules(t *testing.T) {
 		p = newParts(t)
 		all := p.g.catalog.spaces.Load()
 		all.initialized = true
-		all.byID[600].Indexes = []store.Index{{Unique: true, Parts: []store.Part{{Field: 0}}}}
-		p.s.serverVersion.Store(&store.Version{Major: 2, Minor: 11})
+		all.byID[600].Indexes = []schema.Index{{Unique: true, Parts: []schema.Part{{Field: 0}}}}
+		p.s.serverVersion.Store(&schema.Version{Major: 2, Minor: 11})
 		if err := p.s.handleRequest(&frame{encode(t, typ, 7, nil, body), 5}); err != nil {
 			t.Fatal(err)
 		}
@@ -597,7 +597,7 @@ func TestSpliceOfAFieldWithoutRules(t *testing.T) {
 				if calls {
 					all.callRules = all.activeCallRules
 				}
-				all.byID[601] = &space{Space: &store.Space{ID: 601, Name: "other"}}
+				all.byID[601] = &space{Space: &schema.Space{ID: 601, Name: "other"}}
 				w, refused := p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 601, 0x20, []any{1}, 0x21, cut[9]), updates, 0)
 				if refused != nil || (w.steps.space != nil) != (prepared || calls) || w.steps.onlyIfPlain != (prepared && !calls) {
 					t.Errorf("prepared %t, rules for functions %t: %+v, %v", prepared, calls, w.steps, refused)
@@ -615,7 +615,7 @@ func TestSpliceWithoutTheFunction(t *testing.T) {
 	p := newParts(t)
 	p.splicing()
 	sync, _ := p.call()
-	p.reply(wire.ErrorFlag|wire.ErrNoProcedure, sync, 0x31, "Procedure '"+store.UpdateFunction+"' is not defined")
+	p.reply(wire.ErrorFlag|wire.ErrNoProcedure, sync, 0x31, "Procedure '"+schema.UpdateFunction+"' is not defined")
 	p.client.expect(t, wire.ErrorFlag|wire.ErrUnsupported, 7, 9)
 	p.s.background.Wait()
 }
@@ -723,9 +723,9 @@ func TestBrokenPart(t *testing.T) {
 func TestCatalogReadsAgain(t *testing.T) {
 	reads, version, fail := 0, uint64(3), error(nil)
 	log := slog.New(slog.DiscardHandler)
-	c := newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
+	c := newCatalog(t.Context(), nil, func(context.Context) (*schema.Schema, error) {
 		reads++
-		return &store.Schema{Version: version}, fail
+		return &schema.Schema{Version: version}, fail
 	}, gateway.NewStats("test", "tarantool"), log)
 	expect := func(why string, wantReads int, wantVersion uint64) {
 		t.Helper()
@@ -760,10 +760,10 @@ func TestCatalogReadsAgain(t *testing.T) {
 func TestCatalogKeepsNewerVersions(t *testing.T) {
 	var c *catalog
 	reads := uint64(0)
-	c = newCatalog(t.Context(), nil, func(context.Context) (*store.Schema, error) {
+	c = newCatalog(t.Context(), nil, func(context.Context) (*schema.Schema, error) {
 		reads++
 		c.recordVersion(6) // the version of the second schema; sessions note a version once
-		return &store.Schema{Version: 4 + reads}, nil
+		return &schema.Schema{Version: 4 + reads}, nil
 	}, gateway.NewStats("test", "tarantool"), slog.New(slog.DiscardHandler))
 	for want := uint64(5); want <= 6; want++ {
 		if all := c.current(t.Context()); all.version != want || c.isFresh(all) != (want == 6) {

@@ -8,9 +8,9 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // reply is one reply of the server while it is handled. The session uses it again for the next.
@@ -28,7 +28,7 @@ func (s *session) pumpReplies() error {
 	greeting, err := s.fromServer.raw(wire.GreetingLen)
 	if err == nil {
 		s.g.catalog.recordGreeting()
-		version := store.ParseVersion(string(greeting))
+		version := schema.ParseVersion(string(greeting))
 		s.serverVersion.Store(&version)
 		if s.g.cfg.Greeted != nil {
 			s.g.cfg.Greeted(string(greeting))

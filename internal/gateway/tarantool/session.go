@@ -9,9 +9,9 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // session is one client and its upstream connection. One pump carries requests and one replies. Neither may
@@ -28,8 +28,8 @@ type session struct {
 	background         sync.WaitGroup // the goroutines of queues
 	shutdownWatch      shutdownWatch
 	tracing            tracing
-	serverVersion      atomic.Pointer[store.Version] // the server's, from its greeting; nil: not received yet
-	isReplication      atomic.Bool                   // the connection carries replication from here on
+	serverVersion      atomic.Pointer[schema.Version] // the server's, from its greeting; nil: not received yet
+	isReplication      atomic.Bool                    // the connection carries replication from here on
 
 	// Used by the request pump only.
 	fromClient   reader

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // spaces holds the treatment of each field of each space: rules and schema at one version. It is immutable.
 type spaces struct {
 	version          uint64
-	schema           *store.Schema
+	schema           *schema.Schema
 	disabled         bool // nothing is compressed; fields that may hold compressed values are still guarded
 	initialized      bool // 'cinch tarantool init' was run, as far as the gateway's user can see
 	byID             map[uint32]*space
@@ -27,7 +27,7 @@ type spaces struct {
 
 // space is a space with the treatment of its fields. Spaces of the server itself have none.
 type space struct {
-	*store.Space
+	*schema.Space
 	fields        []field // up to the last field with rules
 	ruled         bool    // some field may hold envelopes
 	touchesHidden bool    // no field is compressed, and the user can't see all that touches fields
@@ -43,17 +43,17 @@ type field struct {
 // maxRuledFields is the number of fields that can have rules in a space whose format names fewer.
 const maxRuledFields = 64
 
-func newSpaces(rules *policy.Policy, schema *store.Schema) (*spaces, []string) {
+func newSpaces(rules *policy.Policy, read *schema.Schema) (*spaces, []string) {
 	all := withoutSchema(rules)
-	all.version, all.schema, all.byID, all.byName = schema.Version, schema, map[uint32]*space{}, map[string]*space{}
-	all.initialized = schema.SpaceByName(store.DictSpace) != nil
+	all.version, all.schema, all.byID, all.byName = read.Version, read, map[uint32]*space{}, map[string]*space{}
+	all.initialized = read.SpaceByName(schema.DictSpace) != nil
 	b := spacesBuilder{spaces: all, rules: rules}
-	for _, s := range schema.Spaces() {
+	for _, s := range read.Spaces() {
 		if !s.System() {
 			b.add(s)
 		}
 	}
-	b.findMissing(schema)
+	b.findMissing(read)
 	b.findGuarded()
 	b.warnUnused()
 	if b.hidden > 0 {
@@ -90,10 +90,10 @@ type spacesBuilder struct {
 	warnings []string
 }
 
-func (b *spacesBuilder) add(s *store.Space) {
+func (b *spacesBuilder) add(s *schema.Space) {
 	sp := &space{Space: s}
 	b.spaces.byID[s.ID], b.spaces.byName[s.Name] = sp, sp
-	if s.View || s.Name == store.DictSpace {
+	if s.View || s.Name == schema.DictSpace {
 		return
 	}
 	count, sealed := len(s.Fields), false
@@ -114,14 +114,14 @@ func (b *spacesBuilder) add(s *store.Space) {
 
 // field returns the treatment of the field at position n, counted from 0. Rules may name it by its name, or
 // by its number as Lua counts.
-func (b *spacesBuilder) field(s *store.Space, n int) field {
+func (b *spacesBuilder) field(s *schema.Space, n int) field {
 	f := s.FieldAt(n)
-	found := s.Rules(b.rules, f)
+	found := b.rules.CoveringTuple(s.RuleAddress(f))
 	if len(found) == 0 {
 		return field{}
 	}
 	b.used = append(b.used, found...)
-	touched := s.ConstraintFor(n, store.Trusted(found))
+	touched := s.ConstraintFor(n, policy.Unconstrained(found))
 	if touched == "" {
 		b.spaces.compressedFields++
 	} else if s.KnownConstraint(n) == "" && !found[0].Raw() {
@@ -170,13 +170,13 @@ func orAny(pattern string) string {
 
 // findMissing lists the spaces that rules name and that are not in the schema. Their values may have been
 // compressed when the gateway's user could see them.
-func (b *spacesBuilder) findMissing(schema *store.Schema) {
+func (b *spacesBuilder) findMissing(read *schema.Schema) {
 	if b.rules == nil || b.rules.Force {
 		return
 	}
 	for _, r := range b.rules.Rules() {
 		id, err := strconv.ParseUint(r.Key, 10, 32)
-		seen := schema.SpaceByName(r.Key) != nil || err == nil && schema.Space(uint32(id)) != nil
+		seen := read.SpaceByName(r.Key) != nil || err == nil && read.Space(uint32(id)) != nil
 		if r.Types&policy.Tuple != 0 && isLiteral(r.Key) && !seen {
 			b.spaces.missing = append(b.spaces.missing, r.Key)
 		}
@@ -207,7 +207,7 @@ func (b *spacesBuilder) findGuarded() {
 
 // mentions reports whether an SQL text may name a guarded space.
 func (all *spaces) mentions(code string) bool {
-	return slices.ContainsFunc(all.guarded, func(name string) bool { return store.Mentions(code, name) })
+	return slices.ContainsFunc(all.guarded, func(name string) bool { return schema.Mentions(code, name) })
 }
 
 // isHidden reports whether a space is not among these though rules may name it, or functions may store
@@ -271,5 +271,5 @@ func (f *field) rule(n int) *policy.Rule {
 	if f.touched != "" {
 		return nil
 	}
-	return store.RuleFor(f.rules, n)
+	return policy.RuleFor(f.rules, n)
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // An UPDATE or UPSERT that cuts the bytes of compressed fields, or moves compressed fields to where the
@@ -191,7 +191,7 @@ func (r *reply) lacksFunction() bool {
 	text, _ := wire.Text(r.body.Error.Of(r.bytes))
 	switch r.header.Type &^ wire.ErrorFlag {
 	case wire.ErrAccessDenied, wire.ErrNoProcedure, wire.ErrNoFunction:
-		return strings.Contains(string(text), store.UpdateFunction)
+		return strings.Contains(string(text), schema.UpdateFunction)
 	}
 	return false
 }

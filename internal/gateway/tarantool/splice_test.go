@@ -100,7 +100,7 @@ func TestSpliceWithoutTheRulesOfOthers(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			b := newBedOf(t, p.Path, policy.Options{Rules: rules()}, nil)
 			b.install()
-			g, addr := loneGateway(t, b.server.Addr, func(c *Config) { c.Schema = b.schema() })
+			g, addr := loneGateway(t, b.server.Addr, func(c *Config) { c.Schema = schemaBy(t, b.conn()) })
 			c, other := b.client(), dial(t, addr)
 			doc := document(1)
 			for _, stored := range []string{"compressed", "plain"} {

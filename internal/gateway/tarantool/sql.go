@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // SQLMode selects the statements that may name spaces with rules. In others the server would compute on
@@ -37,7 +37,7 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	}
 	text := string(raw)
 	for _, name := range all.guarded {
-		if !store.Mentions(text, name) {
+		if !schema.Mentions(text, name) {
 			continue
 		}
 		if g.cfg.SQL == SQLProjection && all.projects(text, maxViews) {
@@ -64,19 +64,19 @@ func (all *spaces) projects(text string, views int) bool {
 			return false
 		}
 	}
-	unseen := func(name string) bool { return store.Mentions(rest, name) }
+	unseen := func(name string) bool { return schema.Mentions(rest, name) }
 	if computes(rest) || slices.ContainsFunc(all.missing, unseen) {
 		return false
 	}
 	for _, s := range all.byID {
-		if s.View && store.Mentions(rest, s.Name) && !all.viewProjects(s, views) {
+		if s.View && schema.Mentions(rest, s.Name) && !all.viewProjects(s, views) {
 			return false
 		}
 		if !s.ruled {
 			continue
 		}
 		for n := range s.fields {
-			if s.fields[n].guarded && store.Mentions(rest, s.FieldAt(n).Name) {
+			if s.fields[n].guarded && schema.Mentions(rest, s.FieldAt(n).Name) {
 				return false
 			}
 		}
@@ -93,7 +93,7 @@ func (all *spaces) viewProjects(v *space, views int) bool {
 // computes reports whether the text after FROM may compare or sort columns without naming them.
 func computes(rest string) bool {
 	for _, word := range []string{"natural", "group", "union", "except", "intersect", "values"} {
-		if store.Mentions(rest, word) {
+		if schema.Mentions(rest, word) {
 			return true
 		}
 	}

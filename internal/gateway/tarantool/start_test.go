@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -25,7 +26,7 @@ func (f *failing) bed(t *testing.T, err error) *bed {
 	f.set(err)
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
 		read := c.Schema
-		c.Schema = func(ctx context.Context) (*store.Schema, error) {
+		c.Schema = func(ctx context.Context) (*schema.Schema, error) {
 			if err := (*f.f.Load())(); err != nil {
 				return nil, err
 			}

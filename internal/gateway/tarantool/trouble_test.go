@@ -1,7 +1,6 @@
 package tarantool
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -26,12 +24,7 @@ func TestOwnLoginIsWrong(t *testing.T) {
 	p := b.g.catalog.rules.Load()
 	addr := lone(t, b.server.Addr, func(c *Config) {
 		c.Policy, c.Engine = p, b.g.cfg.Engine
-		conn := store.NewConn(store.Options{User: "guest", Password: "wrong", Timeout: time.Second, Dial: func(ctx context.Context) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "tcp", b.server.Addr)
-		}})
-		t.Cleanup(conn.Close)
-		c.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+		c.Schema = schemaBy(t, connTo(b.server.Addr, "guest", "wrong"))
 	})
 	c := dial(t, addr)
 	if got := c.selectOne(docs, 1)[2]; got != document(1) {
@@ -241,13 +234,10 @@ func TestAnotherServer(t *testing.T) {
 	var leadsTo atomic.Pointer[string]
 	leadsTo.Store(&old.server.Addr)
 	addr := forward(t, func() string { return *leadsTo.Load() })
-	conn := store.NewConn(store.Options{Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr)
-	}})
-	t.Cleanup(conn.Close)
+	conn := connTo(addr, "", "")
 	gateway := lone(t, addr, func(c *Config) {
 		c.Policy, c.Engine, c.Greeted = old.g.catalog.rules.Load(), old.g.cfg.Engine, conn.Follow
-		c.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+		c.Schema = schemaBy(t, conn)
 	})
 	old.put(dial(t, gateway), 1, document(1))
 	if !sealed(old.direct().selectOne(docs, 1)[2]) {
@@ -298,13 +288,9 @@ func TestUnseenSpace(t *testing.T) {
 	b.put(b.client(), 1, document(1))
 	stored := b.direct().selectOne(docs, 1)[2]
 	b.direct().must(wire.Eval, 0x27, `box.schema.user.create('blind', {password = 'blind'})`, 0x21, []any{})
-	conn := store.NewConn(store.Options{User: "blind", Password: "blind", Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", b.server.Addr)
-	}})
-	t.Cleanup(conn.Close)
 	c := dial(t, lone(t, b.server.Addr, func(cfg *Config) {
 		cfg.Policy, cfg.Engine = b.g.catalog.rules.Load(), b.g.cfg.Engine
-		cfg.Schema = func(ctx context.Context) (*store.Schema, error) { return store.Load(ctx, conn) }
+		cfg.Schema = schemaBy(t, connTo(b.server.Addr, "blind", "blind"))
 	}))
 	cut := []any{[]any{":", 2, 20, 30, "X"}}
 	for _, a := range []answer{

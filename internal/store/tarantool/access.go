@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Access is a connection to a server, past any gateway. It implements store.Access, and looks for the
@@ -69,7 +70,7 @@ func readField(ctx context.Context, s *Store, at store.Address) ([]byte, error) 
 		if t.DB() != at.Space {
 			continue
 		}
-		field, err := t.space.fieldNumber(at.Field)
+		field, err := fieldNumber(t.space, at.Field)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +84,7 @@ func readField(ctx context.Context, s *Store, at store.Address) ([]byte, error) 
 }
 
 // fieldNumber returns the number, from 0, of a field given by its name or by its number from 1.
-func (s *Space) fieldNumber(name string) (int, error) {
+func fieldNumber(s *schema.Space, name string) (int, error) {
 	if n, ok := s.FieldNumber(name); ok {
 		return n, nil
 	}

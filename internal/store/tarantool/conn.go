@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/store"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Errors that callers decide on.
@@ -67,7 +69,7 @@ type serverConn struct {
 	c *tnt.Connection
 	// versions tracks the schema versions in its answers.
 	versions versionTracker
-	server   Version
+	server   schema.Version
 	instance string // the server's ID, see instanceOf
 }
 
@@ -124,6 +126,14 @@ func (c *Conn) Follow(greeting string) {
 	c.followed = time.Now()
 	_ = c.live.c.Close()
 	c.setInstance(to)
+}
+
+// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". It is the server's
+// for good, whatever its address.
+func instanceOf(greeting string) string {
+	line, _, _ := strings.Cut(greeting, "\n")
+	_, id, _ := strings.Cut(line, ") ")
+	return strings.TrimSpace(id)
 }
 
 // setInstance records the server that the connection leads to. mu must be held.
@@ -239,7 +249,7 @@ func (d dialer) Dial(ctx context.Context, opts tnt.DialOpts) (tnt.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.live.server, d.live.instance = ParseVersion(c.Greeting().Version), instanceOf(c.Greeting().Version)
+	d.live.server, d.live.instance = schema.ParseVersion(c.Greeting().Version), instanceOf(c.Greeting().Version)
 	return &versionReader{Conn: c, to: &d.live.versions}, nil
 }
 

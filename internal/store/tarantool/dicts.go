@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
@@ -399,7 +400,7 @@ func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
 
 // mark puts the mark of a forgotten dictionary into the place of the dictionary, which need not be there.
 func (d *Dicts) mark(ctx context.Context, number uint32) error {
-	id, err := spaceNumber(ctx, d.conn, DictSpace)
+	id, err := spaceNumber(ctx, d.conn, schema.DictSpace)
 	if err != nil {
 		return err
 	}

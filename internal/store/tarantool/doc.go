@@ -26,13 +26,10 @@
 //	store.go         a server and its walked spaces
 //	fetch.go         reading one tuple
 //
-// The schema:
+// The schema, see internal/wire/iproto/schema:
 //
 //	load.go          reading it
 //	hidden.go        constraints on servers before 2.11, where not all users may read them
-//	rules.go         which rules cover a field
-//	constraints.go   what computes on a field, and so rules out envelopes in it
-//	schema.go        spaces, fields and indexes as the server describes them
 //
 // The server:
 //
@@ -40,7 +37,6 @@
 //	init.go          what an administrator installs: stored functions (lua/) and spaces
 //	conn.go          Cinch's own connection, and the classes of its errors
 //	version.go       the schema's version, from the headers of answers
-//	serverversion.go the server's version, from its greeting
 //	module.go        cinch.lua, for the server's own Lua
 //
 // Nothing here is on the data path: the gateway handles clients' connections.

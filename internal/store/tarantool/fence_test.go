@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // TestReplaceMeetsItsSchema: a field that has come under an index since the walk began is no longer replaced.
 // Other changes of the schema do no harm.
 func TestReplaceMeetsItsSchema(t *testing.T) {
 	_, c, server := filled(t, `for i = 1, 3 do box.space.tree:replace{i, 'value ' .. i} end`)
-	s, err := Open(t.Context(), c, OpenOptions{Name: server.Addr, Wanted: func(s *Space, f Field) bool { return s.Name == "tree" && f.Name == "doc" }})
+	s, err := Open(t.Context(), c, OpenOptions{Name: server.Addr, Wanted: func(s *schema.Space, f schema.Field) bool { return s.Name == "tree" && f.Name == "doc" }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
+
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // A user with rights on its own spaces only may not read the system spaces in which servers before 2.11 keep
@@ -17,24 +19,18 @@ var errNotReported = errors.New("the server does not report")
 // loadForeignKeys reads foreign keys by SQL, which shows them to every user. The fields that they refer to
 // have a unique index, which is visible anyway.
 func (l *loader) loadForeignKeys() error {
-	for _, s := range l.schema.spaces {
+	for _, s := range l.builder.Spaces() {
 		if s.System() || s.View {
 			continue
 		}
-		var rows [][]any
+		var rows []schema.Tuple
 		query := `PRAGMA foreign_key_list("` + strings.ReplaceAll(s.Name, `"`, `""`) + `")`
 		err := l.live.do(l.ctx, l.timeout, func(ctx context.Context) tnt.Request { return tnt.NewExecuteRequest(query).Context(ctx) }, &rows)
 		if err != nil {
 			return err
 		}
-		for _, row := range rows { // id, seq, parent's table, column, parent's column, …
-			name, ok := at(row, 3).(string)
-			n, known := s.FieldNumber(name)
-			if !ok || !known {
-				s.constrainAll("a foreign key has a definition that this version of Cinch doesn't know")
-				continue
-			}
-			s.constrain(n, "a foreign key to %v uses the field", at(row, 2))
+		for _, row := range rows {
+			l.builder.AddReference(s, row)
 		}
 	}
 	return nil
@@ -65,48 +61,8 @@ func (l *loader) loadChecks() error {
 		return fmt.Errorf("%w: which check constraints there are", errNotReported)
 	}
 	for _, t := range answer[0] {
-		if err := l.addCheck(t); err != nil {
+		if err := l.builder.AddCheck(t); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// addForeignKey reads [name, child, parent, deferred, match, on delete, on update, [child fields], [parent
-// fields]].
-func (l *loader) addForeignKey(t []any) error {
-	for _, side := range []struct{ space, fields int }{{1, 7}, {2, 8}} {
-		id, _ := integer(at(t, side.space))
-		s := l.schema.Space(uint32(id))
-		if s == nil {
-			continue // created since the spaces were read, or not visible
-		}
-		fields, ok := at(t, side.fields).([]any)
-		if !ok {
-			s.constrainAll("foreign key %v has a definition that this version of Cinch doesn't know", at(t, 0))
-		}
-		for _, f := range fields {
-			n, _ := integer(f)
-			s.constrain(int(n), "foreign key %v uses the field", at(t, 0))
-		}
-	}
-	return nil
-}
-
-// addCheck reads [space, name, deferred, language, expression, enabled].
-func (l *loader) addCheck(t []any) error {
-	id, _ := integer(at(t, 0))
-	s := l.schema.Space(uint32(id))
-	if s == nil {
-		return nil
-	}
-	code, ok := at(t, 4).(string)
-	if !ok {
-		s.constrainAll("check constraint %v has a definition that this version of Cinch doesn't know", at(t, 1))
-	}
-	for _, f := range s.Fields {
-		if Mentions(code, f.Name) {
-			s.constrain(f.Number, "check constraint %v reads the field", at(t, 1))
 		}
 	}
 	return nil

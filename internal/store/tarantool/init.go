@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/tarantool/go-iproto"
+
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // The stored functions, for users who may not send code. Each is Lua in a file; helpers stand before the
@@ -39,11 +41,10 @@ var (
 	luaInstall string
 )
 
-// The stored functions. The first six run with their caller's rights, the others with their owner's, since
-// their callers may not write to the spaces that they change.
+// The stored functions, besides schema.UpdateFunction. It and the first five run with their caller's rights, the
+// others with their owner's, since their callers may not write to the spaces that they change.
 const (
 	ReplaceFunction = "cinch_replace"
-	UpdateFunction  = "cinch_update"
 	scanFunction    = "cinch_scan"
 	getFunction     = "cinch_get"
 	statusFunction  = "cinch_status"
@@ -54,13 +55,8 @@ const (
 	shardsFunction  = "cinch_shards"
 )
 
-// The spaces of Cinch.
-const (
-	// DictSpace holds dictionaries: [number, sha256, content, state, created].
-	DictSpace = "cinch_dictionaries"
-	// recordSpace holds records that gateways share: [name, version, text].
-	recordSpace = "cinch_records"
-)
+// recordSpace is the space that holds records that gateways share: [name, version, text].
+const recordSpace = "cinch_records"
 
 // functions returns the arguments of the installing script: name, body, setuid.
 func functions() [][]any {
@@ -73,7 +69,7 @@ func functions() [][]any {
 	}
 	return [][]any{
 		{ReplaceFunction, body(luaPrelude, luaReplace), false},
-		{UpdateFunction, body(luaUpdate), false},
+		{schema.UpdateFunction, body(luaUpdate), false},
 		{scanFunction, body(luaPrelude, luaScan), false},
 		{getFunction, body(luaPrelude, luaGet), false},
 		{statusFunction, body(luaPrelude, luaStatus), false},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -26,7 +27,7 @@ func TestInstall(t *testing.T) {
 	if len(would) == 0 {
 		t.Fatal("a dry run would do nothing")
 	}
-	if s, err := Load(t.Context(), c); err != nil || s.SpaceByName(DictSpace) != nil {
+	if s, err := Load(t.Context(), c); err != nil || s.SpaceByName(schema.DictSpace) != nil {
 		t.Fatalf("a dry run changed something, %v", err)
 	}
 	did := install(t, c, InstallOptions{Users: []string{"reader"}})
@@ -51,7 +52,7 @@ func checkRights(t *testing.T, addr string) {
 	if got := s.SpaceByName("docs").Constraint(1); got != "" {
 		t.Errorf("doc is touched: %s", got)
 	}
-	if got := s.SpaceByName(DictSpace).Constraint(2); got != "the space holds dictionaries" {
+	if got := s.SpaceByName(schema.DictSpace).Constraint(2); got != "the space holds dictionaries" {
 		t.Errorf("dictionaries may be sealed: %q", got)
 	}
 	if err := reader.eval(t.Context(), "return 1", nil, nil); !errors.Is(err, ErrDenied) {

@@ -39,7 +39,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 		Rule: func(space string, v *store.Value, size int) *policy.Rule {
 			sp := s.Schema().SpaceByName(space)
 			n, _ := sp.FieldNumber(string(v.Field))
-			return RuleFor(sp.Rules(rules, sp.FieldAt(n)), size)
+			return policy.RuleFor(rules.CoveringTuple(sp.RuleAddress(sp.FieldAt(n))), size)
 		},
 	}}
 	if unpack {

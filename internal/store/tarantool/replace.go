@@ -9,6 +9,7 @@ import (
 	"github.com/tarantool/go-iproto"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Replace replaces values, each only if it is still what was read. All changes are made in one call; those of
@@ -68,21 +69,21 @@ const schemaTries = 10
 
 // reload reads the schema again and adopts its version if the walked fields are still the same.
 func (t *TupleSpace) reload(ctx context.Context) error {
-	schema, err := Load(ctx, t.store.conn)
+	now, err := Load(ctx, t.store.conn)
 	if err != nil {
 		return err
 	}
 	for _, other := range t.store.spaces {
-		if err := other.checkFields(schema.Space(other.space.ID)); err != nil {
+		if err := other.checkFields(now.Space(other.space.ID)); err != nil {
 			return err
 		}
 	}
-	t.store.version.Store(schema.Version)
+	t.store.version.Store(now.Version)
 	return nil
 }
 
 // checkFields compares the walked fields with the space's current ones.
-func (t *TupleSpace) checkFields(now *Space) error {
+func (t *TupleSpace) checkFields(now *schema.Space) error {
 	if now == nil || now.Name != t.space.Name {
 		return fmt.Errorf("%w: space %s no longer exists", ErrSchemaChanged, t.space.Name)
 	}
@@ -116,9 +117,10 @@ func outcome(answer any) store.Outcome {
 	if done, ok := answer.(bool); ok {
 		return store.Outcome{Replaced: done}
 	}
-	refusal, _ := answer.([]any)
-	code, _ := integer(widened(at(refusal, 0)))
-	message, _ := at(refusal, 1).(string)
+	list, _ := answer.([]any)
+	refusal := schema.Tuple(list)
+	code := widened(refusal.At(0))
+	message, _ := refusal.At(1).(string)
 	err := fmt.Errorf("%s (error %d)", message, code)
 	switch iproto.Error(code) {
 	case iproto.ER_ACCESS_DENIED:
@@ -132,8 +134,12 @@ func outcome(answer any) store.Outcome {
 }
 
 // widened converts any integer of the decoder to an int64.
-func widened(v any) any {
+func widened(v any) int64 {
 	switch n := v.(type) {
+	case int64:
+		return n
+	case uint64:
+		return int64(n)
 	case int8:
 		return int64(n)
 	case int16:
@@ -147,5 +153,5 @@ func widened(v any) any {
 	case uint32:
 		return int64(n)
 	}
-	return v
+	return 0
 }

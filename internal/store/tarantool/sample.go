@@ -10,13 +10,14 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Sample reads some of a space's tuples, in the order of the primary key, by SELECT. It needs only the right
 // to read the space, and nothing installed. It is not safe for concurrent use.
 type Sample struct {
 	conn  *Conn
-	space *Space
+	space *schema.Space
 	last  []msgpack.RawMessage // key of the last tuple; nil at the beginning
 }
 
@@ -24,7 +25,7 @@ type Sample struct {
 var ErrKeyPath = errors.New("the primary key has a part at a path within a field")
 
 // NewSample returns a Sample that begins with the first tuple.
-func NewSample(c *Conn, s *Space) (*Sample, error) {
+func NewSample(c *Conn, s *schema.Space) (*Sample, error) {
 	primary := s.Primary()
 	if primary == nil || primary.Func {
 		return nil, ErrKeyPath

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -96,7 +97,7 @@ func TestSchema(t *testing.T) {
 	checkSpaces(t, s)
 }
 
-func checkSpaces(t *testing.T, s *Schema) {
+func checkSpaces(t *testing.T, s *schema.Schema) {
 	t.Helper()
 	docs, vy, look := s.SpaceByName("docs"), s.SpaceByName("vy"), s.SpaceByName("LOOK")
 	if s.Space(docs.ID) != docs || s.Space(99999) != nil || s.SpaceByName("none") != nil {
@@ -208,23 +209,4 @@ func FuzzVersion(f *testing.F) {
 			t.Fatal("pieces give another version")
 		}
 	})
-}
-
-func TestMentions(t *testing.T) {
-	for _, c := range []struct {
-		code, name string
-		want       bool
-	}{
-		{`"doc" <> ''`, "doc", true},
-		{"length(DOC) > 0", "doc", true},
-		{"length(doc1) > 0", "doc", false},
-		{`my_doc > doc`, "doc", true},
-		{`my_doc > 1`, "doc", false},
-		{`"a""b" > 1`, `a"b`, true},
-		{"a > 1", "", false},
-	} {
-		if got := Mentions(c.code, c.name); got != c.want {
-			t.Errorf("%s names %s: %v", c.code, c.name, got)
-		}
-	}
 }

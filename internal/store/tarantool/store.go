@@ -5,13 +5,14 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Store walks, reads and replaces the tuples of a master.
 type Store struct {
 	conn   *Conn
 	name   string
-	schema *Schema
+	schema *schema.Schema
 	spaces []*TupleSpace
 
 	// version is the schema version for which the choice of fields is valid. Unlike schema it is updated.
@@ -23,21 +24,21 @@ type OpenOptions struct {
 	Name string // the server's name in messages
 	// Wanted chooses fields; a space without any is left out. Nil: all fields of all spaces, including those
 	// beyond the format.
-	Wanted func(s *Space, f Field) bool
+	Wanted func(s *schema.Space, f schema.Field) bool
 	// Trusts chooses fields for which the operator has vouched that no constraint reads them; nil: none.
-	Trusts   func(s *Space, f Field) bool
+	Trusts   func(s *schema.Space, f schema.Field) bool
 	ReadOnly bool // a replica suffices
 }
 
 // Open reads the schema and the state of the server behind conn. The caller closes conn.
 func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
-	schema, err := Load(ctx, conn)
+	loaded, err := Load(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, name: o.Name, schema: schema}
-	s.version.Store(schema.Version)
-	for _, space := range schema.Spaces() {
+	s := &Store{conn: conn, name: o.Name, schema: loaded}
+	s.version.Store(loaded.Version)
+	for _, space := range loaded.Spaces() {
 		if space.System() || space.View || OwnSpace(space.Name) || space.Primary() == nil {
 			continue
 		}
@@ -57,10 +58,10 @@ func Open(ctx context.Context, conn *Conn, o OpenOptions) (*Store, error) {
 }
 
 // OwnSpace reports whether a space is one of Cinch's.
-func OwnSpace(name string) bool { return name == DictSpace || name == recordSpace }
+func OwnSpace(name string) bool { return name == schema.DictSpace || name == recordSpace }
 
 // Schema returns the schema as of Open.
-func (s *Store) Schema() *Schema { return s.schema }
+func (s *Store) Schema() *schema.Schema { return s.schema }
 
 // Spaces returns the spaces that have wanted fields.
 func (s *Store) Spaces() []*TupleSpace { return s.spaces }
@@ -103,14 +104,14 @@ func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 // TupleSpace walks over the tuples of one space.
 type TupleSpace struct {
 	store   *Store
-	space   *Space
+	space   *schema.Space
 	fields  map[int]bool
 	trusted map[int]bool
 	all     bool // all fields, including those beyond the format
 	keys    atomic.Int64
 }
 
-func (t *TupleSpace) choose(wanted func(*Space, Field) bool) {
+func (t *TupleSpace) choose(wanted func(*schema.Space, schema.Field) bool) {
 	if t.all = wanted == nil; t.all {
 		return
 	}
@@ -147,4 +148,4 @@ func (t *TupleSpace) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
 }
 
 // Space returns the description of the space.
-func (t *TupleSpace) Space() *Space { return t.space }
+func (t *TupleSpace) Space() *schema.Space { return t.space }

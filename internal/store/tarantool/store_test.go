@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -324,7 +325,7 @@ func TestPlaces(t *testing.T) {
 func FuzzTuple(f *testing.F) {
 	f.Add([]byte{0x93, 1, 0xa2, 'a', 'b', 0xc4, 1, 'c'})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		space := &TupleSpace{all: true, space: &Space{}}
+		space := &TupleSpace{all: true, space: &schema.Space{}}
 		values, err := space.values(nil, nil, nil, b, 0)
 		size := 0
 		for _, v := range values {

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
+
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // The system spaces of users and grants. A new server has the users guest (unauthenticated clients) and admin
@@ -37,8 +39,8 @@ func (s *Store) writers(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	for _, u := range users {
-		name, _ := at(u, userName).(string)
-		if at(u, userType) == "user" && name != admin && name != guest && name != s.conn.o.User {
+		name, _ := u.At(userName).(string)
+		if u.At(userType) == "user" && name != admin && name != guest && name != s.conn.o.User {
 			names = append(names, name)
 		}
 	}
@@ -53,17 +55,17 @@ func (s *Store) writers(ctx context.Context) (names []string, err error) {
 }
 
 // guestWrites reports whether a grant gives guest more than it has on a new server.
-func guestWrites(grant []any) bool {
-	to, _ := integer(at(grant, grantTo))
-	object, isNumber := integer(at(grant, grantObject))
-	rights, _ := integer(at(grant, grantRights))
-	switch on := at(grant, grantOn); {
+func guestWrites(grant schema.Tuple) bool {
+	to, _ := grant.Int(grantTo)
+	object, isNumber := grant.Int(grantObject)
+	rights, _ := grant.Int(grantRights)
+	switch on := grant.At(grantOn); {
 	case on == universe:
 		return (to == guestID || to == publicID) && rights&^loginRights != 0
 	case to == guestID:
 		return on != "role" || object != publicID
 	case to == publicID:
-		return on == spaceOfGrants && rights&writeRight != 0 && (!isNumber || object > lastSystemSpace)
+		return on == spaceOfGrants && rights&writeRight != 0 && (!isNumber || object > schema.LastSystemSpace)
 	}
 	return false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // WalkOptions configure a walk.
@@ -87,9 +88,9 @@ func (w *Walk) open(ctx context.Context, conn *Conn) error {
 
 // sealsField returns a function that reports whether some rule compresses a field on which nothing in the
 // server computes.
-func sealsField(rules *policy.Policy) func(*Space, Field) bool {
-	return func(s *Space, f Field) bool {
-		for _, r := range s.Rules(rules, f) {
+func sealsField(rules *policy.Policy) func(*schema.Space, schema.Field) bool {
+	return func(s *schema.Space, f schema.Field) bool {
+		for _, r := range rules.CoveringTuple(s.RuleAddress(f)) {
 			if !r.Raw() {
 				return s.ConstraintFor(f.Number, trustsField(rules)(s, f)) == ""
 			}
@@ -99,8 +100,10 @@ func sealsField(rules *policy.Policy) func(*Space, Field) bool {
 }
 
 // trustsField returns a function that reports whether a rule vouches for a field.
-func trustsField(rules *policy.Policy) func(*Space, Field) bool {
-	return func(s *Space, f Field) bool { return Trusted(s.Rules(rules, f)) }
+func trustsField(rules *policy.Policy) func(*schema.Space, schema.Field) bool {
+	return func(s *schema.Space, f schema.Field) bool {
+		return policy.Unconstrained(rules.CoveringTuple(s.RuleAddress(f)))
+	}
 }
 
 // check refuses a rule that names a field which must not be compressed, and a walk over nothing.
@@ -118,7 +121,7 @@ func (w *Walk) check() error {
 	for _, s := range own.schema.Spaces() {
 		for _, f := range s.Fields {
 			touched := s.ConstraintFor(f.Number, trustsField(w.o.Rules)(s, f))
-			for _, r := range s.Rules(w.o.Rules, f) {
+			for _, r := range w.o.Rules.CoveringTuple(s.RuleAddress(f)) {
 				if touched != "" && r.Key == s.Name && r.Field == f.Name && !r.Raw() {
 					return &store.HintedError{Err: fmt.Errorf("rule %s names field %s of space %s: %s", r.Name, f.Name, s.Name, touched), Class: store.ErrConfig}
 				}
@@ -206,11 +209,11 @@ func (w *Walk) CompressionRules(p *policy.Policy) store.CompressionRules {
 	covering := make(map[place][]*policy.Rule)
 	for _, s := range w.masters[0].spaces {
 		for _, f := range s.space.Fields {
-			covering[place{s.DB(), s.space.FieldName(f.Number)}] = s.space.Rules(p, f)
+			covering[place{s.DB(), s.space.FieldName(f.Number)}] = p.CoveringTuple(s.space.RuleAddress(f))
 		}
 	}
 	return store.CompressionRules{Rule: func(space string, v *store.Value, size int) *policy.Rule {
-		return RuleFor(covering[place{space, string(v.Field)}], size)
+		return policy.RuleFor(covering[place{space, string(v.Field)}], size)
 	}}
 }
 

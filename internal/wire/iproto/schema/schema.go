@@ -1,12 +1,21 @@
-package tarantool
+package schema
 
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
-// lastSystemSpace is the highest number of a system space.
-const lastSystemSpace = 511
+// LastSystemSpace is the highest number of a system space.
+const LastSystemSpace = 511
+
+// What 'cinch tarantool init' installs in a server, as far as gateways use it.
+const (
+	// DictSpace is the space that holds dictionaries: [number, sha256, content, state, created].
+	DictSpace = "cinch_dictionaries"
+	// UpdateFunction is the stored function that replaces fields of a tuple if they are unchanged.
+	UpdateFunction = "cinch_update"
+)
 
 const anyType = "any"
 
@@ -16,7 +25,7 @@ type Schema struct {
 	// process, since a restarted server counts from the beginning.
 	Version uint64
 	Server  Version
-	live    *serverConn // the connection that it was read on
+	lost    func() bool // see Lost; nil: never
 	spaces  []*Space    // sorted by number
 	byName  map[string]*Space
 }
@@ -71,30 +80,58 @@ type Part struct {
 }
 
 // Lost reports whether the connection on which it was read has ended, as after a restart of the server.
-func (s *Schema) Lost() bool { return s != nil && s.live != nil && s.live.c.ClosedNow() }
+func (s *Schema) Lost() bool { return s != nil && s.lost != nil && s.lost() }
 
 // Spaces returns all spaces by number, system spaces included.
 func (s *Schema) Spaces() []*Space { return s.spaces }
 
 // Space finds a space by its number, nil if there is none or the user may not see it.
 func (s *Schema) Space(id uint32) *Space {
-	i, found := slices.BinarySearchFunc(s.spaces, id, func(s *Space, id uint32) int { return int(int64(s.ID) - int64(id)) })
+	i, found := s.search(id)
 	if !found {
 		return nil
 	}
 	return s.spaces[i]
 }
 
+// search returns where a space is, or has to be inserted, in the list of spaces.
+func (s *Schema) search(id uint32) (int, bool) {
+	return slices.BinarySearchFunc(s.spaces, id, func(s *Space, id uint32) int { return int(int64(s.ID) - int64(id)) })
+}
+
 // SpaceByName finds a space by its name, nil if there is none or the user may not see it.
 func (s *Schema) SpaceByName(name string) *Space { return s.byName[name] }
 
 // System reports whether the space is a system space.
-func (s *Space) System() bool { return s.ID <= lastSystemSpace }
+func (s *Space) System() bool { return s.ID <= LastSystemSpace }
 
 // FieldNumber finds a field by its name.
 func (s *Space) FieldNumber(name string) (int, bool) {
 	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == name })
 	return i, i >= 0
+}
+
+// RuleAddress returns the names of the space and of a field, as rules may give them, and the compression that the
+// format requests. It returns none if the field can't hold strings or binaries.
+func (s *Space) RuleAddress(f Field) (keys, fields [][]byte, compression string) {
+	if !f.HoldsStrings() {
+		return nil, nil, ""
+	}
+	keys = [][]byte{[]byte(s.Name), []byte(strconv.Itoa(int(s.ID)))}
+	fields = [][]byte{[]byte(strconv.Itoa(f.Number + 1))}
+	if f.Name != "" {
+		fields = append(fields, []byte(f.Name))
+	}
+	return keys, fields, f.Compression
+}
+
+// HoldsStrings reports whether a field can hold strings or binaries.
+func (f Field) HoldsStrings() bool {
+	switch f.Type {
+	case "string", "varbinary", "scalar", anyType, "":
+		return true
+	}
+	return false
 }
 
 // FieldAt returns a field by its number, from 0. Fields beyond the format have no name and any type.
@@ -119,27 +156,4 @@ func (s *Space) Primary() *Index {
 		return nil
 	}
 	return &s.Indexes[0]
-}
-
-// at returns an element, nil beyond the end.
-func at(list []any, i int) any {
-	if i < len(list) {
-		return list[i]
-	}
-	return nil
-}
-
-func mapOf(v any) map[any]any {
-	m, _ := v.(map[any]any)
-	return m
-}
-
-func integer(v any) (int64, bool) {
-	switch n := v.(type) {
-	case int64:
-		return n, true
-	case uint64:
-		return int64(n), n < 1<<63
-	}
-	return 0, false
 }

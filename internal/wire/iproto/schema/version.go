@@ -1,4 +1,4 @@
-package tarantool
+package schema
 
 import (
 	"fmt"
@@ -23,14 +23,6 @@ func ParseVersion(greeting string) (v Version) {
 		return Version{}
 	}
 	return Version{m, n}
-}
-
-// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". It is the server's
-// for good, whatever its address.
-func instanceOf(greeting string) string {
-	line, _, _ := strings.Cut(greeting, "\n")
-	_, id, _ := strings.Cut(line, ") ")
-	return strings.TrimSpace(id)
 }
 
 // AtLeast reports whether the version is known and not lower than the given one.
