@@ -238,6 +238,11 @@ var forbidden = []arrow{
 		to:     []string{"github.com/tarantool"},
 	},
 	{
+		name: "the gateway for Tarantool gets what it needs of a store by its Config",
+		from: []string{"internal/gateway/tarantool"},
+		to:   []string{"internal/store"},
+	},
+	{
 		name:   "the MongoDB driver is for our own connections",
 		from:   []string{"internal", "."},
 		except: []string{"internal/store/mongo", "internal/shadow/mongo", "internal/arrows/walk"},

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -51,9 +52,16 @@ func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	return s, s.shards.Configure(g)
 }
 
-// schema reads the server's schema.
+// schema reads the server's schema. Errors have hints for the gateway's log.
 func (s *tarantoolStore) schema(ctx context.Context) (*schema.Schema, error) {
-	return storetarantool.Load(ctx, s.conn)
+	read, err := storetarantool.Load(ctx, s.conn)
+	switch {
+	case errors.Is(err, storetarantool.ErrLogin):
+		err = &store.HintedError{Err: err, Help: "put the gateway's own user and password into the upstream's URL: tarantool://user:password@host:3301"}
+	case errors.Is(err, storetarantool.ErrDenied):
+		err = &store.HintedError{Err: err, Help: "run 'cinch tarantool init', or grant the gateway's user the right to read the schema"}
+	}
+	return read, err
 }
 
 // selectTuple returns a tuple.

@@ -1,8 +1,8 @@
 package tarantool
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/ui"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
@@ -245,14 +245,7 @@ func (c *catalog) logFailure(err error) {
 		return
 	}
 	c.warned[unreadable] = true
-	hint := "is the server up?"
-	switch {
-	case errors.Is(err, store.ErrLogin):
-		hint = "put the gateway's own user and password into the upstream's URL: tarantool://user:password@host:3301"
-	case errors.Is(err, store.ErrDenied):
-		hint = "run 'cinch tarantool init', or grant the gateway's user the right to read the schema"
-	}
-	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", hint)
+	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", cmp.Or(ui.Hint(err), "is the server up?"))
 }
 
 // setRules replaces the rules.

@@ -6,14 +6,21 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
-	corestore "github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/trace"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
+
+// Dicts finds dictionaries and decides which of them new values may name.
+type Dicts interface {
+	cinch.Dictionaries
+	// Ready reports whether values stored now may name the dictionary. It does not block.
+	Ready(number uint32) bool
+}
 
 // Config configures a gateway. Everything but Upstream may be left zero.
 type Config struct {
@@ -24,15 +31,16 @@ type Config struct {
 	Policy      *policy.Policy   // nil: compresses nothing, decompresses everything
 	Engine      *codec.Engine
 	// Schema reads the server's schema on a connection of the gateway; nil: there is none, and nothing is
-	// compressed.
+	// compressed. The method Hint of an error, if it has one, returns the hint that is logged with it.
 	Schema func(context.Context) (*schema.Schema, error)
-	// ReadTuple reads a tuple by the key of an index, both MessagePack, on such a connection; nil: no tuples are
-	// read. Without it fields that the gateway's user may not see count as compressed.
+	// ReadTuple reads a tuple by the key of an index, both MessagePack, on such a connection. It returns nil if
+	// there is no such tuple, or the server accepts no such key. Nil: no tuples are read, and fields that the
+	// gateway's user may not see count as compressed.
 	ReadTuple func(ctx context.Context, space, index uint32, key []byte) ([]byte, error)
 	// Greeted is called with each greeting of the server before the client gets it, so that connections of the
 	// gateway can follow clients to another server. It must not block. Nil: not called.
 	Greeted  func(greeting string)
-	Dicts    corestore.Dicts // nil: no dictionaries
+	Dicts    Dicts           // nil: no dictionaries
 	Sampler  gateway.Sampler // nil: none
 	MaxSeal  int             // bytes; longest value to compress; 0: cinch.DefaultMaxRaw
 	MaxOpen  int             // longest value to decompress; 0: the larger of MaxSeal and cinch.DefaultMaxRaw

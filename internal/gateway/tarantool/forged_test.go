@@ -9,15 +9,11 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/store"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
 // oneDict is a set of a single dictionary.
-type oneDict struct {
-	store.Dicts
-	d *codec.Dict
-}
+type oneDict struct{ d *codec.Dict }
 
 func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if number != o.d.Number() {
@@ -37,11 +33,11 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	}
 	zstd := &codectest.CountingZstd{ZstdCoder: codec.NewGoZstd()}
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
-		c.Engine, c.Dicts = codec.New(codec.Options{Zstd: zstd}), oneDict{d: d}
+		c.Engine, c.Dicts = codec.New(codec.Options{Zstd: zstd}), oneDict{d}
 	})
 	c, direct := b.client(), b.direct()
 	b.install()
-	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d: d}})
+	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}})
 	good := owner.Seal(nil, []byte(document(1)), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	h, err := cinch.ParseHeader(good)
 	if err != nil {

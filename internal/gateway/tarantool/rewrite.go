@@ -9,7 +9,6 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -365,8 +364,5 @@ func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bo
 		return false
 	}
 	tuple, err := g.cfg.ReadTuple(ctx, u.space.ID, u.index, u.key)
-	if err != nil {
-		return store.IsRequestError(err) // a key that the server will refuse
-	}
-	return !holdsEnvelope(tuple, wire.Span{Len: len(tuple)})
+	return err == nil && !holdsEnvelope(tuple, wire.Span{Len: len(tuple)})
 }

@@ -2,13 +2,17 @@ package tarantool
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	store "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/internal/ui"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -41,11 +45,25 @@ func (f *failing) bed(t *testing.T, err error) *bed {
 
 func (b *bed) failures() uint64 { return b.stats.Snapshot().Errors["schema"] }
 
-var errNoServer = fmt.Errorf("%w: refused", store.ErrUnreachable)
+var errNoServer = errors.New("refused")
 
 func (r *raw) splice(id int) { // replaces the first byte by "X"
 	r.t.Helper()
 	r.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{id}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
+}
+
+// The log has the hint of the function that reads the schema, if that gives one.
+func TestHintOfUnreadableSchema(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{{errNoServer, "is the server up?"}, {ui.WithHint(errNoServer, "grant it"), "grant it"}} {
+		var log strings.Builder
+		newCatalog(t.Context(), nil, nil, gateway.NewStats("t", "tarantool"), slog.New(slog.NewTextHandler(&log, nil))).logFailure(c.err)
+		if !strings.Contains(log.String(), fmt.Sprintf("err=refused hint=%q", c.hint)) {
+			t.Errorf("the log has %s", &log)
+		}
+	}
 }
 
 // A gateway that was started before its server reads the schema as soon as a client connects to the server.
@@ -92,7 +110,7 @@ func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 // The gateway's user may be created a little after the first clients have connected.
 func TestGatewayBeforeItsUser(t *testing.T) {
 	var f failing
-	b := f.bed(t, store.ErrLogin)
+	b := f.bed(t, errors.New("no such user"))
 	c := b.client()
 	before := b.failures()
 	go func() {

@@ -9,18 +9,17 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	corestore "github.com/cinch-layer/cinch/internal/store"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
 // valueCodec compresses and decompresses values for all sessions of a gateway.
 type valueCodec struct {
 	gateway.Compressor
-	dicts corestore.Dicts // nil: none
+	dicts Dicts // nil: none
 	log   *slog.Logger
 }
 
-func newValueCodec(o cinch.SealerOptions, dicts corestore.Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *valueCodec {
+func newValueCodec(o cinch.SealerOptions, dicts Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *valueCodec {
 	if dicts != nil {
 		o.Dicts = dicts
 	}
