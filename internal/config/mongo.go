@@ -185,7 +185,7 @@ func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 	var members []gateway.Upstream
 	for _, host := range hosts {
 		if m, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err == nil { // can't fail: it was validated
-			m.TLS, m.Stats = up.TLS, up.Stats
+			m.TLS = up.TLS
 			members = append(members, m)
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -48,6 +49,18 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	wrapped := &Conn{Conn: c, traffic: t}
 	wrapped.touch()
 	return wrapped
+}
+
+// Dial connects to up like [Upstream.Dial], with a *Conn below TLS. stats, of the gateway, count the bytes of
+// clients' connections; for others they are nil. If the connection has reached a listener of that gateway, the
+// error wraps ErrOwnAddress too.
+func Dial(ctx context.Context, up Upstream, stats *Stats) (net.Conn, error) {
+	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) {
+		if stats.isOwn(raw) {
+			return nil, ErrOwnAddress
+		}
+		return newConn(raw, stats.side(sideUpstream)), nil
+	})
 }
 
 // countReceived and countSent count bytes that have moved.

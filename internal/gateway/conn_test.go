@@ -133,7 +133,6 @@ func testHalfClose(t *testing.T, secure bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up.Stats = stats
 	front, err := ParseUpstream("tcp://localhost", "1")
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +147,7 @@ func testHalfClose(t *testing.T, secure bool) {
 	}
 	go lastWord(t, backend)
 	s.NewSession = func(c net.Conn) Session {
-		u, err := up.Dial(t.Context())
+		u, err := Dial(t.Context(), up, stats)
 		if err != nil {
 			t.Error(err)
 			return nil

@@ -26,15 +26,15 @@ func TestUnixSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up.Stats = NewStats("other", "line")
-	c, err := up.Dial(t.Context())
+	stats := NewStats("other", "line")
+	c, err := Dial(t.Context(), up, stats)
 	if err != nil {
 		t.Fatal(err)
 	}
 	newTestClient(t, c).echo("hello")
 	for name, counted := range map[string]func() Traffic{
 		"server": func() Traffic { return h.Stats.Snapshot().Wire.Client },
-		"dialer": func() Traffic { return up.Stats.Snapshot().Wire.Upstream },
+		"dialer": func() Traffic { return stats.Snapshot().Wire.Upstream },
 	} {
 		// the peer may have the bytes before they are counted
 		testenv.Eventually(t, name+" counts six bytes each way", func() bool { return counted() == (Traffic{6, 6}) })

@@ -1,10 +1,15 @@
 package gateway
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"sync"
 )
+
+// ErrOwnAddress is wrapped by Dial's error if it has reached a listener of the gateway itself. Each client would
+// become a client of its own, without end.
+var ErrOwnAddress = errors.New("the address leads back to this gateway, and has to be the server's")
 
 // ownAddresses holds the addresses at which a gateway listens. A server's name that is moved to the gateway's
 // machine, or nodes that announce the gateway's address, would have it connect to itself.

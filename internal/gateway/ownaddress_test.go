@@ -20,32 +20,31 @@ func TestNoGatewayConnectsToItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		up := Upstream{Network: l.Addr().Network(), Address: l.Addr().String(), Stats: NewStats("own", "redis")}
+		up := Upstream{Network: l.Addr().Network(), Address: l.Addr().String()}
+		own, other := NewStats("own", "redis"), NewStats("other", "redis")
 		if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
 			_, port, _ := net.SplitHostPort(up.Address)
 			up.Address = net.JoinHostPort("localhost", port)
 		}
-		dial := func(up Upstream) error {
-			c, err := up.Dial(context.Background())
+		dial := func(stats *Stats) error {
+			c, err := Dial(context.Background(), up, stats)
 			if err == nil {
 				_ = c.Close()
 			}
 			return err
 		}
-		if err := dial(up); err != nil {
+		if err := dial(own); err != nil {
 			t.Errorf("%s, before it listens there: %v", listen, err)
 		}
-		ended := up.Stats.listens(l.Addr())
-		if err := dial(up); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, ErrUnreachable) {
+		ended := own.listens(l.Addr())
+		if err := dial(own); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: %v", listen, err)
 		}
-		other := up
-		other.Stats = NewStats("other", "redis")
 		if err := dial(other); err != nil {
 			t.Errorf("%s, by another gateway: %v", listen, err)
 		}
 		ended()
-		if err := dial(up); err != nil {
+		if err := dial(own); err != nil {
 			t.Errorf("%s, when it listens there no more: %v", listen, err)
 		}
 	}

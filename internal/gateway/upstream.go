@@ -24,9 +24,6 @@ var (
 	ErrUpstreamURL = errors.New("bad upstream")
 	// ErrUnreachable is wrapped by the errors of Dial: no connection, or no TLS.
 	ErrUnreachable = errors.New("upstream unreachable")
-	// ErrOwnAddress is wrapped, beside ErrUnreachable, by Dial's error if it has reached a listener of the
-	// gateway that Stats belongs to. Each client would become a client of its own, without end.
-	ErrOwnAddress = errors.New("the address leads back to this gateway, and has to be the server's")
 )
 
 // Upstream is a server behind a gateway. The exported fields may be changed before the first Dial. Copies are
@@ -42,7 +39,6 @@ type Upstream struct {
 	TLS     *tls.Config   // nil: plain. An empty ServerName means Host
 	Timeout time.Duration // to connect, TLS included; 0: 5 s
 	Silence time.Duration // without any acknowledgement until the connection counts as lost; 0: 30 s
-	Stats   *Stats        // of the gateway: counts the connections' bytes, and see ErrOwnAddress; may be nil
 }
 
 // secureSchemes lists the known URL schemes; true: with TLS.
@@ -150,17 +146,22 @@ func (up Upstream) String() string {
 	}
 }
 
-// Dial connects, and completes the TLS handshake where there is one. The result is a *Conn, or a *tls.Conn
-// over one; the caller closes it. Errors wrap ErrUnreachable, and also ErrDescriptors if this process is out
-// of file descriptors.
+// Dial connects, and completes the TLS handshake where there is one. The caller closes the connection. Errors
+// wrap ErrUnreachable, and also ErrDescriptors if this process is out of file descriptors.
 func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
+	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) { return raw, nil })
+}
+
+// DialWith is Dial with a function that wraps the new connection, below TLS. If wrap fails, Dial closes the
+// connection and returns an error that wraps both wrap's and ErrUnreachable.
+func (up Upstream) DialWith(ctx context.Context, wrap func(raw net.Conn) (net.Conn, error)) (net.Conn, error) {
 	timeout := up.Timeout
 	if timeout <= 0 {
 		timeout = defaultDialTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	d := net.Dialer{KeepAlive: -1} // newConn configures it
+	d := net.Dialer{KeepAlive: -1} // detectLostPeer configures it
 	raw, err := d.DialContext(ctx, up.Network, up.Address)
 	if short := descriptorShortage(raw, reservedDescriptors, err); short != nil {
 		if err == nil {
@@ -171,11 +172,11 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	if up.Stats.isOwn(raw) {
+	c, err := wrap(raw)
+	if err != nil {
 		_ = raw.Close()
-		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, up.Address, ErrOwnAddress)
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnreachable, up.Address, err)
 	}
-	c := newConn(raw, up.Stats.side(sideUpstream))
 	detectLostPeer(raw, cmp.Or(up.Silence, unansweredTimeout))
 	if up.TLS == nil {
 		return c, nil
@@ -209,9 +210,8 @@ func WithConn(ctx context.Context, dial func(context.Context) (net.Conn, error),
 	return talk(c)
 }
 
-// WithConn is the function WithConn with up.Dial. Its bytes are not counted as traffic.
+// WithConn is the function WithConn with up.Dial.
 func (up Upstream) WithConn(ctx context.Context, talk func(net.Conn) error) error {
-	up.Stats = nil
 	return WithConn(ctx, up.Dial, talk)
 }
 

@@ -130,28 +130,6 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// The bytes of Ask are not counted as traffic.
-func TestAskIsNotCounted(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	stats := NewStats("test", "line")
-	up := Upstream{Network: "tcp", Address: l.Addr().String(), Stats: stats}
-	if err := up.WithConn(t.Context(), func(c net.Conn) error { return lineOf(c, "question") }); err != nil {
-		t.Fatal(err)
-	}
-	if n := stats.Snapshot().Wire.Upstream; n != (Traffic{}) || up.Stats == nil {
-		t.Errorf("counted %+v", n)
-	}
-}
-
-func lineOf(c net.Conn, text string) error {
-	_, err := io.WriteString(c, text+"\n")
-	return err
-}
-
 // The first class that matches counts.
 func TestErrorClasses(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")

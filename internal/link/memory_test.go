@@ -146,7 +146,7 @@ func speaker(t *testing.T, server string, says []byte) net.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := up.Dial(t.Context())
+	c, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

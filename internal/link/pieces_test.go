@@ -57,7 +57,7 @@ func said(t *testing.T, size int, secret bool) net.Conn {
 	if secret {
 		up.TLS.RootCAs = ca.Pool
 	}
-	c, err := up.Dial(t.Context())
+	c, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	up.Stats = stats
 	secure, err := l.cfg.ServerTLS(g, log)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ type redisDicts interface {
 func newRedisKeeper(r *running) *storeredis.Dicts {
 	k := newKeeper(r.log)
 	dicts, end := open.GatewayDicts(r.upstream, &k.local, r.log)
-	paused, endPause := open.GatewayPause(r.upstream, r.upstream.Dial)
+	paused, endPause := open.GatewayPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return gateway.Dial(ctx, r.upstream, r.stats) })
 	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, stop: func() { end(); endPause() }}
 	r.keeper = k
 	return dicts

@@ -28,7 +28,6 @@ type tarantoolStore struct {
 func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) {
 	k := newKeeper(r.log)
 	s := &tarantoolStore{keeper: k, upstream: r.upstream}
-	s.upstream.Stats = nil // not clients' traffic
 	o := open.TarantoolOptions(s.upstream)
 	o.Timeout = open.AnswerTimeout
 	var warned sync.Once // it reconnects often

@@ -163,7 +163,6 @@ func (r *running) servers() []gateway.Upstream {
 // dialAny connects to the upstream. Of several servers one has to answer.
 func (r *running) dialAny(ctx context.Context) (err error) {
 	for _, up := range r.servers() {
-		up.Stats = nil // not a client's traffic
 		var c net.Conn
 		if c, err = up.Dial(ctx); err == nil {
 			_ = c.Close()

@@ -18,7 +18,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	if err != nil {
 		return err
 	}
-	hosts := open.ApplySettings(r.upstream, servers.Hosts)
+	hosts := open.ApplyTLS(r.upstream, servers.Hosts)
 	r.others = hosts[1:]
 	var made valueGateway
 	apply := func(rules *policy.Policy) { made.SetPolicy(rules) }

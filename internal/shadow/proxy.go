@@ -52,7 +52,7 @@ func (e *proxy) session(client net.Conn) gateway.Session {
 // open opens both connections of a proxied connection.
 func (e *proxy) open(p *proxyConn) (err error) {
 	if e.opener == nil {
-		p.upstream, err = e.production.Dial(context.Background())
+		p.upstream, err = gateway.Dial(context.Background(), e.production, nil)
 		return err
 	}
 	if p.client, p.first, err = e.opener.Open(p.client, e.tls); err == nil {

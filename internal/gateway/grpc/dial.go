@@ -25,7 +25,7 @@ import (
 // gateway share one.
 type dialer struct {
 	up                  gateway.Upstream
-	open                func(context.Context) (net.Conn, error) // up.Dial
+	open                func(context.Context) (net.Conn, error) // gateway.Dial
 	scheme              string                                  // of requests
 	clientConfig        h2.ClientConfig
 	links               linker // makes connections to gateways links; nil: no links
@@ -64,7 +64,7 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 		d.up.TLS = d.up.TLS.Clone()
 		d.up.TLS.NextProtos = []string{http2.NextProtoTLS}
 	}
-	d.open = d.up.Dial
+	d.open = func(ctx context.Context) (net.Conn, error) { return gateway.Dial(ctx, d.up, c.Stats) }
 	return d
 }
 
@@ -76,7 +76,7 @@ func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
 	case err == nil:
 		d.reach.Succeeded(d.log, d.up.String())
 	case alive.Err() == nil:
-		d.reach.Failed(d.log, d.up.Stats, "", d.up.String(), err)
+		d.reach.Failed(d.log, d.clientConfig.Stats, "", d.up.String(), err)
 	}
 	return h, err
 }

@@ -135,7 +135,6 @@ func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		t.Fatal(err)
 	}
 	stats := gateway.NewStats("test", "grpc")
-	up.Stats = stats
 	c := Config{
 		Name: "test", Upstream: up, Stats: stats,
 		MaxCompress: 32 << 20, MaxOpen: 32 << 20,

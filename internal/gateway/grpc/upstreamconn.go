@@ -86,7 +86,7 @@ func newPool(d *dialer, most int, one bool) *pool {
 
 // clientIsolated counts and logs that a client's connection is moved to upstream connections of its own.
 func (d *dialer) clientIsolated(client string) {
-	d.up.Stats.Error("resets")
+	d.clientConfig.Stats.Error("resets")
 	d.log.Warn("a client cancels many calls, so its calls get their own connections to the upstream: servers close connections with many resets",
 		"client", client, "upstream", d.up.String())
 }

@@ -71,7 +71,7 @@ func listen(t testing.TB) net.Listener {
 func dialWith(t testing.TB, addr string, hidden bool) *ClientConn {
 	t.Helper()
 	up := gateway.Upstream{Network: "tcp", Address: addr}
-	n, err := up.Dial(t.Context())
+	n, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

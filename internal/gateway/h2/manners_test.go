@@ -499,7 +499,7 @@ func (c hookedCalls) Write(f func(fd uintptr) bool) error {
 func TestWholeBodyIsClosedMeanwhile(t *testing.T) {
 	want := strings.Repeat("x", 40_000) // more than half a window
 	up := gateway.Upstream{Network: "tcp", Address: serveWith(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, want) }, nil)}
-	n, err := up.Dial(t.Context())
+	n, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,6 @@ func start(t *testing.T, upstream string, change func(*Config), rules ...policy.
 		t.Fatal(err)
 	}
 	r := &rig{t: t, stats: gateway.NewStats("test", "http"), requests: memory.NewBudget(64 << 20), reply: memory.NewBudget(64 << 20)}
-	up.Stats = r.stats
 	c := Config{
 		Name: "test", Upstream: up, UpstreamReads: []string{"zstd", "gzip"}, MaxCompress: 32 << 20, MaxOpen: 32 << 20,
 		Requests: r.requests, Replies: r.reply, Stats: r.stats, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

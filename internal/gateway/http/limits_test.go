@@ -28,8 +28,10 @@ import (
 // upgradedTo returns a connection to a far gateway that was upgraded to pairProtocol.
 func upgradedTo(t *testing.T, far *rig) net.Conn {
 	t.Helper()
-	p := newPeerGateway(&far.cfg, far.common.histories)
-	p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
+	near := far.cfg
+	near.Stats = nil // as another gateway
+	p := newPeerGateway(&near, far.common.histories)
+	p.up.Address = strings.TrimPrefix(far.url, "http://")
 	conn, _, _, err := p.upgraded(t.Context(), minWindow)
 	if err != nil {
 		t.Fatal(err)

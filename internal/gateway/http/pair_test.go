@@ -190,8 +190,10 @@ func TestHostilePeer(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"nonsense": []byte("nonsense that is no body"), "a bomb": {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}, "short": {0},
 	} {
-		p := newPeerGateway(&far.cfg, far.common.histories)
-		p.up.Address, p.up.Stats = strings.TrimPrefix(far.url, "http://"), nil // as another gateway
+		near := far.cfg
+		near.Stats = nil // as another gateway
+		p := newPeerGateway(&near, far.common.histories)
+		p.up.Address = strings.TrimPrefix(far.url, "http://")
 		c, err := p.dialConn(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -277,7 +277,7 @@ func (p *peerGateway) dialConn(ctx context.Context) (*peerConn, error) {
 // upgraded connects to the far gateway and upgrades the connection. It returns the window, which the far
 // gateway may have reduced, and the longest body that the far gateway decompresses.
 func (p *peerGateway) upgraded(ctx context.Context, window int) (conn net.Conn, got, peerOpens int, err error) {
-	conn, err = p.up.Dial(ctx)
+	conn, err = gateway.Dial(ctx, p.up, p.cfg.Stats)
 	if err != nil {
 		return nil, 0, 0, err
 	}

@@ -77,7 +77,7 @@ func tlsConfigFor(cfg *tls.Config, protocols ...string) *tls.Config {
 // again.
 func dialer(c *Config, up gateway.Upstream, reach *gateway.ReachabilityLog) dialFunc {
 	return func(ctx context.Context) (net.Conn, error) {
-		conn, err := up.Dial(ctx)
+		conn, err := gateway.Dial(ctx, up, c.Stats)
 		switch {
 		case err == nil:
 			reach.Succeeded(c.Log, up.String())

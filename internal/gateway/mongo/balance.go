@@ -19,6 +19,7 @@ import (
 type balancer struct {
 	members  []gateway.Upstream
 	ctx      context.Context // ends with the gateway
+	stats    *gateway.Stats
 	log      *slog.Logger
 	ask      func(context.Context, gateway.Upstream) (helloReply, error) // askIdentity
 	sessions memberSessions
@@ -52,7 +53,7 @@ func (b *balancer) dial() (c net.Conn, member int, err error) {
 	defer cancel()
 	for {
 		if member, err = b.findPrimary(); err == nil {
-			if c, err = b.members[member].Dial(ctx); err == nil {
+			if c, err = gateway.Dial(ctx, b.members[member], b.stats); err == nil {
 				return c, member, nil
 			}
 			b.forgetPrimary(member)
@@ -105,7 +106,7 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 		go func() {
 			c := claim{member: -1}
 			defer func() { answers <- c }()
-			defer gateway.CatchPanic(b.log, up.Stats, nil)
+			defer gateway.CatchPanic(b.log, b.stats, nil)
 			if d, err := b.ask(b.ctx, up); err == nil && d.isPrimary {
 				c = claim{i, d.electionID}
 			}

@@ -47,9 +47,9 @@ func NewGateway(cfg Config) *Gateway {
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	g.pairs = newPairs(g.compression)
 	if len(cfg.Members) > 0 {
-		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, log: cfg.Log, ask: askIdentity}
+		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, stats: cfg.Stats, log: cfg.Log, ask: askIdentity}
 	}
-	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx}
+	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx, stats: cfg.Stats}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.keeper}
 	g.server = gateway.Server{
@@ -137,7 +137,7 @@ func (g *Gateway) dial() (c net.Conn, member int, err error) {
 	if g.balancer != nil {
 		return g.balancer.dial()
 	}
-	c, err = g.cfg.Upstream.Dial(g.ctx)
+	c, err = gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
 	return c, 0, err
 }
 

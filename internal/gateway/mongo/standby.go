@@ -31,6 +31,7 @@ type standby struct {
 	others    []string // standbys of other processes
 	addresses *addresses
 	ctx       context.Context // ends with the gateway
+	stats     *gateway.Stats
 
 	mu      sync.Mutex
 	doc     []byte    // reply of a member to hello; nil: none
@@ -61,7 +62,7 @@ func (s *standby) memberHello() (doc []byte, set string, err error) {
 		go func() {
 			var a answer
 			defer func() { answers <- a }()
-			defer gateway.CatchPanic(s.addresses.log, up.Stats, nil)
+			defer gateway.CatchPanic(s.addresses.log, s.stats, nil)
 			doc, err := askHello(s.ctx, up)
 			if d, bad := parseHelloReply(doc); err == nil && bad == nil && d.me != "" {
 				a = answer{doc, d.setName}

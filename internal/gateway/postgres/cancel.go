@@ -52,8 +52,7 @@ func (g *Gateway) cancelKey(key string) (gateway.Upstream, string) {
 func sendCancel(ctx context.Context, up gateway.Upstream, key string) error {
 	ctx, stop := context.WithTimeout(ctx, cancelTime)
 	defer stop()
-	up.Stats = nil
-	return gateway.WithConn(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up) }, func(c net.Conn) error {
+	return gateway.WithConn(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up, nil) }, func(c net.Conn) error {
 		if _, err := c.Write(pg.AppendCancel(nil, []byte(key))); err != nil {
 			return err
 		}

@@ -78,10 +78,7 @@ func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, er
 	}
 	c.Fallbacks, c.TLSConfig, c.RuntimeParams = nil, nil, map[string]string{"application_name": "cinch"}
 	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		up.Stats = nil
-		return Dial(ctx, up)
-	}
+	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, up, nil) }
 	return pgconn.ConnectConfig(ctx, c)
 }
 

@@ -51,15 +51,15 @@ func ParseURL(raw string) (gateway.Upstream, error) {
 const dialTime = 10 * time.Second
 
 // Dial connects to a server, with TLS if its URL says so. No packet but the request for TLS has been sent.
-// Errors wrap gateway.ErrUnreachable.
-func Dial(ctx context.Context, up gateway.Upstream) (net.Conn, error) {
+// Errors wrap gateway.ErrUnreachable. See gateway.Dial for stats.
+func Dial(ctx context.Context, up gateway.Upstream, stats *gateway.Stats) (net.Conn, error) {
 	config := up.TLS
 	if config != nil && config.ServerName == "" && !config.InsecureSkipVerify {
 		config = config.Clone()
 		config.ServerName = up.Host
 	}
 	up.TLS = nil
-	c, err := up.Dial(ctx)
+	c, err := gateway.Dial(ctx, up, stats)
 	if err != nil || config == nil {
 		return c, err
 	}

@@ -91,8 +91,7 @@ func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
 	if phase != control.Open {
 		return []string{"clients are held"}, nil
 	}
-	up.Stats = nil
-	c, err := Dial(ctx, up)
+	c, err := Dial(ctx, up, nil)
 	if err == nil {
 		_ = c.Close()
 	}

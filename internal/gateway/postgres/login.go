@@ -179,7 +179,7 @@ func isTLS(c net.Conn) bool {
 // connect connects to the server for a session.
 func (g *Gateway) connect(ctx context.Context) (*backend, error) {
 	up := g.target()
-	c, err := Dial(ctx, up)
+	c, err := Dial(ctx, up, g.cfg.Stats)
 	if err != nil {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", up.String(), err)
 		return nil, err

@@ -41,7 +41,7 @@ func (g *Gateway) Move(ctx context.Context, r control.MoveRequest) (control.Stat
 	defer g.setPhase(control.Held)
 	ctx, cancel := context.WithTimeout(ctx, r.Within.Or(defaultMoveTime))
 	defer cancel()
-	m := &mover{g: g, to: up}
+	m := &mover{g: g, to: up, stats: g.cfg.Stats}
 	if m.secrets, err = g.secrets(ctx, up); err != nil {
 		return control.State{}, err
 	}
@@ -72,7 +72,7 @@ func (c *Config) resolveOther(url string) (gateway.Upstream, error) {
 		return up, err
 	}
 	own := c.Upstream
-	up.User, up.Password, up.Database, up.Stats = own.User, own.Password, own.Database, own.Stats
+	up.User, up.Password, up.Database = own.User, own.Password, own.Database
 	return up, nil
 }
 
@@ -80,6 +80,7 @@ func (c *Config) resolveOther(url string) (gateway.Upstream, error) {
 type mover struct {
 	g       *Gateway
 	to      gateway.Upstream
+	stats   *gateway.Stats // nil: no client is moved
 	secrets *secrets
 
 	mu       sync.Mutex
@@ -171,7 +172,7 @@ func (m *mover) closeAll() {
 // reconnect replaces the connections of sessions whose server has closed them, and ends sessions for which
 // that fails.
 func (g *Gateway) reconnect(ctx context.Context, lost []*session) {
-	m := &mover{g: g, to: g.target()}
+	m := &mover{g: g, to: g.target(), stats: g.cfg.Stats}
 	var err error
 	if m.secrets, err = g.secrets(ctx, m.to); err == nil {
 		defer m.secrets.close(ctx)
@@ -220,7 +221,7 @@ func (m *mover) connectSession(ctx context.Context, s *session) (*backend, error
 
 // logIn logs a session in at the new server, until ctx ends.
 func (m *mover) logIn(ctx context.Context, s *session) (*replacement, error) {
-	c, err := Dial(ctx, m.to)
+	c, err := Dial(ctx, m.to, m.stats)
 	if err != nil {
 		return nil, err
 	}

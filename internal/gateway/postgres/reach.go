@@ -26,7 +26,6 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 	if err != nil {
 		return control.State{}, err
 	}
-	up.Stats = nil
 	ctx, cancel := context.WithTimeout(ctx, r.Within.Or(defaultReachTime))
 	defer cancel()
 	m := &mover{g: g, to: up}
@@ -52,7 +51,7 @@ func (g *Gateway) Reach(ctx context.Context, r control.ReachRequest) (control.St
 // own the gateway can't check the start time.
 func (m *mover) checkIdentity(ctx context.Context, started string) error {
 	if m.secrets.conn == nil {
-		return checkPostgres(ctx, m.to)
+		return checkPostgres(ctx, m.to, m.stats)
 	}
 	if started == "" {
 		return nil
@@ -65,8 +64,8 @@ func (m *mover) checkIdentity(ctx context.Context, started string) error {
 }
 
 // checkPostgres returns an error unless PostgreSQL answers at the address. With TLS, Dial has checked that.
-func checkPostgres(ctx context.Context, up gateway.Upstream) error {
-	c, err := Dial(ctx, up)
+func checkPostgres(ctx context.Context, up gateway.Upstream, stats *gateway.Stats) error {
+	c, err := Dial(ctx, up, stats)
 	if err != nil {
 		return err
 	}

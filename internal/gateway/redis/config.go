@@ -23,7 +23,7 @@ type Config struct {
 	Name        string
 	Upstream    gateway.Upstream // its credentials are the gateway's own; clients bring theirs
 	UpstreamURL string           // URLs behind, without credentials, for Cinch's commands; "": not told
-	// Dial connects upstream if that is not always one address; nil: Upstream.Dial.
+	// Dial connects upstream if that is not always one address; nil: gateway.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain
 	Policy   *policy.Policy // nil: compresses nothing, decompresses everything

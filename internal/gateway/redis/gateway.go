@@ -47,7 +47,7 @@ func NewGateway(cfg Config) *Gateway {
 	}
 	g := &Gateway{cfg: cfg, table: newTable(), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
 	g.codec = newValueCodec(&cfg)
-	g.dialer = &dialer{upstream: cfg.Upstream, dialFunc: cfg.Dial}
+	g.dialer = &dialer{upstream: cfg.Upstream, dialFunc: cfg.Dial, stats: cfg.Stats}
 	g.authProbe.Ask = g.dialer.requiresLogin
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.authProbe}
 	g.indexes = newIndexes(g.codec, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
@@ -148,7 +148,5 @@ var tooManyClients = []byte("-ERR max number of clients reached\r\n")
 
 // Ready reports whether clients would be served; notes lists problems that do not prevent that.
 func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
-	up := g.cfg.Upstream
-	up.Stats = nil // not a client's traffic
-	return nil, cluster.Ping(ctx, up.Dial)
+	return nil, cluster.Ping(ctx, g.cfg.Upstream.Dial)
 }

@@ -281,7 +281,8 @@ func (c *serverCommands) set(name string, known bool) {
 // dialer makes connections to the server.
 type dialer struct {
 	upstream gateway.Upstream                        // its credentials are the gateway's own
-	dialFunc func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: upstream.Dial
+	dialFunc func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: gateway.Dial
+	stats    *gateway.Stats
 }
 
 // dial connects to the server for a client that has not logged in.
@@ -302,7 +303,7 @@ func (d *dialer) dialOwn(ctx context.Context) (net.Conn, error) {
 	if d.dialFunc != nil {
 		return d.dialFunc(ctx)
 	}
-	return d.upstream.Dial(ctx)
+	return gateway.Dial(ctx, d.upstream, d.stats)
 }
 
 // clientAs returns a client of the server, logged in with login, with one connection that it opens on first

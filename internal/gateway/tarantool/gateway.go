@@ -74,7 +74,7 @@ func (g *Gateway) SetPolicy(p *policy.Policy) { g.catalog.setRules(p) }
 // newSession connects to the server. A client whose server cannot be reached is disconnected, as it would be
 // by a server that is down: the protocol has no errors before the greeting.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
-	up, err := g.cfg.Upstream.Dial(g.ctx)
+	up, err := gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
 	if err != nil {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
 		return nil

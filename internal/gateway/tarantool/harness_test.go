@@ -86,7 +86,6 @@ func newBedOf(t *testing.T, program string, o policy.Options, change func(*Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	up.Stats = b.stats
 	cfg := Config{
 		Name: "t", Upstream: up, Policy: p, Engine: codec.New(codec.Options{}), Stats: b.stats,
 		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20),

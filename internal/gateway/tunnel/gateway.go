@@ -98,7 +98,7 @@ func (g *Gateway) newExitSession(c net.Conn) gateway.Session {
 		g.links.HelloFailed(c, err)
 		return nil
 	}
-	upstream, err := g.cfg.Upstream.Dial(g.ctx)
+	upstream, err := gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
 	if err != nil {
 		l.Free()
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.Upstream.String(), err)
@@ -142,7 +142,7 @@ func (g *Gateway) link() (*link.Link, error) {
 
 // connect makes a link to the exit. It fails if the gateway ends meanwhile.
 func (g *Gateway) connect() (*link.Link, error) {
-	c, err := g.cfg.Upstream.Dial(g.ctx)
+	c, err := gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
 	if err != nil {
 		return nil, err
 	}

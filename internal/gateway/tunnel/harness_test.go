@@ -35,7 +35,6 @@ func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end 
 		name = "exit"
 	}
 	e.stats = gateway.NewStats(name, "tunnel")
-	up.Stats = e.stats
 	cfg := Config{
 		Name: name, Upstream: up, Exit: exit, Setting: codec.Setting{Codec: codec.Zstd, Level: 1},
 		Engine: codec.New(codec.Options{}), Stats: e.stats, Log: slog.New(slog.NewTextHandler(e.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -117,7 +117,7 @@ var Postgres = Protocol{
 	Flag: "--postgres", Reads: 0.01, Wait: 5 * time.Millisecond, Patience: time.Minute,
 	examplePort: "5433", exampleURL: "postgres://production", urlFormat: "postgres://[USER:PASSWORD@]HOST[:5432][/DATABASE], with ?sslmode=require for TLS",
 	Parse: postgres.ParseURL,
-	dial:  postgres.Dial,
+	dial:  func(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return postgres.Dial(ctx, up, nil) },
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowpostgres.New(ctx, c.Production, c.Control, shadowpostgres.Options{Ignore: c.Ignore, Databases: c.Databases, AllowForeign: c.AllowForeign})
 	},

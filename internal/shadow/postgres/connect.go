@@ -42,7 +42,7 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 		c.ConnectTimeout = connectTime
 	}
 	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return postgres.Dial(ctx, up) }
+	c.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return postgres.Dial(ctx, up, nil) }
 	return pgconn.ConnectConfig(ctx, c)
 }
 

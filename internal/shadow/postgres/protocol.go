@@ -120,7 +120,7 @@ func (Opener) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error
 // Reach connects to production. A login bound to production's certificate passes if the client sees that
 // certificate.
 func (Opener) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
-	c, err := postgres.Dial(ctx, production)
+	c, err := postgres.Dial(ctx, production, nil)
 	if err != nil {
 		return nil, err
 	}

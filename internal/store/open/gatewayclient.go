@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
@@ -21,26 +22,24 @@ const gatewayConns = 2
 // GatewayDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
 // connection.
 func GatewayDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
-	up.Stats = nil // not clients' traffic
 	client := gatewayClient(up, up.Dial)
 	dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: local, Log: log})
 	return dicts, func() { _ = client.Close() }
 }
 
 // GatewayClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
-func GatewayClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, stats *gateway.Stats) *storeredis.ClusterDicts {
+func GatewayClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, errors panics.Counter) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
 			return gatewayClient(up, dial)
 		},
-		Local: local, Log: log, Errors: stats,
+		Local: local, Log: log, Errors: errors,
 	})
 }
 
 // GatewayPause returns the Pause stored in the Redis server at up, to which dial connects. It connects on first
 // use; end closes the connection.
 func GatewayPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
-	up.Stats = nil
 	client := gatewayClient(up, dial)
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
@@ -52,7 +51,6 @@ func GatewayClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 		seeds = append(seeds, h.Address)
 	}
 	up := hosts[0]
-	up.Stats = nil
 	o := clientOptions(up)
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: seeds, Dialer: o.Dialer, Username: o.Username, Password: o.Password,
@@ -101,7 +99,6 @@ func DetectChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger
 	open := 0
 	for wait := minChainWait; open < maxChainProbes; wait = min(2*wait, maxChainWait) {
 		for _, up := range hosts {
-			up.Stats = nil
 			switch g, sure, err := storeredis.FindGateway(ctx, gatewayOptions(up, up.Dial)); {
 			case g != nil:
 				WarnChain(log, *g)

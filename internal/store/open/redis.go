@@ -16,10 +16,10 @@ import (
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
-// ApplySettings sets the TLS settings and the statistics of up on hosts, in place, and returns hosts.
-func ApplySettings(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
+// ApplyTLS sets the TLS settings of up on hosts, in place, and returns hosts.
+func ApplyTLS(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
 	for i := range hosts {
-		hosts[i].TLS, hosts[i].Stats = up.TLS, up.Stats
+		hosts[i].TLS = up.TLS
 	}
 	return hosts
 }
@@ -72,7 +72,6 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 			return nil, storeredis.ExplainWalk(name, err)
 		}
 	}
-	up.Stats = nil // not clients' traffic
 	s, err := storeredis.Open(ctx, redisWalk(name, up, o))
 	if err != nil {
 		return nil, storeredis.ExplainWalk(name, err)

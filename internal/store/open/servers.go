@@ -22,7 +22,7 @@ const probeTimeout = 2 * time.Second
 
 // firstServer returns the server to connect to first. like provides the TLS settings for all.
 func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
-	hosts := ApplySettings(like, slices.Clone(servers.Hosts))
+	hosts := ApplyTLS(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
 	case config.Sentinel:
 		return findPrimary(ctx, servers, hosts)
@@ -36,7 +36,6 @@ func firstServer(ctx context.Context, servers config.RedisServers, like gateway.
 func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
 	var errs []error
 	for _, up := range nodes {
-		up.Stats = nil
 		err := probe(ctx, up)
 		if err == nil {
 			return up, nil
@@ -80,7 +79,7 @@ func findPrimary(ctx context.Context, servers config.RedisServers, hosts []gatew
 func askSentinel(ctx context.Context, servers config.RedisServers, sentinel gateway.Upstream) (up gateway.Upstream, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	sentinel.Stats, sentinel.User, sentinel.Password = nil, servers.SentinelUser, servers.SentinelPassword
+	sentinel.User, sentinel.Password = servers.SentinelUser, servers.SentinelPassword
 	o := clientOptions(sentinel)
 	asked := redis.NewSentinelClient(&o)
 	defer asked.Close()
@@ -92,7 +91,7 @@ func askSentinel(ctx context.Context, servers config.RedisServers, sentinel gate
 		return up, err
 	}
 	up = servers.Hosts[0]
-	up.TLS, up.Stats = sentinel.TLS, nil
+	up.TLS = sentinel.TLS
 	up.Host, up.Address = addr[0], net.JoinHostPort(addr[0], addr[1])
 	po := clientOptions(up)
 	primary := redis.NewClient(&po)

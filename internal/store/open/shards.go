@@ -91,12 +91,10 @@ func firstOf(addresses []string) string {
 func (s *Shards) server(address string) gateway.Upstream {
 	for _, up := range s.named.Load().urls {
 		if up.Address == address {
-			up.Stats = nil
 			return up
 		}
 	}
 	up := s.up
-	up.Stats = nil // not clients' traffic
 	up.Network, up.Address = "tcp", address
 	if path, unix := strings.CutPrefix(address, "unix:"); unix {
 		up.Network, up.Address, up.TLS = "unix", path, nil

@@ -30,7 +30,6 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 	if err != nil {
 		return nil, badConfig(err)
 	}
-	up.Stats = nil // not clients' traffic
 	w := tarantool.WalkOptions{
 		Name: up.String(), Node: up.Address, Rules: o.Rules, ReadOnly: o.ReadOnly, Everywhere: o.Everywhere, Dicts: o.Dicts,
 	}

@@ -274,9 +274,8 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 	return func(ctx context.Context) (net.Conn, error) {
 		n := m.node.Load()
 		up := c.cfg.Upstream
-		up.Stats = stats
 		up.Network, up.Address, up.Host = "tcp", net.JoinHostPort(n.dialHost(), n.port), n.certName()
-		conn, err := up.Dial(ctx)
+		conn, err := gateway.Dial(ctx, up, stats)
 		if errors.Is(err, gateway.ErrOwnAddress) {
 			err = fmt.Errorf("node %s announces the address of this gateway; cluster-announce-ip and cluster-announce-port must name the node itself: %w", n.id, err)
 		}

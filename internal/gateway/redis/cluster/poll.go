@@ -12,8 +12,6 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 const (
@@ -115,11 +113,6 @@ func (c *Cluster) refresh(first *member) error {
 		}
 	}
 	return c.pollSeeds(errs)
-}
-
-func seedDial(seed gateway.Upstream) func(context.Context) (net.Conn, error) {
-	seed.Stats = nil
-	return seed.Dial
 }
 
 // pollOrder returns the members to ask, in turns: one may not know yet what others do.

@@ -75,7 +75,7 @@ func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []e
 	for i, seed := range seeds {
 		all.Go(func() {
 			defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { errs[i] = gateway.ErrPanicked })
-			if answers[i], errs[i] = c.ask(seedDial(seed)); errs[i] == nil {
+			if answers[i], errs[i] = c.ask(seed.Dial); errs[i] == nil {
 				c.seeds.set(seed.Address, answers[i])
 			}
 		})

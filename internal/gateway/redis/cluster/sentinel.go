@@ -38,7 +38,7 @@ var errOldEpoch = errors.New("it does not know of the last failover yet")
 
 // pollSentinels asks the Sentinels and updates the members from the newest answer.
 func (c *Cluster) pollSentinels() error {
-	a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, seedDial(up)) })
+	a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, up.Dial) })
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *Cluster) watchSentinels(context.Context) {
 	for i := 0; c.ctx.Err() == nil; i++ {
 		s := c.cfg.Sentinel
 		up := s.Sentinels[i%len(s.Sentinels)]
-		c.watchSentinel(goredis.NewClient(askOptions(seedDial(up), s.User, s.Password)))
+		c.watchSentinel(goredis.NewClient(askOptions(up.Dial, s.User, s.Password)))
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(pollPeriod):
@@ -219,7 +219,7 @@ func (c *Cluster) dialSentinel(ctx context.Context) (conn net.Conn, err error) {
 		if len(all) > 1 {
 			up.Timeout = sentinelTime
 		}
-		if conn, err = up.Dial(ctx); err == nil {
+		if conn, err = gateway.Dial(ctx, up, c.cfg.Stats); err == nil {
 			c.sentinel.Store(int32(at))
 			return conn, nil
 		}
