@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/operate"
 )
@@ -67,7 +67,7 @@ func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
 }
 
 // addListenerFlags adds the flags that record has too.
-func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *gateway.TLSFiles) {
+func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *endpoint.TLSFiles) {
 	f.StringVar(&l.Redis, "redis", "", "where clients connect and where production is, `LISTEN=URL`")
 	f.StringVar(&l.Mongo, "mongo", "", "where clients connect and where production is, `LISTEN=URI`: one server; clients connect with directConnection=true")
 	f.StringVar(&l.Postgres, "postgres", "", "where clients connect and where production is, `LISTEN=URL`; the URL's sslmode says whether to use TLS")

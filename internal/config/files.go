@@ -9,7 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/price"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -82,7 +82,7 @@ func (c *Config) ServerTLS(g *Gateway, log *slog.Logger) (*tls.Config, error) {
 	if g.TLS == nil {
 		return nil, nil
 	}
-	files := gateway.TLSFiles{
+	files := endpoint.TLSFiles{
 		Cert: c.path(g.TLS.Cert), Key: c.path(g.TLS.Key), ClientCA: c.path(g.TLS.ClientCA), Log: log,
 	}
 	cfg, err := files.ServerConfig()
@@ -96,7 +96,7 @@ func (c *Config) AdminTLS(log *slog.Logger) (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}
-	files := gateway.TLSFiles{Cert: c.path(t.Cert), Key: c.path(t.Key), ClientCA: c.path(t.ClientCA), Log: log}
+	files := endpoint.TLSFiles{Cert: c.path(t.Cert), Key: c.path(t.Key), ClientCA: c.path(t.ClientCA), Log: log}
 	cfg, err := files.ServerConfig()
 	if err != nil {
 		return nil, c.Invalid("admin.tls", err)
@@ -171,13 +171,13 @@ func (t *Traces) TracesURL() string {
 func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
 
 // UpstreamOf returns the upstream of g, with its TLS files read.
-func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (gateway.Upstream, error) {
+func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (endpoint.Upstream, error) {
 	up, err := g.parseUpstream()
 	if err != nil || g.UpstreamTLS == nil {
 		return up, c.InvalidGateway(g, "upstream", err)
 	}
 	t := g.UpstreamTLS
-	files := gateway.TLSFiles{
+	files := endpoint.TLSFiles{
 		CA: c.path(t.CA), Cert: c.path(t.Cert), Key: c.path(t.Key),
 		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, Log: log,
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -79,7 +79,7 @@ func (v *validator) grpc(g *Gateway, path string) {
 }
 
 // grpcUpstream reports parts of a URL that gRPC does not use.
-func (v *validator) grpcUpstream(up gateway.Upstream, path, hint string) {
+func (v *validator) grpcUpstream(up endpoint.Upstream, path, hint string) {
 	if up.User != "" || up.Password != "" {
 		v.add(path, "leave them out of the URL: clients send their own in metadata", "has credentials")
 	}

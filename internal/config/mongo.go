@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // MongoPort is the default port of MongoDB servers.
@@ -177,14 +177,14 @@ func hasLoadBalanced(options string) bool {
 
 // MongoMembers returns the members of a replica set for which g is a load balancer or a standby, with the TLS
 // of up, the first of them. It returns nil for any other gateway.
-func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
+func (g *Gateway) MongoMembers(up endpoint.Upstream) []endpoint.Upstream {
 	hosts, options, err := splitMongoURI(g.Upstream)
 	if err != nil || !hasLoadBalanced(options) && len(g.Standby) == 0 {
 		return nil
 	}
-	var members []gateway.Upstream
+	var members []endpoint.Upstream
 	for _, host := range hosts {
-		if m, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err == nil { // can't fail: it was validated
+		if m, err := endpoint.ParseUpstream("tcp://"+host, MongoPort); err == nil { // can't fail: it was validated
 			m.TLS = up.TLS
 			members = append(members, m)
 		}
@@ -194,9 +194,9 @@ func (g *Gateway) MongoMembers(up gateway.Upstream) []gateway.Upstream {
 
 // parseMongoURI reads the upstream of a gateway: one host, optionally with TLS, or the first of those that it
 // balances. Options for drivers without effect here are ignored.
-func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
-	wrap := func(err error) (gateway.Upstream, error) {
-		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+func parseMongoURI(uri string, standby bool) (endpoint.Upstream, error) {
+	wrap := func(err error) (endpoint.Upstream, error) {
+		return endpoint.Upstream{}, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, err)
 	}
 	hosts, options, err := splitMongoURI(uri)
 	if err != nil {
@@ -228,11 +228,11 @@ func parseMongoURI(uri string, standby bool) (gateway.Upstream, error) {
 		}
 	}
 	for _, host := range hosts[1:] {
-		if _, err := gateway.ParseUpstream("tcp://"+host, MongoPort); err != nil {
-			return gateway.Upstream{}, err
+		if _, err := endpoint.ParseUpstream("tcp://"+host, MongoPort); err != nil {
+			return endpoint.Upstream{}, err
 		}
 	}
-	return gateway.ParseUpstream(scheme+"://"+hosts[0], MongoPort)
+	return endpoint.ParseUpstream(scheme+"://"+hosts[0], MongoPort)
 }
 
 // mongo checks the keys of gateways for MongoDB, and refuses them for others.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // GuardsLoopback reports whether the gateway has to refuse clients of other machines when its server is on
@@ -18,8 +18,8 @@ func (g *Gateway) GuardsLoopback() bool {
 
 // OpensLoopback reports whether other machines reach the gateway without a certificate, and through it a
 // server on this machine. It does not check whether that server requires authentication.
-func (g *Gateway) OpensLoopback(upstreams ...gateway.Upstream) bool {
-	if !g.supportsLogin() || g.requiresClientCert() || gateway.OnLoopback(g.Listen) {
+func (g *Gateway) OpensLoopback(upstreams ...endpoint.Upstream) bool {
+	if !g.supportsLogin() || g.requiresClientCert() || endpoint.OnLoopback(g.Listen) {
 		return false
 	}
 	for _, up := range upstreams {

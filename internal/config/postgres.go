@@ -6,8 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // PostgresGateway returns a gateway for PostgreSQL with defaults for everything but its addresses. Its keys
@@ -52,7 +51,7 @@ func (v *validator) postgres(g *Gateway, path string) {
 		v.add(path+".exclude", "", "is only for stores")
 	}
 	if g.AuthQuery != "" && !strings.Contains(g.AuthQuery, "$1") {
-		v.add(path+".auth_query", postgres.DefaultAuthQuery, "does not use the user, $1")
+		v.add(path+".auth_query", endpoint.DefaultAuthQuery, "does not use the user, $1")
 	}
 }
 
@@ -62,7 +61,7 @@ func (c *Config) PostgresFiles(g *Gateway) (users, state string) {
 }
 
 // UpstreamAt is UpstreamOf for another of the gateway's servers.
-func (c *Config) UpstreamAt(g *Gateway, url string, log *slog.Logger) (gateway.Upstream, error) {
+func (c *Config) UpstreamAt(g *Gateway, url string, log *slog.Logger) (endpoint.Upstream, error) {
 	at := *g
 	at.Upstream = cmp.Or(url, g.Upstream)
 	return c.UpstreamOf(&at, log)

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // The kinds of groups of Redis servers, given after a + in the scheme of their URL.
@@ -20,8 +20,8 @@ const (
 
 // RedisServers holds the servers of a Redis gateway's upstream.
 type RedisServers struct {
-	Kind  string             // "": one server; Cluster: Hosts are nodes; Sentinel: Hosts are Sentinels
-	Hosts []gateway.Upstream // at least one
+	Kind  string              // "": one server; Cluster: Hosts are nodes; Sentinel: Hosts are Sentinels
+	Hosts []endpoint.Upstream // at least one
 
 	// With Sentinel: the master's name, and the credentials for the Sentinels themselves. Those of Hosts are
 	// for the servers.
@@ -35,20 +35,20 @@ func (g *Gateway) RedisServers() (s RedisServers, err error) {
 	scheme, rest, _ := strings.Cut(g.Upstream, "://")
 	base, kind, several := strings.Cut(scheme, "+")
 	if !several {
-		up, err := gateway.ParseUpstream(g.Upstream, RedisPort)
-		return RedisServers{Hosts: []gateway.Upstream{up}}, err
+		up, err := endpoint.ParseUpstream(g.Upstream, RedisPort)
+		return RedisServers{Hosts: []endpoint.Upstream{up}}, err
 	}
 	s.Kind = kind
 	if (kind != Cluster && kind != Sentinel) || (base != Redis && base != Redis+"s") {
-		return s, fmt.Errorf("%w: unknown scheme %q", gateway.ErrUpstreamURL, scheme)
+		return s, fmt.Errorf("%w: unknown scheme %q", endpoint.ErrUpstreamURL, scheme)
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if err := s.readQuery(query); err != nil {
-		return s, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+		return s, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, err)
 	}
 	list, path, _ := strings.Cut(rest, "/")
 	if s.Master, err = s.masterOf(path); err != nil {
-		return s, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+		return s, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, err)
 	}
 	return s, s.readHosts(base, list)
 }
@@ -95,7 +95,7 @@ func (s *RedisServers) readHosts(scheme, list string) error {
 		port = sentinelPort
 	}
 	for host := range strings.SplitSeq(list, ",") {
-		up, err := gateway.ParseUpstream(scheme+"://"+user+host, port)
+		up, err := endpoint.ParseUpstream(scheme+"://"+user+host, port)
 		if err != nil {
 			return err
 		}

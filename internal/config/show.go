@@ -38,7 +38,7 @@ func RedactURL(raw string) string {
 	}
 	text, bare := raw, !strings.Contains(raw, "://")
 	if bare {
-		text = "tcp://" + raw // as gateway.ParseUpstream reads it
+		text = "tcp://" + raw // as endpoint.ParseUpstream reads it
 	}
 	u, err := url.Parse(text)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -37,12 +37,12 @@ func (g *Gateway) NoShards() bool { return len(g.Shards) == 1 && g.Shards[0] == 
 
 // ShardServers returns the shards that the configuration names, with the gateway's user where a URL names
 // none, and with the TLS of up, the upstream.
-func (g *Gateway) ShardServers(up gateway.Upstream) (all []gateway.Upstream, err error) {
+func (g *Gateway) ShardServers(up endpoint.Upstream) (all []endpoint.Upstream, err error) {
 	if g.NoShards() {
 		return nil, nil
 	}
 	for _, url := range g.Shards {
-		s, err := gateway.ParseUpstream(url, TarantoolPort)
+		s, err := endpoint.ParseUpstream(url, TarantoolPort)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (g *Gateway) ShardServers(up gateway.Upstream) (all []gateway.Upstream, err
 // shard checks the URL of a shard.
 func (v *validator) shard(url, path string) {
 	scheme, _, _ := strings.Cut(url, "://")
-	up, err := gateway.ParseUpstream(url, TarantoolPort)
+	up, err := endpoint.ParseUpstream(url, TarantoolPort)
 	switch {
 	case err != nil:
 		v.add(path, "write tarantool://host:3301, or only none", "%v", err)

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // upstreamHints holds the hint on how to write an upstream, by protocol.
@@ -23,22 +22,22 @@ var upstreamHints = map[string]string{
 }
 
 // parseUpstream reads the upstream's URL.
-func (g *Gateway) parseUpstream() (gateway.Upstream, error) {
+func (g *Gateway) parseUpstream() (endpoint.Upstream, error) {
 	switch g.Protocol {
 	case GRPC, Tunnel, TunnelExit:
-		return gateway.ParseUpstream(g.Upstream, "")
+		return endpoint.ParseUpstream(g.Upstream, "")
 	case HTTP:
-		return gateway.ParseUpstream(g.Upstream, httpPort(g.Upstream))
+		return endpoint.ParseUpstream(g.Upstream, httpPort(g.Upstream))
 	case Mongo:
 		return parseMongoURI(g.Upstream, len(g.Standby) > 0)
 	case Postgres:
-		return postgres.ParseURL(g.Upstream)
+		return endpoint.ParsePostgres(g.Upstream)
 	case Tarantool:
-		return gateway.ParseUpstream(g.Upstream, TarantoolPort)
+		return endpoint.ParseUpstream(g.Upstream, TarantoolPort)
 	}
 	s, err := g.RedisServers()
 	if err != nil {
-		return gateway.Upstream{}, err
+		return endpoint.Upstream{}, err
 	}
 	return s.Hosts[0], nil
 }

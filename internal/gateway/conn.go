@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
@@ -51,10 +52,10 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
-// Dial connects to up like [Upstream.Dial], with a *Conn below TLS. stats, of the gateway, count the bytes of
+// Dial connects to up like [endpoint.Upstream.Dial], with a *Conn below TLS. stats, of the gateway, count the bytes of
 // clients' connections; for others they are nil. If the connection has reached a listener of that gateway, the
 // error wraps ErrOwnAddress too.
-func Dial(ctx context.Context, up Upstream, stats *Stats) (net.Conn, error) {
+func Dial(ctx context.Context, up endpoint.Upstream, stats *Stats) (net.Conn, error) {
 	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) {
 		if stats.isOwn(raw) {
 			return nil, ErrOwnAddress

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // tcpPair returns two ends of one TCP connection.
@@ -129,11 +131,11 @@ func testHalfClose(t *testing.T, secure bool) {
 		t.Fatal(err)
 	}
 	stats := NewStats("test", "line")
-	up, err := ParseUpstream(backend.Addr().String(), "")
+	up, err := endpoint.ParseUpstream(backend.Addr().String(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	front, err := ParseUpstream("tcp://localhost", "1")
+	front, err := endpoint.ParseUpstream("tcp://localhost", "1")
 	if err != nil {
 		t.Fatal(err)
 	}

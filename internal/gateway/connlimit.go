@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
@@ -129,7 +130,7 @@ func (l *ConnLimit) max() int {
 	if l.DescriptorPart == 0 {
 		return l.Max
 	}
-	if n := descriptorLimit(); n > 0 {
+	if n := endpoint.DescriptorLimit(); n > 0 {
 		return min(l.Max, int(min(max(n/l.DescriptorPart, 1), math.MaxInt32)))
 	}
 	return l.Max
@@ -235,6 +236,9 @@ type limitedListener struct {
 	refused func(net.Conn)
 }
 
+// lastDescriptors of endpoint.ReservedDescriptors are left free by ConnLimit.Listener.
+const lastDescriptors = 8
+
 // Accept implements net.Listener.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
@@ -244,7 +248,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		c := &listenedConn{Conn: inner}
 		c.touch()
-		c.slot = l.limit.Admit(inner.RemoteAddr(), c, descriptorShortage(inner, lastDescriptors, nil) != nil)
+		c.slot = l.limit.Admit(inner.RemoteAddr(), c, endpoint.DescriptorShortage(inner, lastDescriptors, nil) != nil)
 		if c.slot != nil {
 			return c, nil
 		}

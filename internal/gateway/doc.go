@@ -6,13 +6,12 @@
 //
 //	server.go    accept, one goroutine a session, drain
 //	connlimit.go limits on connections, shared by client address
-//	listen.go    TCP addresses and unix sockets; tls.go certificates, reloaded while running
+//	listen.go    TCP addresses and unix sockets; tls.go protocols offered by ALPN
 //	pump.go      lifecycle of a session with a pump for requests and one for replies
 //	proxy.go     addresses of clients behind balancers
 //	inbound.go   reading messages within the budget; authgate.go limits messages before login
 //	loopback.go  refuses remote clients of servers that rely on being reached over loopback
-//	reachability.go logs whether the upstream is reachable; upstream.go its address, descriptors.go and
-//	             unanswered.go why connecting fails, or a connection is lost
+//	reachability.go logs whether the upstream is reachable; ownaddress.go notices that it is the gateway itself
 //	metrics.go   counters for Prometheus; snapshot.go for the admin page
 //	flow.go      progress of a session, for the stall detector of package memory
 //	end.go       logs and counts how sessions end; decodefailure.go values that can't be decoded

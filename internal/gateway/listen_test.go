@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -22,7 +23,7 @@ func TestUnixSocket(t *testing.T) {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}
 	h := startServerOn(t, &Server{}, l)
-	up, err := ParseUpstream("unix://"+path, "")
+	up, err := endpoint.ParseUpstream("unix://"+path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 )
 
 // LoopbackGuard refuses clients on other machines if the server requires no login and is reached over
@@ -60,20 +59,3 @@ func isLoopback(a net.Addr) bool {
 	at, err := netip.ParseAddrPort(a.String())
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
-
-// OnLoopback reports whether an address in a configuration, "host:port" or "unix:/path", can be reached from
-// this machine only. It does not look up names.
-func OnLoopback(addr string) bool {
-	if strings.HasPrefix(addr, "unix:") {
-		return true
-	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
-// OnLoopback reports whether the upstream's address shows that it is on this machine.
-func (up Upstream) OnLoopback() bool { return up.Network == "unix" || OnLoopback(up.Address) }

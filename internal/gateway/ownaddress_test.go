@@ -6,6 +6,8 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // A gateway whose upstream has become its own address, as when the server's name was moved to its machine, refuses to connect to
@@ -20,7 +22,7 @@ func TestNoGatewayConnectsToItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		up := Upstream{Network: l.Addr().Network(), Address: l.Addr().String()}
+		up := endpoint.Upstream{Network: l.Addr().Network(), Address: l.Addr().String()}
 		own, other := NewStats("own", "redis"), NewStats("other", "redis")
 		if at, ok := l.Addr().(*net.TCPAddr); ok && at.IP.IsUnspecified() {
 			_, port, _ := net.SplitHostPort(up.Address)
@@ -37,7 +39,7 @@ func TestNoGatewayConnectsToItself(t *testing.T) {
 			t.Errorf("%s, before it listens there: %v", listen, err)
 		}
 		ended := own.listens(l.Addr())
-		if err := dial(own); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, ErrUnreachable) {
+		if err := dial(own); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, endpoint.ErrUnreachable) {
 			t.Errorf("%s: %v", listen, err)
 		}
 		if err := dial(other); err != nil {

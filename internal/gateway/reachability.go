@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // reachLogInterval is the shortest time between two reports of a server that comes and goes.
@@ -26,7 +28,7 @@ type ReachabilityLog struct {
 // class that it counts as; empty: upstream_unreachable. If file descriptors ran out the class is descriptors.
 func (r *ReachabilityLog) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
 	trouble := cmp.Or(r.Message, "upstream unreachable")
-	if errors.Is(err, ErrDescriptors) {
+	if errors.Is(err, endpoint.ErrDescriptors) {
 		class, trouble = "descriptors", "no file descriptor for the upstream"
 	}
 	stats.Error(cmp.Or(class, "upstream_unreachable"))

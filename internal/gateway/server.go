@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 const (
@@ -112,7 +114,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("gateway %s: accept: %w", s.Name, err)
 		}
 		pause = min(max(2*pause, minAcceptPause), maxAcceptPause)
-		if short := descriptorShortage(nil, 0, err); short != nil {
+		if short := endpoint.DescriptorShortage(nil, 0, err); short != nil {
 			err = short
 		}
 		s.Stats.Error("accept")
@@ -157,7 +159,7 @@ func (s *Server) admit(c net.Conn) {
 		a.proxied, c, limit = p, p.Conn, &s.proxyLimit
 	}
 	a.conn = newConn(c, s.Stats.side(sideClient))
-	short := descriptorShortage(c, reservedDescriptors, nil)
+	short := endpoint.DescriptorShortage(c, endpoint.ReservedDescriptors, nil)
 	a.slot = limit.Admit(BudgetAddress(a.conn), a, short != nil)
 	if a.slot == nil {
 		s.refuse(a.conn, short)

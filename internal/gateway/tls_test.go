@@ -5,12 +5,11 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -23,10 +22,10 @@ func newTestCA(t *testing.T) testCA {
 }
 
 // issue writes NAME.pem and NAME.key and returns the certificate's serial.
-func (ca testCA) issue(t *testing.T, name string) (files TLSFiles, serial int64) {
+func (ca testCA) issue(t *testing.T, name string) (files endpoint.TLSFiles, serial int64) {
 	t.Helper()
 	i := ca.Issue(t, name)
-	return TLSFiles{Cert: i.Cert, Key: i.Key}, i.Serial
+	return endpoint.TLSFiles{Cert: i.Cert, Key: i.Key}, i.Serial
 }
 
 func (ca testCA) serverConfig(t *testing.T) *tls.Config {
@@ -37,7 +36,7 @@ func (ca testCA) serverConfig(t *testing.T) *tls.Config {
 
 func (ca testCA) clientConfig(t *testing.T) *tls.Config {
 	t.Helper()
-	return mustConfig(t)(TLSFiles{CA: ca.File}.ClientConfig())
+	return mustConfig(t)(endpoint.TLSFiles{CA: ca.File}.ClientConfig())
 }
 
 func mustConfig(t *testing.T) func(*tls.Config, error) *tls.Config {
@@ -56,7 +55,7 @@ func newTLSListener(l net.Listener, cfg *tls.Config) net.Listener { return tls.N
 // reports that only after the handshake.
 func dialTLS(t *testing.T, addr string, cfg *tls.Config) (*tls.ConnectionState, error) {
 	t.Helper()
-	c, err := Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
+	c, err := endpoint.Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func TestTLSClientCertificates(t *testing.T) {
 	if _, err := dialTLS(t, h.addr, ca.clientConfig(t)); err == nil {
 		t.Error("no certificate was asked for")
 	}
-	if _, err := dialTLS(t, h.addr, stranger.clientConfig(t)); !errors.Is(err, ErrUnreachable) {
+	if _, err := dialTLS(t, h.addr, stranger.clientConfig(t)); !errors.Is(err, endpoint.ErrUnreachable) {
 		t.Errorf("an untrusted server: %v", err)
 	}
 	testenv.Eventually(t, "handshake errors", func() bool { return h.Stats.Snapshot().Errors["tls_handshake"] == 3 })
@@ -136,7 +135,7 @@ func TestTLSReload(t *testing.T) {
 		}
 		open.echo("before")
 		_, second := ca.issue(t, "server")
-		time.Sleep(certCheckInterval)
+		time.Sleep(time.Second)
 		if _, serial := dial(); serial != second {
 			t.Errorf("serial %d, want %d", serial, second)
 		}
@@ -146,63 +145,11 @@ func TestTLSReload(t *testing.T) {
 
 func mustDialTLS(t *testing.T, addr string, cfg *tls.Config) net.Conn {
 	t.Helper()
-	c, err := Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
+	c, err := endpoint.Upstream{Network: "tcp", Address: addr, Host: "127.0.0.1", TLS: cfg}.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func TestReloaderKeepsTheLastGoodState(t *testing.T) {
-	ca := newTestCA(t)
-	files, first := ca.issue(t, "server")
-	r := newReloader(nil, files.loadClient, files.Cert, files.Key)
-	r.every = 0
-	if _, err := r.loadFirst(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.current().Leaf.SerialNumber.Int64(); got != first {
-		t.Errorf("serial %d, want %d", got, first)
-	}
-	_, second := ca.issue(t, "server")
-	if got := r.current().Leaf.SerialNumber.Int64(); got != second {
-		t.Errorf("serial %d after the repair, want %d", got, second)
-	}
-	if a, b := r.current(), r.current(); a != b {
-		t.Error("loaded again without a change")
-	}
-}
-
-func TestTLSFilesErrors(t *testing.T) {
-	ca := newTestCA(t)
-	files, _ := ca.issue(t, "server")
-	other, _ := ca.issue(t, "other")
-	empty := filepath.Join(t.TempDir(), "empty.pem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, f := range map[string]TLSFiles{
-		"no certificate": {},
-		"wrong key":      {Cert: files.Cert, Key: other.Key},
-		"missing file":   {Cert: files.Cert + "x", Key: files.Key},
-		"empty CA":       {Cert: files.Cert, Key: files.Key, ClientCA: empty},
-	} {
-		if _, err := f.ServerConfig(); err == nil {
-			t.Errorf("server, %s: no error", name)
-		}
-	}
-	for name, f := range map[string]TLSFiles{
-		"key without certificate": {Key: files.Key},
-		"wrong key":               {Cert: files.Cert, Key: other.Key},
-		"empty CA":                {CA: empty},
-	} {
-		if _, err := f.ClientConfig(); err == nil {
-			t.Errorf("client, %s: no error", name)
-		}
-	}
 }
 
 func TestTLSHandshakeTimeout(t *testing.T) {

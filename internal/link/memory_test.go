@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
@@ -142,7 +143,7 @@ func sayers(t *testing.T, says []byte) string {
 // speaker is a connection to that server, on which everything is there.
 func speaker(t *testing.T, server string, says []byte) net.Conn {
 	t.Helper()
-	up, err := gateway.ParseUpstream(server, "")
+	up, err := endpoint.ParseUpstream(server, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -50,7 +51,7 @@ func said(t *testing.T, size int, secret bool) net.Conn {
 		<-t.Context().Done()
 		_ = c.Close()
 	}()
-	up, err := gateway.ParseUpstream(scheme+l.Addr().String(), "")
+	up, err := endpoint.ParseUpstream(scheme+l.Addr().String(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // connectTime limits connecting to a server, which may be down.
@@ -38,7 +38,7 @@ func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) 
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err == nil {
-		gateway.DetectLostPeer(c)
+		endpoint.DetectLostPeer(c)
 	}
 	return c, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
@@ -22,7 +23,7 @@ const nodesPoll = 20 * time.Millisecond
 // redisStore is the keeperStore of a Redis server or cluster.
 type redisStore struct {
 	keeper *keeper
-	hosts  []gateway.Upstream                      // at least one of them has to answer
+	hosts  []endpoint.Upstream                     // at least one of them has to answer
 	dial   func(context.Context) (net.Conn, error) // connects to the store if the hosts are Sentinels; else nil
 	dicts  redisDicts
 	paused store.Pause

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -18,7 +18,7 @@ import (
 // tarantoolStore is the keeperStore of a Tarantool server. It reads the schema too.
 type tarantoolStore struct {
 	keeper   *keeper
-	upstream gateway.Upstream
+	upstream endpoint.Upstream
 	conn     *storetarantool.Conn
 	shards   *open.Shards
 	dicts    *storetarantool.Group

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/gateway/tarantool"
@@ -49,11 +49,11 @@ func openListenerWarnings(cfg *config.Config, gateways []*running) (list []confi
 }
 
 // upstreamsOf returns the servers of a gateway that its configuration names: with Sentinels, none.
-func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
+func upstreamsOf(r *running, g *config.Gateway) []endpoint.Upstream {
 	if servers, err := g.RedisServers(); g.Protocol == config.Redis && err == nil && servers.Kind == config.Sentinel {
 		return nil
 	}
-	all := append([]gateway.Upstream{r.upstream}, r.others...)
+	all := append([]endpoint.Upstream{r.upstream}, r.others...)
 	if g.Protocol == config.Mongo {
 		all = append(all, g.MongoMembers(r.upstream)...)
 	}
@@ -61,7 +61,7 @@ func upstreamsOf(r *running, g *config.Gateway) []gateway.Upstream {
 }
 
 // requiresLogin reports whether the first of the servers on this machine requires authentication.
-func requiresLogin(protocol string, upstreams []gateway.Upstream) (bool, error) {
+func requiresLogin(protocol string, upstreams []endpoint.Upstream) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), loginProbeTimeout)
 	defer cancel()
 	if protocol == config.Mongo {

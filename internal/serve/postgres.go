@@ -7,14 +7,14 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
 // addPostgres makes r a gateway for PostgreSQL.
 func (s *shared) addPostgres(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
 	users, state := l.cfg.PostgresFiles(g)
-	resolve := func(url string) (gateway.Upstream, error) { return l.cfg.UpstreamAt(g, url, r.log) }
+	resolve := func(url string) (endpoint.Upstream, error) { return l.cfg.UpstreamAt(g, url, r.log) }
 	c := postgres.Config{
 		Name: g.Name, Upstream: r.upstream, TLS: secure, MaxConns: g.MaxConnections,
 		UsersFile: users, AuthQuery: g.AuthQuery, StateFile: state, Resolve: resolve,

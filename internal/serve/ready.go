@@ -13,7 +13,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/admin"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/panics"
 )
 
@@ -156,8 +156,8 @@ func (r *running) missingDicts() (notes []string) {
 }
 
 // servers returns the upstream and its alternatives.
-func (r *running) servers() []gateway.Upstream {
-	return append([]gateway.Upstream{r.upstream}, r.others...)
+func (r *running) servers() []endpoint.Upstream {
+	return append([]endpoint.Upstream{r.upstream}, r.others...)
 }
 
 // dialAny connects to the upstream. Of several servers one has to answer.

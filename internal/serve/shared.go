@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/http"
@@ -60,11 +61,11 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 // running is one gateway with all that belongs to it.
 type running struct {
 	name     string
-	upstream gateway.Upstream
-	others   []gateway.Upstream // servers that can serve in the upstream's place
-	listener net.Listener       // nil until listen
-	sentinel *pendingListener   // for clients of Sentinels; nil: not configured
-	onListen func()             // logs warnings that depend on the listener's address; or nil
+	upstream endpoint.Upstream
+	others   []endpoint.Upstream // servers that can serve in the upstream's place
+	listener net.Listener        // nil until listen
+	sentinel *pendingListener    // for clients of Sentinels; nil: not configured
+	onListen func()              // logs warnings that depend on the listener's address; or nil
 	stats    *gateway.Stats
 	effort   *gateway.Effort
 	log      *slog.Logger

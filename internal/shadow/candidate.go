@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // Process is a candidate that runs as a separate process, so that its work is not done by this one.
@@ -22,7 +22,7 @@ type Process struct {
 	Listen func(address string) string
 	// Address tells how to connect. The port is chosen at the start, since one that was free hours ago may be
 	// taken.
-	Address gateway.Upstream
+	Address endpoint.Upstream
 }
 
 // Limits for a candidate to listen, and to drain.
@@ -32,10 +32,10 @@ const (
 )
 
 // Start runs the process and returns when it listens. stop drains it.
-func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
+func (p Process) Start(ctx context.Context) (endpoint.Upstream, func(), error) {
 	address, err := freeAddress()
 	if err != nil {
-		return gateway.Upstream{}, nil, err
+		return endpoint.Upstream{}, nil, err
 	}
 	p.Address.Network, p.Address.Address = "tcp", address
 	cmd := exec.CommandContext(ctx, p.Program, p.Args...)
@@ -45,7 +45,7 @@ func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
-		return gateway.Upstream{}, nil, err
+		return endpoint.Upstream{}, nil, err
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -57,10 +57,10 @@ func (p Process) Start(ctx context.Context) (gateway.Upstream, func(), error) {
 	}
 	if err := p.await(ctx, ended); err != nil {
 		if errors.Is(err, errEnded) {
-			return gateway.Upstream{}, nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
+			return endpoint.Upstream{}, nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
 		}
 		stop()
-		return gateway.Upstream{}, nil, err
+		return endpoint.Upstream{}, nil, err
 	}
 	return p.Address, stop, nil
 }

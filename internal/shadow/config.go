@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // Config configures a run. Zero fields take the defaults that are named.
@@ -19,15 +19,15 @@ type Config struct {
 	ProtocolName string
 	Rules        []string
 
-	Production gateway.Upstream
-	Control    gateway.Upstream
-	Test       gateway.Upstream
+	Production endpoint.Upstream
+	Control    endpoint.Upstream
+	Test       endpoint.Upstream
 	ClientTLS  *tls.Config // nil: clients are not asked for TLS
 
 	// Candidate puts the configuration to be tested in front of the test target, which runs the old
 	// configuration until then, so the run begins with an A/A phase. stop removes it again. nil: both targets
 	// stay as they are, and an A/A phase is a run of its own (BaselineOnly).
-	Candidate func(context.Context) (up gateway.Upstream, stop func(), err error)
+	Candidate func(context.Context) (up endpoint.Upstream, stop func(), err error)
 
 	Reads        float64       // share of the reads that are mirrored; 1
 	Margins      Margins       // 5 % for the p50, 10 % for the p99

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow/plans"
 	"github.com/cinch-layer/cinch/internal/shadow/usage"
 )
@@ -287,7 +287,7 @@ type Opener interface {
 	// there is a configuration. It returns the connection to go on with, and the first bytes for production.
 	Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error)
 	// Reach connects to production for a client, with the configuration that Open got.
-	Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
+	Reach(ctx context.Context, production endpoint.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
 }
 
 // Looker is a Protocol that can find out what a target is doing with an unanswered operation.

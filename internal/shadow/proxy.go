@@ -11,13 +11,14 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // proxy connects clients to production through a tap.
 type proxy struct {
-	production  gateway.Upstream
+	production  endpoint.Upstream
 	opener      Opener      // nil: all bytes are passed through
 	tls         *tls.Config // for the opener
 	tap         *Tap
@@ -38,7 +39,7 @@ func (e *proxy) encrypt(s *gateway.Server, config *tls.Config) {
 func (e *proxy) session(client net.Conn) gateway.Session {
 	p := &proxyConn{clientConn: &clientConn{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {
-		if errors.Is(err, gateway.ErrUnreachable) {
+		if errors.Is(err, endpoint.ErrUnreachable) {
 			e.log.Warn("can't reach production, client disconnected", "err", err)
 		} else {
 			e.log.Debug("client disconnected before it was connected to production", "client", client.RemoteAddr(), "err", err)

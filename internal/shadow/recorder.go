@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
@@ -18,7 +19,7 @@ import (
 
 // RecorderConfig configures a Recorder. Zero fields take Config's defaults.
 type RecorderConfig struct {
-	Production gateway.Upstream
+	Production endpoint.Upstream
 	ClientTLS  *tls.Config // nil: clients are not asked for TLS
 	Opener     Opener      // nil: all bytes are passed through
 	Filters    Filters     // nil: all bytes are recorded unchanged

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
 
@@ -110,7 +110,7 @@ func TestStateThatCannotBeUsed(t *testing.T) {
 // at returns a configuration with targets at these addresses.
 func at(control, test string) Config {
 	return Config{
-		ProtocolName: "redis", Control: gateway.Upstream{Network: "tcp", Address: control}, Test: gateway.Upstream{Network: "tcp", Address: test}, Reads: 0.5,
+		ProtocolName: "redis", Control: endpoint.Upstream{Network: "tcp", Address: control}, Test: endpoint.Upstream{Network: "tcp", Address: test}, Reads: 0.5,
 	}
 }
 
@@ -120,7 +120,7 @@ func with(c Config, change func(*Config)) Config {
 	return c
 }
 
-func noCandidate(context.Context) (gateway.Upstream, func(), error) { panic("it is not begun") }
+func noCandidate(context.Context) (endpoint.Upstream, func(), error) { panic("it is not begun") }
 
 // A run only continues from observations of its own targets with its own settings. Only the test target may
 // have another address after an A/A phase.

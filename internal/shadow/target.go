@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // Target is one of the two servers that traffic is mirrored to.
 type Target struct {
 	Name     string // "control" or "test"
-	Upstream gateway.Upstream
+	Upstream endpoint.Upstream
 
 	place    int
 	protocol Protocol
@@ -109,7 +109,7 @@ func (t *Target) patienceFor(ops []*Operation) time.Duration {
 func (t *Target) String() string { return fmt.Sprintf("%s (%s)", t.Name, t.Upstream) }
 
 // newTarget returns a Target. The caller sets finished.
-func newTarget(name string, place int, up gateway.Upstream, cfg *Config, trouble func(*Target, error)) *Target {
+func newTarget(name string, place int, up endpoint.Upstream, cfg *Config, trouble func(*Target, error)) *Target {
 	return &Target{
 		Name: name, Upstream: up, place: place, protocol: cfg.Protocol, patience: cfg.Patience, bound: cfg.Wait, trouble: trouble,
 		conns: map[uint64]*targetConn{}, hold: func(int64) {},

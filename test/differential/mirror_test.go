@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	shadowredis "github.com/cinch-layer/cinch/internal/shadow/redis"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
@@ -112,8 +112,8 @@ var orderless = [][]string{
 // mirrorEach runs generated commands at production with two targets, and returns the mirror's report.
 func mirrorEach(t *testing.T, seed uint64, turns int, production, control, test *testenv.RedisServer) *shadow.Report {
 	t.Helper()
-	up := func(s *testenv.RedisServer) gateway.Upstream {
-		u, err := gateway.ParseUpstream(s.URL(), "6379")
+	up := func(s *testenv.RedisServer) endpoint.Upstream {
+		u, err := endpoint.ParseUpstream(s.URL(), "6379")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	gatewayhttp "github.com/cinch-layer/cinch/internal/gateway/http"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -85,7 +86,7 @@ func paired(t testing.TB, upstream string) (addr string) {
 // start runs a gateway in this process in front of an upstream, with rules and further configuration c.
 func start(t testing.TB, upstream string, rules *policy.Messages, c gatewayhttp.Config) (addr string, stats *gateway.Stats) {
 	t.Helper()
-	up, err := gateway.ParseUpstream("http://"+upstream, "80")
+	up, err := endpoint.ParseUpstream("http://"+upstream, "80")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	shadowmongo "github.com/cinch-layer/cinch/internal/shadow/mongo"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
@@ -48,7 +48,7 @@ func mirrored(t *testing.T) (*shadow.Run, string) {
 	t.Helper()
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Patience: time.Minute}
 	target := func() *mongotest.Server { return mongotest.Start(t, mongotest.Config{ReplicaSet: "rs0"}) }
-	for up, server := range map[*gateway.Upstream]*mongotest.Server{&cfg.Production: setOfOne(t), &cfg.Control: target(), &cfg.Test: target()} {
+	for up, server := range map[*endpoint.Upstream]*mongotest.Server{&cfg.Production: setOfOne(t), &cfg.Control: target(), &cfg.Test: target()} {
 		var err error
 		if *up, err = shadowmongo.ParseURI(server.URI()); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/link"
@@ -29,7 +30,7 @@ const replayBudget = 32 << 20
 // Config configures a gateway. It must not change after NewGateway.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream
+	Upstream endpoint.Upstream
 	TLS      *tls.Config // for clients; nil: plaintext
 
 	MaxConns      int // concurrent client connections

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
@@ -24,7 +25,7 @@ import (
 // dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
 // gateway share one.
 type dialer struct {
-	up                  gateway.Upstream
+	up                  endpoint.Upstream
 	open                func(context.Context) (net.Conn, error) // gateway.Dial
 	scheme              string                                  // of requests
 	clientConfig        h2.ClientConfig
@@ -138,7 +139,7 @@ func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 		case noLink == nil:
 			d.linkSupport.recordLink()
 			return c, nil, nil
-		case errors.Is(noLink, gateway.ErrUnreachable):
+		case errors.Is(noLink, endpoint.ErrUnreachable):
 			return nil, nil, noLink
 		}
 	}
@@ -199,7 +200,7 @@ var errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TL
 func checkHTTP2(c net.Conn) error {
 	t, ok := c.(*tls.Conn)
 	if ok && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
-		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoHTTP2)
+		return fmt.Errorf("%w: %w", endpoint.ErrUnreachable, errNoHTTP2)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -130,7 +131,7 @@ func startGateway(t testing.TB, upstream string, change func(*Config)) rig {
 // newGateway returns a gateway that does not listen.
 func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 	t.Helper()
-	up, err := gateway.ParseUpstream(upstream, "")
+	up, err := endpoint.ParseUpstream(upstream, "")
 	if err != nil {
 		t.Fatal(err)
 	}

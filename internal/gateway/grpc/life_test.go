@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -314,7 +315,7 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 func TestMutualTLS(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	own := ca.Issue(t, "server")
-	files := gateway.TLSFiles{Cert: own.Cert, Key: own.Key, ClientCA: ca.File, CA: ca.File}
+	files := endpoint.TLSFiles{Cert: own.Cert, Key: own.Key, ClientCA: ca.File, CA: ca.File}
 	serverTLS, err := files.ServerConfig()
 	if err != nil {
 		t.Fatal(err)

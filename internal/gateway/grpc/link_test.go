@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -207,7 +207,7 @@ func TestLinkNotOffered(t *testing.T) {
 		},
 		"a server": func(near, _ *Config) {
 			if near != nil {
-				up, _ := gateway.ParseUpstream("grpc://"+startServer(t, echo), "")
+				up, _ := endpoint.ParseUpstream("grpc://"+startServer(t, echo), "")
 				near.Upstream = up
 			}
 		},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -70,7 +71,7 @@ func listen(t testing.TB) net.Listener {
 // dialWith connects a ClientConn.
 func dialWith(t testing.TB, addr string, hidden bool) *ClientConn {
 	t.Helper()
-	up := gateway.Upstream{Network: "tcp", Address: addr}
+	up := endpoint.Upstream{Network: "tcp", Address: addr}
 	n, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -498,7 +499,7 @@ func (c hookedCalls) Write(f func(fd uintptr) bool) error {
 // given back.
 func TestWholeBodyIsClosedMeanwhile(t *testing.T) {
 	want := strings.Repeat("x", 40_000) // more than half a window
-	up := gateway.Upstream{Network: "tcp", Address: serveWith(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, want) }, nil)}
+	up := endpoint.Upstream{Network: "tcp", Address: serveWith(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, want) }, nil)}
 	n, err := gateway.Dial(t.Context(), up, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -26,7 +27,7 @@ const (
 // Config configures a gateway. It must not be changed after NewGateway.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream
+	Upstream endpoint.Upstream
 	H2C      bool        // the upstream speaks HTTP/2 without TLS
 	OwnHost  bool        // Host is the upstream's own address, not what the client wrote
 	TLS      *tls.Config // for clients; nil: plain

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 
@@ -273,7 +274,7 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		status, class = http.StatusBadRequest, "request"
 	case errors.Is(err, h2.ErrHeaderSize):
 		status, class = http.StatusRequestHeaderFieldsTooLarge, "request"
-	case errors.Is(err, gateway.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
+	case errors.Is(err, endpoint.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
 		class = "" // counted by the dialer
 	}
 	if class != "" {

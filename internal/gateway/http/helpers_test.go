@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -60,7 +61,7 @@ func startUpstream(t *testing.T, handler http.Handler) string {
 // start starts a gateway in front of an upstream; change may be nil.
 func start(t *testing.T, upstream string, change func(*Config), rules ...policy.MessageRule) *rig {
 	t.Helper()
-	up, err := gateway.ParseUpstream("http://"+upstream, "80")
+	up, err := endpoint.ParseUpstream("http://"+upstream, "80")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -28,7 +29,7 @@ const (
 // peerGateway is the near gateway's view of the far one: whether there is one, and how to connect to it.
 type peerGateway struct {
 	cfg       *Config
-	up        gateway.Upstream
+	up        endpoint.Upstream
 	histories *histories
 
 	mu            sync.Mutex

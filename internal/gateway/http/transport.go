@@ -11,6 +11,7 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -75,7 +76,7 @@ func tlsConfigFor(cfg *tls.Config, protocols ...string) *tls.Config {
 
 // dialer returns a function that connects to the upstream, and logs when it can't be reached and when it can
 // again.
-func dialer(c *Config, up gateway.Upstream, reach *gateway.ReachabilityLog) dialFunc {
+func dialer(c *Config, up endpoint.Upstream, reach *gateway.ReachabilityLog) dialFunc {
 	return func(ctx context.Context) (net.Conn, error) {
 		conn, err := gateway.Dial(ctx, up, c.Stats)
 		switch {

@@ -22,7 +22,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -212,7 +212,7 @@ func TestIdleUpstream(t *testing.T) {
 		l := testenv.NewPipeListener()
 		go func() { _ = s.Serve(l) }()
 		defer s.Close()
-		c := Config{H2C: true, Upstream: gateway.Upstream{Address: "x:1"}}
+		c := Config{H2C: true, Upstream: endpoint.Upstream{Address: "x:1"}}
 		c.setDefaults()
 		over := newTransport(&c)
 		defer over.close()
@@ -420,7 +420,7 @@ func (here) Complete() bool { return true }
 // body is a stream.
 func TestConnectionEndsAsItIsTaken(t *testing.T) {
 	u := newUpstream(t, http.HandlerFunc(tellProto))
-	up, err := gateway.ParseUpstream("http://"+u.addr(), "80")
+	up, err := endpoint.ParseUpstream("http://"+u.addr(), "80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -522,7 +522,7 @@ func TestRetryMeetsHTTP1(t *testing.T) {
 			}}}
 			go func() { _ = s.ServeTLS(l, "", "") }()
 			defer s.Close()
-			up, err := gateway.ParseUpstream("http://"+l.Addr().String(), "80")
+			up, err := endpoint.ParseUpstream("http://"+l.Addr().String(), "80")
 			if err != nil {
 				t.Fatal(err)
 			}

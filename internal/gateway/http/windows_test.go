@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -40,7 +41,7 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 		defer s.Close()
 		budget := memory.NewBudget(64 << 20)
 		g := NewGateway(Config{
-			Name: "test", H2C: true, Upstream: gateway.Upstream{Address: "x:1"}, Requests: budget, Replies: budget,
+			Name: "test", H2C: true, Upstream: endpoint.Upstream{Address: "x:1"}, Requests: budget, Replies: budget,
 			Stats: gateway.NewStats("test", "http"), Log: slog.New(slog.DiscardHandler),
 		})
 		g.common.transport.dial = func(context.Context) (net.Conn, error) { return l.Dial() }

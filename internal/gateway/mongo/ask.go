@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -39,7 +40,7 @@ func askUntil(ctx context.Context, ask func() error) bool {
 }
 
 // ask sends a request to a server on a new connection, and returns the reply.
-func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, error) {
+func ask(ctx context.Context, up endpoint.Upstream, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var reply []byte
@@ -57,7 +58,7 @@ func ask(ctx context.Context, up gateway.Upstream, request []byte) ([]byte, erro
 }
 
 // askIdentity asks a server for its name in its replica set, and whether it is primary.
-func askIdentity(ctx context.Context, up gateway.Upstream) (d helloReply, err error) {
+func askIdentity(ctx context.Context, up endpoint.Upstream) (d helloReply, err error) {
 	doc, err := askHello(ctx, up)
 	if err != nil {
 		return d, err
@@ -71,7 +72,7 @@ func askIdentity(ctx context.Context, up gateway.Upstream) (d helloReply, err er
 var errNoHello = errors.New("the server's reply to hello does not name it")
 
 // askHello returns the document of a server's reply to hello.
-func askHello(ctx context.Context, up gateway.Upstream) (doc []byte, err error) {
+func askHello(ctx context.Context, up endpoint.Upstream) (doc []byte, err error) {
 	reply, err := ask(ctx, up, helloRequest())
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ const codeUnauthorized = 13
 
 // RequiresLogin reports whether the first of the servers that answers requires a login. It asks for the list of
 // databases, which a server without logins sends to every client.
-func RequiresLogin(ctx context.Context, ups []gateway.Upstream) (required bool, err error) {
+func RequiresLogin(ctx context.Context, ups []endpoint.Upstream) (required bool, err error) {
 	for _, up := range ups {
 		var reply []byte
 		if reply, err = ask(ctx, up, listDatabases()); err == nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -17,11 +18,11 @@ import (
 // gateway as a load balancer: they keep a pool for each service ID that it reports, and pin cursors and
 // transactions to connections.
 type balancer struct {
-	members  []gateway.Upstream
+	members  []endpoint.Upstream
 	ctx      context.Context // ends with the gateway
 	stats    *gateway.Stats
 	log      *slog.Logger
-	ask      func(context.Context, gateway.Upstream) (helloReply, error) // askIdentity
+	ask      func(context.Context, endpoint.Upstream) (helloReply, error) // askIdentity
 	sessions memberSessions
 
 	askMu sync.Mutex // held while the members are asked, so that sessions ask once between them
@@ -37,7 +38,7 @@ var (
 	errNoPrimary  = errors.New("no member of the replica set is primary")
 	errNotPrimary = errors.New("the member is no longer primary")
 
-	errPrimaryUnknown = fmt.Errorf("%w: %w", gateway.ErrUnreachable, errNoPrimary)
+	errPrimaryUnknown = fmt.Errorf("%w: %w", endpoint.ErrUnreachable, errNoPrimary)
 )
 
 const (

@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -19,17 +20,17 @@ import (
 func TestElectionBesideASilentMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		elected := false
-		ask := func(ctx context.Context, up gateway.Upstream) (helloReply, error) {
+		ask := func(ctx context.Context, up endpoint.Upstream) (helloReply, error) {
 			if up.Address == "silent" {
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
 				}
-				return helloReply{}, gateway.ErrUnreachable
+				return helloReply{}, endpoint.ErrUnreachable
 			}
 			return helloReply{ok: true, isPrimary: elected, electionID: "2"}, nil
 		}
-		b := &balancer{members: []gateway.Upstream{{Address: "silent"}, {Address: "other"}}, ctx: t.Context(), ask: ask, electionID: "1"}
+		b := &balancer{members: []endpoint.Upstream{{Address: "silent"}, {Address: "other"}}, ctx: t.Context(), ask: ask, electionID: "1"}
 		began := time.Now()
 		if member, err := b.findPrimary(); !errors.Is(err, errNoPrimary) || time.Since(began) != primaryTimeout {
 			t.Errorf("before the election: member %d, %v, after %v", member, err, time.Since(began))
@@ -46,11 +47,11 @@ func TestElectionBesideASilentMember(t *testing.T) {
 // server are behind it.
 func TestSearchesDontHoldUpReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ask := func(ctx context.Context, up gateway.Upstream) (helloReply, error) {
+		ask := func(ctx context.Context, up endpoint.Upstream) (helloReply, error) {
 			<-ctx.Done()
-			return helloReply{}, gateway.ErrUnreachable
+			return helloReply{}, endpoint.ErrUnreachable
 		}
-		b := &balancer{members: []gateway.Upstream{{Address: "silent"}}, ctx: t.Context(), ask: ask}
+		b := &balancer{members: []endpoint.Upstream{{Address: "silent"}}, ctx: t.Context(), ask: ask}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -78,10 +79,10 @@ func TestPrimaryBesideASilentMember(t *testing.T) {
 			go answerAsPrimary(c)
 		}
 	}()
-	member := func(l net.Listener) gateway.Upstream {
-		return gateway.Upstream{Network: "tcp", Address: l.Addr().String(), Host: "127.0.0.1"}
+	member := func(l net.Listener) endpoint.Upstream {
+		return endpoint.Upstream{Network: "tcp", Address: l.Addr().String(), Host: "127.0.0.1"}
 	}
-	s := serve(t, "", nil, func(c *Config) { c.Members = []gateway.Upstream{member(silent), member(elected)} })
+	s := serve(t, "", nil, func(c *Config) { c.Members = []endpoint.Upstream{member(silent), member(elected)} })
 	raw := dialRaw(t, s.addr)
 	if a := raw.run(plain, append(hello(), bson.E{Key: "loadBalanced", Value: true})); !a.ok() {
 		t.Error(a.doc)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -17,11 +18,11 @@ import (
 // Config configures a gateway. All fields except Upstream and Engine may be zero.
 type Config struct {
 	Name        string
-	Upstream    gateway.Upstream
+	Upstream    endpoint.Upstream
 	UpstreamURL string // URL of the server or servers without credentials, told to Cinch's commands; "": not told
 	// Members are the members of a replica set. If there are any, the gateway is a load balancer for their
 	// primary, and Upstream is not used.
-	Members  []gateway.Upstream
+	Members  []endpoint.Upstream
 	TLS      *tls.Config      // for clients; nil: plain
 	Policy   *policy.Messages // nil: compresses nothing, decompresses everything
 	Engine   *codec.Engine
@@ -81,11 +82,11 @@ func (c *Config) complete() {
 func (c *Config) isStandby() bool { return len(c.Standby) > 0 }
 
 // upstreams returns the servers that the gateway connects to.
-func (c *Config) upstreams() []gateway.Upstream {
+func (c *Config) upstreams() []endpoint.Upstream {
 	if len(c.Members) > 0 {
 		return c.Members
 	}
-	return []gateway.Upstream{c.Upstream}
+	return []endpoint.Upstream{c.Upstream}
 }
 
 // upstreamNames returns the upstreams as text, for the log.

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -174,7 +175,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	}
 	cfg := Config{
 		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
-		Upstream: gateway.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1"},
+		Upstream: endpoint.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1"},
 		Log:      s.log.Logger(),
 		Begin:    gateway.DrainPoll, // longer waits of a drain for new clients are tested in internal/gateway
 		Requests: memory.NewBudget(128 << 20), Replies: memory.NewBudget(128 << 20),

@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -49,7 +50,7 @@ type loginFilter struct {
 }
 
 // newLoginFilter returns the filter for connections to an upstream.
-func newLoginFilter(up gateway.Upstream, stats *gateway.Stats, log *slog.Logger) *loginFilter {
+func newLoginFilter(up endpoint.Upstream, stats *gateway.Stats, log *slog.Logger) *loginFilter {
 	return &loginFilter{private: up.TLS != nil || up.Network == "unix", stats: stats, log: log}
 }
 

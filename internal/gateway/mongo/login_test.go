@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -43,11 +43,11 @@ func startCluster(t *testing.T) cluster {
 }
 
 // asMember returns an upstream with the member's certificate.
-func (c cluster) asMember(t *testing.T) gateway.Upstream {
+func (c cluster) asMember(t *testing.T) endpoint.Upstream {
 	t.Helper()
 	cfg := c.member.TLS(t)
 	cfg.RootCAs = c.ca.Pool
-	return gateway.Upstream{Network: "tcp", Address: c.server.Addr, Host: "127.0.0.1", TLS: cfg}
+	return endpoint.Upstream{Network: "tcp", Address: c.server.Addr, Host: "127.0.0.1", TLS: cfg}
 }
 
 // byCertificate returns the login of a cluster member by its certificate, with the given command.
@@ -223,14 +223,14 @@ func TestNobodyLogsInAsTheGateway(t *testing.T) {
 
 	single := serve(t, c.server.Addr, withZstd, func(cfg *Config) { cfg.Upstream = c.asMember(t) })
 	far := serve(t, c.server.Addr, withZstd, peers, func(cfg *Config) { cfg.Upstream = c.asMember(t) })
-	farTLS, err := gateway.TLSFiles{Cert: c.member.Cert, Key: c.member.Key, ClientCA: c.ca.File}.ServerConfig()
+	farTLS, err := endpoint.TLSFiles{Cert: c.member.Cert, Key: c.member.Key, ClientCA: c.ca.File}.ServerConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed := serve(t, c.server.Addr, withZstd, peers, func(cfg *Config) { cfg.Upstream, cfg.TLS = c.asMember(t), farTLS })
 	for name, addr := range map[string]string{
 		"single":        single.addr,
-		"load balanced": serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{c.asMember(t)} }).addr,
+		"load balanced": serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []endpoint.Upstream{c.asMember(t)} }).addr,
 		"far":           far.addr,
 		"pair":          serve(t, far.addr, withDicts).addr,
 		"pair, the near one has the certificate": serve(t, closed.addr, withDicts, func(cfg *Config) {
@@ -288,7 +288,7 @@ func TestFirstStepsWithinHello(t *testing.T) {
 // A driver configured for X.509 gets an explaining error at once, and SCRAM still works.
 func TestDriverHearsWhyX509IsRefused(t *testing.T) {
 	c := startCluster(t)
-	serverTLS, err := gateway.TLSFiles{Cert: c.member.Cert, Key: c.member.Key}.ServerConfig()
+	serverTLS, err := endpoint.TLSFiles{Cert: c.member.Cert, Key: c.member.Key}.ServerConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestMechanisms(t *testing.T) {
 			}
 		}
 	}
-	if newLoginFilter(gateway.Upstream{Network: "tcp"}, nil, nil).private || !newLoginFilter(gateway.Upstream{Network: "tcp", TLS: &tls.Config{}}, nil, nil).private {
+	if newLoginFilter(endpoint.Upstream{Network: "tcp"}, nil, nil).private || !newLoginFilter(endpoint.Upstream{Network: "tcp", TLS: &tls.Config{}}, nil, nil).private {
 		t.Error("TLS makes no difference")
 	}
 	reply, _ := bson.Marshal(bson.D{{Key: "ok", Value: 1}, {Key: "saslSupportedMechs", Value: bson.A{"MONGODB-X509", "SCRAM-SHA-256", "PLAIN"}}, {Key: "last", Value: 1}})

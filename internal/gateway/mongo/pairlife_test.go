@@ -15,7 +15,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/autodict"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -195,7 +195,7 @@ func TestPairDriver(t *testing.T) {
 func TestPairBalanced(t *testing.T) {
 	server := replicaSet(t)
 	members := func(addr string) func(*Config) {
-		return func(c *Config) { c.Members = []gateway.Upstream{{Network: "tcp", Address: addr, Host: "127.0.0.1"}} }
+		return func(c *Config) { c.Members = []endpoint.Upstream{{Network: "tcp", Address: addr, Host: "127.0.0.1"}} }
 	}
 	for _, c := range []struct {
 		name      string

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -64,7 +65,7 @@ type partsOf struct {
 	drains drains
 }
 
-func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstream) *partsOf {
+func newParts(t *testing.T, rules []policy.MessageRule, members ...endpoint.Upstream) *partsOf {
 	t.Helper()
 	policy, err := policy.NewMessages(rules)
 	if err != nil {
@@ -72,7 +73,7 @@ func newParts(t *testing.T, rules []policy.MessageRule, members ...gateway.Upstr
 	}
 	p := &partsOf{client: &silent{}, log: &testenv.Log{}}
 	g := NewGateway(Config{
-		Policy: policy, Engine: codec.New(codec.Options{}), Upstream: gateway.Upstream{Network: "tcp"}, Members: members,
+		Policy: policy, Engine: codec.New(codec.Options{}), Upstream: endpoint.Upstream{Network: "tcp"}, Members: members,
 		Stats: gateway.NewStats("test", "mongo"), Log: p.log.Logger(),
 	})
 	g.resolved()
@@ -249,7 +250,7 @@ func TestOffersOutliveRules(t *testing.T) {
 
 // A balancer's client gets the members' own names, and a service ID.
 func TestHellosOfABalancer(t *testing.T) {
-	p := newParts(t, withZstd, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
+	p := newParts(t, withZstd, endpoint.Upstream{Address: "db0:1"}, endpoint.Upstream{Address: "db1:1"})
 	_, waits, err := p.helloForServer(requestOf(t, opMsg(1, 0, append(hello(), bson.E{Key: "loadBalanced", Value: true}))))
 	if err != nil || !waits.loadBalanced || waits.serviceID != p.g.balancer.serviceID(0) {
 		t.Fatalf("%+v, %v", waits, err)
@@ -465,7 +466,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 func TestReplyPumpEndsAtALostPrimary(t *testing.T) {
 	lost := bson.D{{Key: "code", Value: 10107}, {Key: "ok", Value: 0}}
 	for _, retried := range []bool{false, true} {
-		p := newParts(t, nil, gateway.Upstream{Address: "db0:1"}, gateway.Upstream{Address: "db1:1"})
+		p := newParts(t, nil, endpoint.Upstream{Address: "db0:1"}, endpoint.Upstream{Address: "db1:1"})
 		var others [2]drains
 		p.g.balancer.sessions.add(&memberSession{session: &others[0]})
 		p.g.balancer.sessions.add(&memberSession{session: &others[1], member: 1})

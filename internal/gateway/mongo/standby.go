@@ -8,6 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -27,7 +28,7 @@ import (
 
 // standby answers the hellos of drivers for a gateway process. It runs no operations.
 type standby struct {
-	members   []gateway.Upstream
+	members   []endpoint.Upstream
 	others    []string // standbys of other processes
 	addresses *addresses
 	ctx       context.Context // ends with the gateway

@@ -6,7 +6,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -31,7 +31,7 @@ func TestStandby(t *testing.T) {
 	member := serve(t, server.Addr, withZstd, func(c *Config) { c.Topology = shared })
 	up := member.cfg.Upstream
 	s := serve(t, "", withZstd, func(c *Config) {
-		c.Topology, c.Members, c.Standby = shared, []gateway.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}, up}, []string{"other:7"}
+		c.Topology, c.Members, c.Standby = shared, []endpoint.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}, up}, []string{"other:7"}
 	})
 	testenv.Eventually(t, "the standbys are named", func() bool { return len(shared.standbysOf("rs0")) > 0 })
 	var said saidHello
@@ -70,7 +70,7 @@ func TestStandby(t *testing.T) {
 	raw.write(raw.compress(wire.Snappy, opMsg(99, 0, hello())))
 	raw.ended()
 	alone := serve(t, "", withZstd, func(c *Config) {
-		c.Members, c.Standby = []gateway.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}}, []string{"other:7"}
+		c.Members, c.Standby = []endpoint.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}}, []string{"other:7"}
 	})
 	raw = dialRaw(t, alone.addr)
 	raw.write(opMsg(1, 0, hello()))

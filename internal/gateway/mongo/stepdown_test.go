@@ -12,6 +12,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -40,8 +41,8 @@ func startMember(t *testing.T, primary bool, election byte) *fakeMember {
 	return m
 }
 
-func (m *fakeMember) upstream() gateway.Upstream {
-	return gateway.Upstream{Network: "tcp", Address: m.l.Addr().String(), Host: "127.0.0.1"}
+func (m *fakeMember) upstream() endpoint.Upstream {
+	return endpoint.Upstream{Network: "tcp", Address: m.l.Addr().String(), Host: "127.0.0.1"}
 }
 
 func (m *fakeMember) serve(c net.Conn) {
@@ -121,7 +122,7 @@ func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel() // a drain gives new sessions two seconds
 			first, second := startMember(t, true, 1), startMember(t, false, 2)
-			s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{first.upstream(), second.upstream()} })
+			s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []endpoint.Upstream{first.upstream(), second.upstream()} })
 			client, sibling := dialBalanced(t, s.addr), dialBalanced(t, s.addr)
 			if a := sibling.run(plain, command("ping", 1)); !a.ok() {
 				t.Fatal(a.doc)
@@ -147,7 +148,7 @@ func TestSessionsOfALostPrimaryEnd(t *testing.T) {
 // Other errors end no session.
 func TestOtherErrorsEndNothing(t *testing.T) {
 	member := startMember(t, true, 1)
-	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{member.upstream()} })
+	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []endpoint.Upstream{member.upstream()} })
 	raw := dialBalanced(t, s.addr)
 	for _, reply := range []bson.D{
 		{{Key: "ok", Value: 0}, {Key: "code", Value: 11000}},
@@ -169,7 +170,7 @@ func TestOtherErrorsEndNothing(t *testing.T) {
 func TestTheLatestElectionCounts(t *testing.T) {
 	t.Parallel() // a drain gives new sessions two seconds
 	older, newer := startMember(t, true, 1), startMember(t, false, 2)
-	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []gateway.Upstream{older.upstream(), newer.upstream()} })
+	s := serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []endpoint.Upstream{older.upstream(), newer.upstream()} })
 	client := dialBalanced(t, s.addr)
 	newer.primary.Store(true)
 	older.primary.Store(false)

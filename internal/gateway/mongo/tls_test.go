@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -47,7 +47,7 @@ func closed(t testing.TB) closedServer {
 // the server refuses a wrong password.
 func TestTLSAndSCRAM(t *testing.T) {
 	server := closed(t)
-	serverTLS, err := gateway.TLSFiles{Cert: server.file, Key: server.file}.ServerConfig()
+	serverTLS, err := endpoint.TLSFiles{Cert: server.file, Key: server.file}.ServerConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
@@ -37,7 +37,7 @@ func (g *Gateway) forwardCancel(client net.Conn, packet []byte) {
 }
 
 // cancelKey returns the server for a cancellation and the key to use there.
-func (g *Gateway) cancelKey(key string) (gateway.Upstream, string) {
+func (g *Gateway) cancelKey(key string) (endpoint.Upstream, string) {
 	g.mu.Lock()
 	s, up := g.keys[key], g.upstream
 	g.mu.Unlock()
@@ -49,10 +49,10 @@ func (g *Gateway) cancelKey(key string) (gateway.Upstream, string) {
 	return s.backend.at, s.backend.key
 }
 
-func sendCancel(ctx context.Context, up gateway.Upstream, key string) error {
+func sendCancel(ctx context.Context, up endpoint.Upstream, key string) error {
 	ctx, stop := context.WithTimeout(ctx, cancelTime)
 	defer stop()
-	return gateway.WithConn(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up, nil) }, func(c net.Conn) error {
+	return endpoint.WithConn(ctx, func(ctx context.Context) (net.Conn, error) { return Dial(ctx, up, nil) }, func(c net.Conn) error {
 		if _, err := c.Write(pg.AppendCancel(nil, []byte(key))); err != nil {
 			return err
 		}

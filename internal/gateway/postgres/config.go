@@ -5,22 +5,23 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // Config configures a gateway. Everything but Upstream may be left zero.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream // its user, if any, is the gateway's own
-	TLS      *tls.Config      // for clients, which must use it; nil: plain
+	Upstream endpoint.Upstream // its user, if any, is the gateway's own
+	TLS      *tls.Config       // for clients, which must use it; nil: plain
 	MaxConns int
 
 	// To move clients.
 	UsersFile string // passwords or verifiers, in the format of PgBouncer's userlist.txt; "": none
-	AuthQuery string // returns what pg_authid has of a user; "": DefaultAuthQuery
+	AuthQuery string // returns what pg_authid has of a user; "": endpoint.DefaultAuthQuery
 	StateFile string // stores the server that clients were moved to; "": clients can't be moved
-	// Resolve parses the URL of another server; nil: ParseURL.
-	Resolve func(url string) (gateway.Upstream, error)
+	// Resolve parses the URL of another server; nil: endpoint.ParsePostgres.
+	Resolve func(url string) (endpoint.Upstream, error)
 
 	LoginTimeout time.Duration // for clients; 0: 1 min, as PostgreSQL's default
 
@@ -35,7 +36,7 @@ func (c *Config) setDefaults() {
 		c.LoginTimeout = defaultLoginTimeout
 	}
 	if c.Resolve == nil {
-		c.Resolve = ParseURL
+		c.Resolve = endpoint.ParsePostgres
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

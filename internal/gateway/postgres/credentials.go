@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
@@ -28,9 +28,6 @@ import (
 //
 // For MD5 what pg_authid stores suffices.
 
-// DefaultAuthQuery returns what pg_authid stores of a user. It needs a superuser.
-const DefaultAuthQuery = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin"
-
 // secrets looks up passwords and verifiers of users, for one move.
 type secrets struct {
 	file  map[string]string
@@ -41,10 +38,10 @@ type secrets struct {
 	known map[string]string // results of the query
 }
 
-func (g *Gateway) secrets(ctx context.Context, up gateway.Upstream) (x *secrets, err error) {
+func (g *Gateway) secrets(ctx context.Context, up endpoint.Upstream) (x *secrets, err error) {
 	x = &secrets{query: g.cfg.AuthQuery, known: map[string]string{}}
 	if x.query == "" {
-		x.query = DefaultAuthQuery
+		x.query = endpoint.DefaultAuthQuery
 	}
 	if g.cfg.UsersFile != "" {
 		if x.file, err = readUsers(g.cfg.UsersFile); err != nil {
@@ -67,7 +64,7 @@ func (x *secrets) close(ctx context.Context) {
 }
 
 // ownConnection connects as the gateway's own user.
-func ownConnection(ctx context.Context, up gateway.Upstream) (*pgconn.PgConn, error) {
+func ownConnection(ctx context.Context, up endpoint.Upstream) (*pgconn.PgConn, error) {
 	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 )
@@ -26,7 +27,7 @@ type Gateway struct {
 	operating sync.Mutex    // held during each operation on the hold
 
 	mu       sync.Mutex
-	upstream gateway.Upstream
+	upstream endpoint.Upstream
 	hold     hold
 	sessions map[*session]struct{} // those whose startup packet has been read
 	keys     map[string]*session   // by the keys that their clients cancel with
@@ -80,7 +81,7 @@ func (g *Gateway) StartAt(url string) error {
 }
 
 // Upstream returns the server that clients are connected to now.
-func (g *Gateway) Upstream() gateway.Upstream { return g.target() }
+func (g *Gateway) Upstream() endpoint.Upstream { return g.target() }
 
 // Ready returns nil if clients would be served. While clients are held it does not try the server, which may
 // be down.
@@ -99,7 +100,7 @@ func (g *Gateway) Ready(ctx context.Context) (notes []string, err error) {
 }
 
 // target returns the server for new connections.
-func (g *Gateway) target() gateway.Upstream {
+func (g *Gateway) target() endpoint.Upstream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.upstream

@@ -11,7 +11,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
 )
 
@@ -68,12 +68,12 @@ var errRefused = errors.New("the server refused the login")
 
 func (a *loginProxy) run(startup []byte) error {
 	if _, err := a.server.conn.Write(startup); err != nil {
-		return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", endpoint.ErrUnreachable, err)
 	}
 	for {
 		m, err := a.server.read()
 		if err != nil {
-			return fmt.Errorf("%w: %w", gateway.ErrUnreachable, err)
+			return fmt.Errorf("%w: %w", endpoint.ErrUnreachable, err)
 		}
 		if err := a.handle(m); err != nil {
 			return err

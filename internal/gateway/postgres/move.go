@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
@@ -63,9 +64,9 @@ func (g *Gateway) setPhase(phase string) {
 }
 
 // resolveOther parses the URL of another server and adds the configured credentials.
-func (c *Config) resolveOther(url string) (gateway.Upstream, error) {
+func (c *Config) resolveOther(url string) (endpoint.Upstream, error) {
 	if err := rejectCredentials(url); err != nil {
-		return gateway.Upstream{}, err
+		return endpoint.Upstream{}, err
 	}
 	up, err := c.Resolve(url)
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *Config) resolveOther(url string) (gateway.Upstream, error) {
 // mover makes connections to one server for sessions that are held.
 type mover struct {
 	g       *Gateway
-	to      gateway.Upstream
+	to      endpoint.Upstream
 	stats   *gateway.Stats // nil: no client is moved
 	secrets *secrets
 

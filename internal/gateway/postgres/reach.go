@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
@@ -64,7 +65,7 @@ func (m *mover) checkIdentity(ctx context.Context, started string) error {
 }
 
 // checkPostgres returns an error unless PostgreSQL answers at the address. With TLS, Dial has checked that.
-func checkPostgres(ctx context.Context, up gateway.Upstream, stats *gateway.Stats) error {
+func checkPostgres(ctx context.Context, up endpoint.Upstream, stats *gateway.Stats) error {
 	c, err := Dial(ctx, up, stats)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func checkPostgres(ctx context.Context, up gateway.Upstream, stats *gateway.Stat
 		_, err = io.ReadFull(c, answer[:])
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", gateway.ErrUnreachable, up.Address, err)
+		return fmt.Errorf("%w: %s: %w", endpoint.ErrUnreachable, up.Address, err)
 	}
 	if answer[0] != 'S' && answer[0] != 'N' {
 		return fmt.Errorf("%s does not answer as PostgreSQL does: check the address", up.Address)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -96,7 +97,7 @@ func refuse(t *testing.T, n *testenv.PostgresNode, user string, done func() bool
 func TestReachWithoutUser(t *testing.T) {
 	t.Parallel()
 	node := testenv.NewPostgresNode(t, testenv.PostgresConfig{})
-	up, err := ParseURL("postgres://" + node.Addr)
+	up, err := endpoint.ParsePostgres("postgres://" + node.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -62,7 +63,7 @@ func newNode(t testing.TB, c testenv.PostgresConfig) *testenv.PostgresNode {
 func newRigAt(t *testing.T, node *testenv.PostgresNode, options string, set func(*Config)) *rig {
 	t.Helper()
 	r := &rig{node: node, served: make(chan error, 1)}
-	up, err := ParseURL("postgres://cinch:cinch%20secret@" + r.node.Addr + "/postgres?" + options)
+	up, err := endpoint.ParsePostgres("postgres://cinch:cinch%20secret@" + r.node.Addr + "/postgres?" + options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -135,7 +136,7 @@ func TestRecordedSessions(t *testing.T) {
 			t.Parallel()
 			steps := readSession(t, name)
 			server, address := listen(t)
-			up, err := ParseURL("postgres://" + address)
+			up, err := endpoint.ParsePostgres("postgres://" + address)
 			if err != nil {
 				t.Fatal(err)
 			}

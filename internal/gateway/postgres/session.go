@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
@@ -17,7 +18,7 @@ import (
 // backend is a session's connection to a server.
 type backend struct {
 	conn net.Conn
-	at   gateway.Upstream
+	at   endpoint.Upstream
 	key  string // the cancellation key: the body of its BackendKeyData
 	rest []byte // bytes that the login has read ahead
 	lost bool   // the server closed it while the session was held; guarded by the session's mu
@@ -195,7 +196,7 @@ func (s *session) refuse(err error) {
 	case errors.Is(err, errEnded), errors.Is(err, errRefused):
 	case errors.Is(err, errPlain), errors.Is(err, errUnknownLogin):
 		say = fatal(codeLogin, err.Error())
-	case errors.Is(err, gateway.ErrUnreachable):
+	case errors.Is(err, endpoint.ErrUnreachable):
 		say = fatal(codeUnreachable, "the gateway can't reach the server")
 	case errorClasses.Of(err) != "":
 		gateway.LogEnd(s.g.cfg.Log, s.g.cfg.Stats, s.raw, memory.FromClient, errorClasses.Of(err), err)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
@@ -133,7 +134,7 @@ func TestAwaitLogin(t *testing.T) {
 // of the connection, not a reset, which may overtake the error.
 func TestErrorWhileSending(t *testing.T) {
 	server, address := listen(t)
-	up, err := ParseURL("postgres://" + address)
+	up, err := endpoint.ParsePostgres("postgres://" + address)
 	if err != nil {
 		t.Fatal(err)
 	}

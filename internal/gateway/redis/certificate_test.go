@@ -13,7 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -42,7 +42,7 @@ func startCertified(t *testing.T, name string, config ...string) certified {
 	c.front, c.gateway = startGateway(t, "", func(cfg *Config) {
 		shown := own.TLS(t)
 		shown.RootCAs = ca.Pool
-		cfg.Upstream = gateway.Upstream{Network: "tcp", Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Host: "127.0.0.1", TLS: shown}
+		cfg.Upstream = endpoint.Upstream{Network: "tcp", Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Host: "127.0.0.1", TLS: shown}
 	})
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 )
@@ -14,7 +15,7 @@ type ClusterConfig struct {
 	// Config is the configuration of every node's gateway, except Dial and Dicts, which each gets for itself.
 	// Upstream.Address is not used.
 	Config
-	Seeds     []gateway.Upstream // first nodes to ask; they have Upstream's credentials and TLS
+	Seeds     []endpoint.Upstream // first nodes to ask; they have Upstream's credentials and TLS
 	Advertise string             // host:port at which clients reach the first listener; "": its address
 	Nodes     int                // maximum number of nodes with a listener; 0: cluster.DefaultNodes
 	Sentinel  *SentinelConfig    // nil: a cluster

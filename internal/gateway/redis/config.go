@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -21,8 +22,8 @@ import (
 // Config configures a Gateway. Every field but Upstream may be zero.
 type Config struct {
 	Name        string
-	Upstream    gateway.Upstream // its credentials are the gateway's own; clients bring theirs
-	UpstreamURL string           // URLs behind, without credentials, for Cinch's commands; "": not told
+	Upstream    endpoint.Upstream // its credentials are the gateway's own; clients bring theirs
+	UpstreamURL string            // URLs behind, without credentials, for Cinch's commands; "": not told
 	// Dial connects upstream if that is not always one address; nil: gateway.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
@@ -105,7 +106,7 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	if g.cfg.Dial == nil {
 		text := "-ERR cinch: upstream is unreachable\r\n"
 		switch {
-		case errors.Is(err, gateway.ErrDescriptors):
+		case errors.Is(err, endpoint.ErrDescriptors):
 			text = "-ERR cinch: out of file descriptors\r\n"
 		case errors.Is(err, errCertificateLogin):
 			text = "-ERR cinch: " + errCertificateLogin.Error() + "\r\n"

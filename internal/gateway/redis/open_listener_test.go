@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // fromElsewhere is a client's connection from another machine.
@@ -43,7 +43,7 @@ func TestClientsOfOtherMachinesAreRefused(t *testing.T) {
 			}
 		}()
 		g := NewGateway(Config{
-			Name: "g", Upstream: gateway.Upstream{Network: "tcp", Address: server.Addr().String()}, GuardLoopback: true,
+			Name: "g", Upstream: endpoint.Upstream{Network: "tcp", Address: server.Addr().String()}, GuardLoopback: true,
 		})
 		client, end := net.Pipe()
 		told := make(chan string, 1)

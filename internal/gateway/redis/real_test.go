@@ -20,6 +20,7 @@ import (
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -77,7 +78,7 @@ func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *
 		t.Fatal(err)
 	}
 	cfg := Config{
-		Name: "test", Upstream: gateway.Upstream{Network: "unix", Address: sock}, Policy: rules,
+		Name: "test", Upstream: endpoint.Upstream{Network: "unix", Address: sock}, Policy: rules,
 		Requests: memory.NewBudget(64 << 20), Replies: memory.NewBudget(64 << 20), Stats: gateway.NewStats("test", "redis"),
 	}
 	for _, f := range change {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -147,7 +148,7 @@ func FuzzSession(f *testing.F) {
 	}
 	rules.Force = true
 	g := NewGateway(Config{
-		Upstream: gateway.Upstream{Network: "unix", Address: "/nonexistent"}, Policy: rules, MaxSeal: 64 << 10,
+		Upstream: endpoint.Upstream{Network: "unix", Address: "/nonexistent"}, Policy: rules, MaxSeal: 64 << 10,
 		Requests: memory.NewBudget(1 << 20), Replies: memory.NewBudget(1 << 20),
 	})
 	f.Fuzz(func(t *testing.T, input []byte) {

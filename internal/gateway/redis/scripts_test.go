@@ -6,7 +6,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -90,7 +90,7 @@ func TestScriptsThatTheServerShows(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisOf(t, "valkey-8.1")
 	direct := clientOf(t, "", func(o *goredis.Options) { o.Network, o.Addr = "tcp", server.Addr })
-	path, _ := startGateway(t, "", func(c *Config) { c.Upstream = gateway.Upstream{Network: "tcp", Address: server.Addr} })
+	path, _ := startGateway(t, "", func(c *Config) { c.Upstream = endpoint.Upstream{Network: "tcp", Address: server.Addr} })
 	c := clientOf(t, path)
 	sha, err := direct.ScriptLoad(ctx, "return(redis.call('STRLEN',KEYS[1]))").Result()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -280,7 +281,7 @@ func (c *serverCommands) set(name string, known bool) {
 
 // dialer makes connections to the server.
 type dialer struct {
-	upstream gateway.Upstream                        // its credentials are the gateway's own
+	upstream endpoint.Upstream                       // its credentials are the gateway's own
 	dialFunc func(context.Context) (net.Conn, error) // connects if that is not always one address; nil: gateway.Dial
 	stats    *gateway.Stats
 }
@@ -347,13 +348,13 @@ func clientOptions(dial func(context.Context) (net.Conn, error), login *credenti
 }
 
 // RequiresLogin reports whether a server requires a login.
-func RequiresLogin(ctx context.Context, up gateway.Upstream) (closed bool, err error) {
+func RequiresLogin(ctx context.Context, up endpoint.Upstream) (closed bool, err error) {
 	return (&dialer{upstream: up}).requiresLogin(ctx)
 }
 
 // requiresLogin sends PING on a connection without a login. A server that requires one refuses that.
 func (d *dialer) requiresLogin(ctx context.Context) (closed bool, err error) {
-	err = gateway.WithConn(ctx, d.dial, func(c net.Conn) error {
+	err = endpoint.WithConn(ctx, d.dial, func(c net.Conn) error {
 		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -25,10 +26,10 @@ type Dicts interface {
 // Config configures a gateway. Everything but Upstream may be left zero.
 type Config struct {
 	Name        string
-	Upstream    gateway.Upstream // its credentials are those of the gateway; clients send their own
-	UpstreamURL string           // server URL without credentials, told to Cinch's commands; "": not told
-	TLS         *tls.Config      // for clients; nil: plain
-	Policy      *policy.Policy   // nil: compresses nothing, decompresses everything
+	Upstream    endpoint.Upstream // its credentials are those of the gateway; clients send their own
+	UpstreamURL string            // server URL without credentials, told to Cinch's commands; "": not told
+	TLS         *tls.Config       // for clients; nil: plain
+	Policy      *policy.Policy    // nil: compresses nothing, decompresses everything
 	Engine      *codec.Engine
 	// Schema reads the server's schema on a connection of the gateway; nil: there is none, and nothing is
 	// compressed. The method Hint of an error, if it has one, returns the hint that is logged with it.

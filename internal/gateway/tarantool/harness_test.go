@@ -15,6 +15,7 @@ import (
 
 	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -82,7 +83,7 @@ func newBedOf(t *testing.T, program string, o policy.Options, change func(*Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, err := gateway.ParseUpstream("tcp://"+b.server.Addr, "")
+	up, err := endpoint.ParseUpstream("tcp://"+b.server.Addr, "")
 	if err != nil {
 		t.Fatal(err)
 	}

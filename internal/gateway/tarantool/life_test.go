@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -176,7 +177,7 @@ func lone(t *testing.T, upstream string, change func(*Config)) string {
 
 func loneGateway(t *testing.T, upstream string, change func(*Config)) (g *Gateway, addr string) {
 	t.Helper()
-	up, err := gateway.ParseUpstream("tcp://"+upstream, "")
+	up, err := endpoint.ParseUpstream("tcp://"+upstream, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -97,7 +98,7 @@ const (
 
 // RequiresLogin reports whether a server requires a login, which it does if guest has no rights. It connects as
 // guest and reads guest's privileges.
-func RequiresLogin(ctx context.Context, up gateway.Upstream) (required bool, err error) {
+func RequiresLogin(ctx context.Context, up endpoint.Upstream) (required bool, err error) {
 	err = up.WithConn(ctx, func(c net.Conn) error {
 		required, err = askGuest(ctx, c)
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -13,7 +14,7 @@ import (
 // Config configures a gateway. Everything but Upstream and Engine may be left zero.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream // the exit of an entry, the server of an exit
+	Upstream endpoint.Upstream // the exit of an entry, the server of an exit
 	Exit     bool
 	TLS      *tls.Config // for clients of an entry, or entries of an exit; nil: plain
 	MaxConns int

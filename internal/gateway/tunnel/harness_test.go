@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -25,7 +26,7 @@ type end struct {
 // serve starts one end in front of upstream. change may change its configuration.
 func serve(t testing.TB, upstream string, exit bool, change func(*Config)) *end {
 	t.Helper()
-	up, err := gateway.ParseUpstream(upstream, "")
+	up, err := endpoint.ParseUpstream(upstream, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // Errors of ParseURI.
@@ -22,18 +22,18 @@ var (
 
 // ParseURI parses a mongodb:// URI of one server. User is the target's own user; Database is the one that
 // stores it.
-func ParseURI(raw string) (gateway.Upstream, error) {
+func ParseURI(raw string) (endpoint.Upstream, error) {
 	cs, err := connstring.ParseAndValidate(raw)
 	if err != nil {
-		return gateway.Upstream{}, fmt.Errorf("%w: %w", gateway.ErrUpstreamURL, err)
+		return endpoint.Upstream{}, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, err)
 	}
 	if len(cs.Hosts) != 1 {
-		return gateway.Upstream{}, errSeveral
+		return endpoint.Upstream{}, errSeveral
 	}
 	if !slices.Contains([]string{"", "SCRAM-SHA-1", "SCRAM-SHA-256"}, cs.AuthMechanism) {
-		return gateway.Upstream{}, errMechanism
+		return endpoint.Upstream{}, errMechanism
 	}
-	up, err := gateway.ParseUpstream(cs.Hosts[0], "27017")
+	up, err := endpoint.ParseUpstream(cs.Hosts[0], "27017")
 	if err != nil {
 		return up, err
 	}

@@ -11,7 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 )
 
@@ -44,7 +44,7 @@ func process(ctx context.Context, t *shadow.Target) (bson.ObjectID, error) {
 }
 
 // greet runs hello on a server.
-func greet(ctx context.Context, up gateway.Upstream) (h hello, err error) {
+func greet(ctx context.Context, up endpoint.Upstream) (h hello, err error) {
 	client, err := connect(ctx, up)
 	if err != nil {
 		return h, err

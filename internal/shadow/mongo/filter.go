@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/mask"
@@ -32,7 +32,7 @@ type Filters struct {
 }
 
 // NewFilters asks production for its views if collections are to be redacted.
-func NewFilters(ctx context.Context, production gateway.Upstream, redact []string) (*Filters, error) {
+func NewFilters(ctx context.Context, production endpoint.Upstream, redact []string) (*Filters, error) {
 	f := &Filters{key: mask.New(), left: map[string]int{}}
 	if len(redact) == 0 {
 		return f, nil

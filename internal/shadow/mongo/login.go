@@ -11,14 +11,14 @@ import (
 	"github.com/xdg-go/stringprep"
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 const loginTime = 10 * time.Second
 
 // login says hello, and logs in if the target's URI has a user.
-func (c *conn) login(up gateway.Upstream) error {
+func (c *conn) login(up endpoint.Upstream) error {
 	if err := c.SetDeadline(time.Now().Add(loginTime)); err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (c *conn) login(up gateway.Upstream) error {
 	return c.prove(talk, mechanism, up.Database)
 }
 
-func conversation(mechanism string, up gateway.Upstream) (*scram.ClientConversation, error) {
+func conversation(mechanism string, up endpoint.Upstream) (*scram.ClientConversation, error) {
 	if mechanism == "SCRAM-SHA-1" {
 		sum := md5.Sum([]byte(up.User + ":mongo:" + up.Password))
 		client, err := scram.SHA1.NewClientUnprepped(up.User, hex.EncodeToString(sum[:]), "")

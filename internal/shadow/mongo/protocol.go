@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -28,7 +28,7 @@ type Protocol struct {
 }
 
 // New asks the targets for their roles, and the control for its collections.
-func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error) {
+func New(ctx context.Context, control, test endpoint.Upstream) (*Protocol, error) {
 	p := &Protocol{
 		cursors: cursors{}, transactions: newTransactions(),
 		scratch: "scratch_" + strconv.FormatInt(time.Now().UnixNano(), 36),
@@ -43,7 +43,7 @@ func New(ctx context.Context, control, test gateway.Upstream) (*Protocol, error)
 
 var errSecondary = errors.New("it is a secondary, which refuses writes: name the primary")
 
-func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) error {
+func (p *Protocol) meet(ctx context.Context, up endpoint.Upstream, learn bool) error {
 	client, err := connect(ctx, up)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (p *Protocol) meet(ctx context.Context, up gateway.Upstream, learn bool) er
 
 // connect returns a driver's client, for commands outside the mirror. It dials first, since the driver would
 // retry an unreachable server until its timeout.
-func connect(ctx context.Context, up gateway.Upstream) (*mongo.Client, error) {
+func connect(ctx context.Context, up endpoint.Upstream) (*mongo.Client, error) {
 	c, err := up.Dial(ctx)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/mongotest"
@@ -104,7 +104,7 @@ func writable(t *testing.T, s *mongotest.Server) {
 	})
 }
 
-func upstream(t *testing.T, uri string) gateway.Upstream {
+func upstream(t *testing.T, uri string) endpoint.Upstream {
 	t.Helper()
 	up, err := ParseURI(uri)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/heap"
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -24,8 +25,8 @@ import (
 // Mirror is a run, configured by the flags of shadow, shadow check and replay.
 type Mirror struct {
 	Servers  Servers
-	TLS      gateway.TLSFiles // for clients
-	Rules    []string         // of the gateway that is tested
+	TLS      endpoint.TLSFiles // for clients
+	Rules    []string          // of the gateway that is tested
 	Config   shadow.Config
 	Memory   string   // SIZE
 	Storage  []string // TARGET=COMMAND

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -94,7 +94,7 @@ const probeTimeout = 5 * time.Second
 
 // probeProduction warns if production can't be reached. The run begins anyway: clients get the same errors as
 // without the mirror, and are served as soon as production is back.
-func (p Protocol) probeProduction(ctx context.Context, production gateway.Upstream, errs io.Writer) {
+func (p Protocol) probeProduction(ctx context.Context, production endpoint.Upstream, errs io.Writer) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	c, err := p.dial(ctx, production)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	shadowmongo "github.com/cinch-layer/cinch/internal/shadow/mongo"
@@ -31,12 +31,12 @@ type Protocol struct {
 	examplePort string        // port for clients in examples
 	exampleURL  string        // of production, in examples
 	urlFormat   string        // form of URLs, for hints
-	Parse       func(url string) (gateway.Upstream, error)
-	dial        func(ctx context.Context, up gateway.Upstream) (net.Conn, error) // to test reachability only
+	Parse       func(url string) (endpoint.Upstream, error)
+	dial        func(ctx context.Context, up endpoint.Upstream) (net.Conn, error) // to test reachability only
 	upstream    func(url string) string                                          // converts a URL for serve
 	Open        func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error)
 	Opener      shadow.Opener // of recordings; nil: all bytes are passed through
-	filters     func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error)
+	filters     func(ctx context.Context, production endpoint.Upstream, redact []string) (shadow.Filters, error)
 }
 
 var protocols = []Protocol{Redis, Mongo, Postgres} // in the order of Listeners
@@ -65,16 +65,16 @@ func (p Protocol) example(clients bool) string {
 }
 
 // dialDirect dials a server whose connections begin with TLS, or with the protocol itself.
-func dialDirect(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return up.Dial(ctx) }
+func dialDirect(ctx context.Context, up endpoint.Upstream) (net.Conn, error) { return up.Dial(ctx) }
 
 // redisSchemes are the schemes of ParseUpstream that are valid for a Redis server.
 var redisSchemes = []string{"redis", "rediss", "tcp", "tls", "unix"}
 
-func parseRedis(url string) (gateway.Upstream, error) {
+func parseRedis(url string) (endpoint.Upstream, error) {
 	if scheme, _, ok := strings.Cut(url, "://"); ok && !slices.Contains(redisSchemes, scheme) {
-		return gateway.Upstream{}, fmt.Errorf("%w: unknown scheme %q", gateway.ErrUpstreamURL, scheme)
+		return endpoint.Upstream{}, fmt.Errorf("%w: unknown scheme %q", endpoint.ErrUpstreamURL, scheme)
 	}
-	return gateway.ParseUpstream(url, "6379")
+	return endpoint.ParseUpstream(url, "6379")
 }
 
 // Redis is mirrored by package shadow/redis.
@@ -87,7 +87,7 @@ var Redis = Protocol{
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowredis.New(ctx, c.Control)
 	},
-	filters: func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error) {
+	filters: func(ctx context.Context, production endpoint.Upstream, redact []string) (shadow.Filters, error) {
 		return shadowredis.NewFilters(ctx, production, redact)
 	},
 }
@@ -102,7 +102,7 @@ var Mongo = Protocol{
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowmongo.New(ctx, c.Control, c.Test)
 	},
-	filters: func(ctx context.Context, production gateway.Upstream, redact []string) (shadow.Filters, error) {
+	filters: func(ctx context.Context, production endpoint.Upstream, redact []string) (shadow.Filters, error) {
 		f, err := shadowmongo.NewFilters(ctx, production, redact)
 		if errors.Is(err, shadowmongo.ErrPattern) {
 			err = usage("--redact: %w", err)
@@ -116,13 +116,13 @@ var Mongo = Protocol{
 var Postgres = Protocol{
 	Flag: "--postgres", Reads: 0.01, Wait: 5 * time.Millisecond, Patience: time.Minute,
 	examplePort: "5433", exampleURL: "postgres://production", urlFormat: "postgres://[USER:PASSWORD@]HOST[:5432][/DATABASE], with ?sslmode=require for TLS",
-	Parse: postgres.ParseURL,
-	dial:  func(ctx context.Context, up gateway.Upstream) (net.Conn, error) { return postgres.Dial(ctx, up, nil) },
+	Parse: endpoint.ParsePostgres,
+	dial:  func(ctx context.Context, up endpoint.Upstream) (net.Conn, error) { return postgres.Dial(ctx, up, nil) },
 	Open: func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error) {
 		return shadowpostgres.New(ctx, c.Production, c.Control, shadowpostgres.Options{Ignore: c.Ignore, Databases: c.Databases, AllowForeign: c.AllowForeign})
 	},
 	Opener: shadowpostgres.Opener{},
-	filters: func(_ context.Context, _ gateway.Upstream, redact []string) (shadow.Filters, error) {
+	filters: func(_ context.Context, _ endpoint.Upstream, redact []string) (shadow.Filters, error) {
 		if len(redact) > 0 {
 			return nil, ui.WithHint(usage("--redact: PostgreSQL values can't be redacted, since only the server knows which column an expression belongs to"),
 				"leave it out, and record on a machine that may store the values, with --recipient")
@@ -133,7 +133,7 @@ var Postgres = Protocol{
 
 // Gateway returns a process that runs this program as a gateway with the given rules, in front of the server
 // at url; up is the same server.
-func (p Protocol) Gateway(up gateway.Upstream, url string, rules []string) (g shadow.Process, err error) {
+func (p Protocol) Gateway(up endpoint.Upstream, url string, rules []string) (g shadow.Process, err error) {
 	if g.Program, err = os.Executable(); err != nil {
 		return g, err
 	}

@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/heap"
 	"github.com/cinch-layer/cinch/internal/shadow"
@@ -27,8 +28,8 @@ import (
 // Recording configures a recording by flags.
 type Recording struct {
 	Listeners
-	TLS            gateway.TLSFiles // for clients
-	To             string           // file
+	TLS            endpoint.TLSFiles // for clients
+	To             string            // file
 	Recipients     []string
 	RecipientFiles []string
 	Plain          bool // not encrypted

@@ -4,7 +4,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/ui"
 )
@@ -104,7 +104,7 @@ func (s Servers) Parse(cfg *shadow.Config, p Protocol, production, through strin
 	cfg.ProtocolName = p.Name()
 	for _, one := range []struct {
 		flag, url string
-		to        *gateway.Upstream
+		to        *endpoint.Upstream
 	}{{p.Flag, production, &cfg.Production}, {"--control", s.Control, &cfg.Control}, {"--test", through, &cfg.Test}} {
 		if s.RecordedProtocol != "" && one.flag == p.Flag {
 			continue
@@ -116,7 +116,7 @@ func (s Servers) Parse(cfg *shadow.Config, p Protocol, production, through strin
 	return nil
 }
 
-func (p Protocol) parseUpstream(flag, url string) (gateway.Upstream, error) {
+func (p Protocol) parseUpstream(flag, url string) (endpoint.Upstream, error) {
 	up, err := p.Parse(url)
 	if err != nil {
 		return up, ui.WithHint(usage("%s: %w", flag, err), "a server is written as %s", p.urlFormat)

@@ -12,8 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -108,7 +107,7 @@ func (b *bench) serve(t *testing.T, change func(*shadow.Config)) {
 	cfg := shadow.Config{Batch: 200 * time.Millisecond, Bound: time.Minute, Wait: 10 * time.Millisecond, Patience: time.Minute, SelfTestPairs: 1}
 	// The servers' directories hold the databases of all tests.
 	cfg.StorageCommands = map[string]string{"control": "echo 1 bytes", "test": "echo 1 bytes"}
-	for s, up := range map[*testenv.SQLServer]*gateway.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
+	for s, up := range map[*testenv.SQLServer]*endpoint.Upstream{b.production: &cfg.Production, b.control: &cfg.Control, b.test: &cfg.Test} {
 		*up = upstream(t, s)
 	}
 	protocol, err := New(t.Context(), cfg.Production, cfg.Control, Options{Ignore: []string{"public.odd.declared"}, Databases: []string{b.production.Database()}})
@@ -135,9 +134,9 @@ func (b *bench) elsewhere(database string) string {
 	return strings.Replace(b.url, "/"+b.production.Database()+"?", "/"+database+"?", 1)
 }
 
-func upstream(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
+func upstream(t *testing.T, s *testenv.SQLServer) endpoint.Upstream {
 	t.Helper()
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

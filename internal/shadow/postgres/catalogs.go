@@ -8,15 +8,15 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/wire/pg/sql"
 )
 
 // catalogs holds the catalogs of the databases that clients use. They are read from production, if its URL's
 // user may log in, and from the control.
 type catalogs struct {
-	control    gateway.Upstream
-	production *gateway.Upstream // nil: it refuses the login
+	control    endpoint.Upstream
+	production *endpoint.Upstream // nil: it refuses the login
 	functions  sql.Functions
 	ignored    []column // by the user
 	only       subset
@@ -81,7 +81,7 @@ func (cs *catalogs) close() {
 }
 
 // probeProduction finds out whether production accepts the login of its URL's user.
-func (cs *catalogs) probeProduction(ctx context.Context, production gateway.Upstream) {
+func (cs *catalogs) probeProduction(ctx context.Context, production endpoint.Upstream) {
 	if production.Address == "" {
 		return
 	}

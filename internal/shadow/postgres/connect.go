@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 )
 
@@ -19,7 +19,7 @@ import (
 const connectTime = 20 * time.Second
 
 // connect logs in to a target as the target's user, with a client's startup parameters, "database" included.
-func connect(ctx context.Context, up gateway.Upstream, parameters map[string]string) (*pgconn.PgConn, error) {
+func connect(ctx context.Context, up endpoint.Upstream, parameters map[string]string) (*pgconn.PgConn, error) {
 	c, err := pgconn.ParseConfig("host=localhost sslmode=disable")
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func connect(ctx context.Context, up gateway.Upstream, parameters map[string]str
 }
 
 // displayAddress returns a server's address as errors show it.
-func displayAddress(up gateway.Upstream) (host string, port uint16) {
+func displayAddress(up endpoint.Upstream) (host string, port uint16) {
 	at, number := up.Host, ""
 	if up.Network == "unix" {
 		at, number = filepath.Dir(up.Address), filepath.Ext(up.Address)

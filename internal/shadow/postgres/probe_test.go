@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -18,7 +18,7 @@ func TestLookAtAParallelStatement(t *testing.T) {
 	s := ownDatabase(t, "control")
 	exec(t, s, `CREATE TABLE big AS SELECT i FROM generate_series(1, 100) AS i; ANALYZE big;
 		CREATE FUNCTION locked(int) RETURNS int LANGUAGE sql PARALLEL SAFE AS 'SELECT $1 FROM pg_advisory_xact_lock($1)'`)
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestLookAtAParallelStatement(t *testing.T) {
 func TestLookAtADeferrableTransaction(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 	t.Parallel()
 	s := ownDatabase(t, "control")
 	exec(t, s, "DROP ROLE IF EXISTS nosy; CREATE ROLE nosy LOGIN")
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestLookAtAProcessThatEnds(t *testing.T) {
 func TestLookAtADeadTarget(t *testing.T) {
 	t.Parallel()
 	s := testenv.Postgres(t)
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway/postgres"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/ui"
@@ -44,7 +44,7 @@ type Options struct {
 }
 
 // New reads the functions from the control, and finds out whether production's catalogs can be read.
-func New(ctx context.Context, production, target gateway.Upstream, o Options) (*Protocol, error) {
+func New(ctx context.Context, production, target endpoint.Upstream, o Options) (*Protocol, error) {
 	ignored, err := parseColumns(o.Ignore)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (Opener) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error
 
 // Reach connects to production. A login bound to production's certificate passes if the client sees that
 // certificate.
-func (Opener) Reach(ctx context.Context, production gateway.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
+func (Opener) Reach(ctx context.Context, production endpoint.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
 	c, err := postgres.Dial(ctx, production, nil)
 	if err != nil {
 		return nil, err

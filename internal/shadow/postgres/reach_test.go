@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -27,7 +27,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 	in := upstream(t, server)
 	in.Database = "other"
 	run := func(o Options) (said string, err error) {
-		p, err := New(t.Context(), gateway.Upstream{}, in, o)
+		p, err := New(t.Context(), endpoint.Upstream{}, in, o)
 		if err != nil {
 			t.Fatal(err)
 		}

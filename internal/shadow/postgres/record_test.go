@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/postgres"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/internal/wire/pg"
@@ -46,7 +45,7 @@ func TestReplayHasProductionsData(t *testing.T) {
 			}
 		}
 		cfg := shadow.Config{Control: parsed(t, b.control), Test: parsed(t, b.test), Batch: 200 * time.Millisecond, Wait: 10 * time.Millisecond, Patience: 20 * time.Second, Batches: 1 << 20}
-		protocol, err := New(t.Context(), gateway.Upstream{}, cfg.Control, Options{})
+		protocol, err := New(t.Context(), endpoint.Upstream{}, cfg.Control, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,9 +59,9 @@ func TestReplayHasProductionsData(t *testing.T) {
 	}
 }
 
-func parsed(t *testing.T, s *testenv.SQLServer) gateway.Upstream {
+func parsed(t *testing.T, s *testenv.SQLServer) endpoint.Upstream {
 	t.Helper()
-	up, err := postgres.ParseURL(s.URL())
+	up, err := endpoint.ParsePostgres(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // catalogTime limits one read of a catalog.
@@ -19,7 +19,7 @@ const applicationName = "cinch shadow"
 // schemaReader reads the catalog of a database over one connection, which it keeps between reads. It is safe
 // for concurrent use.
 type schemaReader struct {
-	from     gateway.Upstream
+	from     endpoint.Upstream
 	database string
 
 	mu   sync.Mutex

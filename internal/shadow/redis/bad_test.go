@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -99,7 +99,7 @@ func TestProductionFailsOver(t *testing.T) {
 	next := testenv.Redis(t, "--replicaof", fmt.Sprint("127.0.0.1 ", b.production.Port), "--repl-diskless-sync-delay", "0")
 	relay := testenv.StartRelay(t, b.production.Addr)
 	b.start(t, func(c *shadow.Config) {
-		up, err := gateway.ParseUpstream("redis://"+relay.Addr, "6379")
+		up, err := endpoint.ParseUpstream("redis://"+relay.Addr, "6379")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +294,7 @@ func TestCommandsAreRefused(t *testing.T) {
 	if err := c.Do(t.Context(), "ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-command").Err(); err != nil {
 		t.Fatal(err)
 	}
-	up := gateway.Upstream{Network: "tcp", Address: server.Addr, User: "poor", Password: "x"}
+	up := endpoint.Upstream{Network: "tcp", Address: server.Addr, User: "poor", Password: "x"}
 	var hinted interface{ Hint() string }
 	if _, err := New(t.Context(), up); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "allow its user to run COMMAND") || !strings.Contains(err.Error(), "control (tcp://") {
 		t.Error(err)

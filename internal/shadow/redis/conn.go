@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -30,7 +30,7 @@ func (p *Protocol) Dial(ctx context.Context, t *shadow.Target) (shadow.Conn, err
 	return c, nil
 }
 
-func dial(ctx context.Context, up gateway.Upstream) (*conn, error) {
+func dial(ctx context.Context, up endpoint.Upstream) (*conn, error) {
 	raw, err := up.Dial(ctx)
 	if err != nil {
 		return nil, err

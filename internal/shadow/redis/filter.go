@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -29,7 +29,7 @@ type Filters struct {
 }
 
 // NewFilters asks production for its commands if keys are to be redacted.
-func NewFilters(ctx context.Context, production gateway.Upstream, redact []string) (*Filters, error) {
+func NewFilters(ctx context.Context, production endpoint.Upstream, redact []string) (*Filters, error) {
 	f := &Filters{p: &Protocol{}, excluded: map[string]int{}}
 	if len(redact) == 0 {
 		return f, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -17,7 +17,7 @@ import (
 
 // fuzzed returns a Protocol with the commands of a real server.
 func fuzzed(f *testing.F) *Protocol {
-	up, err := gateway.ParseUpstream(testenv.Redis(f).URL(), "6379")
+	up, err := endpoint.ParseUpstream(testenv.Redis(f).URL(), "6379")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/ui"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -23,7 +23,7 @@ type Protocol struct {
 }
 
 // New asks the control for its commands.
-func New(ctx context.Context, target gateway.Upstream) (*Protocol, error) {
+func New(ctx context.Context, target endpoint.Upstream) (*Protocol, error) {
 	return newProtocol(ctx, &shadow.Target{Name: "control", Upstream: target})
 }
 
@@ -43,7 +43,7 @@ func newProtocol(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 }
 
 // client returns a go-redis client, for requests outside the mirror.
-func client(up gateway.Upstream) *goredis.Client {
+func client(up endpoint.Upstream) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
 		Network: up.Network, Addr: up.Address, Username: up.User, Password: up.Password, TLSConfig: up.TLS,
 		Protocol: 2, DisableIdentity: true, MaxRetries: -1,

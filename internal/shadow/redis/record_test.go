@@ -14,7 +14,7 @@ import (
 	"filippo.io/age"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/recording"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -161,7 +161,7 @@ func TestReplayWithCandidate(t *testing.T) {
 	began, stopped := 0, 0
 	b, r := p.replay(t, 0, func(b *bench, c *shadow.Config) {
 		c.Baseline = 1 << 20
-		c.Candidate = func(context.Context) (gateway.Upstream, func(), error) {
+		c.Candidate = func(context.Context) (endpoint.Upstream, func(), error) {
 			began++
 			return upstream(t, b.test), func() { stopped++ }, nil
 		}

@@ -14,7 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/shadow"
 	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -35,9 +35,9 @@ func newBench(t *testing.T, change func(*shadow.Config)) *bench {
 	return b
 }
 
-func upstream(t *testing.T, s *testenv.RedisServer) gateway.Upstream {
+func upstream(t *testing.T, s *testenv.RedisServer) endpoint.Upstream {
 	t.Helper()
-	up, err := gateway.ParseUpstream(s.URL(), "6379")
+	up, err := endpoint.ParseUpstream(s.URL(), "6379")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -144,7 +145,7 @@ func TestGatewaysOfOneRedisServerAreRefused(t *testing.T) {
 // A gateway to a cluster, and one to servers under Sentinel, are recognised too.
 func TestGatewaysOfSeveralRedisServersAreRefused(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
-	var seeds []gateway.Upstream
+	var seeds []endpoint.Upstream
 	for _, n := range nodes {
 		seeds = append(seeds, upstreamAt(t, "redis://"+n.Addr))
 	}

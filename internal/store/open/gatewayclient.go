@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
@@ -21,14 +21,14 @@ const gatewayConns = 2
 
 // GatewayDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
 // connection.
-func GatewayDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
+func GatewayDicts(up endpoint.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
 	client := gatewayClient(up, up.Dial)
 	dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: local, Log: log})
 	return dicts, func() { _ = client.Close() }
 }
 
 // GatewayClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
-func GatewayClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger, errors panics.Counter) *storeredis.ClusterDicts {
+func GatewayClusterDicts(up endpoint.Upstream, local *dict.Set, log *slog.Logger, errors panics.Counter) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
 			return gatewayClient(up, dial)
@@ -39,13 +39,13 @@ func GatewayClusterDicts(up gateway.Upstream, local *dict.Set, log *slog.Logger,
 
 // GatewayPause returns the Pause stored in the Redis server at up, to which dial connects. It connects on first
 // use; end closes the connection.
-func GatewayPause(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
+func GatewayPause(up endpoint.Upstream, dial func(context.Context) (net.Conn, error)) (p store.Pause, end func()) {
 	client := gatewayClient(up, dial)
 	return storeredis.NewPause(client), func() { _ = client.Close() }
 }
 
 // GatewayClusterPause returns the Pause stored in the cluster to which any of hosts belong.
-func GatewayClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
+func GatewayClusterPause(hosts []endpoint.Upstream) (p store.Pause, end func()) {
 	var seeds []string
 	for _, h := range hosts {
 		seeds = append(seeds, h.Address)
@@ -61,12 +61,12 @@ func GatewayClusterPause(hosts []gateway.Upstream) (p store.Pause, end func()) {
 }
 
 // gatewayClient returns a gateway's own client of a server.
-func gatewayClient(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
+func gatewayClient(up endpoint.Upstream, dial func(context.Context) (net.Conn, error)) *redis.Client {
 	o := gatewayOptions(up, dial)
 	return redis.NewClient(&o)
 }
 
-func gatewayOptions(up gateway.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
+func gatewayOptions(up endpoint.Upstream, dial func(context.Context) (net.Conn, error)) redis.Options {
 	return redis.Options{
 		Dialer:          func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Addr:            up.Address, // for error messages
@@ -95,7 +95,7 @@ const (
 
 // DetectChain asks a Redis gateway's upstreams until the first answers whether it is a gateway, and logs a
 // warning if it is. It returns once it knows, or when ctx ends.
-func DetectChain(ctx context.Context, hosts []gateway.Upstream, log *slog.Logger) {
+func DetectChain(ctx context.Context, hosts []endpoint.Upstream, log *slog.Logger) {
 	open := 0
 	for wait := minChainWait; open < maxChainProbes; wait = min(2*wait, maxChainWait) {
 		for _, up := range hosts {

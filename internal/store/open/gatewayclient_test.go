@@ -6,7 +6,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store/storetest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -29,15 +29,15 @@ func TestKeptPause(t *testing.T) {
 func TestKeptClusterPause(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	for _, first := range []string{nodes[2].Addr, "127.0.0.1:1"} {
-		p, end := GatewayClusterPause([]gateway.Upstream{upstreamAt(t, "redis://"+first), upstreamAt(t, "redis://"+nodes[1].Addr)})
+		p, end := GatewayClusterPause([]endpoint.Upstream{upstreamAt(t, "redis://"+first), upstreamAt(t, "redis://"+nodes[1].Addr)})
 		storetest.Pause(t, p)
 		end()
 	}
 }
 
-func upstreamAt(t *testing.T, url string) gateway.Upstream {
+func upstreamAt(t *testing.T, url string) endpoint.Upstream {
 	t.Helper()
-	up, err := gateway.ParseUpstream(url, config.RedisPort)
+	up, err := endpoint.ParseUpstream(url, config.RedisPort)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
@@ -19,7 +19,7 @@ type Options struct {
 	// Kind is the kind of store if the URL leaves it open (unix://); "": from the URL.
 	Kind string
 	// Upstream adds settings from a configuration to the URL, such as TLS; nil: none.
-	Upstream *gateway.Upstream
+	Upstream *endpoint.Upstream
 	// Shards are the configured shards that tuples move between; nil: ask the server.
 	Shards []string
 	// Databases are the Redis databases to walk; nil: all that hold keys.

@@ -11,7 +11,7 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/storetest"
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
@@ -125,7 +125,7 @@ func TestTarantool(t *testing.T) {
 // GatewayDicts passes the part of the suite for store.Dicts.
 func TestKeptDicts(t *testing.T) {
 	server := testenv.Redis(t)
-	up, err := gateway.ParseUpstream("redis://"+server.Addr, config.RedisPort)
+	up, err := endpoint.ParseUpstream("redis://"+server.Addr, config.RedisPort)
 	if err != nil {
 		t.Fatal(err)
 	}

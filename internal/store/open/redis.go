@@ -11,13 +11,13 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // ApplyTLS sets the TLS settings of up on hosts, in place, and returns hosts.
-func ApplyTLS(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream {
+func ApplyTLS(up endpoint.Upstream, hosts []endpoint.Upstream) []endpoint.Upstream {
 	for i := range hosts {
 		hosts[i].TLS = up.TLS
 	}
@@ -27,7 +27,7 @@ func ApplyTLS(up gateway.Upstream, hosts []gateway.Upstream) []gateway.Upstream 
 // clientOptions returns the options of a client that walks over a Redis server. It never retries. Its
 // connections hide their sockets from the library, which would silently replace a dead idle one. A restart of
 // the server must surface as an error, since a walk's cursor means nothing to the new process.
-func clientOptions(up gateway.Upstream) redis.Options {
+func clientOptions(up endpoint.Upstream) redis.Options {
 	return redis.Options{
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if addr == up.Address {
@@ -83,7 +83,7 @@ func openRedis(ctx context.Context, rawURL string, o Options) (store.Store, erro
 	return s, nil
 }
 
-func redisWalk(name string, up gateway.Upstream, o Options) storeredis.OpenOptions {
+func redisWalk(name string, up endpoint.Upstream, o Options) storeredis.OpenOptions {
 	w := storeredis.OpenOptions{Client: clientOptions(up), DBs: o.Databases, Name: name, Local: o.Local, Maintain: o.Dicts == nil, Dicts: o.Dicts}
 	if o.Dicts == nil {
 		w.Client = refusingGateways(w.Client)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 // If a URL names several Redis servers, commands connect to one first: to a node that answers, from which its
@@ -21,7 +21,7 @@ import (
 const probeTimeout = 2 * time.Second
 
 // firstServer returns the server to connect to first. like provides the TLS settings for all.
-func firstServer(ctx context.Context, servers config.RedisServers, like gateway.Upstream) (gateway.Upstream, error) {
+func firstServer(ctx context.Context, servers config.RedisServers, like endpoint.Upstream) (endpoint.Upstream, error) {
 	hosts := ApplyTLS(like, slices.Clone(servers.Hosts))
 	switch servers.Kind {
 	case config.Sentinel:
@@ -33,7 +33,7 @@ func firstServer(ctx context.Context, servers config.RedisServers, like gateway.
 }
 
 // firstAnswering returns the first node of a cluster that works.
-func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upstream, error) {
+func firstAnswering(ctx context.Context, nodes []endpoint.Upstream) (endpoint.Upstream, error) {
 	var errs []error
 	for _, up := range nodes {
 		err := probe(ctx, up)
@@ -42,11 +42,11 @@ func firstAnswering(ctx context.Context, nodes []gateway.Upstream) (gateway.Upst
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", up.Address, err))
 	}
-	return gateway.Upstream{}, errors.Join(errs...)
+	return endpoint.Upstream{}, errors.Join(errs...)
 }
 
 // probe sends CLUSTER INFO. Any answer will do, an error too, unless the node is still loading.
-func probe(ctx context.Context, up gateway.Upstream) error {
+func probe(ctx context.Context, up endpoint.Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	o := clientOptions(up)
@@ -64,7 +64,7 @@ var errNoPrimary = errors.New("the Sentinels know no primary of that name")
 
 // findPrimary asks the Sentinels in order, and then the server that they name for its role, since their answer
 // may be outdated.
-func findPrimary(ctx context.Context, servers config.RedisServers, hosts []gateway.Upstream) (gateway.Upstream, error) {
+func findPrimary(ctx context.Context, servers config.RedisServers, hosts []endpoint.Upstream) (endpoint.Upstream, error) {
 	var errs []error
 	for _, sentinel := range hosts {
 		up, err := askSentinel(ctx, servers, sentinel)
@@ -73,10 +73,10 @@ func findPrimary(ctx context.Context, servers config.RedisServers, hosts []gatew
 		}
 		errs = append(errs, fmt.Errorf("sentinel %s: %w", sentinel.Address, err))
 	}
-	return gateway.Upstream{}, errors.Join(errs...)
+	return endpoint.Upstream{}, errors.Join(errs...)
 }
 
-func askSentinel(ctx context.Context, servers config.RedisServers, sentinel gateway.Upstream) (up gateway.Upstream, err error) {
+func askSentinel(ctx context.Context, servers config.RedisServers, sentinel endpoint.Upstream) (up endpoint.Upstream, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	sentinel.User, sentinel.Password = servers.SentinelUser, servers.SentinelPassword

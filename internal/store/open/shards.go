@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
 // Shards finds the shards that a Tarantool server belongs to: the configured ones, or else those that the
 // server itself knows.
 type Shards struct {
-	up      gateway.Upstream
+	up      endpoint.Upstream
 	conn    *tarantool.Conn // to the server
 	timeout time.Duration   // of each answer
 	named   atomic.Pointer[namedShards]
@@ -26,11 +26,11 @@ type Shards struct {
 // namedShards is the configured list of shards.
 type namedShards struct {
 	alone bool
-	urls  []gateway.Upstream // none: ask the server
+	urls  []endpoint.Upstream // none: ask the server
 }
 
 // NewShards returns the Shards of the server at up, to which conn is connected. timeout limits each answer.
-func NewShards(up gateway.Upstream, conn *tarantool.Conn, timeout time.Duration) *Shards {
+func NewShards(up endpoint.Upstream, conn *tarantool.Conn, timeout time.Duration) *Shards {
 	return &Shards{up: up, conn: conn, timeout: timeout}
 }
 
@@ -67,7 +67,7 @@ func (s *Shards) Connect(shard tarantool.Shard) *tarantool.Conn {
 	first := s.server(firstOf(shard.Addresses))
 	return tarantool.NewConn(tarantool.Options{
 		Dial: func(ctx context.Context) (c net.Conn, err error) {
-			err = fmt.Errorf("%w: no address of shard %s is known", gateway.ErrUnreachable, shard.ID)
+			err = fmt.Errorf("%w: no address of shard %s is known", endpoint.ErrUnreachable, shard.ID)
 			for _, address := range shard.Addresses {
 				if c, err = s.server(address).Dial(ctx); err == nil {
 					return c, nil
@@ -88,7 +88,7 @@ func firstOf(addresses []string) string {
 }
 
 // server returns how to connect to an address: by its configured URL, or with the upstream's settings.
-func (s *Shards) server(address string) gateway.Upstream {
+func (s *Shards) server(address string) endpoint.Upstream {
 	for _, up := range s.named.Load().urls {
 		if up.Address == address {
 			return up

@@ -6,14 +6,14 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
 // TarantoolOptions returns the options of a connection for walking over a Tarantool server. The connection
 // fails if a gateway answers.
-func TarantoolOptions(up gateway.Upstream) tarantool.Options {
+func TarantoolOptions(up endpoint.Upstream) tarantool.Options {
 	return tarantool.Options{
 		Dial: up.Dial, User: up.User, Password: up.Password, Timeout: WalkTimeout,
 		Gateway: func(address string, g store.Gateway) error { return g.Refusal(address) },
@@ -23,7 +23,7 @@ func TarantoolOptions(up gateway.Upstream) tarantool.Options {
 // openTarantool opens the server, or the masters of all shards.
 func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	first, shards := SplitShards(rawURL)
-	up, err := gateway.ParseUpstream(first, config.TarantoolPort)
+	up, err := endpoint.ParseUpstream(first, config.TarantoolPort)
 	if o.Upstream != nil {
 		up, err = *o.Upstream, nil
 	}
@@ -60,7 +60,7 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 
 // newGroup returns the dictionaries of a server and its shards: the named ones, or else those that the server
 // knows.
-func newGroup(conn *tarantool.Conn, up gateway.Upstream, named []string, local *dict.Set) (*tarantool.Group, error) {
+func newGroup(conn *tarantool.Conn, up endpoint.Upstream, named []string, local *dict.Set) (*tarantool.Group, error) {
 	shards := NewShards(up, conn, WalkTimeout)
 	if err := shards.Configure(&config.Gateway{Protocol: config.Tarantool, Shards: named}); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, na
 			Help: "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301",
 		}
 	}
-	up, err := gateway.ParseUpstream(rawURL, config.TarantoolPort)
+	up, err := endpoint.ParseUpstream(rawURL, config.TarantoolPort)
 	if err != nil {
 		return nil, "", err
 	}
@@ -90,7 +90,7 @@ func openTarantoolAccess(ctx context.Context, rawURL string, local *dict.Set) (s
 	if err != nil {
 		return nil, err
 	}
-	up, err := gateway.ParseUpstream(first, config.TarantoolPort)
+	up, err := endpoint.ParseUpstream(first, config.TarantoolPort)
 	if err != nil {
 		return nil, err
 	}

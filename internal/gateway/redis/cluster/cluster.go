@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -24,9 +25,9 @@ const DefaultNodes = 32
 // Config configures a Cluster.
 type Config struct {
 	Name     string
-	Upstream gateway.Upstream   // credentials and TLS; its address is not used
-	Seeds    []gateway.Upstream // first nodes to ask; they have Upstream's credentials and TLS
-	TLS      *tls.Config        // for clients; nil: plain
+	Upstream endpoint.Upstream   // credentials and TLS; its address is not used
+	Seeds    []endpoint.Upstream // first nodes to ask; they have Upstream's credentials and TLS
+	TLS      *tls.Config         // for clients; nil: plain
 	Policy   *policy.Policy
 	MaxConns int
 	Refusal  []byte // for clients beyond MaxConns

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
 func TestPortsOfSeedsAreKept(t *testing.T) {
@@ -37,10 +37,10 @@ func TestAdvertisedPortsFollowTheEntry(t *testing.T) {
 }
 
 func TestSeedsAreKnownByAddressOrById(t *testing.T) {
-	up := func(host, port string) gateway.Upstream {
-		return gateway.Upstream{Host: host, Address: net.JoinHostPort(host, port)}
+	up := func(host, port string) endpoint.Upstream {
+		return endpoint.Upstream{Host: host, Address: net.JoinHostPort(host, port)}
 	}
-	s := newSeeds([]gateway.Upstream{up("a", "1"), up("b", "1")})
+	s := newSeeds([]endpoint.Upstream{up("a", "1"), up("b", "1")})
 	if got := s.indexOf(&node{id: "x", ip: "b", port: "1"}); got != 2 {
 		t.Errorf("by address: seed %d", got)
 	}

@@ -10,14 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // The Sentinel that was reached last is asked first, so that one that is off delays one client and not each.
 func TestLastSentinelIsAskedFirst(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name string) gateway.Upstream {
-		return gateway.Upstream{Network: "unix", Address: filepath.Join(dir, name)}
+	at := func(name string) endpoint.Upstream {
+		return endpoint.Upstream{Network: "unix", Address: filepath.Join(dir, name)}
 	}
 	listen := func(name string) {
 		l, err := net.Listen("unix", filepath.Join(dir, name))
@@ -26,7 +27,7 @@ func TestLastSentinelIsAskedFirst(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = l.Close() })
 	}
-	c := &Cluster{cfg: Config{Sentinel: &SentinelConfig{Sentinels: []gateway.Upstream{at("a"), at("b"), at("c")}}}}
+	c := &Cluster{cfg: Config{Sentinel: &SentinelConfig{Sentinels: []endpoint.Upstream{at("a"), at("b"), at("c")}}}}
 	if _, err := c.dialSentinel(t.Context()); err == nil {
 		t.Error("reached, although none listens")
 	}
@@ -65,13 +66,13 @@ func TestOldAnswersOfSentinels(t *testing.T) {
 		{"monitored anew, and one is down", []int{0, down, 1}, 2},
 		{"the only Sentinel, monitored anew", []int{0}, 0},
 	} {
-		sentinels := make([]gateway.Upstream, len(test.epochs))
+		sentinels := make([]endpoint.Upstream, len(test.epochs))
 		for i := range sentinels {
 			sentinels[i].Address = strconv.Itoa(i)
 		}
 		c := New(Config{Stats: gateway.NewStats("c", "redis"), Sentinel: &SentinelConfig{Sentinels: sentinels}})
 		c.epoch = 5
-		a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) {
+		a, err := c.newestAnswer(func(up endpoint.Upstream) (sentinelAnswer, error) {
 			i, _ := strconv.Atoi(up.Address)
 			if test.epochs[i] == down {
 				return sentinelAnswer{}, errors.New("down")
@@ -120,5 +121,5 @@ func (g fakeGateway) Connect(ctx context.Context, _ net.Conn) (Session, error) {
 		return fakeSession{}, nil
 	}
 	<-ctx.Done()
-	return nil, errors.Join(gateway.ErrUnreachable, ctx.Err())
+	return nil, errors.Join(endpoint.ErrUnreachable, ctx.Err())
 }

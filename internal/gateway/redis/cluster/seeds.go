@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -69,7 +70,7 @@ func (c *Cluster) identifySeeds(context.Context) {
 }
 
 // askSeeds asks seeds for CLUSTER NODES and records their ids.
-func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []error) {
+func (c *Cluster) askSeeds(seeds []endpoint.Upstream) (answers [][]node, errs []error) {
 	answers, errs = make([][]node, len(seeds)), make([]error, len(seeds))
 	var all sync.WaitGroup
 	for i, seed := range seeds {
@@ -86,13 +87,13 @@ func (c *Cluster) askSeeds(seeds []gateway.Upstream) (answers [][]node, errs []e
 
 // seeds is the order of nodes that several gateways share.
 type seeds struct {
-	at []gateway.Upstream
+	at []endpoint.Upstream
 
 	mu  sync.Mutex
 	ids []string // of their nodes; "": unknown
 }
 
-func newSeeds(at []gateway.Upstream) seeds { return seeds{at: at, ids: make([]string, len(at))} }
+func newSeeds(at []endpoint.Upstream) seeds { return seeds{at: at, ids: make([]string, len(at))} }
 
 func (s *seeds) count() int { return len(s.at) }
 
@@ -109,7 +110,7 @@ func (s *seeds) set(address string, nodes []node) {
 }
 
 // pending returns the seeds whose nodes are unknown.
-func (s *seeds) pending() (seeds []gateway.Upstream) {
+func (s *seeds) pending() (seeds []endpoint.Upstream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, id := range s.ids {
@@ -127,7 +128,7 @@ func (s *seeds) indexOf(n *node) int {
 	if i := slices.Index(s.ids, n.id); i >= 0 {
 		return i + 1
 	}
-	return 1 + slices.IndexFunc(s.at, func(seed gateway.Upstream) bool {
+	return 1 + slices.IndexFunc(s.at, func(seed endpoint.Upstream) bool {
 		_, port, _ := net.SplitHostPort(seed.Address)
 		return port == n.port && slices.ContainsFunc(n.hosts(), func(host string) bool { return strings.EqualFold(host, seed.Host) })
 	})

@@ -11,6 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -18,11 +19,11 @@ import (
 // the following ports to each server. Clients of the primary are disconnected when another server takes over.
 // Clients that ask Sentinels do so at a listener whose answers have the gateways' addresses.
 type SentinelConfig struct {
-	Sentinels      []gateway.Upstream // their credentials are not used
-	User, Password string             // for the Sentinels, for the gateway's own requests
-	Master         string             // the Sentinels' name of the primary
-	Listener       net.Listener       // where clients ask; nil: none. Cluster.Serve serves it
-	New            func(Site) Gateway // makes the gateway for clients that ask
+	Sentinels      []endpoint.Upstream // their credentials are not used
+	User, Password string              // for the Sentinels, for the gateway's own requests
+	Master         string              // the Sentinels' name of the primary
+	Listener       net.Listener        // where clients ask; nil: none. Cluster.Serve serves it
+	New            func(Site) Gateway  // makes the gateway for clients that ask
 }
 
 // sentinelAnswer holds the servers that a Sentinel lists for a name.
@@ -38,7 +39,7 @@ var errOldEpoch = errors.New("it does not know of the last failover yet")
 
 // pollSentinels asks the Sentinels and updates the members from the newest answer.
 func (c *Cluster) pollSentinels() error {
-	a, err := c.newestAnswer(func(up gateway.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, up.Dial) })
+	a, err := c.newestAnswer(func(up endpoint.Upstream) (sentinelAnswer, error) { return c.askSentinel(up.Host, up.Dial) })
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (c *Cluster) pollSentinels() error {
 
 // newestAnswer asks the Sentinels, in order, until one knows of the last failover. SENTINEL MONITOR begins with a
 // lower epoch again: it is accepted if most Sentinels answer, and none knows a higher one.
-func (c *Cluster) newestAnswer(ask func(gateway.Upstream) (sentinelAnswer, error)) (newest sentinelAnswer, err error) {
+func (c *Cluster) newestAnswer(ask func(endpoint.Upstream) (sentinelAnswer, error)) (newest sentinelAnswer, err error) {
 	all := c.cfg.Sentinel.Sentinels
 	var errs []error
 	answered := 0
@@ -202,7 +203,7 @@ func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 	for _, m := range c.candidates() {
 		return c.dial(m, nil)(ctx)
 	}
-	return nil, fmt.Errorf("%w: no primary is known for %s", gateway.ErrUnreachable, c.cfg.Sentinel.Master)
+	return nil, fmt.Errorf("%w: no primary is known for %s", endpoint.ErrUnreachable, c.cfg.Sentinel.Master)
 }
 
 // sentinelTime limits an attempt to connect to one of several Sentinels: a host that is off drops what is sent

@@ -1,4 +1,4 @@
-package gateway
+package endpoint
 
 import (
 	"net"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cinch-layer/cinch/internal/panics"
 )
 
 // Linux ends a connection whose bytes stay unacknowledged if TCP_USER_TIMEOUT is set (RFC 5482). But it also
@@ -46,7 +48,7 @@ func (l *unansweredLimit) scheduleCheck() { time.AfterFunc(l.timeout/checksPerTi
 
 // check returns for good when the connection has been closed.
 func (l *unansweredLimit) check() {
-	defer CatchPanic(nil, nil, nil)
+	defer panics.Catch(nil, nil, nil)
 	err := l.raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {

@@ -1,4 +1,4 @@
-package gateway
+package endpoint
 
 import (
 	"errors"
@@ -11,18 +11,15 @@ import (
 // the process has hardly any file descriptors left.
 var ErrDescriptors = errors.New("out of file descriptors")
 
-// reservedDescriptors are kept from clients and upstreams, so that the admin page, readiness, dictionaries
+// ReservedDescriptors are kept from clients and upstreams, so that the admin page, readiness, dictionaries
 // and reloads work when connections have used up the others.
-const (
-	reservedDescriptors = 24
-	lastDescriptors     = 8 // of these, left free by ConnLimit.Listener
-)
+const ReservedDescriptors = 24
 
-// descriptorShortage returns an error if the process is short of file descriptors, otherwise nil. It is short
+// DescriptorShortage returns an error if the process is short of file descriptors, otherwise nil. It is short
 // if err, of a dial or an accept, says so, or if c has got one of the last descriptors, which are reserved:
 // systems assign the lowest free number.
-func descriptorShortage(c net.Conn, reserved uint64, err error) error {
-	limit := descriptorLimit()
+func DescriptorShortage(c net.Conn, reserved uint64, err error) error {
+	limit := DescriptorLimit()
 	if err == nil {
 		fd, ok := descriptorOf(c)
 		reserve := min(reserved, limit/4)
@@ -49,8 +46,8 @@ func descriptorOf(c net.Conn) (number uint64, ok bool) {
 	return number, err == nil
 }
 
-// descriptorLimit returns how many file descriptors the process may have; 0: unknown.
-func descriptorLimit() uint64 {
+// DescriptorLimit returns how many file descriptors the process may have; 0: unknown.
+func DescriptorLimit() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0

@@ -1,15 +1,17 @@
-package gateway
+package endpoint
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func TestParseUpstream(t *testing.T) {
@@ -70,13 +72,13 @@ func TestUpstreamStringShowsNoCredentials(t *testing.T) {
 }
 
 func TestDialErrors(t *testing.T) {
-	l, err := Listen("127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	silent := l.Addr().String() // the backlog accepts connections, nothing is ever sent
 	defer l.Close()
-	closed, err := Listen("127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func TestDialErrors(t *testing.T) {
 	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("no listener: %v", err)
 	}
-	up = Upstream{Network: "tcp", Address: silent, Host: "127.0.0.1", TLS: newTestCA(t).clientConfig(t), Timeout: time.Millisecond}
+	up = Upstream{Network: "tcp", Address: silent, Host: "127.0.0.1", TLS: &tls.Config{RootCAs: testenv.NewAuthority(t).Pool}, Timeout: time.Millisecond}
 	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no handshake: %v", err)
 	}
@@ -107,19 +109,28 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-// Ask ends at ctx's deadline and closes its connection.
-func TestAsk(t *testing.T) {
-	near, far := tcpPair(t)
-	dial := func(context.Context) (net.Conn, error) { return near, nil }
-	within, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+// WithConn ends at ctx's deadline and closes its connection.
+func TestWithConn(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	up := Upstream{Network: "tcp", Address: l.Addr().String()}
+	within, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	err := WithConn(within, dial, func(c net.Conn) error {
+	err = up.WithConn(within, func(c net.Conn) error {
 		_, err := c.Read(make([]byte, 1)) // no answer comes
 		return err
 	})
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("without an answer: %v", err)
 	}
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
 	if b, err := io.ReadAll(far); err != nil || len(b) > 0 {
 		t.Errorf("the connection is open: %q, %v", b, err)
 	}
@@ -127,19 +138,5 @@ func TestAsk(t *testing.T) {
 	err = WithConn(t.Context(), func(context.Context) (net.Conn, error) { return nil, none }, func(net.Conn) error { panic("no connection") })
 	if !errors.Is(err, none) {
 		t.Errorf("without a server: %v", err)
-	}
-}
-
-// The first class that matches counts.
-func TestErrorClasses(t *testing.T) {
-	a, b := errors.New("a"), errors.New("b")
-	classes := ErrorClasses{{a, "first"}, {b, "second"}}
-	for _, test := range []struct {
-		err  error
-		want string
-	}{{nil, ""}, {io.EOF, ""}, {a, "first"}, {fmt.Errorf("wrapped: %w", b), "second"}, {errors.Join(b, a), "first"}} {
-		if got := classes.Of(test.err); got != test.want {
-			t.Errorf("%v is %q, not %q", test.err, got, test.want)
-		}
 	}
 }

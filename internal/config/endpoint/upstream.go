@@ -1,4 +1,4 @@
-package gateway
+package endpoint
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ var (
 	ErrUnreachable = errors.New("upstream unreachable")
 )
 
-// Upstream is a server behind a gateway. The exported fields may be changed before the first Dial. Copies are
+// Upstream is a server that Cinch connects to. The exported fields may be changed before the first Dial. Copies are
 // independent.
 type Upstream struct {
 	Network  string // "tcp" or "unix"
@@ -152,7 +152,7 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) { return raw, nil })
 }
 
-// DialWith is Dial with a function that wraps the new connection, below TLS. If wrap fails, Dial closes the
+// DialWith is Dial with a function that wraps the new connection, below TLS. If wrap fails, DialWith closes the
 // connection and returns an error that wraps both wrap's and ErrUnreachable.
 func (up Upstream) DialWith(ctx context.Context, wrap func(raw net.Conn) (net.Conn, error)) (net.Conn, error) {
 	timeout := up.Timeout
@@ -163,7 +163,7 @@ func (up Upstream) DialWith(ctx context.Context, wrap func(raw net.Conn) (net.Co
 	defer cancel()
 	d := net.Dialer{KeepAlive: -1} // detectLostPeer configures it
 	raw, err := d.DialContext(ctx, up.Network, up.Address)
-	if short := descriptorShortage(raw, reservedDescriptors, err); short != nil {
+	if short := DescriptorShortage(raw, ReservedDescriptors, err); short != nil {
 		if err == nil {
 			_ = raw.Close()
 		}

@@ -1,4 +1,4 @@
-package gateway
+package endpoint
 
 import (
 	"context"
@@ -96,7 +96,10 @@ func TestUpstreamDoesNotRead(t *testing.T) {
 // windowWasFull returns for how long c's peer has had no room for bytes, in all.
 func windowWasFull(t *testing.T, c net.Conn) (full time.Duration) {
 	t.Helper()
-	_, raw := socketOf(c)
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err != nil {
