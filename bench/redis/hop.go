@@ -160,9 +160,9 @@ func sealSome(server *rig.Process, size int) error {
 	value := bytes.Repeat([]byte(`{"name": "value", "count": 17} `), size/31+1)[:size]
 	copy(value, cinch.Magic)
 	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
-	envelope := sealer.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
+	sealed := sealer.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
 	for i := 0; i < hopKeys; i += sealedEvery {
-		if err := client.Set(context.Background(), fmt.Sprintf("key:%012d", i), envelope, 0).Err(); err != nil {
+		if err := client.Set(context.Background(), fmt.Sprintf("key:%012d", i), sealed, 0).Err(); err != nil {
 			return err
 		}
 	}

@@ -85,8 +85,8 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 		t.Errorf("a wrong key: %v", err)
 	}
 
-	envelope := string(cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
-	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, envelope))) // by another user, or before
+	sealed := string(cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
+	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, sealed))) // by another user, or before
 	splice = tnt.NewUpdateRequest("docs").Key([]any{3}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch does not support") {
 		t.Errorf("the splice changed a compressed field: %v", err)

@@ -75,14 +75,14 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 		}
 		pages = append(pages, page)
 	}
-	terminal, width := ui.IsTerminal(o.out), 0
-	if terminal {
+	onTerminal, width := ui.IsTerminal(o.out), 0
+	if onTerminal {
 		width = ui.Width(o.out)
 	}
-	if terminal && ui.IsTerminal(o.in) && !o.asJSON && !counted {
+	if onTerminal && ui.IsTerminal(o.in) && !o.asJSON && !counted {
 		return top.Run(ctx, pages, o.every, os.Getenv("NO_COLOR") == "", o.in.(*os.File), o.out.(*os.File))
 	}
-	if !terminal && !o.asJSON && !counted {
+	if !onTerminal && !o.asJSON && !counted {
 		o.count = 1
 	}
 	err := top.Print(ctx, o.out, pages, top.Printing{Every: o.every, Count: o.count, JSON: o.asJSON, Width: width})

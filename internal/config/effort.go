@@ -36,7 +36,7 @@ func (g *Gateway) budgetsUnsupported() (why, hint string) {
 
 // effort checks the budgets for compressing.
 func (v *validator) effort(g *Gateway, path string) {
-	budget := func(key string, given, fits bool, hint, bounds string) {
+	check := func(key string, given, fits bool, hint, bounds string) {
 		if !given {
 			return
 		}
@@ -46,9 +46,9 @@ func (v *validator) effort(g *Gateway, path string) {
 			v.add(path+"."+key, hint, "is not between %s", bounds)
 		}
 	}
-	budget("cpu_budget", v.isSet(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
+	check("cpu_budget", v.isSet(path+".cpu_budget", g.CPUBudget != 0), g.CPUBudget >= minCPUBudget && g.CPUBudget <= maxCPUBudget,
 		"20% is a fifth of one core and 2 are two cores; leave it out for no limit", "0.1% of one core and 256 cores")
-	budget("latency_budget", v.isSet(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
+	check("latency_budget", v.isSet(path+".latency_budget", g.LatencyBudget != 0), g.LatencyBudget >= minLatencyBudget && g.LatencyBudget <= maxLatencyBudget,
 		"for example 500us; leave it out for no limit", "1us and 10s")
 }
 

@@ -141,7 +141,7 @@ func TestSealJudges(t *testing.T) {
 		Exclude: []string{"kept:*"},
 	})
 	text := strings.Repeat("the same again and again ", 40)
-	envelope := string(s.Sealer.Seal(nil, []byte(text), zstd(3), nil))
+	sealed := string(s.Sealer.Seal(nil, []byte(text), zstd(3), nil))
 	for _, c := range []struct {
 		key, value string
 		left       store.Reason
@@ -150,7 +150,7 @@ func TestSealJudges(t *testing.T) {
 		{"k", "short", NoRule}, // below the minimum size
 		{"k", "1234567890123456789", Computed},
 		{"k", "HYLL" + text, Computed},
-		{"k", envelope, AlreadySealed},
+		{"k", sealed, AlreadySealed},
 		{"k", cinch.Magic + "damaged", AlreadySealed},
 		{"other", text, NoRule},
 		{"raw:k", text, NoRule},

@@ -70,13 +70,13 @@ func (t *Verify) checkHeadless(stored []byte) Verdict {
 		if sealed == nil {
 			sealed = append([]byte(cinch.Magic), stored...)
 		}
-		envelope := sealed[at:]
-		copy(envelope, cinch.Magic) // over bytes that were checked already
-		h, err := cinch.ParseHeader(envelope)
+		candidate := sealed[at:]
+		copy(candidate, cinch.Magic) // over bytes that were checked already
+		h, err := cinch.ParseHeader(candidate)
 		if err != nil || h.RawLen == 0 || h.RawLen > cinch.DefaultMaxRaw || len(h.Ext) > 0 { // no writer adds words
 			continue
 		}
-		if _, err := t.Sealer.Open(nil, envelope); err == nil {
+		if _, err := t.Sealer.Open(nil, candidate); err == nil {
 			if bytes.HasSuffix(stored[:at], []byte(cinch.Magic)) {
 				return Verdict{Problem: ErrBehind}
 			}

@@ -117,11 +117,11 @@ func TestToPlainWhateverTheSize(t *testing.T) {
 	content := foreignContent(1)
 	lib := asLibrary(t, foreign.GlideLZ4, content)
 	s := cinch.NewSealer(cinch.SealerOptions{})
-	envelope, did := s.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd), Level: 3}, len(content), zstd3, nil)
+	sealed, did := s.SealContent(nil, content, cinch.Foreign{Format: uint8(foreign.GlideZstd), Level: 3}, len(content), zstd3, nil)
 	if !did.Sealed {
 		t.Fatal("not sealed")
 	}
-	for name, stored := range map[string][]byte{"value": lib, "envelope": envelope} {
+	for name, stored := range map[string][]byte{"value": lib, "envelope": sealed} {
 		for _, sizes := range [][2]int{{}, {0, 100}, {len(content) + 1, 0}} {
 			task, formats := toPlainTask(t, "glide", sizes[0], sizes[1])
 			task.AllowRecode = false

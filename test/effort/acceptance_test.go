@@ -43,7 +43,7 @@ var (
 // Acceptance test of budgets: the load needs 0.6 cores for compressing, and the budget is a third of that.
 const (
 	need   = 0.6
-	budget = need / 3
+	cpuBudget = need / 3
 	// valueBytes is large enough for each value's time to be measured.
 	valueBytes = 20 << 10
 	workers    = 4
@@ -456,12 +456,12 @@ func (p *pace) unbounded(t *testing.T, setting string, full cost) (cores float64
 		t.Logf("without a bound on CPU time: %v, of more than %v", r, latency)
 		cores = r.cpu / r.at
 		if float64(r.late) < 0.002*r.total() && math.Abs(cores-need) < 0.1*need {
-			return budget, latency
+			return cpuBudget, latency
 		}
 		rate = min(need/(r.cpu/r.total()), 2*need/full.cpu)
 	}
 	if math.Abs(cores-need) < 0.1*need {
-		return budget, latency
+		return cpuBudget, latency
 	}
 	p.rate.Store(int64(cores / full.cpu))
 	t.Logf("THE MACHINE IS TOO BUSY: compressing takes %.3f cores, not %.1f, however many values clients want to write; the budget is a third of it", cores, need)

@@ -112,20 +112,20 @@ func bombs(t *testing.T) []hostile {
 		return hostile{name, question{Op: "open", Value: stored}, class}
 	}
 	return []hostile{
-		open("31 MiB declared", envelope(codec.Zstd, 31<<20, payload), "damaged"),
-		open("31 MiB declared by a codec in plain code", envelope(codec.LZ4, 31<<20, payload), "damaged"),
-		open("2^60 declared", envelope(codec.Zstd, 1<<60, payload), "damaged"),
-		open("2^34 declared", envelope(codec.Zstd, 1<<34, payload), "too large"),
-		open("a frame of 1 GiB", envelope(codec.Zstd, 1000, rleFrame(8192)), "damaged"),
-		open("a frame of 1 GiB, 31 MiB declared", envelope(codec.Zstd, 31<<20, rleFrame(8192)), "damaged"),
-		open("two frames", envelope(codec.Zstd, 2<<17, append(append(rleFrame(1), 0x28, 0xB5, 0x2F, 0xFD), rleFrame(1)...)), "damaged"),
-		open("a stream of 256 MiB", envelope(codec.Zlib, 1000, deflated(t, 256<<20)), "damaged"),
-		open("a block that says 1 GiB", envelope(codec.Snappy, 1000, snappy), "damaged"),
+		open("31 MiB declared", rawEnvelope(codec.Zstd, 31<<20, payload), "damaged"),
+		open("31 MiB declared by a codec in plain code", rawEnvelope(codec.LZ4, 31<<20, payload), "damaged"),
+		open("2^60 declared", rawEnvelope(codec.Zstd, 1<<60, payload), "damaged"),
+		open("2^34 declared", rawEnvelope(codec.Zstd, 1<<34, payload), "too large"),
+		open("a frame of 1 GiB", rawEnvelope(codec.Zstd, 1000, rleFrame(8192)), "damaged"),
+		open("a frame of 1 GiB, 31 MiB declared", rawEnvelope(codec.Zstd, 31<<20, rleFrame(8192)), "damaged"),
+		open("two frames", rawEnvelope(codec.Zstd, 2<<17, append(append(rleFrame(1), 0x28, 0xB5, 0x2F, 0xFD), rleFrame(1)...)), "damaged"),
+		open("a stream of 256 MiB", rawEnvelope(codec.Zlib, 1000, deflated(t, 256<<20)), "damaged"),
+		open("a block that says 1 GiB", rawEnvelope(codec.Snappy, 1000, snappy), "damaged"),
 	}
 }
 
 // envelope returns an envelope with the given header and payload. Its checksum is wrong.
-func envelope(id codec.ID, rawLen uint64, payload []byte) []byte {
+func rawEnvelope(id codec.ID, rawLen uint64, payload []byte) []byte {
 	b := append([]byte{}, cinch.Magic...)
 	b = binary.AppendUvarint(append(b, 1<<4|byte(id), 0), rawLen)
 	return append(append(b, 1, 2, 3, 4), payload...)

@@ -147,16 +147,16 @@ func TestDictionaries(t *testing.T) {
 	t.Parallel()
 	d, dir := testDict(t), t.TempDir()
 	must(t, dict.Save(filepath.Join(dir, "d.dict"), d))
-	for dictionary, rest := range map[string]string{"mine": "dictionaries: [{name: mine, file: d.dict}]\n", "auto": ""} {
-		t.Run(dictionary, func(t *testing.T) {
+	for name, rest := range map[string]string{"mine": "dictionaries: [{name: mine, file: d.dict}]\n", "auto": ""} {
+		t.Run(name, func(t *testing.T) {
 			server := testenv.Redis(t)
 			c := connect(t, server.Addr)
 			fill(t, c, 200, 0, 300)
 			before := contents(t, c, newSealer(nil))
-			config := filepath.Join(dir, dictionary+".yaml")
+			config := filepath.Join(dir, name+".yaml")
 			must(t, os.WriteFile(config, fmt.Appendf(nil, "%sgateways:\n  - {name: g, protocol: redis, listen: 127.0.0.1:0, upstream: %q,\n"+
-				"     rules: [{key: 'string:*', setting: zstd-3, dictionary: %s}]}\n", rest, server.URL(), dictionary), 0o600))
-			if dictionary == "auto" {
+				"     rules: [{key: 'string:*', setting: zstd-3, dictionary: %s}]}\n", rest, server.URL(), name), 0o600))
+			if name == "auto" {
 				announce(t, c, d, policy.Rule{Key: "string:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}, "")
 			}
 			expect(t, 0, []string{"pack", "--config", config, "--dry-run"}, "give or take 0 B")

@@ -85,10 +85,10 @@ func (s *session) Run() {
 		defer s.peerConns.close()
 	}
 	switch v, ahead := s.detectVersion(); v {
-	case http1:
+	case versionHTTP1:
 		s.lengths.ahead = ahead
 		s.serveHTTP1()
-	case http2:
+	case versionHTTP2:
 		s.serveHTTP2(ahead)
 	}
 }
@@ -107,9 +107,9 @@ func (s *session) serveHTTP1() {
 func (s *session) detectVersion() (v version, ahead []byte) {
 	if secure, ok := s.client.(*tls.Conn); ok {
 		if secure.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
-			return http2, nil
+			return versionHTTP2, nil
 		}
-		return http1, nil
+		return versionHTTP1, nil
 	}
 	if !s.startDetection() {
 		return unknownVersion, nil
@@ -279,8 +279,8 @@ type version uint8
 
 const (
 	unknownVersion version = iota
-	http1
-	http2
+	versionHTTP1
+	versionHTTP2
 )
 
 // readVersion reads only as many bytes as it needs to know whether a client begins with the preface of
@@ -292,10 +292,10 @@ func readVersion(c net.Conn) (version, []byte) {
 		n += more
 		switch {
 		case string(preface[:n]) != xhttp2.ClientPreface[:n]:
-			return http1, preface[:n]
+			return versionHTTP1, preface[:n]
 		case err != nil:
 			return unknownVersion, nil
 		}
 	}
-	return http2, preface
+	return versionHTTP2, preface
 }

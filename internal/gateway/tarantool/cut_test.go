@@ -36,9 +36,9 @@ var severalSplices = []struct {
 // operationsFor returns the operations that carry out an UPDATE of [1, envelope of abc, 3] on a server.
 func operationsFor(t *testing.T, g *Gateway, server schema.Version, ops []any) ([]byte, *refusal) {
 	t.Helper()
-	envelope, _ := g.codec.encode(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
-	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(envelope), 3}))
-	if err != nil || !cinch.IsSealed(envelope) {
+	sealed, _ := g.codec.encode(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
+	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(sealed), 3}))
+	if err != nil || !cinch.IsSealed(sealed) {
 		t.Fatal(err)
 	}
 	b := encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, ops})[5:]

@@ -128,13 +128,13 @@ func FuzzRewrite(f *testing.F) {
 // whose operations are an array.
 func FuzzOperations(f *testing.F) {
 	s := cinch.NewSealer(cinch.SealerOptions{})
-	envelope := string(s.Seal(nil, bytes.Repeat([]byte("abc "), 30), codec.Setting{Codec: codec.LZ4}, nil))
+	sealed := string(s.Seal(nil, bytes.Repeat([]byte("abc "), 30), codec.Setting{Codec: codec.LZ4}, nil))
 	t := &testing.T{}
 	for _, ops := range [][]any{
-		{[]any{":", 1, 1, 1, "x"}, []any{":", -1, -5, -2, ""}, []any{"#", 1, 1}, []any{"!", -1, envelope}},
+		{[]any{":", 1, 1, 1, "x"}, []any{":", -1, -5, -2, ""}, []any{"#", 1, 1}, []any{"!", -1, sealed}},
 		{[]any{"=", 7, "x"}, []any{":", "[2]", 1 << 40, 1, "x"}, []any{":", "doc.a", 1, 1}},
 	} {
-		tuple, _ := msgp.AppendIntf(nil, unsigned([]any{1, envelope, envelope, nil}))
+		tuple, _ := msgp.AppendIntf(nil, unsigned([]any{1, sealed, sealed, nil}))
 		for _, typ := range []wire.Type{wire.Update, wire.Upsert} {
 			f.Add(encode(t, typ, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, ops, 0x28, ops})[5:], tuple)
 		}
@@ -183,10 +183,10 @@ func FuzzOperations(f *testing.F) {
 func FuzzOpen(f *testing.F) {
 	s := cinch.NewSealer(cinch.SealerOptions{})
 	long := bytes.Repeat([]byte("abc "), 30)
-	envelope := s.Seal(nil, long, codec.Setting{Codec: codec.LZ4}, nil)
+	sealed := s.Seal(nil, long, codec.Setting{Codec: codec.LZ4}, nil)
 	t := &testing.T{}
-	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{[]any{1, string(envelope), envelope, map[string]any{string(envelope): 1}}}})[5:])
-	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{string(envelope[:len(envelope)-1]), cinch.Magic}})[5:])
+	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{[]any{1, string(sealed), sealed, map[string]any{string(sealed): 1}}}})[5:])
+	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{string(sealed[:len(sealed)-1]), cinch.Magic}})[5:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := offline(t)
 		defer g.cancel()

@@ -85,8 +85,8 @@ func TestSpliceFence(t *testing.T) {
 	c, direct := b.client(), b.direct()
 	b.put(c, 1, document(1))
 	direct.must(wire.Eval, 0x27, "box.space.docs.index.tag:drop()", 0x21, []any{})
-	envelope := b.g.codec.Sealer.Seal(nil, []byte(document(2)), codec.Setting{Codec: codec.LZ4}, nil)
-	direct.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 1, string(envelope)}}) // as another gateway does
+	sealed := b.g.codec.Sealer.Seal(nil, []byte(document(2)), codec.Setting{Codec: codec.LZ4}, nil)
+	direct.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 1, string(sealed)}}) // as another gateway does
 	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", "tag", 0, 1, "X"}})
 	if got := c.selectOne(docs, 1)[1]; got != "X"+document(2)[1:] {
 		t.Errorf("got %.60q", got)

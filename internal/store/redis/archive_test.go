@@ -19,15 +19,15 @@ import (
 )
 
 // sealedBy returns an envelope that names x, and its value.
-func sealedBy(t *testing.T, x *codec.Dict) (envelope, value string) {
+func sealedBy(t *testing.T, x *codec.Dict) (sealed, value string) {
 	t.Helper()
 	value = string(x.Content()[:100]) + "!"
 	s := cinch.NewSealer(cinch.SealerOptions{Dicts: fixed{x}})
-	envelope = string(s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: x.Number()}, nil))
-	if h, err := cinch.ParseHeader([]byte(envelope)); err != nil || h.Dict != x.Number() {
+	sealed = string(s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: x.Number()}, nil))
+	if h, err := cinch.ParseHeader([]byte(sealed)); err != nil || h.Dict != x.Number() {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	return envelope, value
+	return sealed, value
 }
 
 type fixed struct{ x *codec.Dict }
@@ -116,8 +116,8 @@ func TestCollect(t *testing.T) {
 				x := testDict(t, name)
 				mustPublish(t, d, x)
 				dicts = append(dicts, x)
-				envelope, _ := sealedBy(t, x)
-				plant(t, server.Addr, client, name, envelope)
+				sealed, _ := sealedBy(t, x)
+				plant(t, server.Addr, client, name, sealed)
 			}
 			client.Set(t.Context(), "plain", strings.Repeat("x", 1000), 0)
 			got := collect(t, server.Addr, d, time.Millisecond, dicts...)
@@ -139,23 +139,23 @@ func TestCollect(t *testing.T) {
 }
 
 // plant stores an envelope in the given kind of place.
-func plant(t *testing.T, addr string, client *goredis.Client, where, envelope string) {
+func plant(t *testing.T, addr string, client *goredis.Client, where, sealed string) {
 	t.Helper()
 	ctx := t.Context()
 	switch where {
 	case "string":
-		must(t, client.Set(ctx, where, envelope, 0).Err())
+		must(t, client.Set(ctx, where, sealed, 0).Err())
 	case "hash":
 		for i := range 600 { // no listpack
 			must(t, client.HSet(ctx, where, fmt.Sprint(i), strings.Repeat("x", 100)).Err())
 		}
-		must(t, client.HSet(ctx, where, "f", envelope).Err())
+		must(t, client.HSet(ctx, where, "f", sealed).Err())
 	case "stream":
-		must(t, client.XAdd(ctx, &goredis.XAddArgs{Stream: where, Values: []string{"f", envelope}}).Err())
+		must(t, client.XAdd(ctx, &goredis.XAddArgs{Stream: where, Values: []string{"f", sealed}}).Err())
 	case "list":
-		must(t, client.RPush(ctx, where, "a", envelope, "b").Err())
+		must(t, client.RPush(ctx, where, "a", sealed, "b").Err())
 	default:
-		must(t, connect(t, goredis.Options{Addr: addr, DB: 9}).Set(ctx, where, envelope, 0).Err())
+		must(t, connect(t, goredis.Options{Addr: addr, DB: 9}).Set(ctx, where, sealed, 0).Err())
 	}
 }
 
@@ -185,7 +185,7 @@ func TestCollectWaitsForLeases(t *testing.T) {
 	operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
 	cutOff := NewDicts(DictsOptions{Client: connect(t, goredis.Options{Addr: server.Addr}), Lease: lease, Log: new(testenv.Log).Logger()})
 	x := testDict(t, "lease")
-	envelope, _ := sealedBy(t, x)
+	sealed, _ := sealedBy(t, x)
 	client := connect(t, goredis.Options{Addr: server.Addr})
 	mustPublish(t, cutOff, x) // and it never checks again
 
@@ -194,7 +194,7 @@ func TestCollectWaitsForLeases(t *testing.T) {
 		for cutOff.Ready(x.Number()) {
 			time.Sleep(time.Millisecond)
 		}
-		client.Set(t.Context(), "late", envelope, 0) // it was under way when the lease ended
+		client.Set(t.Context(), "late", sealed, 0) // it was under way when the lease ended
 	})
 	got := collect(t, server.Addr, operator, lease+3*time.Second, x)
 	late.Wait()
@@ -300,8 +300,8 @@ func TestWhatAScanMissedOpens(t *testing.T) {
 			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			x := testDict(t, "missed")
 			mustPublish(t, d, x)
-			envelope, value := sealedBy(t, x)
-			must(t, client.Set(t.Context(), "k", envelope, 0).Err())
+			sealed, value := sealedBy(t, x)
+			must(t, client.Set(t.Context(), "k", sealed, 0).Err())
 			backup := client.Dump(t.Context(), "k").Val()
 			must(t, client.Del(t.Context(), "k").Err())
 			if got := collect(t, server.Addr, d, time.Millisecond, x); !got[x.Number()].Archived {

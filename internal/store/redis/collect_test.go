@@ -49,8 +49,8 @@ func TestCollectCluster(t *testing.T) {
 		for _, node := range o.Nodes {
 			mustPublish(t, node.Dicts, x)
 		}
-		envelope, _ := sealedBy(t, x)
-		must(t, connect(t, goredis.Options{Addr: n.Addr}).Set(t.Context(), keyOn(t, i), envelope, 0).Err())
+		sealed, _ := sealedBy(t, x)
+		must(t, connect(t, goredis.Options{Addr: n.Addr}).Set(t.Context(), keyOn(t, i), sealed, 0).Err())
 	}
 	outcomes, err := Collect(t.Context(), o, numbers)
 	must(t, err)
