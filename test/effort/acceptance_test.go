@@ -42,7 +42,7 @@ var (
 
 // Acceptance test of budgets: the load needs 0.6 cores for compressing, and the budget is a third of that.
 const (
-	need   = 0.6
+	need      = 0.6
 	cpuBudget = need / 3
 	// valueBytes is large enough for each value's time to be measured.
 	valueBytes = 20 << 10

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -149,7 +149,7 @@ type pingCounter struct {
 }
 
 func (c *pingCounter) Write(b []byte) (int, error) {
-	if isPing := []byte{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0}; bytes.Contains(b, isPing) {
+	if isPing := []byte{0, 0, 8, byte(xhttp2.FramePing), 0, 0, 0, 0, 0}; bytes.Contains(b, isPing) {
 		c.pings.Add(1)
 	}
 	return c.Conn.Write(b)

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -63,7 +63,7 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	} else {
 		d.scheme = "https"
 		d.up.TLS = d.up.TLS.Clone()
-		d.up.TLS.NextProtos = []string{http2.NextProtoTLS}
+		d.up.TLS.NextProtos = []string{xhttp2.NextProtoTLS}
 	}
 	d.open = func(ctx context.Context) (net.Conn, error) { return gateway.Dial(ctx, d.up, c.Stats) }
 	return d
@@ -199,7 +199,7 @@ var errNoHTTP2 = errors.New("the upstream does not speak HTTP/2 (no h2 in its TL
 // checkHTTP2 returns an error if a TLS server did not negotiate HTTP/2.
 func checkHTTP2(c net.Conn) error {
 	t, ok := c.(*tls.Conn)
-	if ok && t.ConnectionState().NegotiatedProtocol != http2.NextProtoTLS {
+	if ok && t.ConnectionState().NegotiatedProtocol != xhttp2.NextProtoTLS {
 		return fmt.Errorf("%w: %w", endpoint.ErrUnreachable, errNoHTTP2)
 	}
 	return nil

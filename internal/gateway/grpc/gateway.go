@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -72,7 +72,7 @@ func NewGateway(c Config) *Gateway {
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
-		TLS:        gateway.WithProtocols(c.TLS, http2.NextProtoTLS),
+		TLS:        gateway.WithProtocols(c.TLS, xhttp2.NextProtoTLS),
 		MaxConns:   c.MaxConns,
 		Log:        c.Log,
 		Stats:      c.Stats,

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
@@ -36,8 +36,8 @@ func flood(l net.Listener, size int, here, cut chan<- struct{}) {
 		return
 	}
 	defer n.Close()
-	fr := http2.NewFramer(n, n)
-	_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+	fr := xhttp2.NewFramer(n, n)
+	_, _ = io.ReadFull(n, make([]byte, len(xhttp2.ClientPreface)))
 	_ = fr.WriteSettings()
 	window, waiting := 65535, uint32(0)
 	for {
@@ -46,20 +46,20 @@ func flood(l net.Listener, size int, here, cut chan<- struct{}) {
 			return
 		}
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				_ = fr.WriteSettingsAck()
 			}
-		case *http2.WindowUpdateFrame:
+		case *xhttp2.WindowUpdateFrame:
 			if f.StreamID == 0 {
 				window += int(f.Increment)
 			}
-		case *http2.HeadersFrame:
+		case *xhttp2.HeadersFrame:
 			waiting = f.StreamID
-			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: waiting, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
-		case *http2.RSTStreamFrame:
+			_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: waiting, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
+		case *xhttp2.RSTStreamFrame:
 			cut <- struct{}{}
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			if f.IsAck() {
 				here <- struct{}{}
 			}
@@ -93,14 +93,14 @@ func TestUnreadResponsesAreGivenBack(t *testing.T) {
 	}
 	defer n.Close()
 	_ = n.SetDeadline(time.Now().Add(time.Minute))
-	fr := http2.NewFramer(n, n)
-	_, _ = io.WriteString(n, http2.ClientPreface)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) // it accepts no data
+	fr := xhttp2.NewFramer(n, n)
+	_, _ = io.WriteString(n, xhttp2.ClientPreface)
+	_ = fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0}) // it accepts no data
 	go func() { _, _ = io.Copy(io.Discard, n) }()
 	for i := range 10 {
 		id := uint32(2*i + 1)
 		block := headersOf(":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a")
-		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
 		for _, c := range []chan struct{}{here, cut} {
 			select {
 			case <-c:
@@ -108,7 +108,7 @@ func TestUnreadResponsesAreGivenBack(t *testing.T) {
 				t.Fatalf("call %d: the upstream's connection has no window left", i)
 			}
 			if c == here {
-				_ = fr.WriteRSTStream(id, http2.ErrCodeCancel)
+				_ = fr.WriteRSTStream(id, xhttp2.ErrCodeCancel)
 			}
 		}
 	}
@@ -129,10 +129,10 @@ func postHTTP2(t *testing.T, addr string) *http.Response {
 
 // A response that breaks off, which resets the client's stream, leaves no call on the upstream's connection.
 func TestBrokenResponsesAreCounted(t *testing.T) {
-	server, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
-		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
+	server, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, _ int64) bool {
+		_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", "200"), EndHeaders: true})
 		_ = fr.WriteData(id, false, []byte("some"))
-		return fr.WriteRSTStream(id, http2.ErrCodeInternal) == nil
+		return fr.WriteRSTStream(id, xhttp2.ErrCodeInternal) == nil
 	})
 	g := startGateway(t, "http://"+server, nil)
 	resp := postHTTP2(t, g.addr)
@@ -158,16 +158,16 @@ func TestPingEndsWithTheConnection(t *testing.T) {
 			return
 		}
 		defer n.Close()
-		fr := http2.NewFramer(n, n)
-		_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+		fr := xhttp2.NewFramer(n, n)
+		_, _ = io.ReadFull(n, make([]byte, len(xhttp2.ClientPreface)))
 		_ = fr.WriteSettings()
 		for {
 			f, err := fr.ReadFrame()
 			if err != nil {
 				return
 			}
-			if _, ok := f.(*http2.PingFrame); ok {
-				_ = fr.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
+			if _, ok := f.(*xhttp2.PingFrame); ok {
+				_ = fr.WriteGoAway(0, xhttp2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
 				return
 			}
 		}
@@ -224,9 +224,9 @@ func TestTrailersOfNothing(t *testing.T) {
 // A response that can't have a body may have trailers.
 func TestTrailersWithoutABody(t *testing.T) {
 	for _, status := range []int{http.StatusNoContent, http.StatusNotModified} {
-		server, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
-			_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", strconv.Itoa(status)), EndHeaders: true})
-			return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf("x-end", "1"), EndHeaders: true, EndStream: true}) == nil
+		server, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, _ int64) bool {
+			_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf(":status", strconv.Itoa(status)), EndHeaders: true})
+			return fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: headersOf("x-end", "1"), EndHeaders: true, EndStream: true}) == nil
 		})
 		g := startGateway(t, "http://"+server, nil)
 		resp := postHTTP2(t, g.addr)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
 )
@@ -36,9 +36,9 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 			return err
 		}, false, false},
 	} {
-		addr, _ := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
+		addr, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, n int64) bool {
 			if n == 2 {
-				return fr.WriteGoAway(id-2, http2.ErrCodeNo, nil) == nil
+				return fr.WriteGoAway(id-2, xhttp2.ErrCodeNo, nil) == nil
 			}
 			answerOK(fr, id)
 			return true

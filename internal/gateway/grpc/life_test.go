@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -150,7 +150,7 @@ func TestUpstreamGoesAway(t *testing.T) {
 
 // refusing starts a server that answers the first streams of each connection with a reset, or with a GOAWAY
 // that leaves them out.
-func refusing(t *testing.T, answer func(fr *http2.Framer, id uint32, n int64) bool) (addr string, streams *atomic.Int64) {
+func refusing(t *testing.T, answer func(fr *xhttp2.Framer, id uint32, n int64) bool) (addr string, streams *atomic.Int64) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -169,11 +169,11 @@ func refusing(t *testing.T, answer func(fr *http2.Framer, id uint32, n int64) bo
 	return l.Addr().String(), streams
 }
 
-func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint32, int64) bool) {
+func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*xhttp2.Framer, uint32, int64) bool) {
 	defer c.Close()
-	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
 	var out bytes.Buffer
-	fr := http2.NewFramer(&out, c)
+	fr := xhttp2.NewFramer(&out, c)
 	_ = fr.WriteSettings()
 	defer out.WriteTo(c)
 	for {
@@ -183,15 +183,15 @@ func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint
 			return
 		}
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				_ = fr.WriteSettingsAck()
 			}
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			if !f.IsAck() {
 				_ = fr.WritePing(true, f.Data)
 			}
-		case *http2.DataFrame:
+		case *xhttp2.DataFrame:
 			if !f.StreamEnded() {
 				continue
 			}
@@ -202,29 +202,29 @@ func refuseOn(c net.Conn, streams *atomic.Int64, answer func(*http2.Framer, uint
 	}
 }
 
-func answerOK(fr *http2.Framer, id uint32) {
+func answerOK(fr *xhttp2.Framer, id uint32) {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	for _, h := range [][2]string{{":status", "200"}, {"content-type", "application/grpc"}} {
 		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
+	_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
 	_ = fr.WriteData(id, false, frame(false, []byte("ok")))
 	b.Reset()
 	_ = e.WriteField(hpack.HeaderField{Name: "grpc-status", Value: "0"})
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true})
+	_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true, EndStream: true})
 }
 
 // A request that the server has not begun is sent again, with its whole body.
 func TestRefusedStreamsAreRetried(t *testing.T) {
-	for name, refuse := range map[string]func(*http2.Framer, uint32) bool{
-		"REFUSED_STREAM": func(fr *http2.Framer, id uint32) bool {
-			return fr.WriteRSTStream(id, http2.ErrCodeRefusedStream) == nil
+	for name, refuse := range map[string]func(*xhttp2.Framer, uint32) bool{
+		"REFUSED_STREAM": func(fr *xhttp2.Framer, id uint32) bool {
+			return fr.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
 		},
-		"GOAWAY": func(fr *http2.Framer, id uint32) bool { return fr.WriteGoAway(id-2, http2.ErrCodeNo, nil) == nil },
+		"GOAWAY": func(fr *xhttp2.Framer, id uint32) bool { return fr.WriteGoAway(id-2, xhttp2.ErrCodeNo, nil) == nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr, streams := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
+			addr, streams := refusing(t, func(fr *xhttp2.Framer, id uint32, n int64) bool {
 				if n == 2 {
 					return refuse(fr, id)
 				}
@@ -271,14 +271,14 @@ func TestUnusableConnectionsAreNoAttempts(t *testing.T) {
 
 // A reset that is not a refusal reaches the client as the status that gRPC defines for it.
 func TestResetsBecomeStatuses(t *testing.T) {
-	for reset, want := range map[http2.ErrCode]codes.Code{
-		http2.ErrCodeCancel:             codes.Canceled,
-		http2.ErrCodeInternal:           codes.Internal,
-		http2.ErrCodeEnhanceYourCalm:    codes.ResourceExhausted,
-		http2.ErrCodeInadequateSecurity: codes.PermissionDenied,
-		http2.ErrCodeRefusedStream:      codes.Unavailable, // refused at each attempt
+	for reset, want := range map[xhttp2.ErrCode]codes.Code{
+		xhttp2.ErrCodeCancel:             codes.Canceled,
+		xhttp2.ErrCodeInternal:           codes.Internal,
+		xhttp2.ErrCodeEnhanceYourCalm:    codes.ResourceExhausted,
+		xhttp2.ErrCodeInadequateSecurity: codes.PermissionDenied,
+		xhttp2.ErrCodeRefusedStream:      codes.Unavailable, // refused at each attempt
 	} {
-		addr, streams := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
+		addr, streams := refusing(t, func(fr *xhttp2.Framer, id uint32, _ int64) bool {
 			return fr.WriteRSTStream(id, reset) == nil
 		})
 		g := startGateway(t, "grpc://"+addr, nil)
@@ -286,7 +286,7 @@ func TestResetsBecomeStatuses(t *testing.T) {
 		if status.Code(err) != want {
 			t.Errorf("%v: got %v", reset, err)
 		}
-		if n := streams.Load(); reset != http2.ErrCodeRefusedStream && n != 1 {
+		if n := streams.Load(); reset != xhttp2.ErrCodeRefusedStream && n != 1 {
 			t.Errorf("%v: tried %d times", reset, n)
 		}
 	}
@@ -393,8 +393,8 @@ func TestKeepalive(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, http2.ClientPreface)
-	fr := http2.NewFramer(conn, conn)
+	_, _ = io.WriteString(conn, xhttp2.ClientPreface)
+	fr := xhttp2.NewFramer(conn, conn)
 	_ = fr.WriteSettings()
 	_ = fr.WritePing(false, [8]byte{1, 2, 3})
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -403,7 +403,7 @@ func TestKeepalive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, ok := f.(*http2.PingFrame); ok && p.IsAck() && p.Data == [8]byte{1, 2, 3} {
+		if p, ok := f.(*xhttp2.PingFrame); ok && p.IsAck() && p.Data == [8]byte{1, 2, 3} {
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/h2"
@@ -44,7 +44,7 @@ type callStatus struct {
 
 // callStatusOf maps an error of the upstream's connection or stream to a status, following gRPC's HTTP/2 mapping.
 func callStatusOf(err error) callStatus {
-	var reset http2.StreamError
+	var reset xhttp2.StreamError
 	var missing *missingError
 	switch {
 	case errors.As(err, &missing):
@@ -67,15 +67,15 @@ func callStatusOf(err error) callStatus {
 }
 
 // resetCode returns the status code for a stream reset.
-func resetCode(c http2.ErrCode) code {
+func resetCode(c xhttp2.ErrCode) code {
 	switch c {
-	case http2.ErrCodeRefusedStream:
+	case xhttp2.ErrCodeRefusedStream:
 		return codeUnavailable
-	case http2.ErrCodeCancel:
+	case xhttp2.ErrCodeCancel:
 		return codeCancelled
-	case http2.ErrCodeEnhanceYourCalm:
+	case xhttp2.ErrCodeEnhanceYourCalm:
 		return codeResourceExhausted
-	case http2.ErrCodeInadequateSecurity:
+	case xhttp2.ErrCodeInadequateSecurity:
 		return codePermissionDenied
 	default:
 		return codeInternal
