@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -33,8 +33,8 @@ func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header
 	p := &rawPeer{Conn: c}
 	var b, block bytes.Buffer
 	b.WriteString(preface)
-	fr := http2.NewFramer(&b, nil)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	fr := xhttp2.NewFramer(&b, nil)
+	_ = fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1 << 30})
 	_ = fr.WriteWindowUpdate(0, 1<<30)
 	if _, err := c.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
@@ -57,13 +57,13 @@ func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header
 	}
 	h := encode(header)
 	add(func() error {
-		return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true})
+		return fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true})
 	})
 	add(func() error { return fr.WriteData(1, len(trailer) == 0, message) })
 	if len(trailer) > 0 {
 		h := encode(trailer)
 		add(func() error {
-			return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true, EndStream: true})
+			return fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: h, EndHeaders: true, EndStream: true})
 		})
 	}
 	p.out = bytes.Clone(b.Bytes())
@@ -85,17 +85,17 @@ func (p *rawPeer) next() (uint32, error) {
 		if _, err := io.ReadFull(p, p.in[:9]); err != nil {
 			return 0, err
 		}
-		n, kind, flags := int(p.in[0])<<16|int(p.in[1])<<8|int(p.in[2]), http2.FrameType(p.in[3]), http2.Flags(p.in[4])
+		n, kind, flags := int(p.in[0])<<16|int(p.in[1])<<8|int(p.in[2]), xhttp2.FrameType(p.in[3]), xhttp2.Flags(p.in[4])
 		stream := binary.BigEndian.Uint32(p.in[5:])
 		if _, err := io.ReadFull(p, p.in[:n]); err != nil {
 			return 0, err
 		}
 		switch {
-		case kind == http2.FrameSettings && !flags.Has(http2.FlagSettingsAck):
-			if _, err := p.Write([]byte{0, 0, 0, byte(http2.FrameSettings), byte(http2.FlagSettingsAck), 0, 0, 0, 0}); err != nil {
+		case kind == xhttp2.FrameSettings && !flags.Has(xhttp2.FlagSettingsAck):
+			if _, err := p.Write([]byte{0, 0, 0, byte(xhttp2.FrameSettings), byte(xhttp2.FlagSettingsAck), 0, 0, 0, 0}); err != nil {
 				return 0, err
 			}
-		case (kind == http2.FrameData || kind == http2.FrameHeaders) && flags.Has(http2.FlagDataEndStream):
+		case (kind == xhttp2.FrameData || kind == xhttp2.FrameHeaders) && flags.Has(xhttp2.FlagDataEndStream):
 			return stream, nil
 		}
 	}
@@ -118,7 +118,7 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+		if _, err := io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface))); err != nil {
 			return
 		}
 		p := newRawPeer(t, c, "", message, []string{":status", "200", "content-type", "application/grpc"}, []string{"grpc-status", "0"})
@@ -138,7 +138,7 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	p := newRawPeer(t, c, http2.ClientPreface, message, []string{
+	p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
 		":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
 	}, nil)
 	stream := uint32(1)

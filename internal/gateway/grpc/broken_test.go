@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,7 +17,7 @@ import (
 // breaking starts a server that answers each call with headers and the beginning of a message, and then
 // breaks the connection.
 func breaking(t *testing.T, encoding string, message []byte, part int) string {
-	addr, _ := refusing(t, func(fr *http2.Framer, id uint32, _ int64) bool {
+	addr, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, _ int64) bool {
 		var b bytes.Buffer
 		e := hpack.NewEncoder(&b)
 		fields := [][2]string{{":status", "200"}, {"content-type", "application/grpc"}}
@@ -27,7 +27,7 @@ func breaking(t *testing.T, encoding string, message []byte, part int) string {
 		for _, h := range fields {
 			_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 		}
-		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
+		_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
 		m := append(wire.AppendHeader(nil, encoding != "", len(message)), message...)
 		_ = fr.WriteData(id, false, m[:part])
 		return false

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -33,7 +33,7 @@ import (
 
 // rawClient returns an HTTP/2 client for bodies that no gRPC library would send.
 func rawClient(t testing.TB, addr string) *http.Client {
-	tr := &http2.Transport{
+	tr := &xhttp2.Transport{
 		AllowHTTP: true, DisableCompression: true,
 		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)

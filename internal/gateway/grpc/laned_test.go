@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -327,10 +327,10 @@ func interleaved(ctx context.Context, c *grpc.ClientConn, r *rand.Rand, cancel f
 // be opened only once.
 func TestLanesAndRetries(t *testing.T) {
 	var refusals atomic.Int64
-	addr, _ := refusing(t, func(fr *http2.Framer, id uint32, n int64) bool {
+	addr, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, n int64) bool {
 		if n > 4 && n%3 == 0 {
 			refusals.Add(1)
-			return fr.WriteRSTStream(id, http2.ErrCodeRefusedStream) == nil
+			return fr.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) == nil
 		}
 		answerOK(fr, id)
 		return true

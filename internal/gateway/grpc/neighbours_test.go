@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 
@@ -19,7 +19,7 @@ import (
 // wireClient is a client's connection that sends arbitrary frames.
 type wireClient struct {
 	t  testing.TB
-	fr *http2.Framer
+	fr *xhttp2.Framer
 
 	mu       sync.Mutex // for writes
 	next     uint32
@@ -34,10 +34,10 @@ func newWireClient(t testing.TB, addr string) *wireClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	w := &wireClient{t: t, fr: http2.NewFramer(c, c), next: 1, statuses: make(chan string, 10_000)}
+	w := &wireClient{t: t, fr: xhttp2.NewFramer(c, c), next: 1, statuses: make(chan string, 10_000)}
 	w.encoder = hpack.NewEncoder(&w.block)
 	w.fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	_, _ = io.WriteString(c, http2.ClientPreface)
+	_, _ = io.WriteString(c, xhttp2.ClientPreface)
 	_ = w.fr.WriteSettings()
 	go w.read()
 	return w
@@ -50,13 +50,13 @@ func (w *wireClient) read() {
 			return
 		}
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				w.mu.Lock()
 				_ = w.fr.WriteSettingsAck()
 				w.mu.Unlock()
 			}
-		case *http2.MetaHeadersFrame:
+		case *xhttp2.MetaHeadersFrame:
 			for _, field := range f.Fields {
 				if field.Name == "grpc-status" {
 					w.statuses <- field.Value
@@ -83,7 +83,7 @@ func (w *wireClient) begin(method string, body []byte) (stream uint32) {
 	}
 	stream = w.next
 	w.next += 2
-	_ = w.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: w.block.Bytes(), EndHeaders: true})
+	_ = w.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: w.block.Bytes(), EndHeaders: true})
 	if body != nil {
 		_ = w.fr.WriteData(stream, true, frame(false, body))
 	}
@@ -93,7 +93,7 @@ func (w *wireClient) begin(method string, body []byte) (stream uint32) {
 func (w *wireClient) reset(stream uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.fr.WriteRSTStream(stream, http2.ErrCodeCancel)
+	_ = w.fr.WriteRSTStream(stream, xhttp2.ErrCodeCancel)
 }
 
 // One client's calls that send only headers take all streams to the upstream. Another client's calls go on,
@@ -172,10 +172,10 @@ func startPunishing(t *testing.T) *punishing {
 
 func (p *punishing) serve(c net.Conn) {
 	defer c.Close()
-	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
 	var mu sync.Mutex // for writes
 	out := &bytes.Buffer{}
-	fr := http2.NewFramer(out, c)
+	fr := xhttp2.NewFramer(out, c)
 	fr.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	requests := map[uint32][]byte{} // requests to answer
 	block := &bytes.Buffer{}
@@ -185,7 +185,7 @@ func (p *punishing) serve(c net.Conn) {
 		for i := 0; i < len(fields); i += 2 {
 			_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 		}
-		_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
+		_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
 	}
 	left, at, last := 100.0, time.Now(), uint32(0)
 	answer := func(id uint32, message []byte) {
@@ -204,22 +204,22 @@ func (p *punishing) serve(c net.Conn) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				_ = fr.WriteSettingsAck()
 			}
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			if !f.IsAck() {
 				_ = fr.WritePing(true, f.Data)
 			}
-		case *http2.MetaHeadersFrame:
+		case *xhttp2.MetaHeadersFrame:
 			last = f.StreamID
 			if f.PseudoValue("path") == "/test.Echo/Unary" {
 				requests[f.StreamID] = []byte{}
 			} else {
 				p.waits.Add(1)
 			}
-		case *http2.DataFrame:
+		case *xhttp2.DataFrame:
 			_ = fr.WriteWindowUpdate(0, max(1, f.Length))
 			id := f.StreamID
 			if message := requests[id]; message != nil {
@@ -228,11 +228,11 @@ func (p *punishing) serve(c net.Conn) {
 					time.AfterFunc(20*time.Millisecond, func() { answer(id, message) })
 				}
 			}
-		case *http2.RSTStreamFrame:
+		case *xhttp2.RSTStreamFrame:
 			left = min(100, left+33*time.Since(at).Seconds()) - 1
 			if at = time.Now(); left < 0 {
 				p.ended.Add(1)
-				_ = fr.WriteGoAway(last, http2.ErrCodeInternal, nil)
+				_ = fr.WriteGoAway(last, xhttp2.ErrCodeInternal, nil)
 				_, _ = out.WriteTo(c)
 				return false
 			}

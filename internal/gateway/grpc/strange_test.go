@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -75,7 +75,7 @@ func startDying(t *testing.T, answers bool) string {
 			case err != nil:
 				return
 			case answers && i == 0:
-				go (&http2.Server{}).ServeConn(c, &http2.ServeConnOpts{Handler: http.HandlerFunc(answerOnce)})
+				go (&xhttp2.Server{}).ServeConn(c, &xhttp2.ServeConnOpts{Handler: http.HandlerFunc(answerOnce)})
 			case answers:
 				_ = c.Close()
 			default:
@@ -95,8 +95,8 @@ func answerOnce(w http.ResponseWriter, _ *http.Request) {
 // dieOfCall closes a connection when the client has acknowledged the settings and made a call.
 func dieOfCall(c net.Conn) {
 	defer c.Close()
-	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
-	f := http2.NewFramer(c, c)
+	_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
+	f := xhttp2.NewFramer(c, c)
 	_ = f.WriteSettings()
 	for known, called := false, false; !known || !called; {
 		frame, err := f.ReadFrame()
@@ -104,9 +104,9 @@ func dieOfCall(c net.Conn) {
 			return
 		}
 		switch frame := frame.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			known = known || frame.IsAck()
-		case *http2.HeadersFrame:
+		case *xhttp2.HeadersFrame:
 			called = true
 		}
 	}

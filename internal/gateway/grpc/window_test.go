@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -22,9 +22,9 @@ func TestWindowThatIsNotKnownYet(t *testing.T) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 	var out bytes.Buffer // written at once, before anything is read
-	out.WriteString(http2.ClientPreface)
-	fr := http2.NewFramer(&out, c)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	out.WriteString(xhttp2.ClientPreface)
+	fr := xhttp2.NewFramer(&out, c)
+	_ = fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1 << 20})
 	_ = fr.WriteWindowUpdate(0, 1<<20)
 	var head bytes.Buffer
 	e := hpack.NewEncoder(&head)
@@ -38,7 +38,7 @@ func TestWindowThatIsNotKnownYet(t *testing.T) {
 	} {
 		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
-	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
+	_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: head.Bytes(), EndHeaders: true})
 	message := frame(false, payload(65_535-5))
 	for rest := message; len(rest) > 0; rest = rest[min(len(rest), 16<<10):] {
 		piece := rest[:min(len(rest), 16<<10)]
@@ -51,12 +51,12 @@ func TestWindowThatIsNotKnownYet(t *testing.T) {
 	for {
 		f, err := fr.ReadFrame()
 		switch f := f.(type) {
-		case *http2.RSTStreamFrame:
+		case *xhttp2.RSTStreamFrame:
 			t.Fatalf("the stream was reset: %v", f.ErrCode)
-		case *http2.DataFrame:
+		case *xhttp2.DataFrame:
 			answer = append(answer, f.Data()...)
 		}
-		if err == io.EOF || err == nil && f.Header().Flags.Has(http2.FlagDataEndStream) && f.Header().StreamID == 1 {
+		if err == io.EOF || err == nil && f.Header().Flags.Has(xhttp2.FlagDataEndStream) && f.Header().StreamID == 1 {
 			break
 		}
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -72,12 +72,12 @@ func (c *ClientConn) run() {
 func (c *ClientConn) sendPreface(cfg ClientConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = io.WriteString(&c.output, http2.ClientPreface)
+	_, _ = io.WriteString(&c.output, xhttp2.ClientPreface)
 	_ = c.fr.WriteSettings(
-		http2.Setting{ID: http2.SettingEnablePush, Val: 0},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(cfg.Window)},
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: frameBytes},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(cfg.MaxHeader)},
+		xhttp2.Setting{ID: xhttp2.SettingEnablePush, Val: 0},
+		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: uint32(cfg.Window)},
+		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: frameBytes},
+		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: uint32(cfg.MaxHeader)},
 	)
 	c.unackedSettings++
 	c.widen(cfg.ConnWindow)
@@ -113,7 +113,7 @@ func (c *ClientConn) streamLimit() (limit int, usable bool) {
 func (c *ClientConn) endedByError() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.goAway != nil && c.goAway.Code != http2.ErrCodeNo
+	return c.goAway != nil && c.goAway.Code != xhttp2.ErrCodeNo
 }
 
 // adoptStreamLimit limits the requests to a server that has not sent its limit to what the server accepts on
@@ -184,7 +184,7 @@ func (c *ClientConn) sendGoAway() {
 	defer c.mu.Unlock()
 	c.retire()
 	if c.err == nil {
-		_ = c.fr.WriteGoAway(0, http2.ErrCodeNo, nil)
+		_ = c.fr.WriteGoAway(0, xhttp2.ErrCodeNo, nil)
 	}
 	c.closeIfUnused()
 	c.flush()
@@ -292,13 +292,13 @@ func (c *ClientConn) failWaiting() {
 	c.granted = 0
 }
 
-func (c *ClientConn) applyClientSetting(s http2.Setting) error {
+func (c *ClientConn) applyClientSetting(s xhttp2.Setting) error {
 	switch s.ID {
-	case http2.SettingMaxConcurrentStreams:
+	case xhttp2.SettingMaxConcurrentStreams:
 		c.maxStreams = int(min(s.Val, maxStreamID))
 		c.admit()
 		c.notifyCapacity()
-	case http2.SettingEnablePush: // section 6.5.2
+	case xhttp2.SettingEnablePush: // section 6.5.2
 		if s.Val != 0 {
 			return protocolError("a server that allows pushes")
 		}
@@ -306,23 +306,23 @@ func (c *ClientConn) applyClientSetting(s http2.Setting) error {
 	return nil
 }
 
-func (c *ClientConn) onFirstSettings(f *http2.SettingsFrame) {
+func (c *ClientConn) onFirstSettings(f *xhttp2.SettingsFrame) {
 	c.settingsReceived = true
-	if _, says := f.Value(http2.SettingMaxConcurrentStreams); !says {
+	if _, says := f.Value(xhttp2.SettingMaxConcurrentStreams); !says {
 		c.maxStreams = defaultMaxStreams
 		c.notifyCapacity()
 	}
 }
 
 // onGoAway handles GOAWAY (section 6.8). Requests beyond the last that the server has seen may be sent again.
-func (c *ClientConn) onGoAway(f *http2.GoAwayFrame) {
+func (c *ClientConn) onGoAway(f *xhttp2.GoAwayFrame) {
 	debug := f.DebugData()
 	c.goAway = &GoAwayError{f.ErrCode, string(debug[:min(len(debug), maxDebugBytes)])}
 	for id, s := range c.streams {
 		if id <= f.LastStreamID {
 			continue
 		}
-		if id == 1 && f.ErrCode != http2.ErrCodeNo { // a new connection would fail in the same way
+		if id == 1 && f.ErrCode != xhttp2.ErrCodeNo { // a new connection would fail in the same way
 			s.fail(*c.goAway)
 		} else {
 			s.fail(ErrGoAway)
@@ -359,7 +359,7 @@ func (c *ClientConn) closeIfUnused() {
 
 func (c *ClientConn) requestError(err error) error {
 	switch {
-	case c.goAway != nil && c.goAway.Code != http2.ErrCodeNo:
+	case c.goAway != nil && c.goAway.Code != xhttp2.ErrCodeNo:
 		return *c.goAway
 	case errors.Is(err, io.EOF):
 		return io.ErrUnexpectedEOF

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -478,7 +478,7 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	case s == nil:
 		return nil
 	case s.remoteEnd:
-		return streamError(id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
+		return streamError(id, xhttp2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
 	case b.bad != "":
 		return malformed(id, b.bad)
 	}
@@ -497,7 +497,7 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 // handleResponse handles the headers of a response (RFC 9113, section 8.3.2).
 func (a *clientStream) handleResponse(end bool, b *block) error {
 	if b.tooLong {
-		return http2.StreamError{StreamID: a.id, Code: http2.ErrCodeProtocol, Cause: errPeerHeader}
+		return xhttp2.StreamError{StreamID: a.id, Code: xhttp2.ErrCodeProtocol, Cause: errPeerHeader}
 	}
 	if b.pseudo != 1 || b.fields[0].Name != ":status" {
 		return malformed(a.id, "invalid pseudo-header fields in a response")

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -45,9 +45,9 @@ type role interface {
 
 // clientRole has the methods of a connection's client end that a server lacks. They are called with c.mu held.
 type clientRole interface {
-	onGoAway(f *http2.GoAwayFrame)
-	onFirstSettings(f *http2.SettingsFrame)   // called for the server's first settings, after each was applied
-	applyClientSetting(s http2.Setting) error // for settings without a common meaning
+	onGoAway(f *xhttp2.GoAwayFrame)
+	onFirstSettings(f *xhttp2.SettingsFrame)   // called for the server's first settings, after each was applied
+	applyClientSetting(s xhttp2.Setting) error // for settings without a common meaning
 	admit()                                   // grants turns to waiting requests while there is room
 }
 
@@ -67,7 +67,7 @@ type conn struct {
 
 	// Used by the reading goroutine.
 	in              *input
-	fr              *http2.Framer // writes into output, guarded by mu
+	fr              *xhttp2.Framer // writes into output, guarded by mu
 	dec             *hpack.Decoder
 	block           block
 	gotFirstFrame   bool          // the peer's first frame has come
@@ -118,7 +118,7 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.in.beforeRead = c.beforeRead
 	c.in.onPartialFrame = c.setHeaderDeadline
 	c.headerTimeout = cfg.headerTimeout
-	c.fr = http2.NewFramer(&c.output, c.in)
+	c.fr = xhttp2.NewFramer(&c.output, c.in)
 	c.fr.SetReuseFrames()
 	c.fr.SetMaxReadFrameSize(frameBytes)
 	c.block.limit, c.block.maxEncoded = cfg.maxHeader, 2*cfg.maxHeader+frameBytes
@@ -208,7 +208,7 @@ func (c *conn) remove(s *stream) {
 }
 
 // reset ends a stream and queues RST_STREAM. c.mu must be held.
-func (c *conn) reset(s *stream, code http2.ErrCode, err error) {
+func (c *conn) reset(s *stream, code xhttp2.ErrCode, err error) {
 	if s.gone {
 		return
 	}

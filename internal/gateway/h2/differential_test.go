@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 func xnetServer(t *testing.T, handler http.HandlerFunc) string {
@@ -26,14 +26,14 @@ func xnetServer(t *testing.T, handler http.HandlerFunc) string {
 			if err != nil {
 				return
 			}
-			go (&http2.Server{}).ServeConn(n, &http2.ServeConnOpts{Handler: handler, BaseConfig: &http.Server{MaxHeaderBytes: testHeader}})
+			go (&xhttp2.Server{}).ServeConn(n, &xhttp2.ServeConnOpts{Handler: handler, BaseConfig: &http.Server{MaxHeaderBytes: testHeader}})
 		}
 	}()
 	return l.Addr().String()
 }
 
 func xnetClient(t *testing.T, addr string) http.RoundTripper {
-	tr := &http2.Transport{
+	tr := &xhttp2.Transport{
 		AllowHTTP: true, DisableCompression: true,
 		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -213,7 +213,7 @@ func outcome(t *testing.T, rt http.RoundTripper, x exchange) string {
 }
 
 func errorClass(err error) string {
-	var reset http2.StreamError
+	var reset xhttp2.StreamError
 	switch {
 	case err == nil:
 		return "none"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -46,7 +46,7 @@ func TestTurnThatNeverComes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			servers := make(chan *raw, 1)
 			c := dialWith(t, scripted(t, func(r *raw) {
-				_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 0})
+				_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 0})
 				servers <- r
 			}), false)
 			testenv.Eventually(t, "settings come", c.HasSettings)
@@ -79,7 +79,7 @@ func scripted(t *testing.T, do func(r *raw)) string {
 			return
 		}
 		r := newRaw(t, n)
-		_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+		_, _ = io.ReadFull(n, make([]byte, len(xhttp2.ClientPreface)))
 		do(r)
 	}()
 	return l.Addr().String()
@@ -96,7 +96,7 @@ func TestNoLimitAfterAll(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if _, ok := f.(*http2.HeadersFrame); ok {
+			if _, ok := f.(*xhttp2.HeadersFrame); ok {
 				n++
 			}
 		}
@@ -123,7 +123,7 @@ func TestNoLimitAfterAll(t *testing.T) {
 // Requests do not wait for a turn on a connection whose stream numbers are used up.
 func TestNoNumbersLeft(t *testing.T) {
 	c := dialWith(t, scripted(t, func(r *raw) {
-		_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 1})
+		_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 1})
 		_, _ = io.Copy(io.Discard, r.net)
 	}), false)
 	testenv.Eventually(t, "settings come", c.HasSettings)
@@ -196,9 +196,9 @@ func TestManyBeyondTheLast(t *testing.T) {
 	(<-servers).Drain()
 	for last := uint32(0); last != 1; {
 		switch f := c.read().(type) {
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			_ = c.WritePing(true, f.Data)
-		case *http2.GoAwayFrame:
+		case *xhttp2.GoAwayFrame:
 			last = f.LastStreamID
 		}
 	}
@@ -230,7 +230,7 @@ func unread(t *testing.T, cfg ServerConfig) *raw {
 		<-served
 	})
 	r := newRaw(t, client)
-	_, _ = io.WriteString(client, http2.ClientPreface)
+	_, _ = io.WriteString(client, xhttp2.ClientPreface)
 	_ = r.WriteSettings()
 	return r
 }
@@ -252,9 +252,9 @@ func TestPingBehindALongBlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		switch f := f.(type) {
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			return
-		case *http2.GoAwayFrame:
+		case *xhttp2.GoAwayFrame:
 			t.Fatal(f)
 		}
 	}
@@ -267,7 +267,7 @@ func TestRefusalsThatNobodyReads(t *testing.T) {
 	r.headers(1, true, with("x", strings.Repeat("y", 3000))...) // now it is in the table
 	block := r.fields(append(with(), "x", strings.Repeat("y", 3000), "x", strings.Repeat("y", 3000))...)
 	for id := uint32(3); id < 200_000; id += 2 {
-		err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+		err := r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
 		if err != nil {
 			if strings.Contains(err.Error(), "timeout") {
 				t.Error(err)
@@ -283,7 +283,7 @@ func TestLongField(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	r := rawClient(t, addr)
 	value := strings.Repeat("~", testHeader+100) // the Huffman code does not shorten it
-	_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndStream: true})
+	_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndStream: true})
 	block := r.fields("x", value)
 	for len(block) > 16<<10 {
 		_ = r.WriteContinuation(1, false, block[:16<<10])
@@ -331,14 +331,14 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 	}
 	_ = n.(*net.TCPConn).SetReadBuffer(16 << 10)
 	r := newRaw(t, n)
-	_, _ = io.WriteString(n, http2.ClientPreface)
-	_ = r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
+	_, _ = io.WriteString(n, xhttp2.ClientPreface)
+	_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1 << 30})
 	_ = r.WriteWindowUpdate(0, 1<<30)
 	r.headers(1, true, get...)
 	s := <-servers
 	s.Drain()
 	for answered := false; !answered; { // until the client has read the first GOAWAY
-		if p, ok := r.read().(*http2.PingFrame); ok && !p.IsAck() {
+		if p, ok := r.read().(*xhttp2.PingFrame); ok && !p.IsAck() {
 			_ = r.WritePing(true, p.Data)
 			answered = true
 		}
@@ -350,7 +350,7 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 		if err != nil {
 			t.Fatalf("after %d bytes of %d: %v", got, tail, err)
 		}
-		d, ok := f.(*http2.DataFrame)
+		d, ok := f.(*xhttp2.DataFrame)
 		if !ok {
 			continue
 		}
@@ -378,13 +378,13 @@ func TestNoContinueBehindTheResponse(t *testing.T) {
 	ended := false
 	for blocks := 0; ; {
 		switch f := r.read().(type) {
-		case *http2.HeadersFrame:
+		case *xhttp2.HeadersFrame:
 			if blocks++; blocks > 1 {
 				t.Fatal("headers after those of the response")
 			}
 			_ = r.WriteData(1, true, nil)
 			ended = true
-		case *http2.DataFrame:
+		case *xhttp2.DataFrame:
 			if ended && f.StreamEnded() {
 				return
 			}

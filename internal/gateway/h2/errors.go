@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // Errors of RoundTrip that mean that the server has not processed the request. So does a reset with
-// REFUSED_STREAM, an http2.StreamError.
+// REFUSED_STREAM, an xhttp2.StreamError.
 var (
 	// ErrGoAway is returned for a request beyond the last stream that the server's GOAWAY names.
 	ErrGoAway = errors.New("h2: the server goes away without having processed the request")
@@ -29,9 +29,9 @@ var (
 // IsUnprocessed reports whether an error of RoundTrip means that the server has not processed the request, so
 // that it may be sent again.
 func IsUnprocessed(err error) bool {
-	var reset http2.StreamError
+	var reset xhttp2.StreamError
 	if errors.As(err, &reset) {
-		return reset.Code == http2.ErrCodeRefusedStream
+		return reset.Code == xhttp2.ErrCodeRefusedStream
 	}
 	return errors.Is(err, ErrGoAway) || errors.Is(err, ErrUnusable)
 }
@@ -48,26 +48,26 @@ var (
 
 // violation is an error of the peer that ends its connection (RFC 9113, section 5.4.1).
 type violation struct {
-	code http2.ErrCode
+	code xhttp2.ErrCode
 	what string
 }
 
 func (v violation) Error() string { return fmt.Sprintf("h2: %v: %s", v.code, v.what) }
 
-func protocolError(what string) error { return violation{http2.ErrCodeProtocol, what} }
+func protocolError(what string) error { return violation{xhttp2.ErrCodeProtocol, what} }
 
-func enhanceYourCalm(what string) error { return violation{http2.ErrCodeEnhanceYourCalm, what} }
+func enhanceYourCalm(what string) error { return violation{xhttp2.ErrCodeEnhanceYourCalm, what} }
 
 // streamError returns an error that ends one stream (section 5.4.2).
-func streamError(id uint32, code http2.ErrCode, what string) error {
-	return http2.StreamError{StreamID: id, Code: code, Cause: errors.New(what)}
+func streamError(id uint32, code xhttp2.ErrCode, what string) error {
+	return xhttp2.StreamError{StreamID: id, Code: code, Cause: errors.New(what)}
 }
 
-func malformed(id uint32, what string) error { return streamError(id, http2.ErrCodeProtocol, what) }
+func malformed(id uint32, what string) error { return streamError(id, xhttp2.ErrCodeProtocol, what) }
 
 // GoAwayError is the error of a connection that the server has ended with a GOAWAY.
 type GoAwayError struct {
-	Code  http2.ErrCode
+	Code  xhttp2.ErrCode
 	Debug string
 }
 

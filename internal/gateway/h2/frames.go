@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -23,13 +23,13 @@ const (
 	minContinuations = 128
 )
 
-// readFrame returns the next frame with its header. An http2.StreamError ends a stream; other errors end the
+// readFrame returns the next frame with its header. An xhttp2.StreamError ends a stream; other errors end the
 // connection.
-func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
+func (c *conn) readFrame() (xhttp2.FrameHeader, xhttp2.Frame, error) {
 	h, err := c.fr.ReadFrameHeader()
-	var f http2.Frame
+	var f xhttp2.Frame
 	if err == nil {
-		if c.in.inData = h.Type == http2.FrameData; c.in.inData && c.deadlineSet {
+		if c.in.inData = h.Type == xhttp2.FrameData; c.in.inData && c.deadlineSet {
 			_ = c.clearHeaderDeadline(nil)
 		}
 		f, err = c.fr.ReadFrameForHeader(h)
@@ -37,20 +37,20 @@ func (c *conn) readFrame() (http2.FrameHeader, http2.Frame, error) {
 	if err == nil {
 		return h, f, nil
 	}
-	var reset http2.StreamError
-	var broke http2.ConnectionError
+	var reset xhttp2.StreamError
+	var broke xhttp2.ConnectionError
 	switch {
 	case errors.As(err, &reset):
-		if h.Type == http2.FrameHeaders || h.Type == http2.FrameContinuation { // the header tables may no longer match
+		if h.Type == xhttp2.FrameHeaders || h.Type == xhttp2.FrameContinuation { // the header tables may no longer match
 			err = violation{reset.Code, "invalid HEADERS frame"}
 		}
 	case errors.As(err, &broke):
-		err = violation{http2.ErrCode(broke), "invalid frame"}
+		err = violation{xhttp2.ErrCode(broke), "invalid frame"}
 		if detail := c.fr.ErrorDetail(); detail != nil {
-			err = violation{http2.ErrCode(broke), detail.Error()}
+			err = violation{xhttp2.ErrCode(broke), detail.Error()}
 		}
-	case errors.Is(err, http2.ErrFrameTooLarge):
-		err = violation{http2.ErrCodeFrameSize, "a frame is too large"}
+	case errors.Is(err, xhttp2.ErrFrameTooLarge):
+		err = violation{xhttp2.ErrCodeFrameSize, "a frame is too large"}
 	}
 	return h, nil, err
 }
@@ -75,9 +75,9 @@ func (c *conn) readFrames() error {
 	}
 }
 
-// resetFor resets the stream of an http2.StreamError. It returns errors that end the connection.
+// resetFor resets the stream of an xhttp2.StreamError. It returns errors that end the connection.
 func (c *conn) resetFor(broke error) error {
-	var err http2.StreamError
+	var err xhttp2.StreamError
 	if !errors.As(broke, &err) {
 		return broke
 	}
@@ -96,14 +96,14 @@ func (c *conn) resetFor(broke error) error {
 }
 
 // handle handles a frame, which must not be used afterwards.
-func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
+func (c *conn) handle(h xhttp2.FrameHeader, f xhttp2.Frame) error {
 	if !c.gotFirstFrame {
-		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
+		if s, ok := f.(*xhttp2.SettingsFrame); !ok || s.IsAck() {
 			return protocolError("the first frame is not SETTINGS") // section 3.4
 		}
 		c.onFirstFrame()
 	}
-	if f, ok := f.(*http2.HeadersFrame); ok {
+	if f, ok := f.(*xhttp2.HeadersFrame); ok {
 		// Reading the rest of the block invalidates f.
 		end, self := f.StreamEnded(), f.HasPriority() && f.Priority.StreamDep == h.StreamID
 		if err := c.readBlock(f); err != nil {
@@ -120,29 +120,29 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 		return c.err
 	}
 	switch f := f.(type) {
-	case *http2.DataFrame:
+	case *xhttp2.DataFrame:
 		return c.onData(f)
-	case *http2.WindowUpdateFrame:
+	case *xhttp2.WindowUpdateFrame:
 		return c.onWindow(f)
-	case *http2.RSTStreamFrame:
+	case *xhttp2.RSTStreamFrame:
 		return c.onReset(f)
-	case *http2.SettingsFrame:
+	case *xhttp2.SettingsFrame:
 		return c.onSettings(f)
-	case *http2.PingFrame:
+	case *xhttp2.PingFrame:
 		if f.IsAck() {
 			c.role.onPingAck(f.Data)
 		} else {
 			c.control(func() error { return c.fr.WritePing(true, f.Data) })
 		}
-	case *http2.GoAwayFrame:
+	case *xhttp2.GoAwayFrame:
 		if c.clientSide != nil { // a client closes the connection itself
 			c.clientSide.onGoAway(f)
 		}
-	case *http2.PriorityFrame: // section 5.3.1 of RFC 7540; priorities are ignored otherwise
+	case *xhttp2.PriorityFrame: // section 5.3.1 of RFC 7540; priorities are ignored otherwise
 		if f.StreamDep == f.StreamID {
 			return malformed(f.StreamID, "a stream depends on itself")
 		}
-	case *http2.PushPromiseFrame:
+	case *xhttp2.PushPromiseFrame:
 		return protocolError("PUSH_PROMISE although pushes are disabled")
 	}
 	return nil // frames of unknown types are ignored (section 4.1)
@@ -150,7 +150,7 @@ func (c *conn) handle(h http2.FrameHeader, f http2.Frame) error {
 
 // readBlock reads and decodes the header block that begins with f (section 4.3). The Framer ensures that no
 // other frame comes in between.
-func (c *conn) readBlock(f *http2.HeadersFrame) error {
+func (c *conn) readBlock(f *xhttp2.HeadersFrame) error {
 	b := &c.block
 	clear(b.fields)
 	b.fields, b.pseudo, b.remaining, b.tooLong, b.bad, b.connField = b.fields[:0], 0, b.limit, false, "", ""
@@ -162,7 +162,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 			return enhanceYourCalm("the header block is too long or has too many frames")
 		}
 		if _, err := b.dec.Write(fragment); err != nil {
-			return violation{http2.ErrCodeCompression, err.Error()}
+			return violation{xhttp2.ErrCodeCompression, err.Error()}
 		}
 		if ended {
 			break
@@ -171,7 +171,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 		if err != nil {
 			return err
 		}
-		more, ok := next.(*http2.ContinuationFrame)
+		more, ok := next.(*xhttp2.ContinuationFrame)
 		if !ok {
 			return protocolError("a header block is interrupted")
 		}
@@ -179,7 +179,7 @@ func (c *conn) readBlock(f *http2.HeadersFrame) error {
 		frames++
 	}
 	if err := b.dec.Close(); err != nil {
-		return violation{http2.ErrCodeCompression, err.Error()}
+		return violation{xhttp2.ErrCodeCompression, err.Error()}
 	}
 	return nil
 }
@@ -225,10 +225,10 @@ func (c *conn) clearHeaderDeadline(err error) error {
 }
 
 // onData handles DATA (section 6.1). Padding counts against the windows.
-func (c *conn) onData(f *http2.DataFrame) error {
+func (c *conn) onData(f *xhttp2.DataFrame) error {
 	data, size, end := f.Data(), int64(f.Length), f.StreamEnded()
 	if !c.inflow.take(size) {
-		return violation{http2.ErrCodeFlowControl, "DATA exceeds the connection's window"}
+		return violation{xhttp2.ErrCodeFlowControl, "DATA exceeds the connection's window"}
 	}
 	c.emptyFrames++
 	if len(data) > 0 || end {
@@ -243,14 +243,14 @@ func (c *conn) onData(f *http2.DataFrame) error {
 	case s == nil && c.isIdle(f.StreamID):
 		return protocolError("DATA on an idle stream")
 	case s == nil && c.recent.kindOf(f.StreamID) != resetLocally && f.StreamID <= c.lastStream:
-		wrong = streamError(f.StreamID, http2.ErrCodeStreamClosed, "the stream is closed")
+		wrong = streamError(f.StreamID, xhttp2.ErrCodeStreamClosed, "the stream is closed")
 	case s == nil:
 	case s.remoteEnd:
-		wrong = streamError(s.id, http2.ErrCodeStreamClosed, "DATA after the end of the stream")
+		wrong = streamError(s.id, xhttp2.ErrCodeStreamClosed, "DATA after the end of the stream")
 	case !s.headersReceived:
 		wrong = malformed(s.id, "data before headers") // section 8.1
 	case !s.window.take(size):
-		wrong = streamError(s.id, http2.ErrCodeFlowControl, "DATA exceeds the stream's window")
+		wrong = streamError(s.id, xhttp2.ErrCodeFlowControl, "DATA exceeds the stream's window")
 	}
 	if s == nil || wrong != nil {
 		c.restoreWindow(nil, size)
@@ -281,10 +281,10 @@ func (c *conn) onData(f *http2.DataFrame) error {
 }
 
 // onWindow handles WINDOW_UPDATE (section 6.9). The Framer refuses increments of zero.
-func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
+func (c *conn) onWindow(f *xhttp2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		if c.sendWindow += int64(f.Increment); c.sendWindow > maxWindow {
-			return violation{http2.ErrCodeFlowControl, "the connection's window is too large"}
+			return violation{xhttp2.ErrCodeFlowControl, "the connection's window is too large"}
 		}
 		c.wakeRoomWaiters()
 		return nil
@@ -293,7 +293,7 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 	switch {
 	case s != nil:
 		if s.sendWindow += int64(f.Increment); s.sendWindow > maxWindow {
-			return streamError(s.id, http2.ErrCodeFlowControl, "the window is too large")
+			return streamError(s.id, xhttp2.ErrCodeFlowControl, "the window is too large")
 		}
 		s.touch()
 	case c.isIdle(f.StreamID):
@@ -302,11 +302,11 @@ func (c *conn) onWindow(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-func (c *conn) onReset(f *http2.RSTStreamFrame) error {
+func (c *conn) onReset(f *xhttp2.RSTStreamFrame) error {
 	s := c.streams[f.StreamID]
 	switch {
 	case s != nil:
-		s.fail(http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
+		s.fail(xhttp2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errFromPeer})
 		c.remove(s)
 	case c.isIdle(f.StreamID):
 		return protocolError("RST_STREAM on an idle stream")
@@ -317,7 +317,7 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) error {
 var errFromPeer = errors.New("received from peer")
 
 // onSettings handles SETTINGS (section 6.5).
-func (c *conn) onSettings(f *http2.SettingsFrame) error {
+func (c *conn) onSettings(f *xhttp2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.unackedSettings--; c.unackedSettings < 0 {
 			return protocolError("acknowledgement of SETTINGS that were not sent")
@@ -333,14 +333,14 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 		err := s.Valid()
 		switch {
 		case err != nil:
-		case s.ID == http2.SettingInitialWindowSize:
+		case s.ID == xhttp2.SettingInitialWindowSize:
 			window = int64(s.Val)
 		default:
 			err = c.applySetting(s)
 		}
-		var broke http2.ConnectionError
+		var broke xhttp2.ConnectionError
 		if errors.As(err, &broke) {
-			err = violation{http2.ErrCode(broke), "invalid setting"}
+			err = violation{xhttp2.ErrCode(broke), "invalid setting"}
 		}
 		if err != nil {
 			return err
@@ -357,13 +357,13 @@ func (c *conn) onSettings(f *http2.SettingsFrame) error {
 	return nil
 }
 
-func (c *conn) applySetting(s http2.Setting) error {
+func (c *conn) applySetting(s xhttp2.Setting) error {
 	switch s.ID {
-	case http2.SettingHeaderTableSize:
+	case xhttp2.SettingHeaderTableSize:
 		c.enc.SetMaxDynamicTableSize(min(s.Val, tableBytes))
-	case http2.SettingMaxFrameSize:
+	case xhttp2.SettingMaxFrameSize:
 		c.peerMaxFrame = int(s.Val)
-	case http2.SettingMaxHeaderListSize:
+	case xhttp2.SettingMaxHeaderListSize:
 		c.peerMaxHeader = int64(s.Val)
 	default:
 		if c.clientSide != nil {
@@ -381,7 +381,7 @@ func (c *conn) setWindow(size int64) error {
 	}
 	for _, s := range c.streams {
 		if s.sendWindow += more; s.sendWindow > maxWindow {
-			return violation{http2.ErrCodeFlowControl, "a stream's window is too large"}
+			return violation{xhttp2.ErrCodeFlowControl, "a stream's window is too large"}
 		}
 		s.touch()
 	}

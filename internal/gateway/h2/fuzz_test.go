@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
 // script returns the frames that do writes.
 func script(do func(r *raw)) []byte {
 	var out bytes.Buffer
-	r := &raw{Framer: http2.NewFramer(&out, nil)}
+	r := &raw{Framer: xhttp2.NewFramer(&out, nil)}
 	r.AllowIllegalWrites = true
 	r.enc = hpack.NewEncoder(&r.buf)
 	do(r)
@@ -29,22 +29,22 @@ func seeds(f *testing.F, status ...string) {
 	}
 	f.Add(script(func(r *raw) { _ = r.WriteSettings(); r.headers(1, true, first...) }))
 	f.Add(script(func(r *raw) {
-		_ = r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10}, http2.Setting{ID: http2.SettingHeaderTableSize, Val: 0})
+		_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 10}, xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: 0})
 		r.headers(1, false, first...)
 		_ = r.WriteData(1, false, make([]byte, 3000))
 		_ = r.WriteWindowUpdate(1, 1000)
 		_ = r.WriteDataPadded(1, false, make([]byte, 300), make([]byte, 30))
 		r.headers(1, true, "a", "b")
 		_ = r.WritePing(false, [8]byte{})
-		_ = r.WriteRSTStream(1, http2.ErrCodeCancel)
-		_ = r.WriteGoAway(1, http2.ErrCodeNo, nil)
+		_ = r.WriteRSTStream(1, xhttp2.ErrCodeCancel)
+		_ = r.WriteGoAway(1, xhttp2.ErrCodeNo, nil)
 	}))
 	f.Add(script(func(r *raw) {
 		_ = r.WriteSettings()
-		_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(first...)})
+		_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(first...)})
 		_ = r.WriteContinuation(1, true, r.fields("x", "y"))
 		r.headers(3, true, first...)
-		_ = r.WriteRSTStream(3, http2.ErrCodeCancel)
+		_ = r.WriteRSTStream(3, xhttp2.ErrCodeCancel)
 		r.headers(5, false, append([]string{":method", "POST"}, first...)...)
 		_ = r.WriteData(5, true, []byte("hello"))
 	}))
@@ -65,7 +65,7 @@ func FuzzServer(f *testing.F) {
 			close(served)
 		}()
 		go swallow(far)
-		_, _ = io.WriteString(far, http2.ClientPreface)
+		_, _ = io.WriteString(far, xhttp2.ClientPreface)
 		_, _ = far.Write(said)
 		_ = far.Close()
 		ends(t, "the server", served)

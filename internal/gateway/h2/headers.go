@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -86,7 +86,7 @@ func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	case b.pseudo > 0:
 		return nil, malformed(id, "pseudo-header fields in trailers")
 	case b.tooLong:
-		return nil, streamError(id, http2.ErrCodeEnhanceYourCalm, "trailers are too long")
+		return nil, streamError(id, xhttp2.ErrCodeEnhanceYourCalm, "trailers are too long")
 	}
 	return b.header(), nil
 }
@@ -171,7 +171,7 @@ func (c *conn) writeBlock(id uint32, end bool) {
 		return p
 	}
 	p := piece()
-	_ = c.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: p, EndStream: end, EndHeaders: len(rest) == 0})
+	_ = c.fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: p, EndStream: end, EndHeaders: len(rest) == 0})
 	for len(rest) > 0 {
 		p = piece()
 		_ = c.fr.WriteContinuation(id, len(rest) == 0, p)

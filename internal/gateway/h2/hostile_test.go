@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -22,7 +22,7 @@ import (
 
 // raw sends and reads single frames.
 type raw struct {
-	*http2.Framer
+	*xhttp2.Framer
 	t   testing.TB
 	net net.Conn
 	enc *hpack.Encoder
@@ -30,7 +30,7 @@ type raw struct {
 }
 
 func newRaw(t testing.TB, n net.Conn) *raw {
-	r := &raw{t: t, net: n, Framer: http2.NewFramer(n, n)}
+	r := &raw{t: t, net: n, Framer: xhttp2.NewFramer(n, n)}
 	r.AllowIllegalWrites = true
 	r.enc = hpack.NewEncoder(&r.buf)
 	_ = n.SetDeadline(time.Now().Add(30 * time.Second))
@@ -45,13 +45,13 @@ func rawClient(t testing.TB, addr string) *raw {
 		t.Fatal(err)
 	}
 	r := newRaw(t, n)
-	_, _ = io.WriteString(n, http2.ClientPreface)
+	_, _ = io.WriteString(n, xhttp2.ClientPreface)
 	_ = r.WriteSettings()
 	return r
 }
 
 // read returns the next frame.
-func (r *raw) read() http2.Frame {
+func (r *raw) read() xhttp2.Frame {
 	r.t.Helper()
 	f, err := r.ReadFrame()
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *raw) fields(kv ...string) []byte {
 }
 
 func (r *raw) headers(id uint32, end bool, kv ...string) {
-	_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.fields(kv...), EndHeaders: true, EndStream: end})
+	_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: r.fields(kv...), EndHeaders: true, EndStream: end})
 }
 
 var get = []string{":method", "GET", ":scheme", "http", ":path", "/", ":authority", "a"}
@@ -87,17 +87,17 @@ func (r *raw) verdict() string {
 			return "closed"
 		}
 		switch f := f.(type) {
-		case *http2.RSTStreamFrame:
-			if f.ErrCode != http2.ErrCodeNo {
+		case *xhttp2.RSTStreamFrame:
+			if f.ErrCode != xhttp2.ErrCodeNo {
 				return fmt.Sprintf("RST %d %v", f.StreamID, f.ErrCode)
 			}
-		case *http2.GoAwayFrame:
+		case *xhttp2.GoAwayFrame:
 			return fmt.Sprintf("GOAWAY %v", f.ErrCode)
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			if f.IsAck() && f.Data[0] == 42 {
 				return "ok"
 			}
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				_ = r.WriteSettingsAck()
 			}
@@ -132,7 +132,7 @@ func TestHostileClients(t *testing.T) {
 		{"5.1: HEADERS after the end", "RST 1 STREAM_CLOSED", func(r *raw) { r.headers(1, true, get...); r.headers(1, true, "a", "b") }},
 		{"5.1: HEADERS after a reset", "GOAWAY STREAM_CLOSED", func(r *raw) {
 			r.headers(1, true, get...)
-			_ = r.WriteRSTStream(1, http2.ErrCodeCancel)
+			_ = r.WriteRSTStream(1, xhttp2.ErrCodeCancel)
 			r.headers(1, true, get...)
 		}},
 		{"5.1: DATA after a reset by the server", "RST 1 PROTOCOL_ERROR", func(r *raw) { // but no second reset
@@ -151,28 +151,28 @@ func TestHostileClients(t *testing.T) {
 		}},
 		{"6.1: padding longer than the frame", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
 			r.headers(1, false, get...)
-			_ = r.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, 1, []byte{200, 1})
+			_ = r.WriteRawFrame(xhttp2.FrameData, xhttp2.FlagDataPadded, 1, []byte{200, 1})
 		}},
 		{"6.2: padding longer than headers", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
-			_ = r.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersPadded|http2.FlagHeadersEndHeaders, 1, []byte{200, 1})
+			_ = r.WriteRawFrame(xhttp2.FrameHeaders, xhttp2.FlagHeadersPadded|xhttp2.FlagHeadersEndHeaders, 1, []byte{200, 1})
 		}},
 		{"6.2: on no stream", "GOAWAY PROTOCOL_ERROR", func(r *raw) { r.headers(0, true, get...) }},
 		{"6.4: RST_STREAM of a wrong size", "GOAWAY FRAME_SIZE_ERROR", func(r *raw) {
 			r.headers(1, true, get...)
-			_ = r.WriteRawFrame(http2.FrameRSTStream, 0, 1, []byte{1})
+			_ = r.WriteRawFrame(xhttp2.FrameRSTStream, 0, 1, []byte{1})
 		}},
-		{"6.5: SETTINGS of a wrong size", "GOAWAY FRAME_SIZE_ERROR", func(r *raw) { _ = r.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 5)) }},
+		{"6.5: SETTINGS of a wrong size", "GOAWAY FRAME_SIZE_ERROR", func(r *raw) { _ = r.WriteRawFrame(xhttp2.FrameSettings, 0, 0, make([]byte, 5)) }},
 		{"6.5: an acknowledgement too many", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteSettingsAck(); _ = r.WriteSettingsAck() }},
-		{"6.5: too many", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteRawFrame(http2.FrameSettings, 0, 0, make([]byte, 6*101)) }},
+		{"6.5: too many", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteRawFrame(xhttp2.FrameSettings, 0, 0, make([]byte, 6*101)) }},
 		{"6.5.2: a window that is too large", "GOAWAY FLOW_CONTROL_ERROR", func(r *raw) {
-			_ = r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31})
+			_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1 << 31})
 		}},
 		{"6.5.2: a frame size that is too small", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
-			_ = r.WriteSettings(http2.Setting{ID: http2.SettingMaxFrameSize, Val: 10})
+			_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: 10})
 		}},
 		{"6.6: PUSH_PROMISE", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
 			r.headers(1, true, get...)
-			_ = r.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: r.fields(get...), EndHeaders: true})
+			_ = r.WritePushPromise(xhttp2.PushPromiseParam{StreamID: 1, PromiseID: 2, BlockFragment: r.fields(get...), EndHeaders: true})
 		}},
 		{"6.9: a window that overflows", "GOAWAY FLOW_CONTROL_ERROR", func(r *raw) { _ = r.WriteWindowUpdate(0, 1<<31-1) }},
 		{"6.9: a stream's window that overflows", "RST 1 FLOW_CONTROL_ERROR", func(r *raw) {
@@ -183,21 +183,21 @@ func TestHostileClients(t *testing.T) {
 		{"6.9: settings that make a window overflow", "GOAWAY FLOW_CONTROL_ERROR", func(r *raw) {
 			r.headers(1, true, get...)
 			_ = r.WriteWindowUpdate(1, 1<<31-1-65535)
-			_ = r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 65536})
+			_ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 65536})
 		}},
 		{"6.10: something between", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
 			_ = r.WritePing(false, [8]byte{})
 		}},
 		{"6.10: CONTINUATION alone", "GOAWAY PROTOCOL_ERROR", func(r *raw) { _ = r.WriteContinuation(1, true, nil) }},
 		{"6.10: CONTINUATION without end", "GOAWAY ENHANCE_YOUR_CALM", func(r *raw) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
 			for range 200 {
 				_ = r.WriteContinuation(1, false, nil)
 			}
 		}},
 		{"6.10: a block that is too long", "GOAWAY ENHANCE_YOUR_CALM", func(r *raw) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...)})
 			block := r.fields("x", strings.Repeat("~", 8000))
 			for range 20 {
 				_ = r.WriteContinuation(1, false, block)
@@ -208,10 +208,10 @@ func TestHostileClients(t *testing.T) {
 			_ = r.WriteData(1, false, make([]byte, 16<<10+1))
 		}},
 		{"4.3: a block that is none", "GOAWAY COMPRESSION_ERROR", func(r *raw) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true})
 		}},
 		{"5.3.1: depends on itself", "GOAWAY PROTOCOL_ERROR", func(r *raw) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndHeaders: true, Priority: http2.PriorityParam{StreamDep: 1}})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields(get...), EndHeaders: true, Priority: xhttp2.PriorityParam{StreamDep: 1}})
 		}},
 		{"8.1: trailers without the end", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, false, get...); r.headers(1, false, "a", "b") }},
 		{"8.1: pseudo-header fields in trailers", "RST 1 PROTOCOL_ERROR", func(r *raw) { r.headers(1, false, get...); r.headers(1, true, ":path", "/") }},
@@ -269,8 +269,8 @@ func TestHostileClients(t *testing.T) {
 		}},
 		{"frames of unknown types", "ok", func(r *raw) {
 			_ = r.WriteRawFrame(77, 255, 99, make([]byte, 100))
-			_ = r.WritePriority(1, http2.PriorityParam{StreamDep: 3})
-			_ = r.WriteRawFrame(http2.FramePriorityUpdate, 0, 0, []byte{0, 0, 0, 1, 'u'})
+			_ = r.WritePriority(1, xhttp2.PriorityParam{StreamDep: 3})
+			_ = r.WriteRawFrame(xhttp2.FramePriorityUpdate, 0, 0, []byte{0, 0, 0, 1, 'u'})
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -296,8 +296,8 @@ func TestHostileBeginnings(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	for name, begin := range map[string]string{
 		"HTTP/1":        "GET / HTTP/1.1\r\nHost: a\r\n\r\n" + strings.Repeat(" ", 30),
-		"half":          http2.ClientPreface[:10],
-		"another frame": http2.ClientPreface + "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
+		"half":          xhttp2.ClientPreface[:10],
+		"another frame": xhttp2.ClientPreface + "\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678",
 	} {
 		n, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -334,7 +334,7 @@ func TestRapidReset(t *testing.T) {
 		for id := uint32(1); id < 20_000; id += 2 {
 			r.headers(id, true, get...)
 			time.Sleep(10 * time.Microsecond)
-			if r.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+			if r.WriteRSTStream(id, xhttp2.ErrCodeCancel) != nil {
 				return
 			}
 		}
@@ -344,7 +344,7 @@ func TestRapidReset(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if f, ok := f.(*http2.GoAwayFrame); ok && f.ErrCode != http2.ErrCodeEnhanceYourCalm {
+		if f, ok := f.(*xhttp2.GoAwayFrame); ok && f.ErrCode != xhttp2.ErrCodeEnhanceYourCalm {
 			t.Errorf("GOAWAY %v", f.ErrCode)
 		}
 	}
@@ -368,10 +368,10 @@ func TestPeersThatReadNothing(t *testing.T) {
 			go func() { defer close(served); _ = s.Serve() }()
 			t.Cleanup(func() { _ = client.Close(); <-served })
 			r := newRaw(t, client)
-			_, _ = io.WriteString(client, http2.ClientPreface)
+			_, _ = io.WriteString(client, xhttp2.ClientPreface)
 			_ = r.WriteSettings()
 			var out bytes.Buffer
-			r.Framer = http2.NewFramer(&out, nil)
+			r.Framer = xhttp2.NewFramer(&out, nil)
 			r.AllowIllegalWrites = true
 			before := heap()
 			for id := uint32(1); ; id += 2 {
@@ -408,7 +408,7 @@ func TestHeaderBomb(t *testing.T) {
 	first := r.fields(append(with(), "x", strings.Repeat("y", 3000))...)
 	block := bytes.Repeat([]byte{0x80 | 62}, 16_000) // each is 3 kB
 	before := heap()
-	_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: first, EndStream: true})
+	_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: first, EndStream: true})
 	_ = r.WriteContinuation(1, true, block)
 	status := ""
 	dec := hpack.NewDecoder(4096, func(f hpack.HeaderField) {
@@ -421,7 +421,7 @@ func TestHeaderBomb(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h, ok := f.(*http2.HeadersFrame); ok {
+		if h, ok := f.(*xhttp2.HeadersFrame); ok {
 			_, _ = dec.Write(h.HeaderBlockFragment())
 		}
 	}
@@ -474,24 +474,24 @@ func TestHostileServers(t *testing.T) {
 		}},
 		{"a length without a body", "PROTOCOL_ERROR", func(r *raw, id uint32) { r.headers(id, true, ":status", "200", "content-length", "5") }},
 		{"headers that are too long", "too long", func(r *raw, id uint32) {
-			_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: r.fields(":status", "200", "a", strings.Repeat("a", 20_000)), EndStream: true})
+			_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: r.fields(":status", "200", "a", strings.Repeat("a", 20_000)), EndStream: true})
 			_ = r.WriteContinuation(id, true, r.fields("b", strings.Repeat("a", 20_000)))
 		}},
-		{"a reset", "CANCEL", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, http2.ErrCodeCancel) }},
-		{"a refusal", "REFUSED_STREAM", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, http2.ErrCodeRefusedStream) }},
-		{"a reset after the end", "", func(r *raw, id uint32) { r.headers(id, true, ok...); _ = r.WriteRSTStream(id, http2.ErrCodeNo) }},
-		{"GOAWAY below", "goes away", func(r *raw, id uint32) { _ = r.WriteGoAway(0, http2.ErrCodeNo, nil) }},
-		{"GOAWAY above", "", func(r *raw, id uint32) { _ = r.WriteGoAway(id, http2.ErrCodeNo, nil); r.headers(id, true, ok...) }},
+		{"a reset", "CANCEL", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, xhttp2.ErrCodeCancel) }},
+		{"a refusal", "REFUSED_STREAM", func(r *raw, id uint32) { _ = r.WriteRSTStream(id, xhttp2.ErrCodeRefusedStream) }},
+		{"a reset after the end", "", func(r *raw, id uint32) { r.headers(id, true, ok...); _ = r.WriteRSTStream(id, xhttp2.ErrCodeNo) }},
+		{"GOAWAY below", "goes away", func(r *raw, id uint32) { _ = r.WriteGoAway(0, xhttp2.ErrCodeNo, nil) }},
+		{"GOAWAY above", "", func(r *raw, id uint32) { _ = r.WriteGoAway(id, xhttp2.ErrCodeNo, nil); r.headers(id, true, ok...) }},
 		{"GOAWAY with a reason", "ENHANCE_YOUR_CALM \"too_many_pings\"", func(r *raw, id uint32) {
-			_ = r.WriteGoAway(id, http2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
+			_ = r.WriteGoAway(id, xhttp2.ErrCodeEnhanceYourCalm, []byte("too_many_pings"))
 			_ = r.net.Close()
 		}},
 		{"a push", "PROTOCOL_ERROR", func(r *raw, id uint32) {
-			_ = r.WritePushPromise(http2.PushPromiseParam{StreamID: id, PromiseID: 2, BlockFragment: r.fields(get...), EndHeaders: true})
+			_ = r.WritePushPromise(xhttp2.PushPromiseParam{StreamID: id, PromiseID: 2, BlockFragment: r.fields(get...), EndHeaders: true})
 		}},
 		{"HEADERS on an idle stream", "PROTOCOL_ERROR", func(r *raw, id uint32) { r.headers(id+2, true, ok...) }},
 		{"HEADERS on an even stream", "PROTOCOL_ERROR", func(r *raw, _ uint32) { r.headers(2, true, ok...) }},
-		{"settings that allow pushes", "PROTOCOL_ERROR", func(r *raw, _ uint32) { _ = r.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 1}) }},
+		{"settings that allow pushes", "PROTOCOL_ERROR", func(r *raw, _ uint32) { _ = r.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingEnablePush, Val: 1}) }},
 		{"more than the window", "FLOW_CONTROL_ERROR", func(r *raw, id uint32) {
 			r.headers(id, false, ok...)
 			for range 5 {
@@ -508,14 +508,14 @@ func TestHostileServers(t *testing.T) {
 					return
 				}
 				r := newRaw(t, n)
-				_, _ = io.ReadFull(n, make([]byte, len(http2.ClientPreface)))
+				_, _ = io.ReadFull(n, make([]byte, len(xhttp2.ClientPreface)))
 				_ = r.WriteSettings()
 				for {
 					f, err := r.ReadFrame()
 					if err != nil {
 						return
 					}
-					if h, ok := f.(*http2.HeadersFrame); ok {
+					if h, ok := f.(*xhttp2.HeadersFrame); ok {
 						test.do(r, h.StreamID)
 					}
 				}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -114,8 +114,8 @@ func TestCancel(t *testing.T) {
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: the client gets %v", path, err)
 		}
-		var reset http2.StreamError
-		if err := <-ended; !errors.As(err, &reset) || reset.Code != http2.ErrCodeCancel {
+		var reset xhttp2.StreamError
+		if err := <-ended; !errors.As(err, &reset) || reset.Code != xhttp2.ErrCodeCancel {
 			t.Errorf("%s: the server gets %v", path, err)
 		}
 	}
@@ -249,9 +249,9 @@ func TestBeyondTheLast(t *testing.T) {
 	(<-servers).Drain()
 	for last := uint32(0); last != 1; {
 		switch f := c.read().(type) {
-		case *http2.PingFrame:
+		case *xhttp2.PingFrame:
 			_ = c.WritePing(true, f.Data)
-		case *http2.GoAwayFrame:
+		case *xhttp2.GoAwayFrame:
 			last = f.LastStreamID
 		}
 	}
@@ -260,12 +260,12 @@ func TestBeyondTheLast(t *testing.T) {
 	_ = c.WriteData(1, true, []byte("counts"))
 	for {
 		switch f := c.read().(type) {
-		case *http2.DataFrame:
+		case *xhttp2.DataFrame:
 			if f.StreamID != 1 || string(f.Data()) != "counts" {
 				t.Fatalf("%q on stream %d", f.Data(), f.StreamID)
 			}
 			return
-		case *http2.GoAwayFrame, *http2.RSTStreamFrame:
+		case *xhttp2.GoAwayFrame, *xhttp2.RSTStreamFrame:
 			t.Fatal(f)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -76,7 +76,7 @@ func TestServeAwaitsHandlers(t *testing.T) {
 	}()
 	r := newRaw(t, client)
 	go func() { _, _ = io.Copy(io.Discard, client) }()
-	_, _ = io.WriteString(client, http2.ClientPreface)
+	_, _ = io.WriteString(client, xhttp2.ClientPreface)
 	_ = r.WriteSettings()
 	r.headers(1, true, get...)
 	<-begun
@@ -125,7 +125,7 @@ func TestContinueOnce(t *testing.T) {
 	r.headers(1, false, with("expect", "100-continue")...)
 	var got []string
 	for len(got) < 2 {
-		if f, ok := r.read().(*http2.MetaHeadersFrame); ok {
+		if f, ok := r.read().(*xhttp2.MetaHeadersFrame); ok {
 			got = append(got, f.PseudoValue("status"))
 			if len(got) == 1 {
 				time.Sleep(20 * time.Millisecond) // the handler waits for the body
@@ -190,7 +190,7 @@ func TestRestOfTheWindowTaken(t *testing.T) {
 		}
 	}
 	for {
-		if f, ok := r.read().(*http2.WindowUpdateFrame); ok && f.StreamID == 0 && f.Increment == first {
+		if f, ok := r.read().(*xhttp2.WindowUpdateFrame); ok && f.StreamID == 0 && f.Increment == first {
 			return
 		}
 	}
@@ -209,7 +209,7 @@ func TestServeTells(t *testing.T) {
 		}()
 		go func() { _, _ = io.Copy(io.Discard, there) }()
 		r := newRaw(t, there)
-		_, _ = io.WriteString(there, http2.ClientPreface)
+		_, _ = io.WriteString(there, xhttp2.ClientPreface)
 		_ = r.WriteSettings()
 		say(r)
 		if err := fmt.Sprint(<-got); !strings.Contains(err, what) {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // Servers end connections on which many streams are reset (CVE-2023-44487): hyper's h2 when more than 20 of
@@ -174,7 +174,7 @@ func (c *ClientConn) abandon(a *clientStream, err error) {
 	p := &c.pacing
 	full := p.count >= max(1, c.maxStreams/pacedPart)
 	if !p.enabled || p.bucket.take(resetBurst, resetRate) || full && (a.out.Client == nil || !a.out.Client.resets.isExceeded()) {
-		c.reset(s, http2.ErrCodeCancel, err)
+		c.reset(s, xhttp2.ErrCodeCancel, err)
 		return
 	}
 	if full {
@@ -212,7 +212,7 @@ func (c *ClientConn) resetNext() {
 				c.resetLater()
 				return
 			}
-			c.reset(s, http2.ErrCodeCancel, errEnded)
+			c.reset(s, xhttp2.ErrCodeCancel, errEnded)
 		}
 		p.queue[0] = nil
 		p.queue = p.queue[1:]

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // cancelled begins n requests of a client on a connection and cancels them at once.
@@ -162,7 +162,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 			t.Error("two addresses share what is for clients that reset much, and there is room")
 		}
 		own.Conn.mu.Lock()
-		own.Conn.goAway = &GoAwayError{Code: http2.ErrCodeEnhanceYourCalm}
+		own.Conn.goAway = &GoAwayError{Code: xhttp2.ErrCodeEnhanceYourCalm}
 		own.Conn.mu.Unlock()
 		begun := time.Now()
 		next := hopOf(bad)

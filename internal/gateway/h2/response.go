@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // response is the ResponseWriter of a handler. It sends the headers that the handler sets, and adds only Date
@@ -250,7 +250,7 @@ func (w *response) finish() {
 // resetLate resets the stream, because its peer reads too slowly.
 func (w *response) resetLate() {
 	if !w.call.handlerDone {
-		w.call.c.reset(&w.call.stream, http2.ErrCodeInternal, os.ErrDeadlineExceeded)
+		w.call.c.reset(&w.call.stream, xhttp2.ErrCodeInternal, os.ErrDeadlineExceeded)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
 
@@ -23,7 +23,7 @@ func (r *raw) marked(kv ...string) []byte {
 }
 
 // marks lists the fields of a block that are never indexed, and whether the block is the last of its stream.
-func marks(dec *hpack.Decoder, f *http2.HeadersFrame) string {
+func marks(dec *hpack.Decoder, f *xhttp2.HeadersFrame) string {
 	fields, err := dec.DecodeFull(f.HeaderBlockFragment())
 	if err != nil {
 		return err.Error()
@@ -50,14 +50,14 @@ func TestNeverIndexed(t *testing.T) {
 			if err != nil {
 				return
 			}
-			h, ok := f.(*http2.HeadersFrame)
+			h, ok := f.(*xhttp2.HeadersFrame)
 			if !ok {
 				continue
 			}
 			atServer <- marks(dec, h)
 			if h.StreamEnded() {
-				_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, EndHeaders: true, BlockFragment: r.marked(":status", "200", "x-key!", "k", "set-cookie", "a=b", "x-plain", "p")})
-				_ = r.WriteHeaders(http2.HeadersFrameParam{StreamID: h.StreamID, EndHeaders: true, EndStream: true, BlockFragment: r.marked("x-end!", "e", "x-plain", "p")})
+				_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: h.StreamID, EndHeaders: true, BlockFragment: r.marked(":status", "200", "x-key!", "k", "set-cookie", "a=b", "x-plain", "p")})
+				_ = r.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: h.StreamID, EndHeaders: true, EndStream: true, BlockFragment: r.marked("x-end!", "e", "x-plain", "p")})
 			}
 		}
 	}), false)
@@ -87,7 +87,7 @@ func TestNeverIndexed(t *testing.T) {
 	dec := hpack.NewDecoder(tableBytes, nil)
 	next := func() string {
 		for {
-			if h, ok := c.read().(*http2.HeadersFrame); ok {
+			if h, ok := c.read().(*xhttp2.HeadersFrame); ok {
 				return marks(dec, h)
 			}
 		}
@@ -101,8 +101,8 @@ func TestNeverIndexed(t *testing.T) {
 		{[]string{"authorization", "Bearer a", "cookie", "a=b", "cookie!", "c=d"}, "[:path cookie cookie]", "[x-end]", "[x-key]", "[x-end]"},
 	} {
 		id := uint32(2*i + 1)
-		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true, BlockFragment: c.marked(append(slices.Clone(begin), test.fields...)...)})
-		_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, EndHeaders: true, EndStream: true, BlockFragment: c.marked("x-end!", "e")})
+		_ = c.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, EndHeaders: true, BlockFragment: c.marked(append(slices.Clone(begin), test.fields...)...)})
+		_ = c.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, EndHeaders: true, EndStream: true, BlockFragment: c.marked("x-end!", "e")})
 		for _, want := range []string{test.request, test.sum} {
 			if got := <-atServer; got != want {
 				t.Errorf("%q: %s at the server, want %s", test.fields, got, want)

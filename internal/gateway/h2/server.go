@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -72,8 +72,8 @@ func (s *Server) Serve() error {
 	defer s.handlers.Wait()
 	defer gateway.CatchPanic(s.Log, s.Stats, s.abort)
 	_ = s.net.SetReadDeadline(time.Now().Add(prefaceTimeout))
-	preface := make([]byte, len(http2.ClientPreface))
-	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != http2.ClientPreface {
+	preface := make([]byte, len(xhttp2.ClientPreface))
+	if _, err := io.ReadFull(s.in, preface); err != nil || string(preface) != xhttp2.ClientPreface {
 		s.close()
 		<-s.done
 		s.in.free()
@@ -87,11 +87,11 @@ func (s *Server) sendSettings() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.fr.WriteSettings(
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: frameBytes},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(s.cfg.MaxStreams)},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: uint32(s.cfg.MaxHeader)},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableBytes},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: uint32(s.cfg.Window)},
+		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: frameBytes},
+		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: uint32(s.cfg.MaxStreams)},
+		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: uint32(s.cfg.MaxHeader)},
+		xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: tableBytes},
+		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: uint32(s.cfg.Window)},
 	)
 	s.unackedSettings++
 	s.widen(s.cfg.ConnWindow)
@@ -140,7 +140,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	}
 
 	if len(s.streams) >= s.cfg.MaxStreams {
-		return streamError(id, http2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
+		return streamError(id, xhttp2.ErrCodeRefusedStream, "too many streams") // section 5.1.2
 	}
 	if b.bad != "" || b.connField != "" {
 		return malformed(id, b.bad+b.connField)
@@ -185,7 +185,7 @@ func (s *Server) closedStreamError(id uint32) error {
 	case resetLocally:
 		return nil
 	case endedNormally:
-		return violation{http2.ErrCodeStreamClosed, "HEADERS on a closed stream"}
+		return violation{xhttp2.ErrCodeStreamClosed, "HEADERS on a closed stream"}
 	}
 	return protocolError("stream number lower than an earlier one")
 }
@@ -193,7 +193,7 @@ func (s *Server) closedStreamError(id uint32) error {
 func (s *Server) trailers(st *stream, end bool, b *block) error {
 	switch {
 	case st.remoteEnd:
-		return streamError(st.id, http2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
+		return streamError(st.id, xhttp2.ErrCodeStreamClosed, "HEADERS after the end of the stream")
 	case b.bad != "" || b.connField != "":
 		return malformed(st.id, "trailers: "+b.bad+b.connField)
 	}
@@ -218,7 +218,7 @@ func (s *Server) start(call *serverStream) {
 	case len(s.waiting) < s.cfg.MaxStreams:
 		s.waiting = append(s.waiting, call)
 	default:
-		_ = s.fr.WriteGoAway(s.lastAccepted(), http2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
+		_ = s.fr.WriteGoAway(s.lastAccepted(), xhttp2.ErrCodeEnhanceYourCalm, []byte("too many streams were reset"))
 		s.fail(enhanceYourCalm("too many streams were reset"))
 	}
 }
@@ -279,7 +279,7 @@ func (s *Server) beginDrain() {
 		return
 	}
 	s.drain.begun = true
-	_ = s.fr.WriteGoAway(maxStreamID, http2.ErrCodeNo, nil)
+	_ = s.fr.WriteGoAway(maxStreamID, xhttp2.ErrCodeNo, nil)
 	_ = s.fr.WritePing(false, drainPing)
 	s.drain.timer = s.after(drainTimeout, s.sendFinalGoAway)
 }
@@ -297,7 +297,7 @@ func (s *Server) sendFinalGoAway() {
 	}
 	s.drain.timer.Stop()
 	s.drain.finalSent, s.lastStream = true, s.lastAccepted()
-	_ = s.fr.WriteGoAway(s.lastStream, http2.ErrCodeNo, nil)
+	_ = s.fr.WriteGoAway(s.lastStream, xhttp2.ErrCodeNo, nil)
 	if len(s.streams) == 0 {
 		s.closeGracefully()
 	}

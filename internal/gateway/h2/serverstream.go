@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/panics"
@@ -151,7 +151,7 @@ func (s *serverStream) end() {
 	if w.returned {
 		w.finish()
 	} else {
-		c.reset(&s.stream, http2.ErrCodeInternal, errHandlerDone)
+		c.reset(&s.stream, xhttp2.ErrCodeInternal, errHandlerDone)
 	}
 	s.handlerDone = true
 	if w.writeTimer != nil {
@@ -159,7 +159,7 @@ func (s *serverStream) end() {
 	}
 	s.drop(errBodyClosed)
 	if !s.gone { // the client need not send the rest (RFC 9113, section 8.1)
-		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
+		c.reset(&s.stream, xhttp2.ErrCodeNo, errHandlerDone)
 	}
 	s.server.onHandlerDone()
 	c.flush()
@@ -175,7 +175,7 @@ func (s *serverStream) refuse(status int) {
 	})
 	s.endLocal()
 	if !s.gone {
-		c.reset(&s.stream, http2.ErrCodeNo, errHandlerDone)
+		c.reset(&s.stream, xhttp2.ErrCodeNo, errHandlerDone)
 	}
 }
 

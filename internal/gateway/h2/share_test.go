@@ -11,17 +11,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // quietServer accepts the given number of concurrent streams and answers nothing. It calls reset for each
 // stream that is reset.
 func quietServer(c net.Conn, streams uint32, reset func(id uint32)) {
 	defer c.Close()
-	_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+	_, _ = io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface)))
 	var out bytes.Buffer
-	fr := http2.NewFramer(&out, c)
-	_ = fr.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: streams})
+	fr := xhttp2.NewFramer(&out, c)
+	_ = fr.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: streams})
 	for {
 		if _, err := out.WriteTo(c); err != nil {
 			return
@@ -31,11 +31,11 @@ func quietServer(c net.Conn, streams uint32, reset func(id uint32)) {
 			return
 		}
 		switch f := f.(type) {
-		case *http2.SettingsFrame:
+		case *xhttp2.SettingsFrame:
 			if !f.IsAck() {
 				_ = fr.WriteSettingsAck()
 			}
-		case *http2.RSTStreamFrame:
+		case *xhttp2.RSTStreamFrame:
 			reset(f.StreamID)
 		}
 	}

@@ -10,23 +10,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 )
 
 // slowClient is a client's end of a connection in a synctest bubble. Its server runs no handlers.
 type slowClient struct {
 	t *testing.T
 	net.Conn
-	fr     *http2.Framer
+	fr     *xhttp2.Framer
 	server *Server
-	goAway http2.ErrCode // that the server has sent
+	goAway xhttp2.ErrCode // that the server has sent
 	served chan error    // what Serve returned
 	ended  chan struct{} // closed when the server has closed the connection
 }
 
 func startSlow(t *testing.T, greet bool) *slowClient {
 	near, far := net.Pipe()
-	c := &slowClient{t: t, Conn: near, fr: http2.NewFramer(near, near), goAway: http2.ErrCodeNo, served: make(chan error, 1), ended: make(chan struct{})}
+	c := &slowClient{t: t, Conn: near, fr: xhttp2.NewFramer(near, near), goAway: xhttp2.ErrCodeNo, served: make(chan error, 1), ended: make(chan struct{})}
 	s := NewServer(far, ServerConfig{
 		Handler: http.HandlerFunc(echo), MaxStreams: 10, Window: testWindow, ConnWindow: testWindow, MaxHeader: testHeader,
 	})
@@ -40,14 +40,14 @@ func startSlow(t *testing.T, greet bool) *slowClient {
 			if err != nil {
 				return
 			}
-			if g, ok := f.(*http2.GoAwayFrame); ok {
+			if g, ok := f.(*xhttp2.GoAwayFrame); ok {
 				c.goAway = g.ErrCode
 			}
 		}
 	}()
 	t.Cleanup(func() { _ = near.Close() })
 	if greet {
-		c.write([]byte(http2.ClientPreface))
+		c.write([]byte(xhttp2.ClientPreface))
 		if err := c.fr.WriteSettings(); err != nil {
 			t.Fatal(err)
 		}
@@ -76,9 +76,9 @@ func (c *slowClient) isOpen() bool {
 // head returns the HEADERS frame of a POST. END_HEADERS is set if it is whole.
 func head(whole bool) []byte {
 	block := []byte{0x83, 0x86, 0x84, 0x41, 0x01, 'x'} // POST, http, /, :authority x
-	frame := []byte{0, 0, byte(len(block)), byte(http2.FrameHeaders), 0, 0, 0, 0, 1}
+	frame := []byte{0, 0, byte(len(block)), byte(xhttp2.FrameHeaders), 0, 0, 0, 0, 1}
 	if whole {
-		frame[4] = byte(http2.FlagHeadersEndHeaders)
+		frame[4] = byte(xhttp2.FlagHeadersEndHeaders)
 	}
 	return append(frame, block...)
 }
@@ -89,8 +89,8 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 		"half a header of a frame": {head(true)[:5]},
 		"half a frame":             {head(true)[:12]},
 		"no CONTINUATION":          {head(false)},
-		"half a CONTINUATION":      {head(false), {0, 0, 9, byte(http2.FrameContinuation), 0, 0, 0, 0, 1, 0}},
-		"half a PING":              {{0, 0, 8, byte(http2.FramePing), 0, 0, 0, 0, 0, 1}},
+		"half a CONTINUATION":      {head(false), {0, 0, 9, byte(xhttp2.FrameContinuation), 0, 0, 0, 0, 1, 0}},
+		"half a PING":              {{0, 0, 8, byte(xhttp2.FramePing), 0, 0, 0, 0, 0, 1}},
 		"a byte every two seconds": {{0}, {0}, {6}, {1}, {4}, {0}, {0}, {0}, {1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 					t.Fatal("still open")
 				}
 				var broke violation
-				if err := <-c.served; !errors.As(err, &broke) || c.goAway != http2.ErrCodeEnhanceYourCalm {
+				if err := <-c.served; !errors.As(err, &broke) || c.goAway != xhttp2.ErrCodeEnhanceYourCalm {
 					t.Errorf("Serve: %v, GOAWAY with %v", err, c.goAway)
 				}
 			})
@@ -127,7 +127,7 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 
 // The preface and SETTINGS have the same limit.
 func TestSlowPrefaceEndsTheConnection(t *testing.T) {
-	for _, sent := range []string{"", http2.ClientPreface[:9], http2.ClientPreface, http2.ClientPreface + "\x00\x00\x06\x04"} {
+	for _, sent := range []string{"", xhttp2.ClientPreface[:9], xhttp2.ClientPreface, xhttp2.ClientPreface + "\x00\x00\x06\x04"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := startSlow(t, false)
 			if sent != "" {
@@ -153,15 +153,15 @@ func TestSlowBodiesGoOn(t *testing.T) {
 		c := startSlow(t, true)
 		c.write(head(false))
 		time.Sleep(headerTimeout - time.Second)
-		c.write([]byte{0, 0, 0, byte(http2.FrameContinuation), byte(http2.FlagContinuationEndHeaders), 0, 0, 0, 1})
+		c.write([]byte{0, 0, 0, byte(xhttp2.FrameContinuation), byte(xhttp2.FlagContinuationEndHeaders), 0, 0, 0, 1})
 		time.Sleep(time.Hour)
-		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o'})
+		c.write([]byte{0, 0, 4, byte(xhttp2.FrameData), 0, 0, 0, 0, 1, 'b', 'o'})
 		time.Sleep(time.Hour)
 		if !c.isOpen() {
 			t.Fatal("closed in a body")
 		}
 		c.write([]byte("dy"))
-		c.write([]byte{0, 0, 4, byte(http2.FrameData)}) // the header of the frame, in time
+		c.write([]byte{0, 0, 4, byte(xhttp2.FrameData)}) // the header of the frame, in time
 		time.Sleep(headerTimeout - time.Second)
 		c.write([]byte{0, 0, 0, 0, 1, 'b', 'o'})
 		time.Sleep(time.Hour)
@@ -169,7 +169,7 @@ func TestSlowBodiesGoOn(t *testing.T) {
 			t.Fatal("closed in a body, for a header that came in two pieces")
 		}
 		c.write([]byte("dy"))
-		c.write([]byte{0, 0, 0, byte(http2.FrameData), byte(http2.FlagDataEndStream), 0, 0, 0, 1})
+		c.write([]byte{0, 0, 0, byte(xhttp2.FrameData), byte(xhttp2.FlagDataEndStream), 0, 0, 0, 1})
 		time.Sleep(time.Hour)
 		if !c.isOpen() {
 			t.Fatal("closed between requests")
@@ -186,7 +186,7 @@ func TestReadDeadlineIsForThePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startSlow(t, true)
 		c.write(head(true))
-		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'b', 'o', 'd', 'y'})
+		c.write([]byte{0, 0, 4, byte(xhttp2.FrameData), 0, 0, 0, 0, 1, 'b', 'o', 'd', 'y'})
 		synctest.Wait()
 		c.server.mu.Lock()
 		body := c.server.streams[1].user.(*serverStream)
@@ -202,11 +202,11 @@ func TestReadDeadlineIsForThePeer(t *testing.T) {
 		if err := read(); err != nil {
 			t.Fatal(err)
 		}
-		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'm', 'o', 'r', 'e'})
+		c.write([]byte{0, 0, 4, byte(xhttp2.FrameData), 0, 0, 0, 0, 1, 'm', 'o', 'r', 'e'})
 		if err := read(); err != nil || string(b) != "more" {
 			t.Errorf("%q: %v", b, err)
 		}
-		c.write([]byte{0, 0, 4, byte(http2.FrameData), 0, 0, 0, 0, 1, 'l', 'a', 's', 't'})
+		c.write([]byte{0, 0, 4, byte(xhttp2.FrameData), 0, 0, 0, 0, 1, 'l', 'a', 's', 't'})
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		if _, err := io.ReadFull(body, b); err != nil { // no other deadline is set

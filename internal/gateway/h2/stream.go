@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -270,12 +270,12 @@ func (s *stream) fits(n int) int {
 func (s *stream) queueData(p []byte, end bool) {
 	s.sendWindow -= int64(len(p))
 	s.c.sendWindow -= int64(len(p))
-	var flags http2.Flags
+	var flags xhttp2.Flags
 	if end {
-		flags = http2.FlagDataEndStream
+		flags = xhttp2.FlagDataEndStream
 	}
 	var head [frameHeaderLen]byte
-	binary.BigEndian.PutUint32(head[:], uint32(len(p))<<8|uint32(http2.FrameData))
+	binary.BigEndian.PutUint32(head[:], uint32(len(p))<<8|uint32(xhttp2.FrameData))
 	head[4] = byte(flags)
 	binary.BigEndian.PutUint32(head[5:], s.id)
 	o := &s.c.output

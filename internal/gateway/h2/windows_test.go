@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"golang.org/x/net/http2"
+	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -29,7 +29,7 @@ func (w *windows) follow(r *raw) {
 		if err != nil {
 			return
 		}
-		if u, ok := f.(*http2.WindowUpdateFrame); ok {
+		if u, ok := f.(*xhttp2.WindowUpdateFrame); ok {
 			w.mu.Lock()
 			w.all[u.StreamID] += int64(u.Increment)
 			w.mu.Unlock()
@@ -77,7 +77,7 @@ func TestWindowGrowsForFastReaders(t *testing.T) {
 				near, far := net.Pipe()
 				client := NewClientConn(near, ClientConfig{Window: testWindow, ConnWindow: 1 << 30, MaxHeader: testHeader})
 				server := newRaw(t, far)
-				_, _ = io.ReadFull(far, make([]byte, len(http2.ClientPreface)))
+				_, _ = io.ReadFull(far, make([]byte, len(xhttp2.ClientPreface)))
 				told := windows{all: map[uint32]int64{}}
 				go told.follow(server)
 				_ = server.WriteSettings()
@@ -139,7 +139,7 @@ func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
 			client := newRaw(t, near)
 			told := windows{all: map[uint32]int64{}}
 			go told.follow(client)
-			_, _ = io.WriteString(near, http2.ClientPreface)
+			_, _ = io.WriteString(near, xhttp2.ClientPreface)
 			_ = client.WriteSettings()
 			sent := int64(0)
 			left := func() int64 { return initialWindow + told.of(0) - sent }

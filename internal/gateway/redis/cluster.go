@@ -16,9 +16,9 @@ type ClusterConfig struct {
 	// Upstream.Address is not used.
 	Config
 	Seeds     []endpoint.Upstream // first nodes to ask; they have Upstream's credentials and TLS
-	Advertise string             // host:port at which clients reach the first listener; "": its address
-	Nodes     int                // maximum number of nodes with a listener; 0: cluster.DefaultNodes
-	Sentinel  *SentinelConfig    // nil: a cluster
+	Advertise string              // host:port at which clients reach the first listener; "": its address
+	Nodes     int                 // maximum number of nodes with a listener; 0: cluster.DefaultNodes
+	Sentinel  *SentinelConfig     // nil: a cluster
 
 	// JoinDicts returns the dictionaries of a node that joins, to which dial connects; nil: no dictionaries.
 	// Follower is notified of changes of nodes, so that it can end those of nodes that leave.
