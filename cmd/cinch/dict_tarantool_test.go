@@ -24,7 +24,7 @@ func TestDictCommandsOfTarantool(t *testing.T) {
 	url := "tarantool://" + server.Addr
 	step := func(want int, contains string, args ...string) string {
 		t.Helper()
-		code, out, errs := cli(args...)
+		code, out, errs := runCLI(args...)
 		if code != want || !strings.Contains(out+errs, contains) {
 			t.Fatalf("cinch %s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), code, want, contains, out, errs)
 		}

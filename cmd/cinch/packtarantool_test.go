@@ -36,7 +36,7 @@ func (p *packedTuples) configure(t *testing.T, pack, rules string) {
 // opens returns the number of values that 'cinch verify' can open, by setting.
 func opens(t *testing.T, url string) map[string]string {
 	t.Helper()
-	code, out, errs := cli("verify", url)
+	code, out, errs := runCLI("verify", url)
 	if code != exitOK {
 		t.Fatalf("verify: %d\n%s%s", code, out, errs)
 	}
@@ -61,7 +61,7 @@ func TestServePacksTarantool(t *testing.T) {
 	p.served = startServe(t, serveOptions{configFile: p.file})
 	p.logged("cinch's functions are not installed") // and it continues
 	p.stop(syscall.SIGTERM)
-	if code, out, errs := cli("tarantool", "init", p.url); code != exitOK {
+	if code, out, errs := runCLI("tarantool", "init", p.url); code != exitOK {
 		t.Fatal(out, errs)
 	}
 	p.served = startServe(t, serveOptions{configFile: p.file})
@@ -82,7 +82,7 @@ func TestServePacksTarantool(t *testing.T) {
 	p.configure(t, pack, "enabled: false, rules: [{space: '*', setting: zstd-3}]")
 	p.signals <- syscall.SIGHUP
 	p.stop(syscall.SIGTERM)
-	if code, out, errs := cli("unpack", p.url); code != exitOK || !strings.Contains(out, "1800") {
+	if code, out, errs := runCLI("unpack", p.url); code != exitOK || !strings.Contains(out, "1800") {
 		t.Errorf("unpack: %d\n%s%s", code, out, errs)
 	}
 	if got := opens(t, p.url); len(got) != 0 {
@@ -97,7 +97,7 @@ func TestServePacksTarantoolWithDictionary(t *testing.T) {
 		s:create_index('pk', {if_not_exists = true})
 		for i = 1, 300 do s:replace{i, ('{"order":"orders","state":"open","number":%d} '):format(i):rep(10)} end`)
 	p := &packedTuples{url: "tarantool://" + server.Addr, file: filepath.Join(t.TempDir(), "cinch.yaml")}
-	if code, out, errs := cli("tarantool", "init", p.url); code != exitOK {
+	if code, out, errs := runCLI("tarantool", "init", p.url); code != exitOK {
 		t.Fatal(out, errs)
 	}
 	d := newTestDict(t, "orders")

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// cli runs a command line and returns its exit code and both outputs.
-func cli(args ...string) (code int, out, errs string) {
+// runCLI runs a command line and returns its exit code and both outputs.
+func runCLI(args ...string) (code int, out, errs string) {
 	var o, e bytes.Buffer
 	code = run(args, strings.NewReader(""), &o, &e)
 	return code, o.String(), e.String()
@@ -29,7 +29,7 @@ func TestTarantoolFromInitToUnpack(t *testing.T) {
 	url := "tarantool://" + server.Addr
 	step := func(want int, contains string, args ...string) string {
 		t.Helper()
-		code, out, errs := cli(args...)
+		code, out, errs := runCLI(args...)
 		if code != want || !strings.Contains(out+errs, contains) {
 			t.Fatalf("cinch %s: exit code %d\n%s%s", strings.Join(args, " "), code, out, errs)
 		}

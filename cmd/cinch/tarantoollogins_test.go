@@ -24,7 +24,7 @@ func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 		t.Skip("too slow; internal/autodict has tests of what goroutines share")
 	}
 	server := testenv.Tarantool(t, loginsScript)
-	if code, out, errs := cli("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
+	if code, out, errs := runCLI("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
 		t.Fatal(out, errs)
 	}
 	direct := tuplesAt(t, server.Addr, "", "")

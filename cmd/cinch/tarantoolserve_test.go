@@ -77,7 +77,7 @@ const docsScript = `local s = box.schema.space.create('docs', {if_not_exists = t
 func prepared(t *testing.T) *testenv.TarantoolServer {
 	t.Helper()
 	server := testenv.Tarantool(t, docsScript)
-	if code, out, errs := cli("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
+	if code, out, errs := runCLI("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
 		t.Fatal(out, errs)
 	}
 	return server

@@ -34,7 +34,7 @@ func TestDictCommandsAcrossShards(t *testing.T) {
 	admin := "tarantool://" + one.Addr + "," + two.Addr
 	step := func(want int, contains string, args ...string) string {
 		t.Helper()
-		code, out, errs := cli(args...)
+		code, out, errs := runCLI(args...)
 		if code != want || !strings.Contains(out+errs, contains) {
 			t.Fatalf("cinch %s: exit code %d, want %d and %q\n%s%s", strings.Join(args, " "), code, want, contains, out, errs)
 		}

@@ -48,7 +48,7 @@ type clientRole interface {
 	onGoAway(f *xhttp2.GoAwayFrame)
 	onFirstSettings(f *xhttp2.SettingsFrame)   // called for the server's first settings, after each was applied
 	applyClientSetting(s xhttp2.Setting) error // for settings without a common meaning
-	admit()                                   // grants turns to waiting requests while there is room
+	admit()                                    // grants turns to waiting requests while there is room
 }
 
 // Faults holds the log and the counters for panics.

@@ -20,8 +20,8 @@ type slowClient struct {
 	fr     *xhttp2.Framer
 	server *Server
 	goAway xhttp2.ErrCode // that the server has sent
-	served chan error    // what Serve returned
-	ended  chan struct{} // closed when the server has closed the connection
+	served chan error     // what Serve returned
+	ended  chan struct{}  // closed when the server has closed the connection
 }
 
 func startSlow(t *testing.T, greet bool) *slowClient {

@@ -95,7 +95,7 @@ const (
 type queue struct {
 	mu      sync.Mutex
 	notFull sync.Cond
-	account budget
+	account queueBudget
 	ring    []entry
 	head, n int
 	bytes   int
@@ -122,13 +122,13 @@ type queue struct {
 	popped uint64 // replies; left of them are still to come
 }
 
-// budget limits the bytes that the queue holds.
-type budget interface {
+// queueBudget limits the bytes that the queue holds.
+type queueBudget interface {
 	TryAcquire(n int64) bool
 	Release(n int64)
 }
 
-func (q *queue) init(account budget) {
+func (q *queue) init(account queueBudget) {
 	q.account = account
 	q.notFull.L = &q.mu
 }

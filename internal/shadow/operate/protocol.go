@@ -33,7 +33,7 @@ type Protocol struct {
 	urlFormat   string        // form of URLs, for hints
 	Parse       func(url string) (endpoint.Upstream, error)
 	dial        func(ctx context.Context, up endpoint.Upstream) (net.Conn, error) // to test reachability only
-	upstream    func(url string) string                                          // converts a URL for serve
+	upstream    func(url string) string                                           // converts a URL for serve
 	Open        func(ctx context.Context, c *shadow.Config) (shadow.Protocol, error)
 	Opener      shadow.Opener // of recordings; nil: all bytes are passed through
 	filters     func(ctx context.Context, production endpoint.Upstream, redact []string) (shadow.Filters, error)
