@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -107,7 +107,7 @@ func (s *site) holding(prefix string, from, n int) (h holding, err error) {
 			for i := at; i < min(at+page, from+n); i++ {
 				k := key(prefix, i)
 				lengths, memory = append(lengths, p.StrLen(ctx, k)), append(memory, p.MemoryUsage(ctx, k))
-				headers = append(headers, p.GetRange(ctx, k, 0, int64(cinch.MaxHeaderLen)-1))
+				headers = append(headers, p.GetRange(ctx, k, 0, int64(envelope.MaxHeaderLen)-1))
 			}
 			return nil
 		})
@@ -118,7 +118,7 @@ func (s *site) holding(prefix string, from, n int) (h holding, err error) {
 			h.stored += lengths[i].Val()
 			h.keys += memory[i].Val()
 			number := uint32(0)
-			if header, err := cinch.ParseHeader([]byte(headers[i].Val())); err == nil {
+			if header, err := envelope.ParseHeader([]byte(headers[i].Val())); err == nil {
 				number = header.Dict
 			}
 			h.byDict[number]++

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/estimate/disk"
 )
 
 // compsizeTotal matches the last line of compsize's table: type, percent, disk usage, uncompressed,

@@ -1,4 +1,4 @@
-// Command disk compares the estimates of internal/disk with what filesystems store for a real PostgreSQL
+// Command disk compares the estimates of internal/estimate/disk with what filesystems store for a real PostgreSQL
 // directory: btrfs in loop mounts (needs root, btrfs-progs, btrfs-compsize) and a pool of ZFS in user space
 // (test/zfs). It also compares samples of the directory with the whole. It writes to bench/results/disk.md,
 // between the markers of each part.
@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
-	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/estimate/disk"
 )
 
 type options struct {

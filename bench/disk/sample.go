@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/estimate/disk"
 )
 
 const (

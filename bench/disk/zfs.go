@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/disk"
+	"github.com/cinch-layer/cinch/internal/estimate/disk"
 )
 
 // pools writes the directory to pools of ZFS in user space.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -74,7 +74,7 @@ func (h *holding) add(direct *redis.Client, key string, number uint32) error {
 	h.Lengths += int64(len(stored))
 	h.Classes += int64(allocated)
 	h.Keys += memory
-	if head, err := cinch.ParseHeader(stored); err == nil && head.HasDict && head.Dict == number {
+	if head, err := envelope.ParseHeader(stored); err == nil && head.HasDict && head.Dict == number {
 		h.Sealed++
 	}
 	return err

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // load is one setting of redis-benchmark. requests is chosen so that a run takes about half a second: with
@@ -158,8 +158,8 @@ func sealSome(server *rig.Process, size int) error {
 	client := server.Client()
 	defer client.Close()
 	value := bytes.Repeat([]byte(`{"name": "value", "count": 17} `), size/31+1)[:size]
-	copy(value, cinch.Magic)
-	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
+	copy(value, envelope.Magic)
+	sealer := envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{})})
 	sealed := sealer.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
 	for i := 0; i < hopKeys; i += sealedEvery {
 		if err := client.Set(context.Background(), fmt.Sprintf("key:%012d", i), sealed, 0).Err(); err != nil {

@@ -21,7 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
 // The same verdict for MongoDB. The gateway changes no document: it compresses the messages between itself

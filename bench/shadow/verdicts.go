@@ -20,7 +20,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/menus"
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
 // load is recorded once for the verdict "direct against through Cinch", and replayed at its own pace to a

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 )
@@ -43,7 +43,7 @@ func newEngine() *codec.Engine {
 // sealedBytes returns the size of values and of their envelopes, compressed by zstd with d, at level 3 or, if
 // level is positive, at that level.
 func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, err error) {
-	st, o := codec.Setting{Codec: codec.Zstd, Level: 3}, cinch.SealerOptions{Engine: newEngine()}
+	st, o := codec.Setting{Codec: codec.Zstd, Level: 3}, envelope.SealerOptions{Engine: newEngine()}
 	if level > 0 {
 		st.Level = level
 	}
@@ -52,7 +52,7 @@ func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, er
 		_ = held.Publish(context.Background(), d)
 		st.Dict, o.Dicts = d.Number(), held
 	}
-	s := cinch.NewSealer(o)
+	s := envelope.NewSealer(o)
 	var got, opened []byte
 	for _, v := range values {
 		got = s.Seal(got[:0], v, st, nil)
@@ -118,11 +118,11 @@ func auto(c *corpus) (*codec.Dict, int, error) {
 		return nil, 0, err
 	}
 	held := newMemory()
-	m := autodict.New(autodict.Options{
+	m := dictionary.New(dictionary.Options{
 		By: "bench", Store: held, Apply: func(*policy.Policy) {}, Log: slog.New(slog.DiscardHandler),
-		Trainer: autodict.NewTrainer(autodict.TrainerOptions{NewEngine: newEngine, External: libzstd.Train, Share: share}),
+		Trainer: dictionary.NewTrainer(dictionary.TrainerOptions{NewEngine: newEngine, External: libzstd.Train, Share: share}),
 	})
-	m.SetRules(autodict.Rules{Policy: p})
+	m.SetRules(dictionary.Rules{Policy: p})
 	for i, v := range c.learn {
 		m.Sample(p.Rules()[0], "", fmt.Append(nil, i), v, len(v))
 	}
@@ -155,7 +155,7 @@ func (m *memory) Dictionary(number uint32) (*codec.Dict, error) {
 	if d := m.dicts[number]; d != nil {
 		return d, nil
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }
 
 func (m *memory) Publish(_ context.Context, dicts ...*codec.Dict) error {

@@ -11,8 +11,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -99,7 +99,7 @@ func (g *autoGateway) set(t *testing.T, prefix string, d *documents, n int) {
 // without.
 func stored(t *testing.T, server *goredis.Client, values [][]byte, prefix string) (bytes, without int, numbers map[uint32]int) {
 	t.Helper()
-	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()})
+	sealer := envelope.NewSealer(envelope.SealerOptions{Engine: newEngine()})
 	numbers = map[uint32]int{}
 	for i, v := range values {
 		b, err := server.Get(t.Context(), fmt.Sprintf("%s%d", prefix, i)).Bytes()
@@ -108,7 +108,7 @@ func stored(t *testing.T, server *goredis.Client, values [][]byte, prefix string
 		}
 		bytes += len(b)
 		without += len(sealer.Seal(nil, v, codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
-		if h, err := cinch.ParseHeader(b); err == nil {
+		if h, err := envelope.ParseHeader(b); err == nil {
 			numbers[h.Dict]++
 		}
 	}
@@ -154,7 +154,7 @@ func (g *autoGateway) writeUntil(t *testing.T, d *documents, text string, n int)
 func TestAutoDictionary(t *testing.T) {
 	t.Parallel()
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
@@ -200,7 +200,7 @@ func TestAutoDictionary(t *testing.T) {
 // other's values.
 func TestThreeAutoGateways(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -19,7 +19,7 @@ import (
 // for a dictionary of another.
 func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
@@ -46,7 +46,7 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 					t.Fatal(err)
 				}
 				stored, _ := direct.Get(t.Context(), key).Bytes()
-				if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict {
+				if h, err := envelope.ParseHeader(stored); err == nil && h.HasDict {
 					number[user] = h.Dict
 				}
 			}
@@ -75,7 +75,7 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 		t.Fatal(cmds, err)
 	}
 	stored, _ := direct.Get(t.Context(), "doc:bob:behind").Bytes()
-	if h, err := cinch.ParseHeader(stored); err == nil && h.HasDict && h.Dict != number["bob"] {
+	if h, err := envelope.ParseHeader(stored); err == nil && h.HasDict && h.Dict != number["bob"] {
 		t.Errorf("behind AUTH a value names %08x", h.Dict)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/serve"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/server"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -47,7 +47,7 @@ Exit codes: 0 valid, 11 invalid.`,
 				file = args[0]
 			}
 			if file == "" {
-				return wrongUsage(ui.WithHint(errors.New("no configuration file given"), "write 'cinch config check cinch.yaml', or set "+configVariable))
+				return wrongUsage(terminal.WithHint(errors.New("no configuration file given"), "write 'cinch config check cinch.yaml', or set "+configVariable))
 			}
 			return runConfigCheck(file, asJSON, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -68,7 +68,7 @@ type checked struct {
 }
 
 func runConfigCheck(file string, asJSON bool, out, errs io.Writer) error {
-	found, err := serve.Check(serveOptions{configFile: file}.process(io.Discard))
+	found, err := server.Check(serveOptions{configFile: file}.process(io.Discard))
 	err = serveFailure(err)
 	c := checked{File: file, OK: err == nil, Problems: problemsOf(err), Warnings: append([]config.Problem{}, found.Warnings...)}
 	if cfg := found.Config; cfg != nil {
@@ -100,7 +100,7 @@ func problemsOf(err error) []config.Problem {
 	case errors.As(err, &invalid):
 		return invalid.Problems
 	}
-	return []config.Problem{{Text: err.Error(), Hint: ui.Hint(err)}}
+	return []config.Problem{{Text: err.Error(), Hint: terminal.Hint(err)}}
 }
 
 func count(n int, one, many string) string {
@@ -154,7 +154,7 @@ func runConfigShow(o serveOptions, asJSON bool, out io.Writer) error {
 func loadConfig(file string, more []config.Gateway, overrides []config.Override) (*config.Config, error) {
 	cfg, err := config.Load(file, more, overrides...)
 	if os.IsNotExist(err) {
-		err = ui.WithHint(err, "docs/CONFIG.md has an example to start from")
+		err = terminal.WithHint(err, "docs/CONFIG.md has an example to start from")
 	}
 	if err != nil {
 		return nil, withCode(exitConfig, err)

@@ -13,8 +13,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -75,7 +75,7 @@ func share(t *testing.T, server *goredis.Client, all []string) float64 {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if raw, stored = raw+len(all[at+i]), stored+len(b); !cinch.IsSealed(b) {
+			if raw, stored = raw+len(all[at+i]), stored+len(b); !envelope.IsSealed(b) {
 				plain++
 			}
 		}
@@ -86,7 +86,7 @@ func share(t *testing.T, server *goredis.Client, all []string) float64 {
 
 func TestDefaultsOfPack(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := testenv.Redis(t)
 	direct := connectTo(t, server.Addr)
@@ -100,7 +100,7 @@ func TestDefaultsOfPack(t *testing.T) {
 
 func TestDefaultsOfServe(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	t.Parallel()
 	server, path := testenv.Redis(t), socket(t)
@@ -175,7 +175,7 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 // them take no more than without it.
 func TestDefaultsOfSmallStores(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	short := orders(350)
 	for name, values := range map[string][]string{"350": short, "a dozen": short[:12]} {
@@ -191,7 +191,7 @@ func TestDefaultsOfSmallStores(t *testing.T) {
 // are rewritten again and again get none, or a small one.
 func TestDefaultsOfServeInSmallStores(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	t.Parallel()
 	values := orders(350)

@@ -19,10 +19,10 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/inspect"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/inspect"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 func newDictCommand() *cobra.Command {
@@ -125,7 +125,7 @@ func loadDict(file string) (*codec.Dict, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, withCode(exitDictMissing, err)
 	case err != nil:
-		return nil, ui.WithHint(err, "make one with cinch dict train")
+		return nil, terminal.WithHint(err, "make one with cinch dict train")
 	}
 	return d, nil
 }
@@ -205,7 +205,7 @@ func runDictList(ctx context.Context, o dictListOptions) error {
 			rows[i] = slices.Insert(rows[i], 4, d.storeColumns(time.Now())...)
 		}
 	}
-	return ui.Table(o.out, columns, rows)
+	return terminal.Table(o.out, columns, rows)
 }
 
 // names returns the sources without credentials.

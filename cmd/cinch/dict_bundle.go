@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // A bundle holds what compressed values need outside their store when they leave it by a way that no gateway
@@ -70,7 +70,7 @@ func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) er
 		file := filepath.Join(dir, number+".dict")
 		d, err := s.DictAdmin().Dictionary(i.Number)
 		switch {
-		case errors.Is(err, cinch.ErrDictMissing):
+		case errors.Is(err, envelope.ErrDictMissing):
 			err = withCode(exitDictMissing, fmt.Errorf("%s: %w: %s", s.DictAdmin().Name(), err, number))
 		case err == nil:
 			err = dict.Save(file, d)
@@ -130,7 +130,7 @@ func dictFiles(names []string) (files []string, err error) {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, ui.WithHint(fmt.Errorf("%s has no *.dict files", name), "'cinch dict export URL --all %s' writes them", name)
+			return nil, terminal.WithHint(fmt.Errorf("%s has no *.dict files", name), "'cinch dict export URL --all %s' writes them", name)
 		}
 		files = append(files, found...)
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 type dictCollectOptions struct {
@@ -175,11 +175,11 @@ func (o dictCollectOptions) removeRecords(ctx context.Context, s store.DictAdmin
 	}
 	var all []collected
 	for _, r := range abandoned {
-		if slices.ContainsFunc(r.Dictionaries(), func(n autodict.Number) bool { return inPlace[uint32(n)] }) {
+		if slices.ContainsFunc(r.Dictionaries(), func(n dictionary.Number) bool { return inPlace[uint32(n)] }) {
 			continue
 		}
 		removed, err := s.DeleteRecord(ctx, r.at, func(text string) bool { // unless a gateway has written it meanwhile
-			now, err := autodict.ParseRecord(text)
+			now, err := dictionary.ParseRecord(text)
 			return err == nil && now.Abandoned(time.Now(), o.unused)
 		})
 		if err != nil {
@@ -233,7 +233,7 @@ func (o dictCollectOptions) forgetAll(ctx context.Context, s store.DictAdmin, nu
 	}
 	fmt.Fprintln(o.notes, "warning: "+forgetWarning)
 	if !o.yes {
-		return nil, ui.WithHint(errors.New("nothing was erased"), "add --yes to erase; cinch dict export keeps a file of each")
+		return nil, terminal.WithHint(errors.New("nothing was erased"), "add --yes to erase; cinch dict export keeps a file of each")
 	}
 	census, err := s.Count(ctx)
 	if err != nil {
@@ -270,7 +270,7 @@ func (o dictCollectOptions) write(all []collected) error {
 		rows[i] = []string{cmp.Or(c.Number, "rule "+c.Rule), c.Outcome, strconv.Itoa(c.Values), c.Reason}
 		counts[c.Outcome]++
 	}
-	if err := ui.Table(o.out, []string{"number", "outcome", "values", "reason"}, rows); err != nil {
+	if err := terminal.Table(o.out, []string{"number", "outcome", "values", "reason"}, rows); err != nil {
 		return err
 	}
 	for _, outcome := range slices.Sorted(maps.Keys(counts)) {

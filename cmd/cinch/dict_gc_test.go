@@ -11,7 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -19,16 +19,16 @@ import (
 // recordTo writes the record that gateways would write: current has replaced former.
 func recordTo(t *testing.T, addr string, current *codec.Dict, former ...*codec.Dict) {
 	t.Helper()
-	r := autodict.Record{Seen: time.Now(), Rule: "orders", Current: &autodict.Version{
-		Dict: autodict.Number(current.Number()), At: time.Now().Add(-time.Hour), By: "host/g/1", Before: 0.8, Promised: 0.2,
+	r := dictionary.Record{Seen: time.Now(), Rule: "orders", Current: &dictionary.Version{
+		Dict: dictionary.Number(current.Number()), At: time.Now().Add(-time.Hour), By: "host/g/1", Before: 0.8, Promised: 0.2,
 	}}
 	for _, d := range former {
-		r.Former = append(r.Former, autodict.Version{Dict: autodict.Number(d.Number()), At: time.Now().Add(-50 * time.Hour)})
+		r.Former = append(r.Former, dictionary.Version{Dict: dictionary.Number(d.Number()), At: time.Now().Add(-50 * time.Hour)})
 	}
 	keepRecord(t, addr, "0123456789abcdef", r)
 }
 
-func keepRecord(t *testing.T, addr, name string, r autodict.Record) {
+func keepRecord(t *testing.T, addr, name string, r dictionary.Record) {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -167,16 +167,16 @@ func TestDictCollectAbandonedRules(t *testing.T) {
 	unannounced := newTestDict(t, "stored when its gateway died")
 	publishTo(t, server.Addr, current, used, active, shared, unannounced)
 	recordTo(t, server.Addr, active)
-	version := func(d *codec.Dict) autodict.Version {
-		return autodict.Version{Dict: autodict.Number(d.Number()), At: time.Now().Add(-9000 * time.Hour)}
+	version := func(d *codec.Dict) dictionary.Version {
+		return dictionary.Version{Dict: dictionary.Number(d.Number()), At: time.Now().Add(-9000 * time.Hour)}
 	}
 	old, now := version(current), version(shared)
-	keepRecord(t, server.Addr, "00000000000000aa", autodict.Record{
-		Rule: "gone", Current: &old, Former: []autodict.Version{version(shared)}, Seen: time.Now().Add(-defaultUnused - time.Hour),
-		Older: []autodict.Number{autodict.Number(used.Number())},
-		Lease: &autodict.Lease{Until: old.At, Dict: autodict.Number(unannounced.Number())},
+	keepRecord(t, server.Addr, "00000000000000aa", dictionary.Record{
+		Rule: "gone", Current: &old, Former: []dictionary.Version{version(shared)}, Seen: time.Now().Add(-defaultUnused - time.Hour),
+		Older: []dictionary.Number{dictionary.Number(used.Number())},
+		Lease: &dictionary.Lease{Until: old.At, Dict: dictionary.Number(unannounced.Number())},
 	})
-	keepRecord(t, server.Addr, "00000000000000bb", autodict.Record{Rule: "quiet", Current: &now, Seen: time.Now().Add(-defaultUnused + time.Hour)})
+	keepRecord(t, server.Addr, "00000000000000bb", dictionary.Record{Rule: "quiet", Current: &now, Seen: time.Now().Add(-defaultUnused + time.Hour)})
 	client := connectTo(t, server.Addr)
 	const value = `{"order":"used","state":"open"} {"order":"used","state":"open"}`
 	client.Set(t.Context(), "k", sealedWith(t, used, value), 0)

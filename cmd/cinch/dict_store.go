@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/agreed"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/policy/published"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // managedInfo holds what the store records about a dictionary that a gateway made. Its JSON is a contract:
@@ -64,7 +64,7 @@ func age(d time.Duration) string {
 // any of them says so.
 func managed(records []storedRecord) map[uint32]*managedInfo {
 	all := map[uint32]*managedInfo{}
-	add := func(r storedRecord, v autodict.Version, current bool) {
+	add := func(r storedRecord, v dictionary.Version, current bool) {
 		if old := all[uint32(v.Dict)]; old == nil || current {
 			all[uint32(v.Dict)] = &managedInfo{Rule: r.Rule, Current: current, At: v.At, By: v.By, Gain: v.Gain(), Promised: v.Promised, Setting: v.Setting, Seen: r.Seen}
 		}
@@ -74,7 +74,7 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 			add(r, v, false)
 		}
 		for _, n := range r.Older {
-			add(r, autodict.Version{Dict: n}, false)
+			add(r, dictionary.Version{Dict: n}, false)
 		}
 	}
 	for _, r := range records {
@@ -87,7 +87,7 @@ func managed(records []storedRecord) map[uint32]*managedInfo {
 
 // storedRecord is a rule's record as written by gateways.
 type storedRecord struct {
-	autodict.Record
+	dictionary.Record
 	at store.Record
 }
 
@@ -95,10 +95,10 @@ type storedRecord struct {
 func recordsOf(ctx context.Context, s store.DictAdmin) (all []storedRecord, err error) {
 	texts, err := s.Records(ctx)
 	for _, at := range texts {
-		if at.Name == agreed.PolicyRecord {
+		if at.Name == published.PolicyRecord {
 			continue // not of one rule
 		}
-		if r, err := autodict.ParseRecord(at.Text); err == nil {
+		if r, err := dictionary.ParseRecord(at.Text); err == nil {
 			all = append(all, storedRecord{r, at})
 		}
 	}
@@ -108,7 +108,7 @@ func recordsOf(ctx context.Context, s store.DictAdmin) (all []storedRecord, err 
 func parseNumber(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 16, 32)
 	if err != nil || len(text) != 8 || n == 0 {
-		return 0, wrongUsage(ui.WithHint(fmt.Errorf("%q is not a dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it"))
+		return 0, wrongUsage(terminal.WithHint(fmt.Errorf("%q is not a dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it"))
 	}
 	return uint32(n), nil
 }
@@ -124,7 +124,7 @@ func runDictExport(ctx context.Context, m *movedDicts, rawURL, text, file string
 	}
 	defer s.Close()
 	d, err := s.DictAdmin().Dictionary(number)
-	if errors.Is(err, cinch.ErrDictMissing) {
+	if errors.Is(err, envelope.ErrDictMissing) {
 		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.DictAdmin().Name(), err, number))
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -96,9 +96,9 @@ func announceToTarantool(t *testing.T, url string, current, former *codec.Dict) 
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	text, err := json.Marshal(autodict.Record{
-		Seen: time.Now(), Rule: "orders", Current: &autodict.Version{Dict: autodict.Number(current.Number()), At: time.Now().Add(-time.Hour)},
-		Former: []autodict.Version{{Dict: autodict.Number(former.Number()), At: time.Now().Add(-50 * time.Hour)}},
+	text, err := json.Marshal(dictionary.Record{
+		Seen: time.Now(), Rule: "orders", Current: &dictionary.Version{Dict: dictionary.Number(current.Number()), At: time.Now().Add(-time.Hour)},
+		Former: []dictionary.Version{{Dict: dictionary.Number(former.Number()), At: time.Now().Add(-50 * time.Hour)}},
 	})
 	if err != nil {
 		t.Fatal(err)

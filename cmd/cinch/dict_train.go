@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/samples"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/estimate/samples"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // minTrainSamples is the minimum: fewer say nothing about future values.
@@ -100,16 +100,16 @@ func runDictTrain(o dictTrainOptions) error {
 		return err
 	}
 	if len(all) < minTrainSamples {
-		return ui.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; the name of a file with one value a line must end in .jsonl", minTrainSamples)
+		return terminal.WithHint(fmt.Errorf("%d samples are too few", len(all)), "give at least %d, better a thousand; the name of a file with one value a line must end in .jsonl", minTrainSamples)
 	}
 	samples.Shuffle(all)
-	bar := ui.NewProgress(o.stderr)
+	bar := terminal.NewProgress(o.stderr)
 	best, tried, err := dict.Search(engine, all, st, candidates, func(done int, next dict.TrainOptions) {
-		bar.Show(float64(done)/float64(len(candidates)), fmt.Sprintf("training %s, %s", algorithmName(next.Algorithm), ui.Size(int64(next.Size))))
+		bar.Show(float64(done)/float64(len(candidates)), fmt.Sprintf("training %s, %s", algorithmName(next.Algorithm), terminal.Size(int64(next.Size))))
 	})
 	bar.Clear()
 	if err != nil {
-		return ui.WithHint(err, "give more samples, or samples that are more alike")
+		return terminal.WithHint(err, "give more samples, or samples that are more alike")
 	}
 	train, heldOut := dict.Split(all, heldOutOf)
 	result := dictTraining{
@@ -119,7 +119,7 @@ func runDictTrain(o dictTrainOptions) error {
 	result.WithoutRatio = ratio(result.PlainBytes, result.WithoutBytes)
 	gains := result.addTrials(engine, st, best, tried, heldOut)
 	if !gains {
-		err = ui.WithHint(errors.New("no dictionary saves bytes on the samples held out to measure it; nothing was written"), "give more samples, or samples that are more alike")
+		err = terminal.WithHint(errors.New("no dictionary saves bytes on the samples held out to measure it; nothing was written"), "give more samples, or samples that are more alike")
 	} else if err = dict.Save(o.out, best.Dict); err == nil {
 		result.File = o.out
 	}
@@ -154,13 +154,13 @@ func algorithmName(a dict.Algorithm) string {
 
 func (o dictTrainOptions) parse(e *codec.Engine) (st codec.Setting, candidates []dict.TrainOptions, err error) {
 	if _, err := os.Lstat(o.out); !errors.Is(err, fs.ErrNotExist) {
-		return st, nil, ui.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
+		return st, nil, terminal.WithHint(fmt.Errorf("%s exists", o.out), "values may need the dictionary in it; choose another name")
 	}
 	if st, err = codec.ParseSetting(o.setting); err != nil {
-		return st, nil, ui.WithHint(fmt.Errorf("--setting: %w", err), "write zstd and a level, as in zstd-3")
+		return st, nil, terminal.WithHint(fmt.Errorf("--setting: %w", err), "write zstd and a level, as in zstd-3")
 	}
 	if st.Codec != codec.Zstd || st.Dict != 0 {
-		return st, nil, ui.WithHint(fmt.Errorf("setting %s", st), "only zstd supports dictionaries: zstd-1 to zstd-22")
+		return st, nil, terminal.WithHint(fmt.Errorf("setting %s", st), "only zstd supports dictionaries: zstd-1 to zstd-22")
 	}
 	candidates = dict.Candidates(st.Level, trainerOf(e))
 	if o.size == "auto" {
@@ -208,11 +208,11 @@ func (r dictTraining) write(o dictTrainOptions) error {
 			strconv.Itoa(t.StoredBytes), fmt.Sprintf("%.2f", t.Ratio), map[bool]string{true: "best"}[t.Best],
 		})
 	}
-	if err := ui.Table(o.stdout, []string{"", "dictionary", "algorithm", "its bytes", "stored bytes", "ratio", ""}, rows); err != nil {
+	if err := terminal.Table(o.stdout, []string{"", "dictionary", "algorithm", "its bytes", "stored bytes", "ratio", ""}, rows); err != nil {
 		return err
 	}
 	if r.File != "" {
-		ui.Note(o.stderr, "wrote %s\n", r.File)
+		terminal.Note(o.stderr, "wrote %s\n", r.File)
 	}
 	if r.Skipped > 0 {
 		fmt.Fprintf(o.stderr, "%d files were skipped: empty, or over %d MiB\n", r.Skipped, samples.MaxSampleBytes>>20)

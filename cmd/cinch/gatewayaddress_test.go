@@ -9,7 +9,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -90,7 +90,7 @@ func TestCommandsRefuseARedisGateway(t *testing.T) {
 	if got, err := through.Get(t.Context(), "plain").Result(); err != nil || got != plain {
 		t.Errorf("through the gateway: %.40q, %v", got, err)
 	}
-	if code, out := runCommand(t, "pack", "redis://"+server.Addr); code != exitOK || !cinch.IsSealed([]byte(direct.Get(t.Context(), "plain").Val())) {
+	if code, out := runCommand(t, "pack", "redis://"+server.Addr); code != exitOK || !envelope.IsSealed([]byte(direct.Get(t.Context(), "plain").Val())) {
 		t.Errorf("at the server itself: %d\n%s", code, out)
 	}
 }
@@ -148,7 +148,7 @@ func TestCommandsRefuseATarantoolGateway(t *testing.T) {
 	if after := direct.eval(all)[0]; after != before {
 		t.Errorf("something was changed:\n%.300v\n%.300v", before, after)
 	}
-	if code, out := runCommand(t, "pack", "tarantool://"+server.Addr, "--rule", "space=docs,field=body,setting=zstd-3"); code != exitOK || !cinch.IsSealed([]byte(direct.get(7))) {
+	if code, out := runCommand(t, "pack", "tarantool://"+server.Addr, "--rule", "space=docs,field=body,setting=zstd-3"); code != exitOK || !envelope.IsSealed([]byte(direct.get(7))) {
 		t.Errorf("at the server itself: %d\n%s", code, out)
 	}
 }

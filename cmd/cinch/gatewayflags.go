@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // gatewayFlag is a flag, with its variable, for pairs LISTEN=UPSTREAM that ask for gateways of a protocol.
@@ -122,5 +122,5 @@ func (f *gatewayFlag) gateways(o *serveOptions, getenv func(string) string) (lis
 }
 
 func (f *gatewayFlag) wrong(err error) error {
-	return withCode(exitConfig, ui.WithHint(fmt.Errorf("--%s: %w", f.protocol, err), "write %s", f.example))
+	return withCode(exitConfig, terminal.WithHint(fmt.Errorf("--%s: %w", f.protocol, err), "write %s", f.example))
 }

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/inspect"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/inspect"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // maxInspectBytes limits what is read and decompressed: it is Redis's own limit for a value.
@@ -80,7 +80,7 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 		return err
 	}
 	defer done()
-	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxOpen: maxInspectBytes})
+	s := envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts, MaxOpen: maxInspectBytes})
 	r := inspect.Inspect(s, stored)
 	if err := o.write(r); err != nil {
 		return err
@@ -90,7 +90,7 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 
 // read fetches the stored value, and returns the sources of a dictionary that it may name. A store stays open
 // until done is called.
-func (o inspectOptions) read(ctx context.Context, local *dict.Set) (stored []byte, dicts cinch.Dictionaries, done func(), err error) {
+func (o inspectOptions) read(ctx context.Context, local *dict.Set) (stored []byte, dicts envelope.Dictionaries, done func(), err error) {
 	if open.IsStoreURL(o.target) {
 		stored, from, err := open.Value(ctx, o.target, store.Address{Space: o.space, Key: o.key, Field: o.field}, local)
 		if err != nil {
@@ -148,15 +148,15 @@ func inspectFailure(r inspect.Report, storeAsked bool) error {
 	case "":
 		return nil
 	case inspect.Damaged:
-		return withCode(exitDifference, ui.WithHint(r.Err, "if it was written before Cinch and only happens to begin with the magic, write it again through a gateway"))
+		return withCode(exitDifference, terminal.WithHint(r.Err, "if it was written before Cinch and only happens to begin with the magic, write it again through a gateway"))
 	case inspect.DictionaryMissing:
 		hint := "give its file with --dict, or inspect the key in its store: cinch inspect redis://HOST KEY"
 		if storeAsked {
 			hint = "the store does not hold it: give its file with --dict"
 		}
-		return withCode(exitDictMissing, ui.WithHint(r.Err, "%s", hint))
+		return withCode(exitDictMissing, terminal.WithHint(r.Err, "%s", hint))
 	case inspect.UnknownCodec:
-		return ui.WithHint(r.Err, "a newer version of Cinch compressed it: use that version or a later one")
+		return terminal.WithHint(r.Err, "a newer version of Cinch compressed it: use that version or a later one")
 	}
 	return r.Err
 }

@@ -13,7 +13,7 @@ import (
 
 func vectorFile(t *testing.T, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../testdata/vectors", name))
+	b, err := os.ReadFile(filepath.Join("../../envelope/testdata/vectors", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestInspectStore(t *testing.T) {
 		{"no field", inspectOptions{key: "hash", field: "none"}, exitFailed, "", `no field "none" of key "hash"`},
 		{"a hash without field", inspectOptions{key: "hash"}, exitFailed, "", "is a hash"},
 		{"dictionary nowhere", inspectOptions{key: "needs-dictionary"}, exitDictMissing, "dictionary is missing", "missing"},
-		{"dictionary in a file", inspectOptions{key: "needs-dictionary", dictFiles: []string{"../../testdata/vectors/dictionaries/trained.dict"}}, exitOK, "dictionary    ", ""},
+		{"dictionary in a file", inspectOptions{key: "needs-dictionary", dictFiles: []string{"../../envelope/testdata/vectors/dictionaries/trained.dict"}}, exitOK, "dictionary    ", ""},
 	} {
 		var out bytes.Buffer
 		c.o.out = &out

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/config/price"
 )
 
 // layoutFlags are the flags for the share of traffic that crosses zones. Plans and reports share them, with

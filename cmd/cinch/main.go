@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 func main() {
@@ -37,7 +37,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		err = explainUsage(cmd, err)
 	}
 	if !errors.As(err, new(toldError)) {
-		ui.PrintError(errs, err)
+		terminal.PrintError(errs, err)
 	}
 	return exitCode(err)
 }
@@ -72,7 +72,7 @@ interrupted.`,
 	root.PersistentFlags().BoolP(quietFlag, "q", false, "print only results, warnings and errors, no progress and no notes")
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		if quiet(cmd) {
-			root.SetErr(ui.Quiet(root.ErrOrStderr()))
+			root.SetErr(terminal.Quiet(root.ErrOrStderr()))
 		}
 		return fillPasswords(cmd, args)
 	}

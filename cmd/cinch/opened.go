@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // storeOptions selects the store of pack, unpack and verify, and the rules.
@@ -54,7 +54,7 @@ func (o *storeOptions) take(args []string) error {
 		o.configFile = os.Getenv(configVariable)
 	}
 	if url == "" && o.configFile == "" {
-		return wrongUsage(ui.WithHint(errors.New("no store given"), "give its URL, redis://host:6379, or --config FILE"))
+		return wrongUsage(terminal.WithHint(errors.New("no store given"), "give its URL, redis://host:6379, or --config FILE"))
 	}
 	var err error
 	if o.at, err = open.ParseLocation(url, o.dbs); err != nil {
@@ -62,9 +62,9 @@ func (o *storeOptions) take(args []string) error {
 	}
 	switch {
 	case o.gateway != "" && o.configFile == "":
-		err = ui.WithHint(errors.New("--gateway needs a configuration file"), "give the file with --config")
+		err = terminal.WithHint(errors.New("--gateway needs a configuration file"), "give the file with --config")
 	case len(o.rules) > 0 && o.configFile != "":
-		err = ui.WithHint(errors.New("--rule can't be used with a configuration file"), "leave out --rule or --config")
+		err = terminal.WithHint(errors.New("--rule can't be used with a configuration file"), "leave out --rule or --config")
 	}
 	return wrongUsage(err)
 }
@@ -161,13 +161,13 @@ func (o *storeOptions) choose(gateways []config.Gateway) (config.Gateway, error)
 		names = append(names, g.Name)
 	}
 	if o.gateway == "" {
-		return config.Gateway{}, ui.WithHint(fmt.Errorf("%s has %d gateways", o.configFile, len(gateways)), "choose one with --gateway: %s", strings.Join(names, ", "))
+		return config.Gateway{}, terminal.WithHint(fmt.Errorf("%s has %d gateways", o.configFile, len(gateways)), "choose one with --gateway: %s", strings.Join(names, ", "))
 	}
 	err := fmt.Errorf("%s has no gateway %q", o.configFile, o.gateway)
-	if near := ui.Nearest(o.gateway, names); near != "" {
-		return config.Gateway{}, ui.WithHint(err, "did you mean %s?", near)
+	if near := terminal.Nearest(o.gateway, names); near != "" {
+		return config.Gateway{}, terminal.WithHint(err, "did you mean %s?", near)
 	}
-	return config.Gateway{}, ui.WithHint(err, "it has %s", strings.Join(names, ", "))
+	return config.Gateway{}, terminal.WithHint(err, "it has %s", strings.Join(names, ", "))
 }
 
 // loadDictionaries reads all files and builds the policy, which needs their numbers.
@@ -188,6 +188,6 @@ func (w *openedStore) loadDictionaries(more []string) error {
 }
 
 // sealer returns a Sealer that opens values sealed with any limit.
-func (w *openedStore) sealer() *cinch.Sealer {
-	return cinch.NewSealer(cinch.SealerOptions{Engine: w.engine, Dicts: w.store.Dicts(), MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
+func (w *openedStore) sealer() *envelope.Sealer {
+	return envelope.NewSealer(envelope.SealerOptions{Engine: w.engine, Dicts: w.store.Dicts(), MaxRaw: int(w.gateway.MaxSeal), MaxOpen: maxInspectBytes})
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
-	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/pack/ruledict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/dictionary/ruledict"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 )
 
 type packOptions struct {
@@ -147,10 +147,10 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 
 // dictionaries returns the options for making dictionaries for rules with `dictionary: auto`.
 func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.Options {
-	progress := ui.NewProgress(o.errs)
+	progress := terminal.NewProgress(o.errs)
 	return ruledict.Options{
 		Store: w.store, Policy: w.policy, Sealer: w.sealer(), Timeout: open.AnswerTimeout, DryRun: o.dryRun, Local: &w.local, Walk: walk,
-		Trainer: autodict.TrainerOptions{
+		Trainer: dictionary.TrainerOptions{
 			NewEngine: func() *codec.Engine {
 				e, err := engineWith(w.cfg.Zstd)
 				if err != nil { // can't fail: it worked when the store was opened
@@ -174,7 +174,7 @@ func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	switch {
 	case o.asJSON:
 	case c.Waits:
-		ui.Note(o.errs, "rule %s: a gateway, or another cinch pack, is training a dictionary; waiting for it\n", c.Rule)
+		terminal.Note(o.errs, "rule %s: a gateway, or another cinch pack, is training a dictionary; waiting for it\n", c.Rule)
 	case c.Several:
 		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: the server has, or may have, several users, and the user of a stored value is unknown; share_samples: true allows one\n", c.Rule)
 	case c.Dict == nil && c.Trouble != "":
@@ -182,7 +182,7 @@ func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	case c.Dict == nil:
 		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", c.Rule)
 	default:
-		ui.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Dict.Number(), ui.Size(int64(len(c.Dict.Content()))))
+		terminal.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Dict.Number(), terminal.Size(int64(len(c.Dict.Content()))))
 	}
 }
 
@@ -192,10 +192,10 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 	}
 	if o.to != "" {
 		if to, err = codec.ParseSetting(o.to); err != nil {
-			return to, ui.WithHint(fmt.Errorf("--to: %w", err), "write a setting as in a rule: zstd-9, lz4, zstd-3@0a1b2c3d")
+			return to, terminal.WithHint(fmt.Errorf("--to: %w", err), "write a setting as in a rule: zstd-9, lz4, zstd-3@0a1b2c3d")
 		}
 		if to.Codec == codec.Raw {
-			return to, ui.WithHint(errors.New("--to raw compresses nothing"), "'cinch unpack' decompresses stored values")
+			return to, terminal.WithHint(errors.New("--to raw compresses nothing"), "'cinch unpack' decompresses stored values")
 		}
 	}
 	switch {
@@ -204,7 +204,7 @@ func (o *packOptions) checkFlags() (to codec.Setting, err error) {
 	case o.always && o.to == "":
 		return to, errors.New("--even-larger needs --to")
 	case o.idleBelow > 0 && o.freqAbove > 0:
-		return to, ui.WithHint(errors.New("--skip-idle-below and --skip-freq-above exclude each other"), "a server keeps either idle times or frequencies, depending on its maxmemory-policy")
+		return to, terminal.WithHint(errors.New("--skip-idle-below and --skip-freq-above exclude each other"), "a server keeps either idle times or frequencies, depending on its maxmemory-policy")
 	}
 	return to, nil
 }
@@ -214,7 +214,7 @@ func (o *packOptions) checkPolicy(w *openedStore) error {
 		return wrongUsage(fmt.Errorf("--skip-idle-below and --skip-freq-above are for Redis: %w", err))
 	}
 	if w.policy.Off {
-		return ui.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")
+		return terminal.WithHint(fmt.Errorf("gateway %s has enabled: false, so there is nothing to pack", w.gateway.Name), "set enabled: true, and reload the gateways first")
 	}
 	return nil
 }
@@ -240,8 +240,8 @@ func (o *packOptions) publish(ctx context.Context, w *openedStore, to codec.Sett
 }
 
 func (w *openedStore) dictFailure(err error) error {
-	if errors.Is(err, cinch.ErrDictMissing) {
-		return withCode(exitDictMissing, ui.WithHint(err, "it is neither in the store nor in a given file: give its file with --dict"))
+	if errors.Is(err, envelope.ErrDictMissing) {
+		return withCode(exitDictMissing, terminal.WithHint(err, "it is neither in the store nor in a given file: give its file with --dict"))
 	}
 	if err != nil {
 		return w.store.Explain(err)
@@ -268,6 +268,6 @@ func (o *packOptions) showReport(r *pack.Report) error {
 	}
 	saved, margin := r.Estimate()
 	_, err := fmt.Fprintf(o.out, "\npacking all %d keys would save about %s (give or take %s), estimated from %d keys; nothing was changed\n",
-		max(r.Total, r.Keys), ui.Size(saved), ui.Size(margin), r.Keys)
+		max(r.Total, r.Keys), terminal.Size(saved), terminal.Size(margin), r.Keys)
 	return err
 }

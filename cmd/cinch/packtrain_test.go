@@ -11,7 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -59,7 +59,7 @@ func writeTrainingConfig(t *testing.T, file, upstream string) {
 func serverForTraining(t *testing.T, n int) (server *testenv.RedisServer, client *goredis.Client, raw int) {
 	t.Helper()
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server = testenv.Redis(t)
 	client = goredis.NewClient(&goredis.Options{Addr: server.Addr, DisableIdentity: true, ReadTimeout: patience})
@@ -77,7 +77,7 @@ func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, na
 			t.Fatal(err)
 		}
 		stored += len(b)
-		if h, err := cinch.ParseHeader(b); err == nil {
+		if h, err := envelope.ParseHeader(b); err == nil {
 			named[h.Dict]++
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/plan"
-	"github.com/cinch-layer/cinch/internal/plan/source"
-	"github.com/cinch-layer/cinch/internal/price"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/estimate/plan/source"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 type planOptions struct {
@@ -182,7 +182,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	case o.bill != "":
 		return runBill(ctx, o)
 	case len(o.from) == 0:
-		return wrongUsage(ui.WithHint(errors.New("no source given"), "give files, a directory, redis://host or http://host:9470; or --bill FILE"))
+		return wrongUsage(terminal.WithHint(errors.New("no source given"), "give files, a directory, redis://host or http://host:9470; or --bill FILE"))
 	case o.disk.filesystem != "":
 		return runDisk(ctx, o)
 	}
@@ -196,7 +196,7 @@ func runPlan(ctx context.Context, o planOptions) error {
 	if err := o.namesAreFree(); err != nil {
 		return err
 	}
-	progress := ui.NewProgress(o.errs)
+	progress := terminal.NewProgress(o.errs)
 	defer progress.Clear()
 	p.Progress = progress.Show
 	o.clear = progress.Clear
@@ -226,10 +226,10 @@ func (o *planOptions) report(ctx context.Context, p plan.Options, l planLimits) 
 	o.askRates(ctx, c, &p)
 	r, err := plan.Make(ctx, c, p)
 	if errors.Is(err, plan.ErrSealed) {
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "the admin page of their gateway shows what they save; 'cinch pack --to SETTING --dry-run' estimates another setting")
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "the admin page of their gateway shows what they save; 'cinch pack --to SETTING --dry-run' estimates another setting")
 	}
 	if errors.Is(err, plan.ErrEmpty) {
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "check that it is the right source, and that it holds values")
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "check that it is the right source, and that it holds values")
 	}
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 	}
 	var share config.Percent
 	if err := share.UnmarshalText([]byte(o.share)); err != nil || share == 0 {
-		return p, l, ui.WithHint(fmt.Errorf("--share: %q is not a share of a server's time", o.share), "write a percentage, as in 5%%")
+		return p, l, terminal.WithHint(fmt.Errorf("--share: %q is not a share of a server's time", o.share), "write a percentage, as in 5%%")
 	}
 	if o.maxTime <= 0 || bytes <= 0 {
 		return p, l, errors.New("--max-time and --max-bytes have to be above zero")
@@ -274,7 +274,7 @@ func (o *planOptions) parse() (p plan.Options, l planLimits, err error) {
 func (o *planOptions) priceTable() (price.Table, error) {
 	t, err := price.For(o.cloud)
 	if err != nil {
-		return nil, ui.WithHint(fmt.Errorf("--cloud: %w", err), "for another cloud, write its prices into a file and give it with --prices")
+		return nil, terminal.WithHint(fmt.Errorf("--cloud: %w", err), "for another cloud, write its prices into a file and give it with --prices")
 	}
 	if o.prices == "" {
 		return t, nil
@@ -284,7 +284,7 @@ func (o *planOptions) priceTable() (price.Table, error) {
 		return nil, err
 	}
 	if t, err = t.With(text); err != nil {
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", o.prices, err), "docs/PLAN.md has an example")
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", o.prices, err), "docs/PLAN.md has an example")
 	}
 	return t, nil
 }
@@ -294,17 +294,17 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	switch p.Minimize {
 	case plan.Balance, plan.MinCost, plan.MinLatency, plan.MinBytes:
 	default:
-		return ui.WithHint(fmt.Errorf("--minimize %q", o.minimize), "write balance, cost, latency or bytes")
+		return terminal.WithHint(fmt.Errorf("--minimize %q", o.minimize), "write balance, cost, latency or bytes")
 	}
 	for _, text := range o.links {
 		l, err := plan.ParseLink(text)
 		if err != nil {
-			return ui.WithHint(fmt.Errorf("--link: %w", err), "write bandwidth and round-trip time, as in 100mbit,1.5ms")
+			return terminal.WithHint(fmt.Errorf("--link: %w", err), "write bandwidth and round-trip time, as in 100mbit,1.5ms")
 		}
 		p.Links = append(p.Links, l)
 	}
 	if len(p.Links) == 0 && (p.Minimize == plan.MinLatency || o.maxLatency > 0) {
-		return ui.WithHint(errors.New("latency depends on the link"), "name it, as in --link 100mbit,1.5ms")
+		return terminal.WithHint(errors.New("latency depends on the link"), "name it, as in --link 100mbit,1.5ms")
 	}
 	if err := o.parseCPU(p); err != nil {
 		return err
@@ -314,7 +314,7 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	case "none":
 		p.NoDictionaries = true
 	default:
-		return ui.WithHint(fmt.Errorf("--dictionaries %q", o.dictionaries), "write files, auto or none")
+		return terminal.WithHint(fmt.Errorf("--dictionaries %q", o.dictionaries), "write files, auto or none")
 	}
 	for _, n := range []float64{o.rates.Reads, o.rates.Writes, float64(o.copies - 1)} {
 		if !(n >= 0) {
@@ -333,7 +333,7 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 	for _, text := range o.candidates {
 		c, err := plan.ParseCandidate(strings.TrimSpace(text))
 		if err != nil {
-			return ui.WithHint(err, "write settings, as in zstd-3, lz4, zstd-3+dict; brotli-5 to compare with")
+			return terminal.WithHint(err, "write settings, as in zstd-3, lz4, zstd-3+dict; brotli-5 to compare with")
 		}
 		p.Candidates = append(p.Candidates, c)
 	}
@@ -351,14 +351,14 @@ func (o *planOptions) parseCPU(p *plan.Options) (err error) {
 	if p.MaxCPU, err = time.ParseDuration(o.maxCPU); err == nil && p.MaxCPU > 0 {
 		return nil
 	}
-	return ui.WithHint(fmt.Errorf("--max-cpu %q", o.maxCPU), "write a time for one value, as in 50us, or a number of cores, as in 0.5")
+	return terminal.WithHint(fmt.Errorf("--max-cpu %q", o.maxCPU), "write a time for one value, as in 50us, or a number of cores, as in 0.5")
 }
 
 // collect reads the source.
 func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits) (*plan.Collector, error) {
 	for _, from := range o.from {
 		if strings.Contains(from, "://") && len(o.from) > 1 {
-			return nil, wrongUsage(ui.WithHint(errors.New("a server can't be combined with other sources"), "name one server, or any number of files and directories"))
+			return nil, wrongUsage(terminal.WithHint(errors.New("a server can't be combined with other sources"), "name one server, or any number of files and directories"))
 		}
 	}
 	for _, from := range o.from {
@@ -373,7 +373,7 @@ func (o *planOptions) collect(ctx context.Context, p *plan.Options, l planLimits
 		})
 	}
 	if scheme, _, found := strings.Cut(o.from[0], "://"); found {
-		return nil, wrongUsage(ui.WithHint(fmt.Errorf("%s:// is not a source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
+		return nil, wrongUsage(terminal.WithHint(fmt.Errorf("%s:// is not a source", scheme), "sources are files, directories, redis://, rediss://, unix://, mongodb://, tarantool:// and http:// of an admin page"))
 	}
 	c := plan.NewCollector(plan.CollectOptions{Seed: o.seed})
 	var err error
@@ -390,7 +390,7 @@ func (o *planOptions) show(r *plan.Report, written []string) error {
 		return err
 	}
 	for _, name := range written {
-		ui.Note(o.errs, "wrote %s\n", name)
+		terminal.Note(o.errs, "wrote %s\n", name)
 	}
 	return nil
 }
@@ -400,7 +400,7 @@ func terminalWidth(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
 		return n
 	}
-	return ui.Width(w)
+	return terminal.Width(w)
 }
 
 // keepSamples writes the samples if --keep-samples asks for it.

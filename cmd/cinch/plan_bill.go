@@ -5,17 +5,17 @@ import (
 	"errors"
 	"io"
 
-	"github.com/cinch-layer/cinch/internal/page"
-	"github.com/cinch-layer/cinch/internal/plan"
-	"github.com/cinch-layer/cinch/internal/price/bill"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/estimate/bill"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/output/page"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 func runBill(ctx context.Context, o planOptions) error {
 	r, err := bill.Read(ctx, o.bill)
 	switch {
 	case errors.Is(err, bill.ErrFormat):
-		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
+		return terminal.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
 	case err != nil:
 		return err
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/disk"
-	"github.com/cinch-layer/cinch/internal/disk/report"
-	"github.com/cinch-layer/cinch/internal/disk/trial"
-	"github.com/cinch-layer/cinch/internal/plan"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/estimate/disk"
+	"github.com/cinch-layer/cinch/internal/estimate/disk/btrfstest"
+	"github.com/cinch-layer/cinch/internal/estimate/disk/report"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 type diskOptions struct {
@@ -50,30 +50,30 @@ func runDisk(ctx context.Context, o planOptions) error {
 		return wrongUsage(err)
 	}
 	if o.disk.exact {
-		if err := trial.Check(); err != nil {
+		if err := btrfstest.Check(); err != nil {
 			return exactHint(err)
 		}
 	}
-	progress := ui.NewProgress(o.errs)
+	progress := terminal.NewProgress(o.errs)
 	defer progress.Clear()
 	r := report.New(o.from[0], o.disk.filesystem)
 	for _, run := range runs {
 		run.Engine, run.Sample, run.Seed, run.Skip, run.Progress = newEngine(), o.disk.sample, o.seed, o.disk.skip, progress.Show
 		if o.disk.exact {
-			run.Mount = trial.Mount
+			run.Mount = btrfstest.Mount
 		}
 		result, err := disk.Compute(ctx, r.Path, run)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
-			return ui.WithHint(err, "give an existing directory or file")
+			return terminal.WithHint(err, "give an existing directory or file")
 		case errors.Is(err, disk.ErrUnread):
-			return ui.WithHint(err, "run it as the user that owns the files, or as root")
+			return terminal.WithHint(err, "run it as the user that owns the files, or as root")
 		case errors.Is(err, disk.ErrEmpty):
-			return ui.WithHint(err, "the directory has no files with content; symbolic links in it are not followed: give their targets")
+			return terminal.WithHint(err, "the directory has no files with content; symbolic links in it are not followed: give their targets")
 		case errors.Is(err, disk.ErrLayout):
-			return wrongUsage(ui.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that"))
+			return wrongUsage(terminal.WithHint(err, "recordsize is a power of two from 512 to 16MiB, ashift from 9 to 16, raidz has parity 1 to 3 and more disks than that"))
 		case errors.Is(err, disk.ErrSetting):
-			return wrongUsage(ui.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off"))
+			return wrongUsage(terminal.WithHint(err, "zfs has lz4, zstd-1 to zstd-19, gzip-1 to gzip-9 and off; btrfs has zstd:1 to zstd:15, zlib:1 to zlib:9, lzo and off"))
 		case err != nil:
 			return exactHint(err)
 		}
@@ -96,14 +96,14 @@ func runDisk(ctx context.Context, o planOptions) error {
 // exactHint adds a hint on what --exact lacks.
 func exactHint(err error) error {
 	for what, hint := range map[error]string{
-		trial.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact to compute the result",
-		trial.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact to compute the result",
-		trial.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
-		trial.ErrMkfs:  "install btrfs-progs",
-		trial.ErrSpace: "set TMPDIR to a directory with more room, or choose a smaller --sample: a record has up to 512 KiB",
+		btrfstest.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact to compute the result",
+		btrfstest.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact to compute the result",
+		btrfstest.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
+		btrfstest.ErrMkfs:  "install btrfs-progs",
+		btrfstest.ErrSpace: "set TMPDIR to a directory with more room, or choose a smaller --sample: a record has up to 512 KiB",
 	} {
 		if errors.Is(err, what) {
-			return ui.WithHint(err, "%s", hint)
+			return terminal.WithHint(err, "%s", hint)
 		}
 	}
 	return err
@@ -111,10 +111,10 @@ func exactHint(err error) error {
 
 func (o *planOptions) parseDisk() (runs []disk.Options, perDay config.Bytes, err error) {
 	if len(o.from) != 1 {
-		return nil, 0, ui.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
+		return nil, 0, terminal.WithHint(errors.New("--disk takes one directory"), "for example --disk zfs /var/lib/postgresql/15/main")
 	}
 	if o.write != "" {
-		return nil, 0, ui.WithHint(errors.New("--disk writes no configuration"), "leave out --write; use --html or --json")
+		return nil, 0, terminal.WithHint(errors.New("--disk writes no configuration"), "leave out --write; use --html or --json")
 	}
 	if o.disk.sample < 0 {
 		return nil, 0, errors.New("--sample can't be negative")
@@ -137,10 +137,10 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 		return []disk.Options{run}, nil
 	case "zfs":
 		if o.force {
-			return nil, ui.WithHint(errors.New("compress-force is only for btrfs"), "leave --force out")
+			return nil, terminal.WithHint(errors.New("compress-force is only for btrfs"), "leave --force out")
 		}
 		if o.exact {
-			return nil, ui.WithHint(errors.New("--exact is only for btrfs"), "leave it out: for ZFS the result is always computed")
+			return nil, terminal.WithHint(errors.New("--exact is only for btrfs"), "leave it out: for ZFS the result is always computed")
 		}
 		parity, disks, err := o.disks()
 		if err != nil {
@@ -159,7 +159,7 @@ func (o *diskOptions) runs() (list []disk.Options, err error) {
 		}
 		return list, nil
 	}
-	return nil, ui.WithHint(fmt.Errorf("--disk %q", o.filesystem), "write zfs or btrfs")
+	return nil, terminal.WithHint(fmt.Errorf("--disk %q", o.filesystem), "write zfs or btrfs")
 }
 
 func orElse(list []string, more ...string) []string {
@@ -180,7 +180,7 @@ func (o *diskOptions) disks() (parity, disks int, err error) {
 		disks, err = strconv.Atoi(after)
 	}
 	if err != nil || disks == 0 {
-		return 0, 0, ui.WithHint(fmt.Errorf("--raidz %q", o.raidz), "write parity and disks, as in 1/3")
+		return 0, 0, terminal.WithHint(fmt.Errorf("--raidz %q", o.raidz), "write parity and disks, as in 1/3")
 	}
 	return parity, disks, nil
 }
@@ -192,7 +192,7 @@ func (o *diskOptions) perDay() (config.Bytes, error) {
 		return 0, nil
 	}
 	if err := n.UnmarshalText([]byte(o.growth)); err != nil || n <= 0 {
-		return 0, ui.WithHint(fmt.Errorf("--growth %q", o.growth), "write the growth per day before compression, as in 5GiB")
+		return 0, terminal.WithHint(fmt.Errorf("--growth %q", o.growth), "write the growth per day before compression, as in 5GiB")
 	}
 	return n, nil
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/cinch-layer/cinch/internal/admin/remote"
-	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/observe/admin/remote"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // takeTelemetry uses the page given by --otlp or --remote-write as the source.
@@ -19,11 +19,11 @@ func (o *planOptions) takeTelemetry() error {
 		return nil
 	}
 	if o.otlp != "" && o.remoteWrite != "" || len(o.from) > 0 || o.bill != "" || o.disk.filesystem != "" {
-		return wrongUsage(ui.WithHint(errors.New("--otlp and --remote-write can't be combined with a source, --bill or --disk"), "run the command once for each"))
+		return wrongUsage(terminal.WithHint(errors.New("--otlp and --remote-write can't be combined with a source, --bill or --disk"), "run the command once for each"))
 	}
 	page := cmp.Or(o.otlp, o.remoteWrite)
 	if !isAdminURL(page) {
-		return wrongUsage(ui.WithHint(fmt.Errorf("%q is not the address of an admin page", page), "give the page of a gateway that has sample: true and through which telemetry passes, as in http://127.0.0.1:9470"))
+		return wrongUsage(terminal.WithHint(fmt.Errorf("%q is not the address of an admin page", page), "give the page of a gateway that has sample: true and through which telemetry passes, as in http://127.0.0.1:9470"))
 	}
 	o.from = []string{page}
 	return nil
@@ -57,11 +57,11 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 	}
 	switch {
 	case errors.Is(err, plan.ErrNotAmong):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists the gateway's traffic", p.Source.Name)
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists the gateway's traffic", p.Source.Name)
 	case errors.Is(err, plan.ErrNoMessages), errors.Is(err, remote.ErrNotFound):
-		return nil, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "this needs a gateway for gRPC, HTTP or MongoDB with sample: true or a rule with dictionary: auto, and some traffic")
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "this needs a gateway for gRPC, HTTP or MongoDB with sample: true or a rule with dictionary: auto, and some traffic")
 	case err != nil && ctx.Err() == nil:
-		return nil, withCode(exitUnreachable, ui.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "give the address of a running gateway's admin page, http://host:9470"))
+		return nil, withCode(exitUnreachable, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "give the address of a running gateway's admin page, http://host:9470"))
 	}
 	return r, err
 }

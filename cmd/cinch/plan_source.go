@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/plan"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // wellKnown maps the usual ports of servers to URL schemes.
@@ -53,10 +53,10 @@ func schemeMissing(source string) error {
 	err := wrongUsage(fmt.Errorf("%s is not a file", source))
 	for _, k := range wellKnown {
 		if port >= k.first && port <= k.last {
-			return ui.WithHint(err, "for the server at that address write %s://%s", k.scheme, address)
+			return terminal.WithHint(err, "for the server at that address write %s://%s", k.scheme, address)
 		}
 	}
-	return ui.WithHint(err, "for a server at that address write redis://%s, mongodb://%s or tarantool://%s", address, address, address)
+	return terminal.WithHint(err, "for a server at that address write redis://%s, mongodb://%s or tarantool://%s", address, address, address)
 }
 
 // askRates asks the user for rates if the server's counters don't show them. Without a terminal the report
@@ -66,7 +66,7 @@ func (o *planOptions) askRates(ctx context.Context, c *plan.Collector, p *plan.O
 	if p.Source.Doubt != "" && p.Rates == (plan.Rates{}) {
 		warning = p.Source.Doubt
 	}
-	if warning == "" || o.asJSON || !ui.IsTerminal(o.in) || !ui.IsTerminal(o.errs) {
+	if warning == "" || o.asJSON || !terminal.IsTerminal(o.in) || !terminal.IsTerminal(o.errs) {
 		return
 	}
 	o.clear()

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store/open"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // namesAreFree checks before the work that the output files don't exist.
@@ -27,7 +27,7 @@ func nameIsFree(flag, name string) error {
 		return nil
 	}
 	if _, err := os.Lstat(name); err == nil {
-		return ui.WithHint(fmt.Errorf("%s: %w", name, fs.ErrExist), "choose another name for %s", flag)
+		return terminal.WithHint(fmt.Errorf("%s: %w", name, fs.ErrExist), "choose another name for %s", flag)
 	}
 	return nil
 }
@@ -55,11 +55,11 @@ func (o *planOptions) writeConfig(made *plan.CreatedFiles, r *plan.Report) error
 		return err
 	}
 	if err := made.Create(o.write, text); err != nil {
-		return ui.WithHint(err, "choose another name for --write")
+		return terminal.WithHint(err, "choose another name for --write")
 	}
 	for _, f := range files {
 		if err := made.Dictionary(filepath.Join(filepath.Dir(o.write), f.FileName(base)), f); err != nil {
-			return ui.WithHint(err, "choose another name for --write")
+			return terminal.WithHint(err, "choose another name for --write")
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (o *planOptions) planUpstream() (string, error) {
 	case o.upstream != "":
 		return o.upstream, nil
 	case isAdminURL(o.from[0]):
-		return "", ui.WithHint(errors.New("--write needs the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
+		return "", terminal.WithHint(errors.New("--write needs the gateway's upstream"), "give it with --upstream grpc://host:port, http://host or mongodb://host")
 	case open.Kind(from) != "":
 		return open.GatewayUpstream(from)
 	}
@@ -89,7 +89,7 @@ func (o *planOptions) writePage(made *plan.CreatedFiles, write func(io.Writer) e
 		return err
 	}
 	if err := made.Create(o.html, b.Bytes()); err != nil {
-		return ui.WithHint(err, "choose another name for --html, on a disk with room")
+		return terminal.WithHint(err, "choose another name for --html, on a disk with room")
 	}
 	return nil
 }

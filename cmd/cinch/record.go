@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/shadow/operate"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/cli"
 )
 
 func newRecordCommand() *cobra.Command {
-	var t operate.Recording
+	var t cli.Recording
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "record",
@@ -65,8 +65,8 @@ func shadowSignals() (<-chan os.Signal, func()) {
 }
 
 func newReplayCommand() *cobra.Command {
-	o := operate.Mirror{Exit: true}
-	var options operate.ReplayOptions
+	o := cli.Mirror{Exit: true}
+	var options cli.ReplayOptions
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Drive a control and a test target from a recording, and judge the test",

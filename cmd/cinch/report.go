@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/admin/remote"
-	"github.com/cinch-layer/cinch/internal/history"
-	"github.com/cinch-layer/cinch/internal/plan"
-	"github.com/cinch-layer/cinch/internal/price"
-	"github.com/cinch-layer/cinch/internal/price/bill"
-	"github.com/cinch-layer/cinch/internal/report"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/estimate/bill"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/observe/admin/remote"
+	"github.com/cinch-layer/cinch/internal/observe/history"
+	"github.com/cinch-layer/cinch/internal/observe/report"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 type reportOptions struct {
@@ -91,14 +91,14 @@ func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 	}
 	counted, err := o.collect(ctx, window)
 	if errors.Is(err, report.ErrNobody) {
-		return withCode(exitUnreachable, ui.WithHint(err, "%s", o.whyNobody(err)))
+		return withCode(exitUnreachable, terminal.WithHint(err, "%s", o.whyNobody(err)))
 	}
 	var r *report.Report
 	if err == nil {
 		r, err = report.New(counted, price)
 	}
 	if errors.Is(err, report.ErrNothing) {
-		return ui.WithHint(err, "%s", o.whyNothing())
+		return terminal.WithHint(err, "%s", o.whyNothing())
 	}
 	if err == nil {
 		err = o.addBill(ctx, r)
@@ -120,7 +120,7 @@ func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.C
 	if o.prometheus != "" {
 		p, err := report.OpenPrometheus(o.prometheus, o.match, o.reach)
 		if err != nil {
-			return nil, withCode(exitUsage, ui.WithHint(err, "give the address of Prometheus, as http://prometheus:9090"))
+			return nil, withCode(exitUsage, terminal.WithHint(err, "give the address of Prometheus, as http://prometheus:9090"))
 		}
 		return report.CollectPrometheus(ctx, p, w)
 	}
@@ -131,7 +131,7 @@ func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.C
 	for _, address := range o.pages {
 		page, err := remote.Open(address, o.reach)
 		if err != nil {
-			return nil, withCode(exitUsage, ui.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
+			return nil, withCode(exitUsage, terminal.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
 		}
 		pages = append(pages, page)
 	}
@@ -166,7 +166,7 @@ func (o *reportOptions) writePage(r *report.Report) error {
 	if err := r.HTML(&b); err != nil {
 		return err
 	}
-	return ui.WithHint(plan.CreatePrivate(o.html, b.Bytes()), "choose another name for --html, on a disk with room")
+	return terminal.WithHint(plan.CreatePrivate(o.html, b.Bytes()), "choose another name for --html, on a disk with room")
 }
 
 // read parses the flags.
@@ -193,7 +193,7 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 	}
 	w = report.NewWindow(w.From, w.To)
 	if o.prometheus != "" && len(o.pages) > 0 {
-		return w, r, ui.WithHint(errors.New("--prometheus and admin pages exclude each other"), "leave out %s", o.pages[0])
+		return w, r, terminal.WithHint(errors.New("--prometheus and admin pages exclude each other"), "leave out %s", o.pages[0])
 	}
 	if o.prometheus == "" && o.match != "" {
 		return w, r, errors.New("--prometheus-match needs --prometheus")
@@ -223,7 +223,7 @@ func (o *reportOptions) amount() (*float64, error) {
 		return &dollars, nil
 	}
 	if _, err := os.Stat(o.bill); err != nil {
-		return nil, ui.WithHint(fmt.Errorf("--bill: %.80q is neither an amount nor a file", o.bill), "write dollars, as 1834.20, or name a cost and usage report")
+		return nil, terminal.WithHint(fmt.Errorf("--bill: %.80q is neither an amount nor a file", o.bill), "write dollars, as 1834.20, or name a cost and usage report")
 	}
 	return nil, nil
 }
@@ -236,11 +236,11 @@ func (o *reportOptions) addBill(ctx context.Context, r *report.Report) error {
 	b, err := bill.ReadBetween(ctx, o.bill, r.After.From, r.To)
 	switch {
 	case errors.Is(err, bill.ErrFormat):
-		return ui.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
+		return terminal.WithHint(err, "export a cost and usage report (CUR) from AWS, as CSV or Parquet; docs/PLAN.md says which columns it needs")
 	case errors.Is(err, bill.ErrEmpty):
-		return ui.WithHint(err, "check that the bill covers the report's time")
+		return terminal.WithHint(err, "check that the bill covers the report's time")
 	case err != nil:
 		return err
 	}
-	return ui.WithHint(r.AddBill(filepath.Base(o.bill), b), "check that the bill covers the gateways' account and the report's time")
+	return terminal.WithHint(r.AddBill(filepath.Base(o.bill), b), "check that the bill covers the gateways' account and the report's time")
 }

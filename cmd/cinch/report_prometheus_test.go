@@ -14,8 +14,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/admin"
-	"github.com/cinch-layer/cinch/internal/report"
+	"github.com/cinch-layer/cinch/internal/observe/admin"
+	"github.com/cinch-layer/cinch/internal/observe/report"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

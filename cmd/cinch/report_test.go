@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/cinch-layer/cinch/internal/history"
+	"github.com/cinch-layer/cinch/internal/observe/history"
 )
 
 // Rates cover only time in the past; and a gateway's page answers the query for any period.

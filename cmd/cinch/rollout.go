@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/rollout"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/switchover/rollout"
 )
 
 func newRolloutCommand() *cobra.Command {
@@ -116,7 +116,7 @@ func newRolloutStatusCommand() *cobra.Command {
 			}
 			s, err := c.ReadState()
 			if err == nil && s == nil {
-				err = ui.WithHint(errors.New("no roll-out has begun"), "cinch rollout run %s --dry-run", args[0])
+				err = terminal.WithHint(errors.New("no roll-out has begun"), "cinch rollout run %s --dry-run", args[0])
 			}
 			if err != nil {
 				return err
@@ -163,7 +163,7 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 // teller returns a function that prints events with the time.
 func teller(cmd *cobra.Command) func(node, text string) {
 	return func(node, text string) {
-		ui.Note(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
+		terminal.Note(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
 	}
 }
 
@@ -171,11 +171,11 @@ func teller(cmd *cobra.Command) func(node, text string) {
 func rolloutCode(err error) error {
 	switch {
 	case errors.Is(err, rollout.ErrUnconfirmed):
-		return withCode(exitSkipped, ui.WithHint(err, "check the new node, then run cinch rollout confirm and cinch rollout run; or cinch rollout abort"))
+		return withCode(exitSkipped, terminal.WithHint(err, "check the new node, then run cinch rollout confirm and cinch rollout run; or cinch rollout abort"))
 	case errors.Is(err, rollout.ErrCheck):
 		return withCode(exitSkipped, err)
-	case errors.Is(err, rollout.ErrGate) && ui.Hint(err) == "":
-		return ui.WithHint(err, "the cell is unchanged: cinch rollout run checks again, cinch rollout abort gives the new node up")
+	case errors.Is(err, rollout.ErrGate) && terminal.Hint(err) == "":
+		return terminal.WithHint(err, "the cell is unchanged: cinch rollout run checks again, cinch rollout abort gives the new node up")
 	}
 	return err
 }

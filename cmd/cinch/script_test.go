@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	vectors := filepath.Join(scripts, "../../../../testdata/vectors")
+	vectors := filepath.Join(scripts, "../../../../envelope/testdata/vectors")
 	testscript.RunT(oneByOne{t}, testscript.Params{
 		Dir: scripts,
 		Setup: func(e *testscript.Env) error {

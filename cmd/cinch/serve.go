@@ -13,9 +13,9 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/handover"
-	"github.com/cinch-layer/cinch/internal/serve"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/server"
+	"github.com/cinch-layer/cinch/internal/server/upgrade"
 )
 
 const configVariable = "CINCH_CONFIG"
@@ -37,8 +37,8 @@ type serveOptions struct {
 	pprof      bool
 	testForce  bool
 
-	sockets  *handover.Sockets // inherited sockets; or nil
-	storeURL string            // of the embedded store, once it runs
+	sockets  *upgrade.Sockets // inherited sockets; or nil
+	storeURL string           // of the embedded store, once it runs
 }
 
 func newServeCommand() *cobra.Command {
@@ -96,10 +96,10 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.overrides = flagOverrides(cmd)
 			signals := make(chan os.Signal, 4)
-			signal.Notify(signals, serve.Signals...)
+			signal.Notify(signals, server.Signals...)
 			defer signal.Stop(signals)
 			var err error
-			if o.sockets, err = handover.Inherit(); err != nil {
+			if o.sockets, err = upgrade.Inherit(); err != nil {
 				return err
 			}
 			return runServe(o, signals, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -188,9 +188,9 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 func (o serveOptions) checkUse(getenv func(string) string) error {
 	switch {
 	case o.listen != "" && !o.embedded(getenv):
-		return ui.WithHint(errors.New("--listen is only for the embedded store"), "write --redis LISTEN=URL")
+		return terminal.WithHint(errors.New("--listen is only for the embedded store"), "write --redis LISTEN=URL")
 	case len(o.rules) > 0 && !o.embedded(getenv) && !o.hasTargets(getenv):
-		return ui.WithHint(errors.New("--rule is only for gateways without a configuration file"), "put the rule into the file")
+		return terminal.WithHint(errors.New("--rule is only for gateways without a configuration file"), "put the rule into the file")
 	}
 	return nil
 }
@@ -228,14 +228,14 @@ func (o serveOptions) givenRules() ([]config.Rule, error) {
 
 func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) error {
 	if o.embedded(os.Getenv) {
-		store, err := serve.StartEmbedded()
+		store, err := server.StartEmbedded()
 		if err != nil {
 			return err
 		}
 		defer store.Stop()
 		o.storeURL = store.URL()
 	}
-	p, err := serve.New(o.process(errs))
+	p, err := server.New(o.process(errs))
 	if err != nil {
 		return serveFailure(err)
 	}
@@ -243,18 +243,18 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 		sayWhatToTry(out, p)
 	}
 	err = p.RunUntil(signals)
-	if errors.Is(err, serve.ErrCutOff) {
+	if errors.Is(err, server.ErrCutOff) {
 		return withCode(exitInterrupted, err)
 	}
 	return err
 }
 
 // process returns the options of the process that serve runs and config check checks.
-func (o serveOptions) process(log io.Writer) serve.Options {
+func (o serveOptions) process(log io.Writer) server.Options {
 	b := readBuild()
-	return serve.Options{
+	return server.Options{
 		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: log,
-		Zstd:    serve.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
+		Zstd:    server.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
 		Version: b.Version, Revision: b.Revision,
 		PProf: o.pprof, Force: o.testForce, Embedded: o.storeURL != "", Sockets: o.sockets,
 	}
@@ -262,16 +262,16 @@ func (o serveOptions) process(log io.Writer) serve.Options {
 
 // serveFailure adds the hint and the exit code to an error that kept a process from starting.
 func serveFailure(err error) error {
-	var occupied *serve.ListenError
+	var occupied *server.ListenError
 	if errors.As(err, &occupied) {
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, gateway.ErrAddressInUse):
-			err = ui.WithHint(err, "another process, perhaps another cinch, listens there: choose a different address (for the admin page with --admin)")
+			err = terminal.WithHint(err, "another process, perhaps another cinch, listens there: choose a different address (for the admin page with --admin)")
 		case errors.Is(err, os.ErrPermission):
-			err = ui.WithHint(err, "this user lacks the rights for ports below 1024, or for sockets in that directory")
+			err = terminal.WithHint(err, "this user lacks the rights for ports below 1024, or for sockets in that directory")
 		}
 	}
-	var invalid *serve.ConfigError
+	var invalid *server.ConfigError
 	if errors.As(err, &invalid) {
 		return withCode(exitConfig, err)
 	}
@@ -279,7 +279,7 @@ func serveFailure(err error) error {
 }
 
 // sayWhatToTry prints the three lines shown when serve runs without arguments.
-func sayWhatToTry(out io.Writer, p *serve.Process) {
+func sayWhatToTry(out io.Writer, p *server.Process) {
 	gateways, page := p.Addresses()
 	host, port, _ := net.SplitHostPort(gateways[0].String())
 	admin := "the admin page is off"

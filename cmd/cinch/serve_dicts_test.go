@@ -11,10 +11,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/admin"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -57,7 +57,7 @@ func (c *dictConfig) sealsWith(t *testing.T, gateway int, d *codec.Dict, about s
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := cinch.ParseHeader([]byte(stored))
+		h, err := envelope.ParseHeader([]byte(stored))
 		return err == nil && h.Dict == d.Number()
 	})
 	if got := client.do("GET", "k"); got != value {

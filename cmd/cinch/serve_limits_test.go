@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -66,7 +66,7 @@ func TestServeOpensWhatWasSealedUnderALargerLimit(t *testing.T) {
 func mustBeSealed(t *testing.T, store *goredis.Client, key string, want bool) {
 	t.Helper()
 	stored, err := store.Get(t.Context(), key).Bytes()
-	if err != nil || cinch.IsSealed(stored) != want {
+	if err != nil || envelope.IsSealed(stored) != want {
 		t.Fatalf("%s: %d bytes, %v", key, len(stored), err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -260,7 +260,7 @@ func (c *client) setSealed(store *miniredis.Miniredis, key, value string, want b
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if cinch.IsSealed([]byte(stored)) != want {
+	if envelope.IsSealed([]byte(stored)) != want {
 		c.t.Errorf("%s sealed: %v", key, !want)
 	}
 	if got := c.do("GET", key); got != value {
@@ -277,7 +277,7 @@ func TestServeForce(t *testing.T) {
 	for key, value := range map[string]string{"tiny": "x", "number": "12"} {
 		c.do("SET", key, value)
 		stored, err := store.Get(key)
-		if err != nil || cinch.IsSealed([]byte(stored)) != (key == "tiny") {
+		if err != nil || envelope.IsSealed([]byte(stored)) != (key == "tiny") {
 			t.Errorf("%s is stored as %q, %v", key, stored, err)
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/internal/shadow/operate"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/cli"
 )
 
 func newShadowCommand() *cobra.Command {
-	var o operate.Mirror
+	var o cli.Mirror
 	cmd := &cobra.Command{
 		Use:   "shadow",
 		Short: "Mirror live traffic to a control and a test target, and judge the test",
@@ -56,7 +56,7 @@ Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOI
 }
 
 // addShadowFlags adds the flags that check has too.
-func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
+func addShadowFlags(f *pflag.FlagSet, o *cli.Mirror) {
 	addListenerFlags(f, &o.Servers.Listeners, &o.TLS)
 	addTargetFlags(f, o)
 	f.DurationVar(&o.Config.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
@@ -67,7 +67,7 @@ func addShadowFlags(f *pflag.FlagSet, o *operate.Mirror) {
 }
 
 // addListenerFlags adds the flags that record has too.
-func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *endpoint.TLSFiles) {
+func addListenerFlags(f *pflag.FlagSet, l *cli.Listeners, tls *endpoint.TLSFiles) {
 	f.StringVar(&l.Redis, "redis", "", "where clients connect and where production is, `LISTEN=URL`")
 	f.StringVar(&l.Mongo, "mongo", "", "where clients connect and where production is, `LISTEN=URI`: one server; clients connect with directConnection=true")
 	f.StringVar(&l.Postgres, "postgres", "", "where clients connect and where production is, `LISTEN=URL`; the URL's sslmode says whether to use TLS")
@@ -76,7 +76,7 @@ func addListenerFlags(f *pflag.FlagSet, l *operate.Listeners, tls *endpoint.TLSF
 }
 
 // addTargetFlags adds the flags that replay has too.
-func addTargetFlags(f *pflag.FlagSet, o *operate.Mirror) {
+func addTargetFlags(f *pflag.FlagSet, o *cli.Mirror) {
 	f.StringVar(&o.Servers.Control, "control", "", "`URL` of the control target, with its own credentials")
 	f.StringVar(&o.Servers.Test, "test", "", "`URL` of the test target, or cinch=URL to judge a gateway in front of it")
 	f.StringArrayVar(&o.Rules, "rule", nil, "a rule of the gateway that --test cinch=URL starts, as for serve (may be repeated)")
@@ -104,7 +104,7 @@ func addTargetFlags(f *pflag.FlagSet, o *operate.Mirror) {
 }
 
 func newShadowCheckCommand() *cobra.Command {
-	var o operate.Mirror
+	var o cli.Mirror
 	var probe time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
@@ -132,9 +132,9 @@ Exit codes: 0 no problem blocks a run, 1 failed, 2 the command line is wrong, 3 
 // verdictCode adds the exit code to a watcher's error.
 func verdictCode(err error) error {
 	switch {
-	case errors.Is(err, operate.ErrFail):
+	case errors.Is(err, cli.ErrFail):
 		return withCode(exitDifference, err)
-	case errors.Is(err, operate.ErrNoVerdict):
+	case errors.Is(err, cli.ErrNoVerdict):
 		return withCode(exitSkipped, err)
 	}
 	return err

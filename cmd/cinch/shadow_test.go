@@ -9,8 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/internal/shadow/operate"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/cli"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -21,7 +21,7 @@ func TestShadowRefusesProductionAsTarget(t *testing.T) {
 	for _, targets := range [][2]string{{alias, other.URL()}, {other.URL(), alias}, {production.URL(), other.URL()}} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		o := operate.Mirror{Servers: operate.Servers{Listeners: operate.Listeners{Redis: "127.0.0.1:0=" + production.URL()}, Control: targets[0], Test: targets[1]}, Memory: "1MiB", SelfTest: true}
+		o := cli.Mirror{Servers: cli.Servers{Listeners: cli.Listeners{Redis: "127.0.0.1:0=" + production.URL()}, Control: targets[0], Test: targets[1]}, Memory: "1MiB", SelfTest: true}
 		o.Config.Reads, o.Config.Margins = 1, shadow.Margins{P50: 0.05, P99: 0.1}
 		o.Config.Batch, o.Config.Bound, o.Config.DataTime = time.Second, time.Millisecond, time.Minute
 		err := o.Run(ctx, nil, &bytes.Buffer{}, &bytes.Buffer{})

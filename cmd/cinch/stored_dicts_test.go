@@ -12,9 +12,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -51,9 +51,9 @@ func sealedWith(t *testing.T, d *codec.Dict, value string) string {
 	if err := local.Add(d); err != nil {
 		t.Fatal(err)
 	}
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: store.MemoryDicts(&local)})
+	s := envelope.NewSealer(envelope.SealerOptions{Dicts: store.MemoryDicts(&local)})
 	stored := s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
-	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() {
+	if h, err := envelope.ParseHeader(stored); err != nil || h.Dict != d.Number() {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	return string(stored)

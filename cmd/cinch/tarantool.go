@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store/open"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 func newTarantoolCommand() *cobra.Command {
@@ -74,14 +74,14 @@ Dictionaries hold pieces of values: only administrators and users (or roles) nam
 
 func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	if o.lua && o.url != "" {
-		return wrongUsage(ui.WithHint(errors.New("--lua takes no URL"), "it prints the module, for a file in the server's package.path"))
+		return wrongUsage(terminal.WithHint(errors.New("--lua takes no URL"), "it prints the module, for a file in the server's package.path"))
 	}
 	if o.lua {
 		_, err := io.WriteString(o.out, storetarantool.Module)
 		return err
 	}
 	if o.url == "" {
-		return wrongUsage(ui.WithHint(errors.New("no server given"), "give its URL: tarantool://admin:secret@host:3301"))
+		return wrongUsage(terminal.WithHint(errors.New("no server given"), "give its URL: tarantool://admin:secret@host:3301"))
 	}
 	c, name, err := open.ConnectTarantool(ctx, o.url)
 	if err != nil {

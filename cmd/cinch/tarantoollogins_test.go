@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -21,7 +21,7 @@ const loginsScript = docsScript + `
 // As on Redis, users that write under one rule have samples and dictionaries of their own.
 func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := testenv.Tarantool(t, loginsScript)
 	if code, out, errs := runCLI("tarantool", "init", "tarantool://"+server.Addr, "--user", "cinch"); code != exitOK {
@@ -38,7 +38,7 @@ func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 			for user, c := range users {
 				id++
 				c.put(id, string(worlds[user].next()))
-				if h, err := cinch.ParseHeader([]byte(direct.get(id))); err == nil && h.HasDict {
+				if h, err := envelope.ParseHeader([]byte(direct.get(id))); err == nil && h.HasDict {
 					number[user] = h.Dict
 				}
 			}

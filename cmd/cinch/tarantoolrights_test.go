@@ -6,8 +6,8 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -42,7 +42,7 @@ func (c *tuples) sealedFields(id int) (fields []int) {
 	c.t.Helper()
 	got := c.eval("return box.space.docs:get(...):unpack()", id)
 	for i, v := range got {
-		if s, ok := v.(string); ok && cinch.IsSealed([]byte(s)) {
+		if s, ok := v.(string); ok && envelope.IsSealed([]byte(s)) {
 			fields = append(fields, i+1)
 		}
 	}
@@ -85,7 +85,7 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 		t.Errorf("a wrong key: %v", err)
 	}
 
-	sealed := string(cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
+	sealed := string(envelope.NewSealer(envelope.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
 	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, sealed))) // by another user, or before
 	splice = tnt.NewUpdateRequest("docs").Key([]any{3}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch does not support") {

@@ -12,8 +12,8 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -101,7 +101,7 @@ func TestServeTarantoolByFlags(t *testing.T) {
 	if _, err := c.c.Do(tnt.NewUpdateRequest("docs").Key([]any{1}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))).Get(); err != nil {
 		t.Fatal(err)
 	}
-	if got, stored := c.get(1), direct.get(1); got != "words"+body[4:] || !cinch.IsSealed([]byte(stored)) {
+	if got, stored := c.get(1), direct.get(1); got != "words"+body[4:] || !envelope.IsSealed([]byte(stored)) {
 		t.Errorf("%.40q is stored as %.20q", got, stored)
 	}
 	if _, err := tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: "app", Password: "wrong"}, tnt.Opts{}); err == nil || !strings.Contains(err.Error(), "Incorrect password") {
@@ -172,7 +172,7 @@ func TestServeTarantoolReloads(t *testing.T) {
 	direct := tuplesAt(t, server.Addr, "", "")
 	body := strings.Repeat("text that repeats, ", 50)
 	codecOf := func(id int) string {
-		h, err := cinch.ParseHeader([]byte(direct.get(id)))
+		h, err := envelope.ParseHeader([]byte(direct.get(id)))
 		if err != nil {
 			return "none"
 		}
@@ -227,7 +227,7 @@ func witness(t *testing.T, master string) *tuples {
 // of what zstd alone would store, and the dictionaries that they name.
 func (g *tarantoolServe) measure(t *testing.T, direct *tuples, d *documents) (share float64, numbers map[uint32]int) {
 	t.Helper()
-	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: newEngine()})
+	sealer := envelope.NewSealer(envelope.SealerOptions{Engine: newEngine()})
 	numbers = map[uint32]int{}
 	bytes, without := 0, 0
 	for i := range 300 {
@@ -239,7 +239,7 @@ func (g *tarantoolServe) measure(t *testing.T, direct *tuples, d *documents) (sh
 		stored := direct.get(id)
 		bytes += len(stored)
 		without += len(sealer.Seal(nil, []byte(body), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
-		if h, err := cinch.ParseHeader([]byte(stored)); err == nil {
+		if h, err := envelope.ParseHeader([]byte(stored)); err == nil {
 			numbers[h.Dict]++
 		}
 	}
@@ -264,7 +264,7 @@ func (g *tarantoolServe) putMany(t *testing.T, d *documents, from, n int) {
 // by restarted ones, and by replicas.
 func TestServeTarantoolAutoDictionary(t *testing.T) {
 	if testenv.RaceDetector {
-		t.Skip("too slow; internal/autodict has tests of what goroutines share")
+		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
 	}
 	server := prepared(t)
 	direct := tuplesAt(t, server.Addr, "", "")

@@ -10,8 +10,8 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -215,6 +215,6 @@ func hasDictionary(t *testing.T, s *testenv.TarantoolServer, number uint32) bool
 
 // namesDict reports whether a stored value is compressed with the dictionary.
 func namesDict(stored string, number uint32) bool {
-	h, err := cinch.ParseHeader([]byte(stored))
+	h, err := envelope.ParseHeader([]byte(stored))
 	return err == nil && h.Dict == number
 }

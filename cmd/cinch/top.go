@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/admin/remote"
-	"github.com/cinch-layer/cinch/internal/top"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/observe/admin/remote"
+	"github.com/cinch-layer/cinch/internal/observe/top"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 type topOptions struct {
@@ -71,15 +71,15 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 	for _, address := range o.pages {
 		page, err := remote.Open(address, o.reach)
 		if err != nil {
-			return withCode(exitUsage, ui.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
+			return withCode(exitUsage, terminal.WithHint(err, "give the address of a running gateway's admin page, as host:9470"))
 		}
 		pages = append(pages, page)
 	}
-	onTerminal, width := ui.IsTerminal(o.out), 0
+	onTerminal, width := terminal.IsTerminal(o.out), 0
 	if onTerminal {
-		width = ui.Width(o.out)
+		width = terminal.Width(o.out)
 	}
-	if onTerminal && ui.IsTerminal(o.in) && !o.asJSON && !counted {
+	if onTerminal && terminal.IsTerminal(o.in) && !o.asJSON && !counted {
 		return top.Run(ctx, pages, o.every, os.Getenv("NO_COLOR") == "", o.in.(*os.File), o.out.(*os.File))
 	}
 	if !onTerminal && !o.asJSON && !counted {
@@ -87,7 +87,7 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 	}
 	err := top.Print(ctx, o.out, pages, top.Printing{Every: o.every, Count: o.count, JSON: o.asJSON, Width: width})
 	if errors.Is(err, top.ErrNobody) {
-		return withCode(exitUnreachable, ui.WithHint(err, "check that cinch serve is running, and that this is the address of its admin page"))
+		return withCode(exitUnreachable, terminal.WithHint(err, "check that cinch serve is running, and that this is the address of its admin page"))
 	}
 	return err
 }

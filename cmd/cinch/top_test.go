@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/top"
+	"github.com/cinch-layer/cinch/internal/observe/top"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

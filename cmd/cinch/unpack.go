@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 )
 
 type unpackOptions struct {
@@ -84,7 +84,7 @@ func (o *unpackOptions) runOptions(ctx context.Context, w *openedStore) (pack.Op
 	p.Read = store.ReadOptions{Types: store.String | store.Hash | store.Stream}
 	if !o.force {
 		if !o.asJSON {
-			ui.Note(o.errs, "estimating from a sample whether memory suffices\n")
+			terminal.Note(o.errs, "estimating from a sample whether memory suffices\n")
 		}
 		if err := w.checkRoom(ctx, p); err != nil {
 			return p, err
@@ -110,7 +110,7 @@ func (w *openedStore) checkRoom(ctx context.Context, p pack.Options) error {
 	err := pack.Forecast(ctx, p)
 	var s *pack.Shortage
 	if errors.As(err, &s) {
-		return ui.WithHint(fmt.Errorf("%w: unpacking takes about %s more, and %s of %s are in use", s, ui.Size(s.Need), ui.Size(s.Used), ui.Size(s.Limit)),
+		return terminal.WithHint(fmt.Errorf("%w: unpacking takes about %s more, and %s of %s are in use", s, terminal.Size(s.Need), terminal.Size(s.Used), terminal.Size(s.Limit)),
 			"raise %s, unpack a part with --key, or try it with --force", w.store.MemorySetting())
 	}
 	return w.runFailure(err, "")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // wrongUsage marks an error of the command line. An exit code that it already has stays.
@@ -31,12 +31,12 @@ func explainUsage(cmd *cobra.Command, err error) error {
 	case strings.HasPrefix(text, "unknown command"): // cobra's text for any unexpected argument
 		err = fmt.Errorf("%q: %s takes no arguments", quoted(text), cmd.CommandPath())
 	case strings.HasPrefix(text, "accepts "), strings.HasPrefix(text, "requires at"):
-		return wrongUsage(ui.WithHint(err, "write '%s'; see '%s --help'", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath()))
+		return wrongUsage(terminal.WithHint(err, "write '%s'; see '%s --help'", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath()))
 	case strings.HasPrefix(text, "required flag"), strings.HasPrefix(text, "if any flags in the group"):
 	default:
 		return err
 	}
-	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
+	return wrongUsage(terminal.WithHint(err, "see '%s --help'", cmd.CommandPath()))
 }
 
 // quoted returns the first quoted part of text.
@@ -48,10 +48,10 @@ func quoted(text string) string {
 
 func unknownCommand(parent *cobra.Command, word string) error {
 	err := fmt.Errorf("unknown command %q for %q", word, parent.CommandPath())
-	if near := ui.Nearest(word, commandNames(parent)); near != "" {
-		return wrongUsage(ui.WithHint(err, "did you mean '%s %s'?", parent.CommandPath(), near))
+	if near := terminal.Nearest(word, commandNames(parent)); near != "" {
+		return wrongUsage(terminal.WithHint(err, "did you mean '%s %s'?", parent.CommandPath(), near))
 	}
-	return wrongUsage(ui.WithHint(err, "see '%s --help'", parent.CommandPath()))
+	return wrongUsage(terminal.WithHint(err, "see '%s --help'", parent.CommandPath()))
 }
 
 func commandNames(cmd *cobra.Command) []string {
@@ -64,7 +64,7 @@ func commandNames(cmd *cobra.Command) []string {
 
 // unknownFlag handles flags that cobra can't parse.
 func unknownFlag(cmd *cobra.Command, err error) error {
-	return wrongUsage(ui.WithHint(err, "see '%s --help'", cmd.CommandPath()))
+	return wrongUsage(terminal.WithHint(err, "see '%s --help'", cmd.CommandPath()))
 }
 
 // checkGroup rejects 'cinch dict foo', for which cobra prints the help of 'cinch dict' and succeeds: it

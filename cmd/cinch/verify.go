@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 )
 
 type verifyOptions struct {
@@ -97,7 +97,7 @@ func (w *openedStore) lacking(ctx context.Context, r *pack.Report) error {
 	for _, l := range lacks {
 		missing = append(missing, fmt.Sprintf("%s lacks dictionary %08x, which values of the cluster name", l.Node, l.Number))
 	}
-	return withCode(exitDictMissing, ui.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
+	return withCode(exitDictMissing, terminal.WithHint(errors.New(strings.Join(missing, "; ")), "cinch dict sync, with the URL of any node, puts it there"))
 }
 
 func (o *verifyOptions) verdict(r *pack.Report) error {
@@ -106,15 +106,15 @@ func (o *verifyOptions) verdict(r *pack.Report) error {
 	case n == 0:
 		return nil
 	case o.before:
-		return withCode(exitDifference, ui.WithHint(fmt.Errorf("%s with the magic", count(n, "value begins", "values begin")),
+		return withCode(exitDifference, terminal.WithHint(fmt.Errorf("%s with the magic", count(n, "value begins", "values begin")),
 			"write them again through a gateway with enabled: false, which wraps them"))
 	case r.Missing == r.Problems:
-		return withCode(exitDictMissing, ui.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
+		return withCode(exitDictMissing, terminal.WithHint(fmt.Errorf("%s a dictionary that is missing", count(n, "value names", "values name")),
 			"give its file with --dict to check whether it decompresses them"))
 	}
 	err := fmt.Errorf("%s not decompress", count(n, "value does", "values do"))
 	if r.Damaged > 0 && r.Missing == 0 && r.Skipped[store.Denied] == 0 {
-		return withCode(exitDifference, ui.WithHint(err, "either a script, a stored function or a client that bypasses the gateway has changed the envelope, or the value was written without Cinch and only begins with the magic or contains an envelope: 'cinch inspect' shows a value; writing it again through a gateway repairs it"))
+		return withCode(exitDifference, terminal.WithHint(err, "either a script, a stored function or a client that bypasses the gateway has changed the envelope, or the value was written without Cinch and only begins with the magic or contains an envelope: 'cinch inspect' shows a value; writing it again through a gateway repairs it"))
 	}
 	return withCode(exitDifference, deniedHint(r, err))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/cinch-layer/cinch/internal/version"
+	"github.com/cinch-layer/cinch/internal/output/version"
 )
 
 func newVersionCommand() *cobra.Command {

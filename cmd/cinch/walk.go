@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/heap"
-	"github.com/cinch-layer/cinch/internal/pack"
-	"github.com/cinch-layer/cinch/internal/pack/show"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/store/pack"
+	"github.com/cinch-layer/cinch/internal/store/pack/output"
+	"github.com/cinch-layer/cinch/internal/system/gc"
 )
 
 // walkOptions are the options shared by pack, unpack and verify: speed, distribution of the work, output.
@@ -36,7 +36,7 @@ type walkOptions struct {
 	asJSON     bool
 
 	out, errs io.Writer
-	show      *show.Printer
+	show      *output.Printer
 	signals   <-chan os.Signal
 
 	part, parts    int             // from worker
@@ -63,7 +63,7 @@ func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	o.out, o.errs, o.signals = cmd.OutOrStdout(), cmd.ErrOrStderr(), signals
-	o.show = show.New(o.verb, o.asJSON, o.out, o.errs)
+	o.show = output.New(o.verb, o.asJSON, o.out, o.errs)
 	return func() { signal.Stop(signals) }
 }
 
@@ -73,7 +73,7 @@ func (o *walkOptions) check() error {
 		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,
 	} {
 		if negative {
-			return wrongUsage(ui.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default"))
+			return wrongUsage(terminal.WithHint(fmt.Errorf("--%s is too small", flag), "leave it out for the default"))
 		}
 	}
 	if o.bytes != "" {
@@ -92,7 +92,7 @@ func (o *walkOptions) checkWorker() error {
 	o.part, err = strconv.Atoi(k)
 	o.parts, err2 = strconv.Atoi(n)
 	if !ok || err != nil || err2 != nil || o.part < 1 || o.part > o.parts {
-		return ui.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
+		return terminal.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 	}
 	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.store.Name(), o.worker), fingerprint)
 	if errors.Is(err, pack.ErrOtherState) {
-		err = ui.WithHint(err, "give another --state FILE, or delete this one to start from the beginning")
+		err = terminal.WithHint(err, "give another --state FILE, or delete this one to start from the beginning")
 	}
 	if errors.Is(err, pack.ErrState) {
 		err = w.runFailure(err, o.stateFile)
@@ -126,7 +126,7 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 func (o *walkOptions) run(ctx context.Context, w *openedStore, make func() (pack.Options, error)) (*pack.Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	heap.Relax()
+	gc.Relax()
 	o.stop = o.stopOnSignal(cancel)
 	all, err := pack.RunUntilStable(ctx, make, w.moved)
 	o.show.End(all, err)
@@ -154,27 +154,27 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, pack.ErrState):
-		return ui.WithHint(err, "processed keys stay processed; give a --state FILE that can be written")
+		return terminal.WithHint(err, "processed keys stay processed; give a --state FILE that can be written")
 	case errors.Is(err, pack.ErrInterrupted), errors.Is(err, context.Canceled):
 		hint := "the same command starts from the beginning, and quickly skips processed keys"
 		if stateFile != "" {
 			hint = "the same command continues from here"
 		}
-		return withCode(exitInterrupted, ui.WithHint(pack.ErrInterrupted, "%s", hint))
+		return withCode(exitInterrupted, terminal.WithHint(pack.ErrInterrupted, "%s", hint))
 	case errors.Is(err, pack.ErrMismatch):
-		return withCode(exitDifference, ui.WithHint(err, "nothing was replaced there; please report this, with the value if you can"))
+		return withCode(exitDifference, terminal.WithHint(err, "nothing was replaced there; please report this, with the value if you can"))
 	case errors.Is(err, pack.ErrNoDictionary):
-		return withCode(exitDictMissing, ui.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
+		return withCode(exitDictMissing, terminal.WithHint(err, "values that name it would be unreadable, so nothing more was replaced"))
 	case errors.Is(err, pack.ErrNoRoom), errors.Is(err, store.ErrFull):
-		return ui.WithHint(err, "raise %s; processed keys stay processed", w.store.MemorySetting())
+		return terminal.WithHint(err, "raise %s; processed keys stay processed", w.store.MemorySetting())
 	case errors.Is(err, store.ErrReadOnly):
-		return ui.WithHint(err, "it is no longer the primary: give the address of the new one")
+		return terminal.WithHint(err, "it is no longer the primary: give the address of the new one")
 	}
 	if strings.Contains(err.Error(), "DB index is out of range") {
-		return ui.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
+		return terminal.WithHint(w.store.Explain(err), "the server has fewer databases: see its 'databases' setting, and --db or the end of the URL")
 	}
 	if strings.Contains(err.Error(), "LFU maxmemory policy") { // the server's error names its policy
-		return ui.WithHint(w.store.Explain(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
+		return terminal.WithHint(w.store.Explain(err), "--skip-idle-below is for servers that keep idle times, --skip-freq-above for those with an LFU policy")
 	}
 	return w.store.Explain(err)
 }
@@ -183,9 +183,9 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 func deniedHint(r *pack.Report, err error) error {
 	switch {
 	case r.Missing > 0:
-		return ui.WithHint(err, "'cinch dict import' restores a missing dictionary from a file that 'cinch dict export' wrote")
+		return terminal.WithHint(err, "'cinch dict import' restores a missing dictionary from a file that 'cinch dict export' wrote")
 	case r.Skipped[store.Denied] == 0:
 		return err
 	}
-	return ui.WithHint(err, "docs/PACK.md lists the rights that the user in the URL needs, docs/TARANTOOL.md those for Tarantool")
+	return terminal.WithHint(err, "docs/PACK.md lists the rights that the user in the URL needs, docs/TARANTOOL.md those for Tarantool")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // engineWith returns an engine with the configured implementation of zstd.
@@ -16,7 +16,7 @@ func engineWith(zstd string) (*codec.Engine, error) {
 		return codec.New(codec.Options{}), nil
 	}
 	if zstd == "libzstd" && nativeZstd() == nil {
-		return nil, withCode(exitConfig, ui.WithHint(libzstd.ErrUnavailable, "build with CGO_ENABLED=1 and a C compiler, or use zstd: go"))
+		return nil, withCode(exitConfig, terminal.WithHint(libzstd.ErrUnavailable, "build with CGO_ENABLED=1 and a C compiler, or use zstd: go"))
 	}
 	return newEngine(), nil
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 func main() {
@@ -193,7 +193,7 @@ func (r *report) line(elapsed time.Duration) error {
 		r.dictionary = true
 		note = "   a dictionary trained on these orders is used from now on"
 	}
-	fmt.Fprintf(r.out, "%7.0f  %10s  %10s  %4.0f %%   %4.0f %%%s\n", elapsed.Seconds(), ui.Size(int64(written)), ui.Size(int64(stored)),
+	fmt.Fprintf(r.out, "%7.0f  %10s  %10s  %4.0f %%   %4.0f %%%s\n", elapsed.Seconds(), terminal.Size(int64(written)), terminal.Size(int64(stored)),
 		saved(written, stored), saved(written-r.written, stored-r.stored), note)
 	r.written, r.stored = written, stored
 	return nil

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/page"
-	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/output/page"
 )
 
 // perRequest returns the bytes on the link for each answer.

@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/page"
-	"github.com/cinch-layer/cinch/internal/rollout"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/page"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/switchover/rollout"
 )
 
 // html writes the report as a self-contained page.
@@ -18,7 +18,7 @@ func (o *outcome) html(w io.Writer) error {
 		Title: "cinch rollout, " + o.Began.Format("2006-01-02 15:04"), Subject: "A PostgreSQL cell moved from ext4 to btrfs with " + o.Mount,
 		Lead: fmt.Sprintf("A primary and two standbys moved while %d clients of pgbench and %d of a bank worked. %s", o.Bench.Clients, len(o.Tellers), o.verdict()),
 		Tiles: []page.Tile{
-			{Name: "Storage", Value: change(backup, was), Note: ui.Size(was) + " to " + ui.Size(backup) + ", without WAL"},
+			{Name: "Storage", Value: change(backup, was), Note: terminal.Size(was) + " to " + terminal.Size(backup) + ", without WAL"},
 			{Name: "Prediction", Value: change(backup, predicted), Note: "size of the base backups relative to the prediction"},
 			{Name: "Longest pause", Value: ms(o.pause()), Note: "longest time that the gateway held a client"},
 			{Name: "Transactions", Value: fmt.Sprint(o.Bench.Committed + o.Bank.Committed), Note: fmt.Sprintf("%d lost, %d twice", o.lost(), o.twice())},
@@ -60,16 +60,16 @@ func (o *outcome) sizes() page.Section {
 			class string
 			bytes int64
 		}{{"now", p.Old.Data}, {"cpu", p.Predicted.Bytes}, {"after", p.Backup.Data}, {"traffic", p.Now.Data}} {
-			row.Bars = append(row.Bars, page.Bar{Label: ui.Size(b.bytes), Parts: []page.Part{{Class: b.class, Value: float64(b.bytes), Tip: ui.Size(b.bytes)}}})
+			row.Bars = append(row.Bars, page.Bar{Label: terminal.Size(b.bytes), Parts: []page.Part{{Class: b.class, Value: float64(b.bytes), Tip: terminal.Size(b.bytes)}}})
 		}
 		s.Bars.Rows = append(s.Bars.Rows, row)
 		s.Table.Rows = append(s.Table.Rows, page.Row{Cells: []string{
-			row.Name, ui.Size(p.Old.Data), ui.Size(p.Predicted.Bytes), ui.Size(p.Backup.Data) + " (" + change(p.Backup.Data, p.Predicted.Bytes) + ")",
-			ui.Size(p.Now.Data) + " (" + change(p.Now.Data, p.Backup.Data) + ")",
+			row.Name, terminal.Size(p.Old.Data), terminal.Size(p.Predicted.Bytes), terminal.Size(p.Backup.Data) + " (" + change(p.Backup.Data, p.Predicted.Bytes) + ")",
+			terminal.Size(p.Now.Data) + " (" + change(p.Now.Data, p.Backup.Data) + ")",
 		}})
 		walBefore, wal = walBefore+p.Old.WAL, wal+p.Now.WAL
 	}
-	s.List = []string{"WAL is not included: " + ui.Size(walBefore) + " before, " + ui.Size(wal) + " at the end."}
+	s.List = []string{"WAL is not included: " + terminal.Size(walBefore) + " before, " + terminal.Size(wal) + " at the end."}
 	return s
 }
 
@@ -84,8 +84,8 @@ func (o *outcome) growth() page.Section {
 	database := page.Series{Class: "now"}
 	for _, l := range o.Looks {
 		x := l.After.Seconds()
-		disk.Points = append(disk.Points, page.At{X: x, Y: mib(l.Disk[0]), Tip: ui.Size(l.Disk[0])})
-		database.Points = append(database.Points, page.At{X: x, Y: mib(l.Database), Tip: ui.Size(l.Database)})
+		disk.Points = append(disk.Points, page.At{X: x, Y: mib(l.Disk[0]), Tip: terminal.Size(l.Disk[0])})
+		database.Points = append(database.Points, page.At{X: x, Y: mib(l.Database), Tip: terminal.Size(l.Database)})
 	}
 	s.Lines = []page.Lines{
 		{Title: "On disk, MiB", Across: "seconds after the move", Up: "MiB", Series: []page.Series{disk}},

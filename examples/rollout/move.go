@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
-	"github.com/cinch-layer/cinch/internal/rollout"
+	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
+	"github.com/cinch-layer/cinch/internal/switchover/rollout"
 )
 
 // cellText is a cell's configuration file, as in docs/ROLLOUT.md.

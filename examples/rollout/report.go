@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // wrong returns errors for all broken promises. It does not check times, since the machine may be busy.
@@ -103,7 +103,7 @@ Pause:        clients were held for %s at most; the longest transaction of pgben
 pgbench:      %d transactions of %d clients, %d failed; %d stored.
 Bank:         %d transfers of %d clients: %d lost, %d applied twice, %d that no client made; %d of %d accounts wrong.
 Reconnects:   %d.
-`, ui.Size(was), ui.Size(predicted), ui.Size(backup), change(backup, predicted), ui.Size(now), change(backup, was), change(now, was), ms(o.pause()), ms(o.worst()),
+`, terminal.Size(was), terminal.Size(predicted), terminal.Size(backup), change(backup, predicted), terminal.Size(now), change(backup, was), change(now, was), ms(o.pause()), ms(o.worst()),
 		o.Bench.Committed, o.Bench.Clients, o.Bench.Failed, o.Bench.There,
 		o.Bank.Committed, len(o.Tellers), o.Bank.Lost, o.Bank.Twice, o.Bank.Strange, o.Bank.Wrong, accounts, o.reconnects())
 	if len(o.Unequal) > 0 {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
-	"github.com/cinch-layer/cinch/internal/rollout"
+	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
+	"github.com/cinch-layer/cinch/internal/switchover/rollout"
 )
 
 // outcome holds the results of the run.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

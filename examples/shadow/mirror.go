@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/internal/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
 // outcome holds the results of the run.

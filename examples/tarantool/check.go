@@ -10,9 +10,9 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/bench/tarantool/load"
 	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/envelope"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
@@ -74,7 +74,7 @@ func (c *cluster) sameTuples(ctx context.Context, written int) error {
 			if err := msgpack.Unmarshal(t, &row); err != nil {
 				return err
 			}
-			if !cinch.IsSealed([]byte(row.Body)) {
+			if !envelope.IsSealed([]byte(row.Body)) {
 				return fmt.Errorf("the body of tuple %d is not compressed: %.40q", first+i, row.Body)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/config/price"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/price"
 )
 
 // Config is the whole configuration. A Config that Load or Parse returned is valid, has its defaults filled
@@ -55,13 +55,13 @@ type Memory struct {
 	Budget Bytes `yaml:"budget"` // bytes of values in flight
 }
 
-// History configures where samples of the counters are kept; see internal/history.
+// History configures where samples of the counters are kept; see internal/observe/history.
 type History struct {
 	Path    string `yaml:"path,omitempty"`     // directory; "": in memory
 	MaxSize Bytes  `yaml:"max_size,omitempty"` // 0: the default
 }
 
-// Traces configures which requests get OpenTelemetry spans, and where these are sent; see internal/trace.
+// Traces configures which requests get OpenTelemetry spans, and where these are sent; see internal/gateway/trace.
 type Traces struct {
 	Endpoint     string `yaml:"endpoint,omitempty"` // URL of an OTLP/HTTP receiver; "": tracing is off
 	Ratio        Ratio  `yaml:"ratio"`              // of requests whose client makes no sampling decision
@@ -69,7 +69,7 @@ type Traces struct {
 	Service      string `yaml:"service"`            // service name of the spans
 }
 
-// Prices configures how the page prices savings; see internal/price.
+// Prices configures how the page prices savings; see internal/config/price.
 type Prices struct {
 	Cloud string `yaml:"cloud"`          // aws, azure or gcp
 	File  string `yaml:"file,omitempty"` // overrides prices; relative to the config file's directory
@@ -84,7 +84,7 @@ type Dictionary struct {
 	File string `yaml:"file"` // relative to the config file's directory
 }
 
-// Training configures how dictionaries are trained for rules with "dictionary: auto"; see internal/autodict.
+// Training configures how dictionaries are trained for rules with "dictionary: auto"; see internal/dictionary.
 type Training struct {
 	SampleMemory Bytes    `yaml:"sample_memory"` // bytes of sampled values, whole process
 	RuleMemory   Bytes    `yaml:"rule_memory"`   // limit for one rule

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // decodeYAML reads one document into c. It walks the nodes itself: yaml's own decoder reports unknown keys
@@ -112,7 +112,7 @@ func (d *decoder) unknown(key *yaml.Node, at string, names map[string]int) {
 		candidates = append(candidates, name)
 	}
 	hint := "keys here are " + sortedList(candidates)
-	if near := ui.Nearest(key.Value, candidates); near != "" {
+	if near := terminal.Nearest(key.Value, candidates); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	d.at(key.Line, at, hint, "unknown key")
@@ -145,7 +145,7 @@ func (d *decoder) text(n *yaml.Node, into encoding.TextUnmarshaler, path string)
 		return
 	}
 	if err := into.UnmarshalText([]byte(n.Value)); err != nil {
-		d.at(n.Line, path, ui.Hint(err), "%v", err)
+		d.at(n.Line, path, terminal.Hint(err), "%v", err)
 	}
 }
 

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // Bounds of budgets.
@@ -16,8 +16,8 @@ const (
 )
 
 // Effort returns the gateway's limits for compressing.
-func (g *Gateway) Effort() effort.Limits {
-	return effort.Limits{Cores: float64(g.CPUBudget), Latency: time.Duration(g.LatencyBudget)}
+func (g *Gateway) Effort() budget.Limits {
+	return budget.Limits{Cores: float64(g.CPUBudget), Latency: time.Duration(g.LatencyBudget)}
 }
 
 // budgetsUnsupported returns why budgets don't apply to a gateway, and what to do instead; "" if they apply.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 func effortFile(protocol, keys string) string {
@@ -43,7 +43,7 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	cfg, err := Parse("f", []byte(effortFile(Tarantool, "max_connections: 5")), nil)
-	if err != nil || cfg.Gateways[0].Effort() != (effort.Limits{}) {
+	if err != nil || cfg.Gateways[0].Effort() != (budget.Limits{}) {
 		t.Errorf("without budgets: %+v, %v", cfg.Gateways[0].Effort(), err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/price"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // LoadDictionaries reads the files that the configuration names, and returns
@@ -191,7 +191,7 @@ func (c *Config) Invalid(path string, err error) error {
 		return nil
 	}
 	ps := problems{c: c}
-	ps.add(path, ui.Hint(err), "%v", err)
+	ps.add(path, terminal.Hint(err), "%v", err)
 	return ps.err()
 }
 

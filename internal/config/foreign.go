@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -21,8 +21,8 @@ func checkForeign(v *validator, r *Rule, path string) {
 	case r.Format == "":
 		return
 	}
-	if _, err := foreign.Named(r.Format); err != nil {
-		v.add(path+".format", "one of "+strings.Join(foreign.Names(), ", "), "no library's format is called %q", r.Format)
+	if _, err := clientformat.Named(r.Format); err != nil {
+		v.add(path+".format", "one of "+strings.Join(clientformat.Names(), ", "), "no library's format is called %q", r.Format)
 	}
 	if r.Mode == RuleObserve {
 		v.add(path+".mode", "cinch plan estimates what it would save", "mode: observe does not support formats")

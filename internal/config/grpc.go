@@ -8,8 +8,8 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // DirectionName is a direction of messages: "request" or "reply".
@@ -21,7 +21,7 @@ func (d *DirectionName) UnmarshalText(text []byte) error {
 	if d.bit() != 0 {
 		return nil
 	}
-	return ui.WithHint(fmt.Errorf("unknown direction %q", text), "directions are request and reply")
+	return terminal.WithHint(fmt.Errorf("unknown direction %q", text), "directions are request and reply")
 }
 
 func (d DirectionName) bit() policy.Direction {

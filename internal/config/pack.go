@@ -7,7 +7,7 @@ import (
 )
 
 // Pack configures whether and how a gateway packs the values that its upstream already holds; see
-// internal/pack. docs/PACK.md explains it to users.
+// internal/store/pack. docs/PACK.md explains it to users.
 type Pack struct {
 	Background     bool     `yaml:"background"`
 	Mode           string   `yaml:"mode"`  // seal or estimate

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // Sources of passwords that URLs leave out: every user of the machine can read command lines, and shell
@@ -48,7 +48,7 @@ func ReadPasswords(getenv func(string) string) (*Passwords, error) {
 		return nil, err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o007 != 0 {
-		return nil, ui.WithHint(fmt.Errorf("%s: other users may read the passwords in it", file), "chmod 600 %s", file)
+		return nil, terminal.WithHint(fmt.Errorf("%s: other users may read the passwords in it", file), "chmod 600 %s", file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

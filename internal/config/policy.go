@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -43,7 +43,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 	}
 	if r.Format != "" {
 		var err error
-		if out.Formats, err = foreign.Named(r.Format); err != nil {
+		if out.Formats, err = clientformat.Named(r.Format); err != nil {
 			return out, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 	}

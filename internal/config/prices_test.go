@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/price"
+	"github.com/cinch-layer/cinch/internal/config/price"
 )
 
 const priced = "gateways: [{name: a, protocol: redis, listen: ':1', upstream: 'redis://h', rules: [{setting: lz4}]}]\n"

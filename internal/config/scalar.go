@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 // Bytes is a size in bytes. As text it is a whole number of bytes, or of a unit: 1000, "256KB", "32MiB".
@@ -40,7 +40,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	digits := len(s) - len(strings.TrimLeft(s, "0123456789"))
 	n, err := strconv.ParseInt(s[:digits], 10, 64)
 	if err != nil {
-		return ui.WithHint(fmt.Errorf("%q is not a size", s), "write bytes, or a unit as in 256KB or 32MiB")
+		return terminal.WithHint(fmt.Errorf("%q is not a size", s), "write bytes, or a unit as in 256KB or 32MiB")
 	}
 	size := int64(0)
 	unit := strings.TrimSpace(s[digits:])
@@ -53,7 +53,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	case unit == "":
 		size = 1
 	case size == 0:
-		return ui.WithHint(fmt.Errorf("unknown unit in %q", s), "KB is 1000 bytes and KiB is 1024; also MB, MiB, GB, GiB")
+		return terminal.WithHint(fmt.Errorf("unknown unit in %q", s), "KB is 1000 bytes and KiB is 1024; also MB, MiB, GB, GiB")
 	}
 	if n > math.MaxInt64/size {
 		return fmt.Errorf("%q is too large", s)
@@ -94,7 +94,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	number, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
 	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if !ok || err != nil {
-		return ui.WithHint(fmt.Errorf("%q is not a percentage", text), "write it with its sign, as in 10%%")
+		return terminal.WithHint(fmt.Errorf("%q is not a percentage", text), "write it with its sign, as in 10%%")
 	}
 	if !(f >= 0 && f < 100) {
 		return fmt.Errorf("%s%% is not between 0%% and 100%%", number)
@@ -116,7 +116,7 @@ func (c *Cores) UnmarshalText(text []byte) error {
 	number, percent := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
 	f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		return ui.WithHint(fmt.Errorf("%q is not a share of a core", text), "write 20%% or 0.2 for a fifth of one core, 2 for two cores")
+		return terminal.WithHint(fmt.Errorf("%q is not a share of a core", text), "write 20%% or 0.2 for a fifth of one core, 2 for two cores")
 	}
 	if percent {
 		f /= 100
@@ -141,7 +141,7 @@ func (r *Ratio) UnmarshalText(text []byte) error {
 		f /= 100
 	}
 	if err != nil || !(f >= 0 && f <= 1) {
-		return ui.WithHint(fmt.Errorf("%q is not a share", text), "write 0.01 or 1%% for one in a hundred, 1 for all")
+		return terminal.WithHint(fmt.Errorf("%q is not a share", text), "write 0.01 or 1%% for one in a hundred, 1 for all")
 	}
 	*r = Ratio(f)
 	return nil
@@ -157,7 +157,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return ui.WithHint(fmt.Errorf("%q is not a duration", text), "write it with its unit, as in 500ms, 30s or 5m")
+		return terminal.WithHint(fmt.Errorf("%q is not a duration", text), "write it with its unit, as in 500ms, 30s or 5m")
 	}
 	*d = Duration(v)
 	return nil
@@ -189,10 +189,10 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 		names = append(names, id.String())
 	}
 	name, _, _ := strings.Cut(string(text), "-")
-	if near := ui.Nearest(name, names); near != "" {
-		return ui.WithHint(err, "did you mean %q?", near)
+	if near := terminal.Nearest(name, names); near != "" {
+		return terminal.WithHint(err, "did you mean %q?", near)
 	}
-	return ui.WithHint(err, "codecs are %s", strings.Join(names, ", "))
+	return terminal.WithHint(err, "codecs are %s", strings.Join(names, ", "))
 }
 
 const autoSetting = "auto"
@@ -219,9 +219,9 @@ func (t *TypeName) UnmarshalText(text []byte) error {
 	}
 	err := fmt.Errorf("unknown type %q", text)
 	if slices.Contains([]string{"list", "set", "zset"}, string(text)) {
-		return ui.WithHint(err, "members of lists, sets and sorted sets are never compressed")
+		return terminal.WithHint(err, "members of lists, sets and sorted sets are never compressed")
 	}
-	return ui.WithHint(err, "types are string, hash, stream")
+	return terminal.WithHint(err, "types are string, hash, stream")
 }
 
 func (t TypeName) bit() policy.Type {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/price"
-	"github.com/cinch-layer/cinch/internal/ui"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 const (
@@ -305,7 +305,7 @@ func (v *validator) dictionaryHint(name string) string {
 	for _, d := range v.c.Dictionaries {
 		names = append(names, d.Name)
 	}
-	if near := ui.Nearest(name, names); near != "" {
+	if near := terminal.Nearest(name, names); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return "list it under dictionaries"

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/ui"
 )
 
 type validator struct{ problems }
@@ -28,7 +28,7 @@ func (v *validator) oneOf(path, got string, want ...string) {
 		v.add(path, hint, "is missing")
 		return
 	}
-	if near := ui.Nearest(got, want); near != "" {
+	if near := terminal.Nearest(got, want); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	v.add(path, hint, "unknown value %q", got)

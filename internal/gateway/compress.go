@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/cputime"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
+	"github.com/cinch-layer/cinch/internal/system/cputime"
 )
 
 // Compressor compresses values on their way into a store, within the budgets of a gateway, and counts the
 // results. It is safe for concurrent use.
 type Compressor struct {
-	Sealer  *cinch.Sealer
+	Sealer  *envelope.Sealer
 	Effort  *Effort // nil: no budgets
 	Stats   *Stats
 	Sampler Sampler // nil: none
@@ -38,7 +38,7 @@ const LoginUnknown = "\x00"
 
 // Compressed is the result of compressing a value.
 type Compressed struct {
-	cinch.Outcome
+	envelope.Outcome
 	Setting codec.Setting // the rule's, lowered by the budgets
 	Took    time.Duration // time that the value had to wait
 	Spent   time.Duration // Took, and the time of the work done while the value arrived
@@ -49,7 +49,7 @@ type Compressed struct {
 // pool, and goes back there if it has too little room; the caller owns the result.
 func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting codec.Setting, t policy.Type) ([]byte, Compressed) {
 	setting, stint := c.Effort.BeginValue(setting, len(value))
-	dst = memory.GrowBuffer(dst, cinch.MaxSealedLen(setting, len(value)))
+	dst = memory.GrowBuffer(dst, envelope.MaxSealedLen(setting, len(value)))
 	began := time.Now()
 	out, did := c.Sealer.SealOutcome(dst, value, setting, rule.SavesEnoughFunc(t))
 	took := time.Since(began)
@@ -87,8 +87,8 @@ func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, 
 // Wrap appends value to dst uncompressed. A value that itself begins like an envelope is put into one:
 // otherwise it would be taken for an envelope when it is read. dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
-	dst = memory.GrowBuffer(dst, cinch.MaxHeaderLen+len(value))
-	if !cinch.IsSealed(value) {
+	dst = memory.GrowBuffer(dst, envelope.MaxHeaderLen+len(value))
+	if !envelope.IsSealed(value) {
 		return append(dst, value...)
 	}
 	start := len(dst)
@@ -105,28 +105,28 @@ type Effort struct {
 	cpu   func() time.Duration // CPU time of the calling thread so far
 
 	mu       sync.Mutex                      // guards changes of governor
-	governor atomic.Pointer[effort.Governor] // nil: there are no limits
+	governor atomic.Pointer[budget.Governor] // nil: there are no limits
 }
 
 // NewEffort returns an Effort without limits.
 func NewEffort() *Effort { return &Effort{start: time.Now(), cpu: cputime.Thread} }
 
 // SetLimits replaces the limits; the zero value has none.
-func (e *Effort) SetLimits(l effort.Limits) {
+func (e *Effort) SetLimits(l budget.Limits) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch g := e.governor.Load(); {
-	case l == effort.Limits{}:
+	case l == budget.Limits{}:
 		e.governor.Store(nil)
 	case g == nil:
-		e.governor.Store(effort.New(l, time.Since(e.start)))
+		e.governor.Store(budget.New(l, time.Since(e.start)))
 	default:
 		g.SetLimits(l, time.Since(e.start))
 	}
 }
 
 // limits returns the governor; nil if there are no limits.
-func (e *Effort) limits() *effort.Governor {
+func (e *Effort) limits() *budget.Governor {
 	if e == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ const (
 
 // CPUTimer measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
 type CPUTimer struct {
-	governor *effort.Governor // nil: there are no limits
+	governor *budget.Governor // nil: there are no limits
 	cpu      func() time.Duration
 	before   time.Duration
 	weight   time.Duration // 0: its CPU time is not measured
@@ -176,7 +176,7 @@ func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, CPUTimer) {
 	return e.lower(g, st, n), e.newTimer(g, n)
 }
 
-func (e *Effort) newTimer(g *effort.Governor, n int) CPUTimer {
+func (e *Effort) newTimer(g *budget.Governor, n int) CPUTimer {
 	s := CPUTimer{governor: g}
 	switch {
 	case !g.LimitsCPU():
@@ -224,7 +224,7 @@ func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 	return e.lower(g, st, n)
 }
 
-func (e *Effort) lower(g *effort.Governor, st codec.Setting, n int) codec.Setting {
+func (e *Effort) lower(g *budget.Governor, st codec.Setting, n int) codec.Setting {
 	step := g.Step(time.Since(e.start), rand.Float64())
 	return countStep(g, step, st, step.Apply(st, n))
 }
@@ -241,9 +241,9 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 }
 
 // countStep counts the setting that a step gave in place of the rule's, and returns it.
-func countStep(g *effort.Governor, step effort.Step, st, lowered codec.Setting) codec.Setting {
+func countStep(g *budget.Governor, step budget.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
-		step = effort.Full
+		step = budget.Full
 	}
 	g.RecordStep(step)
 	if lowered.Codec == codec.Raw {
@@ -252,7 +252,7 @@ func countStep(g *effort.Governor, step effort.Step, st, lowered codec.Setting) 
 	return lowered
 }
 
-func (e *Effort) state() (s effort.State, ok bool) {
+func (e *Effort) state() (s budget.State, ok bool) {
 	g := e.limits()
 	if g == nil {
 		return s, false

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -23,7 +23,7 @@ func TestCompressAllocations(t *testing.T) {
 	}
 	small := large[:200]
 	for _, st := range []codec.Setting{{Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 1}} {
-		c := Compressor{Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})}), Stats: NewStats("a", "redis")}
+		c := Compressor{Sealer: envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{})}), Stats: NewStats("a", "redis")}
 		rule := &policy.Rule{Name: "all", Setting: st, MinGain: policy.AnyGain}
 		one := func() {
 			out, did := c.Compress(nil, large, rule, st, policy.String)

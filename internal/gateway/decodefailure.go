@@ -3,7 +3,7 @@ package gateway
 import (
 	"errors"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // DecodeFailure returns the error class, for counters and logs, of a value that can't be decoded, and the text of
@@ -23,15 +23,15 @@ func DecodeFailure(err error) (class, text string) {
 
 func decodeErrorClass(err error) string {
 	switch {
-	case errors.Is(err, cinch.ErrUnknownCodec):
+	case errors.Is(err, envelope.ErrUnknownCodec):
 		return "unknown_codec"
-	case errors.Is(err, cinch.ErrDictMissing):
+	case errors.Is(err, envelope.ErrDictMissing):
 		return "dictionary_missing"
-	case errors.Is(err, cinch.ErrTooLarge):
+	case errors.Is(err, envelope.ErrTooLarge):
 		return "too_large"
-	case errors.Is(err, cinch.ErrTag):
+	case errors.Is(err, envelope.ErrTag):
 		return "wrong_tag"
-	case errors.Is(err, cinch.ErrDamaged):
+	case errors.Is(err, envelope.ErrDamaged):
 		return "damaged"
 	}
 	return "dictionary_unavailable"

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/cputime"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
+	"github.com/cinch-layer/cinch/internal/system/cputime"
 )
 
 var sunk uint64
@@ -25,7 +25,7 @@ func TestStintsCountCPU(t *testing.T) {
 	var clock time.Duration
 	e := NewEffort()
 	e.cpu = func() time.Duration { return clock }
-	e.SetLimits(effort.Limits{Cores: 1})
+	e.SetLimits(budget.Limits{Cores: 1})
 	for range 4000 {
 		stint := e.Begin(100)
 		clock += time.Millisecond
@@ -51,7 +51,7 @@ func TestStintsDoNotCountWaiting(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEffort()
-		e.SetLimits(effort.Limits{Cores: 1})
+		e.SetLimits(budget.Limits{Cores: 1})
 		most := cputime.Of(func() {
 			stint := e.Begin(alwaysMeasuredBytes)
 			spin(20_000)
@@ -90,17 +90,17 @@ func TestEffortUsedUp(t *testing.T) {
 	if stats.Snapshot().Effort != nil {
 		t.Error("shown without limits")
 	}
-	e.SetLimits(effort.Limits{Cores: 0.001, Latency: time.Hour})
+	e.SetLimits(budget.Limits{Cores: 0.001, Latency: time.Hour})
 	e.governor.Load().RecordCPU(time.Hour)
 	if got := e.Lower(zstd, 100); got != (codec.Setting{}) {
 		t.Errorf("lowered to %v", got)
 	}
 	got := stats.Snapshot().Effort
 	if got == nil || got.CPUBudgetCores != 0.001 || got.LatencyBudgetSeconds != 3600 || got.CPUSeconds != 3600 ||
-		len(got.Steps) != effort.Steps || got.Steps[effort.Plain].Values != 1 {
+		len(got.Steps) != budget.Steps || got.Steps[budget.Plain].Values != 1 {
 		t.Errorf("shown as %+v", got)
 	}
-	e.SetLimits(effort.Limits{})
+	e.SetLimits(budget.Limits{})
 	if got := e.Lower(zstd, 100); got != zstd || stats.Snapshot().Effort != nil {
 		t.Errorf("without limits %v", got)
 	}

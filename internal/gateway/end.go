@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // CatchPanic is [panics.Catch] for the goroutines of gateways: onPanic (may be nil) ends the call or the

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // Metrics exports the counters of one process to Prometheus. It reads them at each scrape and stores nothing.
@@ -181,7 +181,7 @@ func (e *Effort) collect(out emitter, gateway string) {
 	out.gauge(descEffortStep, float64(s.Step), gateway)
 	out.counter(descEffortChanges, float64(s.Changes), gateway)
 	for i, share := range s.Shares {
-		name := effort.Step(i).String()
+		name := budget.Step(i).String()
 		out.gauge(descEffortShare, share, gateway, name)
 		out.counter(descEffortValues, float64(s.Values[i]), gateway, name)
 	}

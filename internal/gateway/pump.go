@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // PumpedSession runs a session with two pumps, one that carries requests and one that carries replies, each in a

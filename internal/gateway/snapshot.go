@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // Snapshot holds the counters of one gateway since the process started, for the admin page and its JSON. The
@@ -375,7 +375,7 @@ func (e *Effort) total() *EffortTotal {
 		Cores: s.Cores, CPUSeconds: s.Spent.Seconds(), Late: s.Late, Step: s.Step.String(), Changes: s.Changes,
 	}
 	for i, share := range s.Shares {
-		t.Steps = append(t.Steps, EffortShare{effort.Step(i).String(), share, s.Values[i]})
+		t.Steps = append(t.Steps, EffortShare{budget.Step(i).String(), share, s.Values[i]})
 	}
 	return t
 }

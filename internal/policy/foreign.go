@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/cinch-layer/cinch/internal/foreign"
+import "github.com/cinch-layer/cinch/envelope/clientformat"
 
 // When a value is read, only its key determines whether clients get its content: the first rule for the key
 // decides, whatever the rule's sizes and fields. A value is written by that rule or unchanged, but never by a
@@ -9,7 +9,7 @@ import "github.com/cinch-layer/cinch/internal/foreign"
 
 // ToPlain returns the formats of the values at key that clients get the content of, or nil if there are none.
 // The first rule for values of that type at key decides, even when the policy is off. It does not allocate.
-func (p *Policy) ToPlain(space string, key []byte, t Type) []foreign.Format {
+func (p *Policy) ToPlain(space string, key []byte, t Type) []clientformat.Format {
 	if p == nil || !p.toPlain || p.Excluded(key) {
 		return nil
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 )
 
 func TestOverlap(t *testing.T) {
@@ -37,7 +37,7 @@ func TestOverlap(t *testing.T) {
 
 // Values written by a rule to plain are read by it, and the reverse, for any sizes and fields of rules.
 func TestToPlainIsOneDecision(t *testing.T) {
-	zstd, glide := codec.Setting{Codec: codec.Zstd}, []foreign.Format{foreign.GlideZstd}
+	zstd, glide := codec.Setting{Codec: codec.Zstd}, []clientformat.Format{clientformat.GlideZstd}
 	plain := Rule{Name: "plain", Key: "web:*", Setting: zstd, Formats: glide, ToPlain: true}
 	sized := plain
 	sized.MinSize, sized.MaxSize = 4000, 8000
@@ -68,7 +68,7 @@ func TestToPlainIsOneDecision(t *testing.T) {
 }
 
 func TestToPlainIsForWholeHashes(t *testing.T) {
-	rule := Rule{Setting: codec.Setting{Codec: codec.Zstd}, Formats: []foreign.Format{foreign.Zlib}, ToPlain: true}
+	rule := Rule{Setting: codec.Setting{Codec: codec.Zstd}, Formats: []clientformat.Format{clientformat.Zlib}, ToPlain: true}
 	field, stream := rule, rule
 	field.Field, stream.Types = "f*", String|Stream
 	for _, r := range []Rule{field, stream} {

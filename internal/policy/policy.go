@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 )
 
 // Defaults of a rule's omitted fields.
@@ -89,7 +89,7 @@ type Rule struct {
 	Shared bool
 	// Formats are the formats in which the clients' library compresses values: the content of these is
 	// compressed.
-	Formats []foreign.Format
+	Formats []clientformat.Format
 	// ToPlain gives clients the content itself, instead of the library's format.
 	ToPlain bool
 

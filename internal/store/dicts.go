@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Dicts keeps dictionaries, and records about them, beside the values that name them: in every node that such
 // values may move to. It is for code that compresses. It is safe for concurrent use.
 type Dicts interface {
-	// Dictionaries finds a dictionary by its number. The error wraps cinch.ErrDictMissing when the store has
+	// Dictionaries finds a dictionary by its number. The error wraps envelope.ErrDictMissing when the store has
 	// none.
-	cinch.Dictionaries
+	envelope.Dictionaries
 	// Publish stores dictionaries and reads them back. It is no error if new values may not name one; Ready
 	// tells.
 	Publish(ctx context.Context, dicts ...*codec.Dict) error
@@ -62,7 +62,7 @@ func PublishByNumber(ctx context.Context, d Dicts, numbers ...uint32) error {
 // DictAdmin gives an administrator access to the dictionaries of all nodes of a store, whatever their state. Its
 // errors are explained, see Access.
 type DictAdmin interface {
-	cinch.Dictionaries
+	envelope.Dictionaries
 	// Name returns the nodes' names, or the server's alone until the others have been asked.
 	Name() string
 	// List lists each dictionary once. If some nodes have it in another state or not at all, its Problem says

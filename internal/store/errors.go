@@ -32,7 +32,7 @@ func (e *HintedError) Error() string {
 	return e.Server + ": " + e.Err.Error()
 }
 
-// Hint returns the hint, for internal/ui to print.
+// Hint returns the hint, for internal/output/terminal to print.
 func (e *HintedError) Hint() string { return e.Help }
 
 func (e *HintedError) Unwrap() []error {

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Limits on asking a store for dictionaries that values name. They are needed because any client that writes
@@ -34,7 +34,7 @@ type LookupLimiter struct {
 	// number is asked for until half of TTL has passed.
 	TTL time.Duration
 	// IsAnswer reports whether an error concerns one number and not the whole store. Errors that wrap
-	// cinch.ErrDictMissing always count as such. Nil: no others do.
+	// envelope.ErrDictMissing always count as such. Nil: no others do.
 	IsAnswer func(error) bool
 	// Numbers lists the dictionaries of the store. It is called during a flood of unknown numbers, so that
 	// existing dictionaries are still found; one that it leaves out waits for the flood's end. Nil: questions
@@ -120,7 +120,7 @@ func (l *LookupLimiter) recentFailure(number uint32) error {
 func (l *LookupLimiter) recordFailure(number uint32, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !errors.Is(err, cinch.ErrDictMissing) && (l.IsAnswer == nil || !l.IsAnswer(err)) {
+	if !errors.Is(err, envelope.ErrDictMissing) && (l.IsAnswer == nil || !l.IsAnswer(err)) {
 		l.outage = failure{err, time.Now().Add(l.TTL / 2)}
 		return
 	}

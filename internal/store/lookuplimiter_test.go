@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // countingStore is a store of dictionaries that counts the questions.
@@ -23,7 +23,7 @@ func (s *countingStore) ask(number uint32) func() (*codec.Dict, error) {
 		if d := s.dicts[number]; d != nil {
 			return d, nil
 		}
-		return nil, cinch.ErrDictMissing
+		return nil, envelope.ErrDictMissing
 	}
 }
 
@@ -59,7 +59,7 @@ func TestFloodOfUnknownNumbers(t *testing.T) {
 			if i == 10_000 {
 				late = s.put(t, 2)
 			}
-			if _, err := l.Do(i+1, s.ask(i+1)); !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrLookupLimit) {
+			if _, err := l.Do(i+1, s.ask(i+1)); !errors.Is(err, envelope.ErrDictMissing) && !errors.Is(err, ErrLookupLimit) {
 				t.Fatal(err)
 			}
 			if i == 5000 {
@@ -100,7 +100,7 @@ func TestFailuresRememberedAreBounded(t *testing.T) {
 	l := &LookupLimiter{TTL: time.Hour}
 	s := &countingStore{}
 	for number := range uint32(3 * maxFailures) {
-		if _, err := l.Do(number, s.ask(number)); !errors.Is(err, cinch.ErrDictMissing) {
+		if _, err := l.Do(number, s.ask(number)); !errors.Is(err, envelope.ErrDictMissing) {
 			t.Fatal(err)
 		}
 	}

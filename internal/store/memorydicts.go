@@ -1,13 +1,13 @@
 package store
 
 import (
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // MemoryDicts returns dictionaries in memory; it asks no store for others.
-func MemoryDicts(local *dict.Set) cinch.Dictionaries { return memoryDicts{local} }
+func MemoryDicts(local *dict.Set) envelope.Dictionaries { return memoryDicts{local} }
 
 type memoryDicts struct{ local *dict.Set }
 
@@ -15,5 +15,5 @@ func (h memoryDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := h.local.Get(number); ok {
 		return d, nil
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }

@@ -86,7 +86,7 @@ func secrets(t *testing.T) string {
 	}
 	put("admin/token", []byte("0123456789abcdef0123456789abcdef"))
 	put("passwords/passwords", []byte("redis:6379:cinch:secret\n"))
-	trained, err := os.ReadFile(root + "/testdata/vectors/dictionaries/trained.dict")
+	trained, err := os.ReadFile(root + "/envelope/testdata/vectors/dictionaries/trained.dict")
 	if err != nil {
 		t.Fatal(err)
 	}

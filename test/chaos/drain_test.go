@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -230,7 +230,7 @@ func awaitSealing(t *testing.T, gateway, server string, want bool) {
 	through, direct := mustDial(t, gateway), mustDial(t, server)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		through.must(t, "SET", "probe", strings.Repeat("probe ", 100))
-		if cinch.IsSealed([]byte(text(direct.must(t, "GET", "probe")))) == want {
+		if envelope.IsSealed([]byte(text(direct.must(t, "GET", "probe")))) == want {
 			return
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -27,12 +27,12 @@ type planted struct {
 func seal(t testing.TB, value string, id codec.ID) string {
 	t.Helper()
 	always := func(int, int) bool { return true }
-	return string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(value), codec.Setting{Codec: id}, always))
+	return string(envelope.NewSealer(envelope.SealerOptions{}).Seal(nil, []byte(value), codec.Setting{Codec: id}, always))
 }
 
 // header builds an envelope's header that Seal never writes.
 func header(second, flags byte, rawLen uint64, sum uint32, more ...byte) string {
-	b := append([]byte(cinch.Magic), second, flags)
+	b := append([]byte(envelope.Magic), second, flags)
 	b = binary.AppendUvarint(b, rawLen)
 	b = binary.LittleEndian.AppendUint32(b, sum)
 	return string(append(b, more...))
@@ -48,7 +48,7 @@ func damages(t testing.TB) []planted {
 	}
 	sum := crc32.ChecksumIEEE([]byte("x"))
 	return []planted{
-		{"only the magic", string(cinch.Magic), "damaged"},
+		{"only the magic", string(envelope.Magic), "damaged"},
 		{"header cut off", good[:7], "damaged"},
 		{"payload cut off", good[:len(good)-5], "damaged"},
 		{"no payload", good[:11], "damaged"},
@@ -61,7 +61,7 @@ func damages(t testing.TB) []planted {
 		{"a missing dictionary", header(0x15, 0x80, 100, sum, 0, 0, 0, 0, 1, 2, 3, 4, 'x', 'y'), "damaged or its dictionary is missing"},
 		{"1 GB declared", header(0x15, 0, 1<<30, sum, 'x'), "limit"},
 		{"a length of 2^63", header(0x15, 0, 1<<63, sum, 'x'), "damaged"},
-		{"a padded length", string(cinch.Magic) + "\x10\x00\x81\x80\x00" + "\x00\x00\x00\x00x", "damaged"},
+		{"a padded length", string(envelope.Magic) + "\x10\x00\x81\x80\x00" + "\x00\x00\x00\x00x", "damaged"},
 		{"raw with a wrong length", header(0x10, 0, 5, sum, 'x'), "damaged"},
 	}
 }

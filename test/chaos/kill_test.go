@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -81,10 +81,10 @@ func (s *stack) check(t *testing.T, hit int) {
 	t.Helper()
 	s.settle(t)
 	direct := read(t, s.server.Addr)
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := 0
 	for k, v := range direct {
-		if !cinch.IsSealed([]byte(v)) {
+		if !envelope.IsSealed([]byte(v)) {
 			continue
 		}
 		sealed++

@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -257,6 +257,6 @@ func namesDict(t *testing.T, through, direct *goredis.Client, d *codec.Dict) boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := cinch.ParseHeader(stored)
+	h, err := envelope.ParseHeader(stored)
 	return err == nil && h.Dict == d.Number()
 }

@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -49,7 +49,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	}
 	cinchSays(t, "pack", url, "--rule", "key=*,setting=zstd-3@"+number)
 	for i := range packedKeys {
-		if stored, _ := client.Get(t.Context(), fmt.Sprint("k", i)).Bytes(); !cinch.IsSealed(stored) {
+		if stored, _ := client.Get(t.Context(), fmt.Sprint("k", i)).Bytes(); !envelope.IsSealed(stored) {
 			t.Fatalf("k%d is not sealed", i)
 		}
 	}
@@ -80,7 +80,7 @@ func TestCommandsWithSentinels(t *testing.T) {
 	expect(t, direct, "SET k {long}", "OK", "HSET h f {long}", "1", "WAIT 2 5000", "2")
 	url = strings.Replace(url, "://", fmt.Sprintf("://127.0.0.1:%d,", testenv.FreePort(t)), 1)
 	cinchSays(t, "pack", url)
-	if stored, _ := direct.Get(t.Context(), "k").Bytes(); !cinch.IsSealed(stored) {
+	if stored, _ := direct.Get(t.Context(), "k").Bytes(); !envelope.IsSealed(stored) {
 		t.Error("k is not sealed")
 	}
 	expect(t, direct, "SET k2 v", "OK", "WAIT 2 5000", "2")

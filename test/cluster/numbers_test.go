@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -33,7 +33,7 @@ func TestDictionaryByNumber(t *testing.T) {
 				return false
 			}
 			stored, _ := direct.Get(t.Context(), fmt.Sprint("k", i)).Bytes()
-			if h, err := cinch.ParseHeader(stored); err != nil || fmt.Sprintf("%08x", h.Dict) != number {
+			if h, err := envelope.ParseHeader(stored); err != nil || fmt.Sprintf("%08x", h.Dict) != number {
 				return false
 			}
 		}

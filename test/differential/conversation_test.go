@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -105,8 +105,8 @@ func converse(t *testing.T, addr, server, script string, silence time.Duration) 
 	}
 	defer c.close()
 	text := strings.Repeat(`{"menu":"price"},`, 30)
-	env := string(cinch.NewSealer(cinch.SealerOptions{}).Escape(nil, []byte(text)))
-	values := map[string]string{"{huge}": strings.Repeat(text, 3<<20/len(text)+1)[:3<<20], "{big}{huge}": strings.Repeat(text, 4<<20/len(text)), "{text}": text, "{big}": strings.Repeat(text, 100), "{magic}": string(cinch.Magic), "{env}": env}
+	env := string(envelope.NewSealer(envelope.SealerOptions{}).Escape(nil, []byte(text)))
+	values := map[string]string{"{huge}": strings.Repeat(text, 3<<20/len(text)+1)[:3<<20], "{big}{huge}": strings.Repeat(text, 4<<20/len(text)), "{text}": text, "{big}": strings.Repeat(text, 100), "{magic}": string(envelope.Magic), "{env}": env}
 	var requests []byte
 	for line := range strings.Lines(script + "\nPING " + endMark) {
 		args := bytes.Fields([]byte(line))

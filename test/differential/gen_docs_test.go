@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // notDrawn maps commands that are not generated from a server's documentation to the reason. A name stands
@@ -338,7 +338,7 @@ func (d *drawer) text(c *docCommand, name string) any {
 		return "none"
 	case "pivot", "member", "element":
 		if d.chance(5) {
-			return cinch.Magic
+			return envelope.Magic
 		}
 	}
 	return d.pick("a", "b", "c", "1")

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // connections is the number of clients of a stream. Only one at a time has commands in flight, so that the
@@ -73,7 +73,7 @@ type generator struct {
 
 func newGenerator(seed uint64, tags []string) *generator {
 	r := rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-	return &generator{r: r, tags: tags, v: &values{r: r, sealer: cinch.NewSealer(cinch.SealerOptions{})}}
+	return &generator{r: r, tags: tags, v: &values{r: r, sealer: envelope.NewSealer(envelope.SealerOptions{})}}
 }
 
 // stream generates at least n commands, and leaves no connection in a transaction or muted.
@@ -210,7 +210,7 @@ func (g *generator) key(letter byte) []byte {
 	case p < 4:
 		letter = "snfhltzxpc"[g.r.IntN(10)]
 	case p < 5:
-		return []byte(cinch.Magic + "key")
+		return []byte(envelope.Magic + "key")
 	case p < 6:
 		return []byte{}
 	}
@@ -245,7 +245,7 @@ func (g *generator) field() []byte {
 	case 0:
 		return []byte{}
 	case 1:
-		return []byte(cinch.Magic)
+		return []byte(envelope.Magic)
 	case 2:
 		return g.v.envelope(100)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -117,7 +117,7 @@ func packShared(t *testing.T, addr string, stop chan struct{}, n *atomic.Int64) 
 		return
 	}
 	defer c.close()
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	always := func(int, int) bool { return true }
 	for i := 0; !closed(stop); i++ {
 		key := sharedStrings[i%len(sharedStrings)]
@@ -126,7 +126,7 @@ func packShared(t *testing.T, addr string, stop chan struct{}, n *atomic.Int64) 
 			t.Error(err)
 			return
 		}
-		if cinch.IsSealed([]byte(v.text)) {
+		if envelope.IsSealed([]byte(v.text)) {
 			continue
 		}
 		sealed := sealer.Seal(nil, []byte(v.text), codec.Setting{Codec: codec.LZ4}, always)

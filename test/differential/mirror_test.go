@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/shadow"
-	shadowredis "github.com/cinch-layer/cinch/internal/shadow/redis"
-	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	shadowredis "github.com/cinch-layer/cinch/internal/switchover/shadow/redis"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

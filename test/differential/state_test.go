@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // databases is the number of databases that a stream uses.
@@ -150,11 +150,11 @@ func (n *census) count(addr string) error {
 	if err != nil {
 		return err
 	}
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	for k, it := range stored {
 		for _, v := range it.values() {
 			n.values++
-			if !cinch.IsSealed([]byte(v)) {
+			if !envelope.IsSealed([]byte(v)) {
 				continue
 			}
 			n.sealed++

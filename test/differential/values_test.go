@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // values generates the values that clients write.
 type values struct {
 	r      *rand.Rand
-	sealer *cinch.Sealer
+	sealer *envelope.Sealer
 }
 
 // most is the length of the longest value in bytes; few values come near it.
@@ -116,16 +116,16 @@ func (v *values) hyll(limit int) []byte {
 func (v *values) magic(limit int) []byte {
 	switch v.r.IntN(6) {
 	case 0:
-		return []byte(cinch.Magic)
+		return []byte(envelope.Magic)
 	case 1:
-		return append([]byte(cinch.Magic), v.noise(v.r.IntN(20))...)
+		return append([]byte(envelope.Magic), v.noise(v.r.IntN(20))...)
 	case 2:
-		return []byte(cinch.Magic)[:1+v.r.IntN(2)]
+		return []byte(envelope.Magic)[:1+v.r.IntN(2)]
 	case 3:
 		env := v.envelope(limit)
 		return env[:v.r.IntN(len(env)+1)]
 	case 4:
-		return append([]byte(cinch.Magic), v.text(v.size(limit))...)
+		return append([]byte(envelope.Magic), v.text(v.size(limit))...)
 	}
 	return v.envelope(limit)
 }

@@ -29,8 +29,8 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/admin"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/internal/observe/admin"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -61,7 +61,7 @@ type store struct {
 // protocols are the protocols with the rule's setting and those of the weaker steps.
 var protocols = []struct {
 	name  string
-	steps [effort.Plain]string
+	steps [budget.Plain]string
 	begin func(t *testing.T) *store
 }{
 	{"redis", [...]string{"zstd-9", "zstd-1", "lz4"}, redisStore},
@@ -213,7 +213,7 @@ func (s *store) configure(t *testing.T, settings, setting string, cores float64)
 type reading struct {
 	at, cpu float64 // seconds
 	late    uint64
-	values  [effort.Steps]uint64
+	values  [budget.Steps]uint64
 	saved   float64
 	errors  uint64
 }
@@ -253,7 +253,7 @@ func (r reading) total() (n float64) {
 func (r reading) String() string {
 	text := ""
 	for i, v := range r.values {
-		text += fmt.Sprintf(" %s %.3f", effort.Step(i), float64(v)/max(r.total(), 1))
+		text += fmt.Sprintf(" %s %.3f", budget.Step(i), float64(v)/max(r.total(), 1))
 	}
 	return fmt.Sprintf("%.4f cores, %.0f values a second,%s, %d late", r.cpu/r.at, r.total()/r.at, text, r.late)
 }
@@ -533,7 +533,7 @@ func (p *pace) recovers(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		now := p.store.read(t)
 		r := now.since(before)
-		if r.values[effort.Full] > 0 && r.total() == float64(r.values[effort.Full]) {
+		if r.values[budget.Full] > 0 && r.total() == float64(r.values[budget.Full]) {
 			t.Logf("values get what rules say %.1f s after the load fell", before.at-fell.at)
 			return
 		}

@@ -18,8 +18,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -127,7 +127,7 @@ func size(stored map[string]string) (n int) {
 
 func sealed(stored map[string]string) (n int) {
 	for _, v := range stored {
-		if cinch.IsSealed([]byte(v)) {
+		if envelope.IsSealed([]byte(v)) {
 			n++
 		}
 	}
@@ -278,11 +278,11 @@ func TestVectors(t *testing.T) {
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
 	defer c.Close()
 	type vector struct {
-		format  foreign.Format
+		format  clientformat.Format
 		content []byte
 	}
 	vectors := map[string]vector{}
-	for f := foreign.GlideZstd; f.Known(); f++ {
+	for f := clientformat.GlideZstd; f.Known(); f++ {
 		files, err := filepath.Glob(filepath.Join(vectorDir, "*", f.String()))
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func TestVectors(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			content, err := foreign.Open(nil, f, stored, 1<<20)
+			content, err := clientformat.Open(nil, f, stored, 1<<20)
 			if err != nil {
 				t.Fatal(file, err)
 			}
@@ -330,7 +330,7 @@ func TestVectors(t *testing.T) {
 	testenv.Command(t, testenv.Cinch(t), "pack", "--config", config, "--to", "zstd-19", "--allow-recode")
 	sealed := 0
 	for key := range vectors {
-		if cinch.IsSealed(get(t, server.Addr, key)) {
+		if envelope.IsSealed(get(t, server.Addr, key)) {
 			sealed++
 		}
 	}
@@ -340,12 +340,12 @@ func TestVectors(t *testing.T) {
 	check("packed")
 }
 
-var vectorDir = filepath.Join("..", "..", "internal", "foreign", "testdata")
+var vectorDir = filepath.Join("..", "..", "envelope", "clientformat", "testdata")
 
 // vectorRules returns one rule per format, for keys that begin with its name.
 func vectorRules(more string) string {
 	var lines []string
-	for f := foreign.GlideZstd; f.Known(); f++ {
+	for f := clientformat.GlideZstd; f.Known(); f++ {
 		lines = append(lines, fmt.Sprintf(`- {key: "%v:*", setting: zstd-19, min_gain: 0%%, format: %v%s}`, f, f, more))
 	}
 	return strings.Join(lines, "\n")
@@ -364,9 +364,9 @@ func get(t *testing.T, addr, key string) []byte {
 	return value
 }
 
-func opened(t *testing.T, f foreign.Format, stored []byte) []byte {
+func opened(t *testing.T, f clientformat.Format, stored []byte) []byte {
 	t.Helper()
-	content, err := foreign.Open(nil, f, stored, 1<<20)
+	content, err := clientformat.Open(nil, f, stored, 1<<20)
 	if err != nil {
 		t.Errorf("%v: %v", f, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TestBombsCountWork runs the tests of PHP and Ruby that open testdata/bombs and count the work for it. The
+// TestBombsCountWork runs the tests of PHP and Ruby that open envelope/testdata/bombs and count the work for it. The
 // suites of the other languages have such a test themselves.
 func TestBombsCountWork(t *testing.T) {
 	for name, script := range map[string]string{"php": "clients/php/tests/bombs.php", "ruby": "clients/ruby/test/bombs.rb"} {

@@ -13,7 +13,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -82,10 +82,10 @@ func writtenWithDictionary(t *testing.T, g *testenv.GatewayServer, plain *goredi
 		write()
 		more = 10 // there are enough values to train from
 		stored, err := plain.Get(t.Context(), fmt.Sprint("reading:", len(values)-1)).Bytes()
-		if err != nil || !cinch.IsSealed(stored) {
+		if err != nil || !envelope.IsSealed(stored) {
 			return false
 		}
-		h, err := cinch.ParseHeader(stored)
+		h, err := envelope.ParseHeader(stored)
 		return err == nil && h.HasDict
 	})
 	write()

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // These envelopes hold values that other libraries had compressed. No language library of Cinch writes
@@ -37,7 +37,7 @@ func TestForeignEnvelopesAreUnknown(t *testing.T) {
 // withoutFormat returns envelopes whose first word names no format.
 func withoutFormat(t *testing.T, stored []byte) map[string][]byte {
 	t.Helper()
-	h, err := cinch.ParseHeader(stored)
+	h, err := envelope.ParseHeader(stored)
 	if err != nil {
 		t.Fatal(err)
 	}

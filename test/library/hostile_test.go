@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// vector is an element of testdata/vectors/index.json.
+// vector is an element of envelope/testdata/vectors/index.json.
 type vector struct {
 	Name       string `json:"name"`
 	Stored     string `json:"stored"`
@@ -126,7 +126,7 @@ func bombs(t *testing.T) []hostile {
 
 // envelope returns an envelope with the given header and payload. Its checksum is wrong.
 func rawEnvelope(id codec.ID, rawLen uint64, payload []byte) []byte {
-	b := append([]byte{}, cinch.Magic...)
+	b := append([]byte{}, envelope.Magic...)
 	b = binary.AppendUvarint(append(b, 1<<4|byte(id), 0), rawLen)
 	return append(append(b, 1, 2, 3, 4), payload...)
 }

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // sealed is a value as one language has stored it.
@@ -47,9 +47,9 @@ func sealedBy(t *testing.T, l language, w *worker) (all []sealed) {
 				t.Errorf("%s, %s: %s", name, dictName, a.Error)
 				continue
 			}
-			if cinch.IsSealed(a.Value) {
+			if envelope.IsSealed(a.Value) {
 				envelopes++
-			} else if !bytes.Equal(a.Value, value) || cinch.IsSealed(value) {
+			} else if !bytes.Equal(a.Value, value) || envelope.IsSealed(value) {
 				t.Errorf("%s, %s: neither sealed nor the value itself", name, dictName)
 			}
 			all = append(all, sealed{l.name + ": " + name + ", " + dictName, value, a.Value, dict})
@@ -83,14 +83,14 @@ func goSeal(t *testing.T, text string, value, dict []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := cinch.SealerOptions{}
+	o := envelope.SealerOptions{}
 	if dict != nil {
 		h := prepared(t, dict)
 		for st.Dict = range h {
 			o.Dicts = h
 		}
 	}
-	return cinch.NewSealer(o).Seal(nil, value, st, nil)
+	return envelope.NewSealer(o).Seal(nil, value, st, nil)
 }
 
 func check(t *testing.T, all []sealed, open func(question) answer) {

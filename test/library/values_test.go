@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -58,7 +58,7 @@ func dictionaries(t *testing.T) map[string][]byte {
 
 func vectorFile(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "testdata", "vectors", filepath.FromSlash(name)))
+	text, err := os.ReadFile(filepath.Join(root(t), "envelope", "testdata", "vectors", filepath.FromSlash(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (h held) Dictionary(number uint32) (*codec.Dict, error) {
 	if d := h[number]; d != nil {
 		return d, nil
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }
 
 func prepared(t *testing.T, contents ...[]byte) held {
@@ -91,7 +91,7 @@ func prepared(t *testing.T, contents ...[]byte) held {
 // opened returns Go's answer to a question.
 func opened(t *testing.T, q question) answer {
 	t.Helper()
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: prepared(t, q.Dictionaries...), MaxOpen: q.MaxRaw})
+	s := envelope.NewSealer(envelope.SealerOptions{Dicts: prepared(t, q.Dictionaries...), MaxOpen: q.MaxRaw})
 	value, err := s.Open(nil, q.Value)
 	return answer{Value: value, Error: class(err)}
 }
@@ -101,11 +101,11 @@ func class(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, cinch.ErrDictMissing):
+	case errors.Is(err, envelope.ErrDictMissing):
 		return "dictionary missing"
-	case errors.Is(err, cinch.ErrUnknownCodec):
+	case errors.Is(err, envelope.ErrUnknownCodec):
 		return "unknown codec"
-	case errors.Is(err, cinch.ErrTooLarge):
+	case errors.Is(err, envelope.ErrTooLarge):
 		return "too large"
 	}
 	return "damaged"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/shadow"
-	shadowmongo "github.com/cinch-layer/cinch/internal/shadow/mongo"
-	"github.com/cinch-layer/cinch/internal/shadow/shadowtest"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	shadowmongo "github.com/cinch-layer/cinch/internal/switchover/shadow/mongo"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -71,7 +71,7 @@ func TestBackground(t *testing.T) {
 	must(t, both[0].Signal(syscall.SIGHUP))
 	testenv.Eventually(t, "the new rules are carried out", func() bool {
 		v, _ := c.Get(t.Context(), "late:1").Bytes()
-		return cinch.IsSealed(v)
+		return envelope.IsSealed(v)
 	})
 	both[0].Configure(t, "pack: "+pack+"\nenabled: false", "- {setting: zstd-3}")
 	must(t, both[0].Signal(syscall.SIGHUP))
@@ -219,13 +219,13 @@ func TestBackgroundTrouble(t *testing.T) {
 	c = connect(t, server.Addr)
 	from := calls(t, c)
 	testenv.Eventually(t, "it looks a few times", func() bool { return calls(t, c) > from+3 })
-	if v := c.Get(t.Context(), "string:1").Val(); cinch.IsSealed([]byte(v)) {
+	if v := c.Get(t.Context(), "string:1").Val(); envelope.IsSealed([]byte(v)) {
 		t.Error("sealed with a dictionary that is not there")
 	}
 	must(t, storeredis.NewDicts(storeredis.DictsOptions{Client: c}).Publish(t.Context(), d))
 	testenv.Eventually(t, "the dictionary is used", func() bool {
 		v, _ := c.Get(t.Context(), "string:1").Bytes()
-		h, err := cinch.ParseHeader(v)
+		h, err := envelope.ParseHeader(v)
 		return err == nil && h.Dict == d.Number()
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -88,7 +88,7 @@ func (k *clusterKeys) waitSealed() {
 		must(k.t, err)
 		return slices.ContainsFunc(all, func(c goredis.Cmder) bool {
 			stored, _ := c.(*goredis.StringCmd).Bytes()
-			return cinch.IsSealed(stored)
+			return envelope.IsSealed(stored)
 		})
 	})
 }
@@ -118,7 +118,7 @@ func (k *clusterKeys) check(how string, sealed bool) {
 		if late < 0 || late > time.Minute {
 			t.Fatalf("%s: %s expires %v late", how, k.key(i), late)
 		}
-		if cinch.IsSealed(stored) != sealed {
+		if envelope.IsSealed(stored) != sealed {
 			others++
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -178,9 +178,9 @@ func announce(t *testing.T, c *goredis.Client, d *codec.Dict, rule policy.Rule, 
 	must(t, s.Publish(t.Context(), d))
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{rule}})
 	must(t, err)
-	text, err := json.Marshal(autodict.Record{Rule: "r", Current: &autodict.Version{Dict: autodict.Number(d.Number())}})
+	text, err := json.Marshal(dictionary.Record{Rule: "r", Current: &dictionary.Version{Dict: dictionary.Number(d.Number())}})
 	must(t, err)
-	_, err = s.ReplaceRecord(t.Context(), autodict.FingerprintFor(p.Rules()[0], login), 0, string(text))
+	_, err = s.ReplaceRecord(t.Context(), dictionary.FingerprintFor(p.Rules()[0], login), 0, string(text))
 	must(t, err)
 }
 

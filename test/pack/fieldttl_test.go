@@ -7,8 +7,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -77,7 +77,7 @@ func packFieldsThatExpire(t *testing.T, server *testenv.RedisServer, user string
 			for field, want := range map[string]int64{"goes": someday, "stays": -1} {
 				key := fmt.Sprint("hash:", i)
 				v := c.HGet(ctx, key, field).Val()
-				if at := fieldExpiry(t, c, key, field); at != want || cinch.IsSealed([]byte(v)) != sealed {
+				if at := fieldExpiry(t, c, key, field); at != want || envelope.IsSealed([]byte(v)) != sealed {
 					t.Fatalf("%s: %s of %s expires at %d, and is %.20q", when, field, key, at, v)
 				}
 			}
@@ -140,7 +140,7 @@ func replaceWhatExpires(t *testing.T, server *testenv.RedisServer, user string) 
 		if user == "timeless" && field == "f" {
 			want = store.Outcome{Skip: store.Denied}
 		}
-		if v := c.HGet(ctx, "h", field).Val(); o != want || cinch.IsSealed([]byte(v)) != want.Replaced {
+		if v := c.HGet(ctx, "h", field).Val(); o != want || envelope.IsSealed([]byte(v)) != want.Replaced {
 			t.Errorf("%s: %+v, want %+v, and is %.20q", field, o, want, v)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -70,7 +70,7 @@ func TestCollectedWhilePacking(t *testing.T) {
 	go func() {
 		_, err := pack.Run(t.Context(), pack.Options{
 			Targets: []store.Target{{Node: s.Nodes()[0], Space: space}}, Parallel: 1, NoBackoff: true,
-			Task: &pack.Seal{Policy: rules, Ready: dicts.Ready, Sealer: cinch.NewSealer(cinch.SealerOptions{Dicts: dicts})},
+			Task: &pack.Seal{Policy: rules, Ready: dicts.Ready, Sealer: envelope.NewSealer(envelope.SealerOptions{Dicts: dicts})},
 			Read: store.ReadOptions{Types: store.String}, Unavailable: storeredis.Unavailable,
 		})
 		ended <- err

@@ -18,12 +18,12 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -142,7 +142,7 @@ func fill(t testing.TB, c *goredis.Client, strings, hashes, size int) {
 }
 
 // contents returns everything in a database, with decompressed values, as a client sees it.
-func contents(t testing.TB, c *goredis.Client, s *cinch.Sealer) map[string]string {
+func contents(t testing.TB, c *goredis.Client, s *envelope.Sealer) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	open := func(stored string) string {
@@ -190,7 +190,7 @@ func sealed(all map[string]string, c *goredis.Client) (n int) {
 			return nil
 		})
 		for _, r := range replies {
-			if v, err := r.(*goredis.StringCmd).Result(); err == nil && cinch.IsSealed([]byte(v)) {
+			if v, err := r.(*goredis.StringCmd).Result(); err == nil && envelope.IsSealed([]byte(v)) {
 				n++
 			}
 		}
@@ -213,12 +213,12 @@ func sameContents(t testing.TB, what string, got, want map[string]string) {
 	}
 }
 
-func newSealer(dicts cinch.Dictionaries) *cinch.Sealer {
-	return cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
+func newSealer(dicts envelope.Dictionaries) *envelope.Sealer {
+	return envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
 }
 
 // storeSealer returns a Sealer that finds dictionaries where packers store them.
-func storeSealer(c *goredis.Client) *cinch.Sealer {
+func storeSealer(c *goredis.Client) *envelope.Sealer {
 	return newSealer(storeredis.NewDicts(storeredis.DictsOptions{Client: c}))
 }
 
@@ -267,5 +267,5 @@ func (k known) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := k.set.Get(number); ok {
 		return d, nil
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/anishathalye/porcupine"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -52,7 +52,7 @@ func (r *recorder) run(requests int, pause time.Duration) {
 			random := rand.New(rand.NewPCG(r.seed, uint64(i)))
 			for n := range requests {
 				q, around := nextRequest(random, i*requests+n)
-				c, open := gateway, (*cinch.Sealer)(nil)
+				c, open := gateway, (*envelope.Sealer)(nil)
 				if around {
 					c, open = direct, newSealer(nil)
 				}
@@ -96,7 +96,7 @@ func nextRequest(random *rand.Rand, number int) (q request, around bool) {
 	return q, around
 }
 
-func (r *recorder) do(client int, q request, c *goredis.Client, open *cinch.Sealer) error {
+func (r *recorder) do(client int, q request, c *goredis.Client, open *envelope.Sealer) error {
 	call := time.Since(r.began)
 	a, err := q.send(context.Background(), c, open)
 	returned := time.Since(r.began)
@@ -112,7 +112,7 @@ func (r *recorder) do(client int, q request, c *goredis.Client, open *cinch.Seal
 }
 
 // readAll records reads of everything that is stored, so that the final state is part of the history.
-func (r *recorder) readAll(addr string, open *cinch.Sealer) {
+func (r *recorder) readAll(addr string, open *envelope.Sealer) {
 	c := connect(r.t, addr)
 	for k := range recordedKeys {
 		key := fmt.Sprint("shared:", k)
@@ -300,11 +300,11 @@ func (r *recorder) runBeside(requests int, replace func(ctx context.Context, c *
 			for k := range recordedKeys {
 				key := fmt.Sprint("shared:", k)
 				stored, err := c.Get(ctx, key).Result()
-				if err != nil || cinch.IsSealed([]byte(stored)) {
+				if err != nil || envelope.IsSealed([]byte(stored)) {
 					continue
 				}
 				sealed := s.Seal(nil, []byte(stored), codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
-				if cinch.IsSealed(sealed) {
+				if envelope.IsSealed(sealed) {
 					_ = replace(ctx, c, key, stored, sealed)
 				}
 			}

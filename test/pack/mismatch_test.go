@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -40,7 +40,7 @@ func TestFirstMismatchStops(t *testing.T) {
 	before := contents(t, c, newSealer(nil))
 	o := inProcess(t, server.Addr)
 	broken := codec.New(codec.Options{Zstd: liar{codec.New(codec.Options{})}})
-	o.Task = &pack.Seal{Policy: zstdPolicy(t), Sealer: cinch.NewSealer(cinch.SealerOptions{Engine: broken})}
+	o.Task = &pack.Seal{Policy: zstdPolicy(t), Sealer: envelope.NewSealer(envelope.SealerOptions{Engine: broken})}
 	report, err := pack.Run(t.Context(), o)
 	if !errors.Is(err, pack.ErrMismatch) || !strings.Contains(err.Error(), `key "string:1"`) {
 		t.Fatalf("%v, want ErrMismatch and the key", err)

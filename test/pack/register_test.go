@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // register is the state of one key in a Redis server: the sequential specification that histories are
@@ -163,7 +163,7 @@ var registers = porcupine.Model{
 }
 
 // send executes a request. With direct access to the server, compressed values are opened here with open.
-func (q request) send(ctx context.Context, c *goredis.Client, open *cinch.Sealer) (answer, error) {
+func (q request) send(ctx context.Context, c *goredis.Client, open *envelope.Sealer) (answer, error) {
 	result, err := c.Do(ctx, q.words()...).Result()
 	switch {
 	case errors.Is(err, goredis.Nil):
@@ -177,7 +177,7 @@ func (q request) send(ctx context.Context, c *goredis.Client, open *cinch.Sealer
 	case int64:
 		return answer{number: r}, nil
 	case string:
-		if open == nil || !cinch.IsSealed([]byte(r)) {
+		if open == nil || !envelope.IsSealed([]byte(r)) {
 			return answer{text: r}, nil
 		}
 		plain, err := open.Open(nil, []byte(r))

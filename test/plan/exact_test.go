@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/disk/trial"
+	"github.com/cinch-layer/cinch/internal/estimate/disk/btrfstest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -19,10 +19,10 @@ import (
 // ends, is interrupted, or is killed in the middle.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	err := trial.Check()
+	err := btrfstest.Check()
 	switch {
 	case err == nil:
-	case os.Getenv("CI") == "true" && !errors.Is(err, trial.ErrRoot) && !errors.Is(err, trial.ErrBtrfs):
+	case os.Getenv("CI") == "true" && !errors.Is(err, btrfstest.ErrRoot) && !errors.Is(err, btrfstest.ErrBtrfs):
 		t.Fatalf("%v; run: test/servers install btrfs", err)
 	default:
 		t.Skip(err)

@@ -12,7 +12,7 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/cinch-layer/cinch/bench/remotewrite"
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
-	"github.com/cinch-layer/cinch/internal/plan"
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

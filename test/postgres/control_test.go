@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cinch-layer/cinch/internal/gateway/postgres/control"
+	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

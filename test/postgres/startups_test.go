@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/wire/pg"
+	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

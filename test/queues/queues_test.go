@@ -15,7 +15,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -143,7 +143,7 @@ func sealedValues(t *testing.T, c *goredis.Client) map[string]int {
 			}
 		}
 		for _, v := range values {
-			if cinch.IsSealed([]byte(v)) {
+			if envelope.IsSealed([]byte(v)) {
 				found[key]++
 			}
 		}

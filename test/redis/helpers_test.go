@@ -9,7 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -71,7 +71,7 @@ func do(t *testing.T, c doer, line string) string {
 var long = strings.Repeat("a value that is sealed, since it says the same again and again; ", 8)
 
 func words(line string) (args []any) {
-	replacer := strings.NewReplacer("{long}", long, "{other}", strings.ToUpper(long), "{magic}", cinch.Magic+" is no envelope")
+	replacer := strings.NewReplacer("{long}", long, "{other}", strings.ToUpper(long), "{magic}", envelope.Magic+" is no envelope")
 	for w := range strings.FieldsSeq(line) {
 		args = append(args, replacer.Replace(w))
 	}
@@ -86,4 +86,4 @@ func expect(t *testing.T, c doer, line, want string) {
 	}
 }
 
-func isSealed(value string) bool { return cinch.IsSealed([]byte(value)) }
+func isSealed(value string) bool { return envelope.IsSealed([]byte(value)) }

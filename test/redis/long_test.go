@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -17,7 +17,7 @@ func TestLongValuesOfNewerCommands(t *testing.T) {
 			g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: server.Addr, Rules: "- {name: all, type: [string, hash, stream], setting: zstd-3}"})
 			s := &stack{direct: connect(t, server.Addr, ""), through: connect(t, g.Addr, "")}
 			huge := strings.Repeat(long, 300)
-			wrapped := cinch.Magic + huge
+			wrapped := envelope.Magic + huge
 			ask := func(want string, sealed bool, line string) {
 				t.Helper()
 				if got := do(t, s.through, line); got != want {
@@ -55,7 +55,7 @@ func TestLongValuesOfNewerCommands(t *testing.T) {
 			}
 			entries := do(t, s.direct, "XRANGE x - +")
 			// One of the envelope, one in its value.
-			if strings.Count(entries, cinch.Magic) != 2 || strings.Count(entries, huge) != 2 {
+			if strings.Count(entries, envelope.Magic) != 2 || strings.Count(entries, huge) != 2 {
 				t.Error("values from which the server computes a key do not go as they are, but for what must be wrapped")
 			}
 			if got := do(t, s.through, "XRANGE x - +"); !strings.Contains(got, "[f "+huge+"]") || !strings.Contains(got, "[f "+wrapped+"]") {

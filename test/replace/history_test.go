@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/history"
+	"github.com/cinch-layer/cinch/internal/observe/history"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -169,7 +169,7 @@ func sealedFields(t *testing.T, direct *goredis.Client, pattern string) (n int) 
 	}
 	for _, k := range keys {
 		for _, v := range direct.HVals(t.Context(), k).Val() {
-			if cinch.IsSealed([]byte(v)) {
+			if envelope.IsSealed([]byte(v)) {
 				n++
 			}
 		}
@@ -288,7 +288,7 @@ func TestWithoutTheRightToLook(t *testing.T) {
 			if n := sealedFields(t, direct, "doc:*"); n > 0 != test.hashes {
 				t.Errorf("%d fields are sealed", n)
 			}
-			if got := direct.Get(t.Context(), "s").Val(); !cinch.IsSealed([]byte(got)) {
+			if got := direct.Get(t.Context(), "s").Val(); !envelope.IsSealed([]byte(got)) {
 				t.Error("strings are not sealed")
 			}
 		})

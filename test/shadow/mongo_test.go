@@ -12,8 +12,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/internal/shadow"
-	"github.com/cinch-layer/cinch/internal/shadow/operate"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/cli"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -41,8 +41,8 @@ func TestMongoCheck(t *testing.T) {
 		return out.String(), cmd.ProcessState.ExitCode()
 	}
 	const lacks = "FIX  test lacks collections: shop.orders\n     hint: restore production's data"
-	once := operate.Mirror{
-		Servers: operate.Servers{Listeners: operate.Listeners{Mongo: "127.0.0.1:0=" + production.URI()}, Control: control.URI(), Test: test.URI()},
+	once := cli.Mirror{
+		Servers: cli.Servers{Listeners: cli.Listeners{Mongo: "127.0.0.1:0=" + production.URI()}, Control: control.URI(), Test: test.URI()},
 		Memory:  "16MiB",
 		Config: shadow.Config{
 			Margins: shadow.Margins{P50: 0.05, P99: 0.1}, Batch: time.Second, Bound: time.Minute, DataCheck: shadow.DataSample, DataTime: time.Minute, SelfTestPairs: 1,

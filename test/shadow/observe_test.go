@@ -7,8 +7,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	published "github.com/cinch-layer/cinch/bench/menus"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -31,7 +31,7 @@ func TestObserveSaysWhatSealingSaves(t *testing.T) {
 			}
 			at := direct.Get(t.Context(), key).Val()
 			raw, sum = raw+int64(len(v)), sum+int64(len(at))
-			if cinch.IsSealed([]byte(at)) {
+			if envelope.IsSealed([]byte(at)) {
 				sealed++
 			}
 		}

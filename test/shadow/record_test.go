@@ -17,8 +17,8 @@ import (
 	"filippo.io/age"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -120,7 +120,7 @@ func TestRecordAndReplayThroughCinch(t *testing.T) {
 	for n := range 4 {
 		cart, user := fmt.Sprintf("cart:%d:19", n), fmt.Sprintf("user:%d", n)
 		plain, sealed := of.Get(t.Context(), cart).Val(), direct.Get(t.Context(), cart).Val()
-		if !strings.Contains(plain, "noodles") || !cinch.IsSealed([]byte(sealed)) || len(sealed) > len(plain)/2 {
+		if !strings.Contains(plain, "noodles") || !envelope.IsSealed([]byte(sealed)) || len(sealed) > len(plain)/2 {
 			t.Errorf("%s has %d bytes at the control, %d at the test target", cart, len(plain), len(sealed))
 		}
 		if all := fmt.Sprint(of.HGetAll(t.Context(), user).Val()); strings.Contains(all, "s3cret") || len(all) < len(secret) {

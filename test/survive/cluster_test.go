@@ -12,9 +12,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -307,7 +307,7 @@ func TestSlotsMovedToNewNode(t *testing.T) {
 		x.check(x.nodes, clusterKeys, clusterKeys)
 		stored := 0
 		for i := range clusterKeys {
-			if cinch.IsSealed([]byte(x.c.Get(t.Context(), clusterKey(i)).Val())) {
+			if envelope.IsSealed([]byte(x.c.Get(t.Context(), clusterKey(i)).Val())) {
 				stored++
 			}
 		}

@@ -16,8 +16,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -69,8 +69,8 @@ func reader(t testing.TB, addr string) *storeredis.Dicts {
 	})
 }
 
-func opener(dicts cinch.Dictionaries) *cinch.Sealer {
-	return cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
+func opener(dicts envelope.Dictionaries) *envelope.Sealer {
+	return envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: dicts})
 }
 
 func publish(t testing.TB, addr string, d *codec.Dict) {
@@ -81,7 +81,7 @@ func publish(t testing.TB, addr string, d *codec.Dict) {
 func holds(t testing.TB, addr string, d *codec.Dict) bool {
 	t.Helper()
 	_, err := reader(t, addr).Dictionary(d.Number())
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		t.Fatal(err)
 	}
 	return err == nil
@@ -89,7 +89,7 @@ func holds(t testing.TB, addr string, d *codec.Dict) bool {
 
 // dictOf returns the number of the dictionary that a stored value names, 0 if none.
 func dictOf(stored string) uint32 {
-	h, err := cinch.ParseHeader([]byte(stored))
+	h, err := envelope.ParseHeader([]byte(stored))
 	if err != nil {
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -116,7 +116,7 @@ func (s *crudServer) check(doc, title string) {
 	if got := rows[0].([]any); got[2] != doc || got[3] != title {
 		s.t.Errorf("crud.get gives %.100q, %.100q; want %.100q, %q", got[2], got[3], doc, title)
 	}
-	if got := eval(s.t, s.direct, "return box.space.docs:get(1).doc")[0]; !cinch.IsSealed([]byte(got.(string))) {
+	if got := eval(s.t, s.direct, "return box.space.docs:get(1).doc")[0]; !envelope.IsSealed([]byte(got.(string))) {
 		s.t.Errorf("stored is %.60q", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestQueueOperations(t *testing.T) {
 				return task
 			}
 			id := do("put", doc, map[string]any{"utube": "one", "ttl": 1000})[0]
-			if got := eval(t, direct, "return queue.tube[...]:peek(0)[3]", kind)[0]; !cinch.IsSealed([]byte(got.(string))) {
+			if got := eval(t, direct, "return queue.tube[...]:peek(0)[3]", kind)[0]; !envelope.IsSealed([]byte(got.(string))) {
 				t.Errorf("stored is %.60q", got)
 			}
 			do("peek", id)

@@ -13,7 +13,7 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -199,7 +199,7 @@ func dictsNamed(t *testing.T, c *tnt.Connection) map[uint32]int {
 	t.Helper()
 	named := map[uint32]int{}
 	for _, tuple := range eval(t, c, "return unpack(box.space.docs:select())") {
-		if h, err := cinch.ParseHeader([]byte(tuple.([]any)[2].(string))); err == nil && h.Dict != 0 {
+		if h, err := envelope.ParseHeader([]byte(tuple.([]any)[2].(string))); err == nil && h.Dict != 0 {
 			named[h.Dict]++
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // saved returns the share of the documents' bytes that a setting saves when it compresses them one by one.
@@ -16,7 +16,7 @@ func saved(t *testing.T, setting string, documents [][]byte) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{})})
+	s := envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{})})
 	raw, stored := 0, 0
 	for _, d := range documents {
 		raw += len(d)

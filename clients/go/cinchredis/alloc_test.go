@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -62,7 +62,7 @@ func offline(t *testing.T, value []byte) *redis.Client {
 // The hook allocates two objects for each operation in addition to go-redis's, with a dictionary and without.
 func TestAllocations(t *testing.T) {
 	value := bytes.Repeat([]byte(menu), 75)
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := sealer.Seal(nil, value, zstd3, nil)
 	plain, hooked := offline(t, sealed), offline(t, sealed)
 	d, err := codec.NewDict(bytes.Repeat([]byte(content), 3))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Errors of commands and of Attach, for errors.Is.
@@ -15,15 +15,15 @@ var (
 	// Nothing was sent.
 	ErrRefused = errors.New("refused by cinchredis")
 	// ErrDamaged: a reply holds an envelope that is damaged.
-	ErrDamaged = cinch.ErrDamaged
+	ErrDamaged = envelope.ErrDamaged
 	// ErrDictionaryMissing: the server lacks the dictionary that an envelope names.
-	ErrDictionaryMissing = cinch.ErrDictMissing
+	ErrDictionaryMissing = envelope.ErrDictMissing
 	// ErrDictionaryUnavailable: the server could not be asked for the dictionary.
 	ErrDictionaryUnavailable = errors.New("dictionary is unavailable")
 	// ErrTooLarge: an envelope declares more bytes than Options.MaxValue.
-	ErrTooLarge = cinch.ErrTooLarge
+	ErrTooLarge = envelope.ErrTooLarge
 	// ErrUnknownCodec: an envelope was made by a newer version.
-	ErrUnknownCodec = cinch.ErrUnknownCodec
+	ErrUnknownCodec = envelope.ErrUnknownCodec
 	// ErrUnsupported: Attach does not support the client.
 	ErrUnsupported = errors.New("cinchredis does not support the client")
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -183,10 +183,10 @@ func (s *server) dictionaryOf(t *testing.T, w *stream) uint32 {
 	}
 	stored, err := s.plain.Get(t.Context(), w.key(n-1)).Bytes()
 	must(t, err)
-	if !cinch.IsSealed(stored) {
+	if !envelope.IsSealed(stored) {
 		return 0
 	}
-	h, err := cinch.ParseHeader(stored)
+	h, err := envelope.ParseHeader(stored)
 	must(t, err)
 	return h.Dict
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Options configure Attach. The zero value suits most clients.
 type Options struct {
-	// MaxValue limits the values that are compressed or decompressed, in bytes. 0: cinch.DefaultMaxRaw.
+	// MaxValue limits the values that are compressed or decompressed, in bytes. 0: envelope.DefaultMaxRaw.
 	MaxValue int
 	// Refresh is the interval between reads of the policy. 0: 30 seconds.
 	Refresh time.Duration
@@ -43,7 +43,7 @@ func Attach(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 // A hook seals the values of commands and opens those of replies.
 type hook struct {
 	keeper *keeper
-	sealer *cinch.Sealer
+	sealer *envelope.Sealer
 }
 
 func newHook(rdb redis.UniversalClient, o Options) (*hook, error) {
@@ -52,7 +52,7 @@ func newHook(rdb redis.UniversalClient, o Options) (*hook, error) {
 		return nil, err
 	}
 	k := newKeeper(s, space, o)
-	return &hook{k, cinch.NewSealer(cinch.SealerOptions{Engine: o.Engine, Dicts: k, MaxRaw: o.MaxValue, MaxOpen: o.MaxValue})}, nil
+	return &hook{k, envelope.NewSealer(envelope.SealerOptions{Engine: o.Engine, Dicts: k, MaxRaw: o.MaxValue, MaxOpen: o.MaxValue})}, nil
 }
 
 // DialHook implements redis.Hook. It does not change connections.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/agreed"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/policy/published"
 )
 
 const (
@@ -29,7 +29,7 @@ type object = map[string]any
 
 var rules = []object{
 	{"name": "notes", "key": "note:*", "types": []string{"string", "hash"}, "min_size": 64, "min_gain": 0.1, "codec": "raw"},
-	{"name": "peeled", "key": "web:*", "types": []string{"string", "hash"}, "min_size": 1, "min_gain": agreed.NothingGains, "codec": "zstd", "level": 1},
+	{"name": "peeled", "key": "web:*", "types": []string{"string", "hash"}, "min_size": 1, "min_gain": published.NothingGains, "codec": "zstd", "level": 1},
 	{"name": "menus", "key": "menu:*", "types": []string{"string", "hash", "stream"}, "min_size": 64, "min_gain": 0.1, "codec": "zstd", "level": 3, "record": record},
 }
 
@@ -50,7 +50,7 @@ func (s *server) inForce(t testing.TB, d *codec.Dict) {
 // isStored fails unless bytes are an envelope of the menu with a dictionary.
 func isStored(t testing.TB, stored string, number uint32) {
 	t.Helper()
-	h, err := cinch.ParseHeader([]byte(stored))
+	h, err := envelope.ParseHeader([]byte(stored))
 	if err != nil || h.Dict != number || h.RawLen != len(menu) {
 		t.Errorf("%v, dictionary %08x, %d bytes; want %08x, %d", err, h.Dict, h.RawLen, number, len(menu))
 	}
@@ -182,7 +182,7 @@ func TestMagic(t *testing.T) {
 	s, _ := withPolicy(t)
 	c := s.attached(t, Options{})
 	for _, key := range []string{"menu:1", "other"} {
-		for _, value := range []any{cinch.Magic + " looks like an envelope", []byte(cinch.Magic), net.IP(cinch.Magic + "\x01")} {
+		for _, value := range []any{envelope.Magic + " looks like an envelope", []byte(envelope.Magic), net.IP(envelope.Magic + "\x01")} {
 			must(t, c.Set(t.Context(), key, value, 0).Err())
 			want := fmt.Sprintf("%s", value)
 			if ip, ok := value.(net.IP); ok {
@@ -322,7 +322,7 @@ type breaking struct {
 }
 
 func (b *breaking) Write(p []byte) (int, error) {
-	if *b.broken == 0 && strings.Contains(string(p), cinch.Magic) {
+	if *b.broken == 0 && strings.Contains(string(p), envelope.Magic) {
 		*b.broken++
 		_ = b.Close()
 		return 0, net.ErrClosed

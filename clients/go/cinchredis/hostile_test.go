@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // A vector is an entry of the index of frozen envelopes.
@@ -20,7 +20,7 @@ type vector struct {
 	MaxRaw                                 int `json:"max_raw"`
 }
 
-const vectorDir = "../../../testdata/vectors"
+const vectorDir = "../../../envelope/testdata/vectors"
 
 func read(t testing.TB, name string) string {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestTruncated(t *testing.T) {
 	c, ctx := s.attached(t, Options{}), t.Context()
 	must(t, c.Set(ctx, "menu:1", menu, 0).Err())
 	stored := s.plain.Get(ctx, "menu:1").Val()
-	for n := len(cinch.Magic); n < len(stored); n++ {
+	for n := len(envelope.Magic); n < len(stored); n++ {
 		must(t, s.plain.Set(ctx, "menu:1", stored[:n], 0).Err())
 		if got, err := c.Get(ctx, "menu:1").Result(); !errors.Is(err, ErrDamaged) || got != "" {
 			t.Fatalf("%d of %d bytes: %q, %v", n, len(stored), got, err)
@@ -135,10 +135,10 @@ func TestTruncated(t *testing.T) {
 func TestBombs(t *testing.T) {
 	s := startRedis(t)
 	c, ctx := s.attached(t, Options{MaxValue: 1 << 20}), t.Context()
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
-	h := cinch.Header{Version: cinch.Version, Codec: 5, RawLen: 1 << 31}
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
+	h := envelope.Header{Version: envelope.Version, Codec: 5, RawLen: 1 << 31}
 	bomb := sealer.Seal(nil, make([]byte, 16<<20), zstd3, nil)
-	good, err := cinch.ParseHeader(bomb)
+	good, err := envelope.ParseHeader(bomb)
 	must(t, err)
 	liar := good
 	liar.RawLen = 1000
@@ -167,7 +167,7 @@ func TestUnknownDictionaries(t *testing.T) {
 	s := startRedis(t)
 	c, ctx := s.attached(t, Options{}), t.Context()
 	for i := range 20 {
-		h := cinch.Header{Version: cinch.Version, Codec: 5, RawLen: 10, HasDict: true, Dict: 0xdead0000}
+		h := envelope.Header{Version: envelope.Version, Codec: 5, RawLen: 10, HasDict: true, Dict: 0xdead0000}
 		must(t, s.plain.Set(ctx, fmt.Sprint(i), string(h.Append(nil))+"payload", 0).Err())
 		if err := c.Get(ctx, fmt.Sprint(i)).Err(); !errors.Is(err, ErrDictionaryMissing) {
 			t.Error(err)

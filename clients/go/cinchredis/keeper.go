@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/agreed"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/published"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -119,11 +119,11 @@ func (k *keeper) over(ctx context.Context, ask func(context.Context, connected) 
 }
 
 func (k *keeper) agreed(ctx context.Context, all connected) (*policy.Policy, error) {
-	text, err := all.record(ctx, agreed.PolicyRecord)
+	text, err := all.record(ctx, published.PolicyRecord)
 	if err != nil {
 		return nil, err
 	}
-	doc, err := agreed.Parse(text)
+	doc, err := published.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +131,12 @@ func (k *keeper) agreed(ctx context.Context, all connected) (*policy.Policy, err
 	if err != nil {
 		return nil, err
 	}
-	return doc.Policy(func(r *agreed.Rule) policy.Choice { return chosen[r] })
+	return doc.Policy(func(r *published.Rule) policy.Choice { return chosen[r] })
 }
 
 // choose finds the dictionaries that new values may name, and fetches them.
-func (k *keeper) choose(ctx context.Context, all connected, doc agreed.Document) (map[*agreed.Rule]policy.Choice, error) {
-	chosen := map[*agreed.Rule]policy.Choice{}
+func (k *keeper) choose(ctx context.Context, all connected, doc published.Document) (map[*published.Rule]policy.Choice, error) {
+	chosen := map[*published.Rule]policy.Choice{}
 	login := all.login(ctx)
 	for i := range doc.Rules {
 		r := &doc.Rules[i]
@@ -152,7 +152,7 @@ func (k *keeper) choose(ctx context.Context, all connected, doc agreed.Document)
 	return chosen, nil
 }
 
-func inForce(ctx context.Context, all connected, r *agreed.Rule, login string) (policy.Choice, error) {
+func inForce(ctx context.Context, all connected, r *published.Rule, login string) (policy.Choice, error) {
 	if r.Record == "" {
 		return r.Fixed()
 	}
@@ -160,7 +160,7 @@ func inForce(ctx context.Context, all connected, r *agreed.Rule, login string) (
 	if err != nil {
 		return policy.Choice{}, err
 	}
-	return agreed.Current(text)
+	return published.Current(text)
 }
 
 // usable reports whether a dictionary is in all servers, is not retired, and could be fetched.
@@ -186,7 +186,7 @@ func (k *keeper) fetch(ctx context.Context, all connected, number uint32) (*code
 	return d, k.dicts.Add(d)
 }
 
-// Dictionary implements cinch.Dictionaries, from memory or from the store.
+// Dictionary implements envelope.Dictionaries, from memory or from the store.
 func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
 	if d, ok := k.dicts.Get(number); ok {
 		return d, nil
@@ -198,7 +198,7 @@ func (k *keeper) Dictionary(number uint32) (*codec.Dict, error) {
 		})
 		return d, err
 	})
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		err = fmt.Errorf("%w: %w", ErrDictionaryUnavailable, err)
 	}
 	return d, err

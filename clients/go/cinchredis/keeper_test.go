@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 var (
@@ -75,7 +75,7 @@ func (h *hook) settle() {
 
 func dictionaryOf(t *testing.T, s *server, key string) uint32 {
 	t.Helper()
-	h, err := cinch.ParseHeader([]byte(s.plain.Get(t.Context(), key).Val()))
+	h, err := envelope.ParseHeader([]byte(s.plain.Get(t.Context(), key).Val()))
 	if err != nil {
 		t.Errorf("%s: %v", key, err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // open opens the values of a command's reply. If one can't be opened, the command gets an error and no reply,
@@ -15,11 +15,11 @@ func (h *hook) open(cmd redis.Cmder) error {
 	case *redis.IntCmd, *redis.BoolCmd, *redis.FloatCmd:
 		return nil
 	case *redis.StringCmd:
-		if !cinch.IsSealed(bytesOf(c.Val())) {
+		if !envelope.IsSealed(bytesOf(c.Val())) {
 			return nil
 		}
 	case *redis.StatusCmd:
-		if !cinch.IsSealed(bytesOf(c.Val())) {
+		if !envelope.IsSealed(bytesOf(c.Val())) {
 			return nil
 		}
 	}
@@ -113,13 +113,13 @@ func each[T any](open func(T) T) func([]T) []T {
 
 // An opening opens sealed values in a reply, in place where possible. It keeps the first error.
 type opening struct {
-	sealer  *cinch.Sealer
+	sealer  *envelope.Sealer
 	changed bool
 	err     error
 }
 
 func (o *opening) text(s string) string {
-	if o.err != nil || !cinch.IsSealed(bytesOf(s)) {
+	if o.err != nil || !envelope.IsSealed(bytesOf(s)) {
 		return s
 	}
 	out, err := o.sealer.Open(nil, bytesOf(s))
@@ -137,7 +137,7 @@ func (o *opening) slice(all []any) []any { return each(o.any)(all) }
 
 func (o *opening) fields(m map[string]string) map[string]string {
 	for k, v := range m {
-		if cinch.IsSealed(bytesOf(v)) {
+		if envelope.IsSealed(bytesOf(v)) {
 			m[k] = o.text(v)
 		}
 	}
@@ -155,7 +155,7 @@ func (o *opening) object(m map[string]any) map[string]any {
 func (o *opening) any(v any) any {
 	switch x := v.(type) {
 	case string:
-		if cinch.IsSealed(bytesOf(x)) {
+		if envelope.IsSealed(bytesOf(x)) {
 			return o.text(x)
 		}
 	case []any:
@@ -219,7 +219,7 @@ func (o *opening) aggregate(r *redis.FTAggregateResult) *redis.FTAggregateResult
 // buffer opens a value in the caller's buffer. It fails if the value does not fit.
 func (o *opening) buffer(c *redis.ZeroCopyStringCmd) {
 	stored := c.Bytes()
-	if !cinch.IsSealed(stored) {
+	if !envelope.IsSealed(stored) {
 		return
 	}
 	out, err := o.sealer.Open(nil, stored)

@@ -6,10 +6,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/agreed"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/published"
 )
 
 // sealed is a copy of a command with sealed values, to be sent instead. The caller's command, which may be
@@ -72,7 +72,7 @@ func (h *hook) sealAt(s *sealed, i int, at place, cmd redis.Cmder, p *policy.Pol
 	}
 	from := len(s.buf)
 	s.buf = h.sealValue(slices.Grow(s.buf, len(value)+overhead), value, p, a, mayName)
-	if !cinch.IsSealed(s.buf[from:]) {
+	if !envelope.IsSealed(s.buf[from:]) {
 		s.buf = s.buf[:from]
 		return
 	}
@@ -89,11 +89,11 @@ func (h *hook) sealValue(to, value []byte, p *policy.Policy, a policy.Address, m
 		return to
 	}
 	if !policy.NeverSeal(value) {
-		if r := p.Lookup(a); r != nil && r.Compresses() && r.MinGain < agreed.NothingGains {
+		if r := p.Lookup(a); r != nil && r.Compresses() && r.MinGain < published.NothingGains {
 			return h.sealer.Seal(to, value, h.setting(r, mayName), r.SavesEnoughFunc(a.Type))
 		}
 	}
-	if cinch.IsSealed(value) {
+	if envelope.IsSealed(value) {
 		return h.sealer.Escape(to, value)
 	}
 	return to

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -95,7 +95,7 @@ func setsAndGets(t *testing.T, c *redis.Client, key string, ended context.Contex
 	for ended.Err() == nil {
 		_ = c.Set(ended, key, menu, 0).Err()
 		got, err := c.Get(ended, key).Result()
-		for _, ours := range []error{ErrRefused, ErrDamaged, cinch.ErrDictMissing, ErrUnknownCodec} {
+		for _, ours := range []error{ErrRefused, ErrDamaged, envelope.ErrDictMissing, ErrUnknownCodec} {
 			if errors.Is(err, ours) {
 				t.Error(err)
 			}

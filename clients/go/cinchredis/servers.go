@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 )
 
@@ -106,13 +106,13 @@ func (c connected) live(ctx context.Context, number uint32) (bool, error) {
 
 // dictionary returns the dictionary from any server that has it.
 func (c connected) dictionary(ctx context.Context, number uint32) (*codec.Dict, error) {
-	missing := cinch.ErrDictMissing
+	missing := envelope.ErrDictMissing
 	for _, r := range c.readers {
 		d, err := r.Dictionary(ctx, number)
 		if err == nil {
 			return d, nil
 		}
-		if !errors.Is(err, cinch.ErrDictMissing) {
+		if !errors.Is(err, envelope.ErrDictMissing) {
 			missing = err
 		}
 	}

@@ -1,4 +1,4 @@
-// Opens what testdata/bombs has: few bytes that declare many, and counts the work, which no clock does.
+// Opens what envelope/testdata/bombs has: few bytes that declare many, and counts the work, which no clock does.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { Reader } from '../lib/blocks.js';
 import { compileGlob } from '../lib/glob.js';
 import * as cinch from '../lib/index.js';
 
-const bombs = JSON.parse(readFileSync(new URL('../../../testdata/bombs/index.json', import.meta.url)));
+const bombs = JSON.parse(readFileSync(new URL('../../../envelope/testdata/bombs/index.json', import.meta.url)));
 
 /** How often functions of these prototypes are called meanwhile, and what the call returns or throws. More than limit calls end it. */
 function counted(functions, limit, call) {

@@ -1,4 +1,4 @@
-// Opens every vector of testdata/vectors, and refuses those that must be refused.
+// Opens every vector of envelope/testdata/vectors, and refuses those that must be refused.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import * as cinch from '../lib/index.js';
 
-const VECTORS = new URL('../../../testdata/vectors/', import.meta.url);
+const VECTORS = new URL('../../../envelope/testdata/vectors/', import.meta.url);
 const read = (name) => readFileSync(new URL(name, VECTORS));
 const vectors = JSON.parse(read('index.json'));
 const CODECS = 8;

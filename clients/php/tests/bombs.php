@@ -1,5 +1,5 @@
 <?php
-// Opens what testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. It exits with 1 if that is too much.
+// Opens what envelope/testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. It exits with 1 if that is too much.
 
 declare(strict_types=1);
 
@@ -40,7 +40,7 @@ namespace {
 
     ini_set('memory_limit', '512M');
 
-    $bombs = json_decode(file_get_contents(__DIR__ . '/../../../testdata/bombs/index.json'), true, flags: JSON_THROW_ON_ERROR);
+    $bombs = json_decode(file_get_contents(__DIR__ . '/../../../envelope/testdata/bombs/index.json'), true, flags: JSON_THROW_ON_ERROR);
     $failed = count($bombs) > 15 ? 0 : 1;
     foreach ($bombs as $bomb) {
         $stored = base64_decode($bomb['stored']);

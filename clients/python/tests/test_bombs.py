@@ -1,4 +1,4 @@
-"""Opens what testdata/bombs has: few bytes that declare many, and counts the work, which no clock does."""
+"""Opens what envelope/testdata/bombs has: few bytes that declare many, and counts the work, which no clock does."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ import unittest
 import cinch
 from cinch import blocks, dictionary, glob
 
-BOMBS = json.loads((pathlib.Path(__file__).resolve().parents[3] / "testdata" / "bombs" / "index.json").read_text())
+BOMBS = json.loads((pathlib.Path(__file__).resolve().parents[3] / "envelope" / "testdata" / "bombs" / "index.json").read_text())
 
 
 def lines_of(module, call, limit):

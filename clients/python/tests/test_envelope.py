@@ -1,4 +1,4 @@
-"""Opens every vector of testdata/vectors, and refuses those that must be refused.
+"""Opens every vector of envelope/testdata/vectors, and refuses those that must be refused.
 
     python3 -m unittest discover -t clients/python -s clients/python/tests
 """
@@ -11,7 +11,7 @@ import unittest
 import cinch
 from cinch import envelope, store
 
-VECTORS = pathlib.Path(__file__).resolve().parents[3] / "testdata" / "vectors"
+VECTORS = pathlib.Path(__file__).resolve().parents[3] / "envelope" / "testdata" / "vectors"
 CLASSES = {
     "unknown codec": cinch.UnknownCodec,
     "dictionary missing": cinch.DictionaryMissing,

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Opens what testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. It exits with 1 if that is too much.
+# Opens what envelope/testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. It exits with 1 if that is too much.
 
 require "json"
 require_relative "../lib/cinch/layer"
@@ -24,7 +24,7 @@ def wanted(bomb)
   (period * (bomb["raw_len"] / period.bytesize + 1)).byteslice(0, bomb["raw_len"])
 end
 
-bombs = JSON.parse(File.read(File.expand_path("../../../testdata/bombs/index.json", __dir__)))
+bombs = JSON.parse(File.read(File.expand_path("../../../envelope/testdata/bombs/index.json", __dir__)))
 problems = bombs.size > 15 ? [] : ["#{bombs.size} bombs"]
 bombs.each do |bomb|
   stored = bomb["stored"].unpack1("m")

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // Linux ends a connection whose bytes stay unacknowledged if TCP_USER_TIMEOUT is set (RFC 5482). But it also

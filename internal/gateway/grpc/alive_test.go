@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -105,7 +105,7 @@ func TestQuietStreamsLive(t *testing.T) {
 			counter.Conn, err = behind.Dial()
 			return counter, err
 		}
-		var s h2.Slot
+		var s http2.Slot
 		h, err := p.Take(t.Context(), &s)
 		if err != nil {
 			t.Fatal(err)

@@ -18,12 +18,12 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // Limits of the attempts to send a request.
@@ -41,7 +41,7 @@ const (
 
 // shared holds the state that all calls of a gateway use.
 type shared struct {
-	h2.Faults    // the log and the counters, for panics and everything else
+	http2.Faults // the log and the counters, for panics and everything else
 	policy       *atomic.Pointer[policy.Messages]
 	dicts        *dictionaries
 	decompressor *decompressor
@@ -60,9 +60,9 @@ type handler struct {
 	memory *memory.ConnMemory
 	peer   *peer // the client as a gateway; nil: it is not one
 	pool   *pool
-	client *h2.Client  // of pool
-	isLink bool        // the client's connection is a link
-	ends   *lanes.Ends // lanes of that link; nil: none
+	client *http2.Client // of pool
+	isLink bool          // the client's connection is a link
+	ends   *lanes.Ends   // lanes of that link; nil: none
 
 	lastAccept atomic.Pointer[acceptEncoding] // of the last call
 }
@@ -71,7 +71,7 @@ type handler struct {
 // transport reads the request's body in another one.
 type call struct {
 	*handler
-	w     h2.ResponseWriter
+	w     http2.ResponseWriter
 	r     *http.Request
 	grpc  bool
 	start time.Time
@@ -103,11 +103,11 @@ type call struct {
 // attempt is one attempt to send the request to the upstream.
 type attempt struct {
 	conn        *upstreamConn
-	slot        h2.Slot // in conn
+	slot        http2.Slot // in conn
 	plan        plan
 	dicts       *fetched     // dictionaries for replies that the request listed; nil: it could list none
 	expectsList bool         // the request carried gatewayToken, so the answer tells all that the server reads
-	scope       h2.Scope     // context of the attempt
+	scope       http2.Scope  // context of the attempt
 	body        *requestBody // nil: no body, or sent without one; changed under call.mu
 	reply       io.Closer
 	single      *messageCounter // counts the request's messages; nil: the upstream is not asked
@@ -136,7 +136,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if metadata > 0 {
 		defer h.memory.Metadata.Release(metadata)
 	}
-	c := call{handler: h, w: w.(h2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	c := call{handler: h, w: w.(http2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 	if h.tracer != nil {
 		c.trace = h.traceCall(r, c.grpc)
 		defer c.trace.of.End()
@@ -210,7 +210,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		a = &attempt{}
 	}
 	a.scope.Begin(c.r.Context())
-	a.slot = h2.Slot{Client: c.client, Call: c}
+	a.slot = http2.Slot{Client: c.client, Call: c}
 	h, err := c.pool.Take(&a.scope, &a.slot)
 	if err != nil {
 		a.scope.End()
@@ -267,7 +267,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	if c.trace.of != nil {
 		a.trace = c.trace.attempt(begin, out.Header, c.attempts, dialer.up.Address, a.plan.to)
 	}
-	send, err := h2.NewSending(out, body)
+	send, err := http2.NewSending(out, body)
 	send.Client = c.client
 	var resp *http.Response
 	if err == nil {
@@ -422,7 +422,7 @@ func (c *call) shouldRetry(a *attempt, err error) bool {
 		c.unusable++
 		return c.unusable < maxUnusable
 	}
-	return c.attempts-c.unusable < maxAttempts && (err == nil || h2.IsUnprocessed(err))
+	return c.attempts-c.unusable < maxAttempts && (err == nil || http2.IsUnprocessed(err))
 }
 
 // refused reports whether the server could not read the call's encoding, and so has not begun the call. It

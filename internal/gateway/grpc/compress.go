@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -19,9 +19,9 @@ type compressor struct {
 	cache  *Cache
 	engine *codec.Engine // for messages with a dictionary
 	totals *pair.Totals
-	kinds  *autodict.Messages // kinds of messages that are compressed
-	effort *gateway.Effort    // CPU budget; nil: no limits
-	maxLen int                // longer messages are not compressed
+	kinds  *dictionary.Messages // kinds of messages that are compressed
+	effort *gateway.Effort      // CPU budget; nil: no limits
+	maxLen int                  // longer messages are not compressed
 }
 
 // errSteppedDown means that the gateway's budgets leave no time for compressing a message.

@@ -18,8 +18,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
 // dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
@@ -28,7 +28,7 @@ type dialer struct {
 	up                  endpoint.Upstream
 	open                func(context.Context) (net.Conn, error) // gateway.Dial
 	scheme              string                                  // of requests
-	clientConfig        h2.ClientConfig
+	clientConfig        http2.ClientConfig
 	links               linker // makes connections to gateways links; nil: no links
 	lanes               *lanes.Shared
 	configuredEncodings []string // encodings that all servers read
@@ -48,9 +48,9 @@ type dialer struct {
 func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 	d := &dialer{
 		up: c.Upstream, configuredEncodings: c.UpstreamReads,
-		clientConfig: h2.ClientConfig{
+		clientConfig: http2.ClientConfig{
 			Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader,
-			Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
+			Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		},
 		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
 		linkSupport: &linkSupport{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
@@ -87,8 +87,8 @@ func (d *dialer) newUpstreamConn(alive context.Context) (*upstreamConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := h2.NewClientConn(raw, d.clientConfig)
-	h := &upstreamConn{Pooled: h2.Pooled{Conn: conn}, isLink: noLink == nil, plainHTTP2: d.plainHTTP2}
+	conn := http2.NewClientConn(raw, d.clientConfig)
+	h := &upstreamConn{Pooled: http2.Pooled{Conn: conn}, isLink: noLink == nil, plainHTTP2: d.plainHTTP2}
 	if !h.isLink && noLink != errNoLink {
 		h.noLink.Store(&noLink)
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -18,12 +18,12 @@ var shelfLimits = pair.Limits{Bytes: 64 << 20}
 // which are gateways have sent.
 type dictionaries struct {
 	policy *atomic.Pointer[policy.Messages]
-	kinds  *autodict.Messages // kinds of messages that the gateway compresses
-	shelf  *pair.Shelf        // of dictionaries from clients
+	kinds  *dictionary.Messages // kinds of messages that the gateway compresses
+	shelf  *pair.Shelf          // of dictionaries from clients
 	totals *pair.Totals
 }
 
-func newDictionaries(p *atomic.Pointer[policy.Messages], kinds *autodict.Messages, totals *pair.Totals) *dictionaries {
+func newDictionaries(p *atomic.Pointer[policy.Messages], kinds *dictionary.Messages, totals *pair.Totals) *dictionaries {
 	return &dictionaries{policy: p, kinds: kinds, shelf: pair.NewShelf(shelfLimits), totals: totals}
 }
 

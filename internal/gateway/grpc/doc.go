@@ -4,7 +4,7 @@
 // In reading order:
 //
 //	gateway.go   the gateway: NewGateway, Serve, Shutdown; config.go, its configuration; metrics.go
-//	session.go   a client's connection: package h2's server, and the calls that a drain ends
+//	session.go   a client's connection: package http2's server, and the calls that a drain ends
 //	call.go      one call from its headers to its trailers: every call runs ServeHTTP, try, answer and end
 //	trace.go     the trace of a call
 //

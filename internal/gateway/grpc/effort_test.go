@@ -6,9 +6,9 @@ import (
 	"io"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -20,7 +20,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	stats, limits := gateway.NewStats("a", "grpc"), gateway.NewEffort()
 	stats.ShowEffort(limits)
 	p.open.stats, p.comp.effort = stats, limits
-	limits.SetLimits(effort.Limits{Cores: 0.001})
+	limits.SetLimits(budget.Limits{Cores: 0.001})
 	var b bytes.Buffer
 	for i := range 80_000 {
 		fmt.Fprintf(&b, "%d,", i*i)
@@ -47,11 +47,11 @@ func TestBudgetUsedUp(t *testing.T) {
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown || left[0].Values != 2 {
 		t.Errorf("left %+v", left)
 	}
-	if e := stats.Snapshot().Effort; e.CPUSeconds < 0.001 || e.Steps[effort.Plain].Values != 2 {
+	if e := stats.Snapshot().Effort; e.CPUSeconds < 0.001 || e.Steps[budget.Plain].Values != 2 {
 		t.Errorf("shown as %+v", e)
 	}
 	compressed("what the client had compressed", marked, restores, true)
-	limits.SetLimits(effort.Limits{})
+	limits.SetLimits(budget.Limits{})
 	compressed("without the budget", frame(false, payload(5000)), alone, true)
 	p.idle()
 }

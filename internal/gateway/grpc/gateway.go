@@ -9,16 +9,16 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
-	"github.com/cinch-layer/cinch/internal/link"
-	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // Gateway proxies clients to one upstream.
@@ -37,8 +37,8 @@ type Gateway struct {
 	last     chan struct{} // closed when a drain has so little time left that it ends calls
 	lastOnce sync.Once
 
-	shared shared             // used by all calls
-	kinds  *autodict.Messages // kinds of messages that the gateway compresses
+	shared shared               // used by all calls
+	kinds  *dictionary.Messages // kinds of messages that the gateway compresses
 	pairs  pair.Totals
 	policy atomic.Pointer[policy.Messages]
 }
@@ -49,7 +49,7 @@ func NewGateway(c Config) *Gateway {
 	g := &Gateway{cfg: c, kinds: c.Kinds, last: make(chan struct{})}
 	g.requests, g.replies = c.Requests.Share(c.Name), c.Replies.Share(c.Name)
 	g.shared = shared{
-		Faults:       h2.Faults{Log: c.Log, Stats: c.Stats},
+		Faults:       http2.Faults{Log: c.Log, Stats: c.Stats},
 		policy:       &g.policy,
 		dicts:        newDictionaries(&g.policy, c.Kinds, &g.pairs),
 		decompressor: newDecompressor(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),

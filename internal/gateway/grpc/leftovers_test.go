@@ -13,7 +13,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -176,7 +176,7 @@ func TestPingEndsWithTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &upstreamConn{Pooled: h2.Pooled{Conn: h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}}
+	h := &upstreamConn{Pooled: http2.Pooled{Conn: http2.NewClientConn(n, http2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})}}
 	defer h.Conn.Close()
 	answered := make(chan bool, 1)
 	go func() { answered <- h.ping(time.Hour) }()
@@ -209,7 +209,7 @@ func TestTrailersOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
+	c := http2.NewClientConn(n, http2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
 	defer c.Close()
 	r, _ := http.NewRequestWithContext(within(t), http.MethodPost, "http://test/", nil)
 	r.Trailer = http.Header{"X-Sum": {"1"}}

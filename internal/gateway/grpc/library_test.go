@@ -8,7 +8,7 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 )
 
 // Errors of the transport for calls that a server has not begun are recognized.
@@ -51,8 +51,8 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 		switch err := test.do(h); {
 		case err == nil:
 			t.Errorf("%s: no error", test.name)
-		case h2.IsUnprocessed(err) != test.notSeen || unusable(err) != test.useless:
-			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, h2.IsUnprocessed(err), unusable(err))
+		case http2.IsUnprocessed(err) != test.notSeen || unusable(err) != test.useless:
+			t.Errorf("%s: %q: not seen %v, useless %v", test.name, err, http2.IsUnprocessed(err), unusable(err))
 		}
 		h.Conn.Close()
 	}

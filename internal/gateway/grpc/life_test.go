@@ -25,7 +25,7 @@ import (
 	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -257,14 +257,14 @@ func TestUnusableConnectionsAreNoAttempts(t *testing.T) {
 	}
 	for range maxUnusable - 1 {
 		c.attempts++
-		if !c.shouldRetry(&attempt{}, h2.ErrUnusable) {
+		if !c.shouldRetry(&attempt{}, http2.ErrUnusable) {
 			t.Fatalf("given up after %d attempts", c.attempts)
 		}
 	}
-	if n := tries(h2.ErrGoAway); n != maxAttempts {
+	if n := tries(http2.ErrGoAway); n != maxAttempts {
 		t.Errorf("%d attempts on connections that go away", n)
 	}
-	if n := tries(h2.ErrUnusable); n != 1 {
+	if n := tries(http2.ErrUnusable); n != 1 {
 		t.Errorf("%d more attempts on unusable connections", n)
 	}
 }
@@ -297,7 +297,7 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.UpstreamConns = 3 })
 	c := connect(t, g.addr)
-	for range 10 * h2.SpreadStreams {
+	for range 10 * http2.SpreadStreams {
 		s := stream(within(t), t, c, "Both")
 		exchange(t, s)
 	}
@@ -305,7 +305,7 @@ func TestPoolGrowsAndIsBounded(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 	for _, h := range g.pool.Conns() {
-		if h.Active() < h2.SpreadStreams {
+		if h.Active() < http2.SpreadStreams {
 			t.Errorf("one has %d calls", h.Active())
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -226,7 +226,7 @@ func TestLinkNotOffered(t *testing.T) {
 // A connection that a link has replaced is closed, also when its only stream has ended by then.
 func TestReplacedConnectionsEnd(t *testing.T) {
 	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
-	var s h2.Slot
+	var s http2.Slot
 	h, err := near.pool.Take(t.Context(), &s)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 // open, and one whose streams have all been used says nothing.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
-	var s h2.Slot
+	var s http2.Slot
 	h, err := near.pool.Take(t.Context(), &s)
 	if err != nil {
 		t.Fatal(err)

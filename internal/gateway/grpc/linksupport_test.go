@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -24,7 +24,7 @@ func TestNewConnectionsAsk(t *testing.T) {
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64, Direction: policy.Request}))
 	c := connect(t, g.addr)
 	mustEcho(t, c, payload(10_000))
-	const calls = 4 * h2.SpreadStreams
+	const calls = 4 * http2.SpreadStreams
 	streams := make([]grpc.ClientStream, calls)
 	for i := range streams {
 		streams[i] = stream(within(t), t, c, "Both")
@@ -101,7 +101,7 @@ func TestServersDiffer(t *testing.T) {
 			mustEcho(t, c, payload(1000))
 		}
 		var held []grpc.ClientStream
-		for range h2.SpreadStreams {
+		for range http2.SpreadStreams {
 			s := stream(within(t), t, c, "Both")
 			exchange(t, s)
 			held = append(held, s)

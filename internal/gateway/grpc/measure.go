@@ -4,7 +4,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/proto/history"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
@@ -13,17 +13,17 @@ import (
 // meter measures the messages of one body for future dictionaries, and finds the current dictionary. A call
 // has few rules, usually one, so the meter remembers the kind of the last message.
 type meter struct {
-	kinds *autodict.Messages
+	kinds *dictionary.Messages
 	pair  *pairing // nil: nothing is measured, and there are no dictionaries
 
 	unlimited bool // compress whatever the budgets
 
-	kind *autodict.Kind // kind of messages under rule
+	kind *dictionary.Kind // kind of messages under rule
 	rule *policy.MessageRule
 }
 
 // kindOf returns the kind of messages under a rule, or nil if they are not counted.
-func (m *meter) kindOf(rule *policy.MessageRule) *autodict.Kind {
+func (m *meter) kindOf(rule *policy.MessageRule) *dictionary.Kind {
 	p := m.pair
 	switch {
 	case p == nil:
@@ -96,7 +96,7 @@ func (p *pairing) name() sampled.Name {
 // say nothing about it.
 func (m *meter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level int, settled bool) {
 	p := m.pair
-	if p == nil || p.next == nil || !rule.HasDictionary() || n > autodict.MaxMessageSample {
+	if p == nil || p.next == nil || !rule.HasDictionary() || n > dictionary.MaxMessageSample {
 		return nil, 0, true
 	}
 	if d = rule.Dict; d == nil {

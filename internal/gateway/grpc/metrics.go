@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
 // Metrics is a Prometheus collector for the dictionaries and lanes of gateways. It has no state of its own.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -447,10 +447,10 @@ func (p *plan) canOpen() bool {
 type pairing struct {
 	method    string
 	direction policy.Direction
-	next      holder             // dictionaries of the receiver; nil: use none
-	prev      cinch.Dictionaries // dictionaries that the sender may name; nil: none
-	watch     bool               // measure all messages
-	samples   *sampled.Samples   // samples of received messages; nil: none
+	next      holder                // dictionaries of the receiver; nil: use none
+	prev      envelope.Dictionaries // dictionaries that the sender may name; nil: none
+	watch     bool                  // measure all messages
+	samples   *sampled.Samples      // samples of received messages; nil: none
 }
 
 func (t *terms) pairing(d policy.Direction) *pairing {

@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -60,7 +60,7 @@ func newDecompressor(most int, codecs *grpccodec.Set, engine *codec.Engine, stat
 func (o *decompressor) limit(n int, paired bool) int {
 	limit := o.ratio.limit(n)
 	if paired {
-		limit = max(limit, autodict.MaxMessageSample)
+		limit = max(limit, dictionary.MaxMessageSample)
 	}
 	return min(o.maxOpen, limit)
 }
@@ -175,7 +175,7 @@ func (o *decompressor) acquireMax(limit int, g *memory.Grant) error {
 }
 
 // openPaired appends a message of the private encoding, decompressed.
-func (o *decompressor) openPaired(dst, in []byte, limit int, dicts cinch.Dictionaries, g *memory.Grant) ([]byte, error) {
+func (o *decompressor) openPaired(dst, in []byte, limit int, dicts envelope.Dictionaries, g *memory.Grant) ([]byte, error) {
 	m, err := wire.ParsePaired(in)
 	switch {
 	case err != nil:

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -61,7 +61,7 @@ func TestClientsErrorIsNotTheServers(t *testing.T) {
 	n, server := net.Pipe()
 	defer server.Close()
 	h := &upstreamConn{plainHTTP2: &atomic.Bool{}}
-	h.Conn = h2.NewClientConn(n, h2.ClientConfig{})
+	h.Conn = http2.NewClientConn(n, http2.ClientConfig{})
 	if err := h.explain(errFormat); err != errFormat {
 		t.Error(err)
 	}

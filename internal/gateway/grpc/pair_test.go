@@ -25,7 +25,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -48,11 +48,11 @@ func (e *events) next() []byte {
 }
 
 // training makes dictionaries fast enough for a test.
-func training() *autodict.Messages {
-	t := autodict.NewTrainer(autodict.TrainerOptions{
+func training() *dictionary.Messages {
+	t := dictionary.NewTrainer(dictionary.TrainerOptions{
 		NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1,
 	})
-	return autodict.NewMessages(autodict.MessagesOptions{
+	return dictionary.NewMessages(dictionary.MessagesOptions{
 		Trainer: t, MaxDict: 4 << 10, MinSamples: 150, Interval: time.Minute, Poll: 20 * time.Millisecond,
 	})
 }
@@ -326,7 +326,7 @@ func TestNamedDictionary(t *testing.T) {
 	if got := between(far).ReceivedBytes - before; got > 1200 {
 		t.Errorf("%d bytes for a message of 1000 that can't be compressed", got)
 	}
-	for _, n := range []int{0, 1, 63, 64, 300, autodict.MaxMessageSample, autodict.MaxMessageSample + 1, 200_000} {
+	for _, n := range []int{0, 1, 63, 64, 300, dictionary.MaxMessageSample, dictionary.MaxMessageSample + 1, 200_000} {
 		mustEcho(t, c, payload(n))
 		mustEcho(t, c, payload(n), grpc.UseCompressor("gzip"))
 	}

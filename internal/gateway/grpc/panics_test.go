@@ -18,16 +18,16 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // watched returns Faults, and a check that exactly one panic was counted and logged with its stack.
-func watched(t *testing.T) (f h2.Faults, once func()) {
+func watched(t *testing.T) (f http2.Faults, once func()) {
 	log := &testenv.Log{}
-	f = h2.Faults{Log: slog.New(slog.NewTextHandler(log, nil)), Stats: gateway.NewStats("test", "grpc")}
+	f = http2.Faults{Log: slog.New(slog.NewTextHandler(log, nil)), Stats: gateway.NewStats("test", "grpc")}
 	return f, func() {
 		t.Helper()
 		testenv.Eventually(t, "a panic is logged", func() bool { return log.Count("stack=") > 0 })
@@ -108,8 +108,8 @@ func TestPanicOfPings(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	go func() { _, _ = io.Copy(io.Discard, far) }()
-	d := &dialer{log: f.Log, clientConfig: h2.ClientConfig{Faults: f}} // its ticker panics
-	h := &upstreamConn{Pooled: h2.Pooled{Conn: h2.NewClientConn(near, h2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
+	d := &dialer{log: f.Log, clientConfig: http2.ClientConfig{Faults: f}} // its ticker panics
+	h := &upstreamConn{Pooled: http2.Pooled{Conn: http2.NewClientConn(near, http2.ClientConfig{Window: 64 << 10, ConnWindow: 64 << 10, MaxHeader: 4096})}}
 	d.watch(h)
 	<-h.Conn.Done()
 	once()
@@ -126,7 +126,7 @@ func TestPanicOfADrain(t *testing.T) {
 		f, once := watched(t)
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }()
-		s := &session{faults: f, done: make(chan struct{}), server: h2.NewServer(near, h2.ServerConfig{Handler: http.NotFoundHandler(), MaxStreams: 1, MaxHeader: 4096})}
+		s := &session{faults: f, done: make(chan struct{}), server: http2.NewServer(near, http2.ServerConfig{Handler: http.NotFoundHandler(), MaxStreams: 1, MaxHeader: 4096})}
 		s.calls.begin(panickyCall{})
 		s.drain(time.Hour, nil)
 		if err := s.server.Serve(); err == nil {

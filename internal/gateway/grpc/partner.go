@@ -11,11 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -37,7 +37,7 @@ type partner struct {
 	alive     context.Context
 	transport http.RoundTripper
 	scheme    string
-	faults    h2.Faults
+	faults    http2.Faults
 	totals    *pair.Totals
 
 	fetched atomic.Pointer[fetched] // never nil
@@ -65,17 +65,17 @@ type fetched struct {
 	header string
 }
 
-// Dictionary implements cinch.Dictionaries.
+// Dictionary implements envelope.Dictionaries.
 func (f *fetched) Dictionary(number uint32) (*codec.Dict, error) { return findIn(f.dicts, number) }
 
-// findIn returns the dictionary with a number. The error is cinch.ErrDictMissing: there is none.
+// findIn returns the dictionary with a number. The error is envelope.ErrDictMissing: there is none.
 func findIn(dicts []*codec.Dict, number uint32) (*codec.Dict, error) {
 	for _, d := range dicts {
 		if d.Number() == number {
 			return d, nil
 		}
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }
 
 // with returns f and one more, without the oldest if these are too many.
@@ -90,7 +90,7 @@ func (f *fetched) with(d *codec.Dict) *fetched {
 	return next
 }
 
-func newPartner(alive context.Context, transport http.RoundTripper, scheme string, faults h2.Faults, totals *pair.Totals) *partner {
+func newPartner(alive context.Context, transport http.RoundTripper, scheme string, faults http2.Faults, totals *pair.Totals) *partner {
 	p := &partner{alive: alive, transport: transport, scheme: scheme, faults: faults, totals: totals}
 	p.fetched.Store(&fetched{})
 	return p

@@ -15,9 +15,9 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -36,7 +36,7 @@ func newParts(t *testing.T, budget int64) *partsOf {
 	codecs, engine := grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{})
 	p.open = newDecompressor(1<<20, codecs, engine, nil, &p.totals)
 	p.comp = &compressor{
-		cache: NewCache(codecs), engine: engine, kinds: autodict.NewMessages(autodict.MessagesOptions{}),
+		cache: NewCache(codecs), engine: engine, kinds: dictionary.NewMessages(dictionary.MessagesOptions{}),
 		totals: &p.totals, maxLen: 1 << 20,
 	}
 	return p
@@ -153,15 +153,15 @@ func TestMeterAndDictionaries(t *testing.T) {
 		{&pairing{}, 100, nil, true},
 		{&pairing{next: has{d}}, 100, d, true},
 		{&pairing{next: has{other}}, 100, nil, false},
-		{&pairing{next: has{other}}, autodict.MaxMessageSample, nil, false},
-		{&pairing{next: has{d}}, autodict.MaxMessageSample + 1, nil, true},
+		{&pairing{next: has{other}}, dictionary.MaxMessageSample, nil, false},
+		{&pairing{next: has{d}}, dictionary.MaxMessageSample + 1, nil, true},
 	} {
 		m := meter{pair: c.pair}
 		if got, _, settled := m.dictFor(rule, c.bytes); got != c.want || settled != c.settled {
 			t.Errorf("%+v, %d bytes: %v, %v", c.pair, c.bytes, got, settled)
 		}
 	}
-	watched := meter{kinds: autodict.NewMessages(autodict.MessagesOptions{}), pair: &pairing{method: "/a/B", watch: true}}
+	watched := meter{kinds: dictionary.NewMessages(dictionary.MessagesOptions{}), pair: &pairing{method: "/a/B", watch: true}}
 	watched.observeSent(nil, []byte("message"), 3)
 	watched.countUnchanged(nil, 1<<30)
 	watched.countCompressed(5)
@@ -254,7 +254,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-3"), Dict: d})
 	var total pair.Totals
 	s := inForce(rules)
-	dicts := newDictionaries(s.policy, autodict.NewMessages(autodict.MessagesOptions{}), &total)
+	dicts := newDictionaries(s.policy, dictionary.NewMessages(dictionary.MessagesOptions{}), &total)
 	m := memory.NewConnMemory(nil, memory.NewBudget(1<<20).Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
 	s.dicts = dicts
 	p := newPeer(dicts, m, false)
@@ -292,7 +292,7 @@ func TestNegotiatedDictionaries(t *testing.T) {
 func TestPeerWithoutServer(t *testing.T) {
 	var total pair.Totals
 	var none atomic.Pointer[policy.Messages]
-	dicts := newDictionaries(&none, autodict.NewMessages(autodict.MessagesOptions{}), &total)
+	dicts := newDictionaries(&none, dictionary.NewMessages(dictionary.MessagesOptions{}), &total)
 	budget := memory.NewBudget(1 << 20)
 	m := memory.NewConnMemory(nil, budget.Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
 	p := newPeer(dicts, m, false)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -42,7 +42,7 @@ type encodingProbe struct {
 	codecs        *grpccodec.Set
 	alive         context.Context
 	onUnavailable func() // reports that the server can't be asked
-	faults        h2.Faults
+	faults        http2.Faults
 
 	probeWait time.Duration // how long a client's call waits for a result
 

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -27,7 +27,7 @@ type replayBuffer struct {
 	src    io.Reader
 	memory *replayMemory
 	limit  int
-	faults h2.Faults
+	faults http2.Faults
 
 	mu        sync.Mutex
 	changed   sync.Cond // signals changes of the fields below
@@ -234,7 +234,7 @@ func (r *replayReader) Read(p []byte) (int, error) {
 const copyBytes = 16 << 10
 
 // readFirst reads into buf after its first have bytes. If buf is nil it first waits for bytes, and then
-// allocates it: a Read of package h2's bodies waits even with an empty buffer. With other readers it just
+// allocates it: a Read of package http2's bodies waits even with an empty buffer. With other readers it just
 // allocates earlier.
 func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	if *buf == nil {
@@ -246,7 +246,7 @@ func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	return from.Read((*buf)[have:])
 }
 
-// wholeReader is implemented by package h2's bodies.
+// wholeReader is implemented by package http2's bodies.
 type wholeReader interface {
 	ReadWhole(most int) (body []byte, ok bool)
 }

@@ -95,7 +95,7 @@ func TestReplayOfAnEmptyBody(t *testing.T) {
 	replay.close()
 }
 
-// hereBody is a body like package h2's that has arrived completely.
+// hereBody is a body like package http2's that has arrived completely.
 type hereBody struct {
 	bytes.Reader
 	taken func() // called before it is read whole; may be nil

@@ -7,20 +7,20 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // session serves a client's connection.
 type session struct {
-	server   *h2.Server
+	server   *http2.Server
 	pool     *pool              // connections to the upstream
 	ownsPool bool               // pool belongs to this session alone
-	client   *h2.Client         // in pool
+	client   *http2.Client      // in pool
 	peer     *peer              // state of the client as a gateway; nil: it is not one
 	ends     *lanes.Ends        // lanes of the client's link; nil: none
 	memory   *memory.ConnMemory // memory budgets of the client
-	faults   h2.Faults
+	faults   http2.Faults
 	done     chan struct{} // closed when Run returns
 
 	calls runningCalls
@@ -51,7 +51,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.pool = newPool(g.pool.dialer, c.UpstreamConns, true)
 	}
 	s.client = s.pool.Client(payer)
-	s.server = h2.NewServer(client, h2.ServerConfig{
+	s.server = http2.NewServer(client, http2.ServerConfig{
 		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, isLink: carried, ends: ends},
 		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, minWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,

@@ -13,7 +13,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 )
 
 // code is a gRPC status code. Only those that gateways return are listed.
@@ -51,9 +51,9 @@ func callStatusOf(err error) callStatus {
 		return callStatus{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
 		return callStatus{code: resetCode(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
-	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, h2.ErrSilent):
+	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, http2.ErrSilent):
 		return callStatus{code: codeResourceExhausted, message: err.Error()}
-	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, h2.ErrHeaderSize), errors.Is(err, gateway.ErrPanicked):
+	case errors.Is(err, errCorrupt), errors.Is(err, errFormat), errors.Is(err, http2.ErrHeaderSize), errors.Is(err, gateway.ErrPanicked):
 		return callStatus{code: codeInternal, message: err.Error()}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return callStatus{code: codeDeadlineExceeded, message: "a message took too long to arrive"}

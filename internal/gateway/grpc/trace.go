@@ -8,7 +8,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 )
 
 // callTrace is the trace of a call. of is nil for most calls, for which it does not read the clock.

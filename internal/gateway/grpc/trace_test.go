@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace/tracetest"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
-	"github.com/cinch-layer/cinch/internal/trace/tracetest"
 )
 
 const clientsParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

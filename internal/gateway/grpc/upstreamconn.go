@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 )
 
 // errSilent is the error of calls on a connection that was given up.
@@ -16,7 +16,7 @@ var errSilent = errors.New("the upstream does not answer pings")
 
 // upstreamConn is a connection to the upstream. Many calls share it.
 type upstreamConn struct {
-	h2.Pooled
+	http2.Pooled
 	capabilities *serverCapabilities
 	probe        *encodingProbe
 
@@ -71,17 +71,17 @@ func (h *upstreamConn) mayNeedTLS() bool {
 }
 
 // unusable reports whether a connection was unusable before any of the call was sent.
-func unusable(err error) bool { return errors.Is(err, h2.ErrUnusable) }
+func unusable(err error) bool { return errors.Is(err, http2.ErrUnusable) }
 
 // pool holds connections to the upstream.
 type pool struct {
-	*h2.Pool[*upstreamConn]
+	*http2.Pool[*upstreamConn]
 	dialer *dialer
 }
 
 // newPool returns a pool of at most that many connections, for all clients or for one.
 func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{h2.NewPool(h2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
+	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
 }
 
 // clientIsolated counts and logs that a client's connection is moved to upstream connections of its own.

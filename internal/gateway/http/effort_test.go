@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // If the pieces of a stream use up a budget, the next streams stay plain, in both directions. Without the
@@ -38,7 +38,7 @@ func TestBudgetsBindStreams(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 	}
-	used := effort.Limits{Latency: 1} // all pieces take longer
+	used := budget.Limits{Latency: 1} // all pieces take longer
 	limits.SetLimits(used)
 	request("zstd")
 	request("")
@@ -46,7 +46,7 @@ func TestBudgetsBindStreams(t *testing.T) {
 	if left := g.stats.Snapshot().Rules; len(left) != 2 || left[0].LeftBy[0].Reason != gateway.SteppedDown || left[1].LeftBy[0].Reason != gateway.SteppedDown {
 		t.Errorf("left %+v", left)
 	}
-	limits.SetLimits(effort.Limits{})
+	limits.SetLimits(budget.Limits{})
 	request("zstd")
 	limits.SetLimits(used)
 	reply("gzip")

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
@@ -48,7 +48,7 @@ type exchange struct {
 	rules  *policy.Messages   // rules when the exchange began; nil: there are none yet
 	memory *memory.ConnMemory // the client's
 	payer  net.Addr           // the client's address, by which limits are shared
-	client *h2.Client         // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
+	client *http2.Client      // the client, for upstreams of HTTP/2; nil: the upstream has no HTTP/2
 	in     *http.Request
 
 	control *http.ResponseController // controls the client's request
@@ -272,7 +272,7 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		}
 	case errors.Is(err, errRequest):
 		status, class = http.StatusBadRequest, "request"
-	case errors.Is(err, h2.ErrHeaderSize):
+	case errors.Is(err, http2.ErrHeaderSize):
 		status, class = http.StatusRequestHeaderFieldsTooLarge, "request"
 	case errors.Is(err, endpoint.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
 		class = "" // counted by the dialer

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
-	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {

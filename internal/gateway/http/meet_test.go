@@ -20,7 +20,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -287,7 +287,7 @@ func TestTrailersOfHTTP2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := h2.NewClientConn(n, h2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
+	c := http2.NewClientConn(n, http2.ClientConfig{Window: 1 << 16, ConnWindow: 1 << 16, MaxHeader: 1 << 16})
 	defer c.Close()
 	for _, length := range []string{"", "0"} {
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", g.url, nil)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 )
 
 // upstreamIdle is the time after which unused connections to the upstream are closed. Servers close idle ones
@@ -45,17 +45,17 @@ type dialFunc func(context.Context) (net.Conn, error)
 var errHTTP1 = errors.New("the upstream has chosen HTTP/1.1")
 
 // upstreamConn is an HTTP/2 connection to the upstream.
-type upstreamConn struct{ h2.Pooled }
+type upstreamConn struct{ http2.Pooled }
 
 // pool holds the HTTP/2 connections to the upstream.
 type pool struct {
-	*h2.Pool[*upstreamConn]
+	*http2.Pool[*upstreamConn]
 	http1 func(*http.Request) (*http.Response, error) // sends over HTTP/1.1, if the upstream has chosen that
 }
 
 func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, error)) *pool {
-	clientConfig := h2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: h2.Faults{Log: c.Log, Stats: c.Stats}}
-	return &pool{http1: one, Pool: h2.NewPool(h2.PoolConfig[*upstreamConn]{
+	clientConfig := http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: http2.Faults{Log: c.Log, Stats: c.Stats}}
+	return &pool{http1: one, Pool: http2.NewPool(http2.PoolConfig[*upstreamConn]{
 		MaxConns: maxConns, Idle: upstreamIdle, Linger: closeTimeout, Faults: clientConfig.Faults, OnIsolated: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own connections to the upstream: servers close connections with many resets",
@@ -66,7 +66,7 @@ func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, 
 			if err != nil {
 				return nil, err
 			}
-			return &upstreamConn{h2.Pooled{Conn: h2.NewClientConn(conn, clientConfig)}}, nil
+			return &upstreamConn{http2.Pooled{Conn: http2.NewClientConn(conn, clientConfig)}}, nil
 		},
 	})}
 }
@@ -86,7 +86,7 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, err
 	}
-	out, err := h2.NewSending(r, nil)
+	out, err := http2.NewSending(r, nil)
 	if err != nil {
 		p.Release(&x.slot)
 		return nil, err
@@ -102,8 +102,8 @@ func (p *pool) roundTrip(r *http.Request) (*http.Response, error) {
 type pooledRequest struct {
 	io.ReadCloser
 	pool  *pool
-	slot  h2.Slot
-	widen func(n int64) bool // see h2.Sending
+	slot  http2.Slot
+	widen func(n int64) bool // see http2.Sending
 	once  sync.Once
 }
 
@@ -122,7 +122,7 @@ func closeBody(r *http.Request) {
 
 // send sends a request. It tries again over other connections as long as the upstream has not seen the
 // request.
-func (x *pooledRequest) send(h *upstreamConn, r *http.Request, out h2.Sending) (*http.Response, error) {
+func (x *pooledRequest) send(h *upstreamConn, r *http.Request, out http2.Sending) (*http.Response, error) {
 	for try := 1; ; try++ {
 		out.Client, out.Widen = x.slot.Client, x.widen
 		resp, err := h.Conn.Send(&out)
@@ -130,8 +130,8 @@ func (x *pooledRequest) send(h *upstreamConn, r *http.Request, out h2.Sending) (
 			return x.attachBody(resp), nil
 		}
 		x.pool.Release(&x.slot)
-		ready := err == h2.ErrUnusable
-		if try < maxTries && !ready && h2.IsUnprocessed(err) {
+		ready := err == http2.ErrUnusable
+		if try < maxTries && !ready && http2.IsUnprocessed(err) {
 			ready = pause(r.Context(), try) && renew(&out, r)
 		}
 		if !ready {
@@ -182,7 +182,7 @@ func (u *trackedBody) Close() error {
 }
 
 // renew prepares a request to be sent again. It reports false if its body can't be read again.
-func renew(out *h2.Sending, r *http.Request) bool {
+func renew(out *http2.Sending, r *http.Request) bool {
 	again := r
 	if r.Body != nil && r.Body != http.NoBody {
 		if r.GetBody == nil {
@@ -195,7 +195,7 @@ func renew(out *h2.Sending, r *http.Request) bool {
 		again = r.WithContext(r.Context())
 		again.Body = body
 	}
-	ready, err := h2.NewSending(again, nil)
+	ready, err := http2.NewSending(again, nil)
 	if err != nil {
 		return false
 	}

@@ -35,7 +35,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Host = x.cfg.Upstream.Address
 	}
 	keepTarget(out, in.RequestURI)
-	out.RequestURI = "" // else package h2 would send it in place of out.URL
+	out.RequestURI = "" // else package http2 would send it in place of out.URL
 	for _, name := range forwarded {
 		if values := in.Header[name]; len(values) > 0 {
 			out.Header[name] = values

@@ -12,7 +12,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
@@ -22,8 +22,8 @@ type session struct {
 	client         net.Conn
 	lengths        *lengthCounter // for HTTP/1.1
 	memory         *memory.ConnMemory
-	payer          net.Addr   // see gateway.BudgetAddress
-	upstreamClient *h2.Client // for HTTP/2 connections to the upstream; nil: there are none
+	payer          net.Addr      // see gateway.BudgetAddress
+	upstreamClient *http2.Client // for HTTP/2 connections to the upstream; nil: there are none
 	handler        *handler
 	server         *http.Server  // for HTTP/1.1
 	grace          time.Duration // see Config
@@ -33,9 +33,9 @@ type session struct {
 	shared    bool        // peerConns is shared by all clients
 
 	mu             sync.Mutex
-	http2          *h2.Server   // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
-	detecting      bool         // detectVersion is waiting for the client's first bytes
-	upgradedServer *http.Server // for requests over a connection that was upgraded to pairProtocol
+	http2          *http2.Server // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
+	detecting      bool          // detectVersion is waiting for the client's first bytes
+	upgradedServer *http.Server  // for requests over a connection that was upgraded to pairProtocol
 	drained        bool
 	stopped        bool // no more servers may begin
 
@@ -137,10 +137,10 @@ func (s *session) serveHTTP2(ahead []byte) {
 	unread := &memory.Account{}
 	unread.Open(s.memory.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
 	defer unread.Close()
-	server := h2.NewServer(s.client, h2.ServerConfig{
+	server := http2.NewServer(s.client, http2.ServerConfig{
 		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
 		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
-		Faults: h2.Faults{Log: c.Log, Stats: c.Stats},
+		Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		// Without the server the reverse proxy would end a truncated reply as if it were complete.
 		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server),
 	})
@@ -184,7 +184,7 @@ func (s *session) shutDown() {
 }
 
 // stopServers prevents servers from beginning, and returns those that have begun.
-func (s *session) stopServers() (upgraded *http.Server, http2Server *h2.Server) {
+func (s *session) stopServers() (upgraded *http.Server, http2Server *http2.Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true

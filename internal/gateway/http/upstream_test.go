@@ -23,7 +23,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/gateway/h2"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -436,7 +436,7 @@ func TestConnectionEndsAsItIsTaken(t *testing.T) {
 		}
 		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://x/", nil)
 		r.Body, r.ContentLength = body, -1
-		out, err := h2.NewSending(r, nil)
+		out, err := http2.NewSending(r, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -543,7 +543,7 @@ func TestRetryMeetsHTTP1(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := h2.NewSending(r, nil)
+			out, err := http2.NewSending(r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // aheadAfter is the time that a message that must be decompressed waits for the budget before it may go ahead

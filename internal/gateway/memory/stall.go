@@ -3,7 +3,7 @@ package memory
 import (
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // While an account wants more of a budget than is free, the peers of all holders are checked at the same

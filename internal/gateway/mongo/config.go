@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
 )
 
 // Config configures a gateway. All fields except Upstream and Engine may be zero.
@@ -40,9 +40,9 @@ type Config struct {
 	Standby  []string
 	Topology *Topology // shared by the gateways of a process; nil: not shared
 
-	Peers  bool               // clients may be gateways, with which dictionaries are exchanged
-	Sample bool               // measure all messages
-	Kinds  *autodict.Messages // holds the measurements, and dictionaries for rules; nil: trains nothing
+	Peers  bool                 // clients may be gateways, with which dictionaries are exchanged
+	Sample bool                 // measure all messages
+	Kinds  *dictionary.Messages // holds the measurements, and dictionaries for rules; nil: trains nothing
 
 	// Requests and Replies limit the bytes of large messages in flight. Each direction has its own budget so
 	// that neither waits for the other; nil: no limit.
@@ -74,7 +74,7 @@ func (c *Config) complete() {
 		c.Topology = &Topology{}
 	}
 	if c.Kinds == nil {
-		c.Kinds = autodict.NewMessages(autodict.MessagesOptions{})
+		c.Kinds = dictionary.NewMessages(dictionary.MessagesOptions{})
 	}
 }
 

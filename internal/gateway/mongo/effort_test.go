@@ -8,9 +8,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/internal/effort"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -21,7 +21,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	limits := gateway.NewEffort()
 	p.g.effort = limits
 	p.peerFrames.taken.Store(1<<wire.Zstd | 1<<wire.Snappy)
-	limits.SetLimits(effort.Limits{Cores: 0.001})
+	limits.SetLimits(budget.Limits{Cores: 0.001})
 	var text bytes.Buffer
 	for i := range 400_000 {
 		fmt.Fprintf(&text, "%d,", i*i)
@@ -62,7 +62,7 @@ func TestBudgetUsedUp(t *testing.T) {
 		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
 	}
 	p.peerFrames.serverIn.on.Store(false)
-	limits.SetLimits(effort.Limits{})
+	limits.SetLimits(budget.Limits{})
 	decide("")
 }
 
@@ -70,7 +70,7 @@ func TestBudgetUsedUp(t *testing.T) {
 func TestLatencyRecovers(t *testing.T) {
 	c := compressionBy(t, withZstd)
 	c.effort = gateway.NewEffort()
-	c.effort.SetLimits(effort.Limits{Latency: time.Minute})
+	c.effort.SetLimits(budget.Limits{Latency: time.Minute})
 	for range 100 {
 		c.effort.RecordLatency(time.Hour)
 	}
@@ -96,7 +96,7 @@ func TestLowered(t *testing.T) {
 		1<<wire.Zstd | 1<<wire.Zlib:   {wire.Zstd, plain},
 	} {
 		c.effort = gateway.NewEffort()
-		c.effort.SetLimits(effort.Limits{Latency: time.Nanosecond})
+		c.effort.SetLimits(budget.Limits{Latency: time.Nanosecond})
 		seen := map[wire.CompressorID]bool{}
 		for range 1000 {
 			id, level := c.limitEffort(wire.Zstd, 9, 5000, taken)

@@ -3,7 +3,7 @@ package mongo
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
 // Metrics exports the measurements and choices of the gateways of a process. It reads them at each scrape and

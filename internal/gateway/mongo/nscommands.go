@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -21,7 +21,7 @@ type nsCommand struct {
 // cachedKind is a recent result of autodict.
 type cachedKind struct {
 	rule *policy.MessageRule
-	kind *autodict.Kind // nil: too many kinds
+	kind *dictionary.Kind // nil: too many kinds
 	at   time.Time
 }
 
@@ -30,7 +30,7 @@ const kindTTL = 10 * time.Second
 
 // nsCommands holds every nsCommand of a gateway.
 type nsCommands struct {
-	kinds  *autodict.Messages
+	kinds  *dictionary.Messages
 	sample bool // measure all messages
 
 	mu  sync.Mutex
@@ -70,7 +70,7 @@ func (t *nsCommands) get(namespace, command []byte) *nsCommand {
 // for each namespace and direction, whose documents are similar; a dictionary also has room for the fields of
 // commands. Replies without a collection get none, because it is unknown which clients may see their
 // contents.
-func (t *nsCommands) trainedKind(nc *nsCommand, r *policy.MessageRule, d policy.Direction, now time.Time) *autodict.Kind {
+func (t *nsCommands) trainedKind(nc *nsCommand, r *policy.MessageRule, d policy.Direction, now time.Time) *dictionary.Kind {
 	if nc == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(nc.namespace, []byte("."+noCollection)) {
 		return nil
 	}

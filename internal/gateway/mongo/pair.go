@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/gateway/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -164,7 +164,7 @@ type outgoing struct {
 	message []byte // whole; its bytes may change while it is compressed, and are put back
 	header  wire.Header
 	rule    *policy.MessageRule // that covers it; nil: it goes as it is
-	kind    *autodict.Kind      // whose dictionary is used; nil: none
+	kind    *dictionary.Kind    // whose dictionary is used; nil: none
 	wants   bool                // its reply may come in a frame too
 	open    bool                // the other end may have the dictionaries of its kind
 	force   bool                // it is compressed whatever that costs or gains

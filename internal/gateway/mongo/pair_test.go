@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -28,8 +28,8 @@ func training(c *Config) { trainingWith(c, 300) }
 func trainingAsServed(c *Config) { trainingWith(c, 2000) }
 
 func trainingWith(c *Config, samples int) {
-	trainer := autodict.NewTrainer(autodict.TrainerOptions{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1})
-	c.Kinds = autodict.NewMessages(autodict.MessagesOptions{Trainer: trainer, Log: c.Log, MinSamples: samples, MaxDict: MaxTrained, MinSaving: 0.01, Interval: time.Hour, Poll: 50 * time.Millisecond})
+	trainer := dictionary.NewTrainer(dictionary.TrainerOptions{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }, Share: 1})
+	c.Kinds = dictionary.NewMessages(dictionary.MessagesOptions{Trainer: trainer, Log: c.Log, MinSamples: samples, MaxDict: MaxTrained, MinSaving: 0.01, Interval: time.Hour, Poll: 50 * time.Millisecond})
 }
 
 func peers(c *Config) { c.Peers = true }

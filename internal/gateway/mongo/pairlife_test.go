@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/autodict"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -357,7 +357,7 @@ func compressed(f frame) bool { return f.came == wire.BetweenGateways && f.bytes
 // Samples count the bytes on the link, by namespace, command and direction.
 func TestSample(t *testing.T) {
 	server, _ := between(t)
-	kinds := autodict.NewMessages(autodict.MessagesOptions{})
+	kinds := dictionary.NewMessages(dictionary.MessagesOptions{})
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Kinds, c.Sample = kinds, true })
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())
@@ -368,7 +368,7 @@ func TestSample(t *testing.T) {
 		a := raw.run(plain, command("find", "users"))
 		replyBytes += a.size
 	}
-	got := map[string]autodict.KindStatus{}
+	got := map[string]dictionary.KindStatus{}
 	for _, k := range kinds.Status() {
 		got[k.Method+" "+k.Direction] = k
 	}

@@ -9,7 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/internal/trace/tracetest"
+	"github.com/cinch-layer/cinch/internal/gateway/trace/tracetest"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/testenv"
 )

@@ -15,9 +15,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -34,7 +34,7 @@ func aheadValues(n int) map[string]string {
 	text := strings.Repeat("sealed while it arrives; ", n/25+1)[:n]
 	return map[string]string{
 		"text": text, "noise": string(noise), "noise first": string(noise[:n/2]) + text[n/2:],
-		"noise last": text[:n/2] + string(noise[n/2:]), "lookalike": (cinch.Magic + text)[:n], "HyperLogLog": ("HYLL" + text)[:n],
+		"noise last": text[:n/2] + string(noise[n/2:]), "lookalike": (envelope.Magic + text)[:n], "HyperLogLog": ("HYLL" + text)[:n],
 	}
 }
 
@@ -77,7 +77,7 @@ func zstds() []codec.ZstdCoder {
 
 func testAhead(t *testing.T, sock string, direct *goredis.Client, z codec.ZstdCoder) {
 	front, g := startGateway(t, sock, func(c *Config) { c.Engine = codec.New(codec.Options{Zstd: z}) })
-	s := cinch.NewSealer(cinch.SealerOptions{})
+	s := envelope.NewSealer(envelope.SealerOptions{})
 	c := dialRaw(t, front)
 	r := bufio.NewReaderSize(c, 1<<16)
 	for _, n := range []int{aheadBytes - 1, aheadBytes, aheadBytes + 1, aheadBytes + 1000} {
@@ -92,7 +92,7 @@ func testAhead(t *testing.T, sock string, direct *goredis.Client, z codec.ZstdCo
 			expectLine(t, r, "+PONG")
 			st := codec.Setting{Codec: codec.Zstd, Level: 3}
 			rule := g.codec.policy.Load().Lookup(policy.Address{Key: []byte("k"), Size: n, Type: policy.String, Space: "0"})
-			want := cinch.IsSealed(s.Seal(nil, []byte(value), st, rule.SavesEnoughFunc(policy.String))) && name != "HyperLogLog"
+			want := envelope.IsSealed(s.Seal(nil, []byte(value), st, rule.SavesEnoughFunc(policy.String))) && name != "HyperLogLog"
 			if got := isSealed(t, direct, "k"); got != want {
 				t.Errorf("%s of %d bytes: sealed %v, want %v", name, n, got, want)
 			}
@@ -236,7 +236,7 @@ func TestAheadOfOtherRules(t *testing.T) {
 		readExactly(t, c, "+OK\r\n")
 		for _, want := range []codec.ID{codec.Zstd, want} {
 			stored, _ := direct.Get(ctx, "k").Bytes()
-			if h, _ := cinch.ParseHeader(stored); h.Codec != want {
+			if h, _ := envelope.ParseHeader(stored); h.Codec != want {
 				t.Errorf("sealed by %s, want %s", h.Codec, want)
 			}
 			clientOf(t, front).Set(ctx, "k", value, 0)

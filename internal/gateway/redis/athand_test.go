@@ -12,7 +12,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -25,7 +25,7 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 	conn := clientOf(t, path, as("app", "pw")).Conn()
 	defer conn.Close()
 	expect(t, conn, "APPEND w b", "2") // here no script may read w
-	value := cinch.Magic + strings.Repeat("x", 20)
+	value := envelope.Magic + strings.Repeat("x", 20)
 	if err := conn.Eval(ctx, "return redis.call('SET',KEYS[1],ARGV[1])", []string{"free"}, value).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	expect(t, direct, "ACL SETUSER app on >pw ~own &* +@all", "OK")
-	if err := direct.Set(ctx, "k", cinch.Magic+"\x01no envelope", 0).Err(); err != nil {
+	if err := direct.Set(ctx, "k", envelope.Magic+"\x01no envelope", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	path, _ := startGateway(t, sock)

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
-	"github.com/cinch-layer/cinch/internal/whatif"
+	"github.com/cinch-layer/cinch/internal/policy/simulate"
 )
 
 // Config configures a Gateway. Every field but Upstream may be zero.
@@ -31,9 +31,9 @@ type Config struct {
 	Engine   *codec.Engine
 	Dicts    Dicts           // the dictionaries kept upstream; nil: none
 	Sampler  gateway.Sampler // nil: none
-	WhatIf   *whatif.Watch   // nil: none
-	MaxSeal  int             // longest value in bytes that is compressed; 0: cinch.DefaultMaxRaw
-	MaxOpen  int             // longest value in bytes that is decompressed; 0: max(MaxSeal, cinch.DefaultMaxRaw)
+	WhatIf   *simulate.Watch // nil: none
+	MaxSeal  int             // longest value in bytes that is compressed; 0: envelope.DefaultMaxRaw
+	MaxOpen  int             // longest value in bytes that is decompressed; 0: max(MaxSeal, envelope.DefaultMaxRaw)
 	MaxConns int
 
 	// GuardLoopback refuses clients from other machines, see gateway.LoopbackGuard.
@@ -63,7 +63,7 @@ type Config struct {
 
 // Dicts holds the dictionaries that the server stores. Except for Dictionary its methods don't block.
 type Dicts interface {
-	cinch.Dictionaries
+	envelope.Dictionaries
 	// ReadyOn reports whether values may name the dictionary that are sent on a connection. dialed is a time taken
 	// before the connection was dialed.
 	ReadyOn(number uint32, dialed time.Time) bool

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -113,7 +113,7 @@ func (c *copier) copyElement(sh shape, mask []bool) (resp.Head, error) {
 	}
 	if h.Kind == resp.Bulk && h.N > 0 && sh != shapeNone && sh.holdsValue(c.path, mask) {
 		sealed := false
-		if h.N >= int64(len(cinch.Magic)) {
+		if h.N >= int64(len(envelope.Magic)) {
 			if sealed, err = c.frames.beginsSealed(len(line)); err != nil {
 				return h, err
 			}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
@@ -26,7 +26,7 @@ func (s *decodeBuffer) openAll(sealed [][]byte) ([]lua.Known, error) {
 	k := make([]lua.Known, 0, len(sealed))
 	for _, env := range sealed {
 		if env == nil {
-			return nil, fmt.Errorf("%w: more than the memory budget allows at once", cinch.ErrTooLarge)
+			return nil, fmt.Errorf("%w: more than the memory budget allows at once", envelope.ErrTooLarge)
 		}
 		if slices.ContainsFunc(k, func(o lua.Known) bool { return bytes.Equal(o.Sealed, env) }) {
 			continue
@@ -42,7 +42,7 @@ func (s *decodeBuffer) openAll(sealed [][]byte) ([]lua.Known, error) {
 
 // open decompresses an envelope. Both stay in memory until the request has been handled.
 func (s *decodeBuffer) open(env []byte) (lua.Known, error) {
-	h, err := cinch.ParseHeader(env)
+	h, err := envelope.ParseHeader(env)
 	if err == nil && h.RawLen <= s.codec.maxOpen {
 		err = s.hold(len(env) + openBytes(h))
 	}

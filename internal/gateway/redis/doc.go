@@ -3,7 +3,7 @@
 // what it would see without the gateway.
 //
 // To follow a common SET and GET, read these files in this order. The command
-// go run ./internal/arrows/walk --path redis-set prints every function that one request enters.
+// go run ./internal/archtest/walk --path redis-set prints every function that one request enters.
 //
 //	config.go        the configuration of a gateway
 //	gateway.go       the parts of a gateway, and its interface: Serve and Shutdown

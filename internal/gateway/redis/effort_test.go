@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // When one value has used up the budget for long, the next ones are left uncompressed, including long ones
@@ -34,20 +34,20 @@ func TestBudgetUsedUp(t *testing.T) {
 	for i := range 300_000 {
 		fmt.Fprintf(&b, "%d,", i*i)
 	}
-	large, like := b.String(), cinch.Magic+small
+	large, like := b.String(), envelope.Magic+small
 	set := func(key, value string, sealed bool) {
 		t.Helper()
 		if err := client.Set(ctx, key, value, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if got := direct.Get(ctx, key).Val(); cinch.IsSealed([]byte(got)) != sealed {
+		if got := direct.Get(ctx, key).Val(); envelope.IsSealed([]byte(got)) != sealed {
 			t.Errorf("%s is stored as %.20q", key, got)
 		}
 		if got := client.Get(ctx, key).Val(); got != value {
 			t.Errorf("%s comes back with %d bytes, not %d", key, len(got), len(value))
 		}
 	}
-	limits.SetLimits(effort.Limits{Cores: 0.001})
+	limits.SetLimits(budget.Limits{Cores: 0.001})
 	set("first", large, true) // takes far more CPU time than the millisecond saved up
 	for _, key := range []string{"a", "w:a"} {
 		set(key, small, false)
@@ -64,9 +64,9 @@ func TestBudgetUsedUp(t *testing.T) {
 			}
 		}
 	}
-	if e := stats.Snapshot().Effort; e == nil || e.CPUSeconds < 0.001 || e.Steps[effort.Full].Values == 0 || e.Steps[effort.Plain].Values < 4 {
+	if e := stats.Snapshot().Effort; e == nil || e.CPUSeconds < 0.001 || e.Steps[budget.Full].Values == 0 || e.Steps[budget.Plain].Values < 4 {
 		t.Errorf("shown as %+v", e)
 	}
-	limits.SetLimits(effort.Limits{})
+	limits.SetLimits(budget.Limits{})
 	set("after", large, true)
 }

@@ -6,7 +6,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
@@ -67,13 +67,13 @@ func describe(err error) (class, text string) {
 }
 
 func isOpenError(err error) bool {
-	return errors.Is(err, cinch.ErrDamaged) || errors.Is(err, cinch.ErrTooLarge) ||
-		errors.Is(err, cinch.ErrUnknownCodec) || errors.Is(err, cinch.ErrDictMissing)
+	return errors.Is(err, envelope.ErrDamaged) || errors.Is(err, envelope.ErrTooLarge) ||
+		errors.Is(err, envelope.ErrUnknownCodec) || errors.Is(err, envelope.ErrDictMissing)
 }
 
 // isNotEnvelope reports whether bytes that begin with the magic, which a script may have made up, are not an
 // envelope. If they name a dictionary in a well-formed header, it must not distinguish a wrong tag from a
 // missing dictionary: that would disclose which dictionaries exist.
 func isNotEnvelope(err error) bool {
-	return errors.Is(err, cinch.ErrDamaged) && !errors.Is(err, cinch.ErrTag)
+	return errors.Is(err, envelope.ErrDamaged) && !errors.Is(err, envelope.ErrTag)
 }

@@ -1,8 +1,8 @@
 package redis
 
 import (
-	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 )
 
 // Values that a client library has compressed, under rules that name its format. Their content is compressed
@@ -11,16 +11,16 @@ import (
 // contentLimit returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
 // needs no budget.
 func (v *valueCodec) contentLimit(n int) (limit int, free bool) {
-	limit = foreign.MaxContentLen(n, v.maxSeal)
+	limit = clientformat.MaxContentLen(n, v.maxSeal)
 	return limit, limit <= freeBytes
 }
 
 // contents holds the library formats to unwrap for the values in a reply: one entry for all values, or one an
 // element. nil unwraps nothing.
-type contents [][]foreign.Format
+type contents [][]clientformat.Format
 
 // at returns the formats for the element at path.
-func (c contents) at(path []level) []foreign.Format {
+func (c contents) at(path []level) []clientformat.Format {
 	switch {
 	case c == nil:
 		return nil
@@ -34,7 +34,7 @@ func (c contents) at(path []level) []foreign.Format {
 
 // openBytes returns the bytes that decompressing an envelope may take. For a foreign value that is its
 // content, the value, and the reply with it.
-func openBytes(h cinch.Header) int {
+func openBytes(h envelope.Header) int {
 	if h.IsForeign() {
 		return h.RawLen + 2*h.MaxValueLen()
 	}
@@ -44,7 +44,7 @@ func openBytes(h cinch.Header) int {
 // clientValue returns what clients read for an envelope made of value: value itself, another encoding of it in
 // the library's format, or its content.
 func (v *valueCodec) clientValue(sealed, value []byte) []byte {
-	h, err := cinch.ParseHeader(sealed)
+	h, err := envelope.ParseHeader(sealed)
 	if err != nil || !h.IsForeign() && h.RawLen == len(value) {
 		return value
 	}
@@ -55,7 +55,7 @@ func (v *valueCodec) clientValue(sealed, value []byte) []byte {
 }
 
 // sharedData returns one entryData for all replies with these formats, so that their queue entries can be merged.
-func (v *valueCodec) sharedData(formats []foreign.Format) *entryData {
+func (v *valueCodec) sharedData(formats []clientformat.Format) *entryData {
 	if o := v.sharedBare.Load(); o != nil && &o.contents[0][0] == &formats[0] {
 		return o
 	}

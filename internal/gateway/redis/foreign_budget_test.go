@@ -11,7 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -21,7 +21,7 @@ import (
 // 32 MiB.
 func toPlainGateway(t *testing.T, sock, library string) (path string, replies *memory.Budget) {
 	t.Helper()
-	formats, err := foreign.Named(library)
+	formats, err := clientformat.Named(library)
 	must(t, err)
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Key: "pl:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Formats: formats, ToPlain: true},

@@ -10,16 +10,16 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // foreignRules compresses values of GLIDE under app: and bare:; clients get those under bare: plain.
 func foreignRules(t *testing.T) func(*Config) {
 	t.Helper()
-	glide, err := foreign.Named("glide")
+	glide, err := clientformat.Named("glide")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,18 +47,18 @@ func menu(i int) []byte {
 }
 
 // byGlide returns what GLIDE stores for a value. The gateway compresses LZ4 values further.
-func byGlide(t *testing.T, content []byte, f foreign.Format) []byte {
+func byGlide(t *testing.T, content []byte, f clientformat.Format) []byte {
 	t.Helper()
-	out, err := foreign.Append(nil, f, 1, content, codec.New(codec.Options{}))
+	out, err := clientformat.Append(nil, f, 1, content, codec.New(codec.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func contentOf(t *testing.T, f foreign.Format, stored []byte) []byte {
+func contentOf(t *testing.T, f clientformat.Format, stored []byte) []byte {
 	t.Helper()
-	out, err := foreign.Open(nil, f, stored, 1<<20)
+	out, err := clientformat.Open(nil, f, stored, 1<<20)
 	if err != nil {
 		t.Fatalf("%v: %.40q", err, stored)
 	}
@@ -70,14 +70,14 @@ func TestForeignValues(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
-	for _, f := range []foreign.Format{foreign.GlideZstd, foreign.GlideLZ4} {
+	for _, f := range []clientformat.Format{clientformat.GlideZstd, clientformat.GlideLZ4} {
 		content := menu(int(f))
 		value := byGlide(t, content, f)
 		key := "app:" + f.String()
 		must(t, through.Set(ctx, key, value, 0).Err())
 		must(t, through.HSet(ctx, key+":h", "field", value, "short", "x").Err())
 		stored := []byte(direct.Get(ctx, key).Val())
-		if h, err := cinch.ParseHeader(stored); err != nil || h.Foreign.Format != uint8(f) || h.RawLen != len(content) || len(stored) >= len(value) {
+		if h, err := envelope.ParseHeader(stored); err != nil || h.Foreign.Format != uint8(f) || h.RawLen != len(content) || len(stored) >= len(value) {
 			t.Fatalf("%v: %+v, %v: %d bytes of %d", f, h, err, len(stored), len(value))
 		}
 		got := []byte(through.Get(ctx, key).Val())
@@ -131,21 +131,21 @@ func TestForeignRulesOnOtherValues(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
-	damaged := byGlide(t, menu(1), foreign.GlideZstd)
+	damaged := byGlide(t, menu(1), clientformat.GlideZstd)
 	damaged[len(damaged)/2] ^= 0xff
-	bomb := byGlide(t, make([]byte, 8<<20), foreign.GlideLZ4)
+	bomb := byGlide(t, make([]byte, 8<<20), clientformat.GlideLZ4)
 	bomb = append(bomb[:len(bomb):len(bomb)], 0) // one byte too many
 	claim := binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31)
 	for name, value := range sorted(map[string][]byte{
 		"plain": menu(2), "short": []byte("x"), "empty": {}, "damaged": damaged, "bomb": bomb, "claim": append(claim, menu(1)...),
-		"header": {0, 1, 2, 0, 1}, "magic": append([]byte(cinch.Magic), menu(3)...), "zlib": byGlide(t, menu(4), foreign.Zlib),
+		"header": {0, 1, 2, 0, 1}, "magic": append([]byte(envelope.Magic), menu(3)...), "zlib": byGlide(t, menu(4), clientformat.Zlib),
 	}) {
 		key := "app:" + name
 		must(t, through.Set(ctx, key, value, 0).Err())
 		if got := through.Get(ctx, key).Val(); got != string(value) {
 			t.Errorf("%s: %d bytes come back as %d", name, len(value), len(got))
 		}
-		if h, err := cinch.ParseHeader([]byte(direct.Get(ctx, key).Val())); err == nil && h.IsForeign() {
+		if h, err := envelope.ParseHeader([]byte(direct.Get(ctx, key).Val())); err == nil && h.IsForeign() {
 			t.Errorf("%s is taken for a library's", name)
 		}
 	}
@@ -159,7 +159,7 @@ func TestForeignToPlain(t *testing.T) {
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
 	content := menu(5)
-	value := byGlide(t, content, foreign.GlideZstd)
+	value := byGlide(t, content, clientformat.GlideZstd)
 	must(t, direct.Set(ctx, "bare:past", value, 0).Err())
 	must(t, direct.HSet(ctx, "bare:hash", "a", value, "b", "own").Err())
 	must(t, direct.Set(ctx, "other", value, 0).Err())
@@ -170,14 +170,14 @@ func TestForeignToPlain(t *testing.T) {
 			t.Errorf("%s: %.60q", key, got)
 		}
 	}
-	if stored := []byte(direct.Get(ctx, "bare:through").Val()); !cinch.IsSealed(stored) || len(stored) >= len(value) {
+	if stored := []byte(direct.Get(ctx, "bare:through").Val()); !envelope.IsSealed(stored) || len(stored) >= len(value) {
 		t.Errorf("%d bytes are stored for %d", len(stored), len(value))
 	}
 	got := through.MGet(ctx, "other", "bare:past", "app:through", "bare:none", "bare:through").Val()
 	if got[0] != string(value) || got[1] != string(content) || got[3] != nil || got[4] != string(content) {
 		t.Errorf("MGET gives %.40q", got)
 	}
-	if again := contentOf(t, foreign.GlideZstd, []byte(got[2].(string))); !bytes.Equal(again, content) {
+	if again := contentOf(t, clientformat.GlideZstd, []byte(got[2].(string))); !bytes.Equal(again, content) {
 		t.Error("a value beside them is not in its format")
 	}
 	if fields := through.HGetAll(ctx, "bare:hash").Val(); fields["a"] != string(content) || fields["b"] != "own" {
@@ -199,7 +199,7 @@ func TestForeignEnvelopeToPlain(t *testing.T) {
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
 	content := menu(6)
-	must(t, through.Set(ctx, "app:x", byGlide(t, content, foreign.GlideZstd), 0).Err())
+	must(t, through.Set(ctx, "app:x", byGlide(t, content, clientformat.GlideZstd), 0).Err())
 	must(t, direct.Rename(ctx, "app:x", "bare:x").Err())
 	if got := through.Get(ctx, "bare:x").Val(); got != string(content) {
 		t.Errorf("%.60q", got)
@@ -213,7 +213,7 @@ func TestForeignToPlainRefuses(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
-	value := byGlide(t, menu(7), foreign.GlideZstd)
+	value := byGlide(t, menu(7), clientformat.GlideZstd)
 	must(t, direct.Set(ctx, "bare:x", value, 0).Err())
 	for _, words := range []string{
 		"APPEND bare:x tail", "STRLEN bare:x", "GETRANGE bare:x 0 1", "SETRANGE bare:x 0 a", "SETBIT bare:x 0 1", "BITCOUNT bare:x",
@@ -243,8 +243,8 @@ func TestForeignToPlainElsewhere(t *testing.T) {
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
 	content := menu(8)
-	value := byGlide(t, content, foreign.GlideZstd)
-	must(t, direct.MSet(ctx, "bare:x", value, "bare:y", value, "bare:short", byGlide(t, []byte("ab"), foreign.GlideZstd)).Err())
+	value := byGlide(t, content, clientformat.GlideZstd)
+	must(t, direct.MSet(ctx, "bare:x", value, "bare:y", value, "bare:short", byGlide(t, []byte("ab"), clientformat.GlideZstd)).Err())
 	must(t, direct.HSet(ctx, "bare:h", "f", value).Err())
 	keys, fields := []string{"bare:x", "other"}, []string{"f"}
 	for i := range 2500 {
@@ -286,7 +286,7 @@ func TestForeignToPlainElsewhere(t *testing.T) {
 func TestForeignToPlainBehindOtherRules(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
-	zlib, err := foreign.Named("django")
+	zlib, err := clientformat.Named("django")
 	must(t, err)
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{
 		{Key: "web:file:*", Setting: codec.Setting{}},
@@ -296,7 +296,7 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 	must(t, err)
 	path, _ := startGateway(t, sock, func(c *Config) { c.Policy = rules })
 	through := clientOf(t, path)
-	value := byGlide(t, menu(9), foreign.Gzip)
+	value := byGlide(t, menu(9), clientformat.Gzip)
 	for key, want := range sorted(map[string]string{"web:file:1": string(value), "web:page": string(menu(9))}) {
 		must(t, through.Set(ctx, key, value, 0).Err())
 		if got := through.Get(ctx, key).Val(); got != want {
@@ -304,7 +304,7 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 		}
 	}
 	must(t, through.Set(ctx, "web:own:1", value, 0).Err())
-	if got := contentOf(t, foreign.Gzip, []byte(through.Get(ctx, "web:own:1").Val())); !bytes.Equal(got, menu(9)) {
+	if got := contentOf(t, clientformat.Gzip, []byte(through.Get(ctx, "web:own:1").Val())); !bytes.Equal(got, menu(9)) {
 		t.Error("web:own:1 is another content")
 	}
 }
@@ -313,14 +313,14 @@ func TestForeignToPlainBehindOtherRules(t *testing.T) {
 // like those stored through the gateway.
 func TestForeignToPlainBesideSizes(t *testing.T) {
 	t.Parallel()
-	glide, err := foreign.Named("glide")
+	glide, err := clientformat.Named("glide")
 	must(t, err)
 	zstd := codec.Setting{Codec: codec.Zstd, Level: 19}
 	plain := policy.Rule{Name: "web", Key: "web:*", Setting: zstd, Formats: glide, ToPlain: true}
 	sized := plain
 	sized.MinSize = 4000
 	content := menu(1)[:4000]
-	value := byGlide(t, content, foreign.GlideLZ4)
+	value := byGlide(t, content, clientformat.GlideLZ4)
 	for name, c := range sorted(map[string]struct {
 		rules []policy.Rule
 		want  []byte // of values at keys
@@ -357,7 +357,7 @@ func TestForeignToPlainOfManyKeys(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, foreignRules(t))
 	direct, through := clientOf(t, sock), clientOf(t, path)
-	value := byGlide(t, menu(1), foreign.GlideZstd)
+	value := byGlide(t, menu(1), clientformat.GlideZstd)
 	long := strings.Repeat("k", 100_000)
 	must(t, direct.MSet(ctx, "other:069999", "last", "bare:x", value, "bare:"+long, value, "other:"+long, value).Err())
 	must(t, direct.HSet(ctx, "bare:h", "other:069999", value).Err())

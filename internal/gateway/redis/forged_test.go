@@ -11,9 +11,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -35,7 +35,7 @@ type oneDict struct{ *codec.Dict }
 
 func (d oneDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if number != d.Number() {
-		return nil, cinch.ErrDictMissing
+		return nil, envelope.ErrDictMissing
 	}
 	return d.Dict, nil
 }
@@ -100,7 +100,7 @@ func copying(t *testing.T, length, at, n int) []byte {
 func (x *tenants) forged(guess string) [][]byte {
 	at := bytes.Index(x.dict.Content(), []byte(secretNumber))
 	frame := copying(x.t, len(x.dict.Content()), at, len(guess))
-	head := append([]byte(cinch.Magic), 0x15, 0x80, byte(len(guess)))
+	head := append([]byte(envelope.Magic), 0x15, 0x80, byte(len(guess)))
 	sum := binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(guess)))
 	number := binary.BigEndian.AppendUint32(nil, x.dict.Number())
 	unknown := binary.BigEndian.AppendUint32(nil, x.dict.Number()+1)
@@ -161,7 +161,7 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	if err := x.owner.Set(ctx, "b:1", value, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if stored, _ := x.direct.Get(ctx, "b:1").Bytes(); !cinch.IsSealed(stored) || len(stored) > 60 {
+	if stored, _ := x.direct.Get(ctx, "b:1").Bytes(); !envelope.IsSealed(stored) || len(stored) > 60 {
 		t.Fatalf("%d bytes of b:1 are not sealed with the dictionary", len(stored))
 	}
 	for _, guess := range []string{secretNumber, secretNumber[:18] + "5"} { // the right one, and another
@@ -211,7 +211,7 @@ func TestLiftedTagsOpenNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := cinch.ParseHeader(lifted)
+	h, err := envelope.ParseHeader(lifted)
 	if err != nil || h.Dict != x.dict.Number() {
 		t.Fatalf("%+v, %v", h, err)
 	}

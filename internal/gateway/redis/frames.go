@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -87,11 +87,11 @@ func (f *frames) copyLong() error {
 
 // beginsSealed reports whether the bytes at offset off begin with the magic.
 func (f *frames) beginsSealed(off int) (bool, error) {
-	b, err := f.in.Peek(off + len(cinch.Magic))
+	b, err := f.in.Peek(off + len(envelope.Magic))
 	if err != nil {
 		return false, err
 	}
-	return cinch.IsSealed(b[off:]), nil
+	return envelope.IsSealed(b[off:]), nil
 }
 
 // emitLine sends the buffered line and consumes it.

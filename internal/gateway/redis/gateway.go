@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -38,7 +38,7 @@ type Gateway struct {
 // NewGateway returns a gateway that is not serving yet.
 func NewGateway(cfg Config) *Gateway {
 	if cfg.MaxSeal <= 0 {
-		cfg.MaxSeal = cinch.DefaultMaxRaw
+		cfg.MaxSeal = envelope.DefaultMaxRaw
 	}
 	if cfg.Stall <= 0 {
 		cfg.Stall = gateway.DefaultStall

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -44,7 +44,7 @@ func (g *guard) computed(r *request) error {
 	}
 	most, script := 0, lua.Peek
 	if compute.IsLength(r.args) {
-		most = cinch.MaxHeaderLen
+		most = envelope.MaxHeaderLen
 	}
 	if r.cmd.name == "hstrlen" {
 		script = lua.PeekField
@@ -260,7 +260,7 @@ func (g *guard) unknown(r *request) error {
 		return g.upstream.forward(r, g.upstream.tx.echoEntry(&request{cmd: unknownCommand, args: r.args}, nil))
 	}
 	for _, a := range r.args[1:] {
-		if cinch.IsSealed(a) && !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, a) }) {
+		if envelope.IsSealed(a) && !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, a) }) {
 			text := "ERR cinch: %.32q is not in the command table and would store a value that begins like an envelope"
 			if r.cmd != unknownCommand {
 				text = "ERR cinch: %.32q is malformed, or has options that the gateway does not know, and would store a value that begins like an envelope"

@@ -6,8 +6,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -16,7 +16,7 @@ import (
 // count as nested.
 func TestLateRefusalOfAnEarlierMulti(t *testing.T) {
 	t.Parallel()
-	sealed := cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
+	sealed := envelope.NewSealer(envelope.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
 	for _, second := range []string{"EXEC", "DISCARD", "PING"} {
 		client, server := slowly(t, func(*Config) {})
 		send := func(lines ...string) {

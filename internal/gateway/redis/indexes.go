@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 	"github.com/cinch-layer/cinch/internal/wire/resp/search"
 )
 

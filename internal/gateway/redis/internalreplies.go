@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
@@ -113,9 +113,9 @@ func (x *internalReplies) computeOn(o *entryData, n int64) error {
 }
 
 // headerOf returns the header of the current n bytes; for an uncompressed value it has only RawLen.
-func (x *internalReplies) headerOf(n int64) (cinch.Header, error) {
-	plain := cinch.Header{RawLen: int(n)}
-	if n < int64(len(cinch.Magic)) {
+func (x *internalReplies) headerOf(n int64) (envelope.Header, error) {
+	plain := envelope.Header{RawLen: int(n)}
+	if n < int64(len(envelope.Magic)) {
 		return plain, nil
 	}
 	sealed, err := x.frames.beginsSealed(0)
@@ -132,7 +132,7 @@ func (x *internalReplies) lengthOf(n int64) error {
 		return err
 	}
 	defer stored.free()
-	h, err := cinch.ParseHeader(stored.buf)
+	h, err := envelope.ParseHeader(stored.buf)
 	if err != nil {
 		return x.decoder.emitCorrupt(err)
 	}
@@ -239,7 +239,7 @@ func (x *internalReplies) capture(o *entryData) error {
 
 func (x *internalReplies) captureBulk(o *entryData, n int64) ([]byte, error) {
 	switch {
-	case n > int64(x.decoder.codec.maxOpen+cinch.MaxHeaderLen):
+	case n > int64(x.decoder.codec.maxOpen+envelope.MaxHeaderLen):
 		return nil, x.frames.in.CopyTo(n+2, discardBytes)
 	case n <= freeBytes:
 		b := make([]byte, n+2)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -330,11 +330,11 @@ func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if n > l.rewriter.codec.maxSeal {
 		return false, false, nil
 	}
-	head, err := l.reader.in.Peek(len(cinch.Magic))
+	head, err := l.reader.in.Peek(len(envelope.Magic))
 	if err != nil {
 		return false, false, err
 	}
-	if cinch.IsSealed(head) { // must be wrapped
+	if envelope.IsSealed(head) { // must be wrapped
 		return true, true, nil
 	}
 	return !l.computed && l.rewriter.rules.MaySeal(l.upstream.state.database(), key, true), false, nil
@@ -387,17 +387,17 @@ func (l *largeRequest) streamUnsealed(n int, isValue bool) error {
 	switch {
 	case isValue && l.partial != nil:
 		return l.streamRest(n, l.partial)
-	case !isValue || n < len(cinch.Magic):
+	case !isValue || n < len(envelope.Magic):
 		return l.streamArg(n)
 	}
 	if err := l.upstream.out.write(resp.AppendBulkHeader(l.upstream.head(), n)); err != nil {
 		return err
 	}
-	head, err := l.reader.in.Peek(len(cinch.Magic))
+	head, err := l.reader.in.Peek(len(envelope.Magic))
 	if err != nil {
 		return err
 	}
-	if cinch.IsSealed(head) {
+	if envelope.IsSealed(head) {
 		l.rewriter.codec.Stats.Error("unsealable")
 		return l.handler.failWith(fmt.Sprintf("ERR cinch: a value that begins like an envelope is limited to %d bytes (max_seal), this one has %d", l.rewriter.codec.maxSeal, n))
 	}
@@ -672,7 +672,7 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 		return false
 	}
 	l.encoder = n
-	buf := memory.GetBuffer(cinch.MaxSealedLen(st, len(value)))
+	buf := memory.GetBuffer(envelope.MaxSealedLen(st, len(value)))
 	a := l.rewriter.codec.Sealer.Ahead(buf, value, st)
 	if a == nil {
 		memory.PutBuffer(buf)
@@ -701,7 +701,7 @@ func (l *largeRequest) closeAhead() {
 
 // aheadSealer compresses the current value while it arrives.
 type aheadSealer struct {
-	*cinch.Ahead
+	*envelope.Ahead
 	effort          *gateway.Effort
 	wanted, lowered codec.Setting // the rule's setting, and the one used
 	spent           time.Duration // time spent compressing
@@ -743,11 +743,11 @@ func (b *large) canStreamValue() bool {
 	buf := b.reader.in.Buffered()
 	arg := func(i int) []byte { return buf[p.Args[i].Off : p.Args[i].Off+p.Args[i].Len] }
 	cmd := b.reader.rows.lookup(arg(0))
-	if cmd.strategy != values || !cmd.args.single || cmd.args.first != len(p.Args) || len(buf) < p.Pos()+len(cinch.Magic) {
+	if cmd.strategy != values || !cmd.args.single || cmd.args.first != len(p.Args) || len(buf) < p.Pos()+len(envelope.Magic) {
 		return false
 	}
 	at := b.rewriter.address(cmd.args.kind, arg(1), arg(len(p.Args)-1), n)
-	return b.rewriter.rules.Lookup(at) == nil && !cinch.IsSealed(buf[p.Pos():])
+	return b.rewriter.rules.Lookup(at) == nil && !envelope.IsSealed(buf[p.Pos():])
 }
 
 // streamValue sends the current request byte for byte.

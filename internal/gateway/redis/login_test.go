@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -17,7 +17,7 @@ func TestLongRequestsBehindALogin(t *testing.T) {
 	front, _ := startGateway(t, sock)
 	direct := clientOf(t, sock, as("", "secret"))
 	more := strings.Repeat("and more of it; ", 4<<10)
-	magic := cinch.Magic + strings.Repeat("no envelope; ", 8<<10)
+	magic := envelope.Magic + strings.Repeat("no envelope; ", 8<<10)
 	for _, login := range []string{"AUTH secret\r\n", "AUTH default secret\r\n", "HELLO 2 AUTH default secret SETNAME me\r\n"} {
 		expect(t, clientOf(t, front, as("", "secret")), "SET k {long}", "OK")
 		if !isSealed(t, direct, "k") {

@@ -6,8 +6,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -20,8 +20,8 @@ func lookalikes(k, env string) map[string][]call {
 	cut := "redis.call('SET',KEYS[1],string.sub(ARGV[1],4))"
 	begun := call{"SET", k, "\x00\x00\x00" + env[3:]}
 	setBits := []call{begun}
-	for i := range 8 * len(cinch.Magic) {
-		setBits = append(setBits, call{"SETBIT", k, i, cinch.Magic[i/8] >> (7 - i%8) & 1})
+	for i := range 8 * len(envelope.Magic) {
+		setBits = append(setBits, call{"SETBIT", k, i, envelope.Magic[i/8] >> (7 - i%8) & 1})
 	}
 	return map[string][]call{
 		"SETRANGE":              {{"SETRANGE", k, 0, env}},
@@ -48,7 +48,7 @@ func excluding(c *Config) {
 
 // anEnvelope returns an envelope that a client which knows the format might store.
 func anEnvelope() string {
-	return string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
+	return string(envelope.NewSealer(envelope.SealerOptions{}).Seal(nil, []byte(long), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
 }
 
 // A client reads a value as it wrote it, however it wrote it: bytes that are themselves an envelope are not
@@ -56,8 +56,8 @@ func anEnvelope() string {
 func TestValuesThatAreEnvelopes(t *testing.T) {
 	t.Parallel()
 	env := anEnvelope()
-	broken := cinch.Magic + "\x15\x00" + long // with a valid header
-	noise := cinch.Magic + "\xff and so on"
+	broken := envelope.Magic + "\x15\x00" + long // with a valid header
+	noise := envelope.Magic + "\xff and so on"
 	for _, test := range []struct{ key, value string }{{"k", env}, {"k", broken}, {"k", noise}, {"ex:k", broken}, {"ex:k", noise}} {
 		sock := startServer(t)
 		path, _ := startGateway(t, sock, excluding)
@@ -89,7 +89,7 @@ func TestLookalikesInExcludedKeys(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock, excluding)
 	c := clientOf(t, path)
-	noise := cinch.Magic + "\xff and so on"
+	noise := envelope.Magic + "\xff and so on"
 	for _, command := range []call{{"SET", "ex:k", noise}, {"MSET", "ex:k", noise}, {"HSET", "ex:h", "f", noise}, {"SETBIT", "ex:k", 100, 1}} {
 		if err := c.Do(ctx, command...).Err(); err != nil {
 			t.Fatalf("%q: %v", command, err)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -29,7 +29,7 @@ func TestObserve(t *testing.T) {
 	value := strings.Repeat("the same words again and again, ", 40)
 	large := strings.Repeat(value, 800) // 1 MB: read in pieces, and compressed while it arrives
 	noise := "\x8f" + strings.Repeat("\x00\x01\xfe", 1)
-	like := cinch.Magic + "text that begins like an envelope"
+	like := envelope.Magic + "text that begins like an envelope"
 	for key, v := range sorted(map[string]string{"w:1": value, "w:large": large, "w:noise": noise, "w:like": like, "other": value}) {
 		client.Set(ctx, key, v, 0)
 		if got := client.Get(ctx, key).Val(); got != v {
@@ -42,7 +42,7 @@ func TestObserve(t *testing.T) {
 		}
 	}
 	for _, key := range []string{"w:like", "other"} {
-		if got := direct.Get(ctx, key).Val(); !cinch.IsSealed([]byte(got)) {
+		if got := direct.Get(ctx, key).Val(); !envelope.IsSealed([]byte(got)) {
 			t.Errorf("%s is stored as %.20q", key, got)
 		}
 	}

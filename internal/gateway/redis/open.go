@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
@@ -87,7 +87,7 @@ func (o *replyDecoder) openBulk(n int64, computed, bare bool) error {
 // false if it leaves the value alone: one that needs budget, is damaged, or was compressed by a client
 // library.
 func (o *replyDecoder) openWhole(stored []byte, size int) (done bool, err error) {
-	h, err := cinch.ParseHeader(stored)
+	h, err := envelope.ParseHeader(stored)
 	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.codec.maxOpen {
 		return false, nil
 	}
@@ -119,17 +119,17 @@ func (o *replyDecoder) passBulk(n int64) error {
 
 // parseHeader parses the header of the current envelope of n bytes and checks that the value's length is within
 // the limit.
-func (o *replyDecoder) parseHeader(n int64) (cinch.Header, error) {
-	head, err := o.frames.in.Peek(int(min(n, int64(cinch.MaxHeaderLen))))
+func (o *replyDecoder) parseHeader(n int64) (envelope.Header, error) {
+	head, err := o.frames.in.Peek(int(min(n, int64(envelope.MaxHeaderLen))))
 	if err != nil {
-		return cinch.Header{}, err
+		return envelope.Header{}, err
 	}
-	h, err := cinch.ParseHeader(head)
+	h, err := envelope.ParseHeader(head)
 	if err != nil {
-		return cinch.Header{}, err
+		return envelope.Header{}, err
 	}
-	if limit := o.codec.maxOpen; h.RawLen > limit || n > int64(limit+cinch.MaxHeaderLen) {
-		return cinch.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
+	if limit := o.codec.maxOpen; h.RawLen > limit || n > int64(limit+envelope.MaxHeaderLen) {
+		return envelope.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, limit)
 	}
 	return h, nil
 }
@@ -153,7 +153,7 @@ func (o *replyDecoder) emitCorrupt(cause error) error {
 
 // countOpened counts a decompressed envelope with header h. A plain value has an unparsed header and is not
 // counted.
-func (o *replyDecoder) countOpened(stored []byte, h *cinch.Header, d time.Duration) {
+func (o *replyDecoder) countOpened(stored []byte, h *envelope.Header, d time.Duration) {
 	if h.Len > 0 {
 		o.codec.Stats.Opened(h.Codec, len(stored), h.RawLen, d)
 		o.decompressTime += d
@@ -260,7 +260,7 @@ func (o *replyDecoder) plainBytes() [][]byte {
 }
 
 // formats returns the library formats to unwrap for the current element.
-func (o *replyDecoder) formats(path []level) []foreign.Format {
+func (o *replyDecoder) formats(path []level) []clientformat.Format {
 	if o.data == nil {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (o *replyDecoder) formats(path []level) []foreign.Format {
 }
 
 // appendOpened appends the decompressed value of an envelope as a bulk string.
-func (o *replyDecoder) appendOpened(dst, stored []byte, h cinch.Header, bare bool) ([]byte, error) {
+func (o *replyDecoder) appendOpened(dst, stored []byte, h envelope.Header, bare bool) ([]byte, error) {
 	switch {
 	case !h.IsForeign():
 		return o.codec.Sealer.OpenParsed(resp.AppendBulkHeader(dst, h.RawLen), stored, h)
@@ -289,13 +289,13 @@ func (o *replyDecoder) appendOpened(dst, stored []byte, h cinch.Header, bare boo
 // openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, and
 // else the bytes unchanged. It asks for the memory for the value and the content at once: a session that
 // holds some and asks again may wait for ever.
-func (o *replyDecoder) openForeign(n int64, formats []foreign.Format) error {
-	head, err := o.frames.in.Peek(int(min(n, foreign.HeadBytes)))
+func (o *replyDecoder) openForeign(n int64, formats []clientformat.Format) error {
+	head, err := o.frames.in.Peek(int(min(n, clientformat.HeadBytes)))
 	if err != nil {
 		return err
 	}
 	limit, _ := o.codec.contentLimit(int(n))
-	most, may := foreign.Expect(formats, head, int(n), limit)
+	most, may := clientformat.Expect(formats, head, int(n), limit)
 	if !may {
 		return o.passBulk(n)
 	}
@@ -307,7 +307,7 @@ func (o *replyDecoder) openForeign(n int64, formats []foreign.Format) error {
 	if o.frames.mute {
 		return nil
 	}
-	content, _, err := foreign.OpenAny(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
+	content, _, err := clientformat.OpenAny(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
 	defer func() { memory.PutBuffer(content) }()
 	if err != nil {
 		content = append(content[:0], stored.buf...)

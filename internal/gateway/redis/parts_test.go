@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
@@ -52,7 +52,7 @@ func newParts(t *testing.T) *partsOf {
 	client, far := socketPair(t)
 	up, server := socketPair(t)
 	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
-	cfg := Config{Policy: rules, MaxSeal: cinch.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
+	cfg := Config{Policy: rules, MaxSeal: envelope.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := memory.NewBudget(1<<20).Share("test"), memory.NewBudget(1<<20).Share("test")
 	p := &partsOf{t: t, codec: newValueCodec(&cfg), client: far, server: server}
 	p.life = gateway.NewPumpedSession(gateway.PumpedSessionConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
@@ -218,13 +218,13 @@ func TestSealsFollowTheRules(t *testing.T) {
 		"covered":               {"k1", lengthy, true},
 		"not covered":           {"other", lengthy, false},
 		"a number":              {"k1", "12345678901234567890", false},
-		"like an envelope":      {"other", cinch.Magic + "text", true},
+		"like an envelope":      {"other", envelope.Magic + "text", true},
 		"an envelope as value":  {"other", p.sealed(lengthy), true},
 		"too short to be worth": {"k1", "ab", false},
 	} {
 		a := v.address(stringValue, []byte(test.key), nil, len(test.value))
 		out, sealed := v.sealValue(nil, &a, []byte(test.value), false)
-		if sealed != test.sealed || sealed != cinch.IsSealed(out) {
+		if sealed != test.sealed || sealed != envelope.IsSealed(out) {
 			t.Errorf("%s: sealed %v", name, sealed)
 		}
 		if back, err := p.codec.Sealer.Open(nil, out); sealed && (err != nil || string(back) != test.value) {
@@ -323,7 +323,7 @@ func TestRightsAreAskedOnce(t *testing.T) {
 func TestEscapesLookForTheMagic(t *testing.T) {
 	p := newParts(t)
 	x := &p.upstream.tx
-	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+cinch.Magic+"b")
+	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+envelope.Magic+"b")
 	if x.mayLeaveMagic(plain, nil) || !x.mayLeaveMagic(with, nil) || !x.mayLeaveMagic(requestOf("APPEND", "k", "x"), nil) {
 		t.Error("mayLeaveMagic")
 	}
@@ -342,7 +342,7 @@ func TestGuardSendsValuesThatItMeets(t *testing.T) {
 	if err := p.stored.guard.inflated(requestOf("APPEND", "k", "x")); err != nil {
 		t.Fatal(err)
 	}
-	p.expect("EVAL GUARD 1 k "+cinch.Magic+" 0 APPEND k x", "EVAL GUARD 1 k "+cinch.Magic+" 1 "+env+" "+lengthy+" APPEND k x")
+	p.expect("EVAL GUARD 1 k "+envelope.Magic+" 0 APPEND k x", "EVAL GUARD 1 k "+envelope.Magic+" 1 "+env+" "+lengthy+" APPEND k x")
 }
 
 func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
@@ -363,13 +363,13 @@ func TestUnitPutsBack(t *testing.T) {
 	env := p.sealed(lengthy)
 	ok, lost := said("+OK"), func(o *entryData) { o.answer = answer{head: '*', null: true} }
 	p.answer(
-		ok, holding(cinch.Magic), holding(env), ok, ok, ok, ok, lost,
+		ok, holding(envelope.Magic), holding(env), ok, ok, ok, ok, lost,
 		ok, holding("pla"), ok, ok, ok, given,
 	)
 	if err := p.stored.units.run(requestOf("SETRANGE", "k", "0", "x"), [][]byte{[]byte("k")}); err != nil {
 		t.Fatal(err)
 	}
-	escape := "EVAL ESCAPE 1 k " + cinch.Magic + " 1"
+	escape := "EVAL ESCAPE 1 k " + envelope.Magic + " 1"
 	p.expect(
 		"WATCH k", "GETRANGE k 0 2", "GET k", "MULTI", "SET k "+lengthy+" XX KEEPTTL", "SETRANGE k 0 x", escape, "EXEC",
 		"WATCH k", "GETRANGE k 0 2", "MULTI", "SETRANGE k 0 x", escape, "EXEC",

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
@@ -108,10 +108,10 @@ func (q *probe) ask(args ...any) (any, error) {
 
 // readKey adds the compressed values of a key. It fetches no other values.
 func (q *probe) readKey(key []byte) {
-	head, err := q.ask("GETRANGE", key, 0, cinch.MaxHeaderLen-1)
+	head, err := q.ask("GETRANGE", key, 0, envelope.MaxHeaderLen-1)
 	switch {
 	case err == nil:
-		if text, _ := head.(string); strings.HasPrefix(text, cinch.Magic) {
+		if text, _ := head.(string); strings.HasPrefix(text, envelope.Magic) {
 			q.fetch(key, []byte(text))
 		}
 	case !isWrongType(err.Error()):
@@ -123,9 +123,9 @@ func (q *probe) readKey(key []byte) {
 
 // fetch adds a compressed string that begins with head, if there is budget for it.
 func (q *probe) fetch(key, head []byte) {
-	h, err := cinch.ParseHeader(head)
+	h, err := envelope.ParseHeader(head)
 	if limit := q.decoded.codec.maxOpen; err == nil && h.RawLen > limit {
-		err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, limit)
+		err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, limit)
 	}
 	if err != nil {
 		q.found.fail(err)
@@ -147,7 +147,7 @@ func (q *probe) fetch(key, head []byte) {
 	case errors.Is(err, goredis.Nil): // deleted meanwhile
 	case err != nil:
 		q.setUnreadable(err)
-	case strings.HasPrefix(text, cinch.Magic):
+	case strings.HasPrefix(text, envelope.Magic):
 		sealed := []byte(text)
 		value, err := q.decoded.codec.Sealer.Open(nil, sealed)
 		if err != nil {
@@ -160,7 +160,7 @@ func (q *probe) fetch(key, head []byte) {
 
 // readFields adds the compressed fields of a key that is not a string.
 func (q *probe) readFields(key []byte) {
-	list, err := q.ask("EVAL", lua.SealedFields, 1, key, cinch.Magic, 2*maxSealedFields)
+	list, err := q.ask("EVAL", lua.SealedFields, 1, key, envelope.Magic, 2*maxSealedFields)
 	if err != nil && !isWrongType(err.Error()) { // no scripts for this user
 		length, _ := q.ask("HLEN", key)
 		if n, _ := length.(int64); n > maxSealedFields {
@@ -250,7 +250,7 @@ func (f *sealedParts) setUnreadable(text string, is bool) {
 
 // add decompresses stored if it is an envelope, and adds it as a part.
 func (f *sealedParts) add(s *decodeBuffer, key, field, stored []byte) {
-	if !cinch.IsSealed(stored) || f.err != nil {
+	if !envelope.IsSealed(stored) || f.err != nil {
 		return
 	}
 	kv, err := s.open(stored)
@@ -281,13 +281,13 @@ func refusalOf(watch *entryData) (o watchOutcome) {
 }
 
 func beginsWithMagic(parts []part) bool {
-	return slices.ContainsFunc(parts, func(p part) bool { return cinch.IsSealed(p.Value) })
+	return slices.ContainsFunc(parts, func(p part) bool { return envelope.IsSealed(p.Value) })
 }
 
 // maxSealedFields limits the compressed fields of a hash that are decompressed in place for one command.
 const maxSealedFields = 10_000
 
-var errHashTooLarge = fmt.Errorf("%w: the hash has more compressed fields than one command may decompress in place", cinch.ErrTooLarge)
+var errHashTooLarge = fmt.Errorf("%w: the hash has more compressed fields than one command may decompress in place", envelope.ErrTooLarge)
 
 // maxAskedFields limits the fields in one request for expiries.
 const maxAskedFields = 1000

@@ -14,7 +14,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -95,7 +95,7 @@ func bulk(s string) string { return string(resp.AppendBulk(nil, s)) }
 
 // holdingSealed returns a server's answers for a key that holds an envelope.
 func holdingSealed(env string) map[string]string {
-	return map[string]string{"GETRANGE": bulk(env[:min(len(env), cinch.MaxHeaderLen)]), "STRLEN": fmt.Sprintf(":%d\r\n", len(env)), "GET": bulk(env)}
+	return map[string]string{"GETRANGE": bulk(env[:min(len(env), envelope.MaxHeaderLen)]), "STRLEN": fmt.Sprintf(":%d\r\n", len(env)), "GET": bulk(env)}
 }
 
 // queued returns the entry of the next reply and marks it as carried.
@@ -119,7 +119,7 @@ func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
 	if err := p.stored.nested.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
 		t.Fatal(err)
 	}
-	p.expect("EVAL INFLATE 2 k k 1 "+env+" "+lengthy, "EVAL COMPOSED 1 k "+cinch.Magic+" 0 1 0")
+	p.expect("EVAL INFLATE 2 k k 1 "+env+" "+lengthy, "EVAL COMPOSED 1 k "+envelope.Magic+" 0 1 0")
 	for i, flags := range []entryFlags{flagQueued | flagHidden, flagQueued} {
 		if e := p.queued(); e.flags != flags {
 			t.Errorf("entry %d has the flags %b", i, e.flags)
@@ -169,7 +169,7 @@ func TestSorterSendsWeightsThatItMeets(t *testing.T) {
 	if err := p.stored.sorter.sort(requestOf("SORT", "l", "BY", "w*")); err != nil {
 		t.Fatal(err)
 	}
-	begin, end := "EVAL SORTER 1 l "+cinch.Magic+" w*   ", "SORT l BY w*"
+	begin, end := "EVAL SORTER 1 l "+envelope.Magic+" w*   ", "SORT l BY w*"
 	p.expect(begin+"0 0 "+end, begin+"1 "+env+" "+lengthy+" 0 "+end)
 }
 
@@ -376,7 +376,7 @@ func TestLargeRequestsByTheirRows(t *testing.T) {
 			for i, got := range p.words(1)[0] {
 				switch {
 				case slices.Contains(test.sealed, i):
-					if !strings.HasPrefix(got, cinch.Magic) {
+					if !strings.HasPrefix(got, envelope.Magic) {
 						t.Errorf("argument %d is not sealed", i)
 					}
 				case got != test.words[i]:

@@ -17,9 +17,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -151,7 +151,7 @@ func isSealed(t *testing.T, direct *goredis.Client, key string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cinch.IsSealed(b)
+	return envelope.IsSealed(b)
 }
 
 // reads are answered for a compressed value like for a plain one; {long} has 1050 bytes.
@@ -290,7 +290,7 @@ func TestWideBitfields(t *testing.T) {
 	if err := c.Set(ctx, "k", "abcdefgh", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", cinch.Magic)
+	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", envelope.Magic)
 }
 
 // A script in a transaction never runs on a value that was compressed after the script was queued.
@@ -401,7 +401,7 @@ func TestStreamInfo(t *testing.T) {
 	path, _ := startGateway(t, sock, func(c *Config) { c.Policy = rules })
 	for version := 2; version <= 3; version++ {
 		c := clientOf(t, path, func(o *goredis.Options) { o.Protocol = version })
-		name := cinch.Magic + "name"
+		name := envelope.Magic + "name"
 		expect(t, c, "DEL s", fmt.Sprint(version-2), "XADD s 1-1 f {long} g short", "1-1", "XADD s 1-2 f {long}", "1-2")
 		for _, group := range []string{"first", name} {
 			if err := c.XGroupCreate(ctx, "s", group, "0").Err(); err != nil {
@@ -454,7 +454,7 @@ func TestSortOverSealedValues(t *testing.T) {
 	path, _ := startGateway(t, sock)
 	direct, c := clientOf(t, sock), clientOf(t, path)
 	value := func(first string) string { return first + long }
-	magic := cinch.Magic + "x"
+	magic := envelope.Magic + "x"
 	for key, v := range sorted(map[string]string{"w:a": value("2"), "w:b": value("1"), "w:c": magic, "v:a": value("A"), "v:b": "short"}) {
 		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
 			t.Fatal(err)
@@ -514,7 +514,7 @@ func TestUnknownCommand(t *testing.T) {
 	expect(t, conn, "SET k {long}", "OK", "MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]", "GET k", long+"x")
 	g.SetPolicy(nil)
 	expect(t, conn, "MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1052]", "GET k", long+"xx")
-	if got, err := conn.Do(ctx, "APPEND", "k", cinch.Magic+"x").Result(); err == nil || !strings.Contains(err.Error(), "cinch") {
+	if got, err := conn.Do(ctx, "APPEND", "k", envelope.Magic+"x").Result(); err == nil || !strings.Contains(err.Error(), "cinch") {
 		t.Errorf("an unknown command may write the magic: %v %v", got, err)
 	}
 }
@@ -534,19 +534,19 @@ func TestMagicSurvivesCommands(t *testing.T) {
 	sock := startServer(t)
 	path, _ := startGateway(t, sock)
 	direct, c := clientOf(t, sock), clientOf(t, path)
-	value := cinch.Magic + "abc"
+	value := envelope.Magic + "abc"
 	if err := c.Set(ctx, "k", value, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, c, "APPEND k x", "7", "GET k", value+"x", "SETRANGE k 3 y", "7", "GET k", cinch.Magic+"ybcx", "STRLEN k", "7")
-	expect(t, c, "EVAL return(redis.call('APPEND',KEYS[1],'z')) 1 k", "8", "GET k", cinch.Magic+"ybcxz")
+	expect(t, c, "APPEND k x", "7", "GET k", value+"x", "SETRANGE k 3 y", "7", "GET k", envelope.Magic+"ybcx", "STRLEN k", "7")
+	expect(t, c, "EVAL return(redis.call('APPEND',KEYS[1],'z')) 1 k", "8", "GET k", envelope.Magic+"ybcxz")
 	if !isSealed(t, direct, "k") {
 		t.Error("k is not wrapped")
 	}
 	if n := c.Append(ctx, "new", value).Val(); n != int64(len(value)) || c.Get(ctx, "new").Val() != value {
 		t.Errorf("APPEND to nothing: %d, %q", n, c.Get(ctx, "new").Val())
 	}
-	big := cinch.Magic + strings.Repeat("x", 200)
+	big := envelope.Magic + strings.Repeat("x", 200)
 	if err := c.Eval(ctx, "redis.call('SET',KEYS[1],ARGV[1]) redis.call('HSET',KEYS[2],'f',ARGV[1])", []string{"s", "h"}, big).Err(); err != nil && err != goredis.Nil {
 		t.Fatal(err)
 	}
@@ -585,7 +585,7 @@ func TestDictionaryOfARule(t *testing.T) {
 	must(t, writer.Recheck(ctx)) // only dictionaries checked after the connection was made are used
 	must(t, through.Set(ctx, "o", value, 0).Err())
 	stored, _ := direct.Get(ctx, "o").Bytes()
-	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != d.Number() || len(stored)*5 > len(value)*3 {
+	if h, err := envelope.ParseHeader(stored); err != nil || h.Dict != d.Number() || len(stored)*5 > len(value)*3 {
 		t.Fatalf("%d bytes of %d, %+v %v", len(stored), len(value), h, err)
 	}
 	reader := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})

@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -139,7 +139,7 @@ func (p *replyPump) carryBuffered(e *entry) (done bool, err error) {
 			at, length := resp.BulkAt(rest)
 			if size = at + length + 2; at == 0 || size > len(rest) {
 				size = 0
-			} else if e.shape != shapeNone && cinch.IsSealed(rest[at:at+length]) {
+			} else if e.shape != shapeNone && envelope.IsSealed(rest[at:at+length]) {
 				if replies == 0 && e.shape == shapeBulk && e.flags == 0 {
 					return p.decoder.openWhole(rest[at:at+length], size)
 				}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
@@ -25,8 +25,8 @@ func sealedNoise(n int) (sealed, value string) {
 	}
 	value = b.String()[:n]
 	st := codec.Setting{Codec: codec.Zstd, Level: 1}
-	sealed = string(cinch.NewSealer(cinch.SealerOptions{}).Seal(nil, []byte(value), st, nil))
-	if !cinch.IsSealed([]byte(sealed)) {
+	sealed = string(envelope.NewSealer(envelope.SealerOptions{}).Seal(nil, []byte(value), st, nil))
+	if !envelope.IsSealed([]byte(sealed)) {
 		panic("nothing was gained")
 	}
 	return sealed, value

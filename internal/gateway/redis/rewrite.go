@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/foreign"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -152,7 +152,7 @@ func (v *valueRewriter) sealValue(dst []byte, a *policy.Address, value []byte, c
 	}
 	if rule == nil || rule.Observe {
 		switch {
-		case !cinch.IsSealed(value):
+		case !envelope.IsSealed(value):
 			if rule != nil {
 				v.observe(a.Type, value, st, rule)
 			}
@@ -220,24 +220,24 @@ func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte,
 	if !free {
 		if !v.state.tx.account.TakeSpare(int64(limit)) {
 			v.codec.Stats.Error("budget")
-			return dst, rule.ToPlain && !cinch.IsSealed(value) // it can still be unwrapped when read
+			return dst, rule.ToPlain && !envelope.IsSealed(value) // it can still be unwrapped when read
 		}
 		defer v.state.tx.account.Release(int64(limit))
 	}
 	start, stint := time.Now(), v.codec.Effort.Begin(len(value))
-	content, f, err := foreign.OpenAny(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
+	content, f, err := clientformat.OpenAny(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
 	defer memory.PutBuffer(content)
 	if err != nil {
 		stint.End()
 		// If the content is too large the packer will report it.
-		return dst, rule.ToPlain && errors.Is(err, foreign.ErrTooLarge) && !cinch.IsSealed(value)
+		return dst, rule.ToPlain && errors.Is(err, clientformat.ErrTooLarge) && !envelope.IsSealed(value)
 	}
 	wanted := st
 	st = v.codec.Effort.Lower(st, len(content))
-	dst = memory.GrowBuffer(dst, cinch.MaxSealedLen(st, len(content)))
-	of := cinch.Foreign{Format: uint8(f)}
+	dst = memory.GrowBuffer(dst, envelope.MaxSealedLen(st, len(content)))
+	of := envelope.Foreign{Format: uint8(f)}
 	if rule.ToPlain {
-		of = cinch.Foreign{}
+		of = envelope.Foreign{}
 	}
 	out, did := v.codec.Sealer.SealContent(dst, content, of, len(value), st, rule.SavesEnoughFunc(a.Type))
 	took := time.Since(start)
@@ -251,7 +251,7 @@ func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte,
 		}
 		v.codec.Sample(rule, login, a.Key, content, wanted, st, stored)
 	}
-	return out, did.Sealed || !cinch.IsSealed(value)
+	return out, did.Sealed || !envelope.IsSealed(value)
 }
 
 // contents returns which values in a command's reply the client gets as bare content; nil: none.

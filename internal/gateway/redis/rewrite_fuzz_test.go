@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -262,7 +262,7 @@ func containsOpened(g *Gateway, want []string, got [][]string) bool {
 		same := len(args) == len(want)
 		for i := 0; same && i < len(args); i++ {
 			arg := args[i]
-			if i%2 == 0 && i > 0 && cinch.IsSealed([]byte(arg)) {
+			if i%2 == 0 && i > 0 && envelope.IsSealed([]byte(arg)) {
 				value, err := g.codec.Sealer.Open(nil, []byte(arg))
 				if err != nil {
 					return false

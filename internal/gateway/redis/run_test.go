@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -20,10 +20,10 @@ import (
 
 // carryBuffered carries one complete element that is not an envelope, and an envelope if the whole reply is a value.
 func TestQuickReplies(t *testing.T) {
-	const lookalike = cinch.Magic + "lookalike"
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	const lookalike = envelope.Magic + "lookalike"
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := string(resp.AppendBulk(nil, sealer.Seal(nil, []byte(lookalike), codec.Setting{}, nil)))
-	damaged := string(resp.AppendBulk(nil, []byte(cinch.Magic+"lookalike")))
+	damaged := string(resp.AppendBulk(nil, []byte(envelope.Magic+"lookalike")))
 	g := NewGateway(Config{})
 	// quick returns how many bytes of b were carried, and what the client gets.
 	quick := func(b string, sh shape) (carried int, got string) {

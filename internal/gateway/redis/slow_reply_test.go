@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -106,7 +106,7 @@ func TestSelectedBySlowExec(t *testing.T) {
 	server.say("+QUEUED\r\n")
 	server.next()
 	server.say("*1\r\n", "+OK\r\n")
-	if set := server.next(); set[0] != "SET" || !cinch.IsSealed([]byte(set[2])) {
+	if set := server.next(); set[0] != "SET" || !envelope.IsSealed([]byte(set[2])) {
 		t.Errorf("sent behind SELECT 1: %.60q", set)
 	}
 }

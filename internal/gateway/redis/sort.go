@@ -6,7 +6,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/compute"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -61,7 +61,7 @@ func scriptEntry(o *compute.Sort, known []lua.Known, done chan struct{}) entry {
 	}
 	e.data.done = done
 	for _, kv := range known {
-		if cinch.IsSealed(kv.Value) { // a decompressed weight that GET may fetch
+		if envelope.IsSealed(kv.Value) { // a decompressed weight that GET may fetch
 			e.data.plainBytes = append(e.data.plainBytes, kv.Value)
 		}
 	}
@@ -153,7 +153,7 @@ func (s *sorter) readSealed(r *request, o *compute.Sort) (sealed [][]byte, err e
 		}
 		values := asStrings(reply)
 		for i, v := range values {
-			if i%each > 0 && strings.HasPrefix(v, cinch.Magic) {
+			if i%each > 0 && strings.HasPrefix(v, envelope.Magic) {
 				sealed = append(sealed, []byte(v))
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -60,7 +60,7 @@ func TestLookalikesAreNotStreamed(t *testing.T) {
 	sock := startServer(t)
 	direct := clientOf(t, sock)
 	front, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
-	value := cinch.Magic + strings.Repeat("x", 20_000)
+	value := envelope.Magic + strings.Repeat("x", 20_000)
 	all := string(resp.AppendCommand(nil, "SET", "k", value))
 	for cut := len("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n"); cut < 50; cut++ {
 		c := dialRaw(t, front)
@@ -69,7 +69,7 @@ func TestLookalikesAreNotStreamed(t *testing.T) {
 		write(t, c, all[cut:])
 		readExactly(t, c, "+OK\r\n")
 		stored, err := direct.Get(ctx, "k").Bytes()
-		if h, bad := cinch.ParseHeader(stored); err != nil || bad != nil || h.RawLen != len(value) {
+		if h, bad := envelope.ParseHeader(stored); err != nil || bad != nil || h.RawLen != len(value) {
 			t.Fatalf("cut at %d: stored %.20q %v %v", cut, stored, err, bad)
 		}
 	}

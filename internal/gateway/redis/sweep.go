@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -201,7 +201,7 @@ func askSealed(ctx context.Context, c interface {
 	Eval(context.Context, string, []string, ...any) *goredis.Cmd
 }, key string, most int,
 ) *goredis.Cmd {
-	return c.Eval(ctx, lua.SealedFields, []string{key}, cinch.Magic, 2*most, sweepRoom(most))
+	return c.Eval(ctx, lua.SealedFields, []string{key}, envelope.Magic, 2*most, sweepRoom(most))
 }
 
 // sweepRoom returns how many bytes of envelopes are enough in a reply with most fields of one hash.
@@ -238,7 +238,7 @@ func (x *indexes) inflateBatch(ctx context.Context, c *goredis.Client, key strin
 	args := []any{0}
 	for i := 1; i < len(pairs); i += 2 {
 		value, err := x.codec.Sealer.Open(nil, []byte(pairs[i]))
-		if _, own := cinch.ParseHeader(value); err == nil && own != nil {
+		if _, own := envelope.ParseHeader(value); err == nil && own != nil {
 			args = append(args, pairs[i], value)
 		}
 	}
@@ -252,7 +252,7 @@ func (x *indexes) inflateBatch(ctx context.Context, c *goredis.Client, key strin
 func (x *indexes) firstBatch(pairs []string) (first []string, size int64) {
 	for i := 1; i < len(pairs); i += 2 {
 		n := int64(len(pairs[i]))
-		if h, err := cinch.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.codec.maxOpen {
+		if h, err := envelope.ParseHeader([]byte(pairs[i])); err == nil && h.RawLen <= x.codec.maxOpen {
 			n += int64(openBytes(h))
 		}
 		if size > 0 && size+n > sweepBytes {

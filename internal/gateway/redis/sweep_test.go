@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // What a sweep reads at once has a limit in bytes, and fields that cannot be decompressed hide no others.
@@ -37,7 +37,7 @@ func TestSweepReadsWithinLimits(t *testing.T) {
 	for f := range damaged + good { // each with another value, since equal ones are decompressed together
 		expect(t, through, fmt.Sprintf("HSET other %d {long}%d", f, f), "1")
 		stored := direct.HGet(ctx, "other", fmt.Sprint(f)).Val()
-		if !cinch.IsSealed([]byte(stored)) {
+		if !envelope.IsSealed([]byte(stored)) {
 			t.Fatalf("field %d is not compressed: %.20q", f, stored)
 		}
 		if f < damaged {

@@ -10,8 +10,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/internal/trace"
-	"github.com/cinch-layer/cinch/internal/trace/tracetest"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace/tracetest"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )

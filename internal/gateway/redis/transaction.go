@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -239,17 +239,17 @@ func (t *transaction) echoEntry(r *request, parts []part) entry {
 // before it in the same transaction.
 func (t *transaction) lookalikes(r *request, parts []part) (plain [][]byte) {
 	for _, a := range r.args {
-		if bytes.Contains(a, []byte(cinch.Magic)) {
+		if bytes.Contains(a, []byte(envelope.Magic)) {
 			plain = append(plain, bytes.Clone(a))
 		}
 	}
 	for i := range parts {
-		if cinch.IsSealed(parts[i].Value) {
+		if envelope.IsSealed(parts[i].Value) {
 			plain = append(plain, parts[i].Value)
 		}
 	}
 	for i := range t.known {
-		if cinch.IsSealed(t.known[i].Value) {
+		if envelope.IsSealed(t.known[i].Value) {
 			plain = append(plain, t.known[i].Value)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
@@ -139,7 +139,7 @@ var (
 // readSealed adds the compressed values of a watched key, given its reply to GETRANGE.
 func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error {
 	switch {
-	case cinch.IsSealed(probe.body):
+	case envelope.IsSealed(probe.body):
 		o, err := u.upstream.queryBytes([]byte("GET"), key)
 		if err != nil {
 			return err

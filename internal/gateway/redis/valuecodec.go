@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/whatif"
+	"github.com/cinch-layer/cinch/internal/policy/simulate"
 )
 
 // valueCodec compresses and decompresses values for all sessions of a gateway, under its current policy.
@@ -21,7 +21,7 @@ type valueCodec struct {
 	backoff      backoff
 	mayBeIndexed func(key []byte) bool // reports whether a search index may cover a hash
 	dicts        Dicts                 // nil: none
-	whatIf       *whatif.Watch
+	whatIf       *simulate.Watch
 	sharedBare   atomic.Pointer[entryData] // shared by replies whose values clients get without a library's format
 	maxSeal      int                       // longest value in bytes that is compressed
 	maxOpen      int                       // longest value in bytes that is decompressed
@@ -29,14 +29,14 @@ type valueCodec struct {
 }
 
 func newValueCodec(cfg *Config) *valueCodec {
-	opts := cinch.SealerOptions{Engine: cfg.Engine, Dicts: cfg.Dicts, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
+	opts := envelope.SealerOptions{Engine: cfg.Engine, Dicts: cfg.Dicts, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	v := &valueCodec{
-		Compressor: gateway.Compressor{Sealer: cinch.NewSealer(opts), Effort: cfg.Effort, Stats: cfg.Stats, Sampler: cfg.Sampler},
+		Compressor: gateway.Compressor{Sealer: envelope.NewSealer(opts), Effort: cfg.Effort, Stats: cfg.Stats, Sampler: cfg.Sampler},
 		dicts:      cfg.Dicts, whatIf: cfg.WhatIf, maxSeal: cfg.MaxSeal,
 		mayBeIndexed: func([]byte) bool { return false }, log: cfg.Log,
 	}
 	if v.whatIf == nil {
-		v.whatIf = new(whatif.Watch)
+		v.whatIf = new(simulate.Watch)
 	}
 	v.maxOpen = v.Sealer.MaxOpen()
 	v.setPolicy(cfg.Policy)
@@ -76,7 +76,7 @@ func (v *valueCodec) isLookalike(rules *policy.Policy, a *policy.Address, value 
 	if !rules.Excluded(a.Key) && (a.Type != policy.Hash || !v.mayBeIndexed(a.Key)) {
 		return false
 	}
-	_, err := cinch.ParseHeader(value)
+	_, err := envelope.ParseHeader(value)
 	return err != nil
 }
 

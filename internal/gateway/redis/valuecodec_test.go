@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -135,7 +135,7 @@ func TestLookalikesOfComputedValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	long, like := strings.Repeat("words and words, ", 60), cinch.Magic+"\xff and no envelope"
+	long, like := strings.Repeat("words and words, ", 60), envelope.Magic+"\xff and no envelope"
 	for _, test := range []struct {
 		key, value string
 		computed   bool

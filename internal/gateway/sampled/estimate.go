@@ -3,7 +3,7 @@ package sampled
 import (
 	"slices"
 
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
 // Settings in estimates for a pair of gateways, as package plan reads them: for any messages, and for
@@ -69,11 +69,11 @@ func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 
 // estimateAll returns the ratios of the bytes received to the bytes that each way would have sent; none without
 // messages.
-func estimateAll(w *Methods, list []decoded, protobufs bool) []autodict.Estimate {
-	all := []autodict.Estimate{}
+func estimateAll(w *Methods, list []decoded, protobufs bool) []dictionary.Estimate {
+	all := []dictionary.Estimate{}
 	add := func(setting string, before, after int) {
 		if before > 0 && after > 0 {
-			all = append(all, autodict.Estimate{Setting: setting, Ratio: float64(before) / float64(after)})
+			all = append(all, dictionary.Estimate{Setting: setting, Ratio: float64(before) / float64(after)})
 		}
 	}
 	for _, way := range w.Each {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cinch-layer/cinch/internal/autodict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
 // Limits. Clients choose the names of kinds, so there may be any number of them.
@@ -114,8 +114,8 @@ func (s *Samples) Bytes() int {
 
 // Measured holds the counts and estimates for one kind.
 type Measured struct {
-	autodict.KindStatus
-	Estimates []autodict.Estimate
+	dictionary.KindStatus
+	Estimates []dictionary.Estimate
 }
 
 // Measure tries the ways on the kept messages, in the caller's goroutine.
@@ -147,11 +147,11 @@ func (s *Samples) snapshots() (all []snapshot) {
 	defer s.mu.Unlock()
 	for name, k := range s.kinds {
 		c := snapshot{last: slices.Clone(k.last), protobufs: k.protobufs}
-		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []autodict.SizeBucket{}
+		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []dictionary.SizeBucket{}
 		for i, n := range k.sizes {
 			if n > 0 {
 				c.Messages += n
-				c.Sizes = append(c.Sizes, autodict.SizeBucket{UpTo: 1<<i - 1, Messages: n})
+				c.Sizes = append(c.Sizes, dictionary.SizeBucket{UpTo: 1<<i - 1, Messages: n})
 			}
 		}
 		c.SampleMessages, c.SampleBytes = len(k.last), k.kept

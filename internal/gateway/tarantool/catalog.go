@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/ui"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
@@ -245,7 +245,7 @@ func (c *catalog) logFailure(err error) {
 		return
 	}
 	c.warned[unreadable] = true
-	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", cmp.Or(ui.Hint(err), "is the server up?"))
+	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", cmp.Or(terminal.Hint(err), "is the server up?"))
 }
 
 // setRules replaces the rules.

@@ -6,19 +6,19 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
 // Dicts finds dictionaries and decides which of them new values may name.
 type Dicts interface {
-	cinch.Dictionaries
+	envelope.Dictionaries
 	// Ready reports whether values stored now may name the dictionary. It does not block.
 	Ready(number uint32) bool
 }
@@ -43,8 +43,8 @@ type Config struct {
 	Greeted  func(greeting string)
 	Dicts    Dicts           // nil: no dictionaries
 	Sampler  gateway.Sampler // nil: none
-	MaxSeal  int             // bytes; longest value to compress; 0: cinch.DefaultMaxRaw
-	MaxOpen  int             // longest value to decompress; 0: the larger of MaxSeal and cinch.DefaultMaxRaw
+	MaxSeal  int             // bytes; longest value to compress; 0: envelope.DefaultMaxRaw
+	MaxOpen  int             // longest value to decompress; 0: the larger of MaxSeal and envelope.DefaultMaxRaw
 	MaxConns int
 	// GuardLoopback refuses clients from other machines as described at gateway.LoopbackGuard.
 	GuardLoopback bool

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
@@ -38,7 +38,7 @@ func operationsFor(t *testing.T, g *Gateway, server schema.Version, ops []any) (
 	t.Helper()
 	sealed, _ := g.codec.encode(nil, []byte(abc), g.catalog.spaces.Load().byID[600].fields[1].rules[0], "")
 	tuple, err := msgp.AppendIntf(nil, unsigned([]any{1, string(sealed), 3}))
-	if err != nil || !cinch.IsSealed(sealed) {
+	if err != nil || !envelope.IsSealed(sealed) {
 		t.Fatal(err)
 	}
 	b := encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, ops})[5:]
@@ -92,7 +92,7 @@ func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]b
 			if !ok {
 				t.Fatalf("%v is out of bounds", op)
 			}
-			if cinch.IsSealed(c.paste) {
+			if envelope.IsSealed(c.paste) {
 				sealed++
 			}
 			fields[at] = []byte(string(fields[at][:from]) + string(c.paste) + string(fields[at][to:]))

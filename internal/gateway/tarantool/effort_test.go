@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/effort"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
 // A value that uses up the budget for a long time leaves the next value uncompressed. Compressed values can
@@ -21,12 +21,12 @@ func TestBudgetUsedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule, stats := p.Rules()[0], gateway.NewStats("a", "tarantool")
-	v := newValueCodec(cinch.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
+	v := newValueCodec(envelope.SealerOptions{Engine: codec.New(codec.Options{})}, nil, nil, stats, slog.New(slog.DiscardHandler))
 	v.Effort = gateway.NewEffort()
-	v.Effort.SetLimits(effort.Limits{Cores: 0.001})
+	v.Effort.SetLimits(budget.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
 	first, _ := v.encode(nil, value, rule, "") // takes more CPU time than the millisecond that is saved up
-	h, err := cinch.ParseHeader(first)
+	h, err := envelope.ParseHeader(first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestBudgetUsedUp(t *testing.T) {
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown {
 		t.Errorf("left %+v", left)
 	}
-	v.Effort.SetLimits(effort.Limits{})
-	if third, sealed := v.encode(nil, value, rule, ""); !sealed || !cinch.IsSealed(third) {
+	v.Effort.SetLimits(budget.Limits{})
+	if third, sealed := v.encode(nil, value, rule, ""); !sealed || !envelope.IsSealed(third) {
 		t.Error("without the budget the value stays plain")
 	}
 }

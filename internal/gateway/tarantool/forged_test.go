@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -17,7 +17,7 @@ type oneDict struct{ d *codec.Dict }
 
 func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
 	if number != o.d.Number() {
-		return nil, cinch.ErrDictMissing
+		return nil, envelope.ErrDictMissing
 	}
 	return o.d, nil
 }
@@ -37,9 +37,9 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	})
 	c, direct := b.client(), b.direct()
 	b.install()
-	owner := cinch.NewSealer(cinch.SealerOptions{Dicts: oneDict{d}})
+	owner := envelope.NewSealer(envelope.SealerOptions{Dicts: oneDict{d}})
 	good := owner.Seal(nil, []byte(document(1)), codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
-	h, err := cinch.ParseHeader(good)
+	h, err := envelope.ParseHeader(good)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 			t.Errorf("%s is not counted", class)
 		}
 	}
-	foreign, did := owner.SealContent(nil, []byte(document(1)), cinch.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
+	foreign, did := owner.SealContent(nil, []byte(document(1)), envelope.Foreign{Format: 3}, 1<<20, codec.Setting{Codec: codec.Zstd, Dict: d.Number()}, nil)
 	if !did.Sealed {
 		t.Fatal("not sealed")
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
@@ -72,7 +72,7 @@ func FuzzRewrite(f *testing.F) {
 		{wire.Insert, keyed{0x10, 600, 0x21, []any{1, long, 3, []byte(long)}}},
 		{wire.Replace, keyed{0x5e, "docs", 0x21, []any{1, long}}},
 		{wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{"=", 2, long}, []any{"!", "a", long}, []any{":", 9, 1, 1, "x"}}}},
-		{wire.Upsert, keyed{0x28, []any{[]any{"=", -2, long}, []any{"=", "[4]", long}, []any{"=", "doc.x", long}}, 0x10, 600, 0x21, []any{1, cinch.Magic + long}}},
+		{wire.Upsert, keyed{0x28, []any{[]any{"=", -2, long}, []any{"=", "[4]", long}, []any{"=", "doc.x", long}}, 0x10, 600, 0x21, []any{1, envelope.Magic + long}}},
 		{wire.Call, keyed{0x22, "f", 0x21, []any{long, map[string]any{"a": long}}}},
 		{wire.Call, keyed{0x22, "f", 0x21, []any{long, []any{":", "doc", 1, 2, long}, map[string]any{"a": long}}}},
 		{wire.Call, keyed{0x22, "vshard.storage.call", 0x21, []any{1, "write", "_crud.call_on_storage", []any{"guest", "_crud.update_on_storage", "docs", 1, []any{[]any{"#", 4, 1}, []any{":", 3, 1, 2, long}}}}}},
@@ -127,7 +127,7 @@ func FuzzRewrite(f *testing.F) {
 // FuzzOperations checks that, for any update and any tuple, the step that carries it out is a whole frame
 // whose operations are an array.
 func FuzzOperations(f *testing.F) {
-	s := cinch.NewSealer(cinch.SealerOptions{})
+	s := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := string(s.Seal(nil, bytes.Repeat([]byte("abc "), 30), codec.Setting{Codec: codec.LZ4}, nil))
 	t := &testing.T{}
 	for _, ops := range [][]any{
@@ -181,12 +181,12 @@ func FuzzOperations(f *testing.F) {
 
 // FuzzOpen checks that decompressed replies are whole frames in which nothing else has changed.
 func FuzzOpen(f *testing.F) {
-	s := cinch.NewSealer(cinch.SealerOptions{})
+	s := envelope.NewSealer(envelope.SealerOptions{})
 	long := bytes.Repeat([]byte("abc "), 30)
 	sealed := s.Seal(nil, long, codec.Setting{Codec: codec.LZ4}, nil)
 	t := &testing.T{}
 	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{[]any{1, string(sealed), sealed, map[string]any{string(sealed): 1}}}})[5:])
-	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{string(sealed[:len(sealed)-1]), cinch.Magic}})[5:])
+	f.Add(encode(t, wire.OK, 7, nil, keyed{0x30, []any{string(sealed[:len(sealed)-1]), envelope.Magic}})[5:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g := offline(t)
 		defer g.cancel()

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // Gateway serves clients of one Tarantool server.
@@ -31,7 +31,7 @@ type Gateway struct {
 // NewGateway returns a gateway. It serves no clients until Serve is called.
 func NewGateway(cfg Config) *Gateway {
 	if cfg.MaxSeal <= 0 {
-		cfg.MaxSeal = cinch.DefaultMaxRaw
+		cfg.MaxSeal = envelope.DefaultMaxRaw
 	}
 	if cfg.Stall <= 0 {
 		cfg.Stall = gateway.DefaultStall
@@ -40,7 +40,7 @@ func NewGateway(cfg Config) *Gateway {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{cfg: cfg}
-	opts := cinch.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
+	opts := envelope.SealerOptions{Engine: cfg.Engine, MaxRaw: cfg.MaxSeal, MaxOpen: cfg.MaxOpen}
 	g.codec = newValueCodec(opts, cfg.Dicts, cfg.Sampler, cfg.Stats, cfg.Log)
 	g.codec.Effort = cfg.Effort
 	g.ctx, g.cancel = context.WithCancel(context.Background())

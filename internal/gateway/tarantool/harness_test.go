@@ -13,8 +13,8 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -343,9 +343,9 @@ func (r *raw) selectOne(space, key any) []any {
 func sealed(v any) bool {
 	switch v := v.(type) {
 	case string:
-		return cinch.IsSealed([]byte(v))
+		return envelope.IsSealed([]byte(v))
 	case []byte:
-		return cinch.IsSealed(v)
+		return envelope.IsSealed(v)
 	}
 	return false
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -145,7 +145,7 @@ func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 		b = msgp.AppendNil(b)
 	}
 	if args == 7 {
-		b = msgp.AppendString(b, cinch.Magic)
+		b = msgp.AppendString(b, envelope.Magic)
 	}
 	return wire.FinishFrame(b, 0), nil
 }
@@ -356,7 +356,7 @@ func (o *tupleSimulator) decode(at int) ([]byte, *refusal) {
 		return nil, o.u.codec.decodeError(err, o.u.client)
 	}
 	content := h.Content.Of(s.value)
-	if cinch.IsSealed(content) {
+	if envelope.IsSealed(content) {
 		if content, err = o.u.codec.decodeStored(content); err != nil {
 			return nil, o.u.codec.decodeError(err, o.u.client)
 		}
@@ -373,7 +373,7 @@ func (o *tupleSimulator) appendEncoded(dst []byte, at int, value []byte) (out []
 		rule = o.u.space.at(at).rule(len(value))
 	}
 	if rule == nil {
-		if !cinch.IsSealed(value) {
+		if !envelope.IsSealed(value) {
 			return msgp.AppendStringFromBytes(dst, value), false, nil
 		}
 		if why := o.u.space.touchedAt(at); why != "" {
@@ -401,7 +401,7 @@ func (o *tupleSimulator) decodeMoved() *refusal {
 		if refused != nil {
 			return refused
 		}
-		if cinch.IsSealed(raw) {
+		if envelope.IsSealed(raw) {
 			return unsupported("magic", fmt.Sprintf("values that begin like its envelopes in field %d of space %s: %s", at+1, o.u.space.Name, why))
 		}
 		o.out = msgp.AppendArrayHeader(o.out, 3)
@@ -578,5 +578,5 @@ func (s *tupleField) sealed(h wire.Head) bool {
 	if s.spliced != nil {
 		return s.spliced.sealed
 	}
-	return cinch.IsSealed(h.Content.Of(s.value))
+	return envelope.IsSealed(h.Content.Of(s.value))
 }

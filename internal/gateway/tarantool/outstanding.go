@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 

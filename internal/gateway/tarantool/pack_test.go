@@ -5,10 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch"
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	corestore "github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
@@ -41,7 +41,7 @@ func (b *bed) pack(ctx context.Context, c *store.Conn, unpack bool) (pack.Report
 		return pack.Report{}, err
 	}
 	rules := b.g.catalog.rules.Load()
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	o := pack.Options{Step: 16, NoBackoff: true, Unavailable: store.Unavailable, Task: &pack.Seal{
 		Policy: rules, Sealer: sealer, Ready: func(uint32) bool { return true },
 		Rule: func(space string, v *corestore.Value, size int) *policy.Rule {

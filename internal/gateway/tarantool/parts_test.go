@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -334,7 +334,7 @@ func TestRetriesEnd(t *testing.T) {
 		t.Errorf("%+v %v", w, refused)
 	}
 	for _, r := range []*request{
-		p.request(wire.Insert, 0x10, 600, 0x21, []any{1, cinch.Magic}),
+		p.request(wire.Insert, 0x10, 600, 0x21, []any{1, envelope.Magic}),
 		p.request(wire.Update, 0x10, 600, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 1, 1, "x"}}),
 		p.request(wire.Call, 0x22, "box.space.docs:update", 0x21, []any{1, []any{[]any{":", 3, 1, 1, "x"}}}),
 		p.request(wire.Eval, 0x27, "box.space.docs:update(1, {{':', 3, 1, 1, 'x'}})", 0x21, []any{}),
@@ -355,7 +355,7 @@ func TestRequestsWithoutMemoryForARetry(t *testing.T) {
 		passes bool
 	}{
 		"a value that is to be sealed":     {wire.Insert, docBody, true},
-		"a value that begins like sealed":  {wire.Insert, keyed{0x10, 600, 0x21, []any{1, cinch.Magic}}, false},
+		"a value that begins like sealed":  {wire.Insert, keyed{0x10, 600, 0x21, []any{1, envelope.Magic}}, false},
 		"a splice":                         {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{splice}}, false},
 		"a splice by UPSERT":               {wire.Upsert, keyed{0x10, 600, 0x21, []any{1, "x"}, 0x28, []any{splice}}, false},
 		"a splice beside a sealed value":   {wire.Update, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", 1, abc}, splice}}, false},
@@ -444,13 +444,13 @@ func (s *stored) Read(p []byte) (int, error) { return s.rest.Read(p) }
 func TestEditsAreGivenBack(t *testing.T) {
 	many := func(n int) (list []any) {
 		for range n {
-			list = append(list, cinch.Magic)
+			list = append(list, envelope.Magic)
 		}
 		return list
 	}
 	var operations []any
 	for range 2 * maxIdleEdits {
-		operations = append(operations, []any{"=", 2, cinch.Magic})
+		operations = append(operations, []any{"=", 2, envelope.Magic})
 	}
 	for name, test := range map[string]struct {
 		typ  wire.Type
@@ -478,7 +478,7 @@ func TestLooksLeaveEditsAlone(t *testing.T) {
 	p.g.cfg.ReadTuple = func(context.Context, uint32, uint32, []byte) ([]byte, error) { return nil, nil }
 	operations := []any{[]any{":", 1, 0, 1, "X"}}
 	for range 2 * maxIdleEdits {
-		operations = append(operations, []any{"=", 2, cinch.Magic})
+		operations = append(operations, []any{"=", 2, envelope.Magic})
 	}
 	w, refused := p.g.rewrite(t.Context(), p.request(wire.Update, 0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, operations), updates, 0)
 	if refused != nil {
@@ -660,7 +660,7 @@ func TestReadStep(t *testing.T) {
 	if _, again, refused := read(x, wire.OK, 0x30, []any{nil, []any{strings.Repeat("a", 1<<20)}}); again || refused != noMemory {
 		t.Error("more is kept than the budget has room for")
 	}
-	if _, again, refused := read(x, wire.OK, 0x30, []any{nil, []any{cinch.Magic + "\x01"}}); again || refused == nil {
+	if _, again, refused := read(x, wire.OK, 0x30, []any{nil, []any{envelope.Magic + "\x01"}}); again || refused == nil {
 		t.Error("a broken envelope is expected")
 	}
 	r := &reply{bytes: encode(t, wire.OK, 1, nil, nil)[5:]}
@@ -701,10 +701,10 @@ func TestOpenWithinBudget(t *testing.T) {
 	if _, refused := open(wire.Select, p.sealed(large)); refused == nil || refused.reason != "budget" {
 		t.Errorf("while others have the budget: %v", refused)
 	}
-	if _, refused := open(wire.Select, cinch.Magic+"\x01"); refused == nil {
+	if _, refused := open(wire.Select, envelope.Magic+"\x01"); refused == nil {
 		t.Error("a broken envelope passes in a tuple")
 	}
-	if out, refused := open(wire.Call, cinch.Magic+"\x01"); out != nil || refused != nil {
+	if out, refused := open(wire.Call, envelope.Magic+"\x01"); out != nil || refused != nil {
 		t.Error("what Lua made is taken for an envelope")
 	}
 }
@@ -713,7 +713,7 @@ func TestOpenWithinBudget(t *testing.T) {
 func TestBrokenPart(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Select, 0x10, 600)
-	p.reply(wire.Chunk, 1, 0x30, []any{cinch.Magic + "\x01"})
+	p.reply(wire.Chunk, 1, 0x30, []any{envelope.Magic + "\x01"})
 	p.client.nothing(t)
 	p.reply(wire.OK, 1, 0x30, []any{1})
 	p.client.expect(t, wire.ErrorFlag|wire.ErrSystem, 1, 9)
@@ -876,7 +876,7 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 		}
 		handled := make(chan error)
 		go func() {
-			f := frame{encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{cinch.Magic}, 0x21, []any{[]any{"=", 4, 5}}}), 5}
+			f := frame{encode(t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{envelope.Magic}, 0x21, []any{[]any{"=", 4, 5}}}), 5}
 			err := p.s.handleRequest(&f)
 			handled <- errors.Join(err, p.s.toServer.flush(), p.s.toClient.flush())
 		}()

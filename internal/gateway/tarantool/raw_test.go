@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -63,7 +63,7 @@ func TestFormatNamesCompression(t *testing.T) {
 	c := b.client()
 	c.must(wire.Insert, 0x10, kept, 0x21, []any{1, document(1)})
 	stored := b.direct().selectOne(kept, 1)[1]
-	if h, err := cinch.ParseHeader([]byte(stored.(string))); err != nil || h.Codec != codec.LZ4 {
+	if h, err := envelope.ParseHeader([]byte(stored.(string))); err != nil || h.Codec != codec.LZ4 {
 		t.Errorf("stored: %.60q: %v", stored, err)
 	}
 	if got := c.selectOne(kept, 1)[1]; got != document(1) {
@@ -266,7 +266,7 @@ func TestSQL(t *testing.T) {
 func TestMagicInValues(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
-	evil := cinch.Magic + "evil"
+	evil := envelope.Magic + "evil"
 	b.put(c, 1, evil)
 	b.check(c, 1, evil, true)
 	c.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{"=", "doc", evil + "2"}})
@@ -293,13 +293,13 @@ func TestMagicInValues(t *testing.T) {
 func TestBrokenEnvelopes(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, direct := b.client(), b.direct()
-	s := cinch.NewSealer(cinch.SealerOptions{})
+	s := envelope.NewSealer(envelope.SealerOptions{})
 	good := s.Seal(nil, []byte(document(1)), codec.Setting{Codec: codec.LZ4}, nil)
 	damaged := append([]byte{}, good...)
 	damaged[len(damaged)-1] ^= 1
-	missing := cinch.Header{Version: 1, Codec: codec.Zstd, HasDict: true, Dict: 77, RawLen: 10}.Append(nil)
-	huge := cinch.Header{Version: 1, Codec: codec.Zstd, RawLen: 1 << 34}.Append(nil)
-	for i, bad := range [][]byte{damaged, missing, huge, []byte(cinch.Magic)} {
+	missing := envelope.Header{Version: 1, Codec: codec.Zstd, HasDict: true, Dict: 77, RawLen: 10}.Append(nil)
+	huge := envelope.Header{Version: 1, Codec: codec.Zstd, RawLen: 1 << 34}.Append(nil)
+	for i, bad := range [][]byte{damaged, missing, huge, []byte(envelope.Magic)} {
 		direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(bad)})
 		a := c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
 		if a.code != wire.ErrorFlag|wire.ErrSystem || !strings.Contains(a.text, "can't be decompressed") {
@@ -313,7 +313,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 		}
 	}
 	// Lua may return any bytes.
-	if got := c.must(wire.Eval, 0x27, "return '\xC1\xDD\xDC'", 0x21, []any{}).([]any); got[0] != cinch.Magic {
+	if got := c.must(wire.Eval, 0x27, "return '\xC1\xDD\xDC'", 0x21, []any{}).([]any); got[0] != envelope.Magic {
 		t.Errorf("got %q", got)
 	}
 	for class, n := range map[string]uint64{"damaged": 3, "dictionary_missing": 2, "too_large": 2} {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
@@ -178,14 +178,14 @@ func (s *session) decodedSize(r *reply) (size int, err error) {
 		}
 		found = true
 		if err == nil && h.RawLen > s.g.codec.Sealer.MaxOpen() {
-			err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", cinch.ErrTooLarge, h.RawLen, s.g.codec.Sealer.MaxOpen())
+			err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, s.g.codec.Sealer.MaxOpen())
 		}
 		if err != nil {
 			return 0, err
 		}
 		size += h.RawLen - len(content) + maxHead
 		if size > maxFrame {
-			return 0, fmt.Errorf("%w: the reply would have over %d bytes", cinch.ErrTooLarge, maxFrame)
+			return 0, fmt.Errorf("%w: the reply would have over %d bytes", envelope.ErrTooLarge, maxFrame)
 		}
 	}
 	if !found {
@@ -257,11 +257,11 @@ func (r *reply) strings() wire.Strings {
 }
 
 // envelope parses the header of a string that is an envelope. ok is false for other strings.
-func (r *reply) envelope(content []byte) (h cinch.Header, ok bool, err error) {
-	if !cinch.IsSealed(content) {
+func (r *reply) envelope(content []byte) (h envelope.Header, ok bool, err error) {
+	if !envelope.IsSealed(content) {
 		return h, false, nil
 	}
-	if h, err = cinch.ParseHeader(content); err == nil && h.IsForeign() {
+	if h, err = envelope.ParseHeader(content); err == nil && h.IsForeign() {
 		return h, true, errForeign
 	}
 	return h, err == nil || !r.computed(), err // Lua may produce bytes that only begin like an envelope

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
@@ -42,7 +42,7 @@ const maxIdleEdits = 64
 
 // rewriteRoom returns the number of bytes that rewriting a request of n bytes takes: room for a stamp, for
 // the longest head and header of a value, and for what any codec needs beside the value while it compresses
-// it (see cinch.MaxSealedLen).
+// it (see envelope.MaxSealedLen).
 func rewriteRoom(n int) int { return n + n>>7 + 256 }
 
 // rewritten is the result of rewriting a request.
@@ -236,7 +236,7 @@ func (c *collector) addValue(position int, v wire.Span) *refusal {
 		e.rule = f.rule(h.Content.Len)
 	}
 	if e.rule == nil {
-		if !cinch.IsSealed(h.Content.Of(c.b)) {
+		if !envelope.IsSealed(h.Content.Of(c.b)) {
 			return nil
 		}
 		if why := c.space.touchedAt(position); why != "" {
@@ -254,7 +254,7 @@ func (c *collector) addValue(position int, v wire.Span) *refusal {
 func holdsEnvelope(b []byte, at wire.Span) bool {
 	s := wire.NewStrings(b, at)
 	for s.Next() {
-		if cinch.IsSealed(s.Content.Of(b)) {
+		if envelope.IsSealed(s.Content.Of(b)) {
 			return true
 		}
 	}

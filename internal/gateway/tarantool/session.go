@@ -9,7 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -38,7 +38,7 @@ func splices(doc string) map[string]struct {
 		"far after it":            {list{list{":", "doc", n + 99, 5, "end"}}, 0, doc + "end"},
 		"leaves some":             {list{list{":", "doc", 4, -6, "-"}}, 0, doc[:4] + "-" + doc[n-6:]},
 		"all":                     {list{list{":", "doc", 0, n, ""}}, 0, ""},
-		"begins like an envelope": {list{list{":", "doc", 0, 0, cinch.Magic}}, 0, cinch.Magic + doc},
+		"begins like an envelope": {list{list{":", "doc", 0, 0, envelope.Magic}}, 0, envelope.Magic + doc},
 		"and other things":        {list{list{"=", "tag", "new"}, list{":", "doc", 0, 1, "Y"}, list{"=", "extra", document(7)}}, 0, "Y" + doc[1:]},
 		"and then assigned":       {list{list{":", "doc", 0, 1, "Y"}, list{"=", "doc", "other"}}, 0, "other"},
 		"after an insertion":      {list{list{"!", -1, list{}}, list{":", -4, 0, 1, "Z"}, list{"#", -1, 1}}, 0, "Z" + doc[1:]},

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/ui"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -57,7 +57,7 @@ func TestHintOfUnreadableSchema(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		hint string
-	}{{errNoServer, "is the server up?"}, {ui.WithHint(errNoServer, "grant it"), "grant it"}} {
+	}{{errNoServer, "is the server up?"}, {terminal.WithHint(errNoServer, "grant it"), "grant it"}} {
 		var log strings.Builder
 		newCatalog(t.Context(), nil, nil, gateway.NewStats("t", "tarantool"), slog.New(slog.NewTextHandler(&log, nil))).logFailure(c.err)
 		if !strings.Contains(log.String(), fmt.Sprintf("err=refused hint=%q", c.hint)) {

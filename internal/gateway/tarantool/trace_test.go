@@ -8,9 +8,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cinch-layer/cinch/internal/gateway/trace"
+	"github.com/cinch-layer/cinch/internal/gateway/trace/tracetest"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/trace"
-	"github.com/cinch-layer/cinch/internal/trace/tracetest"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 

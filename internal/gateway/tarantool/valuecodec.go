@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
@@ -19,11 +19,11 @@ type valueCodec struct {
 	log   *slog.Logger
 }
 
-func newValueCodec(o cinch.SealerOptions, dicts Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *valueCodec {
+func newValueCodec(o envelope.SealerOptions, dicts Dicts, sampler gateway.Sampler, stats *gateway.Stats, log *slog.Logger) *valueCodec {
 	if dicts != nil {
 		o.Dicts = dicts
 	}
-	return &valueCodec{Compressor: gateway.Compressor{Sealer: cinch.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
+	return &valueCodec{Compressor: gateway.Compressor{Sealer: envelope.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
 // encode appends the envelope of a value that a user writes, or the value itself, and reports whether it
@@ -47,18 +47,18 @@ func (v *valueCodec) encode(dst, value []byte, rule *policy.Rule, login string) 
 
 // errForeign refuses values that other libraries have compressed. The gateway for Tarantool never makes such
 // envelopes, and so all that it decompresses has the declared length.
-var errForeign = fmt.Errorf("%w: the envelope of a value that a Redis client library had compressed", cinch.ErrUnknownCodec)
+var errForeign = fmt.Errorf("%w: the envelope of a value that a Redis client library had compressed", envelope.ErrUnknownCodec)
 
 // decodeStored returns the value of a stored envelope.
 func (v *valueCodec) decodeStored(stored []byte) ([]byte, error) {
-	if h, err := cinch.ParseHeader(stored); err == nil && h.IsForeign() {
+	if h, err := envelope.ParseHeader(stored); err == nil && h.IsForeign() {
 		return nil, errForeign
 	}
 	return v.Sealer.Open(nil, stored)
 }
 
 // decode appends the value of the envelope stored, whose header is h.
-func (v *valueCodec) decode(dst, stored []byte, h *cinch.Header) ([]byte, error) {
+func (v *valueCodec) decode(dst, stored []byte, h *envelope.Header) ([]byte, error) {
 	began := time.Now()
 	out, err := v.Sealer.OpenParsed(dst, stored, *h)
 	if err == nil {
@@ -75,7 +75,7 @@ func (v *valueCodec) decodeError(cause error, client string) *refusal {
 	return &refusal{wire.ErrSystem, class, "cinch: " + text}
 }
 
-var magic = []byte(cinch.Magic)
+var magic = []byte(envelope.Magic)
 
 // hasMagic reports whether anything in b may begin like an envelope.
 func hasMagic(b []byte) bool { return bytes.Contains(b, magic) }

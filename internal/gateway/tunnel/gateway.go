@@ -9,7 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 

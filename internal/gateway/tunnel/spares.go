@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/link"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 )
 
 // spares holds links made in advance, which save clients the handshakes.

@@ -13,8 +13,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -22,9 +22,9 @@ import (
 func sealedBy(t *testing.T, x *codec.Dict) (sealed, value string) {
 	t.Helper()
 	value = string(x.Content()[:100]) + "!"
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: fixed{x}})
+	s := envelope.NewSealer(envelope.SealerOptions{Dicts: fixed{x}})
 	sealed = string(s.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Dict: x.Number()}, nil))
-	if h, err := cinch.ParseHeader([]byte(sealed)); err != nil || h.Dict != x.Number() {
+	if h, err := envelope.ParseHeader([]byte(sealed)); err != nil || h.Dict != x.Number() {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	return sealed, value
@@ -97,7 +97,7 @@ func TestArchive(t *testing.T) {
 			}
 			wantState(t, operator, x, "")
 			late, _ := gatewayOn(t, server.Addr, &testenv.Log{})
-			if _, err := late.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+			if _, err := late.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 				t.Errorf("forgotten: %v", err)
 			}
 		})
@@ -309,7 +309,7 @@ func TestWhatAScanMissedOpens(t *testing.T) {
 			}
 			must(t, client.Restore(t.Context(), "k", 0, backup).Err())
 			fresh, _ := gatewayOn(t, server.Addr, &testenv.Log{})
-			opened, err := cinch.NewSealer(cinch.SealerOptions{Dicts: fresh}).Open(nil, []byte(client.Get(t.Context(), "k").Val()))
+			opened, err := envelope.NewSealer(envelope.SealerOptions{Dicts: fresh}).Open(nil, []byte(client.Get(t.Context(), "k").Val()))
 			if err != nil || string(opened) != value {
 				t.Errorf("%v: %q", err, opened)
 			}

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // backend is one of the places in a server where dictionaries are stored.
 type backend interface {
-	// get returns the dictionary. Its error wraps cinch.ErrDictMissing if the server answers that there is
+	// get returns the dictionary. Its error wraps envelope.ErrDictMissing if the server answers that there is
 	// none.
 	get(ctx context.Context, number uint32) (*codec.Dict, error)
 	// add stores the dictionary unless there is something already, which is no error.
@@ -37,7 +37,7 @@ func ensureStored(ctx context.Context, h backend, d *codec.Dict) error {
 
 func isStored(ctx context.Context, h backend, d *codec.Dict) (bool, error) {
 	found, err := h.get(ctx, d.Number())
-	if errors.Is(err, cinch.ErrDictMissing) {
+	if errors.Is(err, envelope.ErrDictMissing) {
 		return false, nil
 	}
 	if err != nil {

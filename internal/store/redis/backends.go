@@ -6,8 +6,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // backends accesses the places where a server stores dictionaries. It caches nothing.
@@ -23,10 +23,10 @@ func newBackends(client goredis.UniversalClient, t *onceLogger) *backends {
 }
 
 // find looks in all places: a server that has functions now may have had none when the values were written,
-// and values may still name an archived dictionary. It returns cinch.ErrDictMissing only if it is in none of
+// and values may still name an archived dictionary. It returns envelope.ErrDictMissing only if it is in none of
 // them.
 func (p *backends) find(ctx context.Context, number uint32) (*codec.Dict, error) {
-	trouble := error(cinch.ErrDictMissing)
+	trouble := error(envelope.ErrDictMissing)
 	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
 		return p.functions.getAny(ctx, number, p.archive.functions)
 	}
@@ -64,7 +64,7 @@ func (p *backends) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 
 // isNowhere reports whether a place lacks the dictionary, or the server lacks the place.
 func isNowhere(err error) bool {
-	return errors.Is(err, cinch.ErrDictMissing) || errors.Is(err, errNoFunctions)
+	return errors.Is(err, envelope.ErrDictMissing) || errors.Is(err, errNoFunctions)
 }
 
 // put stores one dictionary: as a library, or as a key on a server without functions.

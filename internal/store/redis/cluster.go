@@ -14,10 +14,10 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // ClusterDictsOptions configure ClusterDicts. NewClient is required.
@@ -281,7 +281,7 @@ func (c *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
 			break
 		}
 		trouble := n.Adopt(ctx, number)
-		if i == 0 || trouble == nil || errors.Is(err, cinch.ErrDictMissing) {
+		if i == 0 || trouble == nil || errors.Is(err, envelope.ErrDictMissing) {
 			err = trouble
 		}
 	}
@@ -304,7 +304,7 @@ func (c *ClusterDicts) remember(number uint32) {
 	}
 }
 
-// Dictionary asks the node, and then the other primaries of its cluster. It returns cinch.ErrDictMissing only
+// Dictionary asks the node, and then the other primaries of its cluster. It returns envelope.ErrDictMissing only
 // if all of them lack the dictionary.
 func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := n.Dicts.Dictionary(number)
@@ -316,7 +316,7 @@ func (n *NodeDicts) Dictionary(number uint32) (*codec.Dict, error) {
 			continue
 		}
 		found, trouble := other.Dicts.Dictionary(number)
-		if trouble == nil || errors.Is(err, cinch.ErrDictMissing) {
+		if trouble == nil || errors.Is(err, envelope.ErrDictMissing) {
 			x, err = found, trouble
 		}
 	}

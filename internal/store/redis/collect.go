@@ -8,8 +8,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -256,7 +256,7 @@ func (o *CollectOptions) archive(ctx context.Context, number uint32) error {
 
 func (o *CollectOptions) find(ctx context.Context, number uint32) (x *codec.Dict, err error) {
 	for _, node := range o.Nodes {
-		if x, err = node.Dicts.find(ctx, number); !errors.Is(err, cinch.ErrDictMissing) {
+		if x, err = node.Dicts.find(ctx, number); !errors.Is(err, envelope.ErrDictMissing) {
 			return x, err
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -60,7 +60,7 @@ func TestCollectCluster(t *testing.T) {
 		}
 	}
 	for _, node := range o.Nodes {
-		if _, err := node.Dicts.Dictionary(0x12345678); !errors.Is(err, cinch.ErrDictMissing) {
+		if _, err := node.Dicts.Dictionary(0x12345678); !errors.Is(err, envelope.ErrDictMissing) {
 			t.Errorf("one that is nowhere: %v", err)
 		}
 		wantState(t, node.Dicts, idle, Archived)
@@ -146,7 +146,7 @@ func TestDictionaryOfAnyNode(t *testing.T) {
 	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer b.Close()
-	if _, err := b.DictAdmin().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := b.DictAdmin().Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("nowhere else: %v", err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -50,7 +50,7 @@ const (
 )
 
 // Dicts finds dictionaries in a server and keeps stored there those that values may name. It is safe for
-// concurrent use and implements cinch.Dictionaries.
+// concurrent use and implements envelope.Dictionaries.
 //
 // Everything that was published or fetched is kept in memory and restored if the server loses it, since
 // values that name it may be there.
@@ -117,7 +117,7 @@ func orDefault(d, def time.Duration) time.Duration {
 }
 
 // Dictionary returns a dictionary by number, from memory or from the server. Concurrent calls for the same
-// number share one question. The error wraps cinch.ErrDictMissing when the server has none; other errors mean
+// number share one question. The error wraps envelope.ErrDictMissing when the server has none; other errors mean
 // that it could not be asked or that its content is wrong.
 func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
@@ -166,7 +166,7 @@ func (d *Dicts) track(number uint32) error {
 		return nil
 	}
 	_, err := d.lookups.Do(number, func() (*codec.Dict, error) { return d.fetch(context.Background(), number) })
-	if errors.Is(err, cinch.ErrDictMissing) {
+	if errors.Is(err, envelope.ErrDictMissing) {
 		return nil
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -274,7 +274,7 @@ func TestForeignLibrary(t *testing.T) {
 			server := testenv.Redis(t)
 			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 			must(t, client.FunctionLoad(t.Context(), code).Err())
-			if _, err := d.Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, cinch.ErrDictMissing) {
+			if _, err := d.Dictionary(x.Number()); !errors.Is(err, ErrForeign) || errors.Is(err, envelope.ErrDictMissing) {
 				t.Errorf("dictionary: %v, want ErrForeign", err)
 			}
 			if err := d.Publish(t.Context(), x); !errors.Is(err, ErrForeign) {

@@ -6,8 +6,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // functions stores dictionaries as function libraries whose names begin with prefix. On a server without
@@ -40,7 +40,7 @@ func (f functions) getFirst(ctx context.Context, pattern string, number uint32, 
 			}
 		}
 	}
-	return nil, cinch.ErrDictMissing
+	return nil, envelope.ErrDictMissing
 }
 
 // readLibrary parses a library and checks the content against the full hash in its description, not only

@@ -7,8 +7,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Prefixes of keys, each followed by a number.
@@ -36,11 +36,11 @@ func (k keys) get(ctx context.Context, number uint32) (*codec.Dict, error) {
 	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
 		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
 	case isElsewhere(err):
-		return nil, cinch.ErrDictMissing
+		return nil, envelope.ErrDictMissing
 	case err != nil:
 		return nil, classify(err)
 	case len(content) == 0:
-		return nil, cinch.ErrDictMissing
+		return nil, envelope.ErrDictMissing
 	case len(content) > maxStored:
 		return nil, fmt.Errorf("%w: over %d bytes", ErrForeign, maxStored)
 	}

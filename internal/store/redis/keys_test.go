@@ -9,7 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -122,7 +122,7 @@ func TestOtherDatabaseIsRefused(t *testing.T) {
 	if err := d.Publish(t.Context(), x); err == nil {
 		t.Error("published into database 3")
 	}
-	if _, err := d.Dictionary(1); err == nil || errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := d.Dictionary(1); err == nil || errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("dictionary: %v", err)
 	}
 }

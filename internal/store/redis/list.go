@@ -9,8 +9,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -128,7 +128,7 @@ func (k keys) infos(ctx context.Context, s State) ([]Info, error) {
 	infos := make([]Info, 0, len(numbers))
 	for _, n := range numbers {
 		x, err := k.get(ctx, n)
-		if errors.Is(err, cinch.ErrDictMissing) {
+		if errors.Is(err, envelope.ErrDictMissing) {
 			continue // deleted since the scan
 		}
 		if err != nil && !errors.Is(err, ErrForeign) {

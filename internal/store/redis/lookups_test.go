@@ -9,11 +9,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var _ cinch.Dictionaries = (*Dicts)(nil)
+var _ envelope.Dictionaries = (*Dicts)(nil)
 
 func TestMissingIsAskedForOnce(t *testing.T) {
 	server := testenv.Redis(t)
@@ -25,7 +25,7 @@ func TestMissingIsAskedForOnce(t *testing.T) {
 	for range 50 {
 		wg.Go(func() {
 			for range 20 {
-				if _, err := d.Dictionary(0xdeadbeef); !errors.Is(err, cinch.ErrDictMissing) {
+				if _, err := d.Dictionary(0xdeadbeef); !errors.Is(err, envelope.ErrDictMissing) {
 					t.Errorf("dictionary: %v, want ErrDictMissing", err)
 				}
 			}
@@ -42,7 +42,7 @@ func TestMissingIsAskedForAgain(t *testing.T) {
 	client := connect(t, goredis.Options{Addr: server.Addr})
 	d := NewDicts(DictsOptions{Client: client, MissTTL: time.Nanosecond})
 	x := testDict(t, "late")
-	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := d.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Fatalf("dictionary: %v, want ErrDictMissing", err)
 	}
 	other, _ := gatewayOn(t, server.Addr, &testenv.Log{})
@@ -61,7 +61,7 @@ func TestUnreachableIsNotMissing(t *testing.T) {
 	d := NewDicts(DictsOptions{Client: client, MissTTL: time.Hour})
 	server.Close()
 	for number := range uint32(500) {
-		if _, err := d.Dictionary(number + 1); err == nil || errors.Is(err, cinch.ErrDictMissing) {
+		if _, err := d.Dictionary(number + 1); err == nil || errors.Is(err, envelope.ErrDictMissing) {
 			t.Fatalf("dictionary: %v", err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestDeniedIsNotMissing(t *testing.T) {
 	must(t, admin.Do(t.Context(), "ACL", "SETUSER", "gw", "on", ">pw", "+ping").Err())
 	client := connect(t, goredis.Options{Addr: server.Addr, Username: "gw", Password: "pw"})
 	d := NewDicts(DictsOptions{Client: client})
-	if _, err := d.Dictionary(7); !errors.Is(err, ErrDenied) || errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := d.Dictionary(7); !errors.Is(err, ErrDenied) || errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("dictionary: %v, want ErrDenied", err)
 	}
 }

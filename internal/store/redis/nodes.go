@@ -10,11 +10,11 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // Nodes holds the dictionaries of a server, or of all primaries that a cluster had when it was opened. It
@@ -56,24 +56,24 @@ func newToolDicts(client *goredis.Client, local *dict.Set) *Dicts {
 	return NewDicts(DictsOptions{Client: client, Local: local, AskAlways: true, Log: slog.New(slog.DiscardHandler)})
 }
 
-// Dictionary implements cinch.Dictionaries. An error that leaves open whether there is one wraps
+// Dictionary implements envelope.Dictionaries. An error that leaves open whether there is one wraps
 // store.ErrDictUnknown.
 func (d *Nodes) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := d.find(number)
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		err = markUnknown(err)
 	}
 	return x, err
 }
 
 func (d *Nodes) find(number uint32) (*codec.Dict, error) {
-	missing := error(cinch.ErrDictMissing)
+	missing := error(envelope.ErrDictMissing)
 	for _, n := range d.nodes {
 		x, err := n.dicts.Dictionary(number)
 		if err == nil {
 			return x, nil
 		}
-		if !errors.Is(err, cinch.ErrDictMissing) {
+		if !errors.Is(err, envelope.ErrDictMissing) {
 			missing = err
 		}
 	}
@@ -198,14 +198,14 @@ func (s *dictAdmin) each(ctx context.Context, do func(i int, n dictNode) error) 
 // Dictionary finds a dictionary in any node.
 func (s *dictAdmin) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.find(number)
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		err = s.explain(err)
 	}
 	return x, err
 }
 
 func (s *dictAdmin) find(number uint32) (*codec.Dict, error) {
-	first := error(cinch.ErrDictMissing)
+	first := error(envelope.ErrDictMissing)
 	if s.first != nil {
 		x, err := s.first.Dictionary(number)
 		if err == nil {

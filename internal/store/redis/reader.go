@@ -22,7 +22,7 @@ func NewReader(client goredis.UniversalClient) Reader {
 	return Reader{client, newBackends(client, nil)}
 }
 
-// Dictionary finds a dictionary in all places of the server. The error wraps cinch.ErrDictMissing if there is
+// Dictionary finds a dictionary in all places of the server. The error wraps envelope.ErrDictMissing if there is
 // none.
 func (r Reader) Dictionary(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return r.places.find(ctx, number)

@@ -7,7 +7,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -17,7 +17,7 @@ func TestReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := connect(t, goredis.Options{Addr: addr})
 			dicts, r, d := NewDicts(DictsOptions{Client: client}), NewReader(client), testDict(t, name)
-			if _, err := r.Dictionary(t.Context(), d.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+			if _, err := r.Dictionary(t.Context(), d.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 				t.Error("before:", err)
 			}
 			if err := dicts.backends.put(t.Context(), d); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // RefCounts counts the stored values that name each dictionary.
@@ -102,7 +102,7 @@ func (c *RefCounts) keys(ctx context.Context, client *goredis.Client, keys []str
 		}
 	}
 	headers, err := pipelined(ctx, client, texts, func(p goredis.Pipeliner, key string) *goredis.StringCmd {
-		return p.GetRange(ctx, key, 0, int64(cinch.MaxHeaderLen)-1)
+		return p.GetRange(ctx, key, 0, int64(envelope.MaxHeaderLen)-1)
 	})
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (c *RefCounts) stream(ctx context.Context, client *goredis.Client, key stri
 
 func (c *RefCounts) add(stored ...string) {
 	for _, s := range stored {
-		if h, err := cinch.ParseHeader([]byte(s[:min(len(s), cinch.MaxHeaderLen)])); err == nil && h.HasDict {
+		if h, err := envelope.ParseHeader([]byte(s[:min(len(s), envelope.MaxHeaderLen)])); err == nil && h.HasDict {
 			c.ByDict[h.Dict]++
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -229,7 +229,7 @@ func words(t *testing.T, s store.Store) {
 // Dicts is the part of the suite for store.Dicts.
 func Dicts(t *testing.T, d store.Dicts) {
 	x := dictionary(t, "dictionaries")
-	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) || d.Ready(x.Number()) {
+	if _, err := d.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) || d.Ready(x.Number()) {
 		t.Fatalf("before it is there: %v", err)
 	}
 	must(t, d.Publish(t.Context(), x))
@@ -286,7 +286,7 @@ func dictAdmin(t *testing.T, f Fixture) {
 	if err := s.Forget(t.Context(), x.Number()); err == nil {
 		t.Fatal("a live one was forgotten")
 	}
-	sealer := cinch.NewSealer(cinch.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: s})
+	sealer := envelope.NewSealer(envelope.SealerOptions{Engine: codec.New(codec.Options{}), Dicts: s})
 	f.Write(t, 6, sealer.Seal(nil, value(6, 1), codec.Setting{Codec: codec.Zstd, Level: 3, Dict: x.Number()}, nil))
 	if out := collect(); out.Archived || out.Values != 1 {
 		t.Errorf("one that is in use: %+v", out)

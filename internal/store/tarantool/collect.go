@@ -8,7 +8,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -79,7 +79,7 @@ func (c *RefCounts) values(b []byte, depth int) (rest []byte, err error) {
 	switch msgp.NextType(b) {
 	case msgp.StrType, msgp.BinType:
 		value, rest, err := textOrBinary(b)
-		if h, notOurs := cinch.ParseHeader(value); notOurs == nil && h.Dict != 0 {
+		if h, notOurs := envelope.ParseHeader(value); notOurs == nil && h.Dict != 0 {
 			c.ByDict[h.Dict]++
 		}
 		return rest, err

@@ -5,17 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // sealedBy returns an envelope that names the dictionary.
 func sealedBy(t *testing.T, d *Dicts, x *codec.Dict) string {
 	t.Helper()
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: d, Engine: codec.New(codec.Options{})})
+	s := envelope.NewSealer(envelope.SealerOptions{Dicts: d, Engine: codec.New(codec.Options{})})
 	stored := s.Seal(nil, []byte("what values have in common, what values have in common"), codec.Setting{Codec: codec.Zstd, Level: 3, Dict: x.Number()}, nil)
-	if h, err := cinch.ParseHeader(stored); err != nil || h.Dict != x.Number() {
+	if h, err := envelope.ParseHeader(stored); err != nil || h.Dict != x.Number() {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	return string(stored)
@@ -80,7 +80,7 @@ func TestCollect(t *testing.T) {
 	if err := admin.Forget(ctx, idle.Number()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := NewDicts(c, nil).Dictionary(idle.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("forgotten: %v", err)
 	}
 }

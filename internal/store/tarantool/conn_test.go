@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -162,7 +162,7 @@ func TestDictsMoveDuringACheck(t *testing.T) {
 	if err := d.Recheck(t.Context()); err != nil || !d.Ready(x.Number()) {
 		t.Errorf("ready %t, %v", d.Ready(x.Number()), err)
 	}
-	if _, err := d.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := d.Dictionary(7); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Error(err)
 	}
 }

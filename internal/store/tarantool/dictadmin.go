@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -85,7 +85,7 @@ func (s *dictAdmin) Name() string {
 // Dictionary finds a dictionary in any shard.
 func (s *dictAdmin) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := s.group.Dictionary(number)
-	if errors.Is(err, cinch.ErrDictMissing) { // in the shards known so far
+	if errors.Is(err, envelope.ErrDictMissing) { // in the shards known so far
 		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
 		defer cancel()
 		if err := s.discover(ctx); err != nil {
@@ -93,7 +93,7 @@ func (s *dictAdmin) Dictionary(number uint32) (*codec.Dict, error) {
 		}
 		x, err = s.group.Dictionary(number)
 	}
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		return nil, Explain(s.name, err)
 	}
 	return x, err

@@ -13,9 +13,9 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
@@ -95,8 +95,8 @@ func NewDicts(conn *Conn, local *dict.Set) *Dicts {
 	return d
 }
 
-// Dictionary implements cinch.Dictionaries: from memory, or from the server. The error wraps
-// cinch.ErrDictMissing when the server has none; after any other error it is unknown whether there is one.
+// Dictionary implements envelope.Dictionaries: from memory, or from the server. The error wraps
+// envelope.ErrDictMissing when the server has none; after any other error it is unknown whether there is one.
 func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
@@ -148,7 +148,7 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 		return nil, err
 	}
 	if len(answer) < 2 || answer[0] == "" { // none, or the mark of one that was forgotten
-		return nil, fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
+		return nil, fmt.Errorf("%w: %08x", envelope.ErrDictMissing, number)
 	}
 	x, err := codec.NewDict([]byte(answer[0]))
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *Dicts) publish(ctx context.Context, restore bool, dicts ...*codec.Dict)
 
 func (d *Dicts) put(ctx context.Context, x *codec.Dict, restore bool) error {
 	_, err := d.fetch(ctx, x.Number())
-	if errors.Is(err, cinch.ErrDictMissing) {
+	if errors.Is(err, envelope.ErrDictMissing) {
 		if stored, err := d.store(ctx, x, restore); err != nil || !stored {
 			return err
 		}
@@ -239,7 +239,7 @@ func (d *Dicts) Check(ctx context.Context) error {
 	return d.checkLocked(ctx)
 }
 
-// storeAs stores a dictionary that another server has in a state. The error wraps cinch.ErrDictMissing if it was
+// storeAs stores a dictionary that another server has in a state. The error wraps envelope.ErrDictMissing if it was
 // forgotten here.
 func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	stored, err := d.store(ctx, x, false)
@@ -247,7 +247,7 @@ func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	case err != nil:
 		return err
 	case !stored:
-		return fmt.Errorf("%w: %08x", cinch.ErrDictMissing, x.Number())
+		return fmt.Errorf("%w: %08x", envelope.ErrDictMissing, x.Number())
 	case s != Live:
 		return d.SetState(ctx, x.Number(), s)
 	}
@@ -377,7 +377,7 @@ func (d *Dicts) SetState(ctx context.Context, number uint32, state State) error 
 		return err
 	}
 	if len(answer) != 1 || !answer[0] {
-		return fmt.Errorf("%w: %08x", cinch.ErrDictMissing, number)
+		return fmt.Errorf("%w: %08x", envelope.ErrDictMissing, number)
 	}
 	return d.Recheck(ctx)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -31,11 +31,11 @@ func TestDicts(t *testing.T) {
 	install(t, c, InstallOptions{Users: []string{"app"}})
 	d := NewDicts(mustConnect(t, server.Addr, "app", "secret"), nil)
 	x := testDict(t, "a")
-	if _, err := d.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := d.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Fatalf("a dictionary that was not stored: %v", err)
 	}
 	early := NewDicts(c, nil)
-	if _, err := early.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := early.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Fatalf("a dictionary that was not stored: %v", err)
 	}
 	if err := d.Publish(t.Context(), x); err != nil {
@@ -44,7 +44,7 @@ func TestDicts(t *testing.T) {
 	if !d.Ready(x.Number()) || d.Retired(x.Number()) {
 		t.Error("it is not ready")
 	}
-	if _, err := early.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := early.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("asked a moment ago: %v", err)
 	}
 	if err := early.Recheck(t.Context()); err != nil || !early.Ready(x.Number()) {
@@ -130,7 +130,7 @@ func TestForgotten(t *testing.T) {
 		if list, err := operator.List(ctx); err != nil || len(list) != 0 {
 			t.Errorf("the gateway %s: %+v, %v", step.name, list, err)
 		}
-		if _, err := NewDicts(c, nil).Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+		if _, err := NewDicts(c, nil).Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 			t.Errorf("the gateway %s: %v", step.name, err)
 		}
 		if gateway.Ready(x.Number()) || !gateway.Retired(x.Number()) || gateway.Has(x.Number()) {
@@ -141,7 +141,7 @@ func TestForgotten(t *testing.T) {
 		t.Errorf("the gateway keeps %d", n)
 	}
 	for _, state := range []State{Live, Retired, Archived} {
-		if err := operator.SetState(ctx, x.Number(), state); !errors.Is(err, cinch.ErrDictMissing) {
+		if err := operator.SetState(ctx, x.Number(), state); !errors.Is(err, envelope.ErrDictMissing) {
 			t.Errorf("it becomes %s: %v", state, err)
 		}
 	}

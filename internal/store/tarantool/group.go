@@ -13,10 +13,10 @@ import (
 
 	"github.com/tarantool/go-iproto"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // GroupOptions configure which servers belong together.
@@ -102,7 +102,7 @@ func (g *Group) Close() {
 	}
 }
 
-// Dictionary implements cinch.Dictionaries: from the server, or from any other shard.
+// Dictionary implements envelope.Dictionaries: from the server, or from any other shard.
 func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := g.own.Dictionary(number)
 	if err == nil || errors.Is(err, ErrForeign) {
@@ -115,7 +115,7 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	x, elsewhere := g.ask(l, number)
 	switch {
 	case x != nil:
-	case elsewhere != nil && errors.Is(err, cinch.ErrDictMissing):
+	case elsewhere != nil && errors.Is(err, envelope.ErrDictMissing):
 		return nil, fmt.Errorf("dictionary %08x is not in the server, and not all shards can be reached: %w", number, elsewhere)
 	default:
 		return nil, err
@@ -181,7 +181,7 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 		if x != nil {
 			return x, nil
 		}
-		if errors.Is(errs[i], cinch.ErrDictMissing) {
+		if errors.Is(errs[i], envelope.ErrDictMissing) {
 			errs[i] = nil
 		}
 	}
@@ -483,7 +483,7 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 			case err == nil:
 				tell(x, to)
 				copied++
-			case errors.Is(err, cinch.ErrDictMissing): // forgotten a moment ago
+			case errors.Is(err, envelope.ErrDictMissing): // forgotten a moment ago
 			case errors.Is(err, ErrForeign) || isCode(err, iproto.ER_PROC_LUA): // other dictionaries may do better
 				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
 			default:

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -67,7 +67,7 @@ func (s *shards) group(own int) *Group {
 func (s *shards) has(n int, number uint32) bool {
 	s.t.Helper()
 	_, err := NewDicts(s.conn[n], nil).Dictionary(number)
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
 		s.t.Fatal(err)
 	}
 	return err == nil
@@ -116,7 +116,7 @@ func TestGroupWithAShardDown(t *testing.T) {
 	if err := g.Publish(ctx, fresh); err == nil || g.Ready(fresh.Number()) {
 		t.Errorf("a new one: ready %t, %v", g.Ready(fresh.Number()), err)
 	}
-	if _, err := g.Dictionary(7); err == nil || errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := g.Dictionary(7); err == nil || errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("it is unknown whether it has another: %v", err)
 	}
 	if err := s.all[1].Restart(t); err != nil {
@@ -143,14 +143,14 @@ func TestGroupFindsAndSpreads(t *testing.T) {
 	if got, err := g.Dictionary(x.Number()); err != nil || !bytes.Equal(got.Content(), x.Content()) {
 		t.Fatalf("from another shard: %v", err)
 	}
-	if _, err := g.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := g.Dictionary(7); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("one that is nowhere: %v", err)
 	}
 	if stranger := s.group(2); stranger.own.Check(ctx) != nil {
 		t.Fatal("it can't look")
 	} else if s.set(2); stranger.Recheck(ctx) != nil {
 		t.Fatal("it can't look")
-	} else if _, err := stranger.Dictionary(x.Number()); !errors.Is(err, cinch.ErrDictMissing) {
+	} else if _, err := stranger.Dictionary(x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("another group's: %v", err)
 	}
 	s.set(0, 1)
@@ -184,7 +184,7 @@ func TestGroupAdopts(t *testing.T) {
 	ctx, x, y := t.Context(), testDict(t, "by another gateway"), testDict(t, "in another shard")
 	g := s.group(0)
 	for _, d := range []uint32{x.Number(), y.Number()} {
-		if err := g.Adopt(ctx, d); !errors.Is(err, cinch.ErrDictMissing) {
+		if err := g.Adopt(ctx, d); !errors.Is(err, envelope.ErrDictMissing) {
 			t.Fatalf("before it is there: %v", err)
 		}
 	}
@@ -409,7 +409,7 @@ func TestShelfFindsInAnyShard(t *testing.T) {
 	if got, err := admin.Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
 		t.Errorf("in another shard: %v", err)
 	}
-	if _, err := admin.Dictionary(7); !errors.Is(err, cinch.ErrDictMissing) {
+	if _, err := admin.Dictionary(7); !errors.Is(err, envelope.ErrDictMissing) {
 		t.Errorf("nowhere: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -50,7 +50,7 @@ func opened(t *testing.T, c *Conn, stored []byte, limit int) (value []byte, prob
 // TestModuleVectors opens all vectors of docs/FORMAT.md in the codecs that the module has.
 func TestModuleVectors(t *testing.T) {
 	c := withModule(t)
-	dir := filepath.Join("..", "..", "..", "testdata", "vectors")
+	dir := filepath.Join("..", "..", "..", "envelope", "testdata", "vectors")
 	var vectors []struct {
 		Name, Stored, Value, Dictionary, Error string
 		MaxRaw                                 int `json:"max_raw"`
@@ -77,8 +77,8 @@ func TestModuleVectors(t *testing.T) {
 			limit = v.MaxRaw
 		}
 		value, problem := opened(t, c, stored, limit)
-		h, err := cinch.ParseHeader(stored)
-		switch foreign := err == nil && cinch.IsSealed(stored) && (h.Codec == codec.Snappy || h.Codec == codec.S2 || h.Codec == codec.MinLZ); {
+		h, err := envelope.ParseHeader(stored)
+		switch foreign := err == nil && envelope.IsSealed(stored) && (h.Codec == codec.Snappy || h.Codec == codec.S2 || h.Codec == codec.MinLZ); {
 		case v.Error != "" && problem == "":
 			t.Errorf("%s: opens, and is %s", v.Name, v.Error)
 		case v.Error != "" && !foreign && !strings.Contains(problem, class(v.Error)):
@@ -128,7 +128,7 @@ func TestModuleSeals(t *testing.T) {
 	if err := d.Publish(t.Context(), x); err != nil {
 		t.Fatal(err)
 	}
-	s := cinch.NewSealer(cinch.SealerOptions{Dicts: d})
+	s := envelope.NewSealer(envelope.SealerOptions{Dicts: d})
 	value := bytes.Repeat([]byte("what values have in common, some more of it; "), 40)
 	for _, options := range []string{`{codec = 'lz4'}`, `{}`, `{level = 19}`, fmt.Sprintf(`{dictionary = %d}`, x.Number())} {
 		for _, v := range [][]byte{value, value[:70], []byte("short"), {}, []byte("\xc1\xdd\xdc"), append([]byte("\xc1\xdd\xdc\x15"), value...)} {
@@ -150,7 +150,7 @@ func TestModuleSeals(t *testing.T) {
 // TestModuleTrigger tests the storage layout: the server seals by itself.
 func TestModuleTrigger(t *testing.T) {
 	c := withModule(t)
-	s := cinch.NewSealer(cinch.SealerOptions{})
+	s := envelope.NewSealer(envelope.SealerOptions{})
 	lua(t, c, `local s = box.schema.space.create('stored', {format = {{'id', 'unsigned'}, {'body', 'string'}}})
 		s:create_index('pk') s:before_replace(cinch.trigger({'body'}, {codec = 'lz4'}))
 		s:insert{1, ('text that repeats '):rep(100)} s:update(1, {{'=', 2, ('other text '):rep(100)}}) s:insert{2, 'short'} s:delete(2)`)
@@ -177,7 +177,7 @@ func TestModuleTriggerBinaries(t *testing.T) {
 	if got := luaString(t, c, `local r = box.execute([[SELECT typeof("bin"), typeof("any") FROM "stored"]]).rows[1] return r[1] .. ' ' .. r[2]`); got != "varbinary varbinary" {
 		t.Error(got)
 	}
-	if got := luaString(t, c, `return box.space.stored:get(1).text`); !cinch.IsSealed([]byte(got)) {
+	if got := luaString(t, c, `return box.space.stored:get(1).text`); !envelope.IsSealed([]byte(got)) {
 		t.Errorf("the string is not sealed: %q", got)
 	}
 }

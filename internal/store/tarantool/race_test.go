@@ -15,11 +15,11 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/pack"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/pack"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -33,7 +33,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 	if err != nil {
 		return pack.Report{}, err
 	}
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	o := pack.Options{Step: 16, NoBackoff: true, Unavailable: Unavailable, Task: &pack.Seal{
 		Policy: rules, Sealer: sealer, Ready: func(uint32) bool { return true },
 		Rule: func(space string, v *store.Value, size int) *policy.Rule {
@@ -161,7 +161,7 @@ func clients(t *testing.T, addr string) (history []porcupine.Operation, updates 
 	var mu sync.Mutex
 	began := time.Now()
 	updates = make([]int, raceKeys)
-	sealer := cinch.NewSealer(cinch.SealerOptions{})
+	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	for client := range 4 {
 		c := mustConnect(t, addr, "", "")
 		all.Go(func() {
@@ -190,7 +190,7 @@ func clients(t *testing.T, addr string) (history []porcupine.Operation, updates 
 	return history, updates
 }
 
-func (s step) do(ctx context.Context, c *Conn, sealer *cinch.Sealer) (string, error) {
+func (s step) do(ctx context.Context, c *Conn, sealer *envelope.Sealer) (string, error) {
 	if s.write != "" {
 		for {
 			err := c.eval(ctx, `local i, d = ... return box.space.race:update(i, {{'=', 2, d}, {'=', 3, d}, {'+', 4, 1}})`, []any{s.key, s.write}, nil)
@@ -249,7 +249,7 @@ func TestReplica(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range walk(t, spaceOf(t, s, "docs"), 1000) {
-		if !cinch.IsSealed(v.Stored) {
+		if !envelope.IsSealed(v.Stored) {
 			t.Fatalf("%s is plain", v.Key)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// pageBytes limits the tuples of a step; a single one may be longer. 4 MiB, which internal/pack relies
+	// pageBytes limits the tuples of a step; a single one may be longer. 4 MiB, which internal/store/pack relies
 	// on.
 	pageBytes = 4 << 20
 	// keptKeys is the number of keys kept of a page in a hash index, since a scan can continue only from a

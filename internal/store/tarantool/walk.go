@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cinch-layer/cinch"
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/panics"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
@@ -175,7 +175,7 @@ type walkDicts struct{ *Group }
 
 func (d walkDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := d.Group.Dictionary(number)
-	if err != nil && !errors.Is(err, cinch.ErrDictMissing) && !errors.Is(err, ErrForeign) {
+	if err != nil && !errors.Is(err, envelope.ErrDictMissing) && !errors.Is(err, ErrForeign) {
 		err = fmt.Errorf("%w: %w", store.ErrDictUnknown, err)
 	}
 	return x, err

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/panics"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // DefaultNodes is the default for the maximum number of nodes with a listener.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -141,22 +141,22 @@ func IsLength(args [][]byte) bool {
 func MayMakeMagic(args [][]byte) bool {
 	switch {
 	case resp.IsWord(args[0], "append"):
-		for n := range len(cinch.Magic) {
-			if bytes.HasPrefix(args[2], []byte(cinch.Magic[n:])) {
+		for n := range len(envelope.Magic) {
+			if bytes.HasPrefix(args[2], []byte(envelope.Magic[n:])) {
 				return true
 			}
 		}
 		return false
 	case resp.IsWord(args[0], "setrange"):
 		at, ok := resp.ParseInt(args[2])
-		return ok && at < int64(len(cinch.Magic)) && bytes.ContainsFunc(args[3][:min(len(args[3]), len(cinch.Magic))], func(r rune) bool { return r >= 0x80 })
+		return ok && at < int64(len(envelope.Magic)) && bytes.ContainsFunc(args[3][:min(len(args[3]), len(envelope.Magic))], func(r rune) bool { return r >= 0x80 })
 	}
 	return true
 }
 
 // CarriesMagic reports whether one of the arguments contains the magic.
 func CarriesMagic(args [][]byte) bool {
-	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.Contains(a, []byte(cinch.Magic)) })
+	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.Contains(a, []byte(envelope.Magic)) })
 }
 
 // PartOfAny reports whether b is a part of an element of list.

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 func TestMayMakeMagic(t *testing.T) {
-	m := cinch.Magic
+	m := envelope.Magic
 	for name, test := range map[string]struct {
 		args [][]byte
 		want bool

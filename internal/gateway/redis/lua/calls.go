@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Known is an envelope and its value.
@@ -25,13 +25,13 @@ func Call(verb, script string, keys [][]byte, a, b []byte, args [][]byte) [][]by
 // CallPeek returns a call of Peek or PeekField for the read args. most limits the bytes returned of an
 // envelope; 0: all.
 func CallPeek(verb, script string, key []byte, most int, args [][]byte) [][]byte {
-	return Call(verb, script, [][]byte{key}, []byte(cinch.Magic), number(most-1), args)
+	return Call(verb, script, [][]byte{key}, []byte(envelope.Magic), number(most-1), args)
 }
 
 // CallGuard returns a call of Guard or a similar script.
 func CallGuard(script string, keys [][]byte, known []Known, args [][]byte) [][]byte {
 	rest := appendKnown(make([][]byte, 0, 2*len(known)+len(args)), known)
-	return Call("EVAL", script, keys, []byte(cinch.Magic), number(len(known)), append(rest, args...))
+	return Call("EVAL", script, keys, []byte(envelope.Magic), number(len(known)), append(rest, args...))
 }
 
 // CallSort returns a call of Sort or SortWatched. by and store are nil if SORT has no such option. fetches
@@ -50,7 +50,7 @@ func CallSort(script string, keys [][]byte, by, store []byte, fetches []bool, kn
 		look = nil
 	}
 	rest := append(appendKnown([][]byte{store, gets, number(len(known))}, known), number(len(look)))
-	return Call("EVAL", script, keys, []byte(cinch.Magic), by, slices.Concat(rest, look, args))
+	return Call("EVAL", script, keys, []byte(envelope.Magic), by, slices.Concat(rest, look, args))
 }
 
 // CallEscape returns a call of Escape. plain are bytes that contain the magic and are not envelopes; if there
@@ -60,7 +60,7 @@ func CallEscape(keys, plain [][]byte) [][]byte {
 	if len(plain) > 0 {
 		all = append(all, keys...)
 	}
-	return Call("EVAL", Escape, all, []byte(cinch.Magic), number(len(keys)), plain)
+	return Call("EVAL", Escape, all, []byte(envelope.Magic), number(len(keys)), plain)
 }
 
 // CallInflate returns a call of Inflate. A key may be in both strings and hashes if its type is unknown.
@@ -72,7 +72,7 @@ func CallInflate(strings, hashes [][]byte, known []Known) [][]byte {
 
 // CallSealedFields returns a call of SealedFields, whose answer has little more than most fields.
 func CallSealedFields(key []byte, most int) [][]byte {
-	return Call("EVAL", SealedFields, [][]byte{key}, []byte(cinch.Magic), number(2*most), nil)
+	return Call("EVAL", SealedFields, [][]byte{key}, []byte(envelope.Magic), number(2*most), nil)
 }
 
 // CallComposed returns a call of a client's script that Compose has extended. args are the arguments behind
@@ -80,7 +80,7 @@ func CallSealedFields(key []byte, most int) [][]byte {
 // the keys may be a hash with envelopes, clear that values which the user may not read are uncompressed.
 func CallComposed(verb string, composed []byte, args, plain [][]byte, hashes, clear bool) [][]byte {
 	call := append([][]byte{[]byte(verb), composed}, args...)
-	call = append(call, []byte(cinch.Magic))
+	call = append(call, []byte(envelope.Magic))
 	call = append(call, plain...)
 	return append(call, number(len(plain)), flag(hashes), flag(clear))
 }

@@ -11,12 +11,12 @@ import (
 	"path"
 	"strings"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // Marker begins the answers that return envelopes. No envelope equals it. It begins with the magic, so a
 // client's value that equals it has been wrapped.
-const Marker = cinch.Magic + "\x00cinch"
+const Marker = envelope.Magic + "\x00cinch"
 
 // MaxArgs limits the arguments of a guarded command, since Lua's unpack is limited.
 const MaxArgs = 7000

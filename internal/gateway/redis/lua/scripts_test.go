@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch"
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 func TestScriptsAreCompact(t *testing.T) {
@@ -51,16 +51,16 @@ func TestCalls(t *testing.T) {
 	}
 	known := []Known{{Sealed: []byte("S"), Value: []byte("v")}}
 	for name, test := range map[string]struct{ got, want [][]byte }{
-		"peek":     {CallPeek("EVAL_RO", "x", []byte("k"), 0, b("STRLEN", "k")), b("EVAL_RO", "x", "1", "k", cinch.Magic, "-1", "STRLEN", "k")},
-		"guard":    {CallGuard("x", b("k", "l"), known, b("APPEND", "k", "w")), b("EVAL", "x", "2", "k", "l", cinch.Magic, "1", "S", "v", "APPEND", "k", "w")},
+		"peek":     {CallPeek("EVAL_RO", "x", []byte("k"), 0, b("STRLEN", "k")), b("EVAL_RO", "x", "1", "k", envelope.Magic, "-1", "STRLEN", "k")},
+		"guard":    {CallGuard("x", b("k", "l"), known, b("APPEND", "k", "w")), b("EVAL", "x", "2", "k", "l", envelope.Magic, "1", "S", "v", "APPEND", "k", "w")},
 		"inflate":  {CallInflate(b("k", "h"), b("h"), known), b("EVAL", Inflate, "3", "k", "h", "h", "2", "S", "v")},
-		"escape":   {CallEscape(b("k"), nil), b("EVAL", Escape, "1", "k", cinch.Magic, "1")},
-		"in hash":  {CallEscape(b("k"), b("p")), b("EVAL", Escape, "2", "k", "k", cinch.Magic, "1", "p")},
-		"fields":   {CallSealedFields([]byte("h"), 5), b("EVAL", SealedFields, "1", "h", cinch.Magic, "10")},
-		"composed": {CallComposed("EVAL", []byte("x"), b("1", "k"), b("p"), true, false), b("EVAL", "x", "1", "k", cinch.Magic, "p", "1", "1", "0")},
+		"escape":   {CallEscape(b("k"), nil), b("EVAL", Escape, "1", "k", envelope.Magic, "1")},
+		"in hash":  {CallEscape(b("k"), b("p")), b("EVAL", Escape, "2", "k", "k", envelope.Magic, "1", "p")},
+		"fields":   {CallSealedFields([]byte("h"), 5), b("EVAL", SealedFields, "1", "h", envelope.Magic, "10")},
+		"composed": {CallComposed("EVAL", []byte("x"), b("1", "k"), b("p"), true, false), b("EVAL", "x", "1", "k", envelope.Magic, "p", "1", "1", "0")},
 		"sort": {
 			CallSort("x", b("k"), []byte("w_*"), []byte("d"), []bool{true, false}, known, b("SORT", "k"), b("SORT", "k", "STORE", "d")),
-			b("EVAL", "x", "1", "k", cinch.Magic, "w_*", "kd", "10", "1", "S", "v", "2", "SORT", "k", "SORT", "k", "STORE", "d"),
+			b("EVAL", "x", "1", "k", envelope.Magic, "w_*", "kd", "10", "1", "S", "v", "2", "SORT", "k", "SORT", "k", "STORE", "d"),
 		},
 	} {
 		if got, want := bytes.Join(test.got, []byte{0}), bytes.Join(test.want, []byte{0}); !bytes.Equal(got, want) {

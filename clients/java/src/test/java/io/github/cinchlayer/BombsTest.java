@@ -18,11 +18,11 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.junit.jupiter.api.Test;
 
-/** Opens what testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. */
+/** Opens what envelope/testdata/bombs has: few bytes that declare many, and counts the work, which no clock does. */
 class BombsTest {
   @Test
   void workIsBounded() throws IOException {
-    JsonArray bombs = JsonParser.parseString(Files.readString(Path.of("..", "..", "testdata", "bombs", "index.json"))).getAsJsonArray();
+    JsonArray bombs = JsonParser.parseString(Files.readString(Path.of("..", "..", "envelope", "testdata", "bombs", "index.json"))).getAsJsonArray();
     assertTrue(bombs.size() > 15);
     for (JsonElement e : bombs) {
       JsonObject bomb = e.getAsJsonObject();

@@ -10,9 +10,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.IntFunction;
 
-/** The frozen vectors of testdata/vectors. */
+/** The frozen vectors of envelope/testdata/vectors. */
 final class Vectors {
-  static final Path ROOT = Path.of("..", "..", "testdata", "vectors");
+  static final Path ROOT = Path.of("..", "..", "envelope", "testdata", "vectors");
 
   private Vectors() {}
 

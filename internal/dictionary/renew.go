@@ -1,0 +1,189 @@
+package dictionary
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+)
+
+// adopt uses the dictionary that another gateway has announced if it does as well on the values here. It
+// reports whether it did.
+func (m *Manager) adopt(ctx context.Context, r *managedRule) bool {
+	v := r.announcer.record.Current
+	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) || r.current.is(uint32(v.Dict)) {
+		return false
+	}
+	d := r.announcer.fetch(ctx, v)
+	if d == nil {
+		return false
+	}
+	announced := choice{d, v.Level}
+	promised, ok := m.isAsGood(ctx, r, announced, v)
+	if !ok {
+		return false
+	}
+	at := m.o.now()
+	if v.At.Before(at) {
+		at = v.At
+	}
+	r.monitor.schedule.rolledOut(at, promised)
+	r.monitor.recordVolume(v.Stored)
+	r.sampler.reset()
+	m.use(r, announced)
+	r.stats().update(func(s *Status) { s.Adopted++; s.Version = *v; s.Promised, s.Observed = promised, 0 })
+	r.stats().log.Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", forLog(promised))
+	return true
+}
+
+// asGood is the factor by which another gateway's dictionary may be worse, since a common one has advantages.
+const asGood = 1.02
+
+// isAsGood reports whether the announced dictionary does as well on the values here, and returns the ratio that
+// it promises. If there are too few values to judge by, it accepts the announced ratio.
+func (m *Manager) isAsGood(ctx context.Context, r *managedRule, announced choice, v *Version) (promised float64, ok bool) {
+	if samples, _ := r.sampler.size(); samples < minValuesInSample {
+		return v.Promised, true
+	}
+	current, with, ok := m.o.Trainer.compare(ctx, m.task(ctx, r), announced)
+	if !ok {
+		return 0, false
+	}
+	if with > current*asGood || r.current.dict == nil && with >= current {
+		r.rejected = v.Dict
+		r.stats().update(func(s *Status) { s.Rejected++ })
+		r.stats().log.Info("another gateway's dictionary does not suit the values here", "dictionary", name(announced.dict), "by", v.By, "ratio", forLog(with), "now", forLog(current))
+		return 0, false
+	}
+	return with, true
+}
+
+// retrain trains a dictionary for the rule and rolls it out, unless one that another gateway has announced
+// meanwhile suits. It returns why it rolled out none, or refusedRace if another gateway trains; otherwise "".
+func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (refused string) {
+	if r.announcer.leasedByAnother() {
+		return refusedRace
+	}
+	if r.rejected = 0; m.adopt(ctx, r) {
+		return ""
+	}
+	k := m.task(ctx, r)
+	if reason == reasonGrowth && !r.monitor.hasGrown(k.volume) {
+		return ""
+	}
+	once := r.monitor.scale > 0 // leaves no record if no dictionary is worth it
+	if !once {
+		if refused := m.lease(ctx, r); refused != "" {
+			return refused
+		}
+	}
+	r.stats().update(func(s *Status) { s.Trainings[reason]++ })
+	log := r.stats().log
+	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
+	k.going = m.progress(ctx, r)
+	result := m.o.train(ctx, k)
+	result.volume = k.volume
+	r.stats().update(func(s *Status) { s.Step = Step{} })
+	if once && result.refused == "" {
+		if refused := m.lease(ctx, r); refused != "" {
+			return refused
+		}
+	}
+	if result.refused == "" {
+		result.refused = m.rollOut(ctx, r, result)
+	}
+	m.finish(ctx, r, result)
+	return result.refused
+}
+
+// progress returns a callback that records and logs a training's progress, and renews its lease.
+func (m *Manager) progress(ctx context.Context, r *managedRule) func(Step) {
+	tell := logProgress(r.stats().log, m.o.now)
+	return func(at Step) {
+		r.announcer.keepLease(ctx)
+		r.stats().update(func(s *Status) { s.Step = at })
+		tell(at)
+	}
+}
+
+// progressEvery is the interval between log lines about a running training.
+const progressEvery = 5 * time.Second
+
+// logProgress returns a callback that logs a training's progress every progressEvery.
+func logProgress(log *slog.Logger, now func() time.Time) func(Step) {
+	told := now()
+	return func(at Step) {
+		if now := now(); now.Sub(told) >= progressEvery {
+			told = now
+			log.Info("training in progress", "step", at.Number, "of", at.Of, "trying", at.Trying)
+		}
+	}
+}
+
+// lease takes the lease for a training. If it can't, it ends the training and returns why.
+func (m *Manager) lease(ctx context.Context, r *managedRule) (refused string) {
+	if refused = r.announcer.lease(ctx); refused != "" {
+		m.finish(ctx, r, result{refused: refused})
+	}
+	return refused
+}
+
+// task returns the inputs of a training for the rule.
+func (m *Manager) task(ctx context.Context, r *managedRule) task {
+	k := task{
+		rule: r.rule(), current: r.current, samples: r.sampler.values(),
+		volume: m.expectedVolume(ctx, r), saving: m.o.MinSaving,
+	}
+	if p, ok := m.o.Store.(costReporter); ok {
+		k.price = p.DictCost
+	}
+	return k
+}
+
+// rollOut announces a trained dictionary and puts it into force, or returns why it could not.
+func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refused string) {
+	rule := r.rule()
+	setting := rule.Setting
+	setting.Level = got.levelOf(rule)
+	v := Version{
+		Dict: Number(got.dict.Number()), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
+		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values, Stored: got.volume,
+	}
+	if refused := r.announcer.rollOut(ctx, got.dict, &v, rule.Name, r.login); refused != "" {
+		return refused
+	}
+	m.use(r, choice{got.dict, got.level})
+	r.stats().update(func(s *Status) { s.Rollouts++; s.Version = v; s.Promised, s.Observed = v.Promised, 0 })
+	return ""
+}
+
+// finish sets the schedule for the next training, and releases the lease.
+func (m *Manager) finish(ctx context.Context, r *managedRule, got result) {
+	now, schedule := m.o.now(), &r.monitor.schedule
+	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
+	switch got.refused {
+	case "":
+		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))
+		schedule.rolledOut(now, got.promised)
+	case refusedSaving, refusedSamples:
+		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
+		schedule.refused(now)
+	case refusedStore: // already logged
+		schedule.failed(now)
+	default:
+		log.Info("training ended without a dictionary", "reason", got.refused)
+		schedule.failed(now)
+	}
+	if got.refused != "" {
+		r.stats().update(func(s *Status) { s.Refused[got.refused]++ })
+	}
+	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
+		r.monitor.restart(m.o.now())
+		r.monitor.recordVolume(got.volume)
+	}
+	r.announcer.release(ctx)
+}
+
+func name(d *codec.Dict) string { return fmt.Sprintf("%08x", d.Number()) }

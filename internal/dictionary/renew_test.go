@@ -1,0 +1,157 @@
+package dictionary
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/internal/policy"
+)
+
+// managerForTest returns a manager over a store in memory whose trainings return got.
+func managerForTest(t *testing.T, s *shared, by string, got result) *Manager {
+	t.Helper()
+	m := New(Options{
+		By: by, Store: s, Apply: optionsForTest(Options{}).Apply, MinSamples: 100,
+		Trainer: NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}),
+		now:     func() time.Time { return time.Unix(1e9, 0) },
+		train:   func(context.Context, task) result { return got },
+	})
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	return m
+}
+
+func (m *Manager) sampleForTest(values [][]byte) {
+	for _, v := range values {
+		m.Sample(m.all()[0].rule(), "", []byte("doc:1"), v, len(v))
+	}
+}
+
+// A gateway adopts what another one has rolled out if it does as well on its own values, and stops
+// using it when it is retired.
+func TestManagersOverAStoreInMemory(t *testing.T) {
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newShared()
+	a := managerForTest(t, s, "a", result{dict: d, algorithm: "cover", before: 0.9, promised: 0.4, values: 100})
+	a.sampleForTest(documents(200, 0))
+	alike := managerForTest(t, s, "b", result{refused: refusedSaving})
+	alike.sampleForTest(documents(90, 0))
+	other := managerForTest(t, s, "c", result{refused: refusedSaving})
+	for i := range 90 {
+		other.sampleForTest([][]byte{fmt.Appendf(nil, "%0200d", i)})
+	}
+	want := map[*Manager]string{a: "1 rolled out, 0 adopted, 0 rejected", alike: "0 rolled out, 1 adopted, 0 rejected", other: "0 rolled out, 0 adopted, 1 rejected"}
+	for _, m := range []*Manager{a, alike, other} {
+		for range 2 { // the second step has nothing to do
+			m.step(t.Context(), m.all()[0])
+		}
+		got := m.Status()[0]
+		if text := fmt.Sprintf("%d rolled out, %d adopted, %d rejected", got.Rollouts, got.Adopted, got.Rejected); text != want[m] || !m.Ready() {
+			t.Errorf("%s: %s", m.o.By, text)
+		}
+		if uses := m.Policy().Rules()[0].Setting.Dict != 0; uses != (m != other) {
+			t.Errorf("%s seals with a dictionary: %v", m.o.By, uses)
+		}
+	}
+	s.retired[d.Number()] = true
+	alike.step(t.Context(), alike.all()[0])
+	if st := alike.Policy().Rules()[0].Setting; st.Dict != 0 {
+		t.Errorf("sealed by %s, which is retired", st)
+	}
+}
+
+// A training begins with the sample that makes it due, not at the next poll. But while the store does not
+// answer it is not asked more often.
+func TestDueAtOnce(t *testing.T) {
+	s := newShared()
+	s.refused["Record"] = true
+	m := managerForTest(t, s, "a", result{refused: refusedSaving})
+	m.sampleForTest(documents(99, 0))
+	if m.becameDue() {
+		t.Error("99 samples are enough")
+	}
+	m.sampleForTest(documents(1, 0))
+	if !m.becameDue() {
+		t.Error("100 are not")
+	}
+	m.step(t.Context(), m.all()[0])
+	if m.becameDue() {
+		t.Error("due again, though it could not be begun a moment ago")
+	}
+	s.refused["Record"] = false
+	m.step(t.Context(), m.all()[0])
+	if n := m.Status()[0].Refused[refusedSaving]; n != 1 || m.becameDue() {
+		t.Errorf("%d trainings, and due again", n)
+	}
+}
+
+// Values of a new shape have a dictionary at most two minutes after the thousandth of them, if a training
+// takes twenty seconds. The clock stands still during work.
+func TestNewShapeHasItsDictionarySoon(t *testing.T) {
+	const training, most = 20 * time.Second, 2 * time.Minute
+	for _, c := range []struct {
+		perSecond int
+		stays     time.Duration // how long the first shape stays after its dictionary
+	}{{10, time.Hour}, {100, 0}, {100, 5 * time.Minute}, {1000, 0}, {1000, codectest.Amount(10*time.Minute, 10*time.Minute, time.Hour)}} {
+		synctest.Test(t, func(t *testing.T) {
+			var dicts [2]*codec.Dict
+			for shape := range dicts {
+				dicts[shape], _ = codec.NewDict(document(rand.New(rand.NewPCG(1, 1)), shape))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			shape := 0
+			m := New(Options{By: "a", Store: newShared(), Apply: func(*policy.Policy) {}, train: func(context.Context, task) result {
+				of := shape
+				time.Sleep(training)
+				return result{dict: dicts[of], before: 0.8, promised: 0.3}
+			}})
+			m.SetRules(Rules{Policy: autoPolicy(t)})
+			go m.Run(ctx)
+			rule, value := m.all()[0].rule(), make([]byte, 1000)
+			inForce := func() bool { return m.Policy().Rules()[0].Setting.Dict == dicts[shape].Number() }
+			write := func() {
+				stored := 800
+				if inForce() {
+					stored = 300
+				}
+				m.Sample(rule, "", []byte("doc:1"), value, stored)
+				time.Sleep(time.Second / time.Duration(c.perSecond))
+			}
+			for !inForce() {
+				write()
+			}
+			for rolledOut := time.Now(); time.Since(rolledOut) < c.stays; {
+				write()
+			}
+			shape = 1
+			for range 1000 {
+				write()
+			}
+			sampled := time.Now()
+			for !inForce() {
+				write()
+			}
+			took := time.Since(sampled)
+			t.Logf("%d values a second, %v after the first dictionary: %v", c.perSecond, c.stays, took)
+			if took > most {
+				t.Errorf("%d values a second, %v after the first dictionary: %v after 1000 values of the new shape", c.perSecond, c.stays, took)
+			}
+		})
+	}
+}
+
+// The first dictionary is trained from a thousand values.
+func TestDefaultSamples(t *testing.T) {
+	if o := optionsForTest(Options{}); o.MinSamples != 1000 || checkInterval > time.Second {
+		t.Errorf("%d samples, looked at every %v", o.MinSamples, checkInterval)
+	}
+}

@@ -1,0 +1,92 @@
+package ruledict
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/pack"
+)
+
+// trainKeys is the approximate number of keys sampled for training.
+const trainKeys = 20000
+
+// train trains dictionaries for rules for which no gateway has made one. It records them for gateways like
+// their own; a dry run does not.
+func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
+	m := c.newManager()
+	whole, err := c.collectSamples(ctx, rules, m)
+	if err != nil {
+		return err
+	}
+	stoppable, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.cancelOnStop(stoppable, cancel)
+	trained, troubles := m.TrainOnce(stoppable, whole, func(rule string) { c.tell(Outcome{Rule: rule, Waits: true}) })
+	if stoppable.Err() != nil && ctx.Err() == nil {
+		return pack.ErrInterrupted
+	}
+	settings := map[string]codec.Setting{}
+	for _, r := range trained.Rules() {
+		settings[r.Name] = r.SettingFor(c.login)
+	}
+	for _, r := range rules {
+		o, st := Outcome{Rule: r.Name, Trouble: troubles[r.Name]}, settings[r.Name]
+		if st.Dict != 0 {
+			c.chosen[r.Name] = policy.Choice{Dict: st.Dict, Level: st.Level}
+			o.Dict, _ = c.Store.Dicts().Dictionary(st.Dict)
+		}
+		c.tell(o)
+	}
+	return nil
+}
+
+// cancelOnStop cancels when the walk is to stop, since another packer's training may take long.
+func (c *chooser) cancelOnStop(ctx context.Context, cancel func()) {
+	select {
+	case <-c.Walk.Stop:
+		cancel()
+	case <-ctx.Done():
+	}
+}
+
+// newManager returns a Manager that trains, for this run only.
+func (c *chooser) newManager() *dictionary.Manager {
+	dicts := c.Store.Dicts()
+	if c.DryRun {
+		dicts = store.DryRun(dicts, c.Local)
+	}
+	m := dictionary.New(dictionary.Options{
+		By: pack.UniqueHolder("pack"), Store: dicts, Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
+		MaxSample: c.MaxSample, MinSaving: c.MinSaving, Trainer: dictionary.NewTrainer(c.Trainer),
+	})
+	m.SetRules(dictionary.Rules{Policy: c.Policy, NoSample: c.NoSample})
+	return m
+}
+
+// collectSamples passes sampled values of the rules to m. whole is the ratio of all keys to those sampled.
+func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *dictionary.Manager) (whole float64, err error) {
+	wanted := map[string]bool{}
+	for _, r := range rules {
+		wanted[r.Name] = true
+	}
+	if c.OnSampling != nil {
+		c.OnSampling(true)
+		defer c.OnSampling(false)
+	}
+	walk := c.Walk
+	walk.DryRun, walk.Sample, walk.State, walk.Tell = true, trainKeys, nil, nil
+	walk.Task = &pack.Sampler{
+		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.CompressionRules(c.Policy).Rule},
+		OnSample: func(r *policy.Rule, v *store.Value) {
+			if wanted[r.Name] {
+				m.Sample(r, c.login, v.Key, v.Stored, len(v.Stored))
+			}
+		},
+	}
+	report, err := pack.Run(ctx, walk)
+	return float64(max(report.Total, report.Keys)) / float64(max(report.Keys, 1)), err
+}

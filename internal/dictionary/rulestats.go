@@ -1,0 +1,116 @@
+package dictionary
+
+import (
+	"log/slog"
+	"maps"
+	"math"
+	"sync"
+)
+
+// ruleStats holds counts and troubles of one rule. It outlives the rule, and may be used from any goroutine.
+type ruleStats struct {
+	log    *slog.Logger
+	logged onceLogger // troubles of this rule only
+
+	mu     sync.Mutex // guards status
+	status Status
+}
+
+// Status is the state of one rule's dictionary. Ratios are stored to raw bytes.
+type Status struct {
+	Rule    string
+	Active  bool    // false: a reload has removed the rule
+	Number  uint32  // of the dictionary in force, 0 for none
+	Version Version // its origin
+
+	Promised float64 // 0: there is no dictionary
+	Observed float64 // for recent values; 0: none yet
+
+	SampleValues, SampleBytes int // memory in bytes
+	WantedValues              int // needed for a training, unless fewer fill the memory
+	Step                      Step
+
+	Trainings map[string]uint64 // by reason: first, drift, growth
+	Rollouts  uint64
+	Adopted   uint64            // adopted from other gateways
+	Rejected  uint64            // announced by other gateways and not adopted
+	Refused   map[string]uint64 // trainings without a rollout, by reason
+}
+
+// NotWorth reports whether a training has ended without a dictionary worth using.
+func (s *Status) NotWorth() bool {
+	return s.Refused[refusedSaving]+s.Refused[refusedSamples] > 0
+}
+
+func newRuleStats(label string, log *slog.Logger) *ruleStats {
+	return &ruleStats{log: log, status: Status{Rule: label, Trainings: map[string]uint64{}, Refused: map[string]uint64{}}}
+}
+
+func (t *ruleStats) update(f func(*Status)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.status)
+}
+
+// read returns a copy of the status.
+func (t *ruleStats) read() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.status
+	s.Trainings, s.Refused = maps.Clone(s.Trainings), maps.Clone(s.Refused)
+	return s
+}
+
+// Troubles with a store.
+const (
+	troubleRead   = "dictionaries can't be read from the server, so values are compressed without them"
+	troubleWrite  = "dictionaries can't be stored in the server, so values are compressed without new ones"
+	troubleRecord = "the record of a rule's dictionaries can't be read"
+	troubleStore  = "a new dictionary can't be stored, so values are compressed without it"
+	troubleWeigh  = "the server reports no memory use, so dictionaries are weighed against the traffic"
+	troubleFetch  = "an announced dictionary can't be fetched"
+)
+
+// onceLogger holds the troubles that were logged and are not over, so that each is logged once. The zero value
+// is ready for use from any goroutine.
+type onceLogger struct {
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// warn logs a trouble as a warning, once until it is settled.
+func (t *onceLogger) warn(log *slog.Logger, text string, err error, more ...any) {
+	if t.isNew(text) {
+		log.Warn(text, append([]any{"err", err}, more...)...)
+	}
+}
+
+// info is warn at level info, for troubles that need no action.
+func (t *onceLogger) info(log *slog.Logger, text string, err error) {
+	if t.isNew(text) {
+		log.Info(text, "err", err)
+	}
+}
+
+func (t *onceLogger) isNew(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.logged[text] {
+		return false
+	}
+	if t.logged == nil {
+		t.logged = map[string]bool{}
+	}
+	t.logged[text] = true
+	return true
+}
+
+// resolve marks a trouble as over.
+func (t *onceLogger) resolve(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.logged, text)
+}
+
+// forLog rounds a ratio to three decimal places.
+func forLog(ratio float64) float64 { return math.Round(ratio*1000) / 1000 }

@@ -1,0 +1,129 @@
+package dictionary
+
+import (
+	"math"
+	"time"
+)
+
+// schedule decides when a rule's dictionary is trained: first when there are enough samples, later when
+// values take more bytes than the dictionary promised. The second training may follow soon after the first.
+// If values keep changing their shape, dictionaries are trained no more than once an interval, since each one
+// is kept for good. A training without result is repeated after twice the time. schedule reads no clock and
+// does no I/O.
+type schedule struct {
+	interval   time.Duration
+	drift      float64 // 0.15: observed ratio 15 % above the promised one
+	minSamples int
+
+	promised float64 // stored/raw bytes; 0: there is no dictionary
+	observed float64 // the same for recent values; 0: none yet
+	weight   float64 // values behind observed, up to memoryValues
+	drifted  bool
+	last     time.Time // last training or adoption
+	wait     time.Duration
+}
+
+const (
+	// memoryValues is the approximate number of values that observed averages over.
+	memoryValues = 1000
+	// minObserved is the number of values needed for a meaningful ratio.
+	minObserved = 200
+	// soonest is the minimum wait after a rollout, as a share of the interval.
+	soonest = 0.1
+	// lasting is the number of intervals that a dictionary must last for its successor to get the minimum
+	// wait.
+	lasting = 4
+	// maxBackoff limits the wait, in intervals.
+	maxBackoff = 64
+)
+
+// Reasons for training a dictionary.
+const (
+	reasonFirst = "first"
+	reasonDrift = "drift"
+	// reasonGrowth: much more is stored than when the last dictionary was weighed.
+	reasonGrowth = "growth"
+)
+
+// observe adds counts since the last call, and reports whether the dictionary has just been found not to fit
+// any more: then the caller must begin a new sample.
+func (p *schedule) observe(s snapshot) (began bool) {
+	if s.rawBytes == 0 {
+		return false
+	}
+	ratio := float64(s.storedBytes) / float64(s.rawBytes)
+	share := 1.0
+	if p.weight > 0 {
+		share = 1 - math.Exp(-float64(s.values)/memoryValues)
+	}
+	p.observed += share * (ratio - p.observed)
+	p.weight = min(p.weight+float64(s.values), memoryValues)
+	if p.promised == 0 || p.drifted || p.weight < minObserved {
+		return false
+	}
+	p.drifted = p.observed > p.promised*(1+p.drift)
+	return p.drifted
+}
+
+// due returns why training is due, "" if it is not. full means that the sample has reached its limit in
+// bytes, so that waiting would not add values.
+func (p *schedule) due(now time.Time, samples int, full bool) string {
+	if !p.enough(samples, full) || !p.last.IsZero() && now.Sub(p.last) < p.wait {
+		return ""
+	}
+	switch {
+	case p.promised == 0:
+		return reasonFirst
+	case p.drifted:
+		return reasonDrift
+	}
+	return ""
+}
+
+func (p *schedule) enough(samples int, full bool) bool {
+	return samples >= p.minSamples || full && samples >= minValuesInSample/2
+}
+
+// ready reports whether training may begin at the minimum wait after the last one.
+func (p *schedule) ready(now time.Time, samples int, full bool) bool {
+	return p.enough(samples, full) && now.Sub(p.last) >= p.soon()
+}
+
+func (p *schedule) soon() time.Duration { return time.Duration(soonest * float64(p.interval)) }
+
+// stored returns the recent ratio of stored to raw bytes.
+func (p *schedule) stored() float64 {
+	if p.observed == 0 {
+		return 1
+	}
+	return p.observed
+}
+
+// rolledOut starts over with a dictionary that promises a ratio. If the former one did not last, the wait is
+// doubled, since this one may not last either.
+func (p *schedule) rolledOut(now time.Time, promised float64) {
+	wait := p.soon()
+	if p.drifted && now.Sub(p.last) < lasting*p.interval {
+		wait = min(2*max(p.wait, wait), p.interval)
+	}
+	p.last, p.wait = now, wait
+	p.promised, p.observed, p.weight, p.drifted = promised, 0, 0, false
+}
+
+// refused accepts the observed ratio as the promised one, since nothing better was found.
+func (p *schedule) refused(now time.Time) {
+	p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
+	if p.promised > 0 {
+		p.promised = max(p.observed, p.promised)
+	}
+	p.observed, p.weight, p.drifted = 0, 0, false
+}
+
+// failed changes nothing but the wait: the next training is due after an interval.
+func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
+
+// lost records that there is no dictionary any more.
+func (p *schedule) lost() {
+	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
+	p.wait = max(p.wait, p.interval)
+}

@@ -1,0 +1,135 @@
+package dictionary
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSchedule(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	due := func(samples int, full bool, want string) {
+		t.Helper()
+		if got := p.due(now, samples, full); got != want {
+			t.Errorf("due with %d samples: %q, want %q", samples, got, want)
+		}
+	}
+	stored := func(values uint64, ratio float64, wantDrift bool) {
+		t.Helper()
+		if began := p.observe(snapshot{values, values * 1000, uint64(float64(values) * 1000 * ratio)}); began != wantDrift {
+			t.Errorf("drift %v at %.3f of %.3f, want %v", began, p.observed, p.promised, wantDrift)
+		}
+	}
+	due(1999, false, "")
+	due(2000, false, reasonFirst)
+	due(31, true, "")
+	due(32, true, reasonFirst) // large values: no more fit
+
+	p.refused(now)
+	due(2000, false, "")
+	now = now.Add(20*time.Minute - 1)
+	due(2000, false, "")
+	now = now.Add(1)
+	due(2000, false, reasonFirst)
+	for range 20 {
+		p.refused(now)
+	}
+	if p.wait != 64*p.interval {
+		t.Errorf("waits %v", p.wait)
+	}
+
+	p.rolledOut(now, 0.30)
+	due(5000, false, "")
+	stored(100, 0.9, false) // too few to mean anything
+	p.rolledOut(now, 0.30)
+	stored(5000, 0.34, false) // 13 % worse
+	for range 20 {
+		stored(100, 0.34, false)
+	}
+	stored(100, 0.9, true)
+	stored(100, 0.9, false) // reported once
+	due(1999, false, "")
+	due(2000, false, "") // the floor
+	now = now.Add(p.interval / 10)
+	due(2000, false, reasonDrift)
+
+	// No better dictionary is found: the observed ratio becomes the promised one.
+	for range 50 {
+		stored(1000, 0.6, false)
+	}
+	p.refused(now)
+	now = now.Add(time.Hour)
+	stored(1000, 0.61, false)
+	due(2000, false, "")
+	stored(5000, 0.8, true)
+	due(2000, false, reasonDrift)
+
+	p.failed(now)
+	due(2000, false, "")
+	now = now.Add(p.interval)
+	due(2000, false, reasonDrift)
+	p.lost()
+	due(2000, false, reasonFirst)
+}
+
+// A few odd values among many are no drift; half of them odd are.
+func TestDriftForgetsSlowly(t *testing.T) {
+	p := schedule{drift: 0.15}
+	p.rolledOut(time.Unix(1, 0), 0.3)
+	p.observe(snapshot{1000, 1_000_000, 300_000})
+	if p.observe(snapshot{20, 20_000, 20_000}) {
+		t.Error("20 of 1000 are called drift")
+	}
+	began := false
+	for i := 0; i < 20 && !began; i++ {
+		began = p.observe(snapshot{100, 100_000, 65_000})
+	}
+	if !began {
+		t.Errorf("no drift at %.3f", p.observed)
+	}
+}
+
+// drifts simulates values that change their shape at the given seconds, perSecond values a second, and a
+// manager that looks every 15 seconds. It returns when dictionaries were rolled out.
+func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
+	const look = 15
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	start := time.Unix(1_790_000_000, 0)
+	samples, shape, trained := 0, 0, -1
+	for at := look; at <= seconds; at += look {
+		for len(changes) > 0 && changes[0] <= at {
+			shape, changes = shape+1, changes[1:]
+		}
+		n, ratio := uint64(look*perSecond), 0.8
+		if trained == shape {
+			ratio = 0.3
+		}
+		samples += int(n)
+		if p.observe(snapshot{n, n * 1000, uint64(float64(n*1000) * ratio)}) {
+			samples = 0
+		}
+		if now := start.Add(time.Duration(at) * time.Second); p.due(now, samples, false) != "" {
+			rollouts, samples, trained = append(rollouts, at), 0, shape
+			p.rolledOut(now, 0.3)
+		}
+	}
+	return rollouts
+}
+
+// Values that change their shape get a new dictionary as soon as there are enough samples of them, even soon
+// after the first one. But values that keep changing do not fill the store with dictionaries.
+func TestDriftIsAnsweredSoon(t *testing.T) {
+	for _, c := range []struct{ perSecond, change, most int }{{100, 60, 60 + 90}, {100, 3000, 3000 + 60}, {1000, 300, 300 + 45}, {10, 3000, 3000 + 240}} {
+		got := drifts(c.perSecond, 6000, c.change)
+		if len(got) != 2 || got[1] > c.most {
+			t.Errorf("%d values a second that change after %d s: dictionaries after %v s, the second should come before %d s", c.perSecond, c.change, got, c.most)
+		}
+	}
+	var always []int
+	for at := 60; at < 12*3600; at += 60 {
+		always = append(always, at)
+	}
+	if got := drifts(1000, 12*3600, always...); len(got) > 12*6+6 {
+		t.Errorf("%d dictionaries in 12 hours", len(got))
+	}
+}

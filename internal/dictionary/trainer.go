@@ -1,0 +1,508 @@
+package dictionary
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/system/cputime"
+)
+
+// TrainerOptions configure a Trainer. NewEngine is required.
+type TrainerOptions struct {
+	// NewEngine makes an engine for one training. It is discarded afterwards, with all that it prepared for
+	// dictionaries that were not chosen.
+	NewEngine func() *codec.Engine
+	External  dict.Trainer // such as libzstd's; nil: none
+	Share     float64      // share of one core for training; 0: 0.5
+}
+
+// Trainer trains dictionaries, one at a time. The gateways of a process share one. The result depends only on
+// the samples: the bytes used for training and judging are limited, not the time, so a busy machine gets the
+// same dictionary later. Training takes steps of at most some seconds of CPU, each followed by a rest, so
+// that it uses no more than its share of a core. (Threads with a lower priority would be worse: one that
+// waits for the processor holds up the garbage collector of the whole process.)
+type Trainer struct {
+	o    TrainerOptions
+	turn chan struct{} // holds a token while a training runs
+
+	worked   atomic.Int64 // CPU time, nanoseconds
+	inMemory atomic.Int64 // bytes of samples in use
+}
+
+// NewTrainer returns an idle Trainer.
+func NewTrainer(o TrainerOptions) *Trainer {
+	if o.Share <= 0 || o.Share > 1 {
+		o.Share = 0.5
+	}
+	return &Trainer{o: o, turn: make(chan struct{}, 1)}
+}
+
+// Worked returns the CPU time spent, on one core.
+func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load()) }
+
+// InMemory returns the bytes of the samples of the running training, 0 if there is none.
+func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
+
+// The approximate cost of a dictionary in the store, measured on Redis 7.0 to 8.6 (docs/DICTIONARIES.md): a
+// function library takes 2.9 to 3.8 times its size, in base64, in the library's source, in Lua and beside
+// them. Library and record add a fixed size.
+const (
+	dictCost  = 3.5      // by bytes of the dictionary
+	dictFixed = 10 << 10 // bytes
+)
+
+// Limits on the values of one training; more hardly improve dictionaries. There are at most 29 steps: three
+// algorithms for each of seven sizes, six levels, the current choice, and a last training on all values.
+const (
+	maxTraining        = 6000
+	maxTrainingBytes   = 4 << 20
+	maxValidation      = 2000
+	maxValidationBytes = 2 << 20
+)
+
+// choice is the dictionary and level for a rule.
+type choice struct {
+	dict  *codec.Dict // nil: none
+	level int         // lower than the rule's and as good with dict; 0: the rule's
+}
+
+func (c choice) is(number uint32) bool { return c.dict != nil && c.dict.Number() == number }
+
+// policy converts the choice to a policy.Choice.
+func (c choice) policy() policy.Choice {
+	if c.dict == nil {
+		return policy.Choice{}
+	}
+	return policy.Choice{Dict: c.dict.Number(), Level: c.level}
+}
+
+// task holds the inputs of one training.
+type task struct {
+	rule    *policy.Rule // as given, without a dictionary
+	current choice       // in use
+	samples [][]byte
+	volume  float64                    // raw bytes to weigh the dictionary's cost against
+	saving  float64                    // smallest share of what is stored now that must be saved
+	worth   func(raw, sealed int) bool // for messages on a wire; nil: for stored values
+	price   func(bytes int) float64    // cost of a dictionary in the store, in bytes; nil: that of Redis
+	maxDict int                        // bytes of the dictionary; 0: no limit
+	going   func(Step)                 // called before each step, if not nil
+}
+
+// result is the best dictionary found. Ratios are stored to raw bytes as the server allocates them, with
+// envelopes, and with values that gain nothing uncompressed. They are measured on samples not used for
+// training.
+type result struct {
+	dict      *codec.Dict // nil: nothing
+	level     int         // to use with dict, 0: the rule's own
+	algorithm string
+	before    float64 // ratio with the current setting
+	promised  float64 // ratio with dict
+	values    int     // number of values judged
+	refused   string  // why dict is not used, "" if it is
+	volume    float64 // from the task
+}
+
+// Step is the current step of a training. The zero value means none.
+type Step struct {
+	Number, Of int    // some numbers are left out
+	Trying     string // description for people: `cover of 16 KiB`
+}
+
+func (r result) levelOf(rule *policy.Rule) int { return cmp.Or(r.level, rule.Setting.Level) }
+
+// Reasons why a dictionary is not rolled out.
+const (
+	refusedSamples = "samples"    // not enough to learn from, or no dictionary could be made
+	refusedSaving  = "saving"     // too little saved
+	refusedStore   = "store"      // the store could not be asked, or refused
+	refusedRace    = "overtaken"  // another gateway was faster
+	refusedStopped = "stopped"    // the process is ending
+	refusedUnready = "not_usable" // new values may not name it yet, as on a replica
+)
+
+// train looks for a better dictionary. It waits for its turn, and rests between steps.
+func (t *Trainer) train(ctx context.Context, k task) result {
+	if !t.acquire(ctx) {
+		return result{refused: refusedStopped}
+	}
+	defer func() { <-t.turn }()
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
+	var inMemory int64
+	s.training, s.validation, inMemory = divide(k.samples)
+	t.inMemory.Store(inMemory)
+	defer t.inMemory.Store(0)
+	return s.run()
+}
+
+// compare returns the ratios of the values with the current choice and with another one.
+func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, with float64, ok bool) {
+	if !t.acquire(ctx) {
+		return 0, 0, false
+	}
+	defer func() { <-t.turn }()
+	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
+	s.validation = bounded(k.samples, maxValidation, maxValidationBytes)
+	s.work("another gateway's dictionary", func() {
+		current, with = s.ratio(k.current), s.ratio(other)
+	})
+	return current, with, true
+}
+
+func (t *Trainer) acquire(ctx context.Context) bool {
+	select {
+	case t.turn <- struct{}{}:
+		return ctx.Err() == nil || func() bool { <-t.turn; return false }()
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// One in validationOf samples is used for judging. With fewer than fewSamples it is one in two, since a handful
+// is not enough.
+const (
+	validationOf = 4
+	fewSamples   = 256
+)
+
+// divide splits samples by a hash of their content, so that equal values are on the same side: judging by
+// values seen in training would prove nothing. In the training part each value counts once; otherwise strings
+// of a value that is written all the time would look common.
+func divide(samples [][]byte) (training, validation [][]byte, inMemory int64) {
+	of := uint64(validationOf)
+	if len(samples) < fewSamples {
+		of = 2
+	}
+	seen := map[uint64]struct{}{}
+	for _, s := range samples {
+		inMemory += int64(len(s))
+		sum := xxh3.Hash(s)
+		if sum%of == 0 {
+			validation = append(validation, s)
+		} else if _, again := seen[sum]; !again {
+			seen[sum] = struct{}{}
+			training = append(training, s)
+		}
+	}
+	return bounded(training, maxTraining, maxTrainingBytes), bounded(validation, maxValidation, maxValidationBytes), inMemory
+}
+
+// bounded returns the longest prefix of the samples, which are in no order, within the limits.
+func bounded(samples [][]byte, most, bytes int) [][]byte {
+	for i, s := range samples {
+		if bytes -= len(s); bytes < 0 || i == most {
+			return samples[:i]
+		}
+	}
+	return samples
+}
+
+// search is the state of one training.
+type search struct {
+	trainer              *Trainer
+	task                 task
+	ctx                  context.Context
+	engine               *codec.Engine
+	training, validation [][]byte
+	step                 Step
+	made                 dict.TrainOptions // options that made the best dictionary
+}
+
+// work runs f as the next step, and then rests, so that both together use the trainer's share of a core.
+func (s *search) work(trying string, f func()) {
+	s.step.Number, s.step.Trying = s.step.Number+1, trying
+	if s.task.going != nil {
+		s.task.going(s.step)
+	}
+	d := cputime.Of(f)
+	s.trainer.worked.Add(int64(d))
+	select {
+	case <-s.ctx.Done():
+	case <-time.After(time.Duration(float64(d) * (1/s.trainer.o.Share - 1))):
+	}
+}
+
+func (s *search) run() result {
+	if len(s.validation) == 0 || len(s.training) == 0 {
+		return result{refused: refusedSamples}
+	}
+	sizes, lower := s.sizes(), s.lowerLevels()
+	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower) + 1
+	best := result{values: len(s.validation), refused: refusedSamples}
+	s.work("the current dictionary", func() { best.before = s.ratio(s.task.current) })
+	worse := 0                          // consecutive sizes without improvement; two end the search
+	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
+	for _, size := range sizes {
+		if s.task.maxDict > 0 && size > s.task.maxDict {
+			break
+		}
+		before, costs := s.cost(best), map[dict.Algorithm]float64{}
+		for _, o := range s.candidates(size) {
+			if s.ctx.Err() != nil {
+				break
+			}
+			if behind[o.Algorithm] {
+				s.step.Number++
+				continue
+			}
+			s.work(fmt.Sprintf("%s of %d KiB", algorithmName(o.Algorithm), size>>10), func() { costs[o.Algorithm] = s.try(o, &best) })
+		}
+		for a, cost := range costs {
+			behind[a] = cost > farBehind*s.cost(best)
+		}
+		if worse++; s.cost(best) < before {
+			worse = 0
+		}
+		if worse == 2 || s.ctx.Err() != nil {
+			break
+		}
+	}
+	s.step.Number = s.step.Of - len(lower) - 1
+	s.tryLevels(&best, lower)
+	s.useAll(&best)
+	return s.decide(best)
+}
+
+// farBehind is the factor by which an algorithm's cost may exceed the best at one size and still be tried at
+// the next.
+const farBehind = 1.05
+
+// levels are tried if below the rule's own. With a dictionary a higher level is often no better: what the
+// dictionary leaves of a value are short matches, which the strategies of some levels don't look for.
+var levels = []int{15, 12, 9, 6, 3, 1}
+
+// asGoodLevel is the factor by which a lower level may store more, since it needs less CPU.
+const asGoodLevel = 1.002
+
+// tryLevels looks for a level below the rule's that does as well with the best dictionary. It never tries a
+// higher one: the user decides how much CPU compression may cost.
+func (s *search) tryLevels(best *result, lower []int) {
+	if best.dict == nil {
+		return
+	}
+	least := best.promised
+	for _, level := range lower {
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.work(fmt.Sprintf("level %d", level), func() {
+			if got := s.ratio(choice{best.dict, level}); got <= least*asGoodLevel {
+				best.level, best.promised, least = level, got, min(least, got)
+			}
+		})
+	}
+}
+
+// useAll trains the best dictionary again, including the values for judging, if that stays within a
+// training's limits: with few documents another quarter helps. The promised ratio stays the one measured on
+// values not used for training.
+func (s *search) useAll(best *result) {
+	all := append(slices.Clip(s.training), unique(s.validation)...)
+	if best.dict == nil || s.ctx.Err() != nil || len(bounded(all, maxTraining, maxTrainingBytes)) < len(all) {
+		return
+	}
+	s.work("all values", func() {
+		d, err := dict.Train(all, s.made)
+		if err == nil && s.ratio(choice{d, best.level}) <= best.promised {
+			best.dict = d
+		}
+	})
+}
+
+// unique removes duplicates.
+func unique(values [][]byte) (some [][]byte) {
+	seen := map[uint64]struct{}{}
+	for _, v := range values {
+		sum := xxh3.Hash(v)
+		if _, again := seen[sum]; !again {
+			seen[sum] = struct{}{}
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+func (s *search) lowerLevels() (lower []int) {
+	for _, level := range levels {
+		if level < s.task.rule.Setting.Level {
+			lower = append(lower, level)
+		}
+	}
+	return lower
+}
+
+// candidates returns the training options for one size.
+func (s *search) candidates(size int) []dict.TrainOptions {
+	all := dict.Candidates(s.task.rule.Setting.Level, s.trainer.o.External)
+	all = slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != dict.Sizes[0] })
+	for i := range all {
+		all[i].Size = size
+	}
+	return all
+}
+
+// smallVolume is the volume, in bytes, up to which dictionaries of 1 and 2 KiB are tried too, since the cost
+// of larger ones matters there.
+const smallVolume = 2 << 20
+
+func (s *search) sizes() []int {
+	if s.task.volume > smallVolume {
+		return dict.Sizes
+	}
+	return append([]int{1 << 10, 2 << 10}, dict.Sizes...)
+}
+
+// try trains a dictionary, makes it the best if it costs least, and returns its cost.
+func (s *search) try(o dict.TrainOptions, best *result) (cost float64) {
+	d, err := dict.Train(s.training, o)
+	if err != nil {
+		return 0 // larger sizes may succeed
+	}
+	r := *best
+	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(choice{dict: d})
+	if best.dict == nil || s.cost(r) < s.cost(*best) {
+		*best, s.made = r, o
+	}
+	return s.cost(r)
+}
+
+func algorithmName(a dict.Algorithm) string {
+	if a == dict.External {
+		return "libzstd"
+	}
+	return a.String()
+}
+
+// cost returns what the store will hold with r's dictionary, in bytes: values and dictionary.
+func (s *search) cost(r result) float64 {
+	if r.dict == nil {
+		return r.before * s.task.volume
+	}
+	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
+}
+
+// dictCost returns the cost of a dictionary of so many bytes. On a wire it is sent on many connections.
+func (k *task) dictCost(bytes int) float64 {
+	switch {
+	case k.worth != nil:
+		return dictCost * float64(bytes)
+	case k.price != nil:
+		return k.price(bytes)
+	}
+	return dictCost*float64(bytes) + dictFixed
+}
+
+func (s *search) decide(r result) result {
+	switch {
+	case s.ctx.Err() != nil:
+		r.refused = refusedStopped
+	case r.dict == nil:
+	case s.cost(r) > (1-s.task.saving)*r.before*s.task.volume:
+		r.refused = refusedSaving
+	default:
+		r.refused = ""
+	}
+	return r
+}
+
+// ratio compresses the values for judging as the gateway would, and decompresses them again. A dictionary
+// that fails to restore a value gets the ratio hopeless.
+func (s *search) ratio(c choice) float64 {
+	if s.task.worth != nil {
+		return s.wireRatio(c)
+	}
+	st, o := s.task.rule.Setting, envelope.SealerOptions{Engine: s.engine}
+	st.Dict = 0
+	if c.dict != nil {
+		st.Dict, o.Dicts = c.dict.Number(), onlyDict{c.dict}
+	}
+	if c.level > 0 && c.level < st.Level {
+		st.Level = c.level
+	}
+	t := valueType(s.task.rule)
+	sealer, worth := envelope.NewSealer(o), s.task.rule.SavesEnoughFunc(t)
+	raw, stored := 0, 0
+	var sealed, opened []byte
+	var err error
+	for _, v := range s.validation {
+		sealed = sealer.Seal(sealed[:0], v, st, worth)
+		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
+			return hopeless
+		}
+		before, after := policy.Cost(t, len(v), len(sealed))
+		raw, stored = raw+before, stored+after
+	}
+	return float64(stored) / float64(max(raw, 1))
+}
+
+// pairedOverhead is the size of what precedes a message's frame, in bytes: zstd's magic, or the dictionary's
+// number.
+const pairedOverhead = 4
+
+// wireRatio compresses the messages for judging as a gateway would, and decompresses them again.
+func (s *search) wireRatio(c choice) float64 {
+	st := s.task.rule.Setting
+	st.Dict = 0
+	if c.dict != nil {
+		st.Dict = c.dict.Number()
+	}
+	if c.level > 0 && c.level < st.Level {
+		st.Level = c.level
+	}
+	raw, sent := 0, 0
+	var sealed, opened []byte
+	var err error
+	for _, v := range s.validation {
+		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
+			return hopeless
+		}
+		opened, err = s.engine.Decompress(opened[:0], sealed, codec.Zstd, len(v), c.dict)
+		if err != nil || !slices.Equal(opened, v) {
+			return hopeless
+		}
+		raw += len(v)
+		if n := len(sealed) + pairedOverhead; s.task.worth(len(v), n) {
+			sent += n
+		} else {
+			sent += len(v)
+		}
+	}
+	return float64(sent) / float64(max(raw, 1))
+}
+
+// hopeless is worse than the ratio of any setting.
+const hopeless = 1e6
+
+// valueType returns the type by which to calculate the cost of a rule's values. It is a guess, since a
+// sample's actual type is not recorded.
+func valueType(r *policy.Rule) policy.Type {
+	for _, t := range []policy.Type{policy.String, policy.Hash, policy.Tuple, policy.Argument} {
+		if r.Types&t != 0 {
+			return t
+		}
+	}
+	return policy.Stream
+}
+
+// onlyDict provides a single dictionary.
+type onlyDict struct{ d *codec.Dict }
+
+var errOther = errors.New("another dictionary")
+
+func (o onlyDict) Dictionary(number uint32) (*codec.Dict, error) {
+	if number != o.d.Number() {
+		return nil, errOther
+	}
+	return o.d, nil
+}

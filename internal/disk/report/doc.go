@@ -1,3 +1,0 @@
-// Package report shows what filesystems would store for a directory, as computed by internal/disk: as a
-// table, as JSON and as a web page, with advice.
-package report

@@ -1,0 +1,228 @@
+package plan
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/andybalholm/brotli"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
+)
+
+// A Candidate is a setting to measure.
+type Candidate struct {
+	Setting    codec.Setting // without a dictionary's number
+	Dictionary bool          // with a dictionary trained for the group
+
+	encoding encoding // for exchanges of messages; "" for values
+
+	// Brotli is a quality to compare with, unless it is 0. Cinch can't store it.
+	Brotli int
+}
+
+// String returns the candidate as in tables and --candidates: "zstd-3", "zstd-3+dict".
+func (c Candidate) String() string {
+	switch {
+	case c.Brotli > 0:
+		return fmt.Sprintf("brotli-%d", c.Brotli)
+	case c.encoding == encodingPair && c.Dictionary:
+		return pairPrefix + c.Setting.String() + "+dict"
+	case c.encoding == encodingPair:
+		return pairPrefix + c.Setting.String()
+	case c.Dictionary:
+		return c.Setting.String() + "+dict"
+	}
+	return c.Setting.String()
+}
+
+const pairPrefix = "pair "
+
+// ErrCandidate reports text that is not a candidate.
+var ErrCandidate = errors.New("invalid candidate")
+
+// ParseCandidate parses what String returns.
+func ParseCandidate(text string) (Candidate, error) {
+	var c Candidate
+	if n, ok := strings.CutPrefix(text, "brotli-"); ok {
+		if _, err := fmt.Sscanf(n, "%d", &c.Brotli); err != nil || c.Brotli < 1 || c.Brotli > brotli.BestCompression || c.String() != text {
+			return c, fmt.Errorf("%w: %q: brotli has qualities 1 to %d", ErrCandidate, text, brotli.BestCompression)
+		}
+		return c, nil
+	}
+	setting, dictionary := strings.CutSuffix(text, "+dict")
+	var err error
+	if c.Setting, err = codec.ParseSetting(setting); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrCandidate, err)
+	}
+	if c.Dictionary = dictionary; dictionary && c.Setting.Codec != codec.Zstd || c.Setting.Dict != 0 {
+		return c, fmt.Errorf("%w: %q: only zstd supports dictionaries, as in zstd-3+dict", ErrCandidate, text)
+	}
+	return c, nil
+}
+
+// DefaultCandidates returns the candidates to measure if none are named.
+func DefaultCandidates() []Candidate {
+	var all []Candidate
+	for _, text := range []string{
+		"snappy", "s2", "minlz", "lz4", "zstd-1", "zstd-3", "zstd-6", "zstd-9", "zlib-6", "brotli-5",
+		"zstd-1+dict", "zstd-3+dict", "zstd-9+dict", "zstd-12+dict",
+	} {
+		c, err := ParseCandidate(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// WireCandidates returns the candidates for exchanges of MongoDB: those of the protocol, and those of two
+// gateways.
+func WireCandidates() []Candidate {
+	zstd := func(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
+	return []Candidate{
+		{Setting: codec.Setting{Codec: codec.Snappy}, encoding: encodingProtocol},
+		{Setting: zstd(3), encoding: encodingProtocol},
+		{Setting: codec.Setting{Codec: codec.Zlib, Level: 6}, encoding: encodingProtocol},
+		{Setting: zstd(3), encoding: encodingPair},
+		{Setting: zstd(1), Dictionary: true, encoding: encodingPair},
+		{Setting: zstd(3), Dictionary: true, encoding: encodingPair},
+	}
+}
+
+// trained holds a group's dictionaries.
+type trained struct {
+	values *codec.Dict // or requests
+	reply  *codec.Dict
+}
+
+// sealer compresses and decompresses values with a candidate.
+type sealer interface {
+	seal(dst, value []byte, worth func(raw, sealed int) bool) []byte
+	open(dst, stored []byte) ([]byte, error)
+}
+
+// contentSealer compresses the content of what another library has compressed. open returns it in the
+// library's format again.
+type contentSealer interface {
+	sealer
+	sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool)
+	openContent(dst, stored []byte) ([]byte, error)
+}
+
+// gatewaySealer runs the code of gateways.
+type gatewaySealer struct {
+	s  *envelope.Sealer
+	st codec.Setting
+}
+
+func (p gatewaySealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+	return p.s.Seal(dst, value, p.st, worth)
+}
+
+func (p gatewaySealer) open(dst, stored []byte) ([]byte, error) { return p.s.Open(dst, stored) }
+
+func (p gatewaySealer) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+	out, did := p.s.SealContent(dst, content, envelope.Foreign{Format: uint8(v.format)}, len(v.held), p.st, worth)
+	return out, did.Sealed
+}
+
+func (p gatewaySealer) openContent(dst, stored []byte) ([]byte, error) {
+	return p.s.OpenContent(dst, stored)
+}
+
+// singleDict is a store of one dictionary.
+type singleDict struct{ d *codec.Dict }
+
+func (o singleDict) Dictionary(number uint32) (*codec.Dict, error) {
+	if o.d == nil || o.d.Number() != number {
+		return nil, envelope.ErrDictMissing
+	}
+	return o.d, nil
+}
+
+// sealer returns the candidate's sealer.
+func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
+	if !c.Dictionary {
+		d = trained{}
+	}
+	switch {
+	case c.Brotli > 0:
+		return &brotliSealer{quality: c.Brotli}
+	case c.encoding != "":
+		return &exchangeSealer{e: e, st: c.Setting, encoding: c.encoding, request: d.values, reply: d.reply}
+	}
+	st := c.Setting
+	if c.Dictionary {
+		st.Dict = d.values.Number()
+	}
+	return gatewaySealer{envelope.NewSealer(envelope.SealerOptions{Engine: e, Dicts: singleDict{d.values}}), st}
+}
+
+// brotliSealer compresses with Brotli, after as many bytes as an envelope would have.
+type brotliSealer struct {
+	quality int
+	w       *brotli.Writer
+	r       *brotli.Reader
+}
+
+const envelopeBytes = 11
+
+// First bytes that tell compressed values from those left unchanged. An envelope of a library's content names
+// the format, too.
+var (
+	brotliMark  = bytes.Repeat([]byte{0xff}, envelopeBytes)
+	contentMark = bytes.Repeat([]byte{0xfe}, envelopeBytes+4)
+)
+
+func (b *brotliSealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
+	if out, ok := b.compress(dst, brotliMark, value, len(value), worth); ok {
+		return out
+	}
+	return append(dst, value...)
+}
+
+func (b *brotliSealer) sealContent(dst []byte, v subject, content []byte, worth func(raw, sealed int) bool) (out []byte, ok bool) {
+	return b.compress(dst, contentMark, content, len(v.held), worth)
+}
+
+// compress replaces a value of n bytes.
+func (b *brotliSealer) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
+	out := bytes.NewBuffer(append(dst, mark...))
+	if b.w == nil {
+		b.w = brotli.NewWriterLevel(out, b.quality)
+	}
+	b.w.Reset(out)
+	_, err := b.w.Write(value)
+	if err = errors.Join(err, b.w.Close()); err != nil || !worth(n, out.Len()-len(dst)) {
+		return dst, false
+	}
+	return out.Bytes(), true
+}
+
+func (b *brotliSealer) open(dst, stored []byte) ([]byte, error) {
+	compressed, ok := bytes.CutPrefix(stored, brotliMark)
+	if !ok {
+		compressed, ok = bytes.CutPrefix(stored, contentMark)
+	}
+	if !ok {
+		return append(dst, stored...), nil
+	}
+	src := bytes.NewReader(compressed)
+	if b.r == nil {
+		b.r = brotli.NewReader(src)
+	}
+	if err := b.r.Reset(src); err != nil {
+		return dst, err
+	}
+	out := bytes.NewBuffer(dst)
+	_, err := io.Copy(out, b.r)
+	return out.Bytes(), err
+}
+
+// openContent is open: the library's format is not needed.
+func (b *brotliSealer) openContent(dst, stored []byte) ([]byte, error) { return b.open(dst, stored) }

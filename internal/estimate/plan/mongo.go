@@ -1,0 +1,585 @@
+package plan
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/mongo"
+	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
+)
+
+// MongoOptions limits what is asked of a MongoDB deployment.
+type MongoOptions struct {
+	Server   *mongo.Server
+	Match    string  // only namespaces that match; "" for all
+	MaxBytes int64   // of documents that are read; 0: 1 GiB
+	Share    float64 // maximum share of the server's time; 0: 0.05
+	Until    time.Time
+	Batch    int // documents per reply; 0: what the server has counted, or a range
+	Progress func(done float64, what string)
+}
+
+// Limits of what is held of a collection while its messages are modelled.
+const (
+	wantDocuments      = 2000
+	wantDocumentBytes  = 8 << 20
+	modelledExchanges  = 600
+	modelledBytes      = 8 << 20
+	modelledRequest    = 1000 // request and reply numbers of modelled messages
+	modelledReply      = 5000
+	mostDocumentsReply = 100000
+)
+
+// Mongo models the traffic to a MongoDB deployment: exchanges of a request and its reply, by collection and
+// command, made from a sample of the documents, and weighted by the counts of the server or its profiler. It
+// changes nothing.
+func Mongo(ctx context.Context, c *Collector, o MongoOptions) (SourceInfo, error) {
+	info := SourceInfo{Protocol: config.Mongo, Medium: price.OnWire, Whole: true}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.Share <= 0 {
+		o.Share = 0.05
+	}
+	w := &mongoWalk{c: c, o: o, info: &info, pace: pace{share: o.Share, began: time.Now()}}
+	if err := w.prepare(ctx); err != nil {
+		return info, err
+	}
+	for i, collection := range w.collections {
+		if o.Progress != nil {
+			o.Progress(float64(i)/float64(len(w.collections)), "reading "+collection.Namespace())
+		}
+		if err := w.collection(ctx, i, collection); err != nil {
+			return info, fmt.Errorf("%s: %w", collection.Namespace(), err)
+		}
+	}
+	w.conclude()
+	return info, nil
+}
+
+type mongoWalk struct {
+	c           *Collector
+	o           MongoOptions
+	info        *SourceInfo
+	pace        pace
+	collections []mongo.Collection
+	activity    mongo.Activity
+	profile     map[string][]mongo.Operation // by namespace, if the profiler records everything
+	bytes       int64
+	exchanges   float64 // that were counted
+	counted     bool
+}
+
+func (w *mongoWalk) note(format string, args ...any) {
+	w.info.Notes = append(w.info.Notes, fmt.Sprintf(format, args...))
+}
+
+func (w *mongoWalk) prepare(ctx context.Context) error {
+	all, err := w.o.Server.Collections(ctx)
+	if err != nil {
+		return err
+	}
+	match := policy.Compile(w.o.Match)
+	w.collections = slices.DeleteFunc(all, func(c mongo.Collection) bool {
+		return w.o.Match != "" && !match.Match([]byte(c.Namespace()))
+	})
+	if len(w.collections) == 0 {
+		return fmt.Errorf("%w: there is no collection that the user may see", ErrEmpty)
+	}
+	if w.activity, err = w.o.Server.Activity(ctx, w.collections); err != nil {
+		return err
+	}
+	for _, n := range w.activity.Counts {
+		w.counted = w.counted || n != (mongo.Counts{})
+	}
+	w.profile = make(map[string][]mongo.Operation)
+	for i, c := range w.collections {
+		if i > 0 && w.collections[i-1].Database == c.Database {
+			continue
+		}
+		list, full, err := w.o.Server.Profile(ctx, c.Database)
+		if err != nil {
+			return err
+		}
+		for _, op := range list {
+			if full {
+				w.profile[op.Space] = append(w.profile[op.Space], op)
+			}
+		}
+	}
+	return nil
+}
+
+// collection reads documents of a collection, and models its exchanges from them.
+func (w *mongoWalk) collection(ctx context.Context, i int, c mongo.Collection) error {
+	left := int64(len(w.collections) - i)
+	limit := min(wantDocumentBytes, (w.o.MaxBytes-w.bytes)/left)
+	until := w.o.Until
+	if !until.IsZero() {
+		until = time.Now().Add(time.Until(until) / time.Duration(left))
+		if time.Until(until) <= 0 {
+			w.info.Whole = false
+			w.note("time ran out before %s was read", c.Namespace())
+			return nil
+		}
+	}
+	var documents []bson.Raw
+	var size int64
+	want := max(wantDocuments, 4*max(w.o.Batch, int(w.activity.Returned), int(w.activity.Inserted))) // a message has at most half of them
+	start := time.Now()
+	total, err := w.o.Server.Documents(ctx, c, want, func(doc []byte) bool {
+		documents = append(documents, bson.Raw(slices.Clone(doc)))
+		size += int64(len(doc))
+		return len(documents) < want && size < limit && (until.IsZero() || time.Now().Before(until))
+	})
+	if err != nil {
+		return err
+	}
+	w.pace.waited(time.Since(start))
+	w.bytes += size
+	w.c.Names += int64(len(documents))
+	w.info.Total += max(total, int64(len(documents)))
+	// Neighbours may be alike, and the halves should not differ.
+	rand.New(rand.NewPCG(uint64(len(documents)), 0)).Shuffle(len(documents), func(i, j int) { documents[i], documents[j] = documents[j], documents[i] })
+	if len(documents) > 0 {
+		m := &modeller{w: w, c: c, documents: documents, total: total, counts: w.activity.Counts[c.Namespace()]}
+		m.model()
+	}
+	return w.pace.end(ctx)
+}
+
+func (w *mongoWalk) conclude() {
+	up := w.activity.Uptime.Seconds()
+	if up > 0 && w.counted {
+		w.info.Rates = Rates{Reads: w.exchanges / up}
+		w.note("operations are counted since the server was started, %s ago", w.activity.Uptime.Round(time.Second))
+	}
+	if !w.counted {
+		w.note("operations were not counted, or the user may not read the counts: each document counts as read once and inserted once, in messages of any length; set the rate of both with --reads")
+	}
+	if len(w.activity.Denied) > 0 {
+		w.note("the user may not run %s: for better figures grant the role clusterMonitor", strings.Join(w.activity.Denied, " and "))
+	}
+	if len(w.profile) == 0 {
+		w.note("messages are modelled from sampled documents: reads by identifier or of whole batches, without projections; with the profiler on (level 2) they are modelled from real operations")
+	} else {
+		w.note("requests, and the documents of a reply, are those that the profiler recorded last")
+	}
+	w.note("a value is a request with its reply, as they cross the link; handshakes, TLS and TCP are not included")
+	w.note("mongod compresses replies at its own levels; CPU is that of both ends together")
+	w.note("pair means two gateways, one of them beside the server; their dictionaries, sent once per connection, are not included")
+}
+
+// modeller makes exchanges of one collection.
+type modeller struct {
+	w         *mongoWalk
+	c         mongo.Collection
+	documents []bson.Raw
+	total     int64 // number in the collection
+	counts    mongo.Counts
+
+	side side            // of the exchange being made
+	next [toTest + 1]int // next document, by side
+}
+
+// sided is an exchange made of documents of one side.
+type sided struct {
+	exchange []byte
+	of       side
+}
+
+// begin selects the documents for the next exchange: alternately those for training and those for measuring.
+// An exchange of documents that the dictionary was trained on would take almost no bytes.
+func (m *modeller) begin() {
+	if m.side = toTest; m.next[toLearn] <= m.next[toTest] {
+		m.side = toLearn
+	}
+}
+
+// half returns the documents of the side.
+func (m *modeller) half() []bson.Raw {
+	switch middle := len(m.documents) / 2; {
+	case middle == 0:
+		return m.documents
+	case m.side == toLearn:
+		return m.documents[:middle]
+	default:
+		return m.documents[middle:]
+	}
+}
+
+// inserted returns n documents as new ones: none twice.
+func (m *modeller) inserted(n int) (all []bson.Raw) {
+	for range min(n, len(m.half())) {
+		all = append(all, m.document())
+	}
+	return all
+}
+
+// returned returns n documents, or all: a query returns none twice, but the next one may return the same.
+func (m *modeller) returned(n int) []bson.Raw {
+	if n > len(m.half()) {
+		return m.documents[:min(n, len(m.documents))]
+	}
+	return m.inserted(n)
+}
+
+func (m *modeller) model() {
+	if ops := m.w.profile[m.c.Namespace()]; len(ops) > 0 {
+		m.fromProfile(ops)
+		return
+	}
+	n := m.counts
+	if n.Reads+n.Writes > 0 { // only the kind is known
+		n.Queries, n.Inserts = n.Reads, n.Writes
+		m.w.note("%s: only the numbers of reads and writes are known: writes count as inserts and reads as finds, including about three reads by each earlier plan", m.c.Namespace())
+	}
+	if !m.w.counted {
+		n.Queries, n.Inserts = int64(len(m.documents)), int64(len(m.documents))
+	}
+	a := m.w.activity
+	if m.knowsReplies(n) {
+		batch := m.perReply()
+		m.repeat("find", n.Queries, func() (request, reply []byte) { return m.find(batch) })
+		m.repeat("getMore", n.GetMores, func() (request, reply []byte) { return m.getMore(batch) })
+	} else {
+		most := a.Returned * a.Replies // in all replies; 0: unknown
+		m.between("find", perReply, n.Queries, 0, m.mostDocuments(most, n.Queries, mostReplyBytes), m.find)
+		m.between("getMore", perReply, n.GetMores, 0, m.mostDocuments(most, n.GetMores, mostReplyBytes), m.getMore)
+	}
+	insert := func(per int) (request, reply []byte) { return m.insert(m.baseInsert(), per) }
+	switch {
+	case a.Inserts > 0 && (a.Inserted < 1.01 || float64(n.Inserts) >= nearlyAll*a.Inserts):
+		m.repeat("insert", n.Inserts, func() (request, reply []byte) { return insert(max(int(a.Inserted+0.5), 1)) })
+	case a.Inserts > 0:
+		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(a.Inserted*a.Inserts-a.Inserts+float64(n.Inserts), n.Inserts, mostInsertBytes), insert)
+	default: // of what the collection has now, if nothing was deleted
+		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(float64(m.total), n.Inserts, mostInsertBytes), insert)
+	}
+	m.left("updates", n.Updates)
+	m.left("deletes", n.Deletes)
+	m.left("other commands", n.Commands)
+}
+
+// nearlyAll is the share of all replies of a server from which their average is taken for that of one
+// collection.
+const nearlyAll = 0.99
+
+// The server's limits on a message.
+const (
+	mostReplyBytes  = 16 << 20
+	mostInsertBytes = 48_000_000
+)
+
+// knowsReplies reports whether the number of documents per reply is known: it was given, or the server's
+// average is of one command on this collection. An average over other collections says nothing about this
+// one, and it includes documents that aggregations return, such as plans.
+func (m *modeller) knowsReplies(n mongo.Counts) bool {
+	a := m.w.activity
+	if m.w.o.Batch > 0 {
+		return true
+	}
+	return a.Replies > 0 && a.Aggregations == 0 && float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
+}
+
+// mostDocuments returns an upper limit of the documents of a message: by those of all n messages (0:
+// unknown), by what the collection has, and by what a message may have.
+func (m *modeller) mostDocuments(all float64, n int64, bytes float64) float64 {
+	size := 0
+	for _, d := range m.documents {
+		size += len(d)
+	}
+	most := min(bytes/max(float64(size)/float64(len(m.documents)), 1), mostDocumentsReply)
+	if all > 0 && n > 0 {
+		most = min(most, all/float64(n))
+	}
+	if m.total > 0 {
+		most = min(most, float64(m.total))
+	}
+	return most
+}
+
+// Limits of the messages modelled for each end of a range.
+const (
+	rangeMessages = 60
+	rangeBytes    = 1 << 20
+)
+
+// between adds commands whose number of documents is unknown, as messages with the fewest and with the most.
+func (m *modeller) between(command, what string, n int64, fewest, most float64, exchange func(documents int) (request, reply []byte)) {
+	if n <= 0 {
+		return
+	}
+	m.w.exchanges += float64(n)
+	most = max(most, fewest)
+	numbers := []float64{fewest}
+	for _, x := range []float64{1, math.Round(math.Sqrt(most))} { // the saving may be lower or higher in between
+		if x > numbers[len(numbers)-1] && x < most {
+			numbers = append(numbers, x)
+		}
+	}
+	if most > fewest {
+		numbers = append(numbers, most)
+	}
+	b := &between{what: what, n: float64(n)}
+	sampled := max(len(m.documents)/2, 1)
+	for _, documents := range numbers {
+		x := variant{documents: documents, scale: max(documents/float64(sampled), 1)}
+		for size := 0; len(x.messages) < rangeMessages && (len(x.messages) < 4 || size < rangeBytes); {
+			m.side = sideOf(len(x.messages))
+			request, reply := exchange(min(int(math.Ceil(documents)), sampled))
+			size += len(request) + len(reply)
+			x.messages = append(x.messages, append(request, reply...))
+		}
+		b.all = append(b.all, x)
+	}
+	m.w.c.between(escapeGlob(m.c.Namespace()), command, b)
+}
+
+func (m *modeller) left(what string, n int64) {
+	if n > 0 {
+		m.w.c.Without("", m.c.Namespace(), what, what+", whose contents are unknown", float64(n))
+	}
+}
+
+// perReply returns the number of documents per reply if the profiler does not tell.
+func (m *modeller) perReply() int {
+	switch {
+	case m.w.o.Batch > 0:
+		return min(m.w.o.Batch, mostDocumentsReply)
+	case m.w.activity.Returned >= 1:
+		return min(int(m.w.activity.Returned+0.5), mostDocumentsReply)
+	}
+	return 1
+}
+
+// repeat adds as many exchanges as there is room for, which together stand for n.
+func (m *modeller) repeat(command string, n int64, exchange func() (request, reply []byte)) {
+	if n <= 0 {
+		return
+	}
+	var all []sided
+	size := 0
+	for len(all) < modelledExchanges && (int64(len(all)) < n || len(all) < 2) && size < modelledBytes {
+		m.begin()
+		request, reply := exchange()
+		all = append(all, sided{append(request, reply...), m.side})
+		size += len(all[len(all)-1].exchange)
+	}
+	m.add(command, all, float64(n))
+}
+
+func (m *modeller) add(command string, all []sided, n float64) {
+	m.w.exchanges += n
+	for _, x := range all {
+		if len(all) < 2*trainAtLeast { // too few to train on
+			x.of = eitherSide
+		}
+		m.w.c.AddTo(x.of, escapeGlob(m.c.Namespace()), command, x.exchange, n/float64(len(all)))
+	}
+}
+
+// fromProfile models each operation in the profile, and lets those of a command stand for all that were
+// counted.
+func (m *modeller) fromProfile(ops []mongo.Operation) {
+	seen := map[string][]sided{}
+	size := map[string]int{}
+	unknown := map[string]int{}
+	times := map[string]int{}
+	for _, op := range ops {
+		m.begin()
+		command, request, reply := m.operation(op)
+		if request == nil {
+			unknown[command]++
+			continue
+		}
+		if times[command]++; size[command] < modelledBytes {
+			seen[command] = append(seen[command], sided{append(request, reply...), m.side})
+			size[command] += len(request) + len(reply)
+		}
+	}
+	counted := map[string]int64{"find": m.counts.Queries, "getMore": m.counts.GetMores, "insert": m.counts.Inserts, "update": m.counts.Updates, "delete": m.counts.Deletes}
+	for command, all := range seen {
+		m.add(command, all, float64(max(counted[command], int64(times[command]))))
+	}
+	for command, n := range unknown {
+		m.left(command, int64(n))
+	}
+}
+
+// operation returns an entry of the profile as messages; no request if it has too little information.
+func (m *modeller) operation(op mongo.Operation) (command string, request, reply []byte) {
+	first, ok := wire.First(op.Command)
+	if !ok {
+		return op.Op, nil, nil
+	}
+	withSession(op.Command)
+	switch command = string(first.Key); command {
+	case "find", "aggregate":
+		return command, m.message(modelledRequest, op.Command), m.reply("firstBatch", min(op.Returned, mostDocumentsReply))
+	case "getMore":
+		return command, m.message(modelledRequest, op.Command), m.reply("nextBatch", min(op.Returned, mostDocumentsReply))
+	case "insert":
+		request, reply = m.insert(op.Command, max(op.Inserted, 1))
+		return command, request, reply
+	case "q", "update", "delete":
+		return map[string]string{"update": "update", "remove": "delete"}[op.Op], nil, nil
+	}
+	return command, nil, nil
+}
+
+// withSession replaces the session by the one of all modelled requests.
+func withSession(command bson.Raw) {
+	if id, err := command.LookupErr("lsid", "id"); err == nil {
+		if _, b, ok := id.BinaryOK(); ok && len(b) == len(sessionID) {
+			copy(b, sessionID[:])
+		}
+	}
+}
+
+// upcoming returns the next document without advancing.
+func (m *modeller) upcoming() bson.Raw {
+	half := m.half()
+	return half[m.next[m.side]%len(half)]
+}
+
+// document returns the next document of the sample, cyclically.
+func (m *modeller) document() bson.Raw {
+	d := m.upcoming()
+	m.next[m.side]++
+	return d
+}
+
+// tail appends what drivers add to commands.
+func (m *modeller) tail(doc []byte) []byte {
+	at, doc := bsoncore.AppendDocumentElementStart(doc, "lsid")
+	doc = bsoncore.AppendBinaryElement(doc, "id", bson.TypeBinaryUUID, sessionID[:])
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	doc = m.clusterTime(doc)
+	return bsoncore.AppendStringElement(doc, "$db", m.c.Database)
+}
+
+// clusterTime appends what replica sets add to every message.
+func (m *modeller) clusterTime(doc []byte) []byte {
+	if !m.w.o.Server.Clustered() {
+		return doc
+	}
+	at, doc := bsoncore.AppendDocumentElementStart(doc, "$clusterTime")
+	doc = bsoncore.AppendTimestampElement(doc, "clusterTime", 1763800000, 1)
+	inner, doc := bsoncore.AppendDocumentElementStart(doc, "signature")
+	doc = bsoncore.AppendBinaryElement(doc, "hash", 0, append(slices.Clone(sessionID[:]), 1, 2, 3, 4))
+	doc = bsoncore.AppendInt64Element(doc, "keyId", 0)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, inner)
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	return doc
+}
+
+func (m *modeller) find(batch int) (request, reply []byte) {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "find", m.c.Name)
+	filter, doc := bsoncore.AppendDocumentElementStart(doc, "filter")
+	if id, err := m.upcoming().LookupErr("_id"); err == nil && batch == 1 {
+		doc = bsoncore.AppendValueElement(doc, "_id", bsoncore.Value{Type: bsoncore.Type(id.Type), Data: id.Value})
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(doc, filter)
+	if batch > 0 {
+		doc = bsoncore.AppendInt64Element(doc, "limit", int64(batch))
+		doc = bsoncore.AppendBooleanElement(doc, "singleBatch", true)
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return m.message(modelledRequest, doc), m.reply("firstBatch", batch)
+}
+
+func (m *modeller) getMore(batch int) (request, reply []byte) {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendInt64Element(doc, "getMore", 0x5b2f80c41e6a97d3)
+	doc = bsoncore.AppendStringElement(doc, "collection", m.c.Name)
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return m.message(modelledRequest, doc), m.reply("nextBatch", batch)
+}
+
+func (m *modeller) baseInsert() []byte {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendStringElement(doc, "insert", m.c.Name)
+	doc = bsoncore.AppendBooleanElement(doc, "ordered", true)
+	doc, _ = bsoncore.AppendDocumentEnd(m.tail(doc), at)
+	return doc
+}
+
+// insert returns an insert with the documents in a section of their own, as drivers send them.
+func (m *modeller) insert(command []byte, n int) (request, reply []byte) {
+	request = m.message(modelledRequest, command)
+	start := len(request) + 1
+	request = append(request, 1, 0, 0, 0, 0)
+	request = append(request, "documents\x00"...)
+	for _, d := range m.inserted(n) {
+		request = append(request, d...)
+		if len(request) > modelledBytes {
+			break
+		}
+	}
+	binary.LittleEndian.PutUint32(request[start:], uint32(len(request)-start))
+	wire.PutLength(request)
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	doc = bsoncore.AppendInt32Element(doc, "n", int32(n))
+	return request, m.message(modelledReply, m.finish(doc, at, true))
+}
+
+func (m *modeller) reply(batch string, n int) []byte {
+	at, doc := bsoncore.AppendDocumentStart(nil)
+	cursor, doc := bsoncore.AppendDocumentElementStart(doc, "cursor")
+	list, doc := bsoncore.AppendArrayElementStart(doc, batch)
+	for i, d := range m.returned(n) {
+		doc = bsoncore.AppendDocumentElement(doc, fmt.Sprint(i), bsoncore.Document(d))
+		if len(doc) > modelledBytes {
+			break
+		}
+	}
+	doc, _ = bsoncore.AppendArrayEnd(doc, list)
+	doc = bsoncore.AppendInt64Element(doc, "id", 0)
+	doc = bsoncore.AppendStringElement(doc, "ns", m.c.Namespace())
+	doc, _ = bsoncore.AppendDocumentEnd(doc, cursor)
+	return m.message(modelledReply, m.finish(doc, at, false))
+}
+
+// finish ends the document of a reply as servers do.
+func (m *modeller) finish(doc []byte, at int32, write bool) []byte {
+	if write && m.w.o.Server.Clustered() {
+		doc = bsoncore.AppendObjectIDElement(doc, "electionId", bson.ObjectID{7: 1})
+		opTime, d := bsoncore.AppendDocumentElementStart(doc, "opTime")
+		d = bsoncore.AppendTimestampElement(d, "ts", 1763800000, 1)
+		d = bsoncore.AppendInt64Element(d, "t", 1)
+		doc, _ = bsoncore.AppendDocumentEnd(d, opTime)
+	}
+	doc = bsoncore.AppendDoubleElement(doc, "ok", 1)
+	if m.w.o.Server.Clustered() {
+		doc = m.clusterTime(doc)
+		doc = bsoncore.AppendTimestampElement(doc, "operationTime", 1763800000, 1)
+	}
+	doc, _ = bsoncore.AppendDocumentEnd(doc, at)
+	return doc
+}
+
+// message returns an OP_MSG of a document.
+func (m *modeller) message(number int32, doc []byte) []byte {
+	h := wire.Header{RequestID: number, OpCode: wire.OpMsg}
+	if number == modelledReply {
+		h.ResponseTo = modelledRequest
+	}
+	b := wire.AppendHeader(make([]byte, 0, wire.HeaderLen+5+len(doc)), h)
+	b = append(append(b, 0, 0, 0, 0, 0), doc...)
+	wire.PutLength(b)
+	return b
+}

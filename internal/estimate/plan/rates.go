@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// A server's counters since its start show its usual load only after some time. A server that was just loaded
+// has written each value once and read none, which says nothing about its days.
+const (
+	minUptime    = time.Hour
+	loadedWrites = 3   // for each name, at most: this much is initial loading, perhaps twice
+	loadedReads  = 0.1 // for each write, at most
+
+	usualLink = 25e9 // bits per second, if no link was given
+)
+
+// doubtRates returns why the counters may not show the server's load, or "" if they may.
+func doubtRates(a store.Activity, names int64) string {
+	up := time.Duration(a.Uptime * float64(time.Second)).Round(time.Second)
+	switch {
+	case a.Uptime <= 0:
+		return ""
+	case a.Writes > 0 && a.Writes <= loadedWrites*float64(max(names, 1)) && a.Reads <= loadedReads*a.Writes:
+		return fmt.Sprintf("it has %s names and was written %s times and read %s times since it was started %s ago, which looks like loading",
+			Count(float64(names)), Count(a.Writes), Count(a.Reads), up)
+	case up < minUptime:
+		return fmt.Sprintf("it was started %s ago, too short to tell", up)
+	}
+	return ""
+}
+
+// observe takes over a server's counters, unless they are in doubt. names is the number of the server's names. part is
+// why the counters are not those of what the plan covers, "" if they are.
+func (s *SourceInfo) observe(a store.Activity, names int64, part string) {
+	if a.Uptime <= 0 && a.Reads+a.Writes > 0 {
+		a.Uptime = 1 // servers count whole seconds
+	}
+	if a.Uptime <= 0 {
+		return
+	}
+	s.Observed = Rates{Reads: a.Reads / a.Uptime, Writes: a.Writes / a.Uptime}
+	if s.Doubt = cmp.Or(doubtRates(a, names), part); s.Doubt == "" {
+		s.Rates = s.Observed
+	}
+}
+
+// WeighRates compares the rates with the capacity of the link. Observed rates beyond it are not used; given
+// ones are, with a warning. The source's Doubt then tells why to ask for rates.
+func (o *Options) WeighRates(c *Collector) (warning string) {
+	if o.Rates != (Rates{}) {
+		if s := o.tooMuch(c, o.Rates); s != "" {
+			return s + ": check --reads and --writes"
+		}
+		return ""
+	}
+	switch s := o.tooMuch(c, o.Source.Rates); {
+	case s == "":
+	case o.Source.Medium == price.OnWire: // its rates are those of existing messages
+		return s + ": set the rate with --reads"
+	default:
+		o.Source.Doubt, o.Source.Rates = s, Rates{}
+	}
+	return ""
+}
+
+func (o *Options) tooMuch(c *Collector, r Rates) string {
+	link, name := usualLink, "a link of 25 Gbit/s"
+	for i, l := range o.Links {
+		if i == 0 || l.BitsPerSecond > link {
+			link, name = l.BitsPerSecond, "the link "+l.Name
+		}
+	}
+	mean := c.mean()
+	if bits := max(r.Reads, r.Writes) * mean * 8; bits > link {
+		return fmt.Sprintf("%s reads and %s writes a second of %s on average are %s/s, more than %s carries",
+			rate(r.Reads), rate(r.Writes), terminal.Size(int64(mean)), terminal.Size(int64(bits/8)), name)
+	}
+	return ""
+}
+
+// mean returns the average length of a value.
+func (c *Collector) mean() float64 {
+	var bytes, values float64
+	for _, f := range c.found() {
+		bytes, values = bytes+f.sizes.bytes*f.scale, values+f.sizes.values*f.scale
+	}
+	return bytes / max(values, 1)
+}
+
+// assumedWords describes the assumed rates, and why they are assumed.
+func (r *Report) assumedWords() string {
+	s := "Rates are not known"
+	if r.Doubt != "" {
+		s = fmt.Sprintf("%s reads and %s writes a second were counted, but %s", rate(r.Observed.Reads), rate(r.Observed.Writes), r.Doubt)
+	}
+	return s + ": it is assumed that a value is written once and read ten times a day. Give --reads and --writes."
+}

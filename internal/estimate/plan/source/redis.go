@@ -1,0 +1,47 @@
+package source
+
+import (
+	"context"
+
+	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/internal/store/open"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+)
+
+// collectRedis samples the databases of a Redis server, or of a cluster's primaries.
+func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options) (*plan.Collector, error) {
+	s, err := open.OpenSample(ctx, rawURL, o.Databases)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	ko := plan.KeysOptions{Match: o.Match, MaxBytes: o.MaxBytes, Share: o.Share, Until: o.Until, Progress: p.Progress, Indexed: s.Indexed, Activity: s.Activity, CPU: s.CPU}
+	for _, n := range s.Nodes() {
+		for _, space := range n.Spaces() {
+			ko.Spaces = append(ko.Spaces, space)
+		}
+	}
+	c := plan.NewCollector(plan.CollectOptions{Cost: plan.RedisCost, Seed: o.Seed, Foreign: true})
+	if p.Source, err = plan.Keys(ctx, c, ko); err != nil {
+		return nil, storeredis.ExplainPlan(s.Name(), err)
+	}
+	p.Source.Name = s.Name()
+	if open.IsSingleServer(rawURL) {
+		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
+			return nil, storeredis.ExplainPlan(s.Name(), err)
+		}
+	}
+	return c, nil
+}
+
+// noteStanding notes if a server is unsuitable as a gateway's upstream.
+func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
+	replica, clustered, err := n.Role(ctx)
+	if replica {
+		info.Notes = append(info.Notes, "this is a replica, which accepts no writes: with --write give the primary's address as --upstream")
+	}
+	if clustered {
+		info.Notes = append(info.Notes, "this is a node of a cluster, all of which was looked at: write redis+cluster://host, which is also what a gateway takes as its upstream")
+	}
+	return err
+}

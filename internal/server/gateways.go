@@ -1,0 +1,102 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// newGateway builds a gateway that does not listen yet.
+func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
+	stats := gateway.NewStats(g.Name, g.Protocol)
+	log := s.log.With("gateway", g.Name)
+	up, err := l.cfg.UpstreamOf(g, log)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := l.cfg.ServerTLS(g, log)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{name: g.Name, upstream: up, stats: stats, effort: gateway.NewEffort(), log: log}
+	r.effort.SetLimits(g.Effort())
+	stats.ShowEffort(r.effort)
+	if err := s.addProtocol(l, g, r, secure); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// pendingListener stands for a listener while a gateway is built, before it listens.
+type pendingListener struct{ net.Listener }
+
+// listen opens the gateway's listeners. Errors are a *ListenError.
+func (r *running) listen(o *Options, g *config.Gateway) error {
+	l, err := listen(o, g.Listen, g.Name, "gateway "+g.Name)
+	if err != nil {
+		return err
+	}
+	r.listener = withProxyHeaders(g, l)
+	if r.sentinel != nil {
+		if l, err = listen(o, g.Sentinel, g.Name+"-sentinel", "gateway "+g.Name+": sentinel"); err != nil {
+			return err
+		}
+		r.sentinel.Listener = withProxyHeaders(g, l)
+	}
+	if r.onListen != nil {
+		r.onListen()
+	}
+	return nil
+}
+
+// addProtocol sets up r for its protocol.
+func (s *shared) addProtocol(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
+	switch g.Protocol {
+	case config.GRPC:
+		s.addGRPC(l, g, r, secure)
+	case config.HTTP:
+		s.addHTTP(l, g, r, secure)
+	case config.Mongo:
+		s.addMongo(l, g, r, secure)
+	case config.Tarantool:
+		return s.addTarantool(l, g, r, secure)
+	case config.Postgres:
+		return s.addPostgres(l, g, r, secure)
+	case config.Tunnel, config.TunnelExit:
+		s.addTunnel(g, r, secure)
+	case config.Redis:
+		return s.addRedis(l, g, r, secure)
+	default:
+		return fmt.Errorf("gateway %s: unsupported protocol: %s", g.Name, g.Protocol)
+	}
+	return nil
+}
+
+// withProxyHeaders wraps l to read PROXY headers, if the configuration asks for them.
+func withProxyHeaders(g *config.Gateway, l net.Listener) net.Listener {
+	if !g.ProxyProtocol {
+		return l
+	}
+	trusted, _ := g.ProxyTrusted() // was validated
+	return &gateway.Proxied{Listener: l, Trusted: trusted}
+}
+
+// listen takes over the socket that the process was given for an address or for a name, or else opens one.
+// who names the listener in errors.
+func listen(o *Options, addr, name, who string) (net.Listener, error) {
+	var l net.Listener
+	var err error
+	if o.listen != nil {
+		l, err = o.listen(addr)
+	} else {
+		l, err = o.Sockets.Listen(addr, name)
+	}
+	if err != nil {
+		return nil, &ListenError{who, err}
+	}
+	return l, nil
+}

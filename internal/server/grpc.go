@@ -1,0 +1,92 @@
+package server
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
+)
+
+var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
+
+// warnSharedHistory warns if clients share a history.
+func warnSharedHistory(g *config.Gateway, r *running) {
+	if historyOf(g) == config.SharedHistory {
+		r.log.Warn("link.history is shared: a client that sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); set it to client unless all clients trust each other")
+	}
+}
+
+func historyOf(g *config.Gateway) string {
+	if g.Link == nil {
+		return ""
+	}
+	return g.Link.History
+}
+
+// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
+// linkIdleTimeout exceeds the usual interval between two scrapes.
+const (
+	linkHelloTimeout = 5 * time.Second
+	linkIdleTimeout  = 5 * time.Minute
+)
+
+// grpcLinks returns the settings of links to other gateways, or nil if the gateway has none.
+func grpcLinks(g *config.Gateway) *link.Config {
+	if !g.WantsLink() {
+		return nil
+	}
+	o, setting, window := g.LinkOptions()
+	return &link.Config{
+		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory),
+		HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout,
+	}
+}
+
+// addGRPC makes r a gateway for gRPC.
+func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
+	r.kinds = s.newKinds(l, g, r)
+	made := grpc.NewGateway(grpc.Config{
+		Name:          g.Name,
+		Upstream:      r.upstream,
+		TLS:           secure,
+		MaxConns:      g.MaxConnections,
+		Grace:         time.Duration(s.started.DrainGrace),
+		MaxStreams:    g.MaxStreams,
+		UpstreamConns: g.UpstreamConnections,
+		Window:        int(g.Window),
+		MaxHeader:     int(g.MaxHeader),
+		MaxCompress:   int(g.MaxSeal),
+		MaxOpen:       int(*g.MaxOpen),
+		Codecs:        s.grpcCodecs(),
+		Engine:        s.engine,
+		Peers:         g.Peers,
+		Links:         grpcLinks(g),
+		Link:          linkModes[historyOf(g)],
+		Sample:        g.Sample,
+		Kinds:         r.kinds,
+		Cache:         s.cache(),
+		UpstreamReads: g.UpstreamEncodings,
+		Requests:      s.requests,
+		Replies:       s.replies,
+		Effort:        r.effort,
+		Tracer:        s.tracer,
+		Stats:         r.stats,
+		Log:           r.log,
+	})
+	made.SetPolicy(l.messages[g.Name])
+	warnSharedHistory(g, r)
+	r.gateway, r.messages, r.grpc = made, made, made
+	s.grpc = append(s.grpc, made)
+	if e := made.Links(); e != nil {
+		s.links = append(s.links, e)
+	}
+	if g.Peers && acceptsAnyClient(g) {
+		pair.WarnOfStrangers(r.log)
+	}
+	r.onListen = func() {
+		r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
+	}
+}

@@ -1,0 +1,128 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/observe/admin"
+	"github.com/cinch-layer/cinch/test/metricstest"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// docs/METRICS.md documents exactly the existing metrics.
+func TestMetricsAreDocumented(t *testing.T) {
+	metricstest.Documented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
+}
+
+// Metrics of a process: whether it is ready, and the results of reloads.
+func TestProcessMetrics(t *testing.T) {
+	rules := "[{setting: lz4}]"
+	p, _, err := newProcess(t, "127.0.0.1:0", &rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	compare := func(want ...string) {
+		t.Helper()
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(processMetrics{p.health, &p.draining, &p.reloaded, p.started.Certificates()})
+		text := gathered(t, registry)
+		for _, line := range want {
+			if !strings.Contains(text, line) {
+				t.Errorf("no %q in\n%s", line, text)
+			}
+		}
+	}
+	compare(`cinch_serve_ready{gateway="a"} 1`, "cinch_serve_draining 0", "cinch_serve_config_last_reload_successful 1",
+		`cinch_serve_config_reloads_total{result="done"} 0`)
+	p.reload()
+	rules = "[{settng: lz4}]"
+	p.reload()
+	compare(`reloads_total{result="done"} 1`, `reloads_total{result="refused"} 1`, "last_reload_successful 0")
+	p.draining.Store(true)
+	compare(`cinch_serve_ready{gateway="a"} 0`, "cinch_serve_draining 1")
+}
+
+// gathered returns the text of a scrape.
+func gathered(t *testing.T, from prometheus.Gatherer) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(from, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+func TestVerdict(t *testing.T) {
+	away := errors.New("unreachable")
+	found := []health{{gateway: "a", notes: []string{"note"}}, {gateway: "b", err: away}}
+	for _, c := range []struct {
+		gateway string
+		any     bool
+		notes   []string
+		err     string
+	}{
+		{"", false, []string{"gateway a: note"}, "gateway b: unreachable"},
+		{"", true, []string{"gateway a: note", "not ready: gateway b: unreachable"}, ""},
+		{"a", false, []string{"gateway a: note"}, ""},
+		{"b", false, nil, "gateway b: unreachable"},
+		{"b", true, nil, "gateway b: unreachable"},
+	} {
+		notes, err := combineHealth(found, c.gateway, c.any)
+		if !slices.Equal(notes, c.notes) || err == nil != (c.err == "") || err != nil && err.Error() != c.err {
+			t.Errorf("%q, any %v: %q, %v", c.gateway, c.any, notes, err)
+		}
+	}
+	if _, err := combineHealth([]health{{gateway: "b", err: away}}, "", true); !errors.Is(err, away) {
+		t.Error("none is ready:", err)
+	}
+}
+
+func TestReadyRefusesQuestions(t *testing.T) {
+	rules := "[]"
+	p, _, err := newProcess(t, "127.0.0.1:0", &rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "b"}); !errors.Is(err, admin.ErrNoGateway) {
+		t.Error(err)
+	}
+	if _, err := p.ready(admin.ReadyQuery{Policy: "most"}); !errors.Is(err, admin.ErrNoPolicy) {
+		t.Error(err)
+	}
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "a", Policy: "any"}); err != nil {
+		t.Error(err)
+	}
+	p.draining.Store(true)
+	if _, err := p.ready(admin.ReadyQuery{Gateway: "a"}); !errors.Is(err, errDraining) {
+		t.Error(err)
+	}
+}
+
+// In a chain the certificate that expires first counts.
+func TestExpiry(t *testing.T) {
+	issued := testenv.NewAuthority(t).Issue(t, "gateway")
+	until, err := expiry(config.Certificate{File: issued.Cert})
+	if err != nil || until.Before(time.Now()) {
+		t.Error(until, err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{empty, empty + ".missing"} {
+		if _, err := expiry(config.Certificate{File: file}); err == nil {
+			t.Error("no error for", file)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package server
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
+	"github.com/cinch-layer/cinch/internal/store/open"
+)
+
+// addMongo makes r a gateway for MongoDB.
+func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
+	r.kinds = s.newKinds(l, g, r)
+	made := mongo.NewGateway(mongo.Config{
+		Name:        g.Name,
+		Upstream:    r.upstream,
+		UpstreamURL: open.UpstreamURL(g.Protocol, g.Upstream),
+		Members:     g.MongoMembers(r.upstream),
+		TLS:         secure,
+		Policy:      l.messages[g.Name],
+		MaxConns:    g.MaxConnections,
+
+		GuardLoopback: g.GuardsLoopback(),
+
+		Grace:     time.Duration(s.started.DrainGrace),
+		Advertise: g.Advertise,
+		Standby:   g.Standby,
+		Topology:  &s.topology,
+		Engine:    s.engine,
+		Peers:     g.Peers,
+		Sample:    g.Sample,
+		Kinds:     r.kinds,
+		Requests:  s.requests,
+		Replies:   s.replies,
+		Effort:    r.effort,
+		Tracer:    s.tracer,
+		Stats:     r.stats,
+		Log:       r.log,
+	})
+	r.gateway, r.messages = made, made
+	s.mongo = append(s.mongo, made)
+	if g.Peers && acceptsAnyClient(g) {
+		pair.WarnOfStrangers(r.log)
+	}
+	if len(g.Standby) > 0 {
+		return
+	}
+	r.onListen = func() { r.log.Info("drivers connect to this server with", "uri", made.URI(r.listener.Addr())) }
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/policy/simulate"
+	"github.com/cinch-layer/cinch/internal/store/pack"
+)
+
+// newTrainer makes the trainer of dictionaries for all gateways. It uses the same zstd implementation as the
+// gateways.
+func (s *shared) newTrainer() *dictionary.Trainer {
+	var external dict.Trainer
+	if usesLibzstd(s.engine) {
+		external = s.options.Zstd.Train
+	}
+	return dictionary.NewTrainer(dictionary.TrainerOptions{
+		NewEngine: func() *codec.Engine {
+			e, err := s.options.Zstd.Engine(s.started.Zstd)
+			if err != nil { // can't fail: it worked when the process started
+				return s.engine
+			}
+			return e
+		},
+		External: external,
+		Share:    float64(s.started.Training.CPU) / 100,
+	})
+}
+
+// manage gives a gateway to a store its managers of rules and dictionaries, which pass policies to apply.
+func (s *shared) manage(g *config.Gateway, r *running, apply func(*policy.Policy)) {
+	r.whatIf = s.newWhatIf(g, r, apply)
+	r.auto = s.newAutodict(r, r.whatIf.overrides.SetBase)
+}
+
+// newWhatIf makes the whatIf of a gateway to a store, which passes policies to apply.
+func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Policy)) *whatIf {
+	watch := simulate.New(simulate.Options{
+		NewEngine: func() *codec.Engine {
+			e, err := s.options.Zstd.Engine(s.started.Zstd)
+			if err != nil { // can't fail: it worked when the process started
+				return s.engine
+			}
+			return e
+		},
+		Dict:    r.keeper.local.Get,
+		MaxSeal: int(g.MaxSeal),
+		Budget:  s.whatIf,
+	})
+	return &whatIf{
+		gateway: g.Name, protocol: g.Protocol, watch: watch, stats: r.stats, log: r.log,
+		overrides: simulate.NewOverrides(watch, apply),
+	}
+}
+
+// newAutodict makes the manager of the gateway's dictionaries, which passes policies that name them to apply.
+// It has no rules yet.
+func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *dictionary.Manager {
+	t := &s.started.Training
+	return dictionary.New(dictionary.Options{
+		By:          pack.UniqueHolder(r.name),
+		Store:       r.keeper.dicts,
+		Trainer:     s.trainer,
+		Apply:       apply,
+		Log:         r.log,
+		Hint:        r.keeper.store.publishHint(),
+		Unavailable: r.keeper.store.isUnavailable,
+		MaxSample:   int(t.MaxSample),
+		MinSamples:  t.MinSamples,
+		MinSaving:   t.MinSaving.Share(),
+		Drift:       t.Drift.Share(),
+		Interval:    time.Duration(t.Interval),
+		Poll:        time.Duration(t.Poll),
+	})
+}
+
+// newKinds makes what measures a gateway's messages, and trains dictionaries for its rules.
+func (s *shared) newKinds(l *loaded, g *config.Gateway, r *running) *dictionary.Messages {
+	t := &s.started.Training
+	maxDict := 0
+	if g.Protocol == config.Mongo {
+		maxDict = mongo.MaxTrained
+	}
+	return dictionary.NewMessages(dictionary.MessagesOptions{
+		Trainer:    s.trainer,
+		Log:        r.log,
+		Memory:     l.kindMemory(g.Name),
+		MaxDict:    maxDict,
+		MinSamples: t.MinSamples,
+		MinSaving:  t.MinSaving.Share(),
+		Drift:      t.Drift.Share(),
+		Interval:   time.Duration(t.Interval),
+		Poll:       time.Duration(t.Poll),
+	})
+}

@@ -1,6 +1,0 @@
-// Package operate implements the terminal interface of package shadow: progress, signals, reports, and the
-// files of recordings.
-//
-// Reading order: mirror.go (a run), prepare.go, limits.go, watch.go, page.go, metrics.go, record.go,
-// replay.go, servers.go, protocol.go, fault.go.
-package operate

@@ -1,0 +1,136 @@
+package rollout
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/switchover/rollout/patroni"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+// maintain begins or ends Patroni's maintenance mode, as patronictl pause and resume do.
+func (p *patroniCell) maintain(t *testing.T, on bool) {
+	t.Helper()
+	body := `{"pause": null}`
+	if on {
+		body = `{"pause": true}`
+	}
+	testenv.Eventually(t, "a member takes it", func() bool {
+		for _, n := range []*Node{&p.Nodes[0], p.Nodes[0].Replacement} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, n.Patroni.API+"/config", strings.NewReader(body))
+			if err != nil {
+				return false
+			}
+			r.SetBasicAuth("patroni", "secret")
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				continue
+			}
+			_ = answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Maintenance mode, whenever it begins, stops the roll-out: it says so, clients continue at the primary, and
+// after it the roll-out continues.
+func TestPatroniPaused(t *testing.T) {
+	testenv.Full(t)
+	t.Parallel()
+	for _, one := range []struct {
+		step Step
+		says string // "": it need not stop
+		then string
+	}{
+		{StepCheck, "is in maintenance mode", "a"},
+		{StepStart, "is in maintenance mode", "a"},
+		{StepHold, "is in maintenance mode", "a"},
+		{StepPromote, "is in maintenance mode", "a"},
+		{StepFollow, "", "a2"},
+	} {
+		t.Run(string(one.step), func(t *testing.T) {
+			t.Parallel()
+			p := newPatroniCell(t, "")
+			p.Gates.Shutdown = config.Duration(answerTime)
+			mustExec(t, &p.Nodes[0], accounts)
+			g := &gate{url: p.Nodes[0].URL}
+			stop := g.transfers(t, 2, false)
+			r := &Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}
+			r.dies = at(one.step, false, func() { p.maintain(t, true) })
+			if one.step == StepCheck {
+				r.dies = nil
+				p.maintain(t, true)
+			}
+			err := r.Run(t.Context())
+			if one.says != "" {
+				mustSay(t, err, nil, one.says)
+			}
+			t.Log(err)
+			if got := onePrimary(t, p.Cell); got != one.then || g.held {
+				t.Errorf("the primary is %q, clients are held: %t", got, g.held)
+			}
+			p.maintain(t, false)
+			for range 3 {
+				if err = (&Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}).Run(t.Context()); err == nil {
+					break
+				}
+			}
+			committed := stop()
+			if got := onePrimary(t, p.Cell); got != "a2" || err != nil {
+				t.Fatalf("the primary is %q: %v", got, err)
+			}
+			mustHold(t, p.Nodes[0].Replacement, committed, 0)
+		})
+	}
+}
+
+// A REST API with TLS that requires a client certificate and a password; a wrong one of each is found before
+// anything is made.
+func TestPatroniSecure(t *testing.T) {
+	testenv.Full(t)
+	t.Parallel()
+	of := testenv.NewPatroni(t)
+	authority := testenv.NewAuthority(t)
+	cert := authority.Issue(t, "member")
+	file := func(from string) string {
+		name := filepath.Join(of.Dir, filepath.Base(from))
+		testenv.Run(t, of.Dir, "cp", from, name)
+		testenv.Run(t, of.Dir, "chown", "--reference="+of.Dir, name)
+		return name
+	}
+	pair, ca := "\n  certfile: "+file(cert.Cert)+"\n  keyfile: "+file(cert.Key), file(authority.File)
+	// Members ask each other, too.
+	of.API = pair + "\n  cafile: " + ca + "\n  verify_client: required\nctl:" + pair + "\n  cacert: " + ca
+	good := patroni.Access{User: "patroni", PasswordFile: passwordFile(t, "secret"), CA: authority.File, Cert: cert.Cert, Key: cert.Key}
+	p := patroniCellOf(t, of, good, "")
+	for says, access := range map[string]patroni.Access{
+		"certificate required": {User: good.User, PasswordFile: good.PasswordFile, CA: good.CA},
+		"unknown authority":    {User: good.User, PasswordFile: good.PasswordFile, Cert: good.Cert, Key: good.Key},
+		"Patroni answered 401": {User: good.User, PasswordFile: passwordFile(t, "another"), CA: good.CA, Cert: good.Cert, Key: good.Key},
+	} {
+		c := *p.Cell
+		c.Patroni = &access
+		problems, err := (&Rollout{Cell: &c, clients: &gate{}}).Plan(t.Context(), new(strings.Builder))
+		runs := (&Rollout{Cell: &c, clients: &gate{}}).Run(t.Context())
+		if runs == nil || !strings.Contains(runs.Error(), says) || err == nil && problems == 0 {
+			t.Errorf("%s: %d problems, %v; %v", says, problems, err, runs)
+		}
+	}
+	mustExec(t, &p.Nodes[0], accounts)
+	g := &gate{url: p.Nodes[0].URL}
+	stop := g.transfers(t, 2, false)
+	if err := (&Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	committed := stop()
+	if got := onePrimary(t, p.Cell); got != "a2" {
+		t.Fatalf("the primary is %q", got)
+	}
+	mustHold(t, p.Nodes[0].Replacement, committed, 0)
+}

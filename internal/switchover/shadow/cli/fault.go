@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// fault is an error that matches a kind, which is not part of its text.
+type fault struct {
+	error
+	kind error
+}
+
+func (f fault) Is(target error) bool { return target == f.kind }
+func (f fault) Unwrap() error        { return f.error }
+
+// usage returns an error of the command line: it matches store.ErrUsage.
+func usage(format string, args ...any) error {
+	return fault{fmt.Errorf(format, args...), store.ErrUsage}
+}

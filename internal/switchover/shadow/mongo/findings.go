@@ -1,0 +1,235 @@
+package mongo
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+)
+
+// report collects findings.
+type report struct{ found []shadow.Finding }
+
+func (r *report) note(format string, args ...any) {
+	r.found = append(r.found, shadow.Finding{Text: fmt.Sprintf(format, args...)})
+}
+
+func (r *report) problem(hint, format string, args ...any) {
+	r.found = append(r.found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+func findings(production, control, test *server) []shadow.Finding {
+	var r report
+	if !production.known {
+		r.note("production requires a login: put it into its URI to compare production here (it is not used for clients)")
+	}
+	for _, s := range []*server{production, control, test} {
+		r.describe(s)
+	}
+	for _, s := range []*server{control, test} {
+		r.alone(s, production)
+		if s.Topology.Process == production.Topology.Process && !s.Topology.Process.IsZero() {
+			r.problem("use a separate server for each target", "%s is production itself", s.name)
+		}
+		if production.known {
+			r.older(s, production)
+			r.data(s, production)
+		}
+	}
+	r.targets(control, test)
+	return r.found
+}
+
+// describe reports a server's version and data.
+func (r *report) describe(s *server) {
+	if !s.known {
+		return
+	}
+	documents, data, files := s.totals()
+	line := fmt.Sprintf("%s: MongoDB %s", s.name, s.version)
+	if s.compatible != "" {
+		line += ", compatible with " + s.compatible
+	}
+	line += ", " + cmp.Or(s.engine, "unknown storage engine")
+	if s.Set != "" {
+		line += fmt.Sprintf(", replica set %s of %d", s.Set, len(s.Hosts))
+	}
+	line += fmt.Sprintf(", %d collections with %d documents", len(s.collections), documents)
+	if files > 0 {
+		line += fmt.Sprintf(", %d MiB in files of %d MiB (%s)", data>>20, files>>20, s.compressors())
+	}
+	r.note("%s", line)
+	if s.isMongos() {
+		r.problem("mirror a single server, or one primary", "%s is a mongos", s.name)
+	} else if s.older(5, 1) {
+		r.problem("mirror servers from 5.1 on: older ones use other messages", "%s has MongoDB %s", s.name, s.version)
+	}
+}
+
+// older reports whether a server's version comes before another.
+func (s *server) older(than ...int) bool {
+	return len(s.numbers) >= len(than) && slices.Compare(s.numbers[:len(than)], than) < 0
+}
+
+// fullDisk is the share from which on a disk is too full for a run that writes.
+const fullDisk = 0.95
+
+// alone reports problems of a single target.
+func (r *report) alone(s, production *server) {
+	if !s.Writable {
+		r.problem("name the primary, or a standalone server", "%s is a secondary, which refuses writes", s.name)
+	}
+	if s.Set == "" && production.Set != "" {
+		r.note("%s is not a replica set: it gets a transaction's statements without the transaction, and none of aborted ones", s.name)
+	}
+	if len(s.Hosts) > 1 {
+		r.note("%s has %d other members: its writes with the write concern majority wait for them", s.name, len(s.Hosts)-1)
+	}
+	if len(s.profiled) > 0 {
+		r.note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
+	}
+	if s.fullest > fullDisk {
+		r.problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
+	}
+	r.allowed(s, production)
+}
+
+// needed lists the actions that clients' commands need, besides those that the check uses.
+var needed = []string{"find", "insert", "update", "remove", "createCollection", "dropCollection", "createIndex", "dropIndex"}
+
+// allowed reports rights that a target's user lacks.
+func (r *report) allowed(s, production *server) {
+	if s.user == "" {
+		return
+	}
+	databases := map[string]bool{scratchDB: true}
+	for _, of := range []*server{s, production} {
+		for namespace := range of.collections {
+			db, _, _ := strings.Cut(namespace, ".")
+			databases[db] = true
+		}
+	}
+	for _, db := range slices.Sorted(maps.Keys(databases)) {
+		for _, action := range needed {
+			if !s.may(db, action) {
+				r.problem("give it the roles readWriteAnyDatabase and dbAdminAnyDatabase", "%s: the user %s may not %s in %s", s.name, s.user, action, db)
+				return
+			}
+		}
+	}
+}
+
+func (s *server) may(db, action string) bool {
+	return slices.ContainsFunc(s.rights, func(r right) bool {
+		on := r.Resource.Any || r.Resource.Collection == "" && (r.Resource.DB == "" || r.Resource.DB == db)
+		return on && slices.Contains(r.Actions, action)
+	})
+}
+
+// older reports a target that is older than production.
+func (r *report) older(s, production *server) {
+	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
+		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
+	}
+}
+
+// maxNamed limits the collections in a line.
+const maxNamed = 5
+
+// data reports collections that a target does not have as production does.
+func (r *report) data(s, production *server) {
+	var missing, other, fewer []string
+	for _, namespace := range slices.Sorted(maps.Keys(production.collections)) {
+		want := production.collections[namespace]
+		got, ok := s.collections[namespace]
+		switch {
+		case !ok:
+			missing = append(missing, namespace)
+		case got.indexes != want.indexes || got.options != want.options:
+			other = append(other, namespace)
+		case different(got.documents, want.documents):
+			fewer = append(fewer, fmt.Sprintf("%s (%d, %d)", namespace, got.documents, want.documents))
+		}
+	}
+	const restore = "restore production's data to both targets shortly before the run"
+	if len(missing) > 0 {
+		r.problem(restore, "%s lacks collections: %s", s.name, named(missing))
+	}
+	if len(other) > 0 {
+		r.problem("create the same indexes and options as in production", "%s has different indexes or options than production: %s", s.name, named(other))
+	}
+	if len(fewer) > 0 {
+		r.problem(restore, "%s has a different number of documents than production: %s", s.name, named(fewer))
+	}
+}
+
+func named(all []string) string {
+	if len(all) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), len(all)-maxNamed)
+	}
+	return strings.Join(all, ", ")
+}
+
+// different reports whether numbers of documents differ by more than clients change during a restore.
+func different(a, b int64) bool {
+	d := a - b
+	return max(d, -d) > max(a, b)/100+100
+}
+
+// targets reports differences between the targets.
+func (r *report) targets(control, test *server) {
+	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
+		r.problem("use a separate server for each target", "control and test are the same server")
+	}
+	if (control.Set == "") != (test.Set == "") {
+		r.note("only one target is a replica set: both get transactions' statements without the transaction, and only one writes an oplog")
+	}
+	var other, counts, expire []string
+	for _, namespace := range slices.Sorted(maps.Keys(control.collections)) {
+		a := control.collections[namespace]
+		b, ok := test.collections[namespace]
+		switch {
+		case !ok:
+			other = append(other, namespace)
+		case a.options != b.options || a.indexes != b.indexes:
+			other = append(other, namespace)
+		case a.documents != b.documents:
+			counts = append(counts, fmt.Sprintf("%s (%d, %d)", namespace, a.documents, b.documents))
+		}
+		if a.expires {
+			expire = append(expire, namespace)
+		}
+	}
+	if len(other) > 0 {
+		r.problem("both targets need the same collections, indexes and validators, because answers depend on them", "collections of the targets differ: %s", named(other))
+	}
+	if len(counts) > 0 {
+		r.problem("restore both targets from the same backup", "the targets have different numbers of documents: %s", named(counts))
+	}
+	if len(expire) > 0 {
+		r.note("documents expire in these collections, where differences do not count: %s", named(expire))
+	}
+	for _, line := range settingsThatDiffer(control.settings, test.settings) {
+		r.note("the targets' settings differ: %s", line)
+	}
+}
+
+// ownSettings differ between any two servers, without effect.
+var ownSettings = []string{
+	"net.port", "net.bindIp", "storage.dbPath", "systemLog.path", "processManagement.pidFilePath", "net.unixDomainSocket.pathPrefix", "replication.replSet",
+	"replication.replSetName", "config", "diagnosticDataCollectionDirectoryPath", "$clusterTime", "operationTime", "security.keyFile", "ok",
+}
+
+func settingsThatDiffer(control, test map[string]string) (out []string) {
+	keys := maps.Clone(control)
+	maps.Copy(keys, test)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if a, b := control[k], test[k]; a != b && !slices.Contains(ownSettings, k) {
+			out = append(out, fmt.Sprintf("%s is %q at control, %q at test", k, a, b))
+		}
+	}
+	return out
+}

@@ -1,0 +1,318 @@
+package shadow
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/plans"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/usage"
+)
+
+// Indexes of the targets in arrays.
+const (
+	control = iota
+	test
+	targets
+)
+
+// Kind classifies how an operation uses data.
+type Kind uint8
+
+// Kinds of operations.
+const (
+	State Kind = iota // of the connection: always mirrored, its latency never judged
+	Read
+	Write
+)
+
+// String returns the word that reports use.
+func (k Kind) String() string { return [...]string{"state", "read", "write"}[k] }
+
+// Check selects how the answers of the targets are compared.
+type Check uint8
+
+// Checks.
+const (
+	Exact   Check = iota // the answers are equal
+	Success              // both succeed or both fail: the answers differ by nature
+)
+
+// Operation is a request of a client together with production's answer. A Reader makes it. Once it is
+// submitted, only the targets' answers are added to it.
+type Operation struct {
+	Kind  Kind
+	Check Check
+	// Name is the fingerprint: operations of one name are expected to cost alike. Readers keep the number of
+	// names small.
+	Name string
+	// Keys are the keys that the operation touches. An operation that touches a key touches its parts, too:
+	// see Part. Those with TouchesAll touch everything.
+	Keys       []string
+	TouchesAll bool
+	// Uses are keys that the operation changes even if it is a Read, such as the cursor that it moves.
+	Uses []string
+
+	Request []byte // the bytes sent to targets, owned by the operation
+	Replies int    // number of expected replies; 0 means 1
+	Form    uint8  // of the answer, for the Protocol's own use
+	Private any    // for the Protocol's own use
+	Example any    // input of an Explainer: one of each name is kept in memory; nil: not explained
+	// Blocks marks an operation that may wait at a target for one of another connection. Its latency is not
+	// judged, and operations behind it wait for it no longer than Config.Wait.
+	Blocks bool
+	// Untimed marks an operation of the mirror itself, whose latency is not judged.
+	Untimed bool
+	// Locks marks an operation that may wait at a target for another connection's lock. It needs a Looker.
+	Locks bool
+	// WasBlocked marks an operation that waited in production for one of another connection, whose answer may come
+	// after its own.
+	WasBlocked bool
+	// Follows is the operation that this one makes no sense without, such as the query whose cursor it reads:
+	// if sampling leaves that one out, this one is left out, too.
+	Follows *Operation
+	// SkipReason, unless empty, is the reason why the operation is not sent, only counted.
+	SkipReason string
+	// Snapshot marks a read that sees the data as of its beginning, so that operations behind it need not
+	// wait for its end. It needs a Looker. A target that plans the read may take a snapshot for the planning
+	// alone, so answers that differ then count as not in order.
+	Snapshot bool
+	// Redefines marks an operation that is visible even to reads with an older snapshot, such as DROP and
+	// TRUNCATE: it waits for their ends.
+	Redefines bool
+	// Keep marks an operation that also changes its connection, such as preparing a statement: a read with
+	// Keep is mirrored whatever the share of reads.
+	Keep bool
+	// Lasts says how long what a State, or a Read with Keep, does to its connection lasts. Writes use it only
+	// to say that they are Unrepeatable.
+	Lasts Lasting
+	// Ends says how the operation ended the transaction that its connection had open.
+	Ends Ending
+
+	// ReplacedReason, unless empty, is the reason why targets get this and not the client's request: it is counted
+	// as Left is.
+	ReplacedReason string
+
+	// Expected is the size of production's answer in bytes, and the estimate for the targets' answers.
+	Expected int64
+	// Production is production's answer. It is Lost where targets are sent something else than production.
+	Production Answer
+
+	conn           uint64 // number of the client's connection
+	number         uint64 // by completion in production
+	answers        [targets]Answer
+	legs           [targets]leg
+	pendingTargets atomic.Int32         // targets that are not done with it
+	stopped        atomic.Bool          // a write was sent before its end, and it may yet take another snapshot
+	passed         atomic.Bool          // a target went on with a write before its end: its snapshot may not be its last
+	forced         [targets]atomic.Bool // a target sent it without waiting for all that comes before
+	size           int64                // in the mirror's budget
+	skipped        bool                 // sampling leaves it out
+}
+
+// Lasting says how long an effect on a connection lasts. A new connection to a target repeats what has lasted.
+type Lasting uint8
+
+// Ways to last.
+const (
+	ForGood       Lasting = iota // as long as the connection
+	IfCommitted                  // likewise, unless its transaction is rolled back
+	InTransaction                // as long as its transaction
+	Unrepeatable                 // a part of it lasts, and the whole must not be repeated
+)
+
+// Ending says how a transaction ended.
+type Ending uint8
+
+// Ends of transactions.
+const (
+	NotEnded Ending = iota
+	Committed
+	RolledBack
+)
+
+// Part separates, in a key, the name of the whole from the name of the part.
+const Part = "\x00"
+
+// Answer is the result of an operation at production or a target.
+type Answer struct {
+	Digest  uint64 // of the answer, in its form for comparison
+	Error   string // its code, if the answer is an error
+	Missing bool   // the answer says that there is nothing
+	Bare    bool   // neither data nor a number of rows, as for a COMMIT: compared, but no evidence about data
+	Lost    bool   // there is no answer: the target was not asked, or did not reply
+	Tries   int    // over 1: undone and repeated until it matched production's, so its latency is not judged
+	Took    time.Duration
+
+	off bool // lost because the mirror was turned off
+}
+
+// same reports whether two targets answered alike.
+func (a Answer) same(b Answer, c Check) bool {
+	if c != Exact {
+		return (a.Error == "") == (b.Error == "")
+	}
+	return a.Digest == b.Digest && a.Error == b.Error
+}
+
+// inOrder reports whether both targets carried out the same operations before this one, as far as its answer
+// depends on them. One that both sent without waiting is in order, too, if it releases a lock that another
+// waits for, since it does so at both, or if it is State, which concerns only its own connection.
+func (op *Operation) inOrder() bool {
+	here, there := op.forced[control].Load(), op.forced[test].Load()
+	return here == there && (!here || op.Locks || op.Kind == State)
+}
+
+// leg is the progress of an operation at one target.
+type leg struct {
+	mu      sync.Mutex
+	arrived bool
+	waiting chan struct{} // nil until a goroutine waits
+	conn    *targetConn   // set when it is submitted
+	ahead   bool          // it may go before the operations that it waits for
+	calls   chan struct{} // closed when ahead is set; nil until a goroutine waits for that
+}
+
+func (l *leg) done() {
+	l.mu.Lock()
+	l.arrived = true
+	if l.waiting != nil {
+		close(l.waiting)
+	}
+	l.mu.Unlock()
+}
+
+// wait returns a channel that is closed when the operation is done at the target; nil if it is done.
+func (l *leg) wait() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.arrived {
+		return nil
+	}
+	if l.waiting == nil {
+		l.waiting = make(chan struct{})
+	}
+	return l.waiting
+}
+
+// Errors of a Reader. Any other error means that the connection's bytes were not understood.
+var (
+	// ErrUnmirrored ends the mirroring of a connection that uses something that can't be mirrored, such as a
+	// subscription. It is wrapped with the reason.
+	ErrUnmirrored = errors.New("not mirrored")
+	// ErrTooLarge reports an operation above the limit.
+	ErrTooLarge = errors.New("outstanding requests and replies are too large to mirror")
+)
+
+// Protocol adapts the engine to a database protocol.
+type Protocol interface {
+	// Reader returns a Reader for a new connection.
+	Reader() Reader
+	// Dial connects to a target, as the target's own user.
+	Dial(ctx context.Context, t *Target) (Conn, error)
+}
+
+// Reader turns the bytes of one client's connection into operations. It does not retain the slices it is
+// given. Its methods are called by one goroutine.
+type Reader interface {
+	// Request takes bytes that the client sent.
+	Request(b []byte, at time.Time) error
+	// Reply takes bytes that the server sent, and returns the operations that these complete.
+	Reply(b []byte, at time.Time) ([]*Operation, error)
+	// Held returns the number of bytes that the Reader buffers of incomplete messages.
+	Held() int64
+}
+
+// Unanswered is a Reader of a protocol with requests that servers don't answer.
+type Unanswered interface {
+	// Unanswered returns those operations of the last Request.
+	Unanswered() []*Operation
+}
+
+// Midway is a Reader that can tell whether its connection is in the middle of something, such as a
+// transaction, whose rest makes no sense alone. A connection that is older than the run is mirrored only
+// after it.
+type Midway interface {
+	Midway() bool
+}
+
+// Ender is a Reader that may have operations left when its connection has ended in production. Those of a
+// connection that is given up, or was never mirrored, are not sent.
+type Ender interface {
+	End() []*Operation
+}
+
+// Excuser is a Protocol that can find out whether answers differ for an unavoidable reason, such as a value
+// that expired at one target a moment before the other.
+type Excuser interface {
+	Excuse(ctx context.Context, op *Operation, control, test *Target) bool
+}
+
+// Timekeeper is a Protocol whose servers would expire data by their own clocks. It removes expired data on
+// both targets at the same place among the operations.
+type Timekeeper interface {
+	// Due returns some of the operations that remove data which production has expired by now, none when
+	// there are no more. It is called repeatedly, with the time of the next piece. The operations are sent on
+	// a connection of the mirror's own.
+	Due(now time.Time) []*Operation
+}
+
+// Noter is a Protocol that detects differences between servers that exist by nature.
+type Noter interface {
+	// Notes returns lines for the report. It may be called at any time.
+	Notes() []string
+}
+
+// Sizer is a Protocol that can measure how much space a target's data takes.
+type Sizer interface {
+	// Size asks a target. Fields that the target does not report stay empty.
+	Size(ctx context.Context, t *Target) (usage.Size, error)
+}
+
+// Explainer is a Protocol that can ask a target for the plan of an operation, without executing it.
+type Explainer interface {
+	// Explain returns the plan for an Operation's Example.
+	Explain(ctx context.Context, t *Target, example any) plans.Plan
+}
+
+// Opener is a Protocol whose connections begin with something that is not passed through, such as the
+// negotiation of TLS.
+type Opener interface {
+	// Open serves a client until its bytes may be passed through, within TLS if the client asks for that and
+	// there is a configuration. It returns the connection to go on with, and the first bytes for production.
+	Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error)
+	// Reach connects to production for a client, with the configuration that Open got.
+	Reach(ctx context.Context, production endpoint.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
+}
+
+// Looker is a Protocol that can find out what a target is doing with an unanswered operation.
+type Looker interface {
+	// Look reports on the operation sent last on a connection. own is the connection of the operation that
+	// waits for it; nil: it has none yet.
+	Look(ctx context.Context, on, own Conn) Progress
+}
+
+// Progress of an operation.
+type Progress uint8
+
+// Results of Look.
+const (
+	Working  Progress = iota // on the operation
+	Seeing                   // working, and its snapshot is taken
+	Stopping                 // waiting for an operation of another connection
+	Yielding                 // waiting for the connection own
+	Silent                   // the target does not tell
+)
+
+// Conn is a connection to a target. Send and Close may be called at the same time.
+type Conn interface {
+	// Send sends operations in one piece and calls answered once for each, in their order. After an error, or
+	// past the deadline, the connection must not be used.
+	Send(ops []*Operation, deadline time.Time, answered func(i int, a Answer)) error
+	Close() error
+}

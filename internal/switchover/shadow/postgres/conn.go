@@ -1,0 +1,343 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/switchover/pg"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+)
+
+// conn is a connection to a target.
+type conn struct {
+	target *shadow.Target
+	probe  *progressProbe
+	pid    atomic.Uint32
+	start  *shadow.Operation // the connect operation; nil before it
+	status byte              // of the transaction
+	in     []byte
+
+	mu     sync.Mutex
+	net    net.Conn // nil before the first operation
+	closed bool
+}
+
+// Close ends the connection. It may be called while it is being made.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pid := c.pid.Load(); pid != 0 && !c.closed {
+		c.probe.processes.add(pid, -1)
+	}
+	c.closed = true
+	if c.net == nil {
+		return nil
+	}
+	return c.net.Close()
+}
+
+// Send sends operations, in one write where possible. A latency is measured from the first byte sent to the
+// last byte of the answer.
+func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	done := 0
+	if ops[0].Form == formStart || c.net == nil {
+		began := time.Now()
+		if err := c.connect(ops[0], deadline); err != nil {
+			return err
+		}
+		if ops[0].Form == formStart {
+			answered(0, shadow.Answer{Took: time.Since(began)})
+			done = 1
+		}
+	}
+	if done == len(ops) {
+		return nil
+	}
+	for from := done; from < len(ops); {
+		n := batchSize(ops[from:])
+		if err := c.sendWithExtras(ops[from:from+n], deadline, func(i int, a shadow.Answer) { answered(i+from, a) }); err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
+}
+
+// batchSize returns how many of the first operations can be sent together: those that need no further
+// statements.
+func batchSize(ops []*shadow.Operation) (n int) {
+	for n < len(ops) && !opDataOf(ops[n]).hasExtraStatements() {
+		n++
+	}
+	return max(n, 1)
+}
+
+// sendWithExtras sends operations with the further statements that one of them needs.
+func (c *conn) sendWithExtras(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	b := opDataOf(ops[0])
+	if !b.hasExtraStatements() {
+		return c.sendWithEffect(sequenceEffectOf(ops), ops, deadline, answered)
+	}
+	got, err := c.sendNumbered(ops[0], b, deadline)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	answered(0, got)
+	return nil
+}
+
+// sendWithEffect sends operations that may take numbers from sequences and don't return them. The positions
+// of sequences are uncertain while such operations run, because they may wait for a lock, and when operations
+// that waited for their answers continue.
+func (c *conn) sendWithEffect(how sequenceEffect, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	c.probe.sequences.markEffect(how)
+	defer c.probe.sequences.markEffect(how)
+	return c.send(ops, deadline, func(i int, a shadow.Answer) {
+		c.probe.sequences.markEffect(how)
+		answered(i, a)
+	})
+}
+
+// sendNumbered carries out an operation. Before it, it sets sequences to the numbers that production took;
+// after it, it sets those forward again that had given more.
+func (c *conn) sendNumbered(op *shadow.Operation, b *opData, deadline time.Time) (got shadow.Answer, err error) {
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return got, err
+	}
+	c.probe.sequences.markEffect(b.effect)
+	defer func() { _ = c.forEachSequence(b.numbers, (*sequences).release) }()
+	if err := c.adjustSequences(b.numbers, (*sequences).prepare); err != nil {
+		return got, err
+	}
+	if b.guide != nil {
+		got, err = c.sendGuided(op, b.guide, deadline)
+	} else {
+		err = c.send([]*shadow.Operation{op}, deadline, func(_ int, a shadow.Answer) { got = a })
+	}
+	if err != nil {
+		return got, err
+	}
+	c.probe.sequences.markEffect(b.effect)
+	return got, c.adjustSequences(b.numbers, (*sequences).restore)
+}
+
+// adjustSequences calls do for each sequence that numbers were taken from. In a failed transaction nothing
+// can be done.
+func (c *conn) adjustSequences(numbers []sequenceNumbers, do func(*sequences, string, sequenceNumbers, session) error) error {
+	if len(numbers) == 0 || c.status == inFailed {
+		return nil
+	}
+	return c.forEachSequence(numbers, do)
+}
+
+func (c *conn) forEachSequence(numbers []sequenceNumbers, do func(*sequences, string, sequenceNumbers, session) error) error {
+	parameters, _ := pg.StartupParameters(c.start.Request)
+	for _, d := range numbers {
+		if err := do(&c.probe.sequences, parameters["database"]+"\x00"+parameters["user"]+"\x00"+d.sequence, d, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connect logs in with the client's startup parameters.
+func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
+	var parameters map[string]string
+	if op.Form == formStart {
+		var err error
+		if parameters, err = pg.StartupParameters(op.Request); err != nil {
+			return err
+		}
+		if parameters["database"] == "" {
+			parameters["database"] = parameters["user"]
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	made, err := connect(ctx, c.target.Upstream, parameters)
+	if err != nil {
+		return err
+	}
+	own, err := hijack(ctx, made)
+	if err != nil {
+		return err
+	}
+	if err := c.setNet(own.Conn, deadline); err != nil {
+		return err
+	}
+	c.start, c.status = op, idle
+	pid, err := c.probe.pool.process(ctx, own.PID, c.backend)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pid.Store(pid); !c.closed {
+		c.probe.processes.add(pid, 1)
+	}
+	return nil
+}
+
+// hijack takes the network connection from pgconn. After a write that took longer than 15 ms pgconn reads in
+// the background, and may still do so after the login. It would then take the next answer, for which the
+// mirror would wait until the deadline.
+func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+	if err := made.SyncConn(ctx); err != nil {
+		return nil, errors.Join(err, made.Close(ctx))
+	}
+	return made.Hijack()
+}
+
+// setNet sets the network connection of c, unless c was closed meanwhile.
+func (c *conn) setNet(made net.Conn, deadline time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.net = made
+	if c.closed {
+		return errors.Join(net.ErrClosed, made.Close())
+	}
+	return made.SetDeadline(deadline)
+}
+
+// backend returns the process at the server that serves the connection.
+func (c *conn) backend() (pid uint32, err error) {
+	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuery)); err != nil {
+		return 0, err
+	}
+	for {
+		m, err := c.message()
+		if err != nil {
+			return 0, err
+		}
+		switch m.Type {
+		case pg.DataRow:
+			err = pg.Fields(m.Body, func(_ int, value []byte) { pid, err = processNumber(string(value)) })
+		case pg.ErrorResponse:
+			err = errors.New(pg.Text(m.Body))
+		case pg.ReadyForQuery:
+			return pid, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// exchange sends one operation and adds its answer to d.
+func (c *conn) exchange(op *shadow.Operation, d *digest, deadline time.Time, answered func(shadow.Answer)) error {
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return err
+	}
+	began := time.Now()
+	if _, err := c.net.Write(op.Request); err != nil {
+		return err
+	}
+	a, err := c.read(op, d, began)
+	answered(a)
+	return err
+}
+
+func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
+	if err := c.net.SetDeadline(deadline); err != nil {
+		return err
+	}
+	bufs := make(net.Buffers, 0, len(ops))
+	size := 0
+	for _, op := range ops {
+		bufs = append(bufs, op.Request)
+		size += len(op.Request)
+	}
+	began := time.Now()
+	written := make(chan error, 1)
+	if size < socketBufferBytes {
+		_, err := bufs.WriteTo(c.net)
+		written <- err
+	} else { // the server may stop reading until its answers are read
+		go func() {
+			_, err := bufs.WriteTo(c.net)
+			written <- err
+		}()
+	}
+	for i, op := range ops {
+		a, err := c.answer(op, began)
+		if err != nil {
+			return errors.Join(err, c.Close(), <-written)
+		}
+		answered(i, a)
+	}
+	return <-written
+}
+
+// socketBufferBytes is a number of bytes that fits into any socket's buffers.
+const socketBufferBytes = 64 << 10
+
+// answer reads a target's answer to an operation.
+func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, error) {
+	if op.Form == formEnd {
+		_, err := io.Copy(io.Discard, c.net) // the server closes after it has released all locks
+		return shadow.Answer{Took: time.Since(began)}, err
+	}
+	d := &digest{form: op.Form}
+	if b, ok := op.Private.(*opData); ok {
+		d.excluded = b.excluded
+	}
+	return c.read(op, d, began)
+}
+
+func (c *conn) read(op *shadow.Operation, d *digest, began time.Time) (shadow.Answer, error) {
+	for left := max(op.Replies, 1); left > 0; {
+		m, err := c.message()
+		if err != nil {
+			if d.code != "" {
+				err = errors.Join(errors.New("error "+d.code), err)
+			}
+			return shadow.Answer{}, err
+		}
+		d.add(m)
+		if m.Type == pg.ReadyForQuery {
+			c.status = m.Body[0]
+			left--
+		}
+	}
+	return d.answer(time.Since(began)), nil
+}
+
+// message returns the next message, which is valid until the next call.
+func (c *conn) message() (pg.Message, error) {
+	for {
+		m, ok, err := pg.Cut(c.in)
+		if err != nil {
+			return m, err
+		}
+		if ok {
+			if c.in = c.in[len(m.Raw):]; len(c.in) == 0 && cap(c.in) < readBytes/2 {
+				c.in = nil
+			}
+			return m, nil
+		}
+		if err := c.fill(); err != nil {
+			return m, err
+		}
+	}
+}
+
+const readBytes = 16 << 10
+
+func (c *conn) fill() error {
+	if cap(c.in)-len(c.in) < readBytes/4 {
+		c.in = append(make([]byte, 0, 2*len(c.in)+readBytes), c.in...)
+	}
+	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
+	c.in = c.in[:len(c.in)+n]
+	if n > 0 {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,244 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cinch-layer/cinch/internal/switchover/pg"
+	"github.com/cinch-layer/cinch/internal/switchover/pg/sql"
+)
+
+// exclusions lists what is left out of an operation's results. It is decided once, from production's column
+// descriptions, so that both targets' answers are compared alike.
+type exclusions struct {
+	byResult map[int][]int // columns by the index of the result
+}
+
+// all stands for all columns of a result with unknown columns.
+const all = -1
+
+func (s *exclusions) columns(result int) []int {
+	if s == nil {
+		return nil
+	}
+	return s.byResult[result]
+}
+
+func (s *exclusions) add(result int, columns []int) *exclusions {
+	if len(columns) == 0 {
+		return s
+	}
+	if s == nil {
+		s = &exclusions{byResult: map[int][]int{}}
+	}
+	s.byResult[result] = columns
+	return s
+}
+
+// appendKept appends the values of a row to dst, except for the columns in left.
+func appendKept(dst, row []byte, left []int) []byte {
+	if left[0] == all {
+		return dst
+	}
+	err := pg.Fields(row, func(i int, value []byte) {
+		if len(left) > 0 && left[0] == i {
+			left = left[1:]
+			return
+		}
+		length := int32(-1)
+		if value != nil {
+			length = int32(len(value))
+		}
+		dst = append(binary.BigEndian.AppendUint32(dst, uint32(length)), value...)
+	})
+	if err != nil {
+		return append(dst, row...)
+	}
+	return dst
+}
+
+// statement is a prepared statement of a connection.
+type statement struct {
+	*sql.Statement
+	columns   []pg.Column
+	described bool   // columns are known
+	parse     []byte // its Parse message, if it is guidable
+}
+
+// portal is a bound statement, ready to be executed.
+type portal struct {
+	of      *statement // nil: unknown
+	formats []int16    // result formats of its Bind, where they matter
+}
+
+// step is a Describe or Execute within a unit of the extended protocol, whose answer has columns. It holds
+// the index of the portal in the unit's portals, and in the last bit whether it is executed. Pipelines have
+// very many steps of few portals.
+type step uint32
+
+// stepOf returns the step of a kind, pg.Describe or pg.Execute, for a portal.
+func (u *unit) stepOf(kind byte, p portal) step {
+	executes := step(0)
+	if kind == pg.Execute {
+		executes = 1
+	}
+	// Describe and Execute may have different portals.
+	for i := len(u.portals) - 1; i >= max(0, len(u.portals)-2); i-- {
+		if known := u.portals[i]; known.of == p.of && slices.Equal(known.formats, p.formats) {
+			return step(i)<<1 | executes
+		}
+	}
+	u.portals = append(u.portals, p)
+	return step(len(u.portals)-1)<<1 | executes
+}
+
+// is reports whether a step is of a kind.
+func (s step) is(kind byte) bool { return s&1 == 1 == (kind == pg.Execute) }
+
+// portal returns the portal of a step.
+func (u *unit) portal(s step) portal { return u.portals[s>>1] }
+
+// execute records that a portal is executed.
+func (u *unit) execute(p portal) {
+	u.steps = append(u.steps, u.stepOf(pg.Execute, p))
+	if p.of == nil {
+		u.addExecuted(nil)
+		return
+	}
+	u.addExecuted(p.of.Statement)
+}
+
+// addExecuted records that a statement is executed. Of a run of the same statement two are kept: only once or
+// more often matters.
+func (u *unit) addExecuted(s *sql.Statement) {
+	if n := len(u.executed); n < 2 || u.executed[n-1] != s || u.executed[n-2] != s {
+		u.executed = append(u.executed, s)
+	}
+}
+
+// advanceSteps advances the steps with a message from production. It must be called before the digest adds
+// the message.
+func (u *unit) advanceSteps(c *catalog, m pg.Message) {
+	switch m.Type {
+	case pg.RowDescription:
+		columns, err := pg.Columns(m.Body)
+		if err != nil {
+			return
+		}
+		if !u.extended {
+			u.excluded = u.excluded.add(u.results, c.positions(columns, u.simpleStatement()))
+			u.sources = c.sources(columns, u.simpleStatement(), func(int) bool { return false })
+			return
+		}
+		if of := u.advance(pg.Describe); of != nil {
+			for i := range columns {
+				columns[i].Name = append([]byte(nil), columns[i].Name...)
+			}
+			of.columns, of.described = columns, true
+		}
+	case pg.NoData:
+		u.advance(pg.Describe)
+	case pg.DataRow:
+		if u.extended && u.examinedResults <= u.results {
+			u.examinedResults = u.results + 1
+			u.excluded = u.excluded.add(u.results, u.excludedOfNext(c))
+			u.sources = u.sourcesOfNext(c)
+		}
+		u.scanRow(m.Body)
+	case pg.CommandComplete, pg.EmptyQueryResponse, pg.PortalSuspended:
+		u.sources = nil
+		if u.extended {
+			u.advance(pg.Execute)
+		}
+	}
+}
+
+// simpleStatement returns the statement of a simple query.
+func (u *unit) simpleStatement() *sql.Statement {
+	if len(u.executed) == 0 {
+		return nil
+	}
+	return u.executed[0]
+}
+
+// advance skips past the next step of a kind, and returns its statement.
+func (u *unit) advance(kind byte) *statement {
+	for i, s := range u.steps {
+		if s.is(kind) {
+			u.steps = u.steps[i+1:]
+			return u.portal(s).of
+		}
+	}
+	return nil
+}
+
+// next returns the portal whose rows come next.
+func (u *unit) next() portal {
+	for _, s := range u.steps {
+		if p := u.portal(s); s.is(pg.Execute) && p.of != nil {
+			return p
+		}
+	}
+	return portal{}
+}
+
+// excludedOfNext returns the columns that are left out of the next rows.
+func (u *unit) excludedOfNext(c *catalog) []int {
+	s := u.next().of
+	switch {
+	case s == nil:
+		return nil
+	case s.described:
+		return c.positions(s.columns, s.Statement)
+	case c.mayReturnExcluded(s.Statement):
+		return []int{all}
+	}
+	return nil
+}
+
+// sourcesOfNext returns the columns of the next rows that show numbers from sequences.
+func (u *unit) sourcesOfNext(c *catalog) []source {
+	p := u.next()
+	if p.of == nil || !p.of.described {
+		return nil
+	}
+	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
+}
+
+// answeredStatement returns the statement that a message answers and the columns of its rows, if comparing
+// the message needs a catalog.
+func (u *unit) answeredStatement(m pg.Message) (s *sql.Statement, columns []pg.Column) {
+	rows := m.Type == pg.RowDescription || m.Type == pg.CopyOutResponse || m.Type == pg.DataRow && u.extended && u.examinedResults <= u.results
+	if !rows && (m.Type != pg.CommandComplete || !counts(m.Body)) {
+		return nil, nil
+	}
+	switch next := u.next(); {
+	case !u.extended:
+		s = u.simpleStatement()
+	case next.of != nil:
+		s, columns = next.of.Statement, next.of.columns
+	}
+	if m.Type == pg.RowDescription {
+		columns, _ = pg.Columns(m.Body)
+	}
+	return s, columns
+}
+
+// counts reports whether a command tag has a number of rows that a condition has chosen.
+func counts(tag []byte) bool {
+	for _, verb := range []string{"UPDATE", "DELETE", "MERGE"} {
+		if bytes.HasPrefix(tag, []byte(verb)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayReturnExcluded reports whether a statement may return columns that are left out.
+func (c *catalog) mayReturnExcluded(s *sql.Statement) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tables := c.excludedTables(s)
+	return len(tables) > 0 && (s.Star || c.computesExcluded(tables, s))
+}

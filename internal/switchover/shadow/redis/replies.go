@@ -1,0 +1,193 @@
+package redis
+
+import (
+	"bytes"
+	"hash/maphash"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
+
+// frameScanner finds the end of reply frames in a growing buffer. The zero value is ready.
+type frameScanner struct {
+	pos       int   // up to here the first frame is scanned
+	remaining int64 // elements of it still to come; 0: it has not begun
+}
+
+// scan returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every
+// call must pass at least the bytes that earlier calls got.
+func (f *frameScanner) scan(buf []byte) (int, error) {
+	if f.remaining == 0 {
+		f.remaining = 1
+	}
+	for f.remaining > 0 {
+		i := bytes.Index(buf[f.pos:], crlf)
+		if i < 0 {
+			if len(buf)-f.pos > resp.MaxLineBytes {
+				return 0, resp.ErrLineTooLong
+			}
+			return 0, nil
+		}
+		next := f.pos + i + 2
+		h, err := resp.ParseHead(buf[f.pos:next])
+		if err != nil {
+			return 0, err
+		}
+		if h.IsString() && h.N >= 0 {
+			if next += int(h.N) + 2; next > len(buf) {
+				return 0, nil
+			}
+		}
+		f.remaining--
+		if h.IsAggregate() {
+			f.remaining += max(h.N, 0)
+		}
+		if h.Kind == resp.Attribute {
+			f.remaining++ // it stands before an element
+		}
+		f.pos = next
+	}
+	n := f.pos
+	*f = frameScanner{}
+	return n, nil
+}
+
+var crlf = []byte("\r\n")
+
+// Forms in which answers are compared.
+const (
+	plain     uint8 = iota // byte by byte
+	unordered              // a set of elements
+	pairs                  // a set of pairs
+	scripted               // of a script, perhaps from a set or a clock: in any order, without times to live
+)
+
+// seed of the digests, which are compared only within one process.
+var seed = maphash.MakeSeed()
+
+// answerOf returns the comparable form of a reply.
+func answerOf(frame []byte, form uint8) shadow.Answer {
+	a := shadow.Answer{Digest: maphash.Bytes(seed, frame)}
+	switch frame[0] {
+	case resp.Error:
+		code, _, _ := bytes.Cut(frame[1:len(frame)-2], []byte(" "))
+		return shadow.Answer{Error: string(code)}
+	case resp.BulkError:
+		_, text, _ := bytes.Cut(frame, crlf)
+		code, _, _ := bytes.Cut(text, []byte(" "))
+		return shadow.Answer{Error: string(code)}
+	}
+	h, body := head(frame)
+	a.Missing = h.IsNull() || (h.IsAggregate() || h.IsString()) && h.N == 0
+	switch {
+	case form == scripted:
+		a.Digest = digestScripted(frame, nil)
+	case form != plain && h.IsAggregate() && h.N > 0:
+		a.Digest = digestSet(body, form)
+	}
+	return a
+}
+
+// integerOf returns the value of an integer reply.
+func integerOf(frame []byte) (n int64, ok bool) {
+	if frame[0] != resp.Integer {
+		return 0, false
+	}
+	return resp.ParseInt(frame[1 : len(frame)-2])
+}
+
+// digestScripted adds up the digests of all elements, except numbers that are times to live: those that
+// targets returned right after the reply, and those that were extended by ten years.
+func digestScripted(frame []byte, found []time.Duration) (sum uint64) {
+	for len(frame) > 0 {
+		h, body := head(frame)
+		n := len(frame) - len(body)
+		if h.IsString() && h.N >= 0 {
+			n += int(h.N) + 2
+		}
+		if left, ok := integerOf(frame[:n]); !ok || !isExtended(left) && !isFound(left, found) {
+			sum += maphash.Bytes(seed, frame[:n])
+		}
+		frame = frame[n:]
+	}
+	return sum
+}
+
+// part tells how a command's reply is compared within a transaction's.
+type part struct {
+	form uint8
+	skip bool
+}
+
+// digestParts returns a digest of a transaction's reply.
+func digestParts(frame []byte, parts []part, found []time.Duration) uint64 {
+	h, body := head(frame)
+	replies := elements(body, 1)
+	if !h.IsAggregate() || len(replies) != len(parts) {
+		return maphash.Bytes(seed, frame)
+	}
+	var all maphash.Hash
+	all.SetSeed(seed)
+	for i, p := range parts {
+		a := answerOf(replies[i], p.form)
+		if p.form == scripted && a.Error == "" {
+			a.Digest = digestScripted(replies[i], found)
+		}
+		if p.skip {
+			a.Digest = 0
+		}
+		maphash.WriteComparable(&all, a)
+	}
+	return all.Sum64()
+}
+
+func head(frame []byte) (resp.Head, []byte) {
+	i := bytes.Index(frame, crlf)
+	h, _ := resp.ParseHead(frame[:i+2]) // frameScanner.scan has parsed it
+	return h, frame[i+2:]
+}
+
+// digestSet adds up the digests of the elements, or of pairs of them.
+func digestSet(body []byte, form uint8) (sum uint64) {
+	for _, element := range elements(body, int(form)) {
+		sum += maphash.Bytes(seed, element)
+	}
+	return sum
+}
+
+// elements splits the body of an aggregate into groups of so many elements.
+func elements(body []byte, each int) (out [][]byte) {
+	for len(body) > 0 {
+		n := 0
+		for range each {
+			var f frameScanner
+			k, err := f.scan(body[n:])
+			if k == 0 || err != nil {
+				break
+			}
+			n += k
+		}
+		if n == 0 {
+			return out
+		}
+		out, body = append(out, body[:n]), body[n:]
+	}
+	return out
+}
+
+// stringsOf returns the bulk and simple strings of a reply: of a single one, or of an array of them.
+func stringsOf(frame []byte) (out [][]byte) {
+	h, body := head(frame)
+	switch {
+	case h.IsAggregate():
+		for _, e := range elements(body, 1) {
+			out = append(out, stringsOf(e)...)
+		}
+	case h.IsString() && h.N >= 0:
+		out = append(out, body[:h.N])
+	case h.Kind == resp.Simple:
+		out = append(out, frame[1:len(frame)-2])
+	}
+	return out
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package cinch
-
-const raceEnabled = false
