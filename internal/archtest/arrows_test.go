@@ -35,8 +35,7 @@ func ours(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")
 }
 
-// under reports whether path is tree or below it. A tree that ends in "/" excludes itself; "." means only the
-// root package.
+// under reports whether path is tree or below it. A tree that ends in "/" excludes itself.
 func under(path, tree string) bool {
 	if strings.HasSuffix(tree, "/") {
 		return strings.HasPrefix(path, tree)
