@@ -7,12 +7,12 @@ build: ; go build -o cinch ./cmd/cinch
 # Cinch on its embedded store, with a small load. Ctrl-C ends it. It is there sooner without Parquet.
 run: ; go build -tags noparquet -o cinch ./cmd/cinch && go run ./examples/first --cinch ./cinch
 # Tests come in rings: see test/doc.go.
-short: ; test/steady $(MODULES) -short -- ./...
+short: ; scripts/steady $(MODULES) -short -- ./...
 # Without the commit in it the program is the same, and so are results that are kept, until its code changes.
-test: ; test/servers ready && go build -buildvcs=false -o cinch ./cmd/cinch && CINCH_TEST_PROGRAM="$(CURDIR)/cinch" test/steady $(MODULES) -- ./...
-race: ; test/race
-lint: ; test/flaky check && test/lint $(MODULES)
-fuzz: ; test/fuzz . codec codec/libzstd
+test: ; scripts/servers ready && go build -buildvcs=false -o cinch ./cmd/cinch && CINCH_TEST_PROGRAM="$(CURDIR)/cinch" scripts/steady $(MODULES) -- ./...
+race: ; scripts/race
+lint: ; scripts/flaky check && scripts/lint $(MODULES)
+fuzz: ; scripts/fuzz . codec codec/libzstd
 ci: ; bash .ci/run
 # SHARD=3/8 runs an eighth; what has passed on this tree is left out.
-full: ; test/full $(if $(SHARD),--shard $(SHARD))
+full: ; scripts/full $(if $(SHARD),--shard $(SHARD))

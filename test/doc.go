@@ -1,4 +1,4 @@
-// Package test holds the tests that start programs, and the scripts that run all tests. Tests come in
+// Package test holds the tests that start programs. The programs in scripts run all tests, which come in
 // rings:
 //
 //   - Ring 1, go test -short ./... (make short): no process but go list, no server; timers in
@@ -12,6 +12,6 @@
 //     each. A test that calls testenv.Full runs in ring 4 only; a line must match it. Results are committed
 //     in test/full.csv.
 //
-// No test depends on how fast the machine is: test/loaded runs ring 2 repeatedly beside other load and
+// No test depends on how fast the machine is: scripts/loaded runs ring 2 repeatedly beside other load and
 // records into test/loaded.csv.
 package test

@@ -96,7 +96,7 @@ func (b *builder) haproxy(to string) (*rig.Process, error) {
 	return b.start("haproxy", func(listen string) ([]string, error) {
 		bin, err := exec.LookPath("haproxy")
 		if err != nil {
-			return nil, fmt.Errorf("haproxy is missing: test/servers install bench")
+			return nil, fmt.Errorf("haproxy is missing: scripts/servers install bench")
 		}
 		file := filepath.Join(b.dir, "haproxy.conf")
 		return []string{bin, "-db", "-f", file}, os.WriteFile(file, fmt.Appendf(nil, haproxyText, listen, to), 0o600)

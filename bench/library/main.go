@@ -45,7 +45,7 @@ func main() {
 	o := defaults()
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the records")
 	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
-	flag.StringVar(&o.python, "python", client.Interpreter(), "Python interpreter with the PyPI packages of test/servers install bench")
+	flag.StringVar(&o.python, "python", client.Interpreter(), "Python interpreter with the PyPI packages of scripts/servers install bench")
 	flag.IntVar(&o.records, "records", 1000, "largest number of records of each kind")
 	flag.IntVar(&o.rounds, "rounds", 60, "rounds of each client with each kind of records")
 	flag.IntVar(&o.turn, "turn", 500, "SETs and GETs of a round")
@@ -136,7 +136,7 @@ func fetchNPM(cache string, packages ...string) error {
 // hasClients returns an error if the Python clients are not installed.
 func hasClients(python string) error {
 	if err := exec.Command(python, "-c", "import glide_sync, django_redis, pyzstd").Run(); err != nil {
-		return fmt.Errorf("%s has no Valkey GLIDE or django-redis: test/servers install bench, or --python", python)
+		return fmt.Errorf("%s has no Valkey GLIDE or django-redis: scripts/servers install bench, or --python", python)
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (o *options) startGlideClient(l *glideLane, target *rig.Process) error {
 		return err
 	}
 	if l.client, err = client.Start(append(command, target.Port(), "glide-"+l.row.way.mode, file)...); err != nil {
-		return fmt.Errorf("%w: test/servers install bench, or --python", err)
+		return fmt.Errorf("%w: scripts/servers install bench, or --python", err)
 	}
 	return nil
 }

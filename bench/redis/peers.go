@@ -40,7 +40,7 @@ func (o *options) startHAProxy(server *rig.Process) (*rig.Process, error) {
 func (o *options) startNutcracker(server *rig.Process) (*rig.Process, error) {
 	bin, err := exec.LookPath("nutcracker")
 	if err != nil {
-		return nil, errors.New("nutcracker is missing: test/servers install bench")
+		return nil, errors.New("nutcracker is missing: scripts/servers install bench")
 	}
 	addr, err := rig.FreeAddr()
 	if err != nil {

@@ -26,7 +26,7 @@ listen bench
 func HAProxy(dir, listen, to string) (command []string, err error) {
 	bin, err := exec.LookPath("haproxy")
 	if err != nil {
-		return nil, fmt.Errorf("haproxy is missing: test/servers install bench")
+		return nil, fmt.Errorf("haproxy is missing: scripts/servers install bench")
 	}
 	file := filepath.Join(dir, "haproxy.conf")
 	return []string{bin, "-db", "-f", file}, os.WriteFile(file, fmt.Appendf(nil, haproxyText, listen, to), 0o600)

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// Mongod returns the path of the mongod that test/servers installs, or else a name to look up in PATH.
+// Mongod returns the path of the mongod that scripts/servers installs, or else a name to look up in PATH.
 func Mongod() string {
 	cache := os.Getenv("XDG_CACHE_HOME")
 	if cache == "" {

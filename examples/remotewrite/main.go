@@ -5,7 +5,7 @@
 //
 //	go run ./examples/remotewrite
 //
-// Prometheus and the gateways are separate processes; test/servers installs Prometheus. A TCP hop on each way
+// Prometheus and the gateways are separate processes; scripts/servers installs Prometheus. A TCP hop on each way
 // counts the bytes.
 package main
 

@@ -117,7 +117,7 @@ remote_write:
 func (s *setup) prometheus(target, direct, near string) error {
 	bin, err := exec.LookPath("prometheus")
 	if err != nil {
-		return errors.New("prometheus is missing: test/servers install")
+		return errors.New("prometheus is missing: scripts/servers install")
 	}
 	file := filepath.Join(s.work, "prometheus.yml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, prometheusText, target, direct, near), 0o600); err != nil {

@@ -4,7 +4,7 @@
 //	go run ./examples/tarantool          the whole test: half a minute of load, and checks
 //	go run ./examples/tarantool --keep   the same, and leaves the cluster running
 //
-// Every program is a separate process. It needs `tarantool` (test/servers install tarantool).
+// Every program is a separate process. It needs `tarantool` (scripts/servers install tarantool).
 package main
 
 import (

@@ -108,7 +108,7 @@ var layers = [][]string{
 	{"internal/observe"},
 	{"internal/switchover"},
 	{"internal/server"},
-	{"cmd", "clients", "test", "bench", "examples", "packaging", "internal/archtest"},
+	{"cmd", "clients", "test", "scripts", "bench", "examples", "packaging", "internal/archtest"},
 }
 
 // rooms are the folders directly under internal/.

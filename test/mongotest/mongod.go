@@ -63,7 +63,7 @@ func Start(t testing.TB, cfg Config) *Server {
 	return nil
 }
 
-// mongodProgram returns the mongod that test/servers installed, or else the one in the search path.
+// mongodProgram returns the mongod that scripts/servers installed, or else the one in the search path.
 func mongodProgram(t testing.TB) string {
 	t.Helper()
 	testenv.NeedsPrograms(t)
@@ -73,7 +73,7 @@ func mongodProgram(t testing.TB) string {
 	}
 	path, err := exec.LookPath("mongod")
 	if err != nil {
-		testenv.Missing(t, "mongod", "run: test/servers install mongo")
+		testenv.Missing(t, "mongod", "run: scripts/servers install mongo")
 	}
 	return path
 }

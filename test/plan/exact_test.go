@@ -23,7 +23,7 @@ func TestExact(t *testing.T) {
 	switch {
 	case err == nil:
 	case os.Getenv("CI") == "true" && !errors.Is(err, btrfstest.ErrRoot) && !errors.Is(err, btrfstest.ErrBtrfs):
-		t.Fatalf("%v; run: test/servers install btrfs", err)
+		t.Fatalf("%v; run: scripts/servers install btrfs", err)
 	default:
 		t.Skip(err)
 	}

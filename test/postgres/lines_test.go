@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var allLines = flag.Bool("postgres.lines", false, "PostgreSQL 16 and 17 too; test/servers install postgreslines")
+var allLines = flag.Bool("postgres.lines", false, "PostgreSQL 16 and 17 too; scripts/servers install postgreslines")
 
 // lines returns the newer versions, oldest first; TestClients uses Debian's.
 func lines() []testenv.PostgresLine {

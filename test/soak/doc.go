@@ -5,5 +5,5 @@
 //	go test ./test/soak -soak.length 1h -timeout 70m -v
 //
 // TestPairsUnderMixedLoad does the same with pairs of gateways for gRPC and HTTP, whose histories have very
-// little memory, beside clients that misbehave. test/hour runs it with the race detector.
+// little memory, beside clients that misbehave. scripts/hour runs it with the race detector.
 package soak

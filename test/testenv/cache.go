@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Variables that test/steady sets so that go test's result cache sees which programs the tests start: go
+// Variables that scripts/steady sets so that go test's result cache sees which programs the tests start: go
 // test reuses a result only while the variables that the test has read keep their values.
 const (
 	programHash = "CINCH_TEST_PROGRAM_HASH" // hash of the program in CINCH_TEST_PROGRAM

@@ -45,13 +45,13 @@ func TestResultsAreReused(t *testing.T) {
 	}
 }
 
-// test/steady counts the tests that are skipped because a program is missing, even if Go could reuse the
+// scripts/steady counts the tests that are skipped because a program is missing, even if Go could reuse the
 // results of their package. It prints nothing when there are none.
 func TestSteadyCountsSkipped(t *testing.T) {
 	const inner = "CINCH_TEST_INNER"
 	switch os.Getenv(inner) {
 	case "some":
-		t.Run("own", func(t *testing.T) { Missing(t, "a", "run: test/servers install a") })
+		t.Run("own", func(t *testing.T) { Missing(t, "a", "run: scripts/servers install a") })
 		for _, name := range []string{"one", "another"} {
 			t.Run(name, func(t *testing.T) {
 				Shared(t, "missing", func(t testing.TB) string { return Program(t, "no-such-program") })
@@ -63,9 +63,9 @@ func TestSteadyCountsSkipped(t *testing.T) {
 		return
 	}
 	bash := Program(t, "bash")
-	some := "3 tests skipped: 1 as a is missing (run: test/servers install a), 2 as no-such-program is missing (run: test/servers install)"
+	some := "3 tests skipped: 1 as a is missing (run: scripts/servers install a), 2 as no-such-program is missing (run: scripts/servers install)"
 	for _, c := range []struct{ which, want string }{{"none", ""}, {"some", some}, {"some", some}} {
-		cmd := exec.Command(bash, "test/steady", ".", "-run", "^TestSteadyCountsSkipped$", "--", "./test/testenv")
+		cmd := exec.Command(bash, "scripts/steady", ".", "-run", "^TestSteadyCountsSkipped$", "--", "./test/testenv")
 		cmd.Dir = "../.."
 		cmd.Env = append(os.Environ(), inner+"="+c.which, "CI=", "CINCH_TEST_PROGRAM=")
 		out, err := cmd.CombinedOutput()

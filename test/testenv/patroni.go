@@ -40,7 +40,7 @@ func NewPatroniOn(t testing.TB, host string, in []string) *Patroni {
 	p := &Patroni{Bin: PostgresBin(t)}
 	source := filepath.Join(CacheDir(), "patroni-4.1.5")
 	if _, err := os.Stat(filepath.Join(source, "complete")); err != nil {
-		Missing(t, "Patroni", "run: test/servers install patroni")
+		Missing(t, "Patroni", "run: scripts/servers install patroni")
 	}
 	etcd := Program(t, "etcd")
 	p.Dir, p.As = PostgresDir(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// PostgresLine is a major version of PostgreSQL that is in use. test/servers installs them.
+// PostgresLine is a major version of PostgreSQL that is in use. scripts/servers installs them.
 type PostgresLine struct {
 	Name string // postgresql-18
 	dir  string // directory of its programs; empty for Debian's package
@@ -15,7 +15,7 @@ type PostgresLine struct {
 // PostgresLines are the versions that tests run against by default, oldest first.
 var PostgresLines = []PostgresLine{{Name: "postgresql-15"}, postgresLine("18")}
 
-// MorePostgresLines need `test/servers install postgreslines`.
+// MorePostgresLines need `scripts/servers install postgreslines`.
 var MorePostgresLines = []PostgresLine{postgresLine("16"), postgresLine("17")}
 
 // postgresLine returns a line whose programs are outside the cache directory, which the server's user may
@@ -49,6 +49,6 @@ func (l PostgresLine) mustHave(t testing.TB, dir string) {
 	t.Helper()
 	NeedsPrograms(t)
 	if _, err := os.Stat(dir); err != nil {
-		Missing(t, l.Name, "run: test/servers install postgres18 postgreslines")
+		Missing(t, l.Name, "run: scripts/servers install postgres18 postgreslines")
 	}
 }

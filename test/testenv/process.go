@@ -179,7 +179,7 @@ func Missing(t testing.TB, what, hint string) {
 }
 
 // recordSkip appends the message of a test that is skipped because something is missing to the file that
-// test/steady counts. The file's name differs in each run, so go test does not reuse the results of a
+// scripts/steady counts. The file's name differs in each run, so go test does not reuse the results of a
 // package that has read it.
 func recordSkip(message string) {
 	name := os.Getenv("CINCH_TEST_SKIPPED")
@@ -203,12 +203,12 @@ func Program(t testing.TB, name string) string {
 	NeedsPrograms(t)
 	path, err := exec.LookPath(name)
 	if err != nil {
-		Missing(t, name, strings.TrimSpace("run: test/servers install "+groups[name]))
+		Missing(t, name, strings.TrimSpace("run: scripts/servers install "+groups[name]))
 	}
 	return path
 }
 
-// groups maps programs that test/servers does not install by default to the groups that install them.
+// groups maps programs that scripts/servers does not install by default to the groups that install them.
 var groups = map[string]string{
 	"chromium": "page", "curl": "http", "prometheus": "promtool", "promtool": "promtool", "g++": "grpc", "sidekiq": "queues", "etcd": "patroni",
 	"java": "clients", "node": "clients", "npm": "clients", "python3": "clients", "php": "library", "ruby": "library",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// RedisLine is a version of Redis or Valkey that is in use. test/servers installs them.
+// RedisLine is a version of Redis or Valkey that is in use. scripts/servers installs them.
 type RedisLine struct {
 	Name string // redis-7.0, valkey-9.1 …
 	dir  string // in the cache directory; empty for Debian's package
@@ -47,7 +47,7 @@ func (l RedisLine) Program(t testing.TB) string {
 			return path
 		}
 	}
-	Missing(t, l.Name, "run: test/servers install redis74 redislines")
+	Missing(t, l.Name, "run: scripts/servers install redis74 redislines")
 	return ""
 }
 
@@ -95,7 +95,7 @@ func RedisModules(t testing.TB, names ...string) (args []string) {
 	for _, name := range names {
 		path := filepath.Join(CacheDir(), "redis-7.4.1", "modules", name+".so")
 		if _, err := os.Stat(path); err != nil {
-			Missing(t, "a module of Redis 7.4", "run: test/servers install redis74")
+			Missing(t, "a module of Redis 7.4", "run: scripts/servers install redis74")
 		}
 		args = append(args, "--loadmodule", path)
 	}

@@ -19,7 +19,7 @@ func SSH(t testing.TB, name string) []string {
 	}
 	sshd, keygen, ssh := Program(t, "sshd"), Program(t, "ssh-keygen"), Program(t, "ssh")
 	if _, err := user.Lookup(name); err != nil {
-		Missing(t, "the user "+name, "run: test/servers install")
+		Missing(t, "the user "+name, "run: scripts/servers install")
 	}
 	dir, err := os.MkdirTemp("", "cinch-ssh-")
 	if err != nil {

@@ -148,7 +148,7 @@ listen bench
 func (s *stage) setHAProxy(ctx context.Context) error {
 	bin, err := exec.LookPath("haproxy")
 	if err != nil {
-		return errors.New("haproxy is missing: test/servers install bench")
+		return errors.New("haproxy is missing: scripts/servers install bench")
 	}
 	addr, err := rig.FreeAddr()
 	if err != nil {

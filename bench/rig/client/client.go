@@ -37,7 +37,7 @@ func Python(interpreter, dir string) (command []string, err error) {
 	return []string{interpreter, script}, os.WriteFile(script, python, 0o600)
 }
 
-// Interpreter returns the Python that `test/servers install bench` set up, or else python3.
+// Interpreter returns the Python that `scripts/servers install bench` set up, or else python3.
 func Interpreter() string {
 	cache, err := os.UserCacheDir()
 	path := filepath.Join(cache, "cinch-test", "bench-python", "bin", "python")

@@ -113,7 +113,7 @@ require('fiber').create(function() while true do require('fiber').sleep(3600) en
 // Start starts a server.
 func Start(ctx context.Context, o Options) (*Tarantool, error) {
 	if _, err := exec.LookPath("tarantool"); err != nil {
-		return nil, fmt.Errorf("%w: 'test/servers install tarantool' installs it", err)
+		return nil, fmt.Errorf("%w: 'scripts/servers install tarantool' installs it", err)
 	}
 	addr, err := rig.FreeAddr()
 	if err != nil {

@@ -17,7 +17,7 @@ const hex = (n, digits) => n.toString(16).padStart(digits, '0');
 export function lacking(...programs) {
   const missing = programs.find((program) => spawnSync(program, ['--version']).error);
   if (!missing) return undefined;
-  const hint = missing === 'redis-server' ? ': test/servers install' : '';
+  const hint = missing === 'redis-server' ? ': scripts/servers install' : '';
   if (process.env.CI) throw new Error(`${missing} is missing${hint}`);
   return `${missing} is not installed${hint}`;
 }

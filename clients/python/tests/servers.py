@@ -39,8 +39,8 @@ class RedisServer:
         program = shutil.which("redis-server")
         if not program:
             if os.environ.get("CI"):
-                raise AssertionError("redis-server is missing: test/servers install")
-            raise unittest.SkipTest("redis-server is not installed: test/servers install")
+                raise AssertionError("redis-server is missing: scripts/servers install")
+            raise unittest.SkipTest("redis-server is not installed: scripts/servers install")
         self.directory = tempfile.mkdtemp()
         self.port = _free_port()
         self.process = subprocess.Popen(

@@ -26,7 +26,7 @@ func need(t *testing.T) {
 	switch {
 	case err == nil:
 	case os.Getenv("CI") == "true" && !errors.Is(err, ErrRoot) && !errors.Is(err, ErrBtrfs):
-		t.Fatalf("%v; run: test/servers install btrfs", err)
+		t.Fatalf("%v; run: scripts/servers install btrfs", err)
 	default:
 		t.Skip(err)
 	}

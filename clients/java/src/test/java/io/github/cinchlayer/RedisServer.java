@@ -72,8 +72,8 @@ final class RedisServer implements AutoCloseable {
     try {
       quiet(command).start().waitFor();
     } catch (IOException e) {
-      Assertions.assertNull(System.getenv("CI"), command[0] + " is missing: test/servers install");
-      Assumptions.abort(command[0] + " is not installed: test/servers install");
+      Assertions.assertNull(System.getenv("CI"), command[0] + " is missing: scripts/servers install");
+      Assumptions.abort(command[0] + " is not installed: scripts/servers install");
     } catch (InterruptedException e) {
       throw new IllegalStateException(e);
     }

@@ -1,4 +1,5 @@
-package test
+// Package scripts tests what the scripts share.
+package scripts
 
 import (
 	"bufio"
