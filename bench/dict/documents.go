@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // Documents of 2 to 12 KB as registry packages ship them. Each source of a corpus is on one of two sides: the

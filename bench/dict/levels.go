@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // The effect of compression levels with and without a dictionary: codecs only, no gateway.

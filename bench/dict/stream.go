@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // The stream simulates an application that writes every document once, under a new key. When a dictionary has

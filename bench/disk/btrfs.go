@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/estimate/disk"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // compsizeTotal matches the last line of compsize's table: type, percent, disk usage, uncompressed,

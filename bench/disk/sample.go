@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/estimate/disk"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/estimate/disk"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // pools writes the directory to pools of ZFS in user space.

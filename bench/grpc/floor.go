@@ -5,9 +5,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // Nothing makes the random ids of traces and spans in OTLP shorter. An id that occurs several times in a

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/grpc/otlp"
-	"github.com/cinch-layer/cinch/bench/remotewrite"
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 // Compresses messages with the history of earlier ones, as a link between two gateways does, but without the

@@ -15,7 +15,7 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 type options struct {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 // Streams of messages of about 1 MB, one goroutine each.

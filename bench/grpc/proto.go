@@ -19,10 +19,10 @@ import (
 	"strconv"
 
 	"github.com/cinch-layer/cinch/bench/grpc/otlp"
-	"github.com/cinch-layer/cinch/bench/remotewrite"
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 // Compares cinch-proto with other compressors on the data that it was tuned on, on OTLP, which it was not

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/bench/rig/client"
 	"github.com/cinch-layer/cinch/clients/go/cinchredis"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig/client"
 )
 
 // clientRole is the first argument when this program runs as a client, as package client describes it. This

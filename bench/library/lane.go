@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/client"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/client"
 )
 
 // lane is a running way, with a server of its own.

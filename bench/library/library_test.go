@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/client"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/client"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

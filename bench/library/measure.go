@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // measureAll runs all ways in turn, so that a busy minute of the machine affects all alike.

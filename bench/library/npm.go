@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // npmResult holds the sizes of npm's records in a server: plain, compressed by GLIDE, and compressed by Cinch

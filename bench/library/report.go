@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // result is the output of --json.

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // dictionary describes the dictionary that a gateway has made.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // traffic holds bytes per operation, up and down, by way and operation.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // crowd is the number of clients that saturates a link. Each reads 100 documents repeatedly.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 )
 
 // insertsPerFind makes inserts of one document account for a tenth of the plain bytes, and replies of 100

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // condition describes a link.

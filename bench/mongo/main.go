@@ -21,8 +21,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/link"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/rig/link"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )

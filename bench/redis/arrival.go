@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/link"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/link"
 )
 
 // Measures a SET of a large value from its first byte: a value that is compressed while it arrives needs

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/client"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/client"
 )
 
 // Valkey GLIDE compresses in the client. The baseline is GLIDE without compression, through a gateway: the

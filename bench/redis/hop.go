@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // load is one setting of redis-benchmark. requests is chosen so that a run takes about half a second: with

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/menus"
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/menus"
 )
 
 // The delay that a hop adds to a large value is the time between the last byte in and the first byte out: a

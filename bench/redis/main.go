@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/client"
-	"github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/client"
+	"github.com/cinch-layer/cinch/test/rig/link"
 )
 
 type options struct {

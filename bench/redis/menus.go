@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/menus"
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/link"
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/link"
+	"github.com/cinch-layer/cinch/test/rig/menus"
 )
 
 // The published case: 10,000 menus are written and read one after the other, over a link on which a plain GET

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // At peak load 64 clients read menus over one link. All ways get the same rate of requests: peakShare of what

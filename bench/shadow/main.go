@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 type bench struct {

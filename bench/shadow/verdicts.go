@@ -18,9 +18,9 @@ import (
 	"filippo.io/age"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/bench/menus"
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/menus"
 )
 
 // load is recorded once for the verdict "direct against through Cinch", and replayed at its own pace to a

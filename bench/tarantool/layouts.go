@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
-	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/telecom"
 )
 
 // layout is one way to store documents.
@@ -95,12 +95,12 @@ func (b *bench) train(g *telecom.Generator) error {
 type stage struct {
 	layout  layout
 	b       *bench
-	server  *servers.Tarantool
-	between *servers.Process // router or forwarder; nil: none
-	target  string           // where clients write
-	reads   string           // where clients read what was written; "": no reads
-	config  string           // the router's file
-	admin   string           // address of its admin page; "": none
+	server  *tarantool.Tarantool
+	between *tarantool.Process // router or forwarder; nil: none
+	target  string             // where clients write
+	reads   string             // where clients read what was written; "": no reads
+	config  string             // the router's file
+	admin   string             // address of its admin page; "": none
 }
 
 func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err error) {
@@ -111,7 +111,7 @@ func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err e
 		}
 	}()
 	dir := filepath.Join(b.work, name)
-	if s.server, err = servers.Start(ctx, servers.Options{Dir: dir, Lua: makeSpace, Memory: memtxBytes, Core: core(serverCore)}); err != nil {
+	if s.server, err = tarantool.Start(ctx, tarantool.Options{Dir: dir, Lua: makeSpace, Memory: memtxBytes, Core: core(serverCore)}); err != nil {
 		return s, err
 	}
 	s.target, s.reads = s.server.Addr, s.server.Addr
@@ -120,7 +120,7 @@ func (b *bench) set(ctx context.Context, l layout, name string) (s *stage, err e
 		s.reads = "" // in this layout reads need stored functions that decompress
 		const lua = `local module, options = ...
 			box.space.docs:before_replace(loadstring(module)().trigger({'body'}, loadstring('return ' .. options)())) return true`
-		_, err = servers.Eval[bool](ctx, s.server, lua, storetarantool.Module, l.trigger)
+		_, err = tarantool.Eval[bool](ctx, s.server, lua, storetarantool.Module, l.trigger)
 	case l.through == "forward":
 		err = s.startForward(ctx)
 	case l.through == "haproxy":
@@ -145,7 +145,7 @@ func (s *stage) startForward(ctx context.Context) error {
 		return err
 	}
 	s.target, s.reads = addr, addr
-	s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.forward, addr, s.server.Addr)
+	s.between, err = tarantool.Launch(ctx, addr, core(routerCore), s.b.forward, addr, s.server.Addr)
 	return err
 }
 
@@ -159,7 +159,7 @@ func (s *stage) startHAProxy(ctx context.Context) error {
 		return err
 	}
 	s.target, s.reads = addr, addr
-	s.between, err = servers.Launch(ctx, addr, core(routerCore), command[0], command[1:]...)
+	s.between, err = tarantool.Launch(ctx, addr, core(routerCore), command[0], command[1:]...)
 	return err
 }
 
@@ -189,7 +189,7 @@ func (s *stage) startRouter(ctx context.Context) error {
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	if s.between, err = servers.Launch(ctx, addr, core(routerCore), s.b.cinch, "serve", "--pprof", "--config", s.config); err != nil {
+	if s.between, err = tarantool.Launch(ctx, addr, core(routerCore), s.b.cinch, "serve", "--pprof", "--config", s.config); err != nil {
 		return err
 	}
 	if s.reads = addr; !s.layout.lazy {

@@ -26,8 +26,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/telecom"
 )
 
 var (

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/test/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
 )
 
 // measured holds the results of a layout. Sizes are in bytes.
@@ -162,7 +162,7 @@ func (s *stage) cpu() (used [3]time.Duration, err error) {
 
 func (s *stage) slabs(ctx context.Context) (int64, error) {
 	// Otherwise tuples that Lua still refers to would count.
-	return servers.Eval[int64](ctx, s.server, "collectgarbage('collect') collectgarbage('collect') return box.slab.info().items_used")
+	return tarantool.Eval[int64](ctx, s.server, "collectgarbage('collect') collectgarbage('collect') return box.slab.info().items_used")
 }
 
 func (s *stage) files(pattern string) (size int64, err error) {
@@ -173,7 +173,7 @@ func (s *stage) sizes(ctx context.Context, m *measured, n int, empty, logged int
 	for _, d := range s.b.documents[:n] {
 		m.raw += int64(len(d))
 	}
-	if m.bsize, err = servers.Eval[int64](ctx, s.server, "return box.space.docs:bsize()"); err != nil {
+	if m.bsize, err = tarantool.Eval[int64](ctx, s.server, "return box.space.docs:bsize()"); err != nil {
 		return err
 	}
 	if m.slabs, err = s.slabs(ctx); err != nil {
@@ -187,7 +187,7 @@ func (s *stage) sizes(ctx context.Context, m *measured, n int, empty, logged int
 	if err != nil {
 		return err
 	}
-	if _, err := servers.Eval[string](ctx, s.server, "return box.snapshot()"); err != nil {
+	if _, err := tarantool.Eval[string](ctx, s.server, "return box.snapshot()"); err != nil {
 		return err
 	}
 	after, err := s.files("*.snap")
@@ -203,7 +203,7 @@ func (s *stage) replication(ctx context.Context, n int) (perDocument float64, er
 		return 0, err
 	}
 	defer hop.close()
-	replica, err := servers.Start(ctx, servers.Options{
+	replica, err := tarantool.Start(ctx, tarantool.Options{
 		Dir: filepath.Join(s.server.Dir, "replica"), Master: hop.listener.Addr().String(), Memory: memtxBytes, Core: core(serverCore),
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *stage) replication(ctx context.Context, n int) (perDocument float64, er
 }
 
 // sameAs checks that master and replica have the same tuples.
-func (s *stage) sameAs(ctx context.Context, replica *servers.Tarantool) error {
+func (s *stage) sameAs(ctx context.Context, replica *tarantool.Tarantool) error {
 	const lua = `local crc, msgpack, n = require('digest').crc32.new(), require('msgpack'), 0
 		for _, t in box.space.docs:pairs() do
 			crc:update(msgpack.encode(t))
@@ -238,9 +238,9 @@ func (s *stage) sameAs(ctx context.Context, replica *servers.Tarantool) error {
 		end
 		return crc:result() .. ' ' .. n`
 	var sums [2]string
-	for i, t := range []*servers.Tarantool{s.server, replica} {
+	for i, t := range []*tarantool.Tarantool{s.server, replica} {
 		var err error
-		if sums[i], err = servers.Eval[string](ctx, t, lua); err != nil {
+		if sums[i], err = tarantool.Eval[string](ctx, t, lua); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 var pid = os.Getpid()

@@ -21,8 +21,8 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 type options struct {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // The parts of the results file. Each is a table with one line per corpus, which begins with its name.

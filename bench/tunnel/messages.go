@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 // grpcHead is the size of gRPC's message prefix in bytes.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // asked lists the queries. Results are rows of JSON from another part of 60 MB each time, so that hardly any

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/link"
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/link"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 )
 
 // way is a route to a server, over the link alone or through two programs with the link between them.

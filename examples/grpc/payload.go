@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 )
 
 // payloadKind is the number of series per request and the number of different requests.

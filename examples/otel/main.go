@@ -29,7 +29,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 func main() {

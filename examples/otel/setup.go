@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // The configurations that README shows. The example replaces their addresses.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/bench/menus"
+	"github.com/cinch-layer/cinch/test/rig/menus"
 )
 
 const apiRole = "api"

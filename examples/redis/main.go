@@ -17,8 +17,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/link"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cinch-layer/cinch/bench/rig/link"
+	"github.com/cinch-layer/cinch/test/rig/link"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // setup holds everything that runs.

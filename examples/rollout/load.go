@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 	"github.com/jackc/pgx/v5"
 )
 

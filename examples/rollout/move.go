@@ -14,9 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
 	"github.com/cinch-layer/cinch/internal/switchover/rollout"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // cellText is a cell's configuration file, as in docs/ROLLOUT.md.

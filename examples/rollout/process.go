@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/tail"
+	"github.com/cinch-layer/cinch/test/rig/tail"
 )
 
 // process is a program of the example. It has its own process group, so that a ^C at the terminal does not

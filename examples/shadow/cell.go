@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // cell holds production, its two copies, and their filesystems.

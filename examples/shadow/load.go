@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
+	"github.com/cinch-layer/cinch/test/rig"
 	"github.com/jackc/pgx/v5"
 )
 

@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/test/rig"
 )
 
 // outcome holds the results of the run.

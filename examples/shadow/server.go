@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/tail"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/tail"
 )
 
 // server is a PostgreSQL server.

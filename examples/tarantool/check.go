@@ -10,10 +10,10 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 	"github.com/cinch-layer/cinch/envelope"
 	storetarantool "github.com/cinch-layer/cinch/internal/store/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
 )
 
 // check compares the cluster's data with what was written.
@@ -33,7 +33,7 @@ const pageTuples = 500
 
 // pages calls f with the tuples of the server at addr, in the order of their keys.
 func pages[T any](ctx context.Context, addr string, written int, f func(first int, tuples []T) error) error {
-	conn, err := servers.Connect(ctx, addr)
+	conn, err := tarantool.Connect(ctx, addr)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ const looked = 5
 func (c *cluster) inspects(ctx context.Context, written int) error {
 	for i := range looked {
 		n := i * (written - 1) / (looked - 1)
-		for _, server := range []*servers.Tarantool{c.master, c.replica} {
+		for _, server := range []*tarantool.Tarantool{c.master, c.replica} {
 			out, err := c.cinch(ctx, "inspect", c.url(server), "--space", space, "--field", "body", fmt.Sprint(n), "--raw")
 			if err != nil {
 				return err
@@ -135,7 +135,7 @@ func (c *cluster) opensInLua(ctx context.Context, written int) error {
 			if n % 100 == 0 then require('fiber').yield() end
 		end
 		return ('%08x'):format(crc:result()) .. ' ' .. n`
-	got, err := servers.Eval[string](ctx, c.replica, lua, storetarantool.Module)
+	got, err := tarantool.Eval[string](ctx, c.replica, lua, storetarantool.Module)
 	if err != nil {
 		return fmt.Errorf("cinch.lua: %w", err)
 	}

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
-	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/telecom"
 )
 
 // cluster holds the running processes:
@@ -24,8 +24,8 @@ type cluster struct {
 	work string
 	out  interface{ Write([]byte) (int, error) }
 
-	master, replica *servers.Tarantool
-	gateway         *servers.Process
+	master, replica *tarantool.Tarantool
+	gateway         *tarantool.Process
 	router, reader  string // its addresses that lead to the master and to the replica
 	dict, config    string // files; dict "": no dictionary
 	documents       load.Source
@@ -49,10 +49,10 @@ func (c *cluster) say(format string, args ...any) {
 // start starts everything, in the order of docs/TARANTOOL.md.
 func (c *cluster) start(ctx context.Context) (err error) {
 	c.prepareDocuments()
-	if c.master, err = servers.Start(ctx, servers.Options{Dir: filepath.Join(c.work, "master"), Lua: makeSpace, Memory: memtxBytes, Core: -1}); err != nil {
+	if c.master, err = tarantool.Start(ctx, tarantool.Options{Dir: filepath.Join(c.work, "master"), Lua: makeSpace, Memory: memtxBytes, Core: -1}); err != nil {
 		return err
 	}
-	if c.replica, err = servers.Start(ctx, servers.Options{Dir: filepath.Join(c.work, "replica"), Master: c.master.Addr, Memory: memtxBytes, Core: -1}); err != nil {
+	if c.replica, err = tarantool.Start(ctx, tarantool.Options{Dir: filepath.Join(c.work, "replica"), Master: c.master.Addr, Memory: memtxBytes, Core: -1}); err != nil {
 		return err
 	}
 	c.say("master %s and replica %s run; %d documents are written before the router starts", c.master.Addr, c.replica.Addr, c.o.before)
@@ -121,7 +121,7 @@ func (c *cluster) startRouter(ctx context.Context) (err error) {
 	if err := os.WriteFile(c.config, []byte(text), 0o600); err != nil {
 		return err
 	}
-	if c.gateway, err = servers.Launch(ctx, c.router, -1, c.o.cinch, "serve", "--config", c.config); err != nil || c.dict == "" {
+	if c.gateway, err = tarantool.Launch(ctx, c.router, -1, c.o.cinch, "serve", "--config", c.config); err != nil || c.dict == "" {
 		return err
 	}
 	return c.awaitDictionary(ctx)
@@ -143,7 +143,7 @@ func (c *cluster) awaitDictionary(ctx context.Context) error {
 	return fmt.Errorf("the dictionary is not in the servers:\n%s", c.gateway.Output())
 }
 
-func (c *cluster) url(t *servers.Tarantool) string { return "tarantool://" + t.Addr }
+func (c *cluster) url(t *tarantool.Tarantool) string { return "tarantool://" + t.Addr }
 
 // cinch runs a command and returns its output.
 func (c *cluster) cinch(ctx context.Context, args ...string) (string, error) {
@@ -165,7 +165,7 @@ func (c *cluster) load(ctx context.Context, addr string, first, n int, read bool
 
 func (c *cluster) stop() {
 	c.gateway.Stop()
-	for _, t := range []*servers.Tarantool{c.replica, c.master} {
+	for _, t := range []*tarantool.Tarantool{c.replica, c.master} {
 		if t != nil {
 			t.Stop()
 		}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
 )
 
 // k6Summary is the summary that k6 exports. Times are in milliseconds.

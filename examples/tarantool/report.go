@@ -7,8 +7,8 @@ import (
 	"hash/crc32"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
 )
 
 // report holds the results. Sizes are in bytes.
@@ -70,10 +70,10 @@ func (c *cluster) measure(ctx context.Context, r *report) (err error) {
 	for n := range r.Tuples {
 		r.RawBytes += int64(len(c.documents(n)))
 	}
-	if r.BSize, err = servers.Eval[int64](ctx, c.master, "return box.space.docs:bsize()"); err != nil {
+	if r.BSize, err = tarantool.Eval[int64](ctx, c.master, "return box.space.docs:bsize()"); err != nil {
 		return err
 	}
-	if r.Slabs, err = servers.Eval[int64](ctx, c.master, "return box.slab.info().items_used"); err != nil {
+	if r.Slabs, err = tarantool.Eval[int64](ctx, c.master, "return box.slab.info().items_used"); err != nil {
 		return err
 	}
 	if r.Server, err = c.master.Peak(); err != nil {

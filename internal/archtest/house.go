@@ -24,7 +24,7 @@ const module = "github.com/cinch-layer/cinch"
 
 // Product is the patterns of the product's packages, relative to the repository's root: everything except
 // tests, benchmarks and examples.
-var Product = []string{".", "./cmd/...", "./internal/...", "./codec/..."}
+var Product = []string{"./envelope/...", "./cmd/...", "./internal/...", "./codec/..."}
 
 // Package holds the figures of one package for the house rules.
 type Package struct {

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

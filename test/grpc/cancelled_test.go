@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

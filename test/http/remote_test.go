@@ -116,7 +116,7 @@ func fields(b []byte, f func(number uint64, bytes []byte, bits uint64) error) er
 	return nil
 }
 
-// parse adds the samples of a prometheus.WriteRequest; see bench/remotewrite for its fields.
+// parse adds the samples of a prometheus.WriteRequest; see test/rig/remotewrite for its fields.
 func (v *receiver) parse(request []byte) error {
 	return fields(request, func(number uint64, series []byte, _ uint64) error {
 		if number != 1 {

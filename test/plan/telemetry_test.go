@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/cinch-layer/cinch/bench/remotewrite"
-	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
 	"github.com/cinch-layer/cinch/internal/estimate/plan"
+	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/rig/remotewrite"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	published "github.com/cinch-layer/cinch/bench/menus"
 	"github.com/cinch-layer/cinch/envelope"
+	published "github.com/cinch-layer/cinch/test/rig/menus"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/tail"
+	"github.com/cinch-layer/cinch/test/rig/tail"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 )
 
 // lowRate leaves the gateway mostly idle. Latency is measured at this rate and at fractions of the capacity.

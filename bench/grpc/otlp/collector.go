@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
 )
 
 // collector answers every export with an empty message, which means success, and keeps the requests.

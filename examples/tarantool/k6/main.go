@@ -1,4 +1,4 @@
-// Command k6 is k6 with virtual users of Tarantool that write the documents of bench/tarantool/telecom:
+// Command k6 is k6 with virtual users of Tarantool that write the documents of test/rig/tarantool/telecom:
 //
 //	import tarantool from 'k6/x/tarantool'
 //	const user = tarantool.user('127.0.0.1:3302', 'docs', 1)
@@ -15,9 +15,9 @@ import (
 	"go.k6.io/k6/cmd"
 	"go.k6.io/k6/js/modules"
 
-	"github.com/cinch-layer/cinch/bench/tarantool/load"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
-	"github.com/cinch-layer/cinch/bench/tarantool/telecom"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/load"
+	"github.com/cinch-layer/cinch/test/rig/tarantool/telecom"
 )
 
 func main() {
@@ -44,7 +44,7 @@ type User struct {
 // Write replaces the n-th tuple by the n-th document, and returns the duration in milliseconds.
 func (u *User) Write(n int) (float64, error) {
 	if u.conn == nil {
-		c, err := servers.Connect(context.Background(), u.addr)
+		c, err := tarantool.Connect(context.Background(), u.addr)
 		if err != nil {
 			return 0, err
 		}

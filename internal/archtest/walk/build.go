@@ -26,11 +26,11 @@ const hookPath = module + "/codec/walkhook"
 // function is a function of Cinch that an instrumented binary reports.
 type function struct{ pkg, file, name string }
 
-// isWalked reports whether the functions of a package are counted: those of internal/, of the envelope (the
-// module's root) and of the module codec.
+// isWalked reports whether the functions of a package are counted: those of internal/, of envelope/ and of the
+// module codec.
 func isWalked(importPath string) bool {
 	rest, ours := strings.CutPrefix(importPath, module)
-	return ours && (rest == "" || strings.HasPrefix(rest, "/internal/") || strings.HasPrefix(rest, "/codec"))
+	return ours && (strings.HasPrefix(rest, "/internal/") || strings.HasPrefix(rest, "/envelope") || strings.HasPrefix(rest, "/codec"))
 }
 
 // build compiles cmd/cinch so that every function of Cinch reports when it is entered. The rewritten files

@@ -24,11 +24,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/rawgrpc"
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
 )
 
 // value is JSON of about a kilobyte.
@@ -110,7 +110,7 @@ func (w *walker) mongoFind() ([]uint32, error) {
 // tarantoolReplace replaces a tuple whose field of a kilobyte a rule compresses.
 func (w *walker) tarantoolReplace() ([]uint32, error) {
 	ctx := context.Background()
-	server, err := servers.Start(ctx, servers.Options{Dir: filepath.Join(w.dir, "tarantool"), Memory: 64 << 20, Core: -1, Lua: `
+	server, err := tarantool.Start(ctx, tarantool.Options{Dir: filepath.Join(w.dir, "tarantool"), Memory: 64 << 20, Core: -1, Lua: `
 		box.schema.space.create('menus', {format = {{'id', 'unsigned'}, {'text', 'string'}}}):create_index('primary')`})
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (w *walker) tarantoolReplace() ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := servers.Connect(ctx, addr)
+	client, err := tarantool.Connect(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (w *walker) tarantoolReplace() ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored, err := servers.Eval[string](ctx, server, "return box.space.menus:get(1).text")
+	stored, err := tarantool.Eval[string](ctx, server, "return box.space.menus:get(1).text")
 	if err == nil && !envelope.IsSealed([]byte(stored)) {
 		err = errors.New("the value is not compressed")
 	}

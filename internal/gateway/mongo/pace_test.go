@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	riglink "github.com/cinch-layer/cinch/bench/rig/link"
 	"github.com/cinch-layer/cinch/test/mongotest"
+	riglink "github.com/cinch-layer/cinch/test/rig/link"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 )
 
 // Machine describes the machine: CPU model, number of CPUs, Go version.

@@ -13,7 +13,7 @@ import (
 	tnt "github.com/tarantool/go-tarantool/v2"
 	"github.com/vmihailenco/msgpack/v5"
 
-	"github.com/cinch-layer/cinch/bench/tarantool/servers"
+	"github.com/cinch-layer/cinch/test/rig/tarantool"
 )
 
 // Plan describes a load. The space has the fields id (unsigned, the primary key) and body (string).
@@ -47,7 +47,7 @@ func Run(ctx context.Context, p Plan) (Result, error) {
 	defer cancel(nil)
 	users := make([]*user, p.Users)
 	for i := range users {
-		c, err := servers.Connect(ctx, p.Addr)
+		c, err := tarantool.Connect(ctx, p.Addr)
 		if err != nil {
 			return Result{}, fmt.Errorf("connect to %s: %w", p.Addr, err)
 		}

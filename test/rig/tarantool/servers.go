@@ -1,6 +1,6 @@
-// Package servers starts real Tarantool servers, masters and replicas, for the benchmark and the example
+// Package tarantool starts real Tarantool servers, masters and replicas, for the benchmark and the example
 // cluster.
-package servers
+package tarantool
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
-	"github.com/cinch-layer/cinch/bench/rig"
-	"github.com/cinch-layer/cinch/bench/rig/proc"
-	"github.com/cinch-layer/cinch/bench/rig/tail"
+	"github.com/cinch-layer/cinch/test/rig"
+	"github.com/cinch-layer/cinch/test/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/tail"
 )
 
 // Process is a program that was started and listens.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
-	"github.com/cinch-layer/cinch/bench/rig/tail"
+	"github.com/cinch-layer/cinch/test/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/tail"
 )
 
 // Process is a server that a benchmark started and stops.

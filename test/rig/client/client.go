@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cinch-layer/cinch/bench/rig/proc"
+	"github.com/cinch-layer/cinch/test/rig/proc"
 )
 
 //go:embed client.py
