@@ -1,5 +1,7 @@
-# Modules: the product, its codecs, libzstd through cgo, the hook for go-redis, and benchmarks of it and of other people's compressors.
-MODULES = . codec codec/libzstd clients/go/cinchredis bench/grpc bench/library examples/otel
+# Modules: the product, its codecs, libzstd through cgo, the hook for go-redis.
+MODULES = . codec codec/libzstd clients/go/cinchredis
+# Programs beside the product, modules too: their tests run with its own, but lint only vets them.
+PROGRAMS = bench bench/grpc bench/library examples examples/otel
 
 .PHONY: build run short test race lint fuzz ci full
 
@@ -7,11 +9,11 @@ build: ; go build -o cinch ./cmd/cinch
 # Cinch on its embedded store, with a small load. Ctrl-C ends it. It is there sooner without Parquet.
 run: ; go build -tags noparquet -o cinch ./cmd/cinch && go run ./examples/first --cinch ./cinch
 # Tests come in rings: see test/doc.go.
-short: ; scripts/steady $(MODULES) -short -- ./...
+short: ; scripts/steady $(MODULES) $(PROGRAMS) -short -- ./...
 # Without the commit in it the program is the same, and so are results that are kept, until its code changes.
-test: ; scripts/servers ready && go build -buildvcs=false -o cinch ./cmd/cinch && CINCH_TEST_PROGRAM="$(CURDIR)/cinch" scripts/steady $(MODULES) -- ./...
+test: ; scripts/servers ready && go build -buildvcs=false -o cinch ./cmd/cinch && CINCH_TEST_PROGRAM="$(CURDIR)/cinch" scripts/steady $(MODULES) $(PROGRAMS) -- ./...
 race: ; scripts/race
-lint: ; scripts/flaky check && scripts/lint $(MODULES)
+lint: ; scripts/flaky check && scripts/lint $(MODULES) && for module in $(PROGRAMS); do go vet -C $$module ./... || exit 1; done
 fuzz: ; scripts/fuzz . codec codec/libzstd
 ci: ; bash .ci/run
 # SHARD=3/8 runs an eighth; what has passed on this tree is left out.

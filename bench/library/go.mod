@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/cinch-layer/cinch v0.1.0
+	github.com/cinch-layer/cinch/bench v0.1.0
 	github.com/cinch-layer/cinch/clients/go/cinchredis v0.1.0
 	github.com/cinch-layer/cinch/codec v0.1.0
 	github.com/cinch-layer/cinch/codec/libzstd v0.1.0

@@ -27,7 +27,7 @@ func run(t tree, args []string) error {
 		if err != nil {
 			return err
 		}
-		return t.serve(args[1], version)
+		return t.serve(args[1], version, published)
 	}
 	return fmt.Errorf("%s", usage)
 }

@@ -17,7 +17,7 @@ import (
 var published = []string{"codec", "codec/libzstd", ".", "clients/go/cinchredis"}
 
 // unpublished lists the directories of the other modules.
-var unpublished = []string{"bench/grpc", "bench/library", "examples/otel"}
+var unpublished = []string{"bench", "bench/grpc", "bench/library", "examples", "examples/otel"}
 
 // tree is a checkout of the repository.
 type tree struct{ root string }

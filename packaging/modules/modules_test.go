@@ -35,7 +35,7 @@ func newUser(t *testing.T) user {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := x.serve(proxy, version); err != nil {
+	if err := x.serve(proxy, version, published); err != nil {
 		t.Fatal(err)
 	}
 	return user{t, at, append(os.Environ(), environment(proxy, filepath.Join(at, "cache"))...)}

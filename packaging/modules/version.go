@@ -83,9 +83,10 @@ func (t tree) tidy() error {
 		return err
 	}
 	defer os.RemoveAll(proxy)
-	for _, dir := range slices.Concat(published, unpublished) {
+	all := slices.Concat(published, unpublished)
+	for _, dir := range all {
 		// Each time again: the go.mod files tidied so far are part of what the proxy serves.
-		if err := t.serve(proxy, version); err != nil {
+		if err := t.serve(proxy, version, all); err != nil {
 			return err
 		}
 		if err := t.tidyOne(dir, proxy); err != nil {
