@@ -261,7 +261,7 @@ func encodeAttributes(list []attribute.KeyValue) []*common.KeyValue {
 		case attribute.FLOAT64:
 			v.Value = &common.AnyValue_DoubleValue{DoubleValue: a.Value.AsFloat64()}
 		default:
-			v.Value = &common.AnyValue_StringValue{StringValue: a.Value.Emit()}
+			v.Value = &common.AnyValue_StringValue{StringValue: a.Value.String()}
 		}
 		p[i] = &common.KeyValue{Key: string(a.Key), Value: v}
 	}
