@@ -48,7 +48,7 @@ func (t *laneTerms) tell(h http.Header) {
 	}
 }
 
-// attemptLanes are what an attempt has of the lanes of its connection to the upstream.
+// attemptLanes holds the lanes that an attempt uses on its connection to the upstream.
 type attemptLanes struct {
 	out    *lanes.Out // nil: its messages go in none
 	in     *lanes.In  // nil: the connection has none, or the headers of the request are not complete

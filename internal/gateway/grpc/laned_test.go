@@ -148,7 +148,7 @@ func TestLanesAreBetweenGateways(t *testing.T) {
 	}
 }
 
-// Nobody but a gateway over a link may use the encoding.
+// Only a gateway over a link may use the encoding.
 func TestLanesEncodingIsPrivate(t *testing.T) {
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)
 	for range 3 {
@@ -372,7 +372,7 @@ func TestLanesAndEarlyAnswers(t *testing.T) {
 	}
 }
 
-// Lanes that nobody uses are forgotten with the link's histories, and their memory is given back.
+// Unused lanes are forgotten with the link's histories, and their memory is given back.
 func TestLanesAreForgotten(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, func(near, far *Config) {

@@ -50,10 +50,10 @@ func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried 
 	return c, nil, true
 }
 
-// lanesVersion is what our hellos say of lanes.
+// lanesVersion is the version of lanes in this gateway's hellos.
 const lanesVersion = "\x01"
 
-// linkExtensions are what our hellos say beside that which package link says.
+// linkExtensions are the extensions in this gateway's hellos, beside those of package link.
 func linkExtensions() string { return tunnel.AppendExtension("", tunnel.Lanes, lanesVersion) }
 
 // laned is a link that shares its memory.

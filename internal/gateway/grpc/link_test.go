@@ -192,7 +192,7 @@ func TestLinkRefusedAgain(t *testing.T) {
 	ask(true, refusalTime+time.Second)
 }
 
-// Nobody else is ever asked: a gateway without peers, a server.
+// No other is ever asked: a gateway without peers, a server.
 func TestLinkNotOffered(t *testing.T) {
 	for name, change := range map[string]func(near, far *Config){
 		"without peers": func(_, far *Config) {

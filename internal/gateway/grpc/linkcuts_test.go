@@ -231,7 +231,7 @@ func (w *cutCalls) stalled(what string, err error) {
 	})
 }
 
-// errGaveUp is that of calls that were to be cancelled.
+// errGaveUp is the error of calls that the test cancels.
 var errGaveUp = errors.New("cancelled")
 
 // call makes a call of any kind.

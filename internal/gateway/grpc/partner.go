@@ -30,7 +30,7 @@ const (
 	keepSent      = 10 * time.Minute // before a dictionary makes room for another
 )
 
-// partner is what we know of the gateway behind one connection to the upstream: which of
+// partner is the state known of the gateway behind one connection to the upstream: which of
 // our dictionaries it has, and which of its dictionaries we have. It lives as long as the
 // connection. Exchanges run one at a time, in goroutines that end with alive.
 type partner struct {

@@ -59,7 +59,7 @@ func (p *peer) Dictionary(number uint32) (*codec.Dict, error) {
 	return findIn(p.has, number)
 }
 
-// refusal is why an exchange is refused.
+// refusal is the reason for refusing an exchange.
 type refusal struct {
 	code code
 	text string

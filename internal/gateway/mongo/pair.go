@@ -74,7 +74,7 @@ func (s *peerFrames) withClient(h *handshake) {
 // ofServer is the set of the protocol's own compressors that the server took.
 func (s *peerFrames) ofServer() compressorSet { return compressorSet(s.taken.Load()) &^ gatewaysOnly }
 
-// crossed is how many bytes of a message have crossed the link: near when the client is a
+// crossed returns the bytes of a message that have crossed the link: near when the client is a
 // gateway, and far when it isn't.
 func (s *peerFrames) crossed(near, far []byte) int {
 	if s.clientIn.on.Load() {
@@ -89,7 +89,7 @@ func (s *peerFrames) free() {
 	s.serverIn.free()
 }
 
-// MaxTrained is how large dictionaries should be made, in bytes. Larger ones save some
+// MaxTrained is the size to which dictionaries are trained, in bytes. Larger ones save some
 // percent more, but each connection may have to carry them.
 const MaxTrained = 32 << 10
 
@@ -97,7 +97,7 @@ var errPair = errors.New("what another gateway does not send")
 
 var shelfLimits = pair.Limits{Bytes: 64 << 20, Idle: 8 << 20, Each: 4 << 10}
 
-// pairs are what the connections between a gateway and other gateways share.
+// pairs is the state that the connections between a gateway and other gateways share.
 type pairs struct {
 	pair.Totals
 	*compression
@@ -360,7 +360,7 @@ func (w *frameWriter) knows(d *codec.Dict) bool {
 	return false
 }
 
-// excerpt is how much of a long message is sampled, in bytes: some documents of it.
+// excerpt is the part of a long message that is sampled, in bytes: some of its documents.
 const excerpt = 4 << 10
 
 // observe shows a message to the training of dictionaries. What is sampled is what is compressed.
@@ -472,7 +472,7 @@ type sessionID [16]byte
 // which it counts.
 const maxSessionMessage = 4 << 10
 
-// lsidHead is what stands before it: lsid: {id: UUID(…)}.
+// lsidHead precedes it: lsid: {id: UUID(…)}.
 var lsidHead = []byte("\x03lsid\x00\x1e\x00\x00\x00\x05id\x00\x10\x00\x00\x00\x04")
 
 // findSession returns what looks like a session's identifier first in a body, and where it

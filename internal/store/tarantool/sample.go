@@ -121,7 +121,7 @@ func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {
 		return nil, err
 	}
 	if err != nil || len(counts) != 1 || len(counts[0]) != len(spaces) {
-		return nil, nil //nolint:nilerr // nobody knows
+		return nil, nil //nolint:nilerr // unknown
 	}
 	return counts[0], nil
 }
@@ -135,7 +135,7 @@ func (c *Conn) CPU(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	if err != nil || len(answer) != 1 {
-		return -1, nil //nolint:nilerr // nobody knows
+		return -1, nil //nolint:nilerr // unknown
 	}
 	return answer[0], nil
 }
@@ -150,7 +150,7 @@ func (c *Conn) Activity(ctx context.Context) (store.Activity, error) {
 		return store.Activity{}, err
 	}
 	if err != nil || len(answer) != 3 {
-		return store.Activity{}, nil //nolint:nilerr // nobody knows
+		return store.Activity{}, nil //nolint:nilerr // unknown
 	}
 	return store.Activity{Uptime: answer[0], Reads: answer[1], Writes: answer[2]}, nil
 }

@@ -137,14 +137,14 @@ func ParseNumber(s string) (uint32, error) {
 	return binary.BigEndian.Uint32(b[:]), nil
 }
 
-// ID is how a gateway lists a dictionary that it holds: twice as long as the number, so that
+// ID identifies a dictionary in the list of those that a gateway holds. It is twice as long as the number, so that
 // no other is ever mistaken for it.
 type ID uint64
 
 // IDOf returns the ID of the dictionary with a hash.
 func IDOf(hash [HashLen]byte) ID { return ID(binary.BigEndian.Uint64(hash[:])) }
 
-// MaxIDs is how many dictionaries a list may have.
+// MaxIDs is the maximum number of dictionaries in a list.
 const MaxIDs = 64
 
 // FormatIDs writes a list as headers have it.

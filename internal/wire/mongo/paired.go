@@ -26,7 +26,7 @@ import (
 // does, in that direction of that connection.
 
 const (
-	// PairedLengthLen is how much of a frame has to be there to tell how long it is.
+	// PairedLengthLen is the number of bytes at the beginning of a frame that tell its length.
 	PairedLengthLen = 4
 	// MaxPairedHead is the length of the longest head of a frame.
 	MaxPairedHead = 4 + 1 + 4 + 4 + 5 + 5

@@ -41,7 +41,7 @@ const (
 	MaxHello      = HelloLen + MaxExtensions
 )
 
-// Hello is what a gateway says first.
+// Hello is the first message of a gateway.
 type Hello struct {
 	Lowest, Highest byte // versions
 	Window          byte // of history that the sender keeps of the receiver's pieces; 0: none

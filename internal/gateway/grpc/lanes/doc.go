@@ -22,7 +22,7 @@
 // By 1 to 3 each message of a call that both ends still want is one of these two when it is read: in its session all before it were
 // opened, in this call by 1 and in those before by 2. What 4 refuses are messages of calls that the writer has given up, whose lane has
 // gone to another call since: their numbers are lower. They may also be opened, as long as their lane has had no other message;
-// that changes the reader's session, but 3 has the next message begin another. So nobody ever waits for another call's message, and each
+// that changes the reader's session, but 3 has the next message begin another. So no call ever waits for another's message, and each
 // message has the session that it was made with. What a bug or a peer's malice breaks nevertheless, the checksum of each message finds.
 //
 // In reading order:

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Shared is what the lanes of all links of a gateway have in common.
+// Shared holds the state common to the lanes of all links of a gateway.
 type Shared struct {
 	Tally Tally
 	turns chan struct{} // as many as messages may be sealed or opened at a time
@@ -24,7 +24,7 @@ type Tally struct {
 // NewShared returns what one gateway's lanes have in common.
 func NewShared() *Shared { return &Shared{turns: make(chan struct{}, runtime.GOMAXPROCS(0))} }
 
-// turn waits until a message may be sealed or opened, and returns what ends that. Whoever has a turn computes and waits for
+// turn waits until a message may be sealed or opened, and returns what ends that. The holder of a turn computes and waits for
 // nothing, its lane neither, so that all get one; and no more than so many messages exceed what their lanes may remember, for as long.
 func (s *Shared) turn() (end func()) {
 	s.turns <- struct{}{}

@@ -33,7 +33,7 @@ const (
 	mostRoom  = 50 // 32 MiB
 )
 
-// bytesOf is how many bytes a room is.
+// bytesOf returns the bytes of a room.
 func bytesOf(room byte) int64 {
 	if room == 0 {
 		return 0
@@ -48,8 +48,8 @@ func roomOf(bytes int64, room byte) byte {
 	return room
 }
 
-// roomFor is what a session is given that begins with a message of so many bytes.
+// roomFor returns the room for a session that begins with a message of n bytes.
 func roomFor(message int) byte { return roomOf(6*int64(message), leastRoom) }
 
-// growth is what room is kept for: tables double, which for a session may be this much at a time, over four.
+// growth is the room kept for tables to double: this much at a time for a session, over four.
 const growth = 7

@@ -11,7 +11,7 @@ import (
 // Encoding is the value of grpc-encoding for calls whose messages may go in lanes.
 const Encoding = "cinch-lanes"
 
-// MaxLanes is how many lanes a direction of a link has at most.
+// MaxLanes is the maximum number of lanes in a direction of a link.
 const MaxLanes = 8
 
 // The first byte of a message tells what follows.
@@ -80,7 +80,7 @@ func Parse(b []byte) (m Laned, err error) {
 	return m, nil
 }
 
-// RawLen is how long the message in a lane becomes, as it says itself.
+// RawLen returns the declared length of a message in a lane once it is decompressed, in bytes.
 func (m *Laned) RawLen() int { return history.RawLen(m.Body) }
 
 func (m *Laned) begins() bool { return m.Body[0] == formBegin }

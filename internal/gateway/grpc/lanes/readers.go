@@ -78,7 +78,7 @@ func (r *Readers) give() (lane int, room byte) {
 // Header is the value of Header for the call's request, or "".
 func (i *In) Header() string { return i.text }
 
-// Opened is how many messages in lanes it has opened.
+// Opened returns the number of messages in lanes that were decompressed.
 func (i *In) Opened() int64 {
 	if i == nil {
 		return 0

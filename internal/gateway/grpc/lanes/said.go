@@ -51,7 +51,7 @@ func parseRoom(text string) (byte, bool) {
 	return byte(n), err == nil && (n == 0 || n >= leastRoom && n <= mostRoom)
 }
 
-// assignment is what a request says of the lane of its reply.
+// assignment is the lane of a reply as its request declares it.
 type assignment struct {
 	lane int
 	room byte

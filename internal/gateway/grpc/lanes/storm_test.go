@@ -23,7 +23,7 @@ type storm struct {
 }
 
 // Calls that interleave, are cancelled, answered early and cut, while lanes are forgotten and memory is short: each message of
-// a call that nobody has given up is opened, and right.
+// a call that was not given up is decompressed, and right.
 func TestStorm(t *testing.T) {
 	for _, bytes := range []int64{plenty, 3 << 20} {
 		s := &storm{t: t, p: newPair(bytes, bytes)}
@@ -111,7 +111,7 @@ func (s *storm) request(r *rand.Rand) {
 			}
 		}
 		answer <- in.Opened()
-		for m := range all { // nobody wants it any more
+		for m := range all { // it is no longer wanted
 			_ = s.take(in, m)
 		}
 	})

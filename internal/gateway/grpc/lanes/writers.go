@@ -26,7 +26,7 @@ type Writers struct {
 // writerLane is one session after another.
 type writerLane struct {
 	mu      sync.Mutex
-	owner   *Out   // that may seal; nil: nobody
+	owner   *Out   // that may compress; nil: none
 	turn    uint64 // of the last one, of a reply
 	session history.Writer
 	number  uint64 // of the next message
@@ -57,7 +57,7 @@ func (w *Writers) Request() *Out {
 	return &Out{w: w, lane: -1, epoch: w.epoch}
 }
 
-// Assigned is what a request says of the lane of its reply.
+// Assigned returns the lane of the reply, as the request declares it.
 type Assigned struct {
 	assignment
 	named bool
@@ -210,7 +210,7 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 	return dst, sealed
 }
 
-// minSealed is how long messages are at least that are worth the place in a session.
+// minSealed is the minimum length of messages that are compressed in a session, in bytes.
 const minSealed = 16
 
 // seal is Append with a lane. l.mu is held.
@@ -251,7 +251,7 @@ func (o *Out) misfit(dst []byte) []byte {
 	return append(dst, misfit|byte(o.lane+1))
 }
 
-// Done ends the call's use of its lane. opened is how many messages the reader has opened, or -1 if nobody knows: unless these are all, the
+// Done ends the call's use of its lane. opened is how many messages the reader has opened, or -1 if that is unknown: unless these are all, the
 // lane begins anew.
 func (o *Out) Done(opened int64) {
 	o.leave(func() int64 { return opened })

@@ -132,7 +132,7 @@ func (c *carried) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// goodbye is how long a peer has to take a last frame.
+// goodbye is the time that a peer has to take a last frame.
 const goodbye = 5 * time.Second
 
 // Close says that nothing comes any more, where the peer took what there was, ends a Read, and gives

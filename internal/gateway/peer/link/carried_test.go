@@ -31,7 +31,7 @@ func newEndpoint(t *testing.T, name string) *Endpoint {
 	return e
 }
 
-// wantNone checks that nobody has kept anything.
+// wantNone checks that nothing is kept.
 func wantNone(t testing.TB, e *Endpoint) {
 	t.Helper()
 	if s := e.State(); s.Used != 0 || s.Promised != 0 || s.Unused != 0 {
@@ -221,7 +221,7 @@ func (w *afterFailure) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A connection whose peer takes nothing is closed without a word, which nobody would wait for and which would
+// A connection whose peer takes nothing is closed without a last frame, for which no peer waits and which would
 // lie within a frame.
 func TestCarriedStuck(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")

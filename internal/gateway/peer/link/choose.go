@@ -2,7 +2,7 @@ package link
 
 import "github.com/cinch-layer/cinch/codec"
 
-// choice is what becomes of a piece; reason is why it is stored.
+// choice says how a piece is sent, and reason why it is stored.
 type choice struct {
 	setting codec.Setting
 	reason  string
@@ -13,7 +13,7 @@ const (
 	minPieceBytes = 24
 	// Below this, what looks random may be something that the history knows.
 	minLookBytes = 1 << 10
-	// changeBytes is what a stream carries before another level takes its place.
+	// changeBytes is the least number of bytes that a stream carries between two changes of level.
 	changeBytes = 16 << 20
 )
 

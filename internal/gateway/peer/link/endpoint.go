@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// Config is what an endpoint needs. Everything but Engine may be left zero.
+// Config configures an endpoint. Everything but Engine may be left zero.
 type Config struct {
 	Name string // of the gateway, for metrics
 	Rule string // what metrics of all gateways call what goes over links
@@ -73,7 +73,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Endpoint is where the links of one gateway end. It has no listener and connects to nobody: it is handed connections.
+// Endpoint manages the links of one gateway. It neither listens nor connects: it is handed connections.
 type Endpoint struct {
 	cfg     Config
 	history history
@@ -150,13 +150,13 @@ func (e *Endpoint) forgetIdle(idle time.Duration) {
 	}
 }
 
-// readerBytes is what a stream of that window keeps at the side that reads it.
+// readerBytes returns the memory that a stream of a window takes at the side that reads it.
 func (e *Endpoint) readerBytes(window byte) int64 {
 	_, n := e.cfg.Engine.StreamBytes(1, int(window))
 	return int64(n)
 }
 
-// HelloFailed logs and counts what came instead of a hello. A link that nobody used is neither.
+// HelloFailed logs and counts what came instead of a hello. An unused link is neither logged nor counted.
 func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	if errors.Is(err, errUnused) {
 		return

@@ -26,7 +26,7 @@ func (spoken) SetDeadline(time.Time) error      { return nil }
 func (spoken) SetReadDeadline(time.Time) error  { return nil }
 func (spoken) SetWriteDeadline(time.Time) error { return nil }
 
-// conversation is what a proper peer says: a stream that is begun, goes on, is dropped and begun again.
+// conversation is the frames of a proper peer: a stream that is begun, goes on, is dropped and begun again.
 func conversation(f *testing.F, e *codec.Engine) []byte {
 	var said []byte
 	for range 2 {

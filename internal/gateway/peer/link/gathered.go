@@ -7,7 +7,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
-// gatherBytes is how much is gathered for a connection on our side from frames that are there already.
+// gatherBytes is the maximum number of bytes gathered for a local connection from frames that have arrived.
 const gatherBytes = 64 << 10
 
 // Gathered are bytes of a link that go on to a connection on our side.

@@ -22,7 +22,7 @@ type history struct {
 	wanted   time.Time // when memory was asked for last that there was not
 }
 
-// promisedPart is what hellos may promise of the limit.
+// promisedPart is the part of the limit that hellos may promise.
 const promisedPart = 8
 
 // grab takes n bytes if they are free.
@@ -121,11 +121,11 @@ func (h *history) state() State {
 	return State{Limit: h.limit, Used: h.used, Most: h.most, Promised: h.promised, Unused: h.unused}
 }
 
-// firstWindow is what a connection may remember from its first piece on. It grows with the
+// firstWindow is the window of a connection from its first piece on. It grows with the
 // bytes that come.
 const firstWindow = 17
 
-// nextWindow is what a stream grows to, by factors of eight.
+// nextWindow returns the next window of a stream, eight times as large.
 func nextWindow(window byte, most int) byte {
 	if window == 0 {
 		return byte(min(firstWindow, most))
@@ -145,7 +145,7 @@ var (
 	SharedGrowth = Growth{fills: 0, turn: 8}
 )
 
-// worth is how many bytes a stream carries first. One without a window gets it with the first piece that is compressed.
+// worth is the number of bytes that a stream carries first. One without a window gets it with the first compressed piece.
 func (g Growth) worth(window byte) int64 {
 	if window == 0 {
 		return 1

@@ -20,7 +20,7 @@ var (
 	errSum   = fmt.Errorf("%w: wrong checksum", codec.ErrCorrupt)
 )
 
-// ResetError is what a RESET becomes.
+// ResetError reports a RESET of the peer.
 type ResetError struct{ Reason wire.Reason }
 
 func (e ResetError) Error() string { return fmt.Sprintf("reset by the peer, reason %d", e.Reason) }
@@ -118,7 +118,7 @@ func (l *Link) Leave() {
 	l.e.forget(l)
 }
 
-// Abort is for links that become nobody's.
+// Abort closes a link that no session will use.
 func (l *Link) Abort() {
 	_ = gateway.Abort(l.conn)
 	l.Free()
@@ -163,7 +163,7 @@ func (l *Link) Free() { l.in.free() }
 // abort ends the connection because of the link.
 func (l *Link) abort() { l.owner.Abort() }
 
-// LogEnd counts why a link ended too early, and logs it where that is somebody's mistake.
+// LogEnd counts why a link ended too early, and logs it if it was a fault.
 func (l *Link) LogEnd(err error) {
 	var reset ResetError
 	switch class := errorClasses.Of(err); {
@@ -190,7 +190,7 @@ func (l *Link) Debug(why string, err error) {
 	l.e.cfg.Log.Debug("connection reset: "+why, "local", local, "peer", l.conn.RemoteAddr().String(), "err", err)
 }
 
-// errorClasses are what a peer can do wrong.
+// errorClasses classify the faults of a peer.
 var errorClasses = gateway.ErrorClasses{
 	{errSum, "checksum"},
 	{codec.ErrCorrupt, "corrupt"},

@@ -59,5 +59,5 @@ func (m *heldMemory) wait() { m.account.Await(m.awaits) }
 
 func (m *heldMemory) waited() { m.account.Awaited(m.awaits) }
 
-// bufferBytes is what a buffer for n bytes takes.
+// bufferBytes returns the memory that a buffer for n bytes takes.
 func bufferBytes(n int) int64 { return 1 << bits.Len(uint(n-1)) }

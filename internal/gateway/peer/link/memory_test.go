@@ -21,7 +21,7 @@ type stuck struct {
 	spoken
 	says   []byte
 	at     int
-	taking *sync.WaitGroup // done by the first Write; nil: nobody waits for that
+	taking *sync.WaitGroup // done by the first Write; nil: nothing waits for that
 	once   sync.Once
 	closed chan struct{}
 }

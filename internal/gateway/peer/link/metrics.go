@@ -52,7 +52,7 @@ func (e *Endpoint) collect(ch chan<- prometheus.Metric) {
 	show(descWithout, prometheus.CounterValue, float64(now.Without))
 }
 
-// State is what an endpoint's histories take, in bytes, and how many there were.
+// State reports the memory of an endpoint's histories, in bytes, and their number.
 type State struct {
 	Limit, Used, Most int64
 	Promised, Unused  int64 // by hellos, to links that there are; unused: of that

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// waiting is how many bytes the system has for c, up to the length of buf.
+// waiting returns the number of bytes that the system has for c, up to the length of buf.
 func waiting(t *testing.T, c net.Conn, buf []byte) (n int) {
 	if s, ok := c.(*tls.Conn); ok {
 		c = s.NetConn()
@@ -87,7 +87,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Where no memory is to be had for long pieces, everything goes in short ones, and nobody is asked to hurry.
+// Where no memory is to be had for long pieces, everything goes in short ones, and no peer is asked to hurry.
 func TestPiecesWithoutMemory(t *testing.T) {
 	const size = 60_000
 	b := memory.NewBudget(1 << 20)

@@ -100,7 +100,7 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 		t.Errorf("%d of %d were promised a history", promised, len(all))
 	}
 	piece := bytes.Repeat([]byte("something that is said "), 300)[:5000]
-	for i := range all { // the last first: whoever was promised something comes behind those that take what is free
+	for i := range all { // the last first: those with a promise come behind those that take what is free
 		all[len(all)-1-i].begin(t, e, piece)
 		<-arrived
 	}

@@ -104,7 +104,7 @@ func (r *receiver) notice(f wire.Frame, flush func() error) (own bool, err error
 	return true, nil
 }
 
-// missing is how many bytes of a large frame are still to come.
+// missing is the number of bytes of a large frame that are still to come.
 func (r *receiver) missing() int {
 	_, size, err := wire.Parse(r.buf[r.at:r.end])
 	if err != nil || size < sampleBytes {

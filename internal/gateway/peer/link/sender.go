@@ -19,24 +19,23 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // PieceBytes is the most that a piece holds.
 const PieceBytes = wire.MaxRaw
 
-// headRoom is what is left free in front of a piece for its header and for other frames that
+// headRoom is the space in front of a piece for its header and for other frames that
 // go with it, in bytes.
 const headRoom = 64
 
-// rawFrameBytes is how much of a stored piece goes in a frame: the peer passes on whole
+// rawFrameBytes is the most of a stored piece in one frame: the peer passes on whole
 // frames, and stored bytes need not wait for each other.
 const rawFrameBytes = 16 << 10
 
-// maxStoredHeaders is what the headers of a stored piece take, in bytes.
+// maxStoredHeaders is the size of the headers of a stored piece, in bytes.
 const maxStoredHeaders = wire.MaxRaw / rawFrameBytes * 4
 
-// pieceMemory is what the longest piece takes: as it is read and, larger by its headers, as it is sent.
+// pieceMemory is the memory for the longest piece: as it is read and, larger by its headers, as it is sent.
 const pieceMemory = PieceBytes + 2*PieceBytes
 
-// sender writes frames to the link. The pump that reads the local side calls piece; whoever
-// else has something to say leaves it in notes, which go with the next piece or, when there
-// is none, by a goroutine of their own. So the pump that reads the link never waits for the
-// link to take bytes: two peers that both did would wait for ever.
+// sender writes frames to the link. The pump that reads the local side calls piece. Others leave their frames in
+// notes, which are sent with the next piece or, if there is none, by a goroutine of their own. So the pump that
+// reads the link never waits for the link to take bytes: two peers that both did would wait for ever.
 type sender struct {
 	e      *Endpoint
 	l      *Link
@@ -73,7 +72,7 @@ type notes struct {
 	speed   uint32     // 0: none
 	granted byte       // window that the peer granted us, in epoch
 	epoch   byte       // of granted
-	busy    bool       // somebody is about to send them
+	busy    bool       // another goroutine is about to send them
 }
 
 func (o *sender) init(l *Link, theirs wire.Hello) {

@@ -18,7 +18,7 @@ const (
 )
 
 // arrival measures how fast large frames come in after their first bytes: the link's
-// bandwidth, shared with whoever else uses it.
+// bandwidth, shared with its other users.
 type arrival struct {
 	perByte float64 // nanoseconds
 	told    time.Time
@@ -42,7 +42,7 @@ func (a *arrival) add(size, rest int, took time.Duration, now time.Time) (ps uin
 	return uint32(min(max(a.perByte*psPerNs, 1), 1<<32-1)), true
 }
 
-// speed is what is known about sending to one peer: the link, as the peer tells, and what
+// speed holds the measurements of sending to one peer: the link, as the peer tells, and what
 // codecs do on what is sent, as we measure.
 type speed struct {
 	begun time.Time // when the last connection was, guarded by speeds.mu
@@ -57,7 +57,7 @@ type speed struct {
 	asked   uint
 }
 
-// rungs are what auto chooses from, with what they take on text-like data before that is
+// rungs are the levels that auto chooses from, with what they take on text-like data before that is
 // measured: nanoseconds a byte to compress and to decompress, and raw by compressed bytes.
 var rungs = [...]struct {
 	setting        codec.Setting
@@ -70,10 +70,10 @@ var rungs = [...]struct {
 	{codec.Setting{Codec: codec.Zstd, Level: 6}, 9, 1, 7},
 }
 
-// unknownLink is what is chosen before the link has been measured.
+// unknownLink is the choice before the link has been measured.
 const unknownLink = 2 // index of rungs
 
-// chooseTurn is how often, in pieces, the choice is made anew.
+// chooseTurn is the number of pieces between two choices.
 const chooseTurn = 32
 
 // told is the peer's measure.
@@ -193,7 +193,7 @@ func (p *speeds) makeRoom() {
 	delete(p.all, oldest)
 }
 
-// speedShown is how long a link's speed is shown after its last measure.
+// speedShown is the time for which a link's speed is shown after its last measurement.
 const speedShown = time.Hour
 
 // slowest is the bytes a second of the slowest link; 0 when none was measured.

@@ -39,7 +39,7 @@ func TestShelf(t *testing.T) {
 		t.Error(d)
 	}
 	s.Drop(first[0])
-	for i := range 2 * limits.Idle / size { // nobody keeps them
+	for i := range 2 * limits.Idle / size { // they are not kept
 		d := s.Add(dictOf(t, 100+i, size))
 		if d == nil {
 			t.Fatal("no room")
