@@ -8,12 +8,13 @@ import (
 
 // Ahead seals one value while its bytes still arrive, so that little is left to do when the last byte is
 // there. The result is that of Seal, though maybe not byte for byte: a zstd frame may be divided otherwise.
-// It is not safe for concurrent use.
+// It is not safe for concurrent use. It must be closed, also after Seal.
 //
-//	a := s.Ahead(nil, value, setting) // value has its length already
-//	for … { a.Arrived(n) }            // the first n bytes of it are there
-//	out := a.Seal(worth)              // all are
-//	a.Close()
+//	a := s.Ahead(nil, value, setting) // value already has its full length
+//	if a == nil { … }                 // use s.Seal when all bytes have arrived
+//	defer a.Close()
+//	for … { a.Arrived(n) }            // the first n bytes have arrived
+//	out, outcome := a.Seal(worth)     // all bytes have arrived
 type Ahead struct {
 	s      *Sealer
 	st     codec.Setting
@@ -27,11 +28,12 @@ type Ahead struct {
 // MinAhead is the length in bytes of the shortest value for which Ahead pays off.
 const MinAhead = 512 << 10
 
-// Ahead begins to seal value, whose bytes have yet to arrive, into buf, which may be nil. It returns nil if
-// that can't be done ahead, or would not pay off: see AheadBytes.
+// Ahead begins to seal value, whose bytes have yet to arrive. It overwrites buf, which may be nil, and owns it
+// until Seal returns the result in it or in a larger buffer. It returns nil if AheadBytes returns 0 for the
+// value's length.
 //
-// Until Close only the bytes that arrive may change in value's memory. The caller should look at the
-// beginning of the value first, and not call Ahead if codec.Incompressible reports true for it.
+// value must not be reused before Close, and bytes that have arrived must not change. The caller should wait
+// for the beginning of the value, and not call Ahead if codec.Incompressible reports true for that.
 func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
 	if s.AheadBytes(len(value), st) == 0 {
 		return nil
@@ -49,7 +51,7 @@ func (s *Sealer) Ahead(buf, value []byte, st codec.Setting) *Ahead {
 // AheadBytes returns an upper estimate of the memory that sealing a value of rawLen bytes ahead takes besides
 // the value and its sealed form, in bytes. It returns 0 if that is not supported: for codecs other than zstd,
 // with dictionaries, for lengths below MinAhead or above MaxRaw, and if the encoder would take more than
-// twice the value. Compression is then so slow that the time in which a value arrives does not matter.
+// twice the value. With so large an encoder compression takes much longer than the value takes to arrive.
 func (s *Sealer) AheadBytes(rawLen int, st codec.Setting) int {
 	if st.Codec != codec.Zstd || st.Dict != 0 || rawLen < MinAhead || rawLen > s.maxRaw {
 		return 0
@@ -61,8 +63,8 @@ func (s *Sealer) AheadBytes(rawLen int, st codec.Setting) int {
 	return n
 }
 
-// Arrived says that the first n bytes of the value are there. It compresses them as far as they fill whole
-// blocks.
+// Arrived compresses the first n bytes of the value, which have arrived, as far as they fill whole blocks. n
+// counts from the beginning of the value and must never decrease.
 func (a *Ahead) Arrived(n int) {
 	if a.frame == nil {
 		return
@@ -77,14 +79,14 @@ func (a *Ahead) Arrived(n int) {
 	a.out = out
 }
 
-// Is reports whether value and setting are those that a was made with. value must have arrived completely. a
+// Is reports whether a was made with this setting and this value, that is the same memory, not equal bytes. a
 // may be nil.
 func (a *Ahead) Is(value []byte, st codec.Setting) bool {
 	return a != nil && len(value) == len(a.value) && &value[0] == &a.value[0] && st == a.st
 }
 
 // Seal returns the sealed value, as SealOutcome with an empty dst does. All of the value must have arrived.
-// The caller owns the returned memory.
+// The caller owns the returned memory. Seal must be called at most once.
 func (a *Ahead) Seal(worth func(raw, sealed int) bool) ([]byte, Outcome) {
 	a.Arrived(len(a.value))
 	out := a.out

@@ -21,8 +21,8 @@ import (
 // bytes.
 const DefaultMaxRaw = 32 << 20
 
-// Errors of damaged envelopes. All wrap ErrDamaged. The bytes were not written by any current version of
-// Cinch; they are damaged or from a much newer one.
+// Errors of damaged envelopes. All wrap ErrDamaged, so callers need only test for that. The bytes were changed
+// after they were written, or come from a much newer version of Cinch.
 var (
 	ErrDamaged   = errors.New("damaged envelope")
 	ErrTruncated = fmt.Errorf("%w: header is cut off", ErrDamaged)
@@ -48,13 +48,14 @@ var (
 )
 
 // Dictionaries finds dictionaries by number. Seal and Open call it without holding locks, so it may do I/O.
-// It must be safe for concurrent use. For a dictionary that does not exist it must return an error that wraps
-// ErrDictMissing; Open returns other errors wrapped.
+// It must be safe for concurrent use.
 type Dictionaries interface {
+	// Dictionary returns the dictionary with a number, or an error that wraps ErrDictMissing if there is none.
+	// Open returns other errors wrapped; Seal leaves the value uncompressed after any error.
 	Dictionary(number uint32) (*codec.Dict, error)
 }
 
-// SealerOptions configure a Sealer. The zero value is ready for use.
+// SealerOptions configures a Sealer. The zero value is ready for use.
 type SealerOptions struct {
 	Engine *codec.Engine // nil: a new engine with default options
 	Dicts  Dictionaries  // nil: no dictionaries
@@ -67,7 +68,7 @@ type SealerOptions struct {
 	MaxOpen int
 }
 
-// Sealer seals and opens values. It has no state other than its options.
+// Sealer seals and opens values. It has no state other than its options, and is safe for concurrent use.
 type Sealer struct {
 	engine  *codec.Engine
 	dicts   Dictionaries

@@ -9,10 +9,10 @@ import (
 
 // Foreign describes how another library had compressed a value whose content an envelope holds. Such an
 // envelope opens to the value as that library would store it, for clients that still decompress it
-// themselves. The zero value means a value that was sealed as it is. docs/FORMAT.md lists the numbers.
+// themselves. In the zero value no library had compressed it. docs/FORMAT.md lists the numbers.
 type Foreign struct {
-	Format uint8 // 0: none
-	Level  uint8 // of the format's algorithm; 0, or a level that no writer of Cinch uses: the reader chooses
+	Format uint8 // a clientformat.Format; 0: none
+	Level  uint8 // of the format's algorithm; for 0, and levels that Cinch never writes, the reader chooses
 }
 
 // word returns the extension word for f.

@@ -59,8 +59,8 @@ type Header struct {
 	Dict     uint32       // number of the dictionary, 0 if there is none
 	RawLen   int          // length of the value or, for a foreign one, of its content, in bytes
 	Checksum uint32       // CRC-32 (IEEE) of these bytes and Foreign's word, if there is no dictionary
-	Tag      [TagLen]byte // of header and payload, if there is a dictionary: codec.Dict.Tag
-	Foreign  Foreign      // how another library had compressed the value; zero: not
+	Tag      [TagLen]byte // codec.Dict.Tag of header and payload, if there is a dictionary
+	Foreign  Foreign      // how another library had compressed the value; zero: none had
 	Ext      []byte       // other extension words, 4 bytes each, at most 15 with Foreign's; aliases the input
 	Len      int          // length of the header, in bytes; set by ParseHeader, ignored by Append
 }

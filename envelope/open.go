@@ -10,8 +10,8 @@ import (
 // Open appends the value of stored to dst: for an envelope the value that was sealed, for bytes that don't
 // begin with the magic those bytes. On an error it returns dst unchanged.
 //
-// Errors are ErrDamaged and those that wrap it, ErrUnknownCodec, ErrDictMissing, ErrTooLarge, and errors of
-// Dictionaries.
+// The error wraps ErrDamaged, ErrUnknownCodec, ErrDictMissing, ErrTooLarge, codec.ErrDictionary if zstd rejects
+// the dictionary, or an error of Dictionaries.
 //
 // Open allocates no more than the length that the header declares, after checking it against MaxOpen, plus
 // what decoders hold in their pools. For a value that another library had compressed it allocates the content
@@ -27,7 +27,8 @@ func (s *Sealer) Open(dst, stored []byte) ([]byte, error) {
 	return s.OpenParsed(dst, stored, h)
 }
 
-// OpenParsed is Open for a caller that has parsed the envelope's header.
+// OpenParsed is Open for a caller that has parsed the header. stored is the whole envelope, and h must be what
+// ParseHeader returned for it.
 func (s *Sealer) OpenParsed(dst, stored []byte, h Header) ([]byte, error) {
 	if h.IsForeign() {
 		return s.openForeign(dst, stored, h)
@@ -44,8 +45,9 @@ func (s *Sealer) OpenContent(dst, stored []byte) ([]byte, error) {
 	return s.OpenContentParsed(dst, stored, h)
 }
 
-// OpenContentParsed is OpenContent for a caller that has parsed the envelope's header. It appends exactly
-// h.RawLen bytes: the value, or the content of a foreign one.
+// OpenContentParsed is OpenContent for a caller that has parsed the header. stored is the whole envelope, and h
+// must be what ParseHeader returned for it. It appends exactly h.RawLen bytes: the value, or the content of a
+// foreign one.
 func (s *Sealer) OpenContentParsed(dst, stored []byte, h Header) (out []byte, err error) {
 	payload := stored[h.Len:]
 	switch {

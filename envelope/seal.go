@@ -8,17 +8,17 @@ import (
 
 // Outcome is the result of sealing a value.
 type Outcome struct {
-	Sealed bool     // an envelope was appended; otherwise the value as it is
+	Sealed bool     // an envelope was appended; otherwise the value, unchanged
 	Codec  codec.ID // of the envelope; Raw if it holds the value uncompressed
 }
 
 // Seal appends the envelope of value to dst, or value itself if that is better, and returns the extended
-// buffer. It never fails.
+// buffer. It never fails: if st is invalid, or its dictionary is not found, the value is not compressed.
 //
-// worth decides whether sealed bytes (header included) instead of raw bytes are worth it; nil accepts any
-// saving. If it declines the compressed form, or there is none, it is also called for the uncompressed
-// envelope: only tests that want everything sealed, even at a loss, accept that. For codec Raw nothing is
-// compressed and worth is not called.
+// worth reports whether it is worth storing sealed bytes, header included, in place of raw bytes; nil accepts
+// any saving. After it has declined the compressed form, or if there is none, it is called with the length of
+// the uncompressed envelope, which is longer than the value. Only tests that want everything sealed should
+// accept that. For codec Raw nothing is compressed and worth is not called.
 //
 // A value that begins with the magic is always wrapped: compressed if that is worth it, otherwise as by
 // Escape. Values longer than MaxRaw are not compressed. Seal uses no buffer but dst, and does not reallocate
@@ -36,10 +36,13 @@ func (s *Sealer) SealOutcome(dst, value []byte, st codec.Setting, worth func(raw
 	return s.plain(dst, value, st, worth)
 }
 
-// SealContent appends an envelope of content to dst, in place of a value of n bytes that a library has made
-// of it. If nothing is gained, it returns dst unchanged and an Outcome that is not Sealed. worth is called
-// with n as the raw length. The envelope opens to content as the library that of describes would
-// store it or, if of is zero, to content itself.
+// SealContent seals a value of n bytes that a library had compressed, given its content. It appends an
+// envelope of content to dst. If that is not worth it, it returns dst unchanged and an Outcome that is not
+// Sealed: the caller then stores the library's value. worth is called with n as the raw length.
+//
+// Open restores the value from the envelope by compressing content again in the format and at the level of
+// of, so the caller should have checked that clientformat.Append makes the same bytes. If of is zero, Open
+// returns content instead.
 func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Setting, worth func(raw, sealed int) bool) ([]byte, Outcome) {
 	if out, ok := s.compress(dst, content, st, of, n, worth); ok {
 		return out, Outcome{Sealed: true, Codec: st.Codec}
@@ -104,8 +107,8 @@ func (s *Sealer) plain(dst, value []byte, st codec.Setting, worth func(raw, seal
 	return append(dst, value...), Outcome{Codec: codec.Raw}
 }
 
-// MaxSealedLen returns the room in bytes with which dst never has to grow when a value of n bytes is sealed
-// by a setting.
+// MaxSealedLen returns the free capacity in bytes with which dst never has to grow when a value of n bytes is
+// sealed by a setting.
 func MaxSealedLen(st codec.Setting, n int) int {
 	return MaxHeaderLen + codec.MaxEncodedLen(st.Codec, n)
 }

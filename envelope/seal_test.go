@@ -3,7 +3,6 @@ package envelope
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -208,19 +207,6 @@ func FuzzSealOpen(f *testing.F) {
 		checkBijection(t, s, value, st, nil)
 		checkBijection(t, s, value, st, always)
 	})
-}
-
-func ExampleSealer() {
-	s := NewSealer(SealerOptions{})
-	value := bytes.Repeat([]byte("a value of an application. "), 20)
-	stored := s.Seal(nil, value, codec.Setting{Codec: codec.Zstd, Level: 3}, nil)
-	opened, err := s.Open(nil, stored)
-	fmt.Println(len(value), len(stored) < 100, bytes.Equal(opened, value), err)
-	plain, err := s.Open(nil, []byte("stored before Cinch came"))
-	fmt.Println(string(plain), err)
-	// Output:
-	// 540 true true <nil>
-	// stored before Cinch came <nil>
 }
 
 // With MaxSealedLen bytes of room after its content, dst is never reallocated, whatever the value and its
