@@ -49,8 +49,8 @@ func appendTo(dst []byte, f Format, level int, content []byte, e *codec.Engine) 
 	return nil, ErrFormat
 }
 
-// MaxLen returns an upper limit on the length of values of format f that [Append] makes of n bytes of
-// content. It returns 0 for unknown formats.
+// MaxLen returns an upper limit, in bytes, on the length of what [Append] appends for n bytes of content in
+// format f. It returns 0 for unknown formats.
 func MaxLen(f Format, n int) int {
 	switch f {
 	case GlideZstd:

@@ -1,6 +1,7 @@
 // Package clientformat reads and writes values in the formats in which client libraries compress them. Formats are
 // named for their bytes, since several libraries write the same ones. It does no I/O, and the caller limits
-// what is opened.
+// what is opened. All functions are safe for concurrent use. Where results are appended to dst, it must not
+// overlap the input, to which no reference is kept.
 //
 //	glide-zstd, glide-lz4  00 01 02 | version 0 | backend | zstd frame, or raw length (4, little endian) and LZ4 block
 //	zlib                   RFC 1950: django-redis, Lettuce

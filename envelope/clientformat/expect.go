@@ -11,10 +11,10 @@ import (
 // HeadBytes is the number of a value's first bytes that [Expect] needs.
 const HeadBytes = 32
 
-// Expect reports whether a value of n bytes that begins with head may be in one of the formats, and the
-// largest length of its content then: as its header declares, or limit if it declares nothing. Formats whose
-// header declares more than limit don't count. So a reader knows how much memory [OpenAny] needs before the
-// value is complete.
+// Expect tells a reader, before a value has arrived completely, how much memory [OpenAny] may need for it. It
+// reports whether a value of n bytes that begins with head may be in one of the formats. most is the largest
+// length in bytes that its content may have: the length that its header declares, or limit if that declares
+// none. Formats whose header declares more than limit are left out.
 func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	for _, f := range formats {
 		if !f.mayStartWith(head, n) {

@@ -24,7 +24,8 @@ func Names() []string {
 	return all
 }
 
-// Named returns the formats for a name in a rule: the format of that name, or all formats of a library.
+// Named returns the formats for a name in a rule: the format of that name, or all formats of a library. The
+// caller owns the slice. The error wraps [ErrFormat].
 func Named(name string) ([]Format, error) {
 	if formats, ok := families[name]; ok {
 		return slices.Clone(formats), nil
@@ -36,8 +37,9 @@ func Named(name string) ([]Format, error) {
 	return []Format{f}, nil
 }
 
-// MayOpen reports whether a reader, with any limit, may take a value for one of the formats: by its header
-// or, for formats without one, because it opens. Opening is attempted up to maxRaw bytes.
+// MayOpen reports whether a reader may treat a value as one of the formats: because it has the format's header
+// or, for formats without one, because it opens. It opens up to maxRaw bytes; a value that opens to more
+// counts, since the reader's limit may be higher.
 func MayOpen(formats []Format, stored []byte, maxRaw int) bool {
 	return slices.ContainsFunc(formats, func(f Format) bool {
 		if f.HasHeader() || len(stored) == 0 {
@@ -48,14 +50,14 @@ func MayOpen(formats []Format, stored []byte, maxRaw int) bool {
 	})
 }
 
-// MaxContentLen returns the length up to which a gateway or packer opens the content of a value of n bytes: 32*n, at
-// least 32 KiB, and at most most.
+// MaxContentLen returns the length in bytes up to which a gateway or packer opens the content of a value of n
+// bytes: 32*n or 32 KiB, whichever is larger, but never more than most.
 func MaxContentLen(n, most int) int { return min(max(32<<10, 32*n), most) }
 
 // OpenAny opens stored by the format that its header names, and appends the content to dst. It tries formats
 // without a header last; such a format must open all of stored. If stored is in none of the formats, it
-// returns [ErrNone]. If a header names a format and the rest is not of it, or if LZF or deflate would open to
-// more than maxRaw, it returns an error of [Open]. On an error content is dst unchanged.
+// returns [ErrNone]. If a header names a format but the value does not open, or if LZF or deflate would open
+// to more than maxRaw bytes, it returns the error of [Open]. On an error content is dst unchanged.
 func OpenAny(dst []byte, formats []Format, stored []byte, maxRaw int) (content []byte, f Format, err error) {
 	failed := ErrNone
 	for _, f := range formats {

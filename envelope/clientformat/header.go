@@ -8,8 +8,8 @@ import (
 // recognised lists the formats that have a header, the longest headers first.
 var recognised = [...]Format{GlideZstd, GlideLZ4, XZ, Zstd, LZ4, RedissonZstd, Rails71, Gzip, Rails70, Zlib, PHPRedisLZ4}
 
-// Recognise returns the format whose header a value has. Other bytes may have it by chance: only [Open] can
-// tell and, where it matters, a person.
+// Recognise returns the format whose header a value has, and false if it has none. Other values may begin with
+// the same bytes by chance: [Open] fails for nearly all of them.
 func Recognise(stored []byte) (Format, bool) {
 	for _, f := range recognised {
 		if f.matchesHeader(stored) {
@@ -20,9 +20,11 @@ func Recognise(stored []byte) (Format, bool) {
 }
 
 // HasHeader reports whether values of the format can be recognised by their beginning. In formats without a
-// header, other values open by chance. Of a million integers none did; of 600,000 pieces of text and JSON one
-// as Snappy, and as LZF 120 that begin with a control character; of 300,000 of noise, up to 30 bytes long,
-// 1139 as LZF, 64 as deflate, 41 as Snappy.
+// header, a few other values open by chance. Measured:
+//
+//   - of 1,000,000 integers: none
+//   - of 600,000 pieces of text and JSON: 1 as Snappy, and 120 as LZF, which begin with a control character
+//   - of 300,000 random values of up to 30 bytes: 1139 as LZF, 64 as deflate, 41 as Snappy
 func (f Format) HasHeader() bool { return slices.Contains(recognised[:], f) }
 
 // matchesHeader reports whether a value begins with the format's header.

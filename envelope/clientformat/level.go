@@ -23,8 +23,8 @@ const (
 	triesOfLong = 2
 )
 
-// LevelOf finds a level at which [Append] makes exactly stored from content. If none of the few levels that
-// it tries does, it returns 0 and false. It calls Append for each try, at most six times.
+// LevelOf finds a level at which [Append] with e makes exactly stored from content. It tries a few levels,
+// the libraries' defaults first, calls Append at most six times, and returns 0 and false if none matches.
 func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exact bool) {
 	if f == 0 || int(f) >= len(tries) {
 		return 0, false
@@ -47,7 +47,7 @@ func LevelOf(f Format, stored, content []byte, e *codec.Engine) (level int, exac
 	return 0, false
 }
 
-// WriterLevel returns level if [LevelOf] may have returned it, else 0. A planted envelope may name any level,
+// WriterLevel returns level if [LevelOf] may have returned it, else 0. A forged envelope may name any level,
 // but a reader should spend no more on it than a writer would have.
 func WriterLevel(f Format, level int) int {
 	if f.Known() && slices.Contains(tries[f], level) {

@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// Open appends the content of a value of format f to dst. It refuses values that open to more than maxRaw
-// bytes before it allocates that much. On an error it returns dst unchanged; the error wraps [ErrCorrupt],
-// [ErrTooLarge] or [ErrFormat].
+// Open appends the content of a value of format f to dst. It refuses content that is longer than maxRaw bytes,
+// and allocates little more than that for it. On an error it returns dst unchanged; the error wraps
+// [ErrCorrupt], [ErrTooLarge] or [ErrFormat].
 func Open(dst []byte, f Format, stored []byte, maxRaw int) (out []byte, err error) {
 	defer func() { // hostile bytes must not end the process
 		if r := recover(); r != nil {
