@@ -10,12 +10,14 @@ import (
 )
 
 // A ContentWriter compresses content of unknown length, such as HTTP bodies without a length, into one zstd
-// frame or one gzip member. Append compresses a piece and appends everything needed to decompress it; End
-// appends the end of the content and must be called once. It is not safe for concurrent use and holds its
-// memory until Close. After an error it can only be closed.
+// frame or one gzip member. It is not safe for concurrent use. After an error it can only be closed.
 type ContentWriter interface {
+	// Append compresses a piece, and appends everything that a reader needs to decompress it to dst, which
+	// must not overlap piece. No reference to piece is kept.
 	Append(dst, piece []byte) ([]byte, error)
+	// End appends the end of the content. It must be called once; after it the writer can only be closed.
 	End(dst []byte) ([]byte, error)
+	// Close releases the writer's memory, at any time. It appends nothing.
 	Close()
 }
 
@@ -23,7 +25,7 @@ type ContentWriter interface {
 const contentWindow = 19
 
 // ContentWriter returns a writer for zstd or gzip, at a level from 1 to [MaxStreamLevel]; higher levels count
-// as that, and 0 is the codec's default.
+// as that, and 0 is the codec's default. For other codecs the error wraps [ErrSetting].
 func (e *Engine) ContentWriter(s Setting) (ContentWriter, error) {
 	s.Level = min(s.Level, MaxStreamLevel)
 	switch s.Codec {

@@ -9,9 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Sizes of a dictionary's content in bytes. Below the minimum libzstd ignores
-// it; the maximum keeps prepared dictionaries, and the windows that reach
-// into them, small.
+// Limits of a dictionary's content in bytes. Shorter content would be ignored by libzstd. The maximum keeps
+// prepared dictionaries, and the windows that reach into them, small.
 const (
 	MinDictLen = 16
 	MaxDictLen = 512 << 10
@@ -60,14 +59,13 @@ func zstdDictID(content []byte) (uint32, error) {
 	return d.ID(), nil
 }
 
-// Number identifies the dictionary: the first 4 bytes, big endian, of its
-// hash. It is never zero.
+// Number identifies the dictionary: the first 4 bytes of its hash, big endian. It is never zero.
 func (d *Dict) Number() uint32 { return d.number }
 
 // Hash returns the SHA-256 of the content.
 func (d *Dict) Hash() [32]byte { return d.hash }
 
-// Content returns the dictionary's content, which must not be modified.
+// Content returns the dictionary's content. The dictionary owns the slice, which must not be modified.
 func (d *Dict) Content() []byte { return d.content }
 
 // ZstdID returns the ID in a trained dictionary's own header, which frames from other writers may name; 0 for
@@ -79,8 +77,8 @@ func (d *Dict) ZstdID() uint32 {
 	return d.id
 }
 
-// Answers reports whether a frame that names dictionary id may be decoded with d. Raw content has no ID of
-// its own, so it matches all; nil matches none.
+// Answers reports whether a frame that names the dictionary with zstd ID id may be decoded with d. Raw content
+// has no ID of its own, so it matches all; nil matches none.
 func (d *Dict) Answers(id uint32) bool {
 	return d != nil && (d.id == 0 || d.id == id)
 }

@@ -76,7 +76,8 @@ func MaxEncodedLen(id ID, rawLen int) int {
 
 // Compress appends src compressed by s to dst, which must not overlap src. d must be the dictionary that s
 // names, nil if it names none. The result may be longer than src. On an error dst is returned unchanged; the
-// error wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec].
+// error wraps [ErrSetting], [ErrDictionary], [ErrTooLarge] or [ErrUnknownCodec], or none of these if a library
+// failed.
 func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err error) {
 	if err := s.Validate(); err != nil {
 		return dst, err
@@ -131,8 +132,9 @@ func (e *Engine) leave(dst []byte, out *[]byte, err *error, kind error) {
 	}
 }
 
-// Decompress appends the rawLen bytes that src holds to dst, which must not overlap src. It allocates at most
-// rawLen bytes and a small constant; the caller must have checked rawLen against its own limit. On an error
+// Decompress appends the rawLen bytes that src holds to dst, which must not overlap src. d must be the
+// dictionary that src was compressed with, nil if there was none. Decompress allocates at most rawLen bytes
+// and a small constant; the caller must have checked rawLen against its own limit. On an error
 // dst is returned unchanged, although bytes beyond its length may have been overwritten; the error wraps
 // [ErrCorrupt], [ErrDictionary] or [ErrUnknownCodec].
 func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []byte, err error) {

@@ -4,8 +4,8 @@ import "errors"
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrCorrupt reports a payload that the algorithm does not write for any value of the given length with
-	// the given dictionary.
+	// ErrCorrupt reports a payload that does not decompress to a value of the given length with the given
+	// dictionary.
 	ErrCorrupt = errors.New("corrupt payload")
 	// ErrUnknownCodec reports a number or name that this version does not know.
 	ErrUnknownCodec = errors.New("unknown codec")

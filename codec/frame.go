@@ -11,19 +11,21 @@ import (
 // A FrameWriter compresses one value while it arrives, directly from the memory that it arrives in, so that
 // little remains to be done after its last byte.
 type FrameWriter interface {
-	// Append reports that the first n bytes of the value have arrived; these must not change any more. It
-	// appends the compressed data that is ready: the complete rest if n is the value's length, and nothing
-	// after that. After an error it can only be closed.
+	// Append compresses the first n bytes of the value, which have arrived and must not change any more. n
+	// counts from the beginning of the value and must never decrease. Append appends the compressed data that
+	// is ready: the complete rest if n is the value's length, and nothing after that. After an error the
+	// writer can only be closed.
 	Append(dst []byte, n int) ([]byte, error)
-	// Close ends the frame, even if it is incomplete. The value's memory belongs to the caller again.
+	// Close releases the writer, even if the frame is incomplete. After it the caller may reuse the value's
+	// memory.
 	Close()
 }
 
-// ZstdFramer makes FrameWriters. They append a whole frame of the library's, and are not called again after
-// its end.
+// ZstdFramer is implemented by a [ZstdCoder] that makes FrameWriters. These append a whole frame, with its
+// magic number, and are not called again after its end.
 type ZstdFramer interface {
 	NewFrameWriter(value []byte, level int) (FrameWriter, error)
-	// FrameBytes returns an upper estimate of the memory that a FrameWriter holds, without the value.
+	// FrameBytes returns an upper estimate, in bytes, of the memory that a FrameWriter holds, without the value.
 	FrameBytes(rawLen, level int) int
 }
 
@@ -33,8 +35,8 @@ const FrameBlock = zstdframe.MaxBlock
 
 // FrameWriter starts to compress value, whose bytes have yet to arrive, by s. This must be a setting of zstd
 // without a dictionary: with one, libzstd's streams make a long value larger by a twentieth than its whole
-// frames do. The results of Append, concatenated, are equivalent to that of Compress, though maybe not byte
-// for byte.
+// frames do. For others, and for an empty value, the error wraps [ErrSetting] or [ErrUnknownCodec]. The
+// concatenated results of Append decompress as the result of Compress does, though their bytes may differ.
 func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -49,8 +51,8 @@ func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 	return &turnFramer{e: e, w: w, rawLen: len(value)}, nil
 }
 
-// FrameBytes returns an upper estimate of the memory that a FrameWriter holds, without the value and the
-// appended data.
+// FrameBytes returns an upper estimate, in bytes, of the memory that a FrameWriter holds for a value of rawLen
+// bytes, without the value and the appended data.
 func (e *Engine) FrameBytes(rawLen int, s Setting) int {
 	return e.framer().FrameBytes(rawLen, zstdLevel(s.Level))
 }
@@ -99,8 +101,9 @@ func (t *turnFramer) Append(dst []byte, n int) (out []byte, err error) {
 
 func (t *turnFramer) Close() { t.w.Close() }
 
-// CheckFrame reports whether what a FrameWriter made of a value of rawLen bytes is one whole frame of the
-// right size. It walks over the blocks without decoding them, and costs very little.
+// CheckFrame returns an error unless payload, the concatenated results of a FrameWriter, is one whole frame
+// that can hold a value of rawLen bytes. It walks over the blocks without decoding them, and costs very
+// little.
 func CheckFrame(payload []byte, rawLen int) error {
 	_, err := zstdframe.Parse(payload, rawLen)
 	return err

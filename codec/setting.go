@@ -15,7 +15,7 @@ const (
 	Raw    ID = 0 // uncompressed
 	Snappy ID = 1 // snappy block format
 	S2     ID = 2 // s2 block format, a superset of snappy's
-	MinLZ  ID = 3 // minlz block format, for values up to 8 MiB
+	MinLZ  ID = 3 // minlz block format, for values up to 8 MiB; longer ones are ErrTooLarge
 	LZ4    ID = 4 // lz4 block format
 	Zstd   ID = 5 // one zstd frame without its magic number
 	Zlib   ID = 6 // RFC 1950
@@ -105,7 +105,8 @@ func (s Setting) IsProto() bool {
 	return s.Codec == Proto && (s.Level == 0 || s.Level == Stored) && s.Dict == 0
 }
 
-// ParseMessageSetting is ParseSetting for gRPC messages, and accepts the settings of cinch-proto too.
+// ParseMessageSetting is [ParseSetting] for gRPC messages: it accepts the settings of cinch-proto too, and
+// returns the same errors.
 func ParseMessageSetting(text string) (Setting, error) {
 	for _, s := range []Setting{{Codec: Proto}, {Codec: Proto, Level: Stored}} {
 		if s.String() == text {

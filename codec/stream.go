@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
-// Limits of streams with history. Higher levels cost tens of megabytes per stream.
+// Limits of streams with history. Higher levels would cost tens of megabytes per stream.
 const (
 	MinStreamWindow = 16 // log2 of bytes
 	MaxStreamWindow = 23
@@ -20,32 +20,41 @@ const (
 // ErrClosed is returned by streams after Close.
 var ErrClosed = errors.New("codec: stream is closed")
 
-// A StreamWriter compresses a stream piece by piece, each with the history of the previous ones. The result
-// of Append is all that is needed to restore the piece: nothing is held back. It is the state of one stream,
-// is not safe for concurrent use, and holds its memory until Close. After an error it can only be closed.
+// A StreamWriter compresses a stream piece by piece, each with the history of the previous ones. It is the
+// state of one stream and not safe for concurrent use. After an error it can only be closed.
 type StreamWriter interface {
+	// Append compresses a piece and appends the result to dst, which must not overlap piece. Nothing is held
+	// back: with the previous pieces, the result and the piece's length a reader can restore the piece. The
+	// result does not hold that length, so the caller has to send it too.
 	Append(dst, piece []byte) ([]byte, error)
+	// Close releases the writer's memory, at any time. Further calls of Append return [ErrClosed].
 	Close()
 }
 
-// A StreamReader restores what a StreamWriter made, in the same order. Append appends exactly rawLen bytes or
-// returns an error that wraps [ErrCorrupt]; whatever src contains, it uses no more memory than its window and
-// a constant. After an error it can only be closed.
+// A StreamReader restores what a StreamWriter made: all pieces, in the same order. It is not safe for
+// concurrent use. After an error it can only be closed.
 type StreamReader interface {
+	// Append appends the piece of rawLen bytes that src holds to dst, which must not overlap src. On an error,
+	// which wraps [ErrCorrupt], it returns dst unchanged. Whatever src contains, it uses no more memory than
+	// rawLen bytes, the window and a constant; the caller must have checked rawLen against its own limit.
 	Append(dst, src []byte, rawLen int) ([]byte, error)
+	// Close releases the reader's memory, at any time. Further calls of Append return [ErrClosed].
 	Close()
 }
 
-// ZstdStreamer makes the states of streams, which consist of whole zstd blocks, without frame header and end.
-// window is the log2 of the history's bytes, the same on both sides.
+// ZstdStreamer is implemented by a [ZstdCoder] that makes the states of streams. A stream consists of whole
+// zstd blocks, without frame header and end. window is the log2 of the history's size in bytes, the same on
+// both sides.
 type ZstdStreamer interface {
 	NewStreamWriter(level, window int) (StreamWriter, error)
 	NewStreamReader(window int) (StreamReader, error)
-	// StreamBytes returns upper estimates of the memory that the two hold, in bytes.
+	// StreamBytes returns upper estimates, in bytes, of the memory that a writer and a reader hold.
 	StreamBytes(level, window int) (writer, reader int)
 }
 
-// StreamWriter returns a zstd compressor for one stream.
+// StreamWriter returns a zstd compressor for one stream. level is 1 to [MaxStreamLevel]; window is the log2 of
+// the history's size in bytes, from [MinStreamWindow] to [MaxStreamWindow]. For other numbers the error wraps
+// [ErrSetting].
 func (e *Engine) StreamWriter(level, window int) (StreamWriter, error) {
 	if level < 1 || level > MaxStreamLevel {
 		return nil, fmt.Errorf("%w: streams have levels 1 to %d, not %d", ErrSetting, MaxStreamLevel, level)
@@ -57,7 +66,8 @@ func (e *Engine) StreamWriter(level, window int) (StreamWriter, error) {
 	return &turnWriter{e, w}, err
 }
 
-// StreamReader returns the decompressor for one stream.
+// StreamReader returns the decompressor for one stream. window must be that of the writer. If it is out of
+// range the error wraps [ErrSetting].
 func (e *Engine) StreamReader(window int) (StreamReader, error) {
 	if err := checkWindow(window); err != nil {
 		return nil, err
@@ -66,7 +76,8 @@ func (e *Engine) StreamReader(window int) (StreamReader, error) {
 	return &turnReader{e, r}, err
 }
 
-// StreamBytes returns upper estimates of the memory that the states of a stream hold, in bytes.
+// StreamBytes returns upper estimates, in bytes, of the memory that a [StreamWriter] of this level and window,
+// and its [StreamReader], hold.
 func (e *Engine) StreamBytes(level, window int) (writer, reader int) {
 	return e.streamer().StreamBytes(level, window)
 }
@@ -171,8 +182,8 @@ func (w *goStreamWriter) Append(dst, piece []byte) ([]byte, error) {
 	return out, nil
 }
 
-// CutStreamHeader removes the header of a frame from the bytes after start. It is for implementations of
-// [ZstdStreamer].
+// CutStreamHeader removes the frame header at b[start:], in place. If there is none it returns b[:start] and an
+// error. It is for implementations of [ZstdStreamer].
 func CutStreamHeader(b []byte, start int) ([]byte, error) {
 	if len(b) < start+zstdframe.StreamHeaderLen || string(b[start:start+4]) != zstdframe.Magic || b[start+4] != 0 {
 		return b[:start], errors.New("codec: unexpected header of a zstd stream")

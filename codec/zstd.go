@@ -23,7 +23,7 @@ const goZstdIdleBytes = 80 << 20
 // with a dictionary the last is the same as the third. Idle encoders and decoders are kept up to a limit of
 // bytes; the engine limits those in use.
 //
-// A state belongs to a [Dict], not to its content: load each dictionary once.
+// Idle states belong to a [Dict], not to its content: a dictionary that is loaded twice is prepared twice.
 type GoZstd struct {
 	encoders idle[encoderKey, *zstd.Encoder]
 	decoders idle[*Dict, *goDecoder]
