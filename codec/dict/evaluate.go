@@ -11,18 +11,18 @@ import (
 // Report is the evaluation of a dictionary on values it was not trained on. Bytes are of payloads, without
 // envelopes; a value that compression does not make smaller counts uncompressed.
 type Report struct {
-	Values     int           // how many values
-	RawBytes   int           // uncompressed
-	PlainBytes int           // compressed without the dictionary
-	DictBytes  int           // compressed with it
-	Compress   time.Duration // with the dictionary, per value
-	Decompress time.Duration // with the dictionary, per value
+	Values     int           // number of values
+	RawBytes   int           // of all values, uncompressed
+	PlainBytes int           // of all values, compressed without the dictionary
+	DictBytes  int           // of all values, compressed with it
+	Compress   time.Duration // mean per value, with the dictionary
+	Decompress time.Duration // mean per value, with the dictionary
 }
 
-// Ratio returns raw bytes divided by bytes compressed with the dictionary.
+// Ratio returns raw bytes divided by bytes compressed with the dictionary, 1 if there are none.
 func (r Report) Ratio() float64 { return ratio(r.RawBytes, r.DictBytes) }
 
-// PlainRatio returns raw bytes divided by bytes compressed without it.
+// PlainRatio returns raw bytes divided by bytes compressed without the dictionary, 1 if there are none.
 func (r Report) PlainRatio() float64 { return ratio(r.RawBytes, r.PlainBytes) }
 
 func ratio(raw, compressed int) float64 {
@@ -32,9 +32,10 @@ func ratio(raw, compressed int) float64 {
 	return float64(raw) / float64(compressed)
 }
 
-// Evaluate compresses values with and without d by s, in which it sets the dictionary number, and
-// decompresses them again. The values must not be among d's samples. A value that is not restored is an
-// error.
+// Evaluate compresses the values of heldOut with and without d by s, a setting of zstd in which it sets the
+// dictionary number, and decompresses them again. The values must not be among those that d was trained on.
+// Without values the error wraps [ErrSamples]; if a value is not restored it wraps codec.ErrCorrupt. Other
+// errors are those of e.
 func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte) (Report, error) {
 	r := Report{Values: len(heldOut)}
 	if len(heldOut) == 0 {
@@ -72,8 +73,8 @@ func Evaluate(e *codec.Engine, d *codec.Dict, s codec.Setting, heldOut [][]byte)
 	return r, nil
 }
 
-// Split divides samples into those to train on and every nth, which is held out. Both refer to the same bytes
-// as samples.
+// Split divides samples into those to train on and every nth, which is held out. nth must be positive. Both
+// results refer to the same bytes as samples.
 func Split(samples [][]byte, nth int) (learn, heldOut [][]byte) {
 	for i, s := range samples {
 		if i%nth == nth-1 {

@@ -25,7 +25,7 @@ func Save(path string, d *codec.Dict) error {
 }
 
 // Create is [Save] for a caller that may have to remove the file again: it reports whether it created the
-// file. A file that held the dictionary before is not the caller's.
+// file. It returns false if the file already held the dictionary, and such a file should be kept.
 func Create(path string, d *codec.Dict) (created bool, err error) {
 	switch old, err := readFile(path); {
 	case err == nil && bytes.Equal(old, d.Content()):
@@ -79,7 +79,8 @@ func syncDir(dir string) error {
 	return f.Close()
 }
 
-// Load reads the dictionary in a file. It reads at most codec.MaxDictLen+1 bytes.
+// Load reads the dictionary in a file. It reads at most codec.MaxDictLen+1 bytes. The error wraps
+// codec.ErrDictionary if the content is not a dictionary, and otherwise that of the file system.
 func Load(path string) (*codec.Dict, error) {
 	content, err := readFile(path)
 	if err != nil {
@@ -92,7 +93,7 @@ func Load(path string) (*codec.Dict, error) {
 	return d, nil
 }
 
-// LoadHash is [Load] for the dictionary with a given hash. It returns [ErrHash] for any other.
+// LoadHash is [Load] for the dictionary with a given [codec.Dict.Hash]. For any other the error wraps [ErrHash].
 func LoadHash(path string, hash [32]byte) (*codec.Dict, error) {
 	d, err := Load(path)
 	if err != nil {

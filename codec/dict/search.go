@@ -15,11 +15,11 @@ type Candidate struct {
 	Err     error
 }
 
-// Sizes lists the dictionary sizes that [Candidates] returns, in bytes.
+// Sizes lists the dictionary sizes that [Candidates] returns, in bytes. It must not be modified.
 var Sizes = []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 112 << 10}
 
-// Candidates returns options for each of [Sizes] and each algorithm in pure Go, and for external unless it is
-// nil.
+// Candidates returns options for each of [Sizes] with the algorithms [Cover] and [Content], and with external
+// unless it is nil. level is TrainOptions.Level.
 func Candidates(level int, external Trainer) []TrainOptions {
 	var all []TrainOptions
 	for _, size := range Sizes {
@@ -33,10 +33,10 @@ func Candidates(level int, external Trainer) []TrainOptions {
 	return all
 }
 
-// Search trains with each of the options on three quarters of the samples and evaluates by s on the rest. It
-// returns the best, which makes the values smallest and is the smallest among equals, and all candidates in
-// order. It fails only if all candidates fail, with the errors joined. progress, if not nil, is called before
-// each option is tried.
+// Search trains a dictionary with each of the options on three quarters of the samples, and evaluates it by s
+// on the rest. It returns all candidates, in the order of options, and the best: the one that makes the values
+// smallest or, within half a percent, the smaller dictionary. It fails only if all candidates fail; the error
+// wraps theirs and [ErrSamples]. progress, if not nil, is called before each option is tried.
 func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions, progress func(done int, next TrainOptions)) (best Candidate, all []Candidate, err error) {
 	learn, heldOut := Split(samples, 4)
 	var failures []error

@@ -22,7 +22,7 @@ type Set struct {
 	byNum  atomic.Pointer[map[uint32]*codec.Dict] // maps are never changed, only replaced
 }
 
-// Get returns the dictionary with a number.
+// Get returns the dictionary with a number, and false if there is none.
 func (s *Set) Get(number uint32) (*codec.Dict, bool) {
 	m := s.byNum.Load()
 	if m == nil {
@@ -32,7 +32,7 @@ func (s *Set) Get(number uint32) (*codec.Dict, bool) {
 	return d, ok
 }
 
-// Add adds a dictionary. Adding it again has no effect; the error is [ErrCollision] if another one has its
+// Add adds a dictionary. Adding it again has no effect; the error wraps [ErrCollision] if another one has its
 // number.
 func (s *Set) Add(d *codec.Dict) error {
 	s.adding.Lock()
@@ -53,7 +53,7 @@ func (s *Set) Add(d *codec.Dict) error {
 	return nil
 }
 
-// All returns the dictionaries in the order of their numbers.
+// All returns the dictionaries in the order of their numbers. The caller owns the slice.
 func (s *Set) All() []*codec.Dict {
 	m := s.byNum.Load()
 	if m == nil {

@@ -48,15 +48,16 @@ func (a Algorithm) String() string {
 	}
 }
 
-// Trainer makes a trained zstd dictionary of up to size bytes, for example libzstd.Train.
+// Trainer makes a trained zstd dictionary of up to size bytes, for example libzstd.Train. It must not change or
+// keep samples.
 type Trainer func(samples [][]byte, size int) ([]byte, error)
 
 // TrainOptions configures training. The zero value is the default.
 type TrainOptions struct {
-	Size      int       // maximum size of the dictionary in bytes; 0: 16 KiB
+	Size      int       // maximum size of the dictionary in bytes, 1 KiB to codec.MaxDictLen; 0: 16 KiB
 	Level     int       // zstd level that it is optimized for, 1 to 22; 0: 3
 	Algorithm Algorithm // Cover by default
-	Segment   int       // bytes per segment of Cover and Content; 0: tries several
+	Segment   int       // bytes per segment of Cover and Content, 8 to Size; 0: tries several
 	External  Trainer   // required for the algorithm External only
 }
 
@@ -94,13 +95,16 @@ func (o *TrainOptions) setDefaults() error {
 	return nil
 }
 
-// Train makes a dictionary from samples, which should be complete values of the kind to compress: at least 8,
-// better a thousand, together a hundred times the dictionary's size. Of more than that (and than 1 MiB), it
-// uses samples spread evenly over the whole, and of a sample its first 64 KiB; so memory stays within a few
-// times that. Samples are neither changed nor kept.
+// Train makes a dictionary from samples, which should be complete values of the kind to compress: at least 8
+// of 8 bytes or more, better a thousand, together a hundred times the dictionary's size. Samples are neither
+// changed nor kept. Strings of 8 bytes that fewer than three of them contain do not get into the dictionary.
 //
-// The error wraps [ErrSamples] if it is caused by the samples, and codec.ErrDictionary if it is caused by the
-// options.
+// Of each sample the first 64 KiB are used. If that is together more than 100 times the dictionary's size and
+// more than 1 MiB, only that much is used, in samples spread evenly over the whole. Memory stays within a few
+// times that.
+//
+// The error wraps [ErrSamples] if it is caused by the samples or by an external trainer, and
+// codec.ErrDictionary if it is caused by the options.
 func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
