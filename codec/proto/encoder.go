@@ -10,19 +10,20 @@ import (
 
 // Options configures encoders and decoders. The zero value is the default.
 type Options struct {
-	// Setting is the general codec: zstd (also for raw), s2, minlz, lz4 or snappy. Its level is for messages
-	// that are not split into columns; 0 means the best one for the message's length. Columns are compressed
-	// at level 1.
+	// Setting is the general codec: zstd, s2, minlz, lz4 or snappy. The zero value, and codecs not listed here,
+	// mean zstd. The level is for messages that are not split into columns; 0 means one that suits the
+	// message's length. Columns are compressed at level 1.
 	Setting codec.Setting
 	// Stored leaves columns uncompressed: for a caller that compresses all messages together, with a history,
 	// which could not use data that is compressed already.
 	Stored bool
-	// Engine executes settings. nil: a pure Go engine of its own; many encoders and decoders should share
-	// one.
+	// Engine executes settings. nil: a pure Go engine for this encoder or decoder alone, by [NewEngine]. Several
+	// encoders and decoders should share one.
 	Engine *codec.Engine
 }
 
-// NewEngine returns an engine in pure Go that suits columns.
+// NewEngine returns an engine in pure Go that suits columns, for at most maxInFlight concurrent calls; 0 means
+// GOMAXPROCS.
 func NewEngine(maxInFlight int) *codec.Engine {
 	return codec.New(codec.Options{Zstd: codec.NewLiteralGoZstd(), MaxInFlight: maxInFlight})
 }
@@ -51,8 +52,8 @@ type Encoder struct {
 	trust    trust
 }
 
-// NewEncoder returns an encoder. Its memory is some hundred KiB and about the size of the messages' columns;
-// after long messages it is released.
+// NewEncoder returns an encoder. It holds some hundred KiB of memory, and buffers about as long as a message,
+// which it releases after messages of more than 4 MiB.
 func NewEncoder(o Options) *Encoder {
 	o.setDefaults()
 	return &Encoder{options: o}

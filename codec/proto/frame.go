@@ -14,22 +14,24 @@ const (
 	formPlain   = 0x10
 	formColumns = 0x11
 	// FormStream begins a message whose rest is a zstd frame with its magic number: the form of messages
-	// longer than MaxBytes. A [Decoder] does not read it; its caller has to.
+	// longer than MaxBytes. For these [Decoder.Append] returns [ErrStream], and its caller has to read the
+	// frame.
 	FormStream = 0x12
 )
 
-// MaxBytes is the maximum length of a message in the other forms.
+// MaxBytes is the maximum length in bytes of a message in the other forms.
 const MaxBytes = 16 << 20
 
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
+// Errors of [Decoder.Append].
 var (
 	// ErrCorrupt reports a message that no encoder writes.
 	ErrCorrupt = errors.New("corrupt cinch-proto message")
-	// ErrTooLarge reports a message beyond the limit.
+	// ErrTooLarge reports a message that is longer than maxSize.
 	ErrTooLarge = errors.New("cinch-proto message too large")
-	// ErrStream reports a message that is a zstd frame after its first byte; the caller can read it in
-	// pieces.
+	// ErrStream reports a message that is a zstd frame after its first byte, [FormStream]; the caller can
+	// read it in pieces.
 	ErrStream = errors.New("cinch-proto message is a stream")
 )
 

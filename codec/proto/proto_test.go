@@ -386,12 +386,3 @@ func TestHostileMemory(t *testing.T) {
 		}
 	}
 }
-
-func ExampleEncoder() {
-	e, d := NewEncoder(Options{}), NewDecoder(Options{})
-	message := records(1000, 1)
-	sealed := e.Append(nil, message)
-	opened, err := d.Append(nil, sealed, 1<<20)
-	fmt.Println(len(message) > 10*len(sealed), bytes.Equal(opened, message), err)
-	// Output: true true <nil>
-}
