@@ -62,11 +62,12 @@ func (r *Reader) append(dst, src []byte, maxSize int) ([]byte, error) {
 	return out, nil
 }
 
-// Trim releases the buffers kept for the next message, which then allocates them again. Without it a reader
-// keeps no more than its writer does.
+// Trim releases the buffers kept for the next message, which then allocates them again. What the reader
+// remembers of previous messages stays. Without Trim a reader keeps no more memory than its writer does.
 func (r *Reader) Trim() { r.scratch, r.parts, r.bases, r.chain = nil, nil, nil, nil }
 
-// RawLen returns the length of the message that src claims to hold, or 0 if it does not state one.
+// RawLen returns the length in bytes of the message that src claims to hold, 0 if it claims none. It checks
+// nothing else.
 func RawLen(src []byte) int {
 	if len(src) == 0 {
 		return 0

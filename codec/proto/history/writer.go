@@ -19,7 +19,8 @@ const (
 	restartAfter = 1 << 12 // minimum number of messages before a full model is reset
 )
 
-// Append appends src in split form to dst, which must not overlap src. It cannot fail.
+// Append appends src in split form to dst, which must not overlap src. It cannot fail: a message that is short,
+// longer than [MaxBytes] or not of Protocol Buffers is appended plain, after one byte.
 func (w *Writer) Append(dst, src []byte) []byte {
 	form := byte(formNext)
 	if !w.begun {
