@@ -20,7 +20,7 @@ func (t *tail) Write(p []byte) (int, error) {
 
 // AppendCompress appends src compressed by the named encoding, "zstd" or "zstd-1", to dst, which must not
 // overlap src. The result may be longer than src. On an error dst is returned unchanged; the error wraps
-// [ErrUnknownName].
+// [ErrUnknownName], or is that of a library that failed.
 func (s *Set) AppendCompress(dst, src []byte, name string) ([]byte, error) {
 	setting, err := parse(name)
 	if err != nil {

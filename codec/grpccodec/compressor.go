@@ -21,7 +21,7 @@ type compressor struct {
 }
 
 // New returns a compressor with states of its own, without registering it. Use [Set.Compressor] for several
-// that share their limit.
+// that share their limit. name is an encoding, with or without a level; the error wraps [ErrUnknownName].
 func New(name string, o Options) (encoding.Compressor, error) {
 	c, err := NewSet(o).compressor(name)
 	if err != nil {
@@ -34,7 +34,7 @@ func New(name string, o Options) (encoding.Compressor, error) {
 }
 
 // Compressor returns a compressor for an encoding, with or without a level: "zstd" or "zstd-1". In both cases
-// its name is the encoding's.
+// its name is the encoding's. The error wraps [ErrUnknownName].
 func (s *Set) Compressor(name string) (encoding.Compressor, error) {
 	c, err := s.compressor(name)
 	if err != nil {
@@ -74,7 +74,8 @@ func (s *Set) limit() int64 {
 	return math.MaxInt64
 }
 
-// NewWriter returns a writer. It needs a Reset before it is used.
+// NewWriter returns a writer for an encoding, with or without a level. It needs a Reset before it is used. The
+// error wraps [ErrUnknownName].
 func (s *Set) NewWriter(name string) (*Writer, error) {
 	setting, err := parse(name)
 	if err != nil {
@@ -83,7 +84,8 @@ func (s *Set) NewWriter(name string) (*Writer, error) {
 	return &Writer{set: s, kinds: s.kindsOf(setting), setting: setting, err: ErrClosed}, nil
 }
 
-// NewReader returns a reader. It needs a Reset before it is used.
+// NewReader returns a reader for an encoding, whose level does not matter. It needs a Reset before it is used.
+// The error wraps [ErrUnknownName].
 func (s *Set) NewReader(name string) (*Reader, error) {
 	setting, err := parse(name)
 	if err != nil {
@@ -95,7 +97,8 @@ func (s *Set) NewReader(name string) (*Reader, error) {
 // Register registers compressors with grpc-go, which then uses them instead of others of the same name. A
 // name may have a level: "zstd-3" writes zstd at level 3 under the name "zstd". All share one limit of their
 // states. Like grpc-go's own registration it must be called from an init function, or before any call is made
-// or served. On an error nothing is registered.
+// or served. On an error nothing is registered; the error wraps [ErrUnknownName], or says that two names are
+// of the same encoding.
 func Register(names ...string) error { return NewSet(Options{}).Register(names...) }
 
 // Register is like the function Register, with the set's options and states.

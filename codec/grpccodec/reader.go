@@ -14,7 +14,7 @@ import (
 var (
 	// ErrCorrupt reports a message that the encoding's writers do not write.
 	ErrCorrupt = errors.New("grpccodec: corrupt message")
-	// ErrTooLarge reports a message beyond the limit.
+	// ErrTooLarge reports a message that is longer than maxSize or MaxDecodedBytes.
 	ErrTooLarge = errors.New("grpccodec: message too large")
 )
 
@@ -31,7 +31,8 @@ type Reader struct {
 	err     error // what Read returns from now on; nil before the end
 }
 
-// Read reads decompressed bytes. After Close it returns io.EOF.
+// Read reads decompressed bytes. At the end of the message, and after Close, it returns io.EOF. Other errors
+// wrap [ErrTooLarge] or [ErrCorrupt]; the latter also if the underlying reader failed, whose error they wrap.
 func (r *Reader) Read(p []byte) (n int, err error) {
 	if r.err != nil {
 		return 0, r.err
@@ -67,7 +68,8 @@ func (r *Reader) end(err error) error {
 	return err
 }
 
-// Close returns the decoder at any point of the message. Further calls have no effect.
+// Close returns the decoder at any point of the message. It does not close the underlying reader. Further
+// calls have no effect.
 func (r *Reader) Close() error {
 	if r.err == nil {
 		r.release(io.EOF)

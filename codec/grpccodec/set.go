@@ -17,11 +17,12 @@ type Options struct {
 	// MaxInFlight limits the encoders in use at one time, and the decoders: further calls wait. 0:
 	// GOMAXPROCS.
 	MaxInFlight int
-	// MaxDecodedBytes limits the length of a message in a [Reader]. 0: no limit here. grpc-go has its own
-	// limit, which it reports with the status that clients expect; set this one where nothing else limits
-	// messages.
+	// MaxDecodedBytes limits the length of a message in a [Reader]; longer ones are [ErrTooLarge]. 0: no
+	// limit here. grpc-go has its own limit, which it reports with the status that clients expect; set this
+	// one where nothing else limits messages.
 	MaxDecodedBytes int64
-	// MaxWindowBytes limits the window of a zstd frame. 0: 8 MiB, which every implementation must support.
+	// MaxWindowBytes limits the window of a zstd frame that is read; a larger one is [ErrCorrupt]. 0: 8 MiB,
+	// which every implementation must support.
 	MaxWindowBytes int
 	// Zstd is an implementation for whole messages, such as libzstd. It is used by AppendCompress, by
 	// AppendDecompress if a frame states its length, and for cinch-proto; other readers and writers are pure

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
 )
 
-// ErrClosed is the error of writing after Close.
+// ErrClosed is the error of writing after Close, or before the first Reset.
 var ErrClosed = errors.New("grpccodec: writer is closed")
 
 // Writer compresses one message at a time. It takes an encoder at the first Write and returns it at Close, or
@@ -40,7 +40,8 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close writes the end of the message. Further calls have no effect.
+// Close writes the end of the message. It does not close the underlying writer. Further calls have no effect;
+// after an error of Write or Close they return that error.
 func (w *Writer) Close() (err error) {
 	switch {
 	case errors.Is(w.err, ErrClosed):
@@ -62,7 +63,7 @@ func (w *Writer) Close() (err error) {
 }
 
 // Reset prepares the writer for another message, as connect-go's pools require. A message that was not closed
-// is dropped together with its encoder.
+// stays incomplete, and its encoder is dropped.
 func (w *Writer) Reset(to io.Writer) {
 	w.release(nil)
 	w.w = to
