@@ -30,7 +30,8 @@ type compressorKey struct {
 // maxKeptFrame limits the size in bytes of a buffer to keep for frames.
 const maxKeptFrame = 1 << 20
 
-// New returns libzstd.
+// New returns libzstd and true, or nil and false in a program that was built without cgo. The result is safe
+// for concurrent use, and may be shared by engines.
 func New() (codec.ZstdCoder, bool) { return &coder{}, true }
 
 func (c *coder) Name() string { return "libzstd" }

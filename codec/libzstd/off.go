@@ -4,7 +4,7 @@ package libzstd
 
 import "github.com/cinch-layer/cinch/codec"
 
-// New returns false: this program was built without cgo.
+// New returns nil and false: this program was built without cgo.
 func New() (codec.ZstdCoder, bool) { return nil, false }
 
 // Train returns [ErrUnavailable].

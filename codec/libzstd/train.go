@@ -9,7 +9,11 @@ import (
 )
 
 // Train makes a trained dictionary of up to size bytes with libzstd's own trainer. It holds a copy of all
-// samples while it runs.
+// samples while it runs, and neither changes nor keeps them. It fails if it finds too little in the samples,
+// and with [ErrUnavailable] in a program that was built without cgo.
+//
+// The result may hold rare strings of single samples. Package dict removes these: pass Train to it as
+// dict.TrainOptions.External.
 func Train(samples [][]byte, size int) ([]byte, error) {
 	full := make([][]byte, 0, len(samples))
 	for _, s := range samples {
