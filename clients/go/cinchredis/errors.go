@@ -11,10 +11,10 @@ import (
 
 // Errors of commands and of Attach, for errors.Is.
 var (
-	// ErrRefused: the command would compute on bytes that may be compressed, or its type can't carry values.
-	// Nothing was sent.
+	// ErrRefused: the command would compute on bytes that may be compressed, or is of a type of go-redis whose
+	// values or reply cinchredis can't replace. Nothing was sent; of a pipeline, no command was.
 	ErrRefused = errors.New("refused by cinchredis")
-	// ErrDamaged: a reply holds an envelope that is damaged.
+	// ErrDamaged: the reply holds an envelope that is damaged.
 	ErrDamaged = envelope.ErrDamaged
 	// ErrDictionaryMissing: the server lacks the dictionary that an envelope names.
 	ErrDictionaryMissing = envelope.ErrDictMissing
@@ -24,7 +24,7 @@ var (
 	ErrTooLarge = envelope.ErrTooLarge
 	// ErrUnknownCodec: an envelope was made by a newer version.
 	ErrUnknownCodec = envelope.ErrUnknownCodec
-	// ErrUnsupported: Attach does not support the client.
+	// ErrUnsupported: Attach does not support the type or the options of the client.
 	ErrUnsupported = errors.New("cinchredis does not support the client")
 )
 

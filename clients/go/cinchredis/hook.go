@@ -12,24 +12,26 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// Options configure Attach. The zero value suits most clients.
+// Options configures Attach. The zero value suits most clients.
 type Options struct {
-	// MaxValue limits the values that are compressed or decompressed, in bytes. 0: envelope.DefaultMaxRaw.
+	// MaxValue limits the values that are compressed or decompressed, in bytes. Longer ones are written
+	// uncompressed, and compressed ones are read as ErrTooLarge. 0: envelope.DefaultMaxRaw.
 	MaxValue int
 	// Refresh is the interval between reads of the policy. 0: 30 seconds.
 	Refresh time.Duration
-	// Engine compresses and decompresses. Nil: an engine in pure Go.
+	// Engine compresses and decompresses. It may be shared. nil: an engine in pure Go.
 	Engine *codec.Engine
 	Log    *slog.Logger // nil: slog.Default()
 }
 
-// Attach makes a client seal and open values from now on, by the policy that gateways have published in its
-// store. It reads the policy before it returns, within five seconds. A server that can't be asked is no
-// error: that is logged, and the server is asked again later.
+// Attach makes a client compress and decompress values from now on, by the policy that gateways have published
+// in its store. It reads the policy before it returns, within five seconds or until ctx is done, and again
+// while the client is used. A server that does not answer is no error: that is logged, the server is asked
+// again later, and until then nothing is compressed.
 //
-// The client must be a *redis.Client, which may be from NewFailoverClient, or a *redis.ClusterClient. For a
-// Ring attach to the clients of its servers, which RingOptions.NewClient makes. Attach once, before other
-// goroutines use the client.
+// The client must be a *redis.Client, which may be from NewFailoverClient, or a *redis.ClusterClient; for
+// others the error wraps [ErrUnsupported]. For a Ring attach to the clients of its servers, which
+// RingOptions.NewClient makes. Attach once, before other goroutines use the client.
 func Attach(ctx context.Context, rdb redis.UniversalClient, o Options) error {
 	h, err := newHook(rdb, o)
 	if err != nil {
