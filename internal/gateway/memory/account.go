@@ -19,7 +19,7 @@ type Account struct {
 	// Guarded by the budget's mu.
 	shared   int64 // taken from the part that all share
 	extra    int64 // taken from the reserve, or beyond the budget
-	promised int64 // by the reserve
+	promised int64 // the part of the reserve that is set aside for it
 	claim    int64 // bytes that it may take beyond its share
 	credit   int64 // the part of claim that is not used yet
 	closed   bool
@@ -36,8 +36,8 @@ func (s *Share) Account(client net.Addr, f Flow) *Account {
 	return &Account{client: s.Client(client), flow: f, leaves: true}
 }
 
-// Open opens a for a part of what a client's connection does, such as one call. The caller must close it
-// before the client leaves.
+// Open opens a for one activity of a client's connection, such as a call. The caller must close it before the
+// client leaves.
 func (a *Account) Open(c *Client, f Flow) { a.client, a.flow = c, f }
 
 func (a *Account) budget() *Budget { return a.client.of.budget }
@@ -45,8 +45,8 @@ func (a *Account) budget() *Budget { return a.client.of.budget }
 // unbounded reports whether a has no limit and counts nothing.
 func (a *Account) unbounded() bool { return a == nil || a.client == nil }
 
-// TakeSpare is TryAcquire for callers that can do without the bytes. Where it returns false, the peers of
-// other accounts are not checked for stalls.
+// TakeSpare is TryAcquire for callers that can do without the bytes. If it returns false, that does not count as
+// demand: the peers of other accounts are not checked for stalls because of it.
 func (a *Account) TakeSpare(n int64) bool {
 	if a.unbounded() || n <= 0 {
 		return true
@@ -118,8 +118,8 @@ func (a *Account) take(n int64) bool {
 // room returns how many more bytes the account may take of its share. b.mu must be held.
 func (a *Account) room() int64 { return room(connectionParts, a.client.room(), a.shared) }
 
-// holds adds the account to the list of holders if it holds nothing yet. b.mu must be held.
-func (a *Account) holds() {
+// joinHolders adds the account to the list of holders if it holds nothing yet. b.mu must be held.
+func (a *Account) joinHolders() {
 	if a.shared+a.extra == 0 {
 		a.progress = progressRecord{}
 		a.budget().holders.add(a)
@@ -128,20 +128,20 @@ func (a *Account) holds() {
 
 func (a *Account) add(n int64) {
 	b := a.budget()
-	a.holds()
+	a.joinHolders()
 	a.shared += n
 	a.client.used += n
 	a.client.of.used += n
 	b.shared += n
-	b.used()
+	b.recordUse()
 }
 
 func (a *Account) addExtra(n int64) {
 	b := a.budget()
-	a.holds()
+	a.joinHolders()
 	a.extra += n
 	b.extra += n
-	b.used()
+	b.recordUse()
 }
 
 // beginTurn lets the account take claim bytes beyond its share, in addition to earlier claims. b.mu must be
@@ -255,7 +255,7 @@ func (p Peer) String() string {
 	return ""
 }
 
-// HeldPieceBytes limits one write of bytes that count in a budget, because the bytes moved are known only
+// PieceBytes limits one write of bytes that count in a budget, because the number of bytes moved is known only
 // once a write has returned.
 const PieceBytes = 64 << 10
 

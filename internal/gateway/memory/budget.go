@@ -52,7 +52,7 @@ type Budget struct {
 	gaveUp     uint64
 }
 
-// BudgetUse is the state of a Budget at one moment.
+// Use is the state of a Budget at one moment.
 type Use struct {
 	Size    int64         // bytes; 0: no limit
 	InUse   int64         // bytes
@@ -83,7 +83,7 @@ func (b *Budget) TryAcquire(n int64) bool {
 		return false
 	}
 	b.shared += n
-	b.used()
+	b.recordUse()
 	return true
 }
 
@@ -124,8 +124,8 @@ func (b *Budget) Use() Use {
 // free returns the unused bytes outside the reserve. b.mu must be held.
 func (b *Budget) free() int64 { return b.size - b.overcommit.reserve - b.shared }
 
-// used records that more bytes are in use. b.mu must be held.
-func (b *Budget) used() {
+// recordUse records that more bytes are in use. b.mu must be held.
+func (b *Budget) recordUse() {
 	b.peak = max(b.peak, b.shared+b.extra)
 	if b.isHalfUsed() {
 		b.stalls.begin()

@@ -13,22 +13,22 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// still is a Flow whose progress the test sets. It records its verdict.
-type still struct {
+// fakeFlow is a Flow whose progress the test sets. It records the reason when it is cut.
+type fakeFlow struct {
 	progress int64
 	verdict  *StallReason
 }
 
-func (s *still) Progress() int64         { return s.progress }
-func (s *still) Patience() time.Duration { return 4 * time.Second }
-func (s *still) Cut(v StallReason)       { s.verdict = &v }
+func (s *fakeFlow) Progress() int64         { return s.progress }
+func (s *fakeFlow) Patience() time.Duration { return 4 * time.Second }
+func (s *fakeFlow) Cut(v StallReason)       { s.verdict = &v }
 
 func addrOf(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 
 // accountOf opens an account at a gateway for the client at ip.
 func accountOf(t *testing.T, b *Budget, gateway, ip string) *Account {
 	t.Helper()
-	a := b.Share(gateway).Account(addrOf(ip), &still{})
+	a := b.Share(gateway).Account(addrOf(ip), &fakeFlow{})
 	t.Cleanup(a.Close)
 	return a
 }
@@ -53,7 +53,7 @@ func acquireLater(t *testing.T, a *Account, ctx context.Context, n, claim int64)
 	return result
 }
 
-func TestBudgetOfNobody(t *testing.T) {
+func TestBudgetWithoutAccount(t *testing.T) {
 	b := NewBudget(100)
 	for _, c := range []struct {
 		n    int64
@@ -76,7 +76,7 @@ func TestBudgetReleaseOfTooMuchPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(100)
-			a := b.Share("g").Account(addrOf("192.0.2.1"), &still{})
+			a := b.Share("g").Account(addrOf("192.0.2.1"), &fakeFlow{})
 			if !b.TryAcquire(10) || !a.TryAcquire(1) {
 				t.Fatal("no room")
 			}
@@ -135,7 +135,7 @@ func TestSomethingIsLeftForOthers(t *testing.T) {
 
 // An account that waits for more gets it from the reserve or as the oversize one, although all others keep
 // theirs.
-func TestHoldersThatWaitGoOn(t *testing.T) {
+func TestWaitingHoldersGetMore(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
 	b.Share("other")
@@ -272,7 +272,7 @@ func TestGivingUp(t *testing.T) {
 
 func TestAccountClosesWithAllItHas(t *testing.T) {
 	b := NewBudget(1 << 20)
-	a := b.Share("g").Account(addrOf("192.0.2.1"), &still{})
+	a := b.Share("g").Account(addrOf("192.0.2.1"), &fakeFlow{})
 	if !a.TryAcquire(1000) || a.Grow(t.Context(), 1<<20, 1<<20) != nil {
 		t.Fatal("no room")
 	}
@@ -332,7 +332,7 @@ func newModel(t *testing.T, rng *rand.Rand) *model {
 	m := &model{t: t, rng: rng, b: NewBudget(1000 + rng.Int64N(5000))}
 	m.b.stalls.looking = true // no goroutine checks for stalls
 	for i := range 2 + rng.IntN(30) {
-		h := &holder{a: m.b.Share(string(rune('a'+rng.IntN(3)))).Account(addrOf("192.0.2."+string(rune('1'+i%4))), &still{})}
+		h := &holder{a: m.b.Share(string(rune('a'+rng.IntN(3)))).Account(addrOf("192.0.2."+string(rune('1'+i%4))), &fakeFlow{})}
 		h.want = 1 + rng.Int64N(100)
 		if rng.IntN(3) == 0 {
 			h.want = 1 + rng.Int64N(2*m.b.size)

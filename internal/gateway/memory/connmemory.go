@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// ConnMemory accounts for the memory of a client's connection: that of its calls, whose messages have an
-// account each, and of their metadata.
+// ConnMemory accounts for the memory of a client's connection on which calls run at the same time. The messages of
+// each call have an account of their own, opened for Requests or Replies; the metadata of all calls share one.
 type ConnMemory struct {
 	Addr              net.Addr // for logs
 	Requests, Replies *Client

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// aheadAfter is the time that a message that must be decompressed waits for the budget before it may go ahead
-// without.
+// aheadAfter limits how long a message that must be decompressed waits for the budget. After that one such message
+// at a time may go ahead without it.
 const aheadAfter = 250 * time.Millisecond
 
 // Grant accounts for the memory of the current message of a body.
@@ -78,9 +78,9 @@ func (g *Grant) Acquire(n, claim int64) error {
 	}
 }
 
-// AcquireBeyond waits until the current message may hold n bytes more than its announced size: until the budget has
-// them, or until no other message goes ahead without budget. A message that goes ahead waits for no budget,
-// so the others get their turn.
+// AcquireBeyond waits until the current message may hold n bytes more than its announced size. That is when the
+// budget has them, or when no other message is going ahead without budget, so that this one may. A message that goes
+// ahead does not wait for the budget, so it ends and others get their turn.
 func (g *Grant) AcquireBeyond(n int64) error {
 	if g.unbudgeted || g.TryAcquire(n) {
 		return nil

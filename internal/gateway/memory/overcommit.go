@@ -20,8 +20,8 @@ func (o *overcommit) hasPlace() bool { return slices.Contains(o.oversize[:], nil
 
 // begin lets a waiting account go beyond its share if the reserve has room for its claim, or if it can become
 // oversize, as the only account of its gateway. An account that is oversize and needs more than its claim
-// gets it: it would wait only for itself, and all others for it. The limit on the length of a message bounds
-// it.
+// gets it: it could only wait for itself, and all others would wait for it. The limit on the length of a message
+// bounds what it takes.
 func (o *overcommit) begin(a *Account, claim int64) bool {
 	small := !o.isLarge(claim)
 	switch {

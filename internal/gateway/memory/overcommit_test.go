@@ -3,7 +3,7 @@ package memory
 import "testing"
 
 // The reserve takes as many small claims as it has room for, and each gateway has one large claim at a time.
-func TestTurns(t *testing.T) {
+func TestOvercommitPlaces(t *testing.T) {
 	const size = 64 << 10
 	b := NewBudget(size)
 	overcommit := &b.overcommit

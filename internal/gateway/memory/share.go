@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// A gateway, an address or a connection may hold so many times as much as is still free afterwards. So a
-// single connection gets half, the next one half of the rest, and an address three quarters: however much one
-// takes, something is left for the next, and their number need not be known. When a share has become too
-// small for a message, there is still the reserve.
+// These constants are ratios of the bytes that a holder may have to the bytes that are then still free. With a ratio
+// of 1 a single connection gets half, and the next one half of the rest; with 3 an address gets three quarters. So
+// something is always left for the next holder, and the number of holders need not be known. When a share has become
+// too small for a message, there is still the reserve.
 const (
 	gatewayParts    = 3 // a gateway, of the process's budget
 	clientParts     = 3 // the connections from one address, of their gateway's share
@@ -26,7 +26,7 @@ type Share struct {
 
 	// Guarded by budget.mu.
 	used     int64     // taken from the part that all share
-	promised int64     // by the reserve
+	promised int64     // the part of the reserve that is set aside for its accounts
 	waiters  []*waiter // ordered by their due time
 	scan     uint64    // number of the last scan of the waiters
 
@@ -40,7 +40,7 @@ type Client struct {
 	of          *Share
 	name        string
 	used        int64 // guarded by budget.mu
-	promised    int64 // by the reserve; likewise
+	promised    int64 // the part of the reserve that is set aside for its accounts; guarded by budget.mu
 	scan        uint64
 	looks       [2]int // number of its waiters seen in that scan, with large and with small claims
 	connections int    // guarded by of.mu
@@ -96,7 +96,7 @@ func (s *Share) Client(addr net.Addr) *Client {
 	return c
 }
 
-// Leave ends the count of a connection.
+// Leave removes one connection from the client's count.
 func (c *Client) Leave() {
 	if c == nil {
 		return
@@ -108,8 +108,8 @@ func (c *Client) Leave() {
 	}
 }
 
-// AddressOf returns a name for the machine at the other end: its IP address, or the /64 of an IPv6 address,
-// since that is what one customer gets.
+// AddressOf returns a name for the machine at the other end: its IPv4 address, or the /64 of its IPv6 address, since
+// providers assign at least a /64 to each customer.
 func AddressOf(addr net.Addr) string {
 	if addr == nil {
 		return ""

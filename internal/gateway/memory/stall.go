@@ -6,16 +6,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// While an account wants more of a budget than is free, the peers of all holders are checked at the same
-// time. A peer that has moved less than a minimum for some seconds is disconnected. So is one whose message
-// was let beyond its share and takes much longer than its claim justifies, to come or to go. Of such a turn
-// only the time counts in which another account waited for it: until then a client may read as slowly as it
-// likes, above the minimum.
+// While an account wants more of a budget than is free, the peers of all holders are checked at the same time. A
+// peer is disconnected in two cases:
 //
-// Progress is the number of bytes that the other machine has sent or acknowledged, as counted by the kernel
-// (transferred_linux.go), during the time in which the gateway waited for it. So a byte now and then does not help
-// a peer, and a slow server or waiting in the gateway's own queues does not harm one. A reader that takes a
-// little at a time is seen to do so although the kernel lets the gateway write only now and then.
+//   - It has moved less than a minimum for some seconds.
+//   - Its message holds memory beyond the share of its connection (it has a turn), and receiving or sending that
+//     message takes much longer than its claim justifies. Only the time counts during which another account waits
+//     for its turn. Until then a client may read as slowly as it likes, above the minimum.
+//
+// Progress is the number of bytes that the peer's machine has sent or acknowledged while the gateway waited for it, as
+// counted by the kernel (gateway/transferred_linux.go). So a byte now and then does not save a peer, and time spent
+// waiting for a slow server or in the gateway's own queues does not count against one. A slow reader makes visible
+// progress, although the kernel lets the gateway write only now and then.
 const (
 	// MinPace is the speed that a peer must keep while others wait, in bytes a second.
 	MinPace = 16 << 10
@@ -33,11 +35,11 @@ type Flow interface {
 	Progress() int64
 	// Patience returns how long a peer may move less than the minimum.
 	Patience() time.Duration
-	// Cut disconnects. It is called once for each verdict, from another goroutine, and must not wait.
+	// Cut disconnects the peers. It is called from another goroutine, perhaps repeatedly, and must not wait.
 	Cut(StallReason)
 }
 
-// Verdict explains why a connection is cut off.
+// StallReason explains why a connection is cut off.
 type StallReason struct {
 	Peer  Peer          // the peer waited for
 	Held  int64         // bytes of the budget
@@ -72,8 +74,8 @@ func (r *progressRecord) add(progress int64, waited, patience time.Duration) (sl
 	return slow
 }
 
-// lingers reports whether a turn for a claim takes too long.
-func (r *progressRecord) lingers(claim int64) bool {
+// isTurnTooLong reports whether a turn for a claim takes too long.
+func (r *progressRecord) isTurnTooLong(claim int64) bool {
 	return r.turn > turnTime+time.Duration(float64(claim)/turnPace*float64(time.Second))
 }
 
@@ -224,7 +226,7 @@ func (s *sample) verdict(passed time.Duration) (v StallReason, stalled bool) {
 	slow := a.progress.add(s.progress, passed, a.flow.Patience())
 	if a.claim > 0 && a.budget().stalls.turnAwaited(a) {
 		a.progress.turn += passed
-		v.Turn = !slow && a.progress.lingers(a.claim)
+		v.Turn = !slow && a.progress.isTurnTooLong(a.claim)
 	}
 	return v, slow || v.Turn
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// judged returns an account that holds n bytes and waits for its client.
-func judged(t *testing.T, b *Budget, n int64) (*Account, *still) {
+// waitingHolder returns an account that holds n bytes and waits for its client.
+func waitingHolder(t *testing.T, b *Budget, n int64) (*Account, *fakeFlow) {
 	t.Helper()
-	f := &still{}
+	f := &fakeFlow{}
 	a := b.Share("g").Account(addrOf("192.0.2.1"), f)
 	t.Cleanup(a.Close)
 	if err := a.Acquire(t.Context(), n); err != nil {
@@ -26,7 +26,7 @@ func pass(b *Budget, d time.Duration, move func(i int)) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestStallDetector(t *testing.T) {
 	every := func(n int64, period time.Duration) func(i int) int64 {
 		return func(i int) int64 {
 			if i%int(period/stallCheckPeriod) == 0 {
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
 			b.stalls.looking = true // the test runs the checks itself
-			_, f := judged(t, b, 100<<10)
+			_, f := waitingHolder(t, b, 100<<10)
 			pass(b, 30*time.Second, func(i int) {
 				b.stalls.wanted.by = &Account{}
 				f.progress += c.moves(i)
@@ -62,10 +62,10 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
+func TestNoStallWithoutDemand(t *testing.T) {
 	b := NewBudget(1 << 20)
 	b.stalls.looking = true
-	_, f := judged(t, b, 100<<10)
+	_, f := waitingHolder(t, b, 100<<10)
 	pass(b, time.Minute, func(int) {})
 	if f.verdict != nil {
 		t.Fatalf("cut off: %+v", f.verdict)
@@ -80,15 +80,15 @@ func TestNobodyIsJudgedUnlessMemoryIsWanted(t *testing.T) {
 }
 
 // All accounts that do not move are cut off at the same time, and none that waits for something else.
-func TestAllAreJudgedAtOnce(t *testing.T) {
+func TestAllStalledPeersAreCut(t *testing.T) {
 	b := NewBudget(64 << 20)
 	b.stalls.looking = true
-	var slow []*still
+	var slow []*fakeFlow
 	for range 20 {
-		_, f := judged(t, b, 1<<20)
+		_, f := waitingHolder(t, b, 1<<20)
 		slow = append(slow, f)
 	}
-	busy, f := judged(t, b, 1<<20)
+	busy, f := waitingHolder(t, b, 1<<20)
 	busy.Awaited(FromClient)
 	cut := -1
 	pass(b, 10*time.Second, func(i int) {
@@ -113,7 +113,7 @@ func TestAllAreJudgedAtOnce(t *testing.T) {
 
 // A message beyond its share must not keep others waiting for ever, however steadily it moves. While no
 // account waits for its turn it may take its time.
-func TestTurnsEnd(t *testing.T) {
+func TestLongTurnsAreCut(t *testing.T) {
 	const long, short = 2 << 20, 8 << 10
 	for name, c := range map[string]struct {
 		rest    int64 // bytes of the message that are still to come
@@ -136,14 +136,14 @@ func TestTurnsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := NewBudget(1 << 20)
 			b.stalls.looking = true
-			f := &still{}
+			f := &fakeFlow{}
 			a := b.Share("g").Account(addrOf("192.0.2.1"), f)
 			defer a.Close()
 			if err := a.Grow(t.Context(), 2<<20, 2<<20+c.rest); err != nil || !b.overcommit.isOversize(a) {
 				t.Fatal(err)
 			}
 			if c.at == "third" {
-				second := b.Share("second").Account(addrOf("192.0.2.2"), &still{})
+				second := b.Share("second").Account(addrOf("192.0.2.2"), &fakeFlow{})
 				defer second.Close()
 				if err := second.Acquire(t.Context(), 2<<20); err != nil {
 					t.Fatal(err)
@@ -155,7 +155,7 @@ func TestTurnsEnd(t *testing.T) {
 				f.progress += c.pace
 			}
 			pass(b, c.alone, slowly)
-			if other := b.Share(c.at).Account(addrOf("192.0.2.3"), &still{}); c.waiting > 0 {
+			if other := b.Share(c.at).Account(addrOf("192.0.2.3"), &fakeFlow{}); c.waiting > 0 {
 				b.enqueue(other, c.waiting, c.waiting)
 			}
 			pass(b, c.awaited, slowly)

@@ -16,8 +16,8 @@ type waiter struct {
 	ready   chan struct{}
 }
 
-// claimPace, in bytes a second, determines the order in which waiters are served: each is due as long after
-// it came as its claim takes at that pace. So small claims do not wait for large ones, and large ones are not
+// claimPace, in bytes a second, determines the order in which waiters are served: the due time of a waiter is its
+// arrival plus its claim divided by claimPace. So small claims do not wait for large ones, and large ones are not
 // overtaken for ever.
 const claimPace = 1 << 20
 
