@@ -6,8 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
-// Settings in estimates for a pair of gateways, as package plan reads them: for any messages, and for
-// Protocol Buffers with cinch-proto.
+// Names of the settings of a pair of gateways in estimates, which package plan reads: one for any messages, and one
+// for Protocol Buffers with cinch-proto.
 const (
 	PairPlain   = "pair zstd-3"
 	PairColumns = "pair cinch-proto"
@@ -67,8 +67,8 @@ func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 	return list, max(left, 0)
 }
 
-// estimateAll returns the ratios of the bytes received to the bytes that each way would have sent; none without
-// messages.
+// estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. Without
+// messages there are none.
 func estimateAll(w *Methods, list []decoded, protobufs bool) []dictionary.Estimate {
 	all := []dictionary.Estimate{}
 	add := func(setting string, before, after int) {
@@ -91,8 +91,8 @@ func estimateAll(w *Methods, list []decoded, protobufs bool) []dictionary.Estima
 	return all
 }
 
-// sizesAlone sums up the sizes of messages as received, and when each is compressed by itself. A message that
-// would grow counts with its received size.
+// sizesAlone returns the total size of the messages as received, and their total size if each is compressed by
+// itself. A message that would grow counts with its received size.
 func (w *Methods) sizesAlone(list []decoded, setting string) (before, after int) {
 	var out []byte
 	var err error
@@ -105,8 +105,8 @@ func (w *Methods) sizesAlone(list []decoded, setting string) (before, after int)
 	return before, after
 }
 
-// sizesWithHistory sums up the same for a connection between two gateways. The first message has no history yet,
-// and is not counted.
+// sizesWithHistory returns the same totals for messages that are compressed with the earlier ones as history. The
+// first message has no history yet, and is not counted.
 func (s *Sequence) sizesWithHistory(list []decoded) (before, after int) {
 	w, err := s.Begin()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package sampled keeps the last messages of each kind that a gateway received, in memory and in their order,
-// and estimates how well other codings and a pair of gateways would compress them. It reports numbers only.
-// The bodies of HTTP requests are messages, too.
+// Package sampled keeps samples of the messages that a gateway received: for each kind the last ones, in memory and in
+// their order. From these it estimates how well other codings, and a pair of gateways, would compress them. It reports
+// numbers only, never contents. The bodies of HTTP requests count as messages too.
 //
 //	sampled.go   the samples
 //	estimate.go  the estimates
@@ -118,7 +118,7 @@ type Measured struct {
 	Estimates []dictionary.Estimate
 }
 
-// Measure tries the ways on the kept messages, in the caller's goroutine.
+// Measure tries the methods on the kept messages, in the caller's goroutine.
 func (s *Samples) Measure(w *Methods) []Measured {
 	kinds := s.snapshots()
 	slices.SortFunc(kinds, func(a, b snapshot) int {
