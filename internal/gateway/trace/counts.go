@@ -49,7 +49,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 		if failed = min(failed, uint64(len(spans))); failed == 0 {
 			failed = uint64(len(spans))
 		}
-		e.log.Warn("the collector of traces took no spans", "spans", failed, "err", err)
+		e.log.Warn("the trace collector did not accept spans", "spans", failed, "err", err)
 	}
 	e.counts.failed.Add(failed)
 	e.counts.sent.Add(uint64(len(spans)) - failed)

@@ -10,10 +10,10 @@
 // check. Spans contain nothing that a user has written: no key, no value, no collection, no address of a
 // client.
 //
-// These requests are traced: those that the client has sampled, if the protocol carries that (W3C Trace
-// Context, section 3.2), and a random share of the others; never more than a limit per second. The gateway's
-// spans are children of the client's, and the upstream gets the gateway's as parent. A request that is not
-// traced is forwarded with its context unchanged.
+// If the protocol carries trace contexts (W3C Trace Context, section 3.2), the client's sampling decision holds. Of
+// the requests without one a random share is traced. There is a limit on traced requests per second. The gateway's
+// spans are children of the client's, and the upstream gets the gateway's as parent. A request that is not traced is
+// forwarded with its context unchanged.
 //
 // Names and attributes follow OpenTelemetry's semantic conventions 1.37 where those define them; Cinch's own
 // begin with "cinch.".

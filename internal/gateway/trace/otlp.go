@@ -27,8 +27,8 @@ import (
 )
 
 // otlpClient sends spans by OTLP over HTTP: protobuf, compressed with gzip. Format and retries are those of
-// https://opentelemetry.io/docs/specs/otlp/#otlphttp. It is ours because the SDK's exporter brings gRPC, 80 packages,
-// of which OTLP over HTTP needs none.
+// https://opentelemetry.io/docs/specs/otlp/#otlphttp. The SDK's exporter is not used because
+// it imports gRPC: 80 packages that OTLP over HTTP does not need.
 type otlpClient struct {
 	endpoint string
 	headers  http.Header
@@ -57,7 +57,7 @@ func newOTLPClient(endpoint string) (*otlpClient, error) {
 	return &otlpClient{endpoint: endpoint, headers: headers, http: http.Client{Transport: transport}}, nil
 }
 
-// otlpEnv returns a variable of the environment, that of traces before that of all signals.
+// otlpEnv returns an OTLP setting from the environment. A variable for traces overrides the one for all signals.
 func otlpEnv(name string) string {
 	if v := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); v != "" {
 		return v
@@ -137,8 +137,8 @@ func (c *otlpClient) send(ctx context.Context, spans []sdk.ReadOnlySpan) (reject
 	}
 }
 
-// post sends a body once. After an error wait is the least pause that the receiver asks for; below zero: don't send
-// it again.
+// post sends a body once. After an error, wait is the shortest pause before it may be sent again, as the receiver asks;
+// below zero it must not be sent again.
 func (c *otlpClient) post(ctx context.Context, body []byte) (rejected int64, wait time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
@@ -209,8 +209,8 @@ func fieldBytes(message []byte, field protowire.Number) (value []byte) {
 	return value
 }
 
-// encodeSpans returns spans of one tracer as the message of OTLP. A TracesData is encoded like an
-// ExportTraceServiceRequest.
+// encodeSpans returns the spans of one tracer as a TracesData, which is encoded like the ExportTraceServiceRequest that
+// OTLP sends.
 func encodeSpans(spans []sdk.ReadOnlySpan) *traces.TracesData {
 	list := make([]*traces.Span, len(spans))
 	for i, s := range spans {
