@@ -9,9 +9,9 @@ type Advertised struct {
 	Port string
 }
 
-// ParseAdvertised parses the configured address, or takes that of the listener l if configured is empty. If the
-// address stands for all interfaces, Host stays empty. ok is false for a unix socket without a configured
-// address.
+// ParseAdvertised parses the configured address. If configured is empty, it uses the address l of the listener.
+// If the address is unspecified (all interfaces), Host stays empty. ok is false for a unix socket without a
+// configured address.
 func ParseAdvertised(configured string, l net.Addr) (a Advertised, ok bool) {
 	text := configured
 	if text == "" {

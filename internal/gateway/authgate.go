@@ -16,9 +16,9 @@ const MaxUnauthenticatedBytes = 64 << 10
 // ErrUnauthenticated is returned for a longer message.
 var ErrUnauthenticated = errors.New("the client has not logged in")
 
-// AuthProbe finds out whether a server requires its clients to log in. It asks the server when that matters,
-// and again after authProbeInterval, since the answer may change. The zero value never asks, and assumes that the
-// server does not.
+// AuthProbe finds out whether a server requires its clients to log in. It asks the server on the first call of
+// RequiresAuth, and again when the answer is older than authProbeInterval. The zero value never asks, and assumes
+// that the server requires no login.
 type AuthProbe struct {
 	// Ask connects without logging in, and reports whether the server refuses such a client.
 	Ask func(context.Context) (closed bool, err error)
@@ -77,7 +77,7 @@ func (d *AuthGate) MustAuthenticate(ctx context.Context) bool {
 }
 
 // CheckSize returns an error if the client must log in first and begins to send a message of more than
-// MaxUnauthenticatedBytes. n is the number of bytes of the message in its longest form.
+// MaxUnauthenticatedBytes. n is the size of the message in bytes, or its decompressed size if that is larger.
 func (d *AuthGate) CheckSize(ctx context.Context, n int) error {
 	if n <= MaxUnauthenticatedBytes || !d.MustAuthenticate(ctx) {
 		return nil

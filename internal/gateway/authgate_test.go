@@ -6,7 +6,7 @@ import (
 )
 
 // A client that disconnects while the server is asked must not decide the answer for later clients.
-func TestDoorkeeperAsksAgainAfterAClientLeft(t *testing.T) {
+func TestAuthProbeAsksAgainAfterClientLeft(t *testing.T) {
 	k := &AuthProbe{Ask: func(ctx context.Context) (bool, error) { return true, ctx.Err() }}
 	gone, leave := context.WithCancel(t.Context())
 	leave()

@@ -26,14 +26,14 @@ var keepAlive = net.KeepAliveConfig{
 	Count:    3,
 }
 
-// Conn counts the bytes of a connection as they move, TLS records included. It is below TLS, never above. The
-// rules of net.Conn hold for calling its methods.
+// Conn counts the bytes of a connection as they move, TLS records included. It is below TLS, never above. As
+// with any net.Conn, its methods may be called from several goroutines.
 type Conn struct {
 	net.Conn
 	traffic *traffic   // nil: not counted
 	first   *firstRead // state of ReadFirst; belongs to the reading goroutine
-	noWait  bool       // set during ReadReady; likewise
-	pace    *Pace      // likewise; nil: not measured
+	noWait  bool       // set during ReadReady; belongs to the reading goroutine
+	pace    *Pace      // belongs to the reading goroutine; nil: not measured
 
 	activity
 	received, sent atomic.Int64 // for connections that the kernel keeps no counts of, such as unix sockets
@@ -52,9 +52,9 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
-// Dial connects to up like [endpoint.Upstream.Dial], with a *Conn below TLS. stats, of the gateway, count the bytes of
-// clients' connections; for others they are nil. If the connection has reached a listener of that gateway, the
-// error wraps ErrOwnAddress too.
+// Dial connects to up like [endpoint.Upstream.Dial], with a *Conn below TLS. stats counts the bytes of a connection
+// that serves a client; it is nil for other connections. If the connection has reached a listener of the gateway
+// that stats belongs to, the error wraps ErrOwnAddress too.
 func Dial(ctx context.Context, up endpoint.Upstream, stats *Stats) (net.Conn, error) {
 	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) {
 		if stats.isOwn(raw) {
@@ -208,9 +208,9 @@ func Abort(c net.Conn) error {
 	return c.Close()
 }
 
-// SetResetOnClose chooses what the peer of c sees when c is closed, also by the end of the process: a reset or
-// an ordinary end. A relay of bytes whose end has a meaning sets reset until that end has come. Connections
-// other than TCP always end ordinarily.
+// SetResetOnClose chooses what the peer of c sees when c is closed, also if the process dies: a reset or an EOF. A
+// relay whose peers act on an EOF sets reset until it has received that EOF, so that a failure does not look like
+// one. Connections other than TCP always end with an EOF.
 func SetResetOnClose(c net.Conn, reset bool) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -452,8 +452,7 @@ type socketCall struct {
 	err     error
 }
 
-// open prepares calls on c. It reports whether c has a socket of its own, which connections above TLS have
-// not.
+// open prepares calls on c. It reports whether c has a socket of its own; TLS connections have none.
 func (s *socketCall) open(c net.Conn) bool {
 	s.conn, s.raw = socketOf(c)
 	s.attempt = s.try

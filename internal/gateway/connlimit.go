@@ -12,9 +12,9 @@ import (
 
 // ConnLimit limits how many client connections one listener has at a time, and shares them between the
 // addresses that clients connect from. An address may hold all of them while no other address asks. At the
-// limit, a connection from an address that holds at least two fewer than the one that holds most displaces
-// one of the latter's; any other is refused. (With a difference of one, two addresses would displace each
-// other's connections for ever.)
+// limit, a new connection displaces one of the address that holds the most, if its own address holds at least
+// two fewer. Otherwise it is refused. (With a difference of one, two addresses would displace each other's
+// connections for ever.)
 //
 // Connections in a handshake are displaced first, then connections whose client has not logged in, then the
 // one that has moved no byte for longest. A displaced connection no longer counts, and its Displace method
@@ -54,7 +54,7 @@ type LimitedConn interface {
 	Displace()
 }
 
-// ConnStage grades how much a client loses with a connection.
+// ConnStage tells how far a client has come, and so how much it loses if its connection is displaced.
 type ConnStage int
 
 // Stages, in the order in which connections are displaced.
@@ -223,9 +223,9 @@ func (s *ConnSlot) remove() {
 	}
 }
 
-// Listener returns a listener that accepts the connections that l admits. It closes all others, and calls
-// refused (may be nil) with them first. Such listeners may use the file descriptors that Server leaves free,
-// except the last few.
+// Listener returns a listener that accepts the connections that l admits. It closes all others after calling
+// refused (may be nil) with them. Such listeners may also use the file descriptors that Server leaves free,
+// except lastDescriptors.
 func (l *ConnLimit) Listener(inner net.Listener, refused func(net.Conn)) net.Listener {
 	return &limitedListener{inner, l, refused}
 }
@@ -236,7 +236,7 @@ type limitedListener struct {
 	refused func(net.Conn)
 }
 
-// lastDescriptors of endpoint.ReservedDescriptors are left free by ConnLimit.Listener.
+// lastDescriptors is how many of endpoint.ReservedDescriptors ConnLimit.Listener leaves free.
 const lastDescriptors = 8
 
 // Accept implements net.Listener.
@@ -283,7 +283,7 @@ func (c *listenedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Stage implements LimitedConn. The stage of a client of another server is unknown.
+// Stage implements LimitedConn. Whether the client has logged in is unknown here.
 func (c *listenedConn) Stage() ConnStage { return StageServed }
 
 // Displace implements LimitedConn.

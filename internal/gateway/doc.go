@@ -1,24 +1,29 @@
 // Package gateway contains the server that the gateways of all protocols share. It accepts connections,
-// speaks TLS, keeps limits, counts bytes while they move, and drains at shutdown. It is independent of any
-// protocol: the package of a protocol provides the [Session] that serves a connection.
+// speaks TLS, enforces limits, counts bytes as they move, and drains at shutdown. It knows no protocol: each
+// protocol has a package of its own, which provides the [Session] that serves a connection.
 //
 // In reading order:
 //
-//	server.go    accept, one goroutine a session, drain
-//	connlimit.go limits on connections, shared by client address
-//	listen.go    TCP addresses and unix sockets; tls.go protocols offered by ALPN
-//	pump.go      lifecycle of a session with a pump for requests and one for replies
-//	proxy.go     addresses of clients behind balancers
-//	inbound.go   reading messages within the budget; authgate.go limits messages before login
-//	loopback.go  refuses remote clients of servers that rely on being reached over loopback
-//	reachability.go logs whether the upstream is reachable; ownaddress.go notices that it is the gateway itself
-//	metrics.go   counters for Prometheus; snapshot.go for the admin page
-//	flow.go      progress of a session, for the stall detector of package memory
-//	end.go       logs and counts how sessions end; decodefailure.go values that can't be decoded
-//	conn.go      connections that count bytes, wait without holding a buffer, half-close, write vectors;
-//	             direct_linux.go small reads and writes without scheduler calls, pace.go their speed
-//	stats.go     counters of a gateway
-//	compress.go  compresses values within the budgets of a gateway, and counts them
+//	server.go            accept, one goroutine a session, drain
+//	connlimit.go         limits on connections, shared by client address
+//	listen.go            TCP addresses and unix sockets
+//	tls.go               protocols offered by ALPN
+//	proxyheader.go       addresses of clients behind load balancers, from PROXY headers
+//	loopbackguard.go     refuses remote clients if the server requires no login and is reached over loopback
+//	reachability.go      logs whether the upstream is reachable
+//	ownaddress.go        prevents connecting to the gateway itself
+//	pumpedsession.go     lifecycle of a session with one goroutine for requests and one for replies
+//	inbound.go           reads messages within the memory budget
+//	authgate.go          limits messages before login
+//	flow.go              progress of a session, for the stall detector of package memory
+//	end.go               recovers panics; logs and counts how sessions end
+//	conn.go              connections that count bytes, wait without holding a buffer, half-close, write vectors
+//	directcall_linux.go  small reads and writes without scheduler calls
+//	receivepace.go       measures how fast the bytes of a message come in
+//	compress.go          compresses values within the CPU and latency budgets of a gateway, and counts them
+//	decodefailure.go     error classes and texts for values that can't be decoded
+//	stats.go             counters of a gateway; metrics.go exports them, snapshot.go returns them for the admin page
+//	sparselog.go         limits equal log lines
 //
 // Lifecycle of a connection:
 //

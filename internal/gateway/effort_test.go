@@ -20,8 +20,8 @@ func spin(n int) {
 	}
 }
 
-// Measuring one short stint in eight adds up to the time of all of them. Long stints are always measured.
-func TestStintsCountCPU(t *testing.T) {
+// Short work is measured once in eight times, and the results add up to the time of all. Long work is always measured.
+func TestCPUTimerCountsCPU(t *testing.T) {
 	var clock time.Duration
 	e := NewEffort()
 	e.cpu = func() time.Duration { return clock }
@@ -45,7 +45,7 @@ func TestStintsCountCPU(t *testing.T) {
 }
 
 // CPU time is counted, waiting is not.
-func TestStintsDoNotCountWaiting(t *testing.T) {
+func TestCPUTimerIgnoresWaiting(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")
 	}

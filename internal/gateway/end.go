@@ -30,7 +30,7 @@ type ErrorClasses []struct {
 	Class string
 }
 
-// Of returns the class of the first entry that err matches; "" for none, such as an ordinary end.
+// Of returns the class of the first entry that err matches. It returns "" if none matches, as for an ordinary end.
 func (c ErrorClasses) Of(err error) string {
 	for _, known := range c {
 		if errors.Is(err, known.Err) {
@@ -40,15 +40,15 @@ func (c ErrorClasses) Of(err error) string {
 	return ""
 }
 
-// LogEnd counts and logs that a session ended because of invalid input; who is the peer that sent it. class
-// names the violation of the protocol; "" means an ordinary end, which is neither counted nor logged.
-func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, who memory.Peer, class string, err error) {
+// LogEnd counts and logs that a session ended because peer sent invalid input. class names the violation
+// of the protocol; "" means an ordinary end, which is neither counted nor logged.
+func LogEnd(log *slog.Logger, stats *Stats, client net.Conn, peer memory.Peer, class string, err error) {
 	if class == "" {
 		return
 	}
-	if who == memory.FromUpstream {
+	if peer == memory.FromUpstream {
 		class = "upstream_" + class
 	}
 	stats.Error(class)
-	log.Warn(who.String()+" sent invalid data, disconnected", "client", client.RemoteAddr().String(), "err", err)
+	log.Warn(peer.String()+" sent invalid data, disconnected", "client", client.RemoteAddr().String(), "err", err)
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// DefaultStall is the default time that a peer may move less than MinPace while others wait for the memory
-// that its message holds.
+// DefaultStall is the default limit on the time for which a peer may be slower than [memory.MinPace] while others
+// wait for the memory that its message holds.
 const DefaultStall = 4 * time.Second
 
-// Stream is one direction of a session, from one connection to the other. It is the Flow of protocols whose
-// connections carry one message at a time.
+// Stream is one direction of a session, from one connection to the other. It implements [memory.Flow] for protocols
+// whose connections carry one message at a time.
 type Stream struct {
 	From, To net.Conn
 	Client   net.Conn      // From or To
@@ -23,7 +23,7 @@ type Stream struct {
 	Log      *slog.Logger
 }
 
-// Progress returns the bytes that one peer has sent plus those that the other has taken.
+// Progress returns the bytes received from one peer plus the bytes that the other has acknowledged.
 func (s *Stream) Progress() int64 {
 	received, _ := transferred(s.From)
 	_, taken := transferred(s.To)

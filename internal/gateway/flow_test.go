@@ -11,7 +11,7 @@ import (
 
 // The bytes that the other end has taken are known on TCP even while a long write is stuck, on a unix socket
 // after each piece.
-func TestMoved(t *testing.T) {
+func TestTransferred(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			near, far := connected(t, network)

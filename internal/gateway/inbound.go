@@ -23,9 +23,9 @@ const (
 	growthFactor = 4
 )
 
-// Inbound reads messages from a connection. It holds a buffer while bytes are there, and takes memory for
-// long messages from a budget as they come. The caller decides where messages begin and end. It belongs to
-// one pump.
+// Inbound reads messages from a connection. It holds a buffer only while it has unread bytes, and
+// takes memory for long messages from a budget as their bytes come. The caller decides where messages begin and
+// end. An Inbound belongs to one goroutine.
 type Inbound struct {
 	Conn     net.Conn
 	Peer     memory.Peer // at the other end
@@ -56,9 +56,8 @@ func (r *Inbound) Take(n int) []byte {
 // IsBudgeted reports whether the current message counts in the budget.
 func (r *Inbound) IsBudgeted() bool { return r.claim > 0 }
 
-// Expect announces the next message. length is its number of bytes in its longest form: a message that is
-// short on the wire may declare that it is long once decompressed. cost is the memory in bytes that it takes
-// when all of it has come. Expect itself takes nothing from the budget.
+// Expect announces the next message. length is its size in bytes, or its decompressed size if that is larger. cost
+// is the memory in bytes that it takes when all of it has come. Expect itself takes nothing from the budget.
 func (r *Inbound) Expect(length, cost int) error {
 	if err := r.AuthGate.CheckSize(r.Ctx, length); err != nil {
 		return err
@@ -201,8 +200,8 @@ func (r *Inbound) makeRoom(n int) error {
 	return nil
 }
 
-// clearDeadline removes the read deadline if a drain has interrupted a read within a message, which it waits
-// for. It reports whether to continue reading.
+// clearDeadline removes the read deadline if a drain has interrupted a read within a message: a drain waits for the
+// end of the message. It reports whether to continue reading.
 func (r *Inbound) clearDeadline(err error) bool {
 	if r.end == r.at || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false

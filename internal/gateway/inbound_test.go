@@ -10,7 +10,7 @@ import (
 )
 
 // A message takes memory for the bytes that have come, not for the length that it declares.
-func TestInboundHoldsWhatCame(t *testing.T) {
+func TestInboundHoldsReceivedBytes(t *testing.T) {
 	const length = 40 << 20
 	near, far := connected(t, "tcp")
 	c := newConn(near, nil)

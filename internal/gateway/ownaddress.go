@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// ErrOwnAddress is wrapped by Dial's error if it has reached a listener of the gateway itself. Each client would
-// become a client of its own, without end.
-var ErrOwnAddress = errors.New("the address leads back to this gateway, and has to be the server's")
+// ErrOwnAddress is wrapped by Dial's error if it has reached a listener of the gateway itself. Each connection to
+// such a listener would make the gateway dial it again, without end.
+var ErrOwnAddress = errors.New("the address leads back to this gateway: set it to the server's address")
 
-// ownAddresses holds the addresses at which a gateway listens. A server's name that is moved to the gateway's
-// machine, or nodes that announce the gateway's address, would have it connect to itself.
+// ownAddresses holds the addresses at which a gateway listens, so that it does not connect to itself. That could
+// happen when the server's host name is moved to the gateway's machine, or when cluster nodes announce the
+// gateway's address.
 type ownAddresses struct {
 	mu  sync.Mutex
 	all []net.Addr
 }
 
-// listens records that the gateway listens at an address, until the result is called.
-func (s *Stats) listens(at net.Addr) (ended func()) {
+// trackListener records that the gateway listens at an address. The caller calls ended when that is over.
+func (s *Stats) trackListener(at net.Addr) (ended func()) {
 	if s == nil {
 		return func() {}
 	}
@@ -57,7 +58,7 @@ func leadsTo(c net.Conn, at net.Addr) bool {
 		if !ok || to.Port != at.Port {
 			return false
 		}
-		// A listener at all addresses of the machine is reached at the one that the connection comes from.
+		// If the listener is at all addresses of the machine, a connection to one of them also comes from it.
 		from, ok := c.LocalAddr().(*net.TCPAddr)
 		return at.IP.Equal(to.IP) || at.IP.IsUnspecified() && (to.IP.IsLoopback() || ok && from.IP.Equal(to.IP))
 	}

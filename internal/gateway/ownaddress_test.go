@@ -38,7 +38,7 @@ func TestNoGatewayConnectsToItself(t *testing.T) {
 		if err := dial(own); err != nil {
 			t.Errorf("%s, before it listens there: %v", listen, err)
 		}
-		ended := own.listens(l.Addr())
+		ended := own.trackListener(l.Addr())
 		if err := dial(own); !errors.Is(err, ErrOwnAddress) || !errors.Is(err, endpoint.ErrUnreachable) {
 			t.Errorf("%s: %v", listen, err)
 		}

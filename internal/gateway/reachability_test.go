@@ -6,7 +6,7 @@ import (
 )
 
 // A server that comes and goes is logged at most once for each pause, and all failed dials are counted.
-func TestReachIsBounded(t *testing.T) {
+func TestReachabilityLogIsBounded(t *testing.T) {
 	var r ReachabilityLog
 	now := time.Now()
 	if n, say := r.recordFailure(now); !say || n != 1 {

@@ -90,15 +90,15 @@ type activeConn struct {
 }
 
 // Serve accepts connections on l until Shutdown is called, and then returns nil. If the process is out of
-// file descriptors or memory it waits and tries again; it returns any other error of Accept, while sessions
-// go on. It always closes l. Several listeners may be served at a time.
+// file descriptors or memory it waits and tries again. It returns any other error of Accept; the sessions go
+// on. It always closes l. Several listeners may be served at a time.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(l) {
 		return nil
 	}
 	defer s.untrack(l)
-	defer s.Stats.listens(l.Addr())()
+	defer s.Stats.trackListener(l.Addr())()
 	var pause time.Duration
 	for {
 		c, err := l.Accept()
@@ -353,8 +353,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// BeginPatience is the time that a client that connected just before Shutdown has for its handshakes, and for
-// its first request.
+// BeginPatience limits how long a client that connected just before Shutdown may take for its handshakes and its
+// first request.
 const BeginPatience = 2 * time.Second
 
 // close stops accepting and returns the connections whose sessions to drain. Connections without a session

@@ -420,7 +420,7 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 }
 
 // A client that is still sending when it is turned away can read the reason.
-func TestNilSessionIsHeard(t *testing.T) {
+func TestRefusedClientReadsTheReason(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(c net.Conn) Session {
 		_, _ = io.WriteString(c, "go away\n")
 		return nil

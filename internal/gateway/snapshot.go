@@ -53,8 +53,8 @@ type Traffic struct {
 // Total sums up a gateway's work. RawBytes are the values that passed between the gateway and its upstream at
 // their full size, StoredBytes the same values as they were sent, and SavedBytes the difference. Values that
 // were left uncompressed count in both, and so do values that were read back and decompressed where the
-// upstream stores them compressed (see [StoresValues]). The admin page, cinch top, cinch report, /metrics and
-// the money beside them all use this definition of "saved".
+// upstream stores them compressed (see [StoresValues]). The admin page, cinch top, cinch report and
+// /metrics all use this definition of "saved", and so do the amounts of money that they show.
 type Total struct {
 	Values         uint64  `json:"values"`
 	Sealed         uint64  `json:"sealed"`

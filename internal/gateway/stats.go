@@ -132,8 +132,8 @@ func (s *Stats) Sealed(rule string, id codec.ID, raw, stored int, d time.Duratio
 	}
 }
 
-// SealTime counts the time of compressing a value that was then left uncompressed, because it gained nothing
-// for example. The value itself is counted by Left.
+// SealTime counts the time of compressing a value that was then left uncompressed, for example because it saved
+// no space. The value itself is counted by Left.
 func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
 	if s != nil {
 		s.sealed.get(sealKey{rule, id}).nanos.Add(int64(d))

@@ -219,7 +219,7 @@ func TestHistogramBounds(t *testing.T) {
 	}
 }
 
-func TestFamilyFoldsWhatIsTooMuch(t *testing.T) {
+func TestFamilyLimit(t *testing.T) {
 	s := NewStats("cache", "redis")
 	var wg sync.WaitGroup
 	for w := range 4 {

@@ -7,8 +7,8 @@ import (
 )
 
 // transferredByKernel returns the kernel's counts for a TCP connection: the bytes received, read or not, and the
-// bytes that the other end has acknowledged. The send buffer of some megabytes becomes writable only when a
-// third of it is empty again, so a count of writes would make a slow reader look stopped.
+// bytes that the other end has acknowledged. Written bytes would be the wrong measure: the send buffer of
+// some megabytes becomes writable only when a third of it is empty again, so a slow reader would look stopped.
 func transferredByKernel(c net.Conn) (received, taken int64, ok bool) {
 	t, isTCP := c.(*net.TCPConn)
 	if !isTCP {

@@ -4,8 +4,8 @@ package gateway
 
 import "syscall"
 
-// directCall reads from a socket, or writes to it, and does not wait. The race detector learns from these
-// calls which events happened before which.
+// directCall reads from a socket, or writes to it, and does not wait. It uses package syscall, whose calls tell
+// the race detector the order of events.
 func directCall(writes bool, fd int, p []byte) (int, error) {
 	if writes {
 		return syscall.Write(fd, p)

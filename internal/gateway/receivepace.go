@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Pace measures how fast the bytes of a message come in over the network: below TLS, which returns records of
-// up to 16 KiB in one piece however slowly they came. It belongs to the goroutine that reads the connection.
+// Pace measures how fast the bytes of a message come in over the network. It measures below TLS: a TLS connection
+// returns records of up to 16 KiB in one piece, however slowly they came. A Pace belongs to the goroutine that
+// reads the connection.
 type Pace struct {
 	first, last time.Time
 	head, bytes int // bytes of the first read, and of all reads
 }
 
-// PaceOf returns the Pace of a connection, which measures from now on; nil if the connection does not come
-// from Dial.
+// PaceOf returns the Pace of a connection, which measures from the first call on. It returns nil for a connection
+// that this package has not made.
 func PaceOf(c net.Conn) *Pace {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

@@ -11,8 +11,8 @@ import (
 const tcpClose = 7
 
 // WasReset reports whether c was reset, after a read from c returned EOF. The kernel reports a reset as an
-// error once only: if a writer got it, a reader sees EOF. Connections that were closed for writing must not
-// be asked: their state is the same after an ordinary end.
+// error once only: if a writer got it, a reader sees EOF. It must not be called for a
+// connection that was closed for writing, whose state is the same after an ordinary end.
 func WasReset(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

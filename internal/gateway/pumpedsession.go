@@ -31,7 +31,7 @@ import (
 // Drain asks the request pump to end between two requests when no reply is outstanding. The pump calls
 // BeforeRequest before it waits for a request, NoteRequest when one has come, and ContinueAfterRead after a
 // failed read. A new client gets PumpedSessionConfig.Begin for its login and a first request. Once Overdue
-// reports true, the drain no longer waits for clients that only wait themselves, perhaps for ever.
+// reports true, the drain no longer waits for clients that wait for something that may never come.
 //
 // Close cuts both connections, from any goroutine and at any time. It is also called after a panic in either
 // pump, and when the context of a Server's Shutdown ends. The stall detector (memory/stall.go) cuts them too if a
@@ -57,16 +57,16 @@ type PumpedSession struct {
 	draining    atomic.Bool
 	graceEnd    atomic.Int64 // end of the drain's grace, in Unix nanoseconds; 0: not draining
 	clientEnded atomic.Bool
-	foundIdle   bool      // belongs to the request pump: draining, and idle when a read last found nothing
-	nextPoll    time.Time // likewise: when to interrupt a read while draining
+	foundIdle   bool      // belongs to the request pump: the drain has found it idle since the last request
+	nextPoll    time.Time // belongs to the request pump: when to interrupt a read while draining
 }
 
 // PumpedSessionConfig configures a PumpedSession.
 type PumpedSessionConfig struct {
 	Client, Upstream  net.Conn
 	Requests, Replies *memory.Share // nil: no limit
-	Stall             time.Duration // how long a peer may move less than MinPace while others wait
-	Grace             time.Duration // how long a drain waits for a client that only waits
+	Stall             time.Duration // limit on the time for which a peer is slower than MinPace while others wait
+	Grace             time.Duration // limit on the time for which a drain waits for a client that is itself waiting
 	Begin             time.Duration // time for the login and the first request, even in a drain; 0: BeginPatience
 	Stats             *Stats
 	Log               *slog.Logger
@@ -188,8 +188,8 @@ func (l *PumpedSession) BeforeRequest() {
 // lingerCloseTimeout limits the time that LingerClose waits for a client to read the end and close.
 const lingerCloseTimeout = 200 * time.Millisecond
 
-// LingerClose closes the client's connection for writing after the grace of a drain, and reads what the client may
-// have sent at this moment: otherwise closing would reset the connection, and could cost the client the last
+// LingerClose closes the client's connection for writing after the grace of a drain, and reads and drops what the
+// client still sends: closing a connection with unread bytes would reset it, and could cost the client the last
 // reply. It must be called by the goroutine that reads from the client.
 func (l *PumpedSession) LingerClose() {
 	if !l.Overdue() || CloseWrite(l.Client) != nil {
@@ -202,10 +202,10 @@ func (l *PumpedSession) LingerClose() {
 // NoteRequest records that a request has come.
 func (l *PumpedSession) NoteRequest() { l.foundIdle = false }
 
-// ContinueAfterRead reports whether to go on after a failed read of a request. Only the interruption by a drain is no
-// end: the pump goes on while the session is busy or has just begun, and once more when it is idle, since a
-// read after its deadline does not check whether bytes have come. After the grace one idle check is enough;
-// otherwise a client that is never idle for long would be cut off in the end.
+// ContinueAfterRead reports whether to go on after a failed read of a request. The pump ends on every error except an
+// interruption by a drain. Then it goes on while the session is busy or has just begun. When it is idle it goes on
+// once more, since a read after its deadline does not check whether bytes have come. After the grace it ends at the
+// first idle check: a client that is never idle for long would otherwise keep the drain waiting.
 func (l *PumpedSession) ContinueAfterRead(err error, idle bool) bool {
 	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.foundIdle || l.Overdue()) && time.Now().After(l.beginDeadline) {
 		return false
@@ -214,7 +214,7 @@ func (l *PumpedSession) ContinueAfterRead(err error, idle bool) bool {
 	return true
 }
 
-// LogEnd logs why the session was ended, if not in the usual way; see the function LogEnd.
-func (l *PumpedSession) LogEnd(who memory.Peer, class string, err error) {
-	LogEnd(l.log, l.stats, l.Client, who, class, err)
+// LogEnd logs why the session ended, unless it ended in the usual way; see the function LogEnd.
+func (l *PumpedSession) LogEnd(peer memory.Peer, class string, err error) {
+	LogEnd(l.log, l.stats, l.Client, peer, class, err)
 }
