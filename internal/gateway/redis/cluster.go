@@ -21,7 +21,7 @@ type ClusterConfig struct {
 	Sentinel  *SentinelConfig     // nil: a cluster
 
 	// JoinDicts returns the dictionaries of a node that joins, to which dial connects; nil: no dictionaries.
-	// Follower is notified of changes of nodes, so that it can end those of nodes that leave.
+	// Follower is notified when nodes leave, so that it can end their dictionaries.
 	JoinDicts func(id string, dial func(context.Context) (net.Conn, error)) Dicts
 	Follower  cluster.Follower // nil: none
 

@@ -29,7 +29,7 @@ const (
 	scripts
 	// sorts: SORT, whose BY and GET read other keys (sort.go).
 	sorts
-	// controls: changes the state of the connection (control.go).
+	// controls: changes the state of the connection or of the server (control.go).
 	controls
 	// unknown: not in the table. The server is asked for its keys, and it is handled like a script.
 	unknown
@@ -94,7 +94,7 @@ clusterscan:-2 commandlog:-2 hotkeys:-2 trimslots:-5`
 // hold other values, compressed or not, they report a wrong type.
 var moduleFamilies = []string{"json.", "ts.", "bf.", "cf.", "cms.", "topk.", "tdigest."}
 
-// moduleCommand is the row for them.
+// moduleCommand is the row of all commands of moduleFamilies.
 var moduleCommand = &command{name: "module", arity: -1, strategy: verbatim}
 
 // valueCommands are the rows of commands that handle values.

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Name        string
 	Upstream    endpoint.Upstream // its credentials are the gateway's own; clients bring theirs
-	UpstreamURL string            // URLs behind, without credentials, for Cinch's commands; "": not told
+	UpstreamURL string            // the server's URLs without credentials, told to Cinch's commands; "": not told
 	// Dial connects upstream if that is not always one address; nil: gateway.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain
@@ -64,8 +64,8 @@ type Config struct {
 // Dicts holds the dictionaries that the server stores. Except for Dictionary its methods don't block.
 type Dicts interface {
 	envelope.Dictionaries
-	// ReadyOn reports whether values may name the dictionary that are sent on a connection. dialed is a time taken
-	// before the connection was dialed.
+	// ReadyOn reports whether values sent on a connection may name the dictionary. dialed is a time taken before the
+	// connection was dialed.
 	ReadyOn(number uint32, dialed time.Time) bool
 	// Dialed is called when a connection for values was opened.
 	Dialed()
@@ -94,10 +94,11 @@ const (
 	growth     = 4
 )
 
-// patience limits how long the request pump waits before it makes sure that the reply pump is not stuck.
+// patience is how long the request pump waits for the reply pump before it unblocks that, in case the client does
+// not read its replies.
 const patience = 20 * time.Millisecond
 
-// reservePatience times Stall limits how long a request that must be collected waits for memory.
+// A request that must be collected waits for memory for at most reservePatience times Config.Stall.
 const reservePatience = 5
 
 // sealPatience limits how long a value that could also be forwarded unchanged waits for memory.

@@ -4,7 +4,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// control handles the commands that change the state of the connection, in one type for each subject.
+// control handles commands that change the state of the connection, with one type for each subject.
 type control struct {
 	loginCommands
 	multiCommands
@@ -62,7 +62,7 @@ func (c *control) command(r *request) error {
 }
 
 // gateway answers the command by which Cinch's commands detect a gateway: they must connect to the server
-// itself. If the server requires a login, only clients that have logged in are told what is behind.
+// itself. If the server requires a login, only clients that have logged in are told its URL.
 func (c *control) gateway(r *request) error {
 	upstream := c.scriptCommands.upstream
 	if upstream.tx.open || upstream.isSubscriber() {
@@ -75,7 +75,8 @@ func (c *control) gateway(r *request) error {
 	return upstream.replyWith(resp.AppendGateway(nil, c.cfg.Name, behind))
 }
 
-// loginCommands change the client's login, database and protocol: AUTH, HELLO, SELECT, CLIENT, QUIT, RESET.
+// loginCommands handles commands that change the client's login, database and protocol: AUTH, HELLO, SELECT, CLIENT,
+// QUIT, RESET.
 type loginCommands struct {
 	upstream *upstreamWriter
 	user     *user
@@ -222,7 +223,8 @@ func (c *loginCommands) reset(r *request) error {
 	return nil
 }
 
-// feedCommands make the server send by itself: subscriptions, MONITOR and replication.
+// feedCommands handles commands after which the server sends frames that answer no request: subscriptions, MONITOR
+// and replication.
 type feedCommands struct {
 	upstream *upstreamWriter
 	relay    relayer
@@ -276,7 +278,8 @@ func (c *feedCommands) replconf(r *request) error {
 	return c.upstream.forward(r, entry{})
 }
 
-// replicate hands the connection over, unless the server refuses: a replica must see the stored bytes.
+// replicate relays the connection unchanged from here on, unless the server refuses: a replica must see the stored
+// bytes.
 func (c *feedCommands) replicate(r *request) error {
 	switch {
 	case c.upstream.tx.open:

@@ -76,7 +76,8 @@ func (s *decodeBuffer) release(err error) error {
 	return err
 }
 
-// acquire takes n bytes of the request budget, of claim that will be needed, and waits at most patience.
+// acquire takes n bytes of the request budget and waits for them at most patience. claim is how many bytes will be
+// needed, n included.
 func (s *decodeBuffer) acquire(n, claim int64, patience time.Duration) bool {
 	if s.upstream.life.Requests.TryAcquire(n) {
 		return true

@@ -15,11 +15,11 @@
 //	sink.go          writes to a connection, copying only what was changed
 //
 //	replies.go       replies: carryBuffered carries the common ones, the others are carried as their queue entries say
-//	copy.go          which elements are values
-//	open.go          decompresses values, under the reply budget
+//	replycopier.go   which elements of a reply are values
+//	replydecoder.go  decompresses values, under the reply budget
 //
-// Rarer requests branch off in session.handle, each kind to a type of its own: large (requests larger than
-// the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
+// Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests
+// larger than the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
 // script and index commands) and stored (commands that work on stored values, compressed ones included).
 // Stored commands are run by guard (one guarded script runs the command on the value), units (scripts and
 // commands that the table does not know, in a transaction under WATCH), nestedUnits (both, inside a
@@ -28,12 +28,12 @@
 // These rely on five types with one task each: upstreamWriter holds the sessionState (database, login,
 // protocol version) and the transaction; user knows the client's permissions and has a sideConn, a second
 // connection for questions that cannot be asked on the first; valueCodec compresses and decompresses;
-// decodeBuffer holds values decompressed for a request; prober examines the values that keys hold.
+// decodeBuffer holds values decompressed for a request; keyProber examines the values that keys hold.
 //
 // foreign.go handles values that a client library has compressed. rewrite.go compresses their content and
-// open.go restores them.
+// replydecoder.go restores them.
 //
-// trace.go makes spans for a traced client, one command at a time.
+// trace.go makes the spans of traced commands, of one command of a client at a time.
 //
 // The reply pump also delegates: to internalReplies (replies to the gateway's own requests), pushFrames
 // (frames that answer no request), nodeReplies and redirects (replies that name other servers).

@@ -49,8 +49,8 @@ func TestDrainInALongReply(t *testing.T) {
 }
 
 // After its grace a drain ends clients that wait for something that may never come, or have a transaction
-// open, like a server that shuts down: nothing is answered, and nothing was popped for them. What arrived
-// during the grace they get.
+// open, like a server that shuts down: their commands are not answered, and pop nothing from a list. They get what
+// arrived during the grace.
 func TestDrainEndsClientsThatWait(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -117,8 +117,8 @@ func TestDrainAnswersTheFirstRequest(t *testing.T) {
 	}
 }
 
-// What a client has sent before it ends its side is carried out, however long the server takes: commands that wait for the reply to
-// one before them, and those that take several steps.
+// Commands that a client has sent before it ends its side are carried out, however long the server takes. That includes
+// commands that wait for the reply to an earlier one, and commands that take several steps.
 func TestHalfClosedClientsCommandsRun(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -131,7 +131,7 @@ func TestHalfClosedClientsCommandsRun(t *testing.T) {
 	if err := c.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(10 * patience) // it is noticed, and nothing must come of it
+	time.Sleep(10 * patience) // time in which the gateway notices the end, which must have no effect yet
 	expect(t, direct, "CLIENT UNPAUSE", "OK")
 	testenv.Eventually(t, "the last one runs", func() bool { return do(clientOf(t, front), "GET sealed") == long+"!" })
 	expect(t, direct, "SELECT 1", "OK", "GET a", "1")

@@ -5,8 +5,9 @@ import (
 	"github.com/cinch-layer/cinch/envelope/clientformat"
 )
 
-// Values that a client library has compressed, under rules that name its format. Their content is compressed
-// instead. Clients get it in the library's format again, or bare if the rule says to plain.
+// Some client libraries compress values themselves. Under a rule that names such a format, the gateway unwraps the
+// value and compresses its content instead. Clients get the content in the library's format again, or bare if the
+// rule has "to: plain".
 
 // contentLimit returns how many bytes of content of a value of n bytes may be unwrapped, and whether that
 // needs no budget.
@@ -15,7 +16,7 @@ func (v *valueCodec) contentLimit(n int) (limit int, free bool) {
 	return limit, limit <= freeBytes
 }
 
-// contents holds the library formats to unwrap for the values in a reply: one entry for all values, or one an
+// contents holds the library formats to unwrap for the values in a reply: one entry for all values, or one for each
 // element. nil unwraps nothing.
 type contents [][]clientformat.Format
 
@@ -64,8 +65,8 @@ func (v *valueCodec) sharedData(formats []clientformat.Format) *entryData {
 	return o
 }
 
-// needsNoValue reports whether a command may run on the server even under a rule to plain: it takes the
-// stored number as INCR does, or reads no value.
+// needsNoValue reports whether a command may run on the server even under a rule to plain, because it works on a
+// stored number like INCR, or reads no value.
 func (r *request) needsNoValue() bool {
 	return r.cmd.strategy == floats || r.cmd.name == "delex" && len(r.args) == 2
 }

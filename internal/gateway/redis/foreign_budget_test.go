@@ -72,7 +72,7 @@ func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait
 
 // A client that reads nothing while another one waits is disconnected. A client that has gone meanwhile gives
 // back the memory that it gets after that.
-func TestForeignReplyOfNobody(t *testing.T) {
+func TestForeignReplyToStalledClient(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	path, replies := toPlainGateway(t, sock, "phpredis")

@@ -16,7 +16,7 @@ type guard struct {
 	upstream *upstreamWriter
 	user     *user
 	codec    *valueCodec
-	prober   *prober
+	prober   *keyProber
 	units    *units
 }
 
@@ -214,8 +214,8 @@ func (g *guard) compared(r *request) error {
 	return g.run(r, lua.Compare, keys)
 }
 
-// inTransaction queues a guarded command with every value that it may meet: those stored now, which it reads
-// on the second connection, and those set in this transaction.
+// inTransaction queues a guarded command together with every decompressed value that it may meet. These are the values
+// stored now, which it reads on the second connection, and the values set in this transaction.
 func (g *guard) inTransaction(r *request, script string, keys [][]byte) error {
 	found := g.prober.probe(keys)
 	if found.err != nil {
@@ -249,8 +249,8 @@ func (g *guard) script(r *request) error {
 	return g.units.run(r, distinct(keys))
 }
 
-// unknown runs a command that the table does not know as if it computed on the values of its keys: they are
-// decompressed in place first. Values that it writes stay uncompressed.
+// unknown runs a command that the table does not know. It assumes that the command computes on the values of its keys,
+// so these are decompressed in place first. Values that the command writes stay uncompressed.
 func (g *guard) unknown(r *request) error {
 	keys, err := g.user.sideConn.keysOf(r.args)
 	if err != nil {
@@ -273,10 +273,10 @@ func (g *guard) unknown(r *request) error {
 	return g.units.run(&u, distinct(keys))
 }
 
-// storedCommands runs commands on stored values, which the server must see as the client wrote them. Each
-// kind is in a file of its own.
+// storedCommands runs commands for which the server must see stored values as the client wrote them. Each kind is in
+// a file of its own.
 type storedCommands struct {
-	prober prober
+	prober keyProber
 	nested nestedUnits
 	units  units
 	guard  guard
@@ -285,7 +285,7 @@ type storedCommands struct {
 
 func newStoredCommands(upstream *upstreamWriter, user *user, decoded *decodeBuffer, inCluster bool) *storedCommands {
 	c, codec := &storedCommands{}, decoded.codec
-	c.prober = prober{sideConn: &user.sideConn, decoded: decoded}
+	c.prober = keyProber{sideConn: &user.sideConn, decoded: decoded}
 	c.nested = nestedUnits{upstream: upstream, user: user, codec: codec, prober: &c.prober}
 	c.units = units{upstream: upstream, user: user, codec: codec, prober: &c.prober, nested: &c.nested}
 	c.guard = guard{upstream: upstream, user: user, codec: codec, prober: &c.prober, units: &c.units}

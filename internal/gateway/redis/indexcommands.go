@@ -20,7 +20,7 @@ type indexCommands struct {
 	indexes  *indexes
 }
 
-// flush forwards commands that may remove dictionaries or search indexes, and then has both checked.
+// flush forwards a command that may remove dictionaries or search indexes, and then requests a check of both.
 func (c *indexCommands) flush(r *request) error {
 	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(answer) {
 		c.indexes.kick()
@@ -56,8 +56,8 @@ func (c *indexCommands) changeIndexes(r *request) error {
 	return c.upstream.forward(r, entry{kind: kindHook, data: &entryData{after: func(answer) { c.indexes.kick() }}})
 }
 
-// inflateUnder has compressed fields under prefixes decompressed in place, as the gateway's own user or, if that
-// lacks a right, as the client. It returns "" or why the index must not be created yet.
+// inflateUnder decompresses fields under prefixes in place, as the gateway's own user or, if that user lacks a right,
+// as the client. It returns "" if the index may be created, and otherwise the error for the client.
 func (c *indexCommands) inflateUnder(prefixes []string) (refusal string) {
 	deadline := time.Now().Add(indexPatience)
 	for _, p := range prefixes {
@@ -78,7 +78,7 @@ func (c *indexCommands) inflateUnder(prefixes []string) (refusal string) {
 	return ""
 }
 
-// awaitSweep waits for a sweep, which continues if the client stops waiting.
+// awaitSweep waits for a sweep. If the client stops waiting, the sweep continues.
 func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 	for {
 		select {

@@ -44,14 +44,14 @@ type indexes struct {
 	found     search.Indexes
 	announced map[string]time.Time // prefixes, and until when they count
 	sweeps    map[string]*sweep
-	sweeping  sync.Mutex // held by gentle passes
+	sweeping  sync.Mutex // locked during a gentle pass, so that only one runs at a time
 }
 
 // notPolled is the state before the first answer.
 var notPolled = search.Indexes{Unknown: errors.New("not asked yet")}
 
-// newIndexes returns indexes in the state notPolled. With awaited, mayCover uses that at once, for sessions that
-// may begin before start.
+// newIndexes returns indexes that have not been polled. If awaited, mayCover already takes every hash for covered, for
+// sessions that begin before start.
 func newIndexes(codec *valueCodec, dialer *dialer, share *memory.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{
@@ -148,8 +148,8 @@ func asker(c *goredis.Client) search.CommandFunc {
 	return func(ctx context.Context, args ...any) (any, error) { return c.Do(ctx, args...).Result() }
 }
 
-// apply records the result of a poll and has fields under new indexes decompressed in place. A failed poll
-// changes nothing once indexes are known.
+// apply records the result of a poll and starts decompressing fields under new indexes in place. A failed poll changes
+// nothing once indexes are known.
 func (x *indexes) apply(found search.Indexes, atStart bool) {
 	if x.ctx.Err() != nil {
 		return

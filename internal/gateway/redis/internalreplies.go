@@ -21,8 +21,8 @@ type internalReplies struct {
 	copier  *copier
 }
 
-// sealedArray reports whether the current reply is how a gateway script returns envelopes: an array that
-// begins with the marker.
+// sealedArray reports whether the current reply holds envelopes from a gateway script: an array that begins with the
+// marker.
 func (x *internalReplies) sealedArray() (bool, error) {
 	line, h, err := x.frames.peek()
 	if err != nil || h.Kind != resp.Array || h.N < 2 {
@@ -172,8 +172,8 @@ func (x *internalReplies) carryAsk(e *entry) error {
 	return nil
 }
 
-// copyRenamed copies a reply. In an error it replaces the name of the script that ran by that of the
-// client's.
+// copyRenamed copies a reply. If it is an error, the name of the script that ran is replaced with the name of the
+// client's script.
 func (x *internalReplies) copyRenamed(e *entry) error {
 	line, h, err := x.frames.peek()
 	if err != nil {

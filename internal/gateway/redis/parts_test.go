@@ -20,8 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// partsOf holds the parts of a session without a server: the test makes up the replies.
-type partsOf struct {
+// sessionParts holds the parts of a session without a server. The test makes up the replies.
+type sessionParts struct {
 	t        *testing.T
 	life     *gateway.PumpedSession
 	codec    *valueCodec
@@ -35,16 +35,16 @@ type partsOf struct {
 	server    net.Conn   // requests to the server arrive here
 }
 
-// resting is a reply pump with nothing to do.
-type resting struct{}
+// idlePump is a reply pump with nothing to do.
+type idlePump struct{}
 
-func (resting) unblock()       {}
-func (resting) midReply() bool { return false }
-func (resting) discard()       {}
-func (resting) reset()         {}
-func (resting) monitor()       {}
+func (idlePump) unblock()       {}
+func (idlePump) midReply() bool { return false }
+func (idlePump) discard()       {}
+func (idlePump) reset()         {}
+func (idlePump) monitor()       {}
 
-func newParts(t *testing.T) *partsOf {
+func newParts(t *testing.T) *sessionParts {
 	rules, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: "all", Key: "k*", Setting: codec.Setting{Codec: codec.Zstd, Level: 1}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +54,9 @@ func newParts(t *testing.T) *partsOf {
 	t.Cleanup(func() { _, _, _, _ = client.Close(), far.Close(), up.Close(), server.Close() })
 	cfg := Config{Policy: rules, MaxSeal: envelope.DefaultMaxRaw, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")}
 	requests, replies := memory.NewBudget(1<<20).Share("test"), memory.NewBudget(1<<20).Share("test")
-	p := &partsOf{t: t, codec: newValueCodec(&cfg), client: far, server: server}
+	p := &sessionParts{t: t, codec: newValueCodec(&cfg), client: far, server: server}
 	p.life = gateway.NewPumpedSession(gateway.PumpedSessionConfig{Client: client, Upstream: up, Requests: requests, Replies: replies, Stats: cfg.Stats, Log: cfg.Log})
-	p.upstream.init(p.life, resting{}, &gateway.AuthProbe{}, cfg.Stats)
+	p.upstream.init(p.life, idlePump{}, &gateway.AuthProbe{}, cfg.Stats)
 	p.decoded = decodeBuffer{codec: p.codec, upstream: &p.upstream, stall: time.Second}
 	p.user.sideConn.init(&dialer{}, &p.upstream, &serverCommands{}, &scriptCache{})
 	p.stored = newStoredCommands(&p.upstream, &p.user, &p.decoded, false)
@@ -65,7 +65,7 @@ func newParts(t *testing.T) *partsOf {
 }
 
 // answer answers the next queued entries one after the other.
-func (p *partsOf) answer(how ...func(*entryData)) {
+func (p *sessionParts) answer(how ...func(*entryData)) {
 	go func() {
 		p.answering.Lock()
 		defer p.answering.Unlock()
@@ -85,15 +85,15 @@ func (p *partsOf) answer(how ...func(*entryData)) {
 	}()
 }
 
-// said returns n requests that have been sent, with scripts replaced by their names.
-func (p *partsOf) said(n int) (all []string) {
+// sentRequests returns n requests that have been sent, with scripts replaced by their names.
+func (p *sessionParts) sentRequests(n int) (all []string) {
 	for _, words := range p.words(n) {
 		all = append(all, strings.Join(words, " "))
 	}
 	return all
 }
 
-func (p *partsOf) words(n int) (all [][]string) {
+func (p *sessionParts) words(n int) (all [][]string) {
 	if err := p.upstream.out.Flush(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -126,14 +126,14 @@ func (p *partsOf) words(n int) (all [][]string) {
 	return all
 }
 
-func (p *partsOf) expect(want ...string) {
+func (p *sessionParts) expect(want ...string) {
 	p.t.Helper()
-	if got := p.said(len(want)); !slices.Equal(got, want) {
+	if got := p.sentRequests(len(want)); !slices.Equal(got, want) {
 		p.t.Errorf("said\n%q, want\n%q", got, want)
 	}
 }
 
-func (p *partsOf) sealed(value string) string {
+func (p *sessionParts) sealed(value string) string {
 	return string(p.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.Zstd, Level: 1}, nil))
 }
 
@@ -157,7 +157,7 @@ func holding(body string) func(*entryData) {
 
 var lengthy = strings.Repeat("a value that becomes shorter ", 20)
 
-func TestConversationKeepsRepliesInOrder(t *testing.T) {
+func TestUpstreamWriterKeepsRepliesInOrder(t *testing.T) {
 	p := newParts(t)
 	c := &p.upstream
 	c.beginRequest()
@@ -176,7 +176,7 @@ func TestConversationKeepsRepliesInOrder(t *testing.T) {
 	}
 }
 
-func TestConversationRepeatsAsking(t *testing.T) {
+func TestUpstreamWriterRepeatsAsking(t *testing.T) {
 	p := newParts(t)
 	p.upstream.asking.next = true
 	p.upstream.beginRequest()
@@ -192,7 +192,7 @@ func TestConversationRepeatsAsking(t *testing.T) {
 	p.expect("GET k", "ASKING", "GET k", "GET l")
 }
 
-func TestConversationMutesAndQueues(t *testing.T) {
+func TestUpstreamWriterMutesAndQueues(t *testing.T) {
 	p := newParts(t)
 	p.upstream.clientReply.skipNext = true
 	p.upstream.beginRequest()
@@ -233,7 +233,7 @@ func TestSealsFollowTheRules(t *testing.T) {
 	}
 }
 
-func TestStashHoldsUntilTheRequestEnds(t *testing.T) {
+func TestDecodeBufferHoldsUntilTheRequestEnds(t *testing.T) {
 	p := newParts(t)
 	big := strings.Repeat(lengthy, 200)
 	if _, err := p.decoded.open([]byte(p.sealed(big))); err != nil {
@@ -270,7 +270,7 @@ func TestTransactionEnds(t *testing.T) {
 	}
 }
 
-func TestStandingKnowsWhoWrites(t *testing.T) {
+func TestSessionStateLogin(t *testing.T) {
 	p := newParts(t)
 	p.upstream.state.credentials.Store(&credentials{"app", "pw"})
 	if got := p.upstream.state.login(); got != "app" {
@@ -358,7 +358,7 @@ func TestGuardOfAUserWithoutScriptsIsAUnit(t *testing.T) {
 
 // A unit decompresses values in place around its command, and starts again if another client changed them
 // first.
-func TestUnitPutsBack(t *testing.T) {
+func TestUnitInflates(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
 	ok, lost := said("+OK"), func(o *entryData) { o.answer = answer{head: '*', null: true} }
@@ -414,7 +414,7 @@ func TestCopierOpensWhatTheShapeNames(t *testing.T) {
 	}
 }
 
-func TestMessagesKeepTheBooks(t *testing.T) {
+func TestPushFramesCountSubscriptions(t *testing.T) {
 	r, got := carrying(t, "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$10\r\npsubscribe\r\n$1\r\np\r\n:2\r\n")
 	for range 2 {
 		if err := r.pushes.carrySubscribe(1); err != nil {

@@ -113,7 +113,7 @@ type queue struct {
 	next   entry
 	pushed uint64 // requests whose replies are outstanding or have arrived
 
-	watched *memory.Account // starts to wait for the client with the last reply; nil: none
+	watched *memory.Account // see watchAfterLast; nil: none
 
 	// For the reply pump: left more replies are like the last popped one, and pop returns them without the
 	// lock. One of the run stays in the ring until then.
@@ -279,7 +279,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	return e, true
 }
 
-// watchAfterLast makes an account wait for the client from the last reply on.
+// watchAfterLast marks an account as waiting for the client once the last outstanding reply has been carried.
 func (q *queue) watchAfterLast(a *memory.Account) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

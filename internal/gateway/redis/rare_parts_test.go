@@ -19,8 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// beside is a server for second connections that has an answer for some commands and knows no others.
-type beside struct {
+// sideServer is a server for second connections. It has an answer for some commands and refuses all others.
+type sideServer struct {
 	answers map[string]string
 
 	mu    sync.Mutex
@@ -28,9 +28,9 @@ type beside struct {
 	heard []string
 }
 
-// besides makes the user's second connections go to a beside server.
-func (p *partsOf) besides(answers map[string]string) *beside {
-	b := &beside{answers: answers}
+// withSideServer makes the user's second connections go to a sideServer.
+func (p *sessionParts) withSideServer(answers map[string]string) *sideServer {
+	b := &sideServer{answers: answers}
 	p.user.sideConn.dialer.dialFunc = func(context.Context) (net.Conn, error) {
 		near, far := socketPair(p.t)
 		b.mu.Lock()
@@ -43,7 +43,7 @@ func (p *partsOf) besides(answers map[string]string) *beside {
 	return b
 }
 
-func (b *beside) serve(c net.Conn) {
+func (b *sideServer) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	for {
@@ -81,7 +81,7 @@ func (b *beside) serve(c net.Conn) {
 	}
 }
 
-func (b *beside) was(t *testing.T, want ...string) {
+func (b *sideServer) was(t *testing.T, want ...string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,7 +99,7 @@ func holdingSealed(env string) map[string]string {
 }
 
 // queued returns the entry of the next reply and marks it as carried.
-func (p *partsOf) queued() entry {
+func (p *sessionParts) queued() entry {
 	_ = p.upstream.out.Flush() // including entries that were only counted
 	e, _ := p.upstream.queue.pop()
 	p.upstream.queue.carried()
@@ -107,14 +107,14 @@ func (p *partsOf) queued() entry {
 }
 
 // inTransaction opens a transaction of the client.
-func (p *partsOf) inTransaction() {
+func (p *sessionParts) inTransaction() {
 	p.upstream.tx.open, p.upstream.tx.multi = true, new(multiAnswer)
 }
 
-func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
+func TestNestedUnitInflatesBeforeScript(t *testing.T) {
 	p := newParts(t)
 	env := p.sealed(lengthy)
-	p.besides(holdingSealed(env))
+	p.withSideServer(holdingSealed(env))
 	p.inTransaction()
 	if err := p.stored.nested.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
 		t.Fatal(err)
@@ -127,11 +127,11 @@ func TestWithinPutsBackInFrontOfAScript(t *testing.T) {
 	}
 }
 
-func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
+func TestNestedUnitRefusesPossibleEnvelopes(t *testing.T) {
 	p := newParts(t)
 	p.user.sideConn.commands.noScriptShow.Store(true)
 	p.user.lua.denied = true
-	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	p.withSideServer(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
 	p.inTransaction()
 	for _, test := range []struct{ request, want string }{
 		{"EVALSHA 0123456789012345678901234567890123456789 1 k", "NOSCRIPT"},
@@ -148,9 +148,9 @@ func TestWithinRefusesWhatMayMeetASealedValue(t *testing.T) {
 }
 
 // A key that was watched before it was examined can't become compressed unnoticed.
-func TestWithinTrustsWatchedKeys(t *testing.T) {
+func TestNestedUnitTrustsWatchedKeys(t *testing.T) {
 	p := newParts(t)
-	p.besides(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	p.withSideServer(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
 	keys := [][]byte{[]byte("k")}
 	p.upstream.tx.watch.begin(defaultDatabase, keys)
 	p.inTransaction()
@@ -186,10 +186,10 @@ func TestSorterWithoutScripts(t *testing.T) {
 	}
 }
 
-func TestSecondFollowsTheDatabase(t *testing.T) {
+func TestSideConnFollowsTheDatabase(t *testing.T) {
 	p := newParts(t)
 	x := &p.user.sideConn
-	b := p.besides(map[string]string{"PING": "+PONG\r\n", "SELECT": "+OK\r\n"})
+	b := p.withSideServer(map[string]string{"PING": "+PONG\r\n", "SELECT": "+OK\r\n"})
 	ping := func() {
 		t.Helper()
 		if err := x.client().Ping(ctx).Err(); err != nil {
@@ -213,11 +213,11 @@ func TestSecondFollowsTheDatabase(t *testing.T) {
 }
 
 // Rights are asked for without running the command, in a transaction that is discarded.
-func TestSecondAsksWithoutRunning(t *testing.T) {
+func TestSideConnAsksWithoutRunning(t *testing.T) {
 	p := newParts(t)
 	const refusal = "NOPERM no permissions to run the 'append' command"
 	answers := map[string]string{"MULTI": "+OK\r\n", "APPEND": "-" + refusal + "\r\n", "DISCARD": "+OK\r\n"}
-	b := p.besides(answers)
+	b := p.withSideServer(answers)
 	request := requestOf("APPEND", "k", "x").args
 	if got := p.user.sideConn.permissionError(request); got != refusal {
 		t.Errorf("%q", got)
@@ -225,16 +225,16 @@ func TestSecondAsksWithoutRunning(t *testing.T) {
 	b.was(t, "MULTI", "APPEND k x", "DISCARD")
 
 	p.user.sideConn.invalidate()
-	b = p.besides(map[string]string{"MULTI": "-NOPERM no MULTI\r\n", "APPEND": answers["APPEND"], "DISCARD": "+OK\r\n"})
+	b = p.withSideServer(map[string]string{"MULTI": "-NOPERM no MULTI\r\n", "APPEND": answers["APPEND"], "DISCARD": "+OK\r\n"})
 	if got := p.user.sideConn.permissionError(request); got != "" {
 		t.Errorf("that MULTI is forbidden says nothing of APPEND: %q", got)
 	}
 	b.was(t, "MULTI")
 }
 
-func TestSecondRemembersCommands(t *testing.T) {
+func TestSideConnRemembersCommands(t *testing.T) {
 	p := newParts(t)
-	b := p.besides(map[string]string{"COMMAND": "*1\r\n*-1\r\n"})
+	b := p.withSideServer(map[string]string{"COMMAND": "*1\r\n*-1\r\n"})
 	row := &command{name: "newer"}
 	for range 2 {
 		if p.user.sideConn.supports(row) {
@@ -245,7 +245,7 @@ func TestSecondRemembersCommands(t *testing.T) {
 }
 
 // controlled returns the handler of commands that change the connection's state.
-func (p *partsOf) controlled() *control {
+func (p *sessionParts) controlled() *control {
 	c := new(control)
 	c.init(&Gateway{codec: p.codec}, &p.upstream, &p.user, nil)
 	return c
@@ -315,18 +315,18 @@ func TestControlMutes(t *testing.T) {
 	p.expect("ECHO")
 }
 
-// desks records the calls of a large.
-type desks struct{ collected [][]byte }
+// recordingHandler records what a large passes on.
+type recordingHandler struct{ collected [][]byte }
 
-func (d *desks) handleCollected(args [][]byte) error { d.collected = args; return nil }
-func (*desks) failWith(text string) error            { return errors.New(text) }
-func (*desks) passProtocolError() error              { return resp.ErrProtocol }
+func (d *recordingHandler) handleCollected(args [][]byte) error { d.collected = args; return nil }
+func (*recordingHandler) failWith(text string) error            { return errors.New(text) }
+func (*recordingHandler) passProtocolError() error              { return resp.ErrProtocol }
 
-// largely has large handle a request whose beginning fills the buffer.
-func (p *partsOf) largely(words ...string) *desks {
+// largely makes a large handle a request whose beginning fills the buffer.
+func (p *sessionParts) largely(words ...string) *recordingHandler {
 	p.t.Helper()
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
-	in, d := new(requestReader), new(desks)
+	in, d := new(requestReader), new(recordingHandler)
 	in.init(&p.upstream, newTable())
 	l := large{reader: in, upstream: &p.upstream, rewriter: &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}, decoded: &p.decoded, handler: d}
 	for !in.isLarge() {

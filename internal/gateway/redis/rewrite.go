@@ -229,7 +229,7 @@ func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte,
 	defer memory.PutBuffer(content)
 	if err != nil {
 		stint.End()
-		// If the content is too large the packer will report it.
+		// If the content is too large, cinch pack reports it.
 		return dst, rule.ToPlain && errors.Is(err, clientformat.ErrTooLarge) && !envelope.IsSealed(value)
 	}
 	wanted := st
@@ -279,7 +279,8 @@ func (v *valueRewriter) contents(cmd *command, args [][]byte, sh shape) *entryDa
 	return &entryData{contents: all, size: sliceBytes * len(all)}
 }
 
-// noteKey records in all the formats to unwrap for the value at key, element i of a reply of n.
+// noteKey sets all[i] to the formats to unwrap for the value at key, element i of a reply of n elements. It returns
+// all, which is nil until a key has formats.
 func (v *valueRewriter) noteKey(all contents, key []byte, i, n int) contents {
 	f := v.rules.ToPlain(v.state.database(), key, policy.String)
 	if f == nil {

@@ -71,7 +71,7 @@ func (s *session) Run() {
 	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
-// carryRequests runs the request pump and then passes the client's end of input on at once: the server then
+// carryRequests runs the request pump and then closes the upstream connection for writing at once, so that the server
 // drops a blocked command, as it does for a directly connected client.
 func (s *session) carryRequests() {
 	s.pumpRequests()
@@ -82,7 +82,7 @@ func (s *session) carryReplies() {
 	defer s.upstream.queue.close()
 	s.replyPump.run()
 	if s.g.cfg.Dicts != nil && !s.Ended() { // ended by the server, which may have restarted without them
-		s.g.cfg.Dicts.Lost() // before the request pump ends because of this
+		s.g.cfg.Dicts.Lost() // before the request pump ends as well
 	}
 }
 

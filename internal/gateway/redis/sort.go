@@ -16,7 +16,7 @@ type sorter struct {
 	upstream  *upstreamWriter
 	user      *user
 	codec     *valueCodec
-	prober    *prober
+	prober    *keyProber
 	inCluster bool
 }
 

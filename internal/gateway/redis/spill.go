@@ -19,8 +19,8 @@ import (
 // that case only, the gateway gathers replies too: a spill takes what the client does not read, under the
 // reply budget, and a goroutine sends it. When the spill is empty, the reply pump writes directly again.
 //
-// A TLS connection does not survive an interrupted write. There everything for the client goes through the
-// spill, and only its goroutine writes.
+// A TLS connection does not survive an interrupted write. So everything for a TLS client goes through the spill, and
+// only its goroutine writes.
 
 // spill holds replies that the client has not read yet.
 type spill struct {
@@ -97,9 +97,9 @@ func (o *spill) add(p []byte) (taken bool, err error) {
 	return false, o.err
 }
 
-// roomFor takes n bytes of the budget, of claim that will be needed, and reports whether it has them. If it
-// had to wait and the spill has ended in the meantime, it releases them. o.mu must be held; it is released
-// while roomFor waits.
+// roomFor takes n bytes of the budget and reports whether it has them. claim is how many bytes will be needed, n
+// included. If it had to wait and the spill has ended in the meantime, it releases them. o.mu must be held; it is
+// released while roomFor waits.
 func (o *spill) roomFor(n, claim int) bool {
 	if o.life.Replies.TryAcquire(int64(n)) {
 		return true

@@ -13,12 +13,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Commands are pipelined, equal ones share one entry in the queue, and many replies are carried at a time. So
-// an entry has no room for a trace: for each client one command at a time is traced, and its reply is found
-// by its number.
+// Commands are pipelined, equal ones share one entry in the queue, and many replies are carried at a time. So an entry
+// can't hold the trace of one command. Instead one command of a client is traced at a time, and its reply is found by
+// its number.
 
 // tracing makes the spans of one client's commands. A nil tracing makes none. Most commands are not traced,
-// and then the clock is not read. Each field belongs to one pump, as noted; what both need is in traced.
+// and then the clock is not read. Each field belongs to one pump, as noted; data of both pumps is in traced.
 type tracing struct {
 	tracer          *trace.Tracer
 	gateway, server string

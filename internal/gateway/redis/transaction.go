@@ -87,8 +87,8 @@ func (t *transaction) end() {
 
 func (t *transaction) endWatch() { t.watch = watching{} }
 
-// watching is the client's WATCH. If it covers all keys of a transaction, what was found in them since is
-// still true when EXEC runs.
+// watching is the client's WATCH. If it covers all keys of a transaction, values that were read since then are
+// unchanged when EXEC runs.
 type watching struct {
 	on   bool // until EXEC, DISCARD or UNWATCH
 	keys *watchedKeys

@@ -27,7 +27,7 @@ type units struct {
 	upstream *upstreamWriter
 	user     *user
 	codec    *valueCodec
-	prober   *prober
+	prober   *keyProber
 	nested   *nestedUnits
 }
 

@@ -249,9 +249,9 @@ func (c *upstreamWriter) keepUnblocked(done <-chan struct{}) {
 	}
 }
 
-// closeIfBlocked ends the requests to the server if the client has ended its side while a command blocks: the
-// server then drops the client, as it would without a gateway. Other commands that the client has sent before
-// are still carried out, the rest of their steps included.
+// closeIfBlocked closes the upstream connection for writing if the client has ended its side while a command blocks.
+// The server then drops the client, as it would without a gateway. Other commands that the client has sent before are
+// still carried out, with all of their steps.
 func (c *upstreamWriter) closeIfBlocked() {
 	if c.mayBlock() && gateway.PeerClosed(c.life.Client) {
 		_ = gateway.CloseWrite(c.life.Upstream)

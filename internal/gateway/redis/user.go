@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// user is the client's login: what it is known to be allowed on this connection, and a second connection of
-// the same user for further questions.
+// user holds what is known about the rights of the client's user on this connection, and a second connection of the
+// same user for asking about others.
 type user struct {
 	sideConn sideConn
 

@@ -60,11 +60,11 @@ type Session interface {
 	Close() error
 }
 
-// Follower keeps data for each node, in practice dictionaries, and is notified of changes of nodes.
+// Follower keeps data for each node (its dictionaries). It is notified when nodes leave and primaries change.
 type Follower interface {
 	// Leave is called when a node has left.
 	Leave(id string)
-	// Lead is called with the ids of the primaries, the one with slot 0 first.
+	// Lead is called with the ids of the working primaries. If one of them has slot 0, it is the first.
 	Lead(primaries []string)
 }
 

@@ -5,7 +5,7 @@
 //	poll.go      polling nodes about each other
 //	seeds.go     which port a node gets, so that several gateways agree
 //	sentinel.go  servers that Sentinels watch
-//	view.go      View: where the sessions at one gateway find the other nodes
+//	view.go      View: the addresses at which clients of one gateway reach the other nodes
 //	rewrite.go   replaces addresses in replies that name nodes, and in messages of Sentinels
 //	ready.go     whether clients would be served
 //

@@ -65,7 +65,7 @@ func TestPortsOfDeadNodes(t *testing.T) {
 				return
 			}
 			view, primary := &View{c: c}, 0
-			for _, n := range second { // clients are told gateways only, the primary's and those of servers without one at the entry
+			for _, n := range second { // clients see only addresses of gateways: the entry for the primary and for servers without a port
 				m := c.members[n.id]
 				want := 6380
 				if m != nil && !n.primary {

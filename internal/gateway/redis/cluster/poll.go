@@ -18,7 +18,7 @@ const (
 	pollPeriod  = time.Second     // between polls of the cluster
 	pollTimeout = 2 * time.Second // of one poll
 	leaveAfter  = time.Minute     // since the node was last seen
-	staleAfter  = 3 * time.Second // since then clients that have a choice are not led to it
+	staleAfter  = 3 * time.Second // since the node was last seen; then the entry prefers other nodes
 	leaveTime   = 10 * time.Second
 )
 
@@ -66,8 +66,8 @@ var (
 	errNotMember = errors.New("the node knows none of the other nodes: it was removed or belongs to another cluster")
 )
 
-// checkAnswer returns an error if a member does not speak for the cluster. A removed node lives on by itself, or
-// in another cluster, and clients must not be led there.
+// checkAnswer returns an error if another node has answered at a member's address, or if the member has been removed
+// from the cluster. A removed node keeps running by itself, or in another cluster, and clients must not be led there.
 func (c *Cluster) checkAnswer(m *member, nodes []node) error {
 	others := len(c.table.Load().all) > 1
 	itself := false
@@ -115,7 +115,8 @@ func (c *Cluster) refresh(first *member) error {
 	return c.pollSeeds(errs)
 }
 
-// pollOrder returns the members to ask, in turns: one may not know yet what others do.
+// pollOrder returns the members in the order in which to ask them. The members take turns at being first, since one
+// may not know yet what others know.
 func (c *Cluster) pollOrder(first *member) []*member {
 	all := slices.Clone(c.table.Load().all)
 	if n := len(all); n > 1 {
@@ -234,7 +235,7 @@ func sortNodes(nodes []node) {
 	})
 }
 
-// rank returns how little a member is needed, 0 for a working primary.
+// rank orders members by how much clients need them. 0 is for working primaries, which they need most.
 func (m *member) rank() int {
 	switch n := m.node.Load(); {
 	case m.stale.Load():
@@ -295,7 +296,7 @@ func (t *nodeTable) primaries() (ids []string) {
 	return ids
 }
 
-// find looks up an address that the node at from has sent. Nodes may omit their host or not know it.
+// find looks up an address that the member from has sent. Nodes may omit their own host or not know it.
 func (t *nodeTable) find(from *member, host, port string) *member {
 	if host != "" && host != "?" {
 		return t.byAddress[Address(host, port)]

@@ -287,8 +287,8 @@ func (w Rewriting) Append(dst, b []byte, to Renamer) ([]byte, error) {
 	return t.append(dst), nil
 }
 
-// IsRedirectOrRetry reports whether an error redirects the client to another node or tells it to wait. The server has
-// not looked at the request then.
+// IsRedirectOrRetry reports whether an error redirects the client to another node or tells it to wait. The server
+// returns such an error before it examines the request.
 func IsRedirectOrRetry(text string) bool {
 	for _, prefix := range [...]string{"MOVED ", "ASK ", "REDIRECT ", "TRYAGAIN", "CLUSTERDOWN"} {
 		if len(text) >= len(prefix) && text[:len(prefix)] == prefix {

@@ -33,8 +33,8 @@ type sentinelAnswer struct {
 	host  string // of the Sentinel
 }
 
-// errOldEpoch is the reason not to trust a Sentinel that was cut off or had no time during a failover. It names
-// the former primary.
+// errOldEpoch is the error for a Sentinel that was cut off or overloaded during a failover, and still names the former
+// primary.
 var errOldEpoch = errors.New("it does not know of the last failover yet")
 
 // pollSentinels asks the Sentinels and updates the members from the newest answer.
@@ -162,8 +162,8 @@ func (c *Cluster) watchSentinel(client *goredis.Client) {
 	}
 }
 
-// locate returns where clients find the server that the node at from names so. A server of the Sentinels that
-// has no port counts as being at the entry: clients must not be sent past the gateways.
+// locate returns the address at which clients reach the server that the member from calls host:port. A server of the
+// Sentinels for which no port was free counts as being at the entry: clients must not be sent past the gateways.
 func (c *Cluster) locate(from *member, host, port string) (a gateway.Advertised, ok bool) {
 	t := c.table.Load()
 	if m := t.find(from, host, port); m != nil {
@@ -175,7 +175,7 @@ func (c *Cluster) locate(from *member, host, port string) (a gateway.Advertised,
 	return gateway.Advertised{}, false
 }
 
-// addressOf returns where clients find a member: with Sentinels the primary at the entry.
+// addressOf returns the address at which clients reach a member. With Sentinels, that of the primary is the entry.
 func (c *Cluster) addressOf(m *member) gateway.Advertised {
 	if c.cfg.Sentinel != nil && m.node.Load().primary {
 		return c.ports.advertisedAt(0)

@@ -17,7 +17,7 @@ const (
 	maxUnknown  = 1000 // addresses remembered
 )
 
-// View tells the sessions at one gateway about the other servers.
+// View maps servers to their gateways, for the sessions of one gateway.
 type View struct {
 	c      *Cluster
 	member *member // the sessions' node; nil: Sentinels
@@ -29,8 +29,8 @@ func (v *View) InCluster() bool { return v.c.cfg.Sentinel == nil }
 // OfSentinels reports whether the sessions lead to Sentinels.
 func (v *View) OfSentinels() bool { return v.member == nil }
 
-// Find returns the address at which clients reach the node that the server names so. If the node is unknown
-// it may wait for a poll: the server may know more than the gateway.
+// Find returns the address at which clients reach the node that the server calls host:port. If the node is unknown
+// Find may wait for a poll: the server may know a node that the gateway has not seen yet.
 func (v *View) Find(host, port string) (gateway.Advertised, bool) {
 	c := v.c
 	if a, ok := c.locate(v.member, host, port); ok {

@@ -1,5 +1,5 @@
-// Package compute answers commands of Redis from values alone. It does not know connections, sessions or
-// policies.
+// Package compute answers Redis commands from their arguments and the plain value. It knows no connections, sessions
+// or policies.
 //
 //	answer.go    STRLEN, GETRANGE … : the server's reply, from the decompressed value;
 //	             which commands may create, or carry, bytes that begin like an envelope

@@ -70,7 +70,7 @@ func CallInflate(strings, hashes [][]byte, known []Known) [][]byte {
 	return appendKnown(append(call, number(len(strings))), known)
 }
 
-// CallSealedFields returns a call of SealedFields, whose answer has little more than most fields.
+// CallSealedFields returns a call of SealedFields, which lists at most most+1 fields.
 func CallSealedFields(key []byte, most int) [][]byte {
 	return Call("EVAL", SealedFields, [][]byte{key}, []byte(envelope.Magic), number(2*most), nil)
 }

@@ -9,7 +9,7 @@ local function plain(v)
   end
 end
 local function wrap(v)
-  -- include wrap.lua
+  -- include wrapvalue.lua
   return v
 end
 for i,k in ipairs(KEYS) do

@@ -1,9 +1,9 @@
--- include guardhead.lua
+-- include guardcommon.lua
 -- Wrap plain values that begin with the magic now.
 for _,k in ipairs(KEYS) do
   if look(k) then
     local v = redis.call('GET', k)
-    -- include wrap.lua
+    -- include wrapvalue.lua
     redis.call('SET', k, v, 'KEEPTTL')
   end
 end

@@ -17,7 +17,7 @@ end
 local r = redis.pcall(unpack(ARGV, 3+2*n))
 v = redis.pcall('HGET', k, f)
 if type(v) == 'string' and string.sub(v, 1, #m) == m then
-  -- include wrap.lua
+  -- include wrapvalue.lua
   putfield(k, f, v)
 end
 return r

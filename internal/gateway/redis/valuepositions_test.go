@@ -7,7 +7,7 @@ import (
 
 // Values are arguments behind the key, whatever the arguments are, and the positions found while arguments
 // arrive one by one are those of the whole request.
-func FuzzPlaces(f *testing.F) {
+func FuzzValuePositions(f *testing.F) {
 	for _, line := range []string{
 		"xadd s keepref idmp p i maxlen ~ 5 limit 3 * f v", "xadd s idmpauto p 1-1 f v g w", "hsetex h ex 5 fields 2 f v g w keepttl",
 		"msetex 2 a 1 b 2 nx px 5", "mset a 1 b 2", "set k v ifeq x", "hset h f v", "hsetex h fields -1 f v", "msetex 99999999999999999999 a b",

@@ -14,9 +14,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/redis/lua"
 )
 
-// prober reads what the keys of the current request hold and has it decompressed. It refuses requests that
-// cannot be carried out because of what was found.
-type prober struct {
+// keyProber reads the values of the current request's keys and decompresses those that are compressed. It refuses
+// requests that cannot be carried out because of what it has found.
+type keyProber struct {
 	sideConn *sideConn
 	decoded  *decodeBuffer
 	req      *request // the current one, as the client sent it
@@ -24,7 +24,7 @@ type prober struct {
 
 // probe finds the compressed values of keys without using the client's connection, after all that the client
 // has sent before has been carried out.
-func (p *prober) probe(keys [][]byte) sealedParts {
+func (p *keyProber) probe(keys [][]byte) sealedParts {
 	if !p.sideConn.upstream.awaitReplies() {
 		return sealedParts{err: errSessionEnded}
 	}
@@ -37,7 +37,7 @@ func (p *prober) probe(keys [][]byte) sealedParts {
 }
 
 // newProbe starts a probe; the caller must call end.
-func (p *prober) newProbe() (q *probe, end func()) {
+func (p *keyProber) newProbe() (q *probe, end func()) {
 	q = &probe{sideConn: p.sideConn, decoded: p.decoded, client: p.sideConn.client()}
 	var cancel context.CancelFunc
 	q.ctx, cancel = context.WithTimeout(p.sideConn.context(), askTimeout)
@@ -50,7 +50,7 @@ func (p *prober) newProbe() (q *probe, end func()) {
 }
 
 // typesOf returns the types of keys; "none" for missing ones.
-func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
+func (p *keyProber) typesOf(keys [][]byte) (types []string, err error) {
 	if !p.sideConn.upstream.awaitReplies() {
 		return nil, errSessionEnded
 	}
@@ -69,7 +69,7 @@ func (p *prober) typesOf(keys [][]byte) (types []string, err error) {
 
 // refuse refuses the current request because of what its keys hold. The gateway may have read that by its own
 // rights, so a user who may not run the request gets the server's error instead, which does not disclose it.
-func (p *prober) refuse(text string) error {
+func (p *keyProber) refuse(text string) error {
 	if said := p.sideConn.permissionError(p.req.args); said != "" {
 		text = said
 	}
@@ -77,7 +77,7 @@ func (p *prober) refuse(text string) error {
 }
 
 // refuseCorrupt refuses the request for a value that cannot be decompressed.
-func (p *prober) refuseCorrupt(err error) error {
+func (p *keyProber) refuseCorrupt(err error) error {
 	pattern := ""
 	if args := p.req.args; len(args) > 1 {
 		pattern = patternOf(args[1])
@@ -85,8 +85,8 @@ func (p *prober) refuseCorrupt(err error) error {
 	return p.refuse(p.decoded.codec.reportCorrupt(p.sideConn.upstream.life.Client.RemoteAddr(), err, pattern))
 }
 
-// probe reads keys on the second connection. What the client has no right to ask, the gateway asks as its own
-// user on a third one: a client that may run a command on a key need not have the right to read it.
+// probe reads keys on the second connection. If the client has no right to a question, the gateway asks it as its own
+// user on a third connection: a client that may run a command on a key need not have the right to read the key.
 type probe struct {
 	sideConn    *sideConn
 	decoded     *decodeBuffer
@@ -212,6 +212,7 @@ type part struct {
 	expires []byte // expiry of the field in Unix milliseconds; nil: none
 }
 
+// sealedParts holds the compressed values found in some keys.
 type sealedParts struct {
 	parts      []part
 	err        error
@@ -233,7 +234,7 @@ func (p *part) keepExpiry() [][]byte {
 	return [][]byte{[]byte("HPEXPIREAT"), p.key, p.expires, []byte("FIELDS"), []byte("1"), p.field}
 }
 
-// put returns the request that stores b at the part's place.
+// put returns the request that stores b in place of the part.
 func (p *part) put(b []byte) [][]byte {
 	if p.field != nil {
 		return [][]byte{[]byte("HSET"), p.key, p.field, b}
@@ -241,9 +242,9 @@ func (p *part) put(b []byte) [][]byte {
 	return [][]byte{[]byte("SET"), p.key, b, []byte("XX"), []byte("KEEPTTL")}
 }
 
-// setUnreadable records the error text of a key that can't be read, if is is true.
-func (f *sealedParts) setUnreadable(text string, is bool) {
-	if is && f.unreadable == "" {
+// setUnreadable records the error text of a key that can't be read, if unreadable is true.
+func (f *sealedParts) setUnreadable(text string, unreadable bool) {
+	if unreadable && f.unreadable == "" {
 		f.unreadable = text
 	}
 }

@@ -323,9 +323,9 @@ func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error
 	return arg, err
 }
 
-// mayHold decides whether a long value of n bytes, whose header has been read, is held to be compressed or
-// observed. It is not if it is too long or no rule covers its key. must is set if it begins with the magic,
-// so that it has to be held.
+// mayHold decides whether a long value of n bytes, whose header has been read, is held in memory to be compressed or
+// observed. A value that is too long, or whose key no rule covers, is not held. must is set if the value has to be
+// held because it begins with the magic.
 func (l *largeRequest) mayHold(n int, key []byte) (hold, must bool, err error) {
 	if n > l.rewriter.codec.maxSeal {
 		return false, false, nil
@@ -423,7 +423,8 @@ func (l *largeRequest) reserve(n int64) error {
 	return errNoMemory
 }
 
-// tryReserve takes n bytes now, of claim that will be needed, and reports whether it got them.
+// tryReserve takes n bytes of the budget, waits for them at most patience, and reports whether it got them. claim is
+// how many bytes will be needed, n included.
 func (l *largeRequest) tryReserve(n, claim int64, patience time.Duration) bool {
 	if !l.decoded.acquire(n, claim, patience) {
 		return false
@@ -544,7 +545,7 @@ func (l *largeRequest) streamSingle() error {
 const maxWordBytes = 32
 
 // sendOption sends an argument behind a value that was too long to hold. An option that compares the stored
-// value comes too late: that would have to be decompressed in place before.
+// value comes too late: the stored value would have to be decompressed in place before the request is sent.
 func (l *largeRequest) sendOption(n int) error {
 	word, err := l.read(n)
 	if err != nil {
@@ -683,7 +684,8 @@ func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) boo
 	return true
 }
 
-// closeAhead must be called before the value's memory is released.
+// closeAhead ends compressing the current value while it arrives. It must be called before the value's memory is
+// released.
 func (l *largeRequest) closeAhead() {
 	if l.rewriter.ahead != nil {
 		l.rewriter.ahead.Close()
@@ -693,8 +695,8 @@ func (l *largeRequest) closeAhead() {
 
 // A long value is compressed by zstd while it arrives, block by block between reads. The kernel receives more
 // bytes meanwhile, so that after the last byte only one block is left to compress, not the whole value. The
-// reading goroutine does it: handing blocks to another one would save the time of copying them from the
-// kernel, a tenth of what compressing takes.
+// goroutine that reads also compresses: a second goroutine would save only the time of copying blocks from the
+// kernel, which is a tenth of the time that compressing them takes.
 //
 // Nothing is sent early, since the envelope's length comes first, and the value stays in memory: if
 // compressing it gains nothing, or its command turns out to need something else, it is sent unchanged.

@@ -187,8 +187,8 @@ func (o *replyDecoder) stage(n, extra int64) (stagedPiece, error) {
 	return h, nil
 }
 
-// read reads the current n bytes and their line break. For long values it reserves memory as they arrive,
-// announcing a claim of extra bytes more. If it fails, h holds the beginning.
+// read reads the current n bytes and their line break. For long values it reserves memory as they arrive, with a
+// claim that includes extra bytes. If it fails, h holds the beginning.
 func (h *stagedPiece) read(n, extra int64) error {
 	total := int(n) + len(crlf)
 	if n <= freeBytes {
@@ -223,8 +223,8 @@ func (h *stagedPiece) fill(b []byte) error {
 	return o.frames.in.ReadFull(b)
 }
 
-// reserve takes n bytes of the reply budget, of claim that will be needed. Before it waits it flushes pending
-// output, so that the client gets that in the meantime.
+// reserve takes n bytes of the reply budget. claim is how many bytes will be needed, n included. Before it waits it
+// flushes pending output, so that the client gets that in the meantime.
 func (h *stagedPiece) reserve(n, claim int64) error {
 	o := h.decoder
 	if !o.life.Replies.TryAcquire(n) {

@@ -53,8 +53,8 @@ func (c *scriptCommands) scriptExists(shas [][]byte) *entryData {
 
 // scriptCache caches the scripts that clients have loaded, by the name that EVALSHA uses. It holds only what this
 // gateway has seen: another gateway, or this one after a restart, does not have them, and the server does not
-// return a script's text. So SCRIPT EXISTS reports only scripts that are known here too (clients load the
-// others again), and if a text is needed and missing the answer is NOSCRIPT, as from a restarted server.
+// return a script's text. So SCRIPT EXISTS reports only scripts that are known here too, and clients load
+// the others again. If a text is needed and missing, the answer is NOSCRIPT, as from a restarted server.
 type scriptCache struct {
 	mu      sync.Mutex
 	scripts map[string]*list.Element // of *body

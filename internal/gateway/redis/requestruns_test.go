@@ -19,7 +19,7 @@ import (
 )
 
 // carryBuffered carries one complete element that is not an envelope, and an envelope if the whole reply is a value.
-func TestQuickReplies(t *testing.T) {
+func TestCarryBuffered(t *testing.T) {
 	const lookalike = envelope.Magic + "lookalike"
 	sealer := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := string(resp.AppendBulk(nil, sealer.Seal(nil, []byte(lookalike), codec.Setting{}, nil)))
@@ -249,6 +249,6 @@ func TestUnsettledWithinAReply(t *testing.T) {
 }
 
 // midway is a reply pump in the middle of a reply.
-type midway struct{ resting }
+type midway struct{ idlePump }
 
 func (midway) midReply() bool { return true }

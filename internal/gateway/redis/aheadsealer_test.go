@@ -57,7 +57,7 @@ func writeSlowly(t *testing.T, c net.Conn, request string, off int) {
 
 // A value is read back unchanged however it is cut into pieces. It is compressed if Seal would compress it,
 // and pipelined requests behind it keep their order.
-func TestAhead(t *testing.T) {
+func TestAheadSealer(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
@@ -111,7 +111,7 @@ func expectLine(t *testing.T, r *bufio.Reader, want string) {
 }
 
 // Every command that stores a long value is tested, in transactions and with replies off.
-func TestAheadByCommand(t *testing.T) {
+func TestAheadSealerByCommand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
@@ -197,7 +197,7 @@ func halfway(t *testing.T, g *Gateway, front, key, value string) (c net.Conn, re
 }
 
 // The encoder's memory is taken from the budget, and given back when the client has gone.
-func TestAheadOfNothing(t *testing.T) {
+func TestAheadSealerReleasesMemory(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
@@ -218,7 +218,7 @@ func TestAheadOfNothing(t *testing.T) {
 }
 
 // A policy that is set while a value arrives applies from the next request on.
-func TestAheadOfOtherRules(t *testing.T) {
+func TestAheadSealerUnderNewPolicy(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
@@ -249,7 +249,7 @@ func TestAheadOfOtherRules(t *testing.T) {
 }
 
 // A drain waits for the end of the value.
-func TestAheadOfDrain(t *testing.T) {
+func TestAheadSealerDuringDrain(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)
@@ -277,7 +277,7 @@ func TestAheadOfDrain(t *testing.T) {
 
 // Many clients at once take no more than the budget and lose nothing: without budget for an encoder a value
 // is compressed when it has arrived, and without budget for the value it is passed unchanged.
-func TestAheadOfABudget(t *testing.T) {
+func TestAheadSealerWithinBudget(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	const size = 16 << 20

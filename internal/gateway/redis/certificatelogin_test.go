@@ -129,7 +129,7 @@ func (c certified) checkOthers(t *testing.T, loggedOut string) {
 
 // If the server has no RESET the gateway checks the login of its connection, and serves no client with its
 // own.
-func TestCertificateThatNothingLogsOut(t *testing.T) {
+func TestCertificateOnServerWithoutReset(t *testing.T) {
 	const without = `rename-command RESET ""`
 	got := startCertified(t, "gateway", without).lines(t, "GET a:1")
 	if len(got) == 0 || !strings.HasPrefix(got[0], "-ERR cinch: the server accepts the gateway's certificate as a login") {

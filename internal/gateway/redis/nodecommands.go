@@ -16,7 +16,7 @@ type nodeCommands struct {
 	view     topology
 }
 
-// clusterCommand has the addresses in replies to CLUSTER rewritten.
+// clusterCommand forwards CLUSTER. In a cluster, the addresses in its reply are rewritten.
 func (c *nodeCommands) clusterCommand(r *request) error {
 	if !inCluster(c.view) {
 		return c.upstream.forward(r, entry{})
@@ -45,7 +45,7 @@ func (c *nodeCommands) capabilities(r *request) error {
 	return c.upstream.forward(&request{cmd: r.cmd, args: args}, entry{})
 }
 
-// sentinelCommand has the addresses in a Sentinel's replies rewritten.
+// sentinelCommand forwards SENTINEL. If the server is a Sentinel, the addresses in its reply are rewritten.
 func (c *nodeCommands) sentinelCommand(r *request) error {
 	if !ofSentinels(c.view) {
 		return c.upstream.forward(r, entry{})

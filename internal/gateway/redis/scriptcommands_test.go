@@ -57,7 +57,7 @@ func TestScriptsWithoutRules(t *testing.T) {
 	expect(t, c, "SCRIPT EXISTS "+sha, "[1]", "MULTI", "OK", "EVALSHA "+sha+" 1 k", "QUEUED", "EXEC", "[1]")
 }
 
-func TestBodiesForgetWhatIsNotUsed(t *testing.T) {
+func TestScriptCacheDropsUnused(t *testing.T) {
 	var b scriptCache
 	text := func(c byte) []byte { return []byte(strings.Repeat(string(c), maxBodyBytes/4)) }
 	has := func(c byte) bool { _, ok := b.find([]byte(strings.ToUpper(lua.Name(text(c))))); return ok }

@@ -104,7 +104,7 @@ func heapBytes() uint64 {
 
 // Values that are decompressed in place for a command take budget. Finding out that a value is not compressed
 // does not fetch it.
-func TestPutBackTakesBudget(t *testing.T) { // alone: it measures the memory of the process
+func TestInflatingTakesBudget(t *testing.T) { // alone: it measures the memory of the process
 	sock := startServer(t)
 	const n = 3 << 20
 	front, g := startGateway(t, sock, func(c *Config) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// copier carries replies element by element and has values decompressed.
+// copier carries replies element by element. It passes values to the replyDecoder.
 type copier struct {
 	frames    *frames
 	decoder   *replyDecoder
@@ -50,7 +50,7 @@ func (c *copier) copyFor(e *entry) error {
 	return err
 }
 
-// copy carries one reply, with the attributes in front of it, and has the values that sh names decompressed.
+// copy carries one reply, with the attributes in front of it. The values that sh names are decompressed.
 func (c *copier) copy(sh shape, mask []bool) error {
 	c.path = c.path[:0]
 	for {

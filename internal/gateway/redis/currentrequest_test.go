@@ -36,7 +36,7 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 
 // A user who may not run a request on its key gets that error, which does not disclose what the key holds,
 // however long the request is and however it is encoded.
-func TestRefusalsAreOfTheRequestAtHand(t *testing.T) {
+func TestRefusalsAreOfTheCurrentRequest(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	direct := clientOf(t, sock)

@@ -19,7 +19,7 @@ import (
 // Commands of users who may not run WATCH and MULTI are run this way too.
 //
 // A body is known from EVAL, or from a SCRIPT LOAD or EVAL that this gateway has seen before an EVALSHA;
-// script.go handles the case where it has not. If there is no body (functions, unknown commands), the request
+// scriptcommands.go handles the case where it has not. If there is no body (functions, unknown commands), the request
 // is refused if the policy may compress its keys: it could meet an envelope.
 
 // nestedUnits runs commands while the client has a transaction open or watches keys.
@@ -27,10 +27,10 @@ type nestedUnits struct {
 	upstream *upstreamWriter
 	user     *user
 	codec    *valueCodec
-	prober   *prober
+	prober   *keyProber
 }
 
-// run runs a request that would otherwise be a unit, beside the client's transaction or WATCH.
+// run runs a request that would otherwise be a unit, while the client's transaction or WATCH stays open.
 func (w *nestedUnits) run(r *request, keys [][]byte) error {
 	body, known := w.bodyOf(r)
 	if !known && (w.upstream.tx.open || w.upstream.tx.watch.on) && w.codec.mayBeSealed(w.upstream.state.database(), keys) {
@@ -71,8 +71,8 @@ func (w *nestedUnits) run(r *request, keys [][]byte) error {
 	return w.upstream.sendHidden(w.upstream.tx.escapeArgs(r, keys, found.parts))
 }
 
-// inflate has values decompressed in place before the client's command. Outside a transaction it waits for
-// the answer: if the server refuses, the command must not run.
+// inflate sends the request that decompresses values in place before the client's command. Outside a transaction it
+// waits for the answer: if the server refuses, the command must not run.
 func (w *nestedUnits) inflate(args [][]byte) (refusal string, err error) {
 	if w.upstream.tx.open {
 		return "", w.upstream.sendHidden(args)

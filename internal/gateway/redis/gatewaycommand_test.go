@@ -12,8 +12,9 @@ const behindTest = "redis://10.0.0.1:6379"
 
 func withBehind(c *Config) { c.UpstreamURL = behindTest }
 
-// The gateway answers the command in its turn, whatever is pending. A server does not know the command.
-func TestGatewaySaysWhatItIs(t *testing.T) {
+// The gateway answers the command at its position in the pipeline, whatever replies are outstanding. A server does not
+// know the command.
+func TestGatewayCommand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
 	front, _ := startGateway(t, sock, withBehind)
@@ -37,9 +38,9 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 	readExactly(t, c, unknown)
 }
 
-// If the server requires a login, only clients that have logged in are told what is behind the gateway. The
-// user needs no rights for it.
-func TestGatewayTellsStrangersNoAddress(t *testing.T) {
+// If the server requires a login, only clients that have logged in are told the server's URL. The user needs no rights
+// for the command.
+func TestGatewayCommandBeforeLogin(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--requirepass", "secret")
 	expect(t, clientOf(t, sock, as("", "secret")), "ACL SETUSER nothing on >pw -@all", "OK")
