@@ -236,7 +236,7 @@ type limitedListener struct {
 	refused func(net.Conn)
 }
 
-// lastDescriptors is how many of endpoint.ReservedDescriptors ConnLimit.Listener leaves free.
+// lastDescriptors is the number of endpoint.ReservedDescriptors that ConnLimit.Listener leaves free.
 const lastDescriptors = 8
 
 // Accept implements net.Listener.

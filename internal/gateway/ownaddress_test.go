@@ -10,8 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
-// A gateway whose upstream has become its own address, as when the server's name was moved to its machine, refuses to connect to
-// itself. Another gateway of the process may connect to it, as may this one when it no longer listens there.
+// A gateway refuses to connect to itself when its upstream has become its own address, for example because the server's
+// name was moved to its machine. Another gateway of the process may connect to it. So may the gateway itself when it no
+// longer listens there.
 func TestNoGatewayConnectsToItself(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0", "unix:" + filepath.Join(t.TempDir(), "s")} {
 		l, err := Listen(listen)

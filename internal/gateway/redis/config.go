@@ -94,7 +94,7 @@ const (
 	growth     = 4
 )
 
-// patience is how long the request pump waits for the reply pump before it unblocks that, in case the client does
+// patience limits how long the request pump waits for the reply pump before it unblocks that, in case the client does
 // not read its replies.
 const patience = 20 * time.Millisecond
 

@@ -48,8 +48,8 @@ func TestIndexBehindLogin(t *testing.T) {
 	expect(t, clientOf(t, sock, as("", "secret")), "HGET h:1 f", "{long}") // decompressed in place before the reply
 }
 
-// Where the gateway's own user may not run scripts, hashes under a new index are decompressed by the rights of the client that
-// makes it.
+// If the gateway's own user may not run scripts, hashes under a new index are decompressed with the rights of the
+// client that creates the index.
 func TestIndexByRightsOfTheClient(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t, "--rename-command", "DEL", "FT.CREATE") // the renamed DEL takes any arguments
