@@ -30,18 +30,18 @@ type Tile struct{ Name, Value, Note string }
 
 // Section is a heading followed by paragraphs, plots and a table.
 type Section struct {
-	Title    string
-	Folded   bool     // only the title shows until a reader opens it; printed pages show everything
-	Words    []string // paragraphs
-	Legend   []Key
-	Bars     *Bars
-	Across   *Across
-	Scatters []Scatter
-	Lines    []Lines
-	Columns  []Columns
-	Table    *Table
-	Texts    []Text
-	List     []string
+	Title     string
+	Folded    bool     // only the title shows until a reader opens it; printed pages show everything
+	Words     []string // paragraphs
+	Legend    []Key
+	Bars      *Bars
+	Intervals *Intervals
+	Scatters  []Scatter
+	Lines     []Lines
+	Columns   []Columns
+	Table     *Table
+	Texts     []Text
+	List      []string
 }
 
 // Text is preformatted lines. Texts beside each other on wide screens are below each other on narrow ones.

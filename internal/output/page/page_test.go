@@ -27,7 +27,7 @@ func everywhere(s string) *Page {
 	return &Page{
 		Title: s, Subject: s, Lead: s, Footer: s, Tiles: []Tile{{s, s, s}},
 		Sections: []Section{{
-			Title: s, Words: []string{s}, Legend: []Key{{"now", s}}, List: []string{s}, Texts: []Text{{s, []string{s}}}, Across: &Across{Title: s, Unit: s, Rows: []Span{{Name: s, Label: s, Low: -1, High: 2, Margin: 1}}},
+			Title: s, Words: []string{s}, Legend: []Key{{"now", s}}, List: []string{s}, Texts: []Text{{s, []string{s}}}, Intervals: &Intervals{Title: s, Unit: s, Rows: []Span{{Name: s, Label: s, Low: -1, High: 2, Margin: 1}}},
 			Bars:     &Bars{Rows: []BarRow{{Name: s, Bars: []Bar{{Parts: []Part{{"now", 1, s}}, Label: s, Low: 0.5, High: 2}}}}},
 			Scatters: []Scatter{{Title: s, Across: s, Up: s, Points: []Point{{Name: s, Tip: s, X: 1, Y: 2, Chosen: true}, {Name: s, Tip: s, X: 100, Y: 3, Front: true}}}},
 			Lines:    []Lines{{Title: s, Across: s, Up: s, Log: true, Series: []Series{{"now", []At{{1, 2, s}, {2, 30, s}}}}, Areas: []Area{{"after", []At{{1, 2, s}}, []At{{1, 1, s}}}}, Moment: &Moment{1, s}}},

@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// number and revision are set by the linker in releases (packaging/goreleaser.yaml). The go command knows
-// neither in a build from an archive, and the tag only if git has one.
+// number and revision are set by the linker in releases (packaging/goreleaser.yaml). In other builds they come
+// from the go command, which knows neither in a source archive, and the number only in a tagged checkout.
 var number, revision string
 
 // Build describes the build.

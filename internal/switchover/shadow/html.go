@@ -79,7 +79,7 @@ func (r *Report) tiles() []page.Tile {
 
 func (r *Report) metricsSection() page.Section {
 	t := &page.Table{Header: []page.Column{{Name: "Metric", Text: true}, {Name: "Margin"}, {Name: "Test to control"}, {Name: "Interval, 95%"}, {Name: "Machines, A/A", Minor: true}, {Name: "Batches"}, {Name: "Needed", Minor: true}}}
-	across := page.Across{Unit: "%"}
+	across := page.Intervals{Unit: "%"}
 	for _, m := range r.Metrics {
 		t.Rows = append(t.Rows, page.Row{Cells: strings.Split(capital(m.row()), "\t")})
 		if m.Batches > 0 && m.High >= 0 {
@@ -90,7 +90,7 @@ func (r *Report) metricsSection() page.Section {
 	}
 	s := page.Section{Title: "Basis of the verdict", Table: t}
 	if len(across.Rows) > 0 {
-		s.Across, s.Words = &across, []string{"How much slower the test is than the control, with 95 % intervals. The thick line is the margin: an interval to the right of it fails, one to the left of it passes."}
+		s.Intervals, s.Words = &across, []string{"How much slower the test is than the control, with 95 % intervals. The thick line is the margin: an interval to the right of it fails, one to the left of it passes."}
 	}
 	return s
 }
@@ -103,7 +103,7 @@ func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Q
 		r.overTime("99th percentile over time", true, at, func(q Quantiles) float64 { return q.P99 }),
 	}
 	t := &page.Table{Header: []page.Column{{Name: "Quantile", Text: true}, {Name: "Control"}, {Name: "Test"}, {Name: "Test to control"}, {Name: "Interval, 95%"}, {Name: "Batches", Minor: true}}}
-	across := page.Across{Title: "Test to control by quantile, with 95 % intervals", Unit: "%"}
+	across := page.Intervals{Title: "Test to control by quantile, with 95 % intervals", Unit: "%"}
 	for _, q := range of {
 		t.Rows = append(t.Rows, page.Row{Cells: []string{q.name(), latency(q.Control), latency(q.Test), q.difference(), q.interval(), fmt.Sprint(q.Batches)}})
 		if q.High >= 0 && q.Batches > 0 {
@@ -111,7 +111,7 @@ func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Q
 		}
 	}
 	if len(across.Rows) > 0 {
-		s.Across = &across
+		s.Intervals = &across
 	}
 	s.Table = t
 	return s

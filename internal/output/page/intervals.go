@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Across plots differences and their intervals, with a line at zero.
-type Across struct {
+// Intervals plots differences and their intervals, with a line at zero.
+type Intervals struct {
 	Title string
 	Unit  string
 	Rows  []Span
@@ -30,8 +30,8 @@ const (
 // mostAcross limits the scale: an interval that goes further is cut at the edge.
 const mostAcross = 100.0
 
-// DrawnAcross is a plot with the positions of everything.
-type DrawnAcross struct {
+// DrawnIntervals is a plot with the positions of everything.
+type DrawnIntervals struct {
 	Zero  float64
 	Rows  []DrawnSpan
 	Ticks []Tick
@@ -47,13 +47,13 @@ type DrawnSpan struct {
 }
 
 // Drawn returns the plot, with all rows on one scale.
-func (a *Across) Drawn() DrawnAcross {
+func (a *Intervals) Drawn() DrawnIntervals {
 	low, high := a.reach()
 	x := func(v float64) float64 {
 		v = max(low, min(high, v))
 		return round(acrossLeft + (acrossRight-acrossLeft)*(v-low)/(high-low))
 	}
-	d := DrawnAcross{Zero: x(0)}
+	d := DrawnIntervals{Zero: x(0)}
 	for _, v := range nice(low, high, 5) {
 		d.Ticks = append(d.Ticks, Tick{At: x(v), Name: signed(v) + a.Unit})
 	}
@@ -67,7 +67,7 @@ func (a *Across) Drawn() DrawnAcross {
 }
 
 // reach returns the ends of the scale, which includes zero with some space on both sides.
-func (a *Across) reach() (low, high float64) {
+func (a *Intervals) reach() (low, high float64) {
 	for _, s := range a.Rows {
 		low, high = min(low, s.Low, s.At), max(high, s.High, s.At, 1.3*s.Margin)
 	}

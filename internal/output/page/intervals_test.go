@@ -4,7 +4,7 @@ import "testing"
 
 // Rows share a scale that includes zero, and intervals beyond the edge are cut there.
 func TestAcross(t *testing.T) {
-	d := (&Across{Unit: "%", Rows: []Span{{At: 5, Low: -20, High: 20, Margin: 10}, {At: 400, Low: -50, High: 900}}}).Drawn()
+	d := (&Intervals{Unit: "%", Rows: []Span{{At: 5, Low: -20, High: 20, Margin: 10}, {At: 400, Low: -50, High: 900}}}).Drawn()
 	for _, r := range d.Rows {
 		if r.Low < acrossLeft || r.High > acrossRight || r.At > acrossRight {
 			t.Errorf("%+v", r)
@@ -16,7 +16,7 @@ func TestAcross(t *testing.T) {
 	if len(d.Ticks) < 3 || d.Rows[0].Tip != "-20% to +20%" {
 		t.Errorf("%+v", d)
 	}
-	one := (&Across{Rows: []Span{{}}}).Drawn()
+	one := (&Intervals{Rows: []Span{{}}}).Drawn()
 	if one.Rows[0].At != one.Zero || one.Zero <= acrossLeft || one.Zero >= acrossRight {
 		t.Errorf("%+v", one)
 	}
