@@ -1,4 +1,4 @@
-// Package durable writes files that a loss of power leaves whole.
+// Package durable replaces files atomically: a power failure leaves the old content or the new one.
 package durable
 
 import (
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// WriteFile replaces the content of a file, which only its owner may read. A reader, or a process that begins
-// after a crash, finds the old content or the new one. When WriteFile has returned nil it finds the new one,
-// also after a loss of power. After an error the old content is in place, unless the error is the
-// directory's: then either may be.
+// WriteFile replaces the content of a file, which only its owner may read. At any time, and after a crash, the
+// file has either the old content or the new one. Once WriteFile has returned nil it has the new one, even after
+// a power failure. After an error it has the old one, unless only syncing the directory failed: then it may have
+// either.
 func WriteFile(name string, content []byte) error {
 	dir, err := os.Open(filepath.Dir(name))
 	if err != nil {
