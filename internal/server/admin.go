@@ -100,7 +100,8 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 	return registry, errors.Join(errs...)
 }
 
-// listenAdmin opens the listener of the admin page, and warns of access rules that limit or endanger its use.
+// listenAdmin opens the listener of the admin page. It logs a warning if the access rules exclude remote readers
+// or let the token be sent unencrypted.
 func (p *Process) listenAdmin() (*adminPage, error) {
 	cfg, log, secure, token := p.started, p.log, p.access.secure, p.access.token
 	l, err := listen(p.options, cfg.Admin.Listen, "admin", "admin")

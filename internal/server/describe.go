@@ -117,7 +117,7 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 			continue
 		}
 		for _, s := range r.auto.Status() {
-			if d, ok := r.keeper.local.Get(s.Number); ok {
+			if d, ok := r.store.local.Get(s.Number); ok {
 				add("", d)
 				in := &list[len(list)-1]
 				in.Gateway, in.Rule = r.name, s.Rule
@@ -133,7 +133,7 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 		if r.auto == nil {
 			continue
 		}
-		for _, d := range r.keeper.local.All() {
+		for _, d := range r.store.local.All() {
 			if !listed[d.Number()] {
 				add("", d)
 			}

@@ -9,8 +9,8 @@ import (
 
 const embeddedTick = 100 * time.Millisecond
 
-// Embedded is an in-memory store for trying Cinch out, on a port of its own. It keeps nothing beyond the
-// process.
+// Embedded is an in-memory store for trying Cinch out. It listens on a port of its own, and its data is lost when
+// the process ends.
 type Embedded struct {
 	server  *miniredis.Miniredis
 	stopped chan struct{}

@@ -86,8 +86,8 @@ func withProxyHeaders(g *config.Gateway, l net.Listener) net.Listener {
 }
 
 // listen takes over the socket that the process was given for an address or for a name, or else opens one.
-// who names the listener in errors.
-func listen(o *Options, addr, name, who string) (net.Listener, error) {
+// label names the listener in errors.
+func listen(o *Options, addr, name, label string) (net.Listener, error) {
 	var l net.Listener
 	var err error
 	if o.listen != nil {
@@ -96,7 +96,7 @@ func listen(o *Options, addr, name, who string) (net.Listener, error) {
 		l, err = o.Sockets.Listen(addr, name)
 	}
 	if err != nil {
-		return nil, &ListenError{who, err}
+		return nil, &ListenError{label, err}
 	}
 	return l, nil
 }

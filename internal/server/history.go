@@ -16,7 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/cputime"
 )
 
-// openHistory reads the recorded counters. It returns nil if no one can query them.
+// openHistory reads the recorded counters. It returns nil if they are neither stored nor shown: without a path
+// and without the admin page.
 func openHistory(cfg *config.Config, engine *codec.Engine, log *slog.Logger) *history.History {
 	path := cfg.HistoryPath()
 	if cfg.Admin.Listen == config.Off && path == "" {
@@ -66,8 +67,8 @@ type sampler struct {
 	rules     map[[2]string]bool  // by gateway and rule: those that have series of their own
 }
 
-// maxSampledRules limits the rules of a process that have series of their own, which they keep. All others
-// share one series.
+// maxSampledRules limits the rules of a process that have series of their own. A rule that has one keeps it; all
+// rules beyond the limit share one series.
 const (
 	maxSampledRules = 128
 	otherRules      = "other"

@@ -34,7 +34,7 @@ type packer struct {
 
 // addPacker gives r a packer if r is a gateway to a store: any reload may turn packing on.
 func (p *Process) addPacker(r *running) error {
-	if r.keeper == nil {
+	if r.store == nil {
 		return nil
 	}
 	engine, err := p.options.Zstd.Engine(p.started.Zstd)
@@ -46,7 +46,7 @@ func (p *Process) addPacker(r *running) error {
 		stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.Background = pack.NewBackground(pack.BackgroundOptions{
-		Current: k.job, Open: k.openSession, Pause: r.keeper.store.pause(), Unavailable: r.keeper.store.isUnavailable, Log: r.log,
+		Current: k.job, Open: k.openSession, Pause: r.store.backend.pause(), Unavailable: r.store.backend.isUnavailable, Log: r.log,
 	})
 	r.packer = k
 	return nil
@@ -56,7 +56,7 @@ func (p *Process) startPacking() {
 	for k := range p.packers() {
 		go func() {
 			defer close(k.ended)
-			k.Run(k.gateway.keeper.ctx, k.stop)
+			k.Run(k.gateway.store.ctx, k.stop)
 		}()
 	}
 }
@@ -101,7 +101,7 @@ func (k *packer) maxSeal() int {
 	return int(k.process.started.Gateway(k.gateway.name).MaxSeal) // a reload doesn't change it
 }
 
-func (k *packer) dicts() store.Dicts { return k.gateway.keeper.dicts }
+func (k *packer) dicts() store.Dicts { return k.gateway.store.dicts }
 
 // job returns what to pack under the current configuration.
 func (k *packer) job() pack.Job {
@@ -111,7 +111,7 @@ func (k *packer) job() pack.Job {
 	}
 	cfg := k.process.current.Load().cfg
 	return pack.Job{
-		Formats: k.gateway.keeper.store.hasFormats(),
+		Formats: k.gateway.store.backend.hasFormats(),
 		Policy:  k.gateway.auto.Policy(), Exclude: strings.Join(cfg.Gateway(k.gateway.name).Exclude, "\n"),
 		DryRun: c.Mode == config.PackEstimate, Every: time.Duration(c.Every), Parallel: c.Parallel, MaxBytes: k.maxSeal(),
 		KeysPerSecond: float64(c.KeysPerSecond), BytesPerSecond: float64(c.BytesPerSecond), MaxLatency: time.Duration(c.MaxLatency),
@@ -123,7 +123,7 @@ func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Se
 	if err := k.checkReady(rules); err != nil {
 		return pack.Session{}, err
 	}
-	o := k.gateway.keeper.store.scanOptions()
+	o := k.gateway.store.backend.scanOptions()
 	o.Rules, o.Dicts = rules, k.dicts()
 	s, err := open.Open(ctx, k.process.started.Gateway(k.gateway.name).Upstream, o)
 	if err != nil {
@@ -181,8 +181,8 @@ func (k *packer) checkDicts(rules *policy.Policy) error {
 	return nil
 }
 
-// forWriter returns the policy for stored values. Values of one user name that user's dictionaries. Values
-// that may belong to several users name none of these, since their writers are unknown.
+// forWriter returns the policy for stored values. If all values belong to one user, they may use that user's
+// dictionaries. If they may belong to several, they use none of these, since the writer of a value is unknown.
 func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy.Policy {
 	if !one {
 		return rules.WithoutLogins()
@@ -208,7 +208,7 @@ func (k *packer) seal(rules *policy.Policy) *pack.Seal {
 
 // ready reports whether the server holds a dictionary. It asks the server before it returns false.
 func (k *packer) ready(number uint32) bool {
-	return store.ReadyNow(k.gateway.keeper.ctx, k.dicts(), number, open.AnswerTimeout)
+	return store.ReadyNow(k.gateway.store.ctx, k.dicts(), number, open.AnswerTimeout)
 }
 
 // describe returns nil unless the gateway is configured to pack.

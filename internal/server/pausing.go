@@ -46,7 +46,7 @@ func (p *Process) withPacker(ctx context.Context, posted []byte, do func(*packer
 	switch {
 	case err == nil:
 		return now, nil
-	case k.gateway.keeper.store.isUnavailable(err):
+	case k.gateway.store.backend.isUnavailable(err):
 		return nil, fmt.Errorf("gateway %s: the upstream does not answer, so nothing was changed: retry when it is back (%w)", k.gateway.name, err)
 	}
 	return nil, fmt.Errorf("gateway %s: the upstream refuses, so nothing was changed (%w); docs/PACK.md lists the rights needed", k.gateway.name, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// Process is a running serve. Make it with New.
+// Process runs all gateways of one 'cinch serve'. Make it with New.
 type Process struct {
 	options *Options
 	log     *slog.Logger
@@ -150,7 +150,7 @@ func (p *Process) Run(ctx, now context.Context) (err error) {
 	failed := p.start()
 	go p.warnUnreachable()
 	p.startPacking()
-	p.serving()
+	p.notifyServing()
 	replaced, alive := make(chan error, 1), watchdog()
 	defer alive.Stop()
 	for {
@@ -178,11 +178,11 @@ func (p *Process) start() (failed chan error) {
 	failed = make(chan error, len(p.gateways)+1)
 	for _, r := range p.gateways {
 		p.log.Info("gateway listens", "gateway", r.name, "address", r.listener.Addr().String(), "upstream", r.upstream.String())
-		if r.keeper != nil {
-			r.keeper.adopt(p.current.Load().ruleDicts(r.name))
-			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.dicts.Run)
-			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.auto.Run)
-			go panics.KeepRunning(r.keeper.ctx, r.log, r.stats, r.keeper.store.warnIfGateway)
+		if r.store != nil {
+			r.store.adopt(p.current.Load().ruleDicts(r.name))
+			go panics.KeepRunning(r.store.ctx, r.log, r.stats, r.store.dicts.Run)
+			go panics.KeepRunning(r.store.ctx, r.log, r.stats, r.auto.Run)
+			go panics.KeepRunning(r.store.ctx, r.log, r.stats, r.store.backend.warnIfGateway)
 		}
 		go func() { failed <- r.gateway.Serve(r.listener) }()
 	}

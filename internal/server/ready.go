@@ -104,8 +104,9 @@ func (p *Process) health() []health {
 	return p.probes.found
 }
 
-// probe asks all gateways concurrently. Meanwhile it holds one extra file descriptor: a client takes two, its
-// own connection and the upstream's, but a probe only the second.
+// probe asks all gateways concurrently. A client takes two file descriptors, one for its own connection and one
+// for the upstream's. A probe takes only the second, so probe holds another one meanwhile: if descriptors run out
+// for clients, it fails, too.
 func (p *Process) probe(timeout time.Duration) []health {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -144,11 +145,11 @@ func (r *running) ready(ctx context.Context) (notes []string, err error) {
 
 // missingDicts returns notes on dictionaries that rules name and values can't use yet.
 func (r *running) missingDicts() (notes []string) {
-	if r.keeper == nil || r.auto.Policy().Off {
+	if r.store == nil || r.auto.Policy().Off {
 		return nil
 	}
 	for _, number := range r.auto.Policy().Dictionaries() {
-		if !r.keeper.dicts.Ready(number) {
+		if !r.store.dicts.Ready(number) {
 			notes = append(notes, fmt.Sprintf("dictionary %08x is missing on at least one server: values are compressed without it", number))
 		}
 	}

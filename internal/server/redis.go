@@ -25,7 +25,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 	cfg := s.redisConfig(g, r, secure)
 	switch servers.Kind {
 	case config.Cluster, config.Sentinel:
-		store, dicts := newClusterKeeper(r, servers.Kind)
+		store, dicts := newClusterAccess(r, servers.Kind)
 		s.manage(g, r, apply)
 		cfg.Sampler, cfg.WhatIf = r.auto, r.whatIf.watch
 		cluster := redis.ClusterConfig{
@@ -39,7 +39,7 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 			store.dial = several.DialPrimary
 		}
 	default:
-		dicts := newRedisKeeper(r)
+		dicts := newRedisAccess(r)
 		s.manage(g, r, apply)
 		cfg.Dicts, cfg.Sampler, cfg.WhatIf = dicts, r.auto, r.whatIf.watch
 		made = redis.NewGateway(cfg)

@@ -12,7 +12,7 @@ import (
 func (p *Process) Reload() {
 	select {
 	case p.reloads <- struct{}{}:
-	default: // one is due already
+	default: // a reload is pending already
 	}
 }
 
@@ -74,8 +74,8 @@ func (p *Process) applyRules(r *running, l *loaded) {
 			r.kinds.Resize(l.kindMemory(r.name))
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
-		r.keeper.store.reconfigure(l.cfg.Gateway(r.name))
-		r.keeper.adopt(l.ruleDicts(r.name)) // before SetRules, so that no value names one that is missing
+		r.store.backend.reconfigure(l.cfg.Gateway(r.name))
+		r.store.adopt(l.ruleDicts(r.name)) // before SetRules, so that no value names one that is missing
 		r.auto.SetRules(l.rules(r.name))
 	default:
 		keepRules(l.policies, old.policies, r.name)

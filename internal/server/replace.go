@@ -27,7 +27,7 @@ var (
 func (p *Process) Replace() {
 	select {
 	case p.replacements <- struct{}{}:
-	default: // it is due already
+	default: // a replacement is pending already
 	}
 }
 
@@ -64,8 +64,8 @@ func (p *Process) startSuccessor(ctx context.Context) (pid int, err error) {
 	return pid, err
 }
 
-// serving tells the parent process or service manager that this process serves.
-func (p *Process) serving() {
+// notifyServing tells the parent process or service manager that this process serves.
+func (p *Process) notifyServing() {
 	sockets := p.options.Sockets
 	sockets.Serving()
 	upgrade.NotifyReady(p.status())

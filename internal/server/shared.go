@@ -72,7 +72,7 @@ type running struct {
 	gateway  protocolGateway
 
 	// For gateways to stores; nil for others.
-	keeper *keeper
+	store  *storeAccess
 	auto   *dictionary.Manager // says which policy is in force
 	packer *packer
 	whatIf *whatIf
@@ -115,7 +115,7 @@ func (r *running) close() {
 		_ = r.sentinel.Close()
 	}
 	r.whatIf.close()
-	if r.keeper != nil {
-		r.keeper.close()
+	if r.store != nil {
+		r.store.close()
 	}
 }

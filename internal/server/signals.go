@@ -11,7 +11,7 @@ import (
 // Signals lists the signals that RunUntil handles.
 var Signals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR2}
 
-// RunUntil is Run under signals. The first SIGINT or SIGTERM drains, the next one cuts connections off
+// RunUntil calls Run and handles signals. The first SIGINT or SIGTERM drains, the next one cuts connections off
 // (ErrCutOff). SIGHUP reloads; SIGUSR2 replaces the process, which then drains.
 func (p *Process) RunUntil(signals <-chan os.Signal) error {
 	ctx, drain := context.WithCancelCause(context.Background())

@@ -17,7 +17,7 @@ var sqlModes = map[string]tarantool.SQLMode{
 
 // addTarantool makes r a gateway to a Tarantool server.
 func (s *shared) addTarantool(l *loaded, g *config.Gateway, r *running, secure *tls.Config) error {
-	store, err := newTarantoolKeeper(r, g)
+	store, err := newTarantoolAccess(r, g)
 	if err != nil {
 		return err
 	}

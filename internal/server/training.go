@@ -33,13 +33,13 @@ func (s *shared) newTrainer() *dictionary.Trainer {
 	})
 }
 
-// manage gives a gateway to a store its managers of rules and dictionaries, which pass policies to apply.
+// manage sets up the managers of a store gateway's rules and dictionaries. They call apply with each new policy.
 func (s *shared) manage(g *config.Gateway, r *running, apply func(*policy.Policy)) {
 	r.whatIf = s.newWhatIf(g, r, apply)
 	r.auto = s.newAutodict(r, r.whatIf.overrides.SetBase)
 }
 
-// newWhatIf makes the whatIf of a gateway to a store, which passes policies to apply.
+// newWhatIf returns the whatIf of a store gateway. It calls apply with each new policy.
 func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Policy)) *whatIf {
 	watch := simulate.New(simulate.Options{
 		NewEngine: func() *codec.Engine {
@@ -49,7 +49,7 @@ func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Pol
 			}
 			return e
 		},
-		Dict:    r.keeper.local.Get,
+		Dict:    r.store.local.Get,
 		MaxSeal: int(g.MaxSeal),
 		Budget:  s.whatIf,
 	})
@@ -59,18 +59,18 @@ func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Pol
 	}
 }
 
-// newAutodict makes the manager of the gateway's dictionaries, which passes policies that name them to apply.
-// It has no rules yet.
+// newAutodict returns the manager of the gateway's dictionaries, without rules. It calls apply with each policy
+// that names new dictionaries.
 func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *dictionary.Manager {
 	t := &s.started.Training
 	return dictionary.New(dictionary.Options{
 		By:          pack.UniqueHolder(r.name),
-		Store:       r.keeper.dicts,
+		Store:       r.store.dicts,
 		Trainer:     s.trainer,
 		Apply:       apply,
 		Log:         r.log,
-		Hint:        r.keeper.store.publishHint(),
-		Unavailable: r.keeper.store.isUnavailable,
+		Hint:        r.store.backend.publishHint(),
+		Unavailable: r.store.backend.isUnavailable,
 		MaxSample:   int(t.MaxSample),
 		MinSamples:  t.MinSamples,
 		MinSaving:   t.MinSaving.Share(),
@@ -80,7 +80,7 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *dictionary
 	})
 }
 
-// newKinds makes what measures a gateway's messages, and trains dictionaries for its rules.
+// newKinds returns the Messages of a gateway: they measure its messages and train dictionaries for its rules.
 func (s *shared) newKinds(l *loaded, g *config.Gateway, r *running) *dictionary.Messages {
 	t := &s.started.Training
 	maxDict := 0

@@ -14,7 +14,7 @@ import (
 )
 
 // whatIf estimates the effect of other settings on a gateway's values, and holds the settings that replace
-// those of rules. It is nil for gateways without that.
+// those of rules. It is nil for gateways without estimates.
 type whatIf struct {
 	gateway, protocol string
 	watch             *simulate.Watch

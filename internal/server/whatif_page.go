@@ -57,7 +57,7 @@ func (p whatIfPage) find(name string) (*whatIf, error) {
 	return nil, refuse("GET /api/whatif lists them", "there is no gateway %.80q", name)
 }
 
-// apply makes a rule compress as one of the choices says.
+// apply replaces a rule's setting by the posted choice.
 func (p whatIfPage) apply(text []byte) (any, error) {
 	posted, err := readPosted(text)
 	if err != nil {

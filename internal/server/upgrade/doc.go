@@ -9,5 +9,5 @@
 // process would have a queue of its own, and clients waiting in a queue that is closed are refused.
 //
 // In reading order: replace.go starts the successor, sockets.go listens, inherited.go takes over what a
-// process was started with, manager.go notifies systemd.
+// process was started with, systemd.go notifies systemd.
 package upgrade

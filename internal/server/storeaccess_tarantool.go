@@ -15,19 +15,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// tarantoolStore is the keeperStore of a Tarantool server. It reads the schema too.
+// tarantoolStore is the storeBackend of a Tarantool server. It reads the schema too.
 type tarantoolStore struct {
-	keeper   *keeper
+	access   *storeAccess
 	upstream endpoint.Upstream
 	conn     *storetarantool.Conn
 	shards   *open.Shards
 	dicts    *storetarantool.Group
 }
 
-// newTarantoolKeeper makes the keeper of a server and of its shards.
-func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) {
-	k := newKeeper(r.log)
-	s := &tarantoolStore{keeper: k, upstream: r.upstream}
+// newTarantoolAccess sets the access to a server and its shards.
+func newTarantoolAccess(r *running, g *config.Gateway) (*tarantoolStore, error) {
+	k := newStoreAccess(r.log)
+	s := &tarantoolStore{access: k, upstream: r.upstream}
 	o := open.TarantoolOptions(s.upstream)
 	o.Timeout = open.AnswerTimeout
 	var warned sync.Once // it reconnects often
@@ -46,8 +46,8 @@ func newTarantoolKeeper(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	s.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
 		Find: s.shards.Find, Connect: s.shards.Connect, Log: r.log, Errors: r.stats,
 	})
-	k.dicts, k.store = s.dicts, s
-	r.keeper = k
+	k.dicts, k.backend = s.dicts, s
+	r.store = k
 	return s, s.shards.Configure(g)
 }
 
@@ -74,7 +74,7 @@ func (s *tarantoolStore) warnIfGateway(context.Context) {}
 // reconfigure applies a changed list of shards.
 func (s *tarantoolStore) reconfigure(g *config.Gateway) {
 	if err := s.shards.Configure(g); err != nil {
-		s.keeper.log.Error("the shards can't be read, keeping the old ones", "err", err)
+		s.access.log.Error("the shards can't be read, keeping the old ones", "err", err)
 	}
 }
 
@@ -101,12 +101,12 @@ func (s *tarantoolStore) adopt(ctx context.Context, files []*codec.Dict, others 
 			return
 		}
 		if err == nil {
-			s.keeper.log.Info("the dictionaries that rules name are in the server", "dictionaries", len(files)+len(others))
+			s.access.log.Info("the dictionaries that rules name are in the server", "dictionaries", len(files)+len(others))
 			return
 		}
 		if err.Error() != told {
 			told = err.Error()
-			s.keeper.log.Warn("can't use a rule's dictionary, so values are compressed without it", "err", err, "hint", "'cinch tarantool init' installs the space for dictionaries")
+			s.access.log.Warn("can't use a rule's dictionary, so values are compressed without it", "err", err, "hint", "'cinch tarantool init' installs the space for dictionaries")
 		}
 		select {
 		case <-ctx.Done():

@@ -70,13 +70,13 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 			continue
 		}
 		g := admin.GatewayKinds{Gateway: r.name, Messages: []admin.MeasuredKind{}}
-		var asTheyCame []sampled.Measured
+		var uncompressed []sampled.Measured
 		if r.grpc != nil {
-			asTheyCame = r.grpc.Measured()
+			uncompressed = r.grpc.Measured()
 		}
-		g.Messages = append(g.Messages, measuredKinds(asTheyCame)...)
+		g.Messages = append(g.Messages, measuredKinds(uncompressed)...)
 		for _, k := range describeKinds(r.kinds) {
-			if k.Rule == "" && len(asTheyCame) > 0 { // the same messages as in the list above
+			if k.Rule == "" && len(uncompressed) > 0 { // the same messages as in the list above
 				continue
 			}
 			estimates := r.kinds.Estimates(k.KindStatus, estimated, p.shared.estimate)

@@ -52,7 +52,7 @@ func TestAwaitedDictionaryOpensAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			dicts, readers := open(server)
-			s := &redisStore{keeper: newKeeper(log), dicts: dicts}
+			s := &redisStore{access: newStoreAccess(log), dicts: dicts}
 			numbers := []uint32{awaited.Number()}
 			s.awaitNodes(t.Context(), numbers)
 			told := map[uint32]string{}

@@ -20,9 +20,9 @@ import (
 // nodesPoll is the interval at which awaitNodes checks whether a cluster's nodes are known.
 const nodesPoll = 20 * time.Millisecond
 
-// redisStore is the keeperStore of a Redis server or cluster.
+// redisStore is the storeBackend of a Redis server or cluster.
 type redisStore struct {
-	keeper *keeper
+	access *storeAccess
 	hosts  []endpoint.Upstream                     // at least one of them has to answer
 	dial   func(context.Context) (net.Conn, error) // connects to the store if the hosts are Sentinels; else nil
 	dicts  redisDicts
@@ -36,21 +36,21 @@ type redisDicts interface {
 	Adopt(ctx context.Context, number uint32) error
 }
 
-// newRedisKeeper makes the keeper of one server, and returns the server's dictionaries for the gateway to use too.
-func newRedisKeeper(r *running) *storeredis.Dicts {
-	k := newKeeper(r.log)
+// newRedisAccess sets the access to one server. It returns the server's dictionaries, which the gateway uses, too.
+func newRedisAccess(r *running) *storeredis.Dicts {
+	k := newStoreAccess(r.log)
 	dicts, end := open.GatewayDicts(r.upstream, &k.local, r.log)
 	paused, endPause := open.GatewayPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return gateway.Dial(ctx, r.upstream, r.stats) })
-	k.dicts, k.store = dicts, &redisStore{keeper: k, hosts: r.servers(), dicts: dicts, paused: paused, stop: func() { end(); endPause() }}
-	r.keeper = k
+	k.dicts, k.backend = dicts, &redisStore{access: k, hosts: r.servers(), dicts: dicts, paused: paused, stop: func() { end(); endPause() }}
+	r.store = k
 	return dicts
 }
 
-// newClusterKeeper does the same for a cluster, or for a server found through Sentinels.
-func newClusterKeeper(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
-	k := newKeeper(r.log)
+// newClusterAccess does the same for a cluster, or for a server found through Sentinels.
+func newClusterAccess(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
+	k := newStoreAccess(r.log)
 	dicts := open.GatewayClusterDicts(r.upstream, &k.local, r.log, r.stats)
-	s := &redisStore{keeper: k, hosts: r.servers(), dicts: dicts}
+	s := &redisStore{access: k, hosts: r.servers(), dicts: dicts}
 	end := func() {}
 	if kind == config.Sentinel {
 		s.paused, end = open.GatewayPause(r.upstream, func(ctx context.Context) (net.Conn, error) { return s.dial(ctx) })
@@ -58,8 +58,8 @@ func newClusterKeeper(r *running, kind string) (*redisStore, *storeredis.Cluster
 		s.paused, end = open.GatewayClusterPause(r.servers())
 	}
 	s.stop = func() { dicts.Close(); end() }
-	k.dicts, k.store = dicts, s
-	r.keeper = k
+	k.dicts, k.backend = dicts, s
+	r.store = k
 	return s, dicts
 }
 
@@ -73,7 +73,7 @@ func (s *redisStore) warnIfGateway(ctx context.Context) {
 			hosts[i].User, hosts[i].Password = "", ""
 		}
 	}
-	open.DetectChain(ctx, hosts, s.keeper.log)
+	open.DetectChain(ctx, hosts, s.access.log)
 }
 
 // reconfigure has nothing to do: a cluster's nodes report its members.
@@ -91,7 +91,7 @@ func (s *redisStore) publishHint() string {
 
 func (s *redisStore) adopt(ctx context.Context, files []*codec.Dict, others []uint32) {
 	if len(files) > 0 {
-		_ = s.dicts.Publish(s.keeper.ctx, files...) // Dicts logs errors, and its Run tries again
+		_ = s.dicts.Publish(s.access.ctx, files...) // Dicts logs errors, and its Run tries again
 	}
 	s.fetch(ctx, others)
 }
@@ -136,10 +136,10 @@ func (s *redisStore) has(ctx context.Context, number uint32, told map[uint32]str
 	err := s.dicts.Adopt(ctx, number)
 	switch {
 	case err == nil && told[number] != "":
-		s.keeper.log.Info("dictionary found in the server", "dictionary", name)
+		s.access.log.Info("dictionary found in the server", "dictionary", name)
 	case err != nil && err.Error() != told[number] && ctx.Err() == nil:
 		told[number] = err.Error()
-		s.keeper.log.Warn("can't fetch a rule's dictionary, so values are compressed without it", "dictionary", name, "err", err)
+		s.access.log.Warn("can't fetch a rule's dictionary, so values are compressed without it", "dictionary", name, "err", err)
 	}
 	return err == nil
 }

@@ -15,8 +15,8 @@ import (
 const loginProbeTimeout = 2 * time.Second
 
 // refuseOpenListeners returns an error if clients on other machines would reach a server on this machine that
-// requires no authentication, and the operator has not allowed that. While the server can't be asked, its
-// gateway refuses such clients by itself; see gateway.LoopbackGuard.
+// requires no authentication, and the operator has not allowed that. If the server can't be asked, the
+// gateway itself refuses such clients until it answers; see gateway.LoopbackGuard.
 func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	for i, r := range gateways {
 		g := &cfg.Gateways[i]
