@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// Access controls reading of the pages. Its zero value is for a listener on loopback: every user of the
-// machine may read, by a host name that means this machine. On any other address reading takes a token or a
-// client certificate. Probes are always answered, with a single word.
+// Access controls reading of the pages. On loopback (Open) every user of the machine may read, by a host name
+// that means this machine. On any other address, as with the zero value, reading takes a token or a client
+// certificate. Probes are always answered; without access the answer is a single word.
 type Access struct {
 	Open  bool   // the listener is on loopback or a unix socket: reading takes no credentials
 	Local bool   // it is a unix socket: browsers can't reach it, and the host is ignored
@@ -100,8 +100,8 @@ func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// guard passes requests that may read and that no page of another site has made. Other probes get their short
-// answer.
+// guard passes requests on that may read and that were not made by another site's page. It answers probes among
+// the others with a single word, and refuses the rest.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		may := s.opts.Access.levelOf(r)

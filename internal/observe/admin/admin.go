@@ -184,8 +184,8 @@ func (s *Server) Handler() http.Handler {
 	return withSecurityHeaders(s.guard(s.recoverPanics(mux)))
 }
 
-// recoverPanics logs a panic: net/http does so only below the log's usual level, and to a page without an answer the
-// process seems gone. The connection ends, as with net/http.
+// recoverPanics logs a panic as an error, since net/http would log it below the usual level and the page shows only
+// that there is no answer. The connection is closed, as by net/http.
 func (s *Server) recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -58,8 +58,8 @@ type MeasuredKind struct {
 	Estimates []dictionary.Estimate `json:"estimates"`
 }
 
-// Packing describes background packing of what the upstream already holds. Counts are since the process began; of an
-// estimate they are of the running pass, or else of the last one.
+// Packing describes background packing of what the upstream already holds. Counts are since the process began, or,
+// for an estimate, of the running or else the last pass.
 type Packing struct {
 	Wanted   bool       `json:"wanted"`  // the gateway is enabled and has rules
 	Running  bool       `json:"running"` // a pass is in progress, here

@@ -1,4 +1,4 @@
-// Buttons that change something: POST /api/actions/NAME. What comes of it is said beside the button.
+// Buttons that change something: POST /api/actions/NAME. The result is shown beside the button.
 
 const refusals = {
   401: "Refused: actions need the token of admin.token_file, or a client certificate. Press again; when the browser asks, enter any name, and the token as password. Without admin.token_file in the configuration actions are off.",
@@ -9,7 +9,7 @@ const refusals = {
 const patienceMs = 300000; // the browser may ask for a password meanwhile
 const hintMs = 1500;
 
-// act asks for an action, and returns a text that says why it failed; "": it did not.
+// act requests an action. It returns the reason for a failure, or "" after a success.
 export async function act(name, body) {
   let answer;
   try {
@@ -30,7 +30,7 @@ export async function act(name, body) {
 
 const busy = new WeakSet();
 
-// once runs one thing at a time for a button, however often it is pressed, and has the region beside it say what came of it.
+// once calls run unless an earlier call for the same button is still running, and shows the returned text beside the button.
 export async function once(button, run) {
   if (busy.has(button)) return;
   busy.add(button);

@@ -7,7 +7,7 @@ const style = getComputedStyle(document.documentElement);
 const colour = (name) => () => style.getPropertyValue(name).trim();
 const faint = (name) => () => style.getPropertyValue(name).trim() + "40";
 
-// Chart is a figure. Lines are { name, colour, fill, bars }; kind has format (of a value), range (of the y axis) and incrs (of its ticks).
+// Chart draws lines as a figure. Lines are { name, colour, fill, bars }; kind has format (of a value), range (of the y axis) and incrs (of its ticks).
 export class Chart {
   constructor(title, lines, kind) {
     this.lines = lines;
@@ -22,7 +22,7 @@ export class Chart {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.plot?.redraw(false, true));
   }
 
-  // show draws values by line; times are seconds, label is a sentence for those who don't see it.
+  // show draws values by line; times are seconds, label is a sentence for screen readers.
   show(title, times, values, span, label) {
     this.span = span;
     this.data = [times, ...values];
@@ -40,7 +40,7 @@ export class Chart {
     else if (this.plot.width !== wide) this.plot.setSize({ width: wide, height: high });
   }
 
-  // read puts the values below the pointer, or the last ones, into the legend.
+  // read writes the values at the pointer, or else the last ones, into the legend.
   read() {
     const at = this.plot?.cursor.idx ?? null;
     this.lines.forEach((_, i) => {

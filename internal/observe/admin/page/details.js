@@ -6,14 +6,14 @@ import { bytes, count, micros, money, percent, ratio, seconds } from "./format.j
 import { packing } from "./packer.js";
 import { rules } from "./rules.js";
 
-// sizeBar shows what is left of the values' bytes; a loss is no full bar of success.
+// sizeBar shows the bytes after compression as a share of those before. If they have grown it is a warning, not a full bar.
 function sizeBar(t) {
   if (t.raw_bytes === 0) return "no values yet";
   if (t.stored_bytes > t.raw_bytes) return el("span", { class: "bad-text" }, "larger than before: stop compressing such values");
   return el("progress", { max: t.raw_bytes, value: t.stored_bytes, "aria-label": "bytes after, of bytes before" });
 }
 
-// effortTile says how compressing keeps to the gateway's budgets, where it has any.
+// effortTile shows the use of the gateway's CPU and latency budgets, if it has any.
 function effortTile(e) {
   if (!e) return [];
   const steps = e.steps.filter((s) => s.share >= 0.005).map((s) => `${percent(s.share, 1)} ${stepWords[s.step]}`);
@@ -25,7 +25,7 @@ function effortTile(e) {
 
 const stepWords = { rule: "with the rule's setting", fast: "fast", lz4: "lz4", raw: "not compressed" };
 
-// moneyTile is what compressing saves, less what its CPU costs.
+// moneyTile shows the saving by compression, less the cost of its CPU time.
 function moneyTile(m) {
   if (!m) return null;
   return tile(m.so_far < 0 ? "Cost so far" : "Money saved so far", figure("money_so_far", m.so_far, money(m.so_far)), `a month at this rate ${money(m.month)}`);
@@ -45,7 +45,7 @@ function tiles(g) {
       g.connections.rejected > 0 ? `${count(g.connections.rejected)} refused` : ""));
 }
 
-// messages are the kinds of messages that are measured, in numbers.
+// messages lists the measured kinds of messages: numbers only, no contents.
 function messages(list) {
   if (!list || list.length === 0) return null;
   return section("Messages measured", table("Messages measured",
@@ -57,7 +57,7 @@ function messages(list) {
     ]), true));
 }
 
-// report is a table that another program has had shown here, such as a roll-out of the servers behind a gateway.
+// report draws a table that another program has published, such as a roll-out of the servers behind a gateway.
 function report(r) {
   if (!r) return null;
   const rows = (r.rows ?? []).map((row) => row.map((cell, i) => i === 0 ? el("strong", null, cell) : cell || "–"));
@@ -77,13 +77,13 @@ function wire(g) {
 
 const byCount = (object) => Object.entries(object).sort((a, b) => b[1] - a[1]);
 
-// counts is a section of names with numbers, or nothing when there are none.
+// counts returns a section of names with numbers, or null if there are none.
 function counts(title, entries) {
   if (entries.length === 0) return null;
   return section(title, table(title, [["what"], ["count"]], entries.map(([name, n]) => [name, count(n)])));
 }
 
-// errors say what each class means.
+// errors lists the error classes with their meaning.
 function errors(g) {
   const list = byCount(g.errors);
   if (list.length === 0) return null;
@@ -91,7 +91,7 @@ function errors(g) {
     [el("span", { class: "bad-text" }, name), meaning(name) ? el("div", { class: "small" }, meaning(name)) : null], count(n)])));
 }
 
-// gatewayDetails are everything that is counted of a gateway since the process began; asks: what-if questions are answered.
+// gatewayDetails shows everything counted for a gateway since the process began. asks: the process answers /api/whatif.
 export function gatewayDetails(status, g, asks) {
   return [
     el("p", { class: "muted route" }, [g.listen, g.upstream].filter(Boolean).join(" → ")),

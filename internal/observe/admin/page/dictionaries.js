@@ -1,10 +1,10 @@
-// Dictionaries: what they gain, whether values have drifted away from them, and those in training.
+// Dictionaries: what they gain, whether values still resemble those they were trained on, and which are in training.
 import { el, section, table } from "./dom.js";
 import { bytes, count, ratio } from "./format.js";
 
 const small = (...content) => el("div", { class: "small" }, ...content);
 
-// drifted: the last values gain less than seven tenths of what training promised.
+// drifted reports whether the last values gain less than seven tenths of what training promised.
 const drifted = (d) => d.observed > 0 && d.observed < 0.7 * d.promised;
 
 function drift(d) {
@@ -21,7 +21,7 @@ function dictionaryTable(caption, list) {
     list.map((d) => [[el("strong", null, named(d)), d.method ? small(`${d.method}, ${d.direction}`) : d.rule ? small("trained for this rule") : null], d.number, bytes(d.bytes), ratio(d.promised ?? 0), ratio(d.observed ?? 0), drift(d)]), true);
 }
 
-// progress is how far a rule is from its dictionary.
+// progress shows how far the training for a rule is.
 function progress(l) {
   if (l.waiting) return ["waiting for another training to end", el("progress", { "aria-label": `training for ${l.rule}, which has not begun` })];
   if (l.step) return [`training: step ${l.step} of ${l.steps}, ${l.trying}`, el("progress", { max: l.steps, value: l.step, "aria-label": `training for ${l.rule}` })];
@@ -35,7 +35,7 @@ function learningTable(caption, list) {
     l.samples < l.wanted ? `${count(l.samples)} of ${count(l.wanted)}` : `${count(l.samples)}, enough`]), true);
 }
 
-// dictionaries are those of one gateway.
+// dictionaries lists those of one gateway.
 export function dictionaries(status, g) {
   const inUse = status.dictionaries.filter((d) => d.gateway === g.name), toCome = status.learning.filter((l) => l.gateway === g.name);
   if (inUse.length + toCome.length === 0) return null;
@@ -43,7 +43,7 @@ export function dictionaries(status, g) {
     toCome.length > 0 ? learningTable("Dictionaries in training at " + g.name, toCome) : null);
 }
 
-// otherDictionaries belong to no gateway in particular.
+// otherDictionaries lists those that belong to no gateway.
 export function otherDictionaries(status) {
   const names = new Set(status.gateways.map((g) => g.name));
   const list = status.dictionaries.filter((d) => !names.has(d.gateway));

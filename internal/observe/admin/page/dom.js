@@ -1,6 +1,6 @@
-// Elements. All text goes in as text, never as HTML.
+// Makes elements. All text is inserted as text, never as HTML.
 
-// el makes an element; children are elements, strings, or nothing.
+// el makes an element. Children are elements or strings; null, undefined and "" are skipped.
 export function el(name, attributes, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
@@ -21,12 +21,12 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// figure is a number as people read it, with the number itself for programs.
+// figure shows a formatted number, with the exact value in an attribute for programs.
 export function figure(name, value, text) {
   return el("span", { "data-figure": name, "data-value": value }, text);
 }
 
-// hidden is text for those who listen.
+// hidden returns text for screen readers only.
 export const hidden = (text) => el("span", { class: "sr" }, text);
 
 export function tile(label, big, ...small) {
@@ -34,7 +34,7 @@ export function tile(label, big, ...small) {
     el("div", { class: "big" }, big), small.map((line) => line ? el("div", { class: "small" }, line) : null)));
 }
 
-// table draws rows of cells, the first of which names the row; columns are [label, isText]. A row may have a key, and cells below it.
+// table draws rows of cells. The first cell names the row; columns are [label, isText]. A row may have a key, and a row below it.
 export function table(caption, columns, rows, wide) {
   const head = el("tr", null, columns.map(([label, isText]) => el("th", isText ? { scope: "col", class: "text" } : { scope: "col" }, label)));
   const body = rows.map((cells) => {
@@ -47,7 +47,7 @@ export function table(caption, columns, rows, wide) {
   return el("table", wide ? { class: "wide" } : null, el("caption", { class: "sr" }, caption), el("thead", null, head), el("tbody", null, body.flat()));
 }
 
-// section is a part of a gateway's details.
+// section returns a titled part of a gateway's details.
 export function section(title, ...content) {
   return el("section", { "data-key": title }, el("h4", null, title), content);
 }

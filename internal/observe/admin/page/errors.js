@@ -57,11 +57,11 @@ const meanings = {
   login_refused: "A client used a login method that does not work through a gateway.",
 };
 
-// meaning is a sentence or two; "": none is known. Classes that begin with upstream_ are the server's fault.
+// meaning returns one or two sentences, or "" for an unknown class. Classes that begin with upstream_ are the server's fault.
 export function meaning(name) {
   const own = name.replace(/^upstream_/, "");
   return meanings[name] ?? (own !== name && meanings[own] ? "The server sent it. " + meanings[own] : "");
 }
 
-// remedy is what to do about a gateway that does not serve.
+// remedy returns what to do about a gateway that does not serve.
 export const remedy = (trouble) => /unreachable|refused|timeout|no such host/.test(trouble) ? meanings.upstream_unreachable : "The log has more; docs/operations/ALERTS.md says what to do.";

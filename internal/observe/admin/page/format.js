@@ -1,10 +1,10 @@
-// Numbers as people read them.
+// Formats numbers for people.
 
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const count = (n) => n < 1e5 ? plain.format(n) : scaled(n, 1000, ["", " k", " M", " G", " T"]);
 
-// scaled writes three digits, as the command line does (internal/output/terminal/numbers.go).
+// scaled formats with three digits, as the command line does (internal/output/terminal/numbers.go).
 function scaled(n, base, units) {
   let i = 0;
   while (i < units.length - 1 && Math.abs(n) >= 999.5) { n /= base; i++; }
@@ -14,7 +14,7 @@ function scaled(n, base, units) {
 
 export const bytes = (n) => scaled(n, 1024, [" B", " KiB", " MiB", " GiB", " TiB", " PiB"]);
 export const perSecond = (n) => bytes(n) + "/s";
-// money writes dollars; less than a tenth of a cent is $0.
+// money formats dollars; less than a tenth of a cent is $0.
 export function money(d) {
   const size = Math.abs(d), sign = d < 0 ? "−$" : "$";
   if (size < 0.0005) return "$0";

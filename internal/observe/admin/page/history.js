@@ -1,11 +1,11 @@
-// The card with graphs over time, and the same in words and as a table.
+// The card with graphs over time, with a summary in words and a table.
 import { Chart } from "./chart.js";
 import { el, table } from "./dom.js";
 import { bytes, cores, count, percent, perSecond } from "./format.js";
-import { pastOf, ranges } from "./past.js";
+import { pastOf, ranges } from "./query.js";
 import { patch } from "./patch.js";
 
-const upward = (_, least, most) => [0, Math.max(most ?? 0, 1e-9) * 1.08]; // from zero, or a quiet hour looks busy
+const upward = (_, least, most) => [0, Math.max(most ?? 0, 1e-9) * 1.08]; // from zero: otherwise a quiet hour would look busy
 const binary = Array.from({ length: 50 }, (_, i) => 2 ** i);
 const share = (v) => v.toFixed(v < 10 && v > -10 && v !== 0 ? 1 : 0) + " %";
 
@@ -16,13 +16,13 @@ const charts = {
   errors: new Chart("Errors", [{ name: "errors", colour: "bad", bars: true, fill: true }], { format: (v) => Number.isInteger(v) || v >= 10 ? count(v) : v.toFixed(1), range: (_, least, most) => [0, Math.max(most ?? 0, 1)] }),
 };
 
-const againMs = 10000; // after no answer: a range that is asked for every ten minutes comes back sooner
+const againMs = 10000; // after a failed request: the range's own interval may be ten minutes
 
 const moment = (time) => new Date(time * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short", hour12: false });
 const per = (values, by) => values.map((v) => v === null ? null : v / by);
 const add = (values) => values.reduce((sum, v) => sum + (v ?? 0), 0);
 
-// History asks at first, and then as often as its range has something new, while somebody sees it.
+// History requests the range at first, and then whenever the range has new samples, while the card is visible.
 export class History {
   constructor(card) {
     this.card = card;
@@ -43,7 +43,7 @@ export class History {
     setInterval(() => this.tick(), 1000);
   }
 
-  // gateways sets the names to choose from, and those of stores among them (see past.js).
+  // gateways sets the names to choose from. stores has those whose upstream is a store (see query.js).
   gateways(names, stores) {
     this.stores = stores;
     const options = names.length > 1 ? ["", ...names] : [];
@@ -76,7 +76,7 @@ export class History {
     }
   }
 
-  // none: an older gateway, or one of another kind.
+  // none hides the card: an older gateway, or another kind of process, has no history.
   none() {
     this.gone = true;
     this.card.hidden = true;

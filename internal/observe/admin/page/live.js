@@ -1,10 +1,10 @@
-// Brings /api/status: as events, and by asking where there are none. Nothing while nobody sees the page.
+// Receives /api/status as events, or polls it if events don't arrive. It does neither while the page is hidden.
 
 const refreshMs = 2000;
-const silentMs = 10000; // events that stay away for so long are taken for lost
-const retryMs = 60000; // when events are tried again
+const silentMs = 10000; // after this time without an event the connection counts as lost
+const retryMs = 60000; // until events are tried again
 
-// live calls show with each document, and lost when there is none to be had. It returns how to ask right now.
+// live calls show with each document, and lost when a request fails. It returns a function that polls at once.
 export function live(show, lost) {
   let source = null, heard = 0, again = 0, asking = false;
 
@@ -48,7 +48,7 @@ export function live(show, lost) {
     const now = Date.now();
     if (!source && now >= again) listen();
     if (source && now - heard < silentMs) return;
-    if (source && heard > 0 || source?.readyState === EventSource.CLOSED) quiet(now + retryMs); // else the browser connects again by itself
+    if (source && heard > 0 || source?.readyState === EventSource.CLOSED) quiet(now + retryMs); // otherwise the browser reconnects by itself
     ask();
   }
 

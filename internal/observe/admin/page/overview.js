@@ -1,11 +1,11 @@
-// A row for each gateway, which opens.
+// A row for each gateway, which can be opened.
 import { el, figure, hidden } from "./dom.js";
 import { gatewayDetails } from "./details.js";
 import { bytes, cores, count, micros, money, percent, perSecond, rate, ratio } from "./format.js";
 
 const columns = [["gateway", ""], ["saving, 5 min", "spark"], ["saved", ""], ["before", "some"], ["after", "some"], ["ratio", ""], ["CPU", "rest"], ["added p99", "rest"], ["clients", "rest"], ["errors", "rest"], ["a month", "rest"]];
 
-// rows are those of all gateways; details are made of those that are open.
+// rows returns the rows of all gateways. Only open ones have details.
 export function rows(status, rates, pasts, open, asks) {
   const shown = status.money ? columns : columns.slice(0, -1);
   const kind = status.money ? " with-money" : "";
@@ -36,7 +36,7 @@ function name(status, g) {
   return [el("span", { class: "dot " + state }, hidden(g.trouble ? "failed: " : "")), el("strong", null, g.name), el("span", { class: "small" }, " " + notes)];
 }
 
-// doing is what goes on in a gateway beside its work.
+// doing lists a gateway's background work.
 function doing(status, g) {
   const trained = status.learning.find((l) => l.gateway === g.name && l.step);
   return [

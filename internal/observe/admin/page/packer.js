@@ -1,4 +1,4 @@
-// How far a gateway is with what its upstream holds already.
+// The progress of background packing: compressing what the upstream already holds.
 import { el, section, table } from "./dom.js";
 import { bytes, count, percent } from "./format.js";
 
@@ -11,7 +11,7 @@ function stateText(p) {
   return p.wanted ? "waiting for the next pass" : "off: the gateway is off, or has no rules";
 }
 
-// buttons pause and resume; the region says what came of it.
+// buttons returns the button that pauses or resumes packing, and the region that shows the result.
 function buttons(status, g) {
   const name = g.pack.paused ? "pack-resume" : "pack-pause";
   if (g.pack.paused === undefined || !status.actions?.includes(name)) return null;

@@ -1,18 +1,18 @@
-// Puts the page together: what /api/status says, each time that it comes.
+// Draws the page anew for each document of /api/status.
 import { act, once } from "./actions.js";
 import { el } from "./dom.js";
 import { processCard } from "./process.js";
 import { History } from "./history.js";
 import { live } from "./live.js";
 import { rows } from "./overview.js";
-import { savings, storesOf } from "./past.js";
+import { savings, storesOf } from "./query.js";
 import { Past } from "./spark.js";
 import { patch } from "./patch.js";
 import { between } from "./rates.js";
 import { prices, totals } from "./totals.js";
 import { WhatIf } from "./whatif.js";
 
-const gapMs = 30000; // looks that are farther apart say nothing about now
+const gapMs = 30000; // documents farther apart give no current rates
 const main = document.getElementById("main");
 const at = Object.fromEntries(["totals", "gateways", "process"].map((id) => [id, document.getElementById(id)]));
 const history = new History(document.getElementById("history"));
@@ -36,7 +36,7 @@ function show(status) {
   setState(status);
 }
 
-// begin opens the only gateway, and asks what was before.
+// begin opens the row of the only gateway, and requests the last five minutes.
 async function begin(status) {
   if (status.gateways.length === 1) open.add(status.gateways[0].name);
   main.hidden = false;
@@ -65,11 +65,11 @@ function setState(status) {
 
 function say(text, ok) {
   const state = document.getElementById("state");
-  if (state.textContent !== text) state.textContent = text; // else screen readers repeat it
+  if (state.textContent !== text) state.textContent = text; // otherwise screen readers would repeat it
   state.className = "state " + (ok ? "ok" : "bad");
 }
 
-// A row that opens gets its details at once, one that closes loses them.
+// Opening a row draws its details at once; closing it removes them.
 at.gateways.addEventListener("toggle", (event) => {
   const name = event.target.dataset.gateway;
   if (!name || open.has(name) === event.target.open) return;
@@ -84,7 +84,7 @@ const asked = live(show, () => {
 });
 const whatIf = new WhatIf(at.gateways, () => last?.actions ?? [], asked);
 
-// What has been done is shown as soon as the status has it.
+// The result of an action is shown once a new status has arrived.
 const done = { "pack-pause": "Paused.", "pack-resume": "Resumed." };
 at.gateways.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-action]");

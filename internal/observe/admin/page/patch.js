@@ -1,7 +1,7 @@
-// Makes what is shown like what should be shown, touching only what differs: focus, selection and what is open stay, and an
-// idle page costs nothing. Nodes with data-key are found again wherever they stand; what is inside of data-keep is somebody else's.
+// Changes the shown elements into the wanted ones, touching only what differs. So focus, selection and open details stay, and
+// an idle page costs nothing. Nodes with data-key are matched by their key; the content of data-keep is left to other code.
 
-// patch gives a parent these children.
+// patch makes nodes the children of parent.
 export function patch(parent, ...nodes) {
   children(parent, nodes.flat(Infinity).filter((n) => n !== null && n !== undefined && n !== "").map((n) => (n instanceof Node ? n : new Text(n))));
 }
@@ -41,7 +41,7 @@ function update(node, want) {
     return;
   }
   for (const { name, value } of want.attributes) {
-    if (node.getAttribute(name) !== value && name !== "open") node.setAttribute(name, value); // who reads decides what is open
+    if (node.getAttribute(name) !== value && name !== "open") node.setAttribute(name, value); // the reader decides what is open
   }
   for (const { name } of [...node.attributes]) {
     if (!want.hasAttribute(name) && name !== "open") node.removeAttribute(name);

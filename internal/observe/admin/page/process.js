@@ -1,9 +1,9 @@
-// What belongs to the process, and to no gateway.
+// The card with what belongs to the process rather than to one gateway.
 import { el, tile } from "./dom.js";
 import { otherDictionaries } from "./dictionaries.js";
 import { bytes, count, seconds } from "./format.js";
 
-// budgetTile shows the bytes in flight of one direction, and who had to wait for some.
+// budgetTile shows the bytes in flight in one direction, and how often messages had to wait for the budget.
 function budgetTile(label, b) {
   if (b.size_bytes === 0) return tile(label, "no limit");
   return tile(label, bytes(b.in_use_bytes), `of ${bytes(b.size_bytes)}`, `peak ${bytes(b.peak_bytes)}`,

@@ -1,6 +1,6 @@
-// What gateways do now: the difference between two looks at /api/status.
+// Current rates of gateways: the difference between two documents of /api/status.
 
-// quantile is the upper end of the histogram's bucket that has it, of what came between two looks, in µs; 0: nothing came.
+// quantile returns the upper end, in µs, of the bucket with the quantile of what was counted between two documents; 0: nothing.
 function quantile(was, is, q) {
   const earlier = new Map((was ?? []).map((b) => [b.up_to_us ?? 0, b.count]));
   const came = (is ?? []).map((b) => [b.up_to_us ?? 0, Math.max(b.count - (earlier.get(b.up_to_us ?? 0) ?? 0), 0)]);
@@ -16,7 +16,7 @@ function quantile(was, is, q) {
 
 const sum = (object) => Object.values(object).reduce((a, b) => a + b, 0);
 
-// gatewayRates are a second. Without an earlier look, as at first and after a restart, there are none.
+// gatewayRates returns rates per second. Without an earlier document they are 0.
 function gatewayRates(was, is, span) {
   const over = (a, b) => span > 0 && was ? Math.max(b - a, 0) / span : 0;
   const w = was ?? is;
@@ -31,7 +31,7 @@ function gatewayRates(was, is, span) {
   };
 }
 
-// between compares two looks: a map of rates by the gateway's name, or null where there is nothing to compare.
+// between returns rates by the gateway's name, or null at first and after a restart, when there is nothing to compare.
 export function between(was, is) {
   if (!was || was.started_at !== is.started_at || is.uptime_seconds <= was.uptime_seconds) return null;
   const earlier = new Map(was.gateways.map((g) => [g.name, g]));

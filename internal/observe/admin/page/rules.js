@@ -1,4 +1,4 @@
-// What the rules of a gateway did, and what they left alone.
+// The rules of a gateway: what they compressed, and what they left uncompressed.
 import { el, section, table } from "./dom.js";
 import { bytes, count, ratio, seconds } from "./format.js";
 
@@ -8,13 +8,13 @@ function leftText(rule) {
   return rule.left_by.map((l) => `${l.reason} ${count(l.values)}`).join(", ");
 }
 
-// observedText says what a rule that only observes would have done.
+// observedText describes what a rule that only observes would have saved.
 function observedText(o) {
   return `would compress: ${bytes(o.raw_bytes)} → ${bytes(o.stored_bytes)} (${ratio(o.ratio)}) of ${count(o.values)} values, ` +
     `compressing ${seconds(o.seal_cpu_seconds)}, decompressing ${seconds(o.open_cpu_seconds)}`;
 }
 
-// question is where the answer to "what if" goes; whatif.js fills it while it is open.
+// question returns the panel "What if", which whatif.js fills while it is open.
 function question(g, r) {
   return el("details", { class: "more whatif", "data-key": "whatif", "data-of": g.name, "data-rule": r.rule },
     el("summary", null, "What if", el("span", { class: "sr" }, ` ${r.rule} had another setting`), "…"), el("div", { class: "panel", "data-keep": "" }));

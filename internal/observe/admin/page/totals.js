@@ -1,4 +1,4 @@
-// The sums over all gateways, and the money that they come to.
+// The sums over all gateways, and their price.
 import { el, figure, table, tile } from "./dom.js";
 import { bytes, cores, count, micros, money, percent, perSecond, rate, ratio, seconds } from "./format.js";
 import { total } from "./rates.js";
@@ -16,7 +16,7 @@ function added(gateways) {
   return t;
 }
 
-// totals are tiles.
+// totals returns the tiles with the sums.
 export function totals(status, rates) {
   const now = total(rates), t = added(status.gateways), saved = t.raw - t.stored;
   return el("dl", { class: "tiles sums" },
@@ -50,7 +50,7 @@ function moneyTiles(m) {
   ];
 }
 
-// prices are those by which money is counted.
+// prices lists the prices used to count money.
 export function prices(m) {
   if (!m?.prices?.length) return null;
   return el("details", { class: "more", "data-key": "prices", id: "prices" }, el("summary", null, "How the money is counted"),

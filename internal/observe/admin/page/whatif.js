@@ -1,10 +1,10 @@
-// What a rule would save and cost with another setting: asked for while its panel is open, and tried where actions are allowed.
+// What a rule would save and cost with other settings, queried while its panel is open. A setting can be applied if actions are allowed.
 import { act, once } from "./actions.js";
 import { el, figure, table } from "./dom.js";
 import { bytes, cores, count, micros, percent, perSecond, ratio } from "./format.js";
 import { patch } from "./patch.js";
 
-const everyMs = 5000, firstMs = 1500; // soon again while nothing is sampled
+const everyMs = 5000, firstMs = 1500; // firstMs: until the first sample
 const small = (...content) => el("div", { class: "small" }, ...content);
 
 // WhatIf fills the panels below a node.
@@ -106,7 +106,7 @@ export class WhatIf {
 const panelOf = (details) => details.querySelector(".panel");
 const keyOf = (details) => details.dataset.of + "\n" + details.dataset.rule;
 
-// copied selects the text where the clipboard is not to be had, as on pages without TLS.
+// copied copies text. Without access to the clipboard, as on pages without TLS, it selects the text in pre.
 async function copied(text, pre) {
   try {
     await navigator.clipboard.writeText(text);
@@ -129,7 +129,7 @@ function choiceRow(c, may) {
   return cells;
 }
 
-// fact sets what was forecast against what has come of it.
+// fact compares the forecast for an applied setting with the observed ratio.
 function fact(a, may) {
   const off = Math.abs(a.observed_ratio / a.forecast_ratio - 1);
   const distance = !(a.forecast_ratio > 0) ? "without a forecast" : off < 0.001 ? "as forecast" : `${percent(off, 1)} ${a.observed_ratio < a.forecast_ratio ? "below" : "above"} it`;

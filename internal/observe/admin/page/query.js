@@ -1,4 +1,4 @@
-// Asks /api/history, and adds up what it answers.
+// Queries /api/history, and adds up its series.
 
 export const ranges = {
   "1h": { label: "1 h", words: "last hour", span: 3600, step: 10, stepWords: "10 s", every: 10, rows: 300 },
@@ -7,7 +7,7 @@ export const ranges = {
   "90d": { label: "90 d", words: "last 90 days", span: 90 * 86400, step: 21600, stepWords: "6 h", every: 600, rows: 7 * 86400 },
 };
 
-// ask returns the answer, or null where there is no history.
+// ask returns the answer, or null if the process has no history.
 async function ask(series, from, to, step, gateway) {
   const query = new URLSearchParams({ series: series.join(","), from, to, step: step + "s" });
   if (gateway) query.set("gateway", gateway);
@@ -17,7 +17,7 @@ async function ask(series, from, to, step, gateway) {
   return answer.json();
 }
 
-// sums adds up series of a name, step by step: null where nothing was counted.
+// sums adds up series step by step. A step without samples is null.
 function sums(lines, steps) {
   const sum = new Array(steps).fill(null);
   for (const line of lines) {
@@ -26,14 +26,14 @@ function sums(lines, steps) {
   return sum;
 }
 
-// names of the series that hold bytes without compression, and as they were sent. What is read back counts for stores only.
+// The series with the bytes before compression (full) and after (sent). Series of decompressed values count only for stores.
 const full = ["raw_bytes", "opened_raw_bytes"], sent = ["stored_bytes", "opened_stored_bytes"];
 const counts = (stores) => (line) => !line.name.startsWith("opened_") || stores.has(line.gateway);
 
-// storesOf returns the names of the gateways whose upstream keeps values compressed, so that reading one saves bytes too.
+// storesOf returns the names of the gateways whose upstream stores compressed values, so that reads save bytes, too.
 export const storesOf = (status) => new Set(status.gateways.filter((g) => g.protocol === "redis" || g.protocol === "tarantool").map((g) => g.name));
 
-// pastOf asks for a range: times in seconds, and what was counted in each step.
+// pastOf queries a range. It returns times in seconds, and the counts of each step.
 export async function pastOf(range, gateway, stores) {
   const { span, step } = ranges[range];
   const to = Math.floor(Date.now() / 1000 / step) * step, from = to - span;
@@ -46,7 +46,7 @@ export async function pastOf(range, gateway, stores) {
   return { range, from, to, step, times, before, after, seal, open, errors, oldest: doc.oldest ? Date.parse(doc.oldest) / 1000 : null, kept: Boolean(doc.path) };
 }
 
-// savings returns what gateways saved a second in the last five minutes: lists of [time, bytes a second] by name.
+// savings returns the bytes saved per second in the last five minutes: lists of [time, bytes a second] by gateway.
 export async function savings(stores) {
   const to = Math.floor(Date.now() / 10000) * 10, step = 10, found = new Map();
   const doc = await ask([...full, ...sent], to - 300, to, step);
