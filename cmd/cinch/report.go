@@ -90,15 +90,15 @@ func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 		return withCode(exitUsage, err)
 	}
 	counted, err := o.collect(ctx, window)
-	if errors.Is(err, report.ErrNobody) {
-		return withCode(exitUnreachable, terminal.WithHint(err, "%s", o.whyNobody(err)))
+	if errors.Is(err, report.ErrNoAnswer) {
+		return withCode(exitUnreachable, terminal.WithHint(err, "%s", o.noAnswerHint(err)))
 	}
 	var r *report.Report
 	if err == nil {
 		r, err = report.New(counted, price)
 	}
 	if errors.Is(err, report.ErrNothing) {
-		return terminal.WithHint(err, "%s", o.whyNothing())
+		return terminal.WithHint(err, "%s", o.noSamplesHint())
 	}
 	if err == nil {
 		err = o.addBill(ctx, r)
@@ -138,7 +138,7 @@ func (o *reportOptions) collect(ctx context.Context, w report.Window) (*report.C
 	return report.Collect(ctx, pages, w)
 }
 
-func (o *reportOptions) whyNobody(err error) string {
+func (o *reportOptions) noAnswerHint(err error) string {
 	switch {
 	case o.prometheus == "":
 		return "check that cinch serve is running, and that this is the address of its admin page"
@@ -150,7 +150,7 @@ func (o *reportOptions) whyNobody(err error) string {
 	return "check that this is the address of Prometheus"
 }
 
-func (o *reportOptions) whyNothing() string {
+func (o *reportOptions) noSamplesHint() string {
 	if o.prometheus != "" {
 		return "check that Prometheus scrapes the gateways, that its retention covers the time, and --prometheus-match"
 	}

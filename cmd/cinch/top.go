@@ -86,7 +86,7 @@ func runTop(ctx context.Context, o topOptions, counted bool) error {
 		o.count = 1
 	}
 	err := top.Print(ctx, o.out, pages, top.Printing{Every: o.every, Count: o.count, JSON: o.asJSON, Width: width})
-	if errors.Is(err, top.ErrNobody) {
+	if errors.Is(err, top.ErrNoAnswer) {
 		return withCode(exitUnreachable, terminal.WithHint(err, "check that cinch serve is running, and that this is the address of its admin page"))
 	}
 	return err

@@ -14,7 +14,7 @@ const (
 	Interval = 10 * time.Second
 
 	// coarse is the number of samples per coarse point: 5 min. The first is taken after a minute, so that a
-	// process that fails soon after each start doesn't displace what 90 days have left.
+	// process that fails soon after each start doesn't displace the points of 90 days.
 	coarse      = 30
 	firstCoarse = 6
 

@@ -16,7 +16,7 @@ const (
 	MaxSteps  = 3000
 	MaxValues = 400_000
 	minStep   = time.Second
-	// MaxSpan is below the maximum of a Duration, at which the difference of any two times ends.
+	// MaxSpan limits the time queried. It is below the longest time.Duration, at which time.Time.Sub saturates.
 	MaxSpan = 200 * 365 * 24 * time.Hour
 )
 

@@ -17,8 +17,8 @@ import (
 
 // Errors about sources.
 var (
-	// ErrNobody reports a server that does not answer.
-	ErrNobody = errors.New("no answer")
+	// ErrNoAnswer reports a server that does not answer.
+	ErrNoAnswer = errors.New("no answer")
 	// ErrNothing reports a period in which nothing was counted.
 	ErrNothing = errors.New("there are no samples in that time")
 	// ErrAccess reports a wrong or missing token or password.
@@ -133,7 +133,7 @@ func Collect(ctx context.Context, pages []Page, w Window) (*Counted, error) {
 func (c *Counted) ask(ctx context.Context, p Page) error {
 	status, err := p.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
+		return fmt.Errorf("%w: %s: %w", ErrNoAnswer, p.Name(), err)
 	}
 	var past admin.Past
 	q := url.Values{
@@ -145,7 +145,7 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 		return fmt.Errorf("%s: %w: its version of cinch is too old for /api/history", p.Name(), ErrNothing)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
+		return fmt.Errorf("%w: %s: %w", ErrNoAnswer, p.Name(), err)
 	}
 	c.Sources = append(c.Sources, Source{p.Name(), past.Oldest, past.Path})
 	stores := map[string]bool{}

@@ -111,7 +111,7 @@ func (p *Prometheus) ask(ctx context.Context, path string, form url.Values) (lis
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrNobody, p.Name(), err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoAnswer, p.Name(), err)
 	}
 	return list, nil
 }

@@ -225,7 +225,7 @@ func TestReads(t *testing.T) {
 		t.Errorf("%+v", r.Rows)
 	}
 	for _, broken := range []error{io.ErrUnexpectedEOF, remote.ErrToken} {
-		if _, err := Collect(context.Background(), []Page{fake{broken}}, w); !errors.Is(err, ErrNobody) || !errors.Is(err, broken) {
+		if _, err := Collect(context.Background(), []Page{fake{broken}}, w); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, broken) {
 			t.Error(err)
 		}
 	}

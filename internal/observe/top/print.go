@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrNobody reports that no page answers.
-var ErrNobody = errors.New("no admin page answers")
+// ErrNoAnswer reports that no page answers.
+var ErrNoAnswer = errors.New("no admin page answers")
 
 // Printing configures Print.
 type Printing struct {
@@ -24,7 +24,7 @@ type Printing struct {
 // an interval, since rates need two polls.
 func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 	watch := NewWatch(pages)
-	if err := nobody(watch.poll(ctx, o.Every).list, pages); err != nil {
+	if err := noAnswerError(watch.poll(ctx, o.Every).list, pages); err != nil {
 		return err
 	}
 	clock := time.NewTicker(o.Every)
@@ -46,7 +46,8 @@ func Print(ctx context.Context, w io.Writer, pages []Page, o Printing) error {
 	return nil
 }
 
-func nobody(list []Gateway, pages []Page) error {
+// noAnswerError returns ErrNoAnswer if every page failed, or nil.
+func noAnswerError(list []Gateway, pages []Page) error {
 	var all []error
 	for _, g := range list {
 		if g.Name != "" {
@@ -57,7 +58,7 @@ func nobody(list []Gateway, pages []Page) error {
 	if len(all) < len(pages) {
 		return nil // a page without gateways answers
 	}
-	return fmt.Errorf("%w: %w", ErrNobody, errors.Join(all...))
+	return fmt.Errorf("%w: %w", ErrNoAnswer, errors.Join(all...))
 }
 
 func print(w io.Writer, list []Gateway, pages int, o Printing) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/observe/admin"
 )
 
-// Look is the status of one page at a time, or the error.
-type Look struct {
+// Snapshot is the status of one page at a time, or the error of the request.
+type Snapshot struct {
 	Page   string
 	At     time.Time
 	Status *admin.Status // nil: there was no answer
@@ -80,7 +80,7 @@ func Ratio(before, after float64) float64 {
 
 // Gateways compares two polls of the same page. Without an earlier one, or if the process was restarted,
 // rates are the average since it started.
-func Gateways(before, now Look) []Gateway {
+func Gateways(before, now Snapshot) []Gateway {
 	if now.Status == nil {
 		return []Gateway{{Page: now.Page, Trouble: fmt.Sprint(now.Err)}}
 	}

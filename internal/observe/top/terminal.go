@@ -52,7 +52,7 @@ func Run(ctx context.Context, pages []Page, every time.Duration, colours bool, i
 		}
 		select {
 		case <-ctx.Done():
-			return nil // it was interrupted, which is how people leave
+			return nil // interrupted: users may quit with Ctrl-C
 		case <-resized:
 		case key, open := <-keys:
 			if !open || s.press(key) {

@@ -35,23 +35,23 @@ func status(seconds float64, values uint64) *admin.Status {
 }
 
 func TestRates(t *testing.T) {
-	before, now := Look{Page: "a", Status: status(10, 1000)}, Look{Page: "a", Status: status(12, 5000)}
+	before, now := Snapshot{Page: "a", Status: status(10, 1000)}, Snapshot{Page: "a", Status: status(12, 5000)}
 	g := Gateways(before, now)[0]
 	if g.Before != 2e6 || g.After != 5e5 || g.Exchanges != 2000 || g.CPU != 0.02 || g.Errors != 20 || g.Rules[0].Values != 2000 || *g.P99 != 1000 {
 		t.Errorf("%+v", g)
 	}
-	if g := Gateways(Look{}, now)[0]; g.Exchanges != 5000/12. {
+	if g := Gateways(Snapshot{}, now)[0]; g.Exchanges != 5000/12. {
 		t.Errorf("without an earlier look: %v exchanges a second", g.Exchanges)
 	}
 	restarted := status(4, 100)
 	restarted.StartedAt = start.Add(time.Hour)
-	if g := Gateways(before, Look{Status: restarted})[0]; g.Exchanges != 25 {
+	if g := Gateways(before, Snapshot{Status: restarted})[0]; g.Exchanges != 25 {
 		t.Errorf("after a restart: %v exchanges a second", g.Exchanges)
 	}
 	if g := Gateways(now, now)[0]; g.Exchanges != 0 || g.P99 != nil {
 		t.Errorf("without time between: %v, p99 %v", g.Exchanges, g.P99)
 	}
-	if g := Gateways(before, Look{Page: "a", Err: errors.New("gone")}); len(g) != 1 || g[0].Trouble != "gone" || g[0].Page != "a" {
+	if g := Gateways(before, Snapshot{Page: "a", Err: errors.New("gone")}); len(g) != 1 || g[0].Trouble != "gone" || g[0].Page != "a" {
 		t.Errorf("%+v", g)
 	}
 }
@@ -85,7 +85,7 @@ func TestMoney(t *testing.T) {
 	}
 	now := status(12, 5000)
 	now.Gateways[0].Money = &admin.GatewayMoney{SoFar: 1, Month: 7}
-	if g := Gateways(Look{}, Look{Status: now})[0]; g.Money == nil || g.Money.Month != 7 {
+	if g := Gateways(Snapshot{}, Snapshot{Status: now})[0]; g.Money == nil || g.Money.Month != 7 {
 		t.Errorf("%+v", g.Money)
 	}
 }
@@ -119,7 +119,7 @@ func TestMissedLook(t *testing.T) {
 }
 
 func gateways() []Gateway {
-	list := Gateways(Look{Status: status(10, 1000)}, Look{Page: "gateway-1.internal:9470", Status: status(12, 5000)})
+	list := Gateways(Snapshot{Status: status(10, 1000)}, Snapshot{Page: "gateway-1.internal:9470", Status: status(12, 5000)})
 	other := list[0]
 	other.Name, other.Trouble = "mongo", "dial tcp 10.0.0.1:27017: \x1b[2Jconnection refused"
 	third := list[0]
@@ -257,7 +257,7 @@ func TestPrint(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	nobody := []Page{&page{"a", []any{errors.New("refused")}}}
-	if err := Print(t.Context(), &out, nobody, Printing{Every: time.Millisecond, Count: 1}); !errors.Is(err, ErrNobody) || !strings.Contains(err.Error(), "a: refused") {
+	if err := Print(t.Context(), &out, nobody, Printing{Every: time.Millisecond, Count: 1}); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), "a: refused") {
 		t.Error(err)
 	}
 }

@@ -17,21 +17,21 @@ type Page interface {
 // Watch polls several pages.
 type Watch struct {
 	pages []Page
-	last  []Look
+	last  []Snapshot
 	ever  bool
 }
 
 // NewWatch returns a Watch of pages.
-func NewWatch(pages []Page) *Watch { return &Watch{pages: pages, last: make([]Look, len(pages))} }
+func NewWatch(pages []Page) *Watch { return &Watch{pages: pages, last: make([]Snapshot, len(pages))} }
 
 // Next polls all pages and returns the changes since the previous call. The first call returns averages since
 // each process began.
 func (w *Watch) Next(ctx context.Context) (list []Gateway, first bool) {
-	looks := make([]Look, len(w.pages))
+	looks := make([]Snapshot, len(w.pages))
 	var all sync.WaitGroup
 	for i, p := range w.pages {
 		all.Go(func() {
-			looks[i] = Look{Page: p.Name(), At: time.Now()}
+			looks[i] = Snapshot{Page: p.Name(), At: time.Now()}
 			if s, err := p.Status(ctx); err != nil {
 				looks[i].Err = err
 			} else {

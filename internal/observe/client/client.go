@@ -1,5 +1,5 @@
 // Package client is an HTTP client for admin pages of gateways and for Prometheus. Addresses may be abbreviated,
-// tokens are in files, and errors contain no credentials.
+// tokens are read from files, and errors contain no credentials.
 package client
 
 import (
@@ -31,8 +31,8 @@ const (
 type Options struct {
 	TokenFile string // read before each request; "": none
 	CA        string // PEM file with the CA certificates for the server; "": the system's
-	// Patient is for requests with long work on the server: only the context limits the time. Each request
-	// has a connection of its own, which a server restarted meanwhile can't have closed.
+	// Patient is for requests that take long on the server: only the context limits the time. Each request uses
+	// a new connection, since a restart of the server would have closed an idle one.
 	Patient bool
 }
 
