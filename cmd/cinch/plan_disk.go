@@ -12,8 +12,8 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/estimate/disk"
-	"github.com/cinch-layer/cinch/internal/estimate/disk/btrfstest"
 	"github.com/cinch-layer/cinch/internal/estimate/disk/report"
+	"github.com/cinch-layer/cinch/internal/estimate/disk/tempbtrfs"
 	"github.com/cinch-layer/cinch/internal/estimate/plan"
 	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
@@ -50,7 +50,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 		return wrongUsage(err)
 	}
 	if o.disk.exact {
-		if err := btrfstest.Check(); err != nil {
+		if err := tempbtrfs.Check(); err != nil {
 			return exactHint(err)
 		}
 	}
@@ -60,7 +60,7 @@ func runDisk(ctx context.Context, o planOptions) error {
 	for _, run := range runs {
 		run.Engine, run.Sample, run.Seed, run.Skip, run.Progress = newEngine(), o.disk.sample, o.seed, o.disk.skip, progress.Show
 		if o.disk.exact {
-			run.Mount = btrfstest.Mount
+			run.Mount = tempbtrfs.Mount
 		}
 		result, err := disk.Compute(ctx, r.Path, run)
 		switch {
@@ -96,11 +96,11 @@ func runDisk(ctx context.Context, o planOptions) error {
 // exactHint adds a hint on what --exact lacks.
 func exactHint(err error) error {
 	for what, hint := range map[error]string{
-		btrfstest.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact to compute the result",
-		btrfstest.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact to compute the result",
-		btrfstest.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
-		btrfstest.ErrMkfs:  "install btrfs-progs",
-		btrfstest.ErrSpace: "set TMPDIR to a directory with more room, or choose a smaller --sample: a record has up to 512 KiB",
+		tempbtrfs.ErrRoot:  "run it as root (in a container: with CAP_SYS_ADMIN), or leave out --exact to compute the result",
+		tempbtrfs.ErrBtrfs: "load the module with 'modprobe btrfs', on Linux 5.8 or newer, or leave out --exact to compute the result",
+		tempbtrfs.ErrLoop:  "load the module with 'modprobe loop', and give a container /dev/loop-control and /dev/loop*",
+		tempbtrfs.ErrMkfs:  "install btrfs-progs",
+		tempbtrfs.ErrSpace: "set TMPDIR to a directory with more room, or choose a smaller --sample: a record has up to 512 KiB",
 	} {
 		if errors.Is(err, what) {
 			return terminal.WithHint(err, "%s", hint)

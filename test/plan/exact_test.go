@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/estimate/disk/btrfstest"
+	"github.com/cinch-layer/cinch/internal/estimate/disk/tempbtrfs"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -19,10 +19,10 @@ import (
 // ends, is interrupted, or is killed in the middle.
 func TestExact(t *testing.T) {
 	t.Parallel()
-	err := btrfstest.Check()
+	err := tempbtrfs.Check()
 	switch {
 	case err == nil:
-	case os.Getenv("CI") == "true" && !errors.Is(err, btrfstest.ErrRoot) && !errors.Is(err, btrfstest.ErrBtrfs):
+	case os.Getenv("CI") == "true" && !errors.Is(err, tempbtrfs.ErrRoot) && !errors.Is(err, tempbtrfs.ErrBtrfs):
 		t.Fatalf("%v; run: scripts/servers install btrfs", err)
 	default:
 		t.Skip(err)

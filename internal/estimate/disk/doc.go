@@ -3,7 +3,7 @@
 // Compressing whole files with zstd instead is off by 10 to 30 %.
 //
 //	estimate.go     sampling, and the results
-//	measure.go      the same by a real btrfs, which package trial makes
+//	measure.go      the same by a real btrfs, which package tempbtrfs makes
 //	walk.go         files, and their data
 //	sum.go          the sums of a setting, and the error of a sample
 //	result.go       options and results
@@ -15,7 +15,7 @@
 //	deflate.go, huffman.go   the same for zlib
 //	match.go        the search for repetitions of LZ4 and LZO
 //	accuracy.go     the accuracy compared with real filesystems
-//	fixed_linux.go  files that btrfs never compresses
+//	nevercompressed_linux.go  files that btrfs never compresses
 //	sizes.go, errors.go   what all others use
 //
 // Lengths are computed from the published formats (LZ4's block format, LZO's as the kernel documents it, RFC

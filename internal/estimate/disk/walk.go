@@ -172,7 +172,7 @@ func (w *walk) known(f *os.File, st *syscall.Stat_t) bool {
 	if !w.btrfs {
 		return false
 	}
-	n, ok := fixed(f)
+	n, ok := neverCompressed(f)
 	if ok {
 		w.r.Fixed++
 		w.r.FixedSize += n

@@ -55,7 +55,7 @@ func (m *Measured) ratio() float64 {
 	return float64(m.After) / float64(m.Before)
 }
 
-// rules holds what decides about a value apart from the codec.
+// rules holds the conditions, apart from the codec, under which a value is compressed.
 type rules struct {
 	kind    string
 	cost    Cost

@@ -98,8 +98,8 @@ func (p *planner) group(ctx context.Context, f found, r *Report) (*GroupPlan, er
 	return g, p.reseal(ctx, g, f, r)
 }
 
-// reseal measures all candidates again on the content that a library has compressed into the group's values,
-// if it has.
+// reseal measures all candidates again on the content of values that a client's library has compressed, if the
+// group has such values.
 func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) error {
 	t := f.sample.open(ctx)
 	x, few := t.libraries(p.Source.Cost, f.kind, g.Now)

@@ -11,7 +11,7 @@ import (
 )
 
 // A server's counters since its start show its usual load only after some time. A server that was just loaded
-// has written each value once and read none, which says nothing about its days.
+// has written each value once and read none, which says nothing about its usual load.
 const (
 	minUptime    = time.Hour
 	loadedWrites = 3   // for each name, at most: this much is initial loading, perhaps twice

@@ -27,15 +27,16 @@ func collectRedis(ctx context.Context, rawURL string, p *plan.Options, o Options
 	}
 	p.Source.Name = s.Name()
 	if open.IsSingleServer(rawURL) {
-		if err := noteStanding(ctx, s.Nodes()[0], &p.Source); err != nil {
+		if err := noteServerRole(ctx, s.Nodes()[0], &p.Source); err != nil {
 			return nil, storeredis.ExplainPlan(s.Name(), err)
 		}
 	}
 	return c, nil
 }
 
-// noteStanding notes if a server is unsuitable as a gateway's upstream.
-func noteStanding(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
+// noteServerRole adds a note if a server is a replica or a node of a cluster: its URL is then no upstream for a
+// gateway.
+func noteServerRole(ctx context.Context, n *storeredis.Node, info *plan.SourceInfo) error {
 	replica, clustered, err := n.Role(ctx)
 	if replica {
 		info.Notes = append(info.Notes, "this is a replica, which accepts no writes: with --write give the primary's address as --upstream")

@@ -23,8 +23,8 @@ func onBtrfs(path string) bool {
 	return unix.Statfs(path, &st) == nil && uint32(st.Type) == unix.BTRFS_SUPER_MAGIC
 }
 
-// fixed returns the size of a file that is never compressed.
-func fixed(f *os.File) (bytes int64, ok bool) {
+// neverCompressed returns the size of a file that is never compressed; ok is false for all other files.
+func neverCompressed(f *os.File) (bytes int64, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return 0, false

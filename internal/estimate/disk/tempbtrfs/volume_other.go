@@ -1,6 +1,6 @@
 //go:build !linux
 
-package btrfstest
+package tempbtrfs
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package btrfstest
+package tempbtrfs
 
 import (
 	"errors"
