@@ -39,10 +39,10 @@ func TestDictCommandsInCluster(t *testing.T) {
 	}
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "idle.dict")
-	if err := runDictExport(t.Context(), &movedDicts{out: &out}, url, numberOf(idle), file); err != nil {
+	if err := runDictExport(t.Context(), &copiedDicts{out: &out}, url, numberOf(idle), file); err != nil {
 		t.Fatal(err)
 	}
-	if err := runDictExport(t.Context(), &movedDicts{out: &out}, url, "00000001", file+"2"); exitCode(err) != exitDictMissing {
+	if err := runDictExport(t.Context(), &copiedDicts{out: &out}, url, "00000001", file+"2"); exitCode(err) != exitDictMissing {
 		t.Errorf("one that is nowhere: %v", err)
 	}
 	if _, err := dict.LoadHash(file, idle.Hash()); err != nil {
@@ -57,7 +57,7 @@ func TestDictCommandsInCluster(t *testing.T) {
 			t.Errorf("%s: %+v", n.Addr, i)
 		}
 	}
-	if err := runDictImport(t.Context(), &movedDicts{out: &out}, url, file); err != nil {
+	if err := runDictImport(t.Context(), &copiedDicts{out: &out}, url, file); err != nil {
 		t.Fatal(err)
 	}
 	if i := listed(t, url)[numberOf(idle)]; i.State != "live" || i.Problem != "" {

@@ -78,7 +78,7 @@ func runConfigCheck(file string, asJSON bool, out, errs io.Writer) error {
 		}
 	}
 	if asJSON {
-		return errors.Join(json.NewEncoder(out).Encode(c), told(err))
+		return errors.Join(json.NewEncoder(out).Encode(c), markPrinted(err))
 	}
 	if err != nil {
 		return err

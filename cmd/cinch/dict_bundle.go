@@ -15,12 +15,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
-// A bundle holds what compressed values need outside their store when they leave it by a way that no gateway
-// sees: a directory with a file for each of its dictionaries.
+// A bundle is a directory with a file for each dictionary of a store. Copies of the store that are made without a
+// gateway need it, since compressed values can't be read without their dictionaries.
 
 func newDictExportCommand() *cobra.Command {
 	var all bool
-	var m movedDicts
+	var m copiedDicts
 	cmd := &cobra.Command{
 		Use:   "export URL {NUMBER FILE | --all DIR}",
 		Short: "Write a dictionary of a store to a file, or all of them to a directory",
@@ -50,8 +50,32 @@ From a cluster, or from shards, it takes the dictionaries of all nodes. Existing
 	return cmd
 }
 
+func runDictExport(ctx context.Context, m *copiedDicts, rawURL, text, file string) error {
+	number, err := parseNumber(text)
+	if err != nil {
+		return err
+	}
+	s, err := open.OpenAccess(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	d, err := s.DictAdmin().Dictionary(number)
+	if errors.Is(err, envelope.ErrDictMissing) {
+		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.DictAdmin().Name(), err, number))
+	}
+	if err != nil {
+		return err
+	}
+	if err := dict.Save(file, d); err != nil {
+		return err
+	}
+	m.add(copiedDict{Number: fmt.Sprintf("%08x", number), Bytes: len(d.Content()), To: file}, "written to")
+	return nil
+}
+
 // runDictExportAll writes what it can, and fails if that was not everything.
-func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) error {
+func runDictExportAll(ctx context.Context, m *copiedDicts, rawURL, dir string) error {
 	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
@@ -79,7 +103,7 @@ func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) er
 			errs = append(errs, err)
 			continue
 		}
-		m.add(movedDict{Number: number, Bytes: len(d.Content()), To: file}, "written to")
+		m.add(copiedDict{Number: number, Bytes: len(d.Content()), To: file}, "written to")
 	}
 	if len(list) == 0 {
 		m.none("no dictionaries in " + s.DictAdmin().Name())
@@ -88,7 +112,7 @@ func runDictExportAll(ctx context.Context, m *movedDicts, rawURL, dir string) er
 }
 
 func newDictImportCommand() *cobra.Command {
-	var m movedDicts
+	var m copiedDicts
 	cmd := &cobra.Command{
 		Use:   "import URL {FILE | DIR}…",
 		Short: "Put dictionaries' files into a store, or archived ones back into use",
@@ -116,6 +140,23 @@ zstd-3@0a1b2c3d.`,
 	}
 	m.jsonFlag(cmd)
 	return cmd
+}
+
+func runDictImport(ctx context.Context, m *copiedDicts, rawURL, file string) error {
+	d, err := loadDict(file)
+	if err != nil {
+		return err
+	}
+	s, err := open.OpenAccess(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.DictAdmin().Restore(ctx, d); err != nil {
+		return err
+	}
+	m.add(copiedDict{Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content()), From: file, To: s.DictAdmin().Name()}, "stored in")
+	return nil
 }
 
 // dictFiles replaces directories by their *.dict files.

@@ -93,7 +93,7 @@ func TestDictCollect(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "idle.dict")
 	var out bytes.Buffer
-	if err := runDictExport(t.Context(), &movedDicts{out: &out}, url, numberOf(idle), file); err != nil {
+	if err := runDictExport(t.Context(), &copiedDicts{out: &out}, url, numberOf(idle), file); err != nil {
 		t.Fatal(err)
 	}
 	if saved, err := dict.LoadHash(file, idle.Hash()); err != nil || saved.Number() != idle.Number() {
@@ -106,15 +106,15 @@ func TestDictCollect(t *testing.T) {
 	if err == nil || got[numberOf(idle)].Outcome != "forgotten" || got[numberOf(used)].Outcome != "in use" || got[numberOf(manual)].Outcome != "kept" {
 		t.Errorf("%v: %+v", err, got)
 	}
-	if err := runDictExport(t.Context(), &movedDicts{out: &out}, url, numberOf(idle), file+"2"); exitCode(err) != exitDictMissing {
+	if err := runDictExport(t.Context(), &copiedDicts{out: &out}, url, numberOf(idle), file+"2"); exitCode(err) != exitDictMissing {
 		t.Errorf("%v", err)
 	}
 	out.Reset()
-	moved := &movedDicts{out: &out, asJSON: true}
+	moved := &copiedDicts{out: &out, asJSON: true}
 	if err := moved.end(runDictImport(t.Context(), moved, url, file)); err != nil || listed(t, url)[numberOf(idle)].State != "live" {
 		t.Errorf("import: %v", err)
 	}
-	var told []movedDict
+	var told []copiedDict
 	if err := json.Unmarshal(out.Bytes(), &told); err != nil || len(told) != 1 || told[0].Number != numberOf(idle) || told[0].From != file {
 		t.Errorf("it tells %s, %v", &out, err)
 	}

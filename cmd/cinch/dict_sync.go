@@ -10,7 +10,7 @@ import (
 )
 
 func newDictSyncCommand() *cobra.Command {
-	var m movedDicts
+	var m copiedDicts
 	cmd := &cobra.Command{
 		Use:   "sync URL",
 		Short: "Put every dictionary of a cluster onto all of its primaries",
@@ -34,14 +34,14 @@ harmless at any other time.`,
 	return cmd
 }
 
-func runDictSync(ctx context.Context, m *movedDicts, rawURL string) error {
+func runDictSync(ctx context.Context, m *copiedDicts, rawURL string) error {
 	s, err := open.OpenAccess(ctx, rawURL)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	nothing, err := s.DictAdmin().Spread(ctx, func(number uint32, node string) {
-		m.add(movedDict{Number: fmt.Sprintf("%08x", number), To: node}, "put onto")
+		m.add(copiedDict{Number: fmt.Sprintf("%08x", number), To: node}, "put onto")
 	})
 	if nothing != "" {
 		m.none("nothing to do: " + nothing)

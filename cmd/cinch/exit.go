@@ -19,7 +19,7 @@ const (
 	exitInterrupted = 130 // a second signal stopped it
 )
 
-// exitError is an error with its own exit code. ui.WithHint may wrap it or be inside it.
+// exitError is an error with its own exit code. terminal.WithHint may wrap it or be inside it.
 type exitError struct {
 	code int
 	err  error
@@ -36,17 +36,17 @@ func withCode(code int, err error) error {
 	return &exitError{code, err}
 }
 
-// toldError is an error that a command has already printed in another form, such as JSON.
-type toldError struct{ error }
+// printedError is an error that a command has already printed in another form, such as JSON.
+type printedError struct{ error }
 
-func (e toldError) Unwrap() error { return e.error }
+func (e printedError) Unwrap() error { return e.error }
 
-// told keeps the exit code of err and prevents it from being printed again. A nil error stays nil.
-func told(err error) error {
+// markPrinted keeps the exit code of err and prevents err from being printed again. A nil error stays nil.
+func markPrinted(err error) error {
 	if err == nil {
 		return nil
 	}
-	return toldError{err}
+	return printedError{err}
 }
 
 // exitCode returns the process's exit code after err.

@@ -36,7 +36,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		}
 		err = explainUsage(cmd, err)
 	}
-	if !errors.As(err, new(toldError)) {
+	if !errors.As(err, new(printedError)) {
 		terminal.PrintError(errs, err)
 	}
 	return exitCode(err)

@@ -50,7 +50,7 @@ Exit codes: 0 ended, 1 failed, 2 the command line is wrong, 10 production can't 
 	f.StringArrayVar(&t.Redact, "redact", nil, "replace the values of keys, or of MongoDB's collections, that match `PATTERN` (may be repeated)")
 	f.StringVar(&t.Limit, "limit", "1GiB", "`SIZE` of the file at which the recording ends")
 	f.StringVar(&t.Memory, "memory", "128MiB", "`SIZE` of the buffer for data not yet written")
-	f.DurationVar(&t.Bound, "bound", time.Millisecond, "`TIME` for which recording may hold up 1 % of the traffic of a second before it ends")
+	f.DurationVar(&t.Bound, "bound", time.Millisecond, "end the recording when it delays more than 1 % of a second's traffic for longer than `TIME`")
 	f.BoolVar(&asJSON, "json", false, "print what was recorded as JSON, when the recording has ended")
 	f.BoolVar(&t.Exit, "exit", false, "end with the recording, instead of still passing clients through")
 	return cmd

@@ -57,8 +57,8 @@ func newRolloutRunCommand() *cobra.Command {
 			if dry {
 				return planRollout(cmd, &r, asJSON)
 			}
-			r.Tell = teller(cmd)
-			ctx, stop := inOrder(cmd.Context())
+			r.Tell = eventPrinter(cmd)
+			ctx, stop := cancelOnSignal(cmd.Context())
 			defer stop()
 			return endRollout(cmd, r.Cell, asJSON, r.Run(ctx))
 		},
@@ -70,10 +70,10 @@ func newRolloutRunCommand() *cobra.Command {
 	return cmd
 }
 
-// inOrder returns a context that the first signal ends, so that a switch-over is finished or undone. The
-// second signal ends the process. A closed terminal or output pipe ends it in order, too: Ctrl-C kills the
-// tee that the output goes to.
-func inOrder(ctx context.Context) (context.Context, context.CancelFunc) {
+// cancelOnSignal returns a context that the first signal cancels, so that a switch-over is finished or undone. The
+// second signal ends the process. A closed terminal or output pipe cancels it, too: Ctrl-C also kills a tee that
+// the output goes to.
+func cancelOnSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
@@ -151,17 +151,17 @@ func rolloutAction(name, short string, do func(context.Context, *rollout.Rollout
 			if err != nil {
 				return withCode(exitConfig, err)
 			}
-			ctx, stop := inOrder(cmd.Context())
+			ctx, stop := cancelOnSignal(cmd.Context())
 			defer stop()
-			return endRollout(cmd, c, asJSON, do(ctx, &rollout.Rollout{Cell: c, Tell: teller(cmd)}))
+			return endRollout(cmd, c, asJSON, do(ctx, &rollout.Rollout{Cell: c, Tell: eventPrinter(cmd)}))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the state as JSON, as status does")
 	return cmd
 }
 
-// teller returns a function that prints events with the time.
-func teller(cmd *cobra.Command) func(node, text string) {
+// eventPrinter returns a function that prints events with the time.
+func eventPrinter(cmd *cobra.Command) func(node, text string) {
 	return func(node, text string) {
 		terminal.Note(cmd.ErrOrStderr(), "%s %-8s %s\n", time.Now().Format(time.TimeOnly), node, text)
 	}

@@ -240,7 +240,7 @@ func runServe(o serveOptions, signals <-chan os.Signal, out, errs io.Writer) err
 		return serveFailure(err)
 	}
 	if o.storeURL != "" {
-		sayWhatToTry(out, p)
+		printQuickStart(out, p)
 	}
 	err = p.RunUntil(signals)
 	if errors.Is(err, server.ErrCutOff) {
@@ -278,8 +278,8 @@ func serveFailure(err error) error {
 	return err
 }
 
-// sayWhatToTry prints the three lines shown when serve runs without arguments.
-func sayWhatToTry(out io.Writer, p *server.Process) {
+// printQuickStart prints the three lines shown when serve runs without arguments.
+func printQuickStart(out io.Writer, p *server.Process) {
 	gateways, page := p.Addresses()
 	host, port, _ := net.SplitHostPort(gateways[0].String())
 	admin := "the admin page is off"

@@ -59,7 +59,7 @@ Exit codes: 0 PASS, 1 failed, 2 the command line is wrong, 3 INCONCLUSIVE or VOI
 func addShadowFlags(f *pflag.FlagSet, o *cli.Mirror) {
 	addListenerFlags(f, &o.Servers.Listeners, &o.TLS)
 	addTargetFlags(f, o)
-	f.DurationVar(&o.Config.Bound, "bound", time.Millisecond, "`TIME` for which the mirror may hold up 1 % of the traffic of a second before it turns itself off")
+	f.DurationVar(&o.Config.Bound, "bound", time.Millisecond, "turn the mirror off when it delays more than 1 % of a second's traffic for longer than `TIME`")
 	f.StringVar(&o.OffFile, "off-file", "", "turn the mirror off when this `FILE` exists")
 	f.StringVar(&o.Page.Listen, "admin", "off", "`ADDR` of a page with the report so far, /metrics and a switch that turns the mirror off")
 	f.StringVar(&o.Page.TokenFile, "admin-token-file", "", "`FILE` with the token, required for the switch and, off loopback, for reading")

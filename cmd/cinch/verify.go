@@ -83,12 +83,12 @@ func runVerify(ctx context.Context, o verifyOptions) error {
 	if err := o.verdict(report); err != nil || o.before {
 		return err
 	}
-	return w.lacking(ctx, report)
+	return w.missingDictionaries(ctx, report)
 }
 
-// lacking returns an error that lists the nodes without a dictionary that values of other nodes name. Readers
-// that ask only a value's own node, or another cluster that the node is restored to, would not find it.
-func (w *openedStore) lacking(ctx context.Context, r *pack.Report) error {
+// missingDictionaries returns an error that lists the nodes without a dictionary that values of other nodes name.
+// A reader that asks only a value's own node, or a cluster restored from that node, would not find it.
+func (w *openedStore) missingDictionaries(ctx context.Context, r *pack.Report) error {
 	lacks, err := w.store.DictAdmin().Missing(ctx, r.Dictionaries())
 	if err != nil || len(lacks) == 0 {
 		return err

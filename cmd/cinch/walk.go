@@ -67,7 +67,7 @@ func (o *walkOptions) listen(cmd *cobra.Command) (stop func()) {
 	return func() { signal.Stop(signals) }
 }
 
-// check parses the flags, and rejects values that would select the default, or no limit.
+// check parses the flags. It rejects values such as 0 that would silently mean the default or no limit.
 func (o *walkOptions) check() error {
 	for flag, negative := range map[string]bool{
 		"parallel": o.parallel < 1, "keys-per-second": o.keysPerSec < 0, "max-latency": o.maxLatency < 0,

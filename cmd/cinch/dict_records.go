@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec/dict"
-	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/policy/published"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
 // managedInfo holds what the store records about a dictionary that a gateway made. Its JSON is a contract:
@@ -111,45 +107,4 @@ func parseNumber(text string) (uint32, error) {
 		return 0, wrongUsage(terminal.WithHint(fmt.Errorf("%q is not a dictionary's number", text), "it has 8 hexadecimal digits, as cinch dict ls shows it"))
 	}
 	return uint32(n), nil
-}
-
-func runDictExport(ctx context.Context, m *movedDicts, rawURL, text, file string) error {
-	number, err := parseNumber(text)
-	if err != nil {
-		return err
-	}
-	s, err := open.OpenAccess(ctx, rawURL)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	d, err := s.DictAdmin().Dictionary(number)
-	if errors.Is(err, envelope.ErrDictMissing) {
-		return withCode(exitDictMissing, fmt.Errorf("%s: %w: %08x", s.DictAdmin().Name(), err, number))
-	}
-	if err != nil {
-		return err
-	}
-	if err := dict.Save(file, d); err != nil {
-		return err
-	}
-	m.add(movedDict{Number: fmt.Sprintf("%08x", number), Bytes: len(d.Content()), To: file}, "written to")
-	return nil
-}
-
-func runDictImport(ctx context.Context, m *movedDicts, rawURL, file string) error {
-	d, err := loadDict(file)
-	if err != nil {
-		return err
-	}
-	s, err := open.OpenAccess(ctx, rawURL)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := s.DictAdmin().Restore(ctx, d); err != nil {
-		return err
-	}
-	m.add(movedDict{Number: fmt.Sprintf("%08x", d.Number()), Bytes: len(d.Content()), From: file, To: s.DictAdmin().Name()}, "stored in")
-	return nil
 }

@@ -8,28 +8,28 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// movedDict is a dictionary that a command has written somewhere. Its JSON is a contract: fields are added,
+// copiedDict is a dictionary that export, import or sync has copied. Its JSON is a contract: fields are added,
 // never renamed.
-type movedDict struct {
+type copiedDict struct {
 	Number string `json:"number"`
 	Bytes  int    `json:"bytes,omitempty"`
 	From   string `json:"from,omitempty"` // a file
 	To     string `json:"to"`             // a file, a store, or one node of it
 }
 
-// movedDicts reports each dictionary at once, or all as JSON at the end.
-type movedDicts struct {
+// copiedDicts prints each copied dictionary at once, or all as JSON at the end.
+type copiedDicts struct {
 	out    io.Writer
 	asJSON bool
-	list   []movedDict
+	list   []copiedDict
 }
 
 // jsonFlag adds the flag --json.
-func (m *movedDicts) jsonFlag(cmd *cobra.Command) {
+func (m *copiedDicts) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&m.asJSON, "json", false, "write JSON")
 }
 
-func (m *movedDicts) add(d movedDict, did string) {
+func (m *copiedDicts) add(d copiedDict, did string) {
 	m.list = append(m.list, d)
 	switch {
 	case m.asJSON:
@@ -40,20 +40,20 @@ func (m *movedDicts) add(d movedDict, did string) {
 	}
 }
 
-// none reports why there are no dictionaries.
-func (m *movedDicts) none(why string) {
+// none prints why no dictionary was copied.
+func (m *copiedDicts) none(why string) {
 	if !m.asJSON {
 		fmt.Fprintln(m.out, why)
 	}
 }
 
 // end completes the output, also after a command that has failed.
-func (m *movedDicts) end(err error) error {
+func (m *copiedDicts) end(err error) error {
 	if !m.asJSON {
 		return err
 	}
 	if m.list == nil {
-		m.list = []movedDict{}
+		m.list = []copiedDict{}
 	}
 	if written := json.NewEncoder(m.out).Encode(m.list); err == nil {
 		err = written
