@@ -121,8 +121,8 @@ func (c *Collector) Value(space string, name []byte, kind string, t Ticket, valu
 	c.count(c.group(space, name, kind), kind, value, t)
 }
 
-// Left counts a name or a value that is not measured.
-func (c *Collector) Left(space string, name []byte, kind string, t Ticket, reason string) {
+// Skip counts a name or a value that is not measured.
+func (c *Collector) Skip(space string, name []byte, kind string, t Ticket, reason string) {
 	c.group(space, name, kind).left(reason, t.weight)
 }
 
@@ -152,14 +152,14 @@ func (c *Collector) AddTo(of side, pattern, kind string, value []byte, weight fl
 	c.count(c.named("", pattern, kind), kind, value, Ticket{chance: c.random.Float64(), weight: weight, side: of})
 }
 
-// Pass counts values of a group that the source names itself and that are not measured.
-func (c *Collector) Pass(pattern, kind, reason string, weight float64) {
-	c.Without("", pattern, kind, reason, weight)
+// SkipInGroup counts values that are not measured, of a group that the source names itself.
+func (c *Collector) SkipInGroup(pattern, kind, reason string, weight float64) {
+	c.SkipInSpace("", pattern, kind, reason, weight)
 }
 
-// Sampled adds a value of a group in a space of which the given share is sampled, in runs of neighbours,
-// which may be more alike than others.
-func (c *Collector) Sampled(space, pattern, kind string, value []byte, share float64, run int) {
+// AddInSpace adds a value of a group in a space. The given share of the space is sampled, in runs of neighbours,
+// which may be more alike than other values.
+func (c *Collector) AddInSpace(space, pattern, kind string, value []byte, share float64, run int) {
 	g := c.named(space, pattern, kind)
 	g.sample.lower(share)
 	cost, _ := c.o.Cost(kind, len(value), len(value))
@@ -167,8 +167,8 @@ func (c *Collector) Sampled(space, pattern, kind string, value []byte, share flo
 	c.count(g, kind, value, Ticket{chance: share * c.random.Float64(), weight: 1 / share})
 }
 
-// Without is Pass for a group in a space.
-func (c *Collector) Without(space, pattern, kind, reason string, weight float64) {
+// SkipInSpace is SkipInGroup for a group in a space.
+func (c *Collector) SkipInSpace(space, pattern, kind, reason string, weight float64) {
 	c.named(space, pattern, kind).left(reason, weight)
 }
 

@@ -70,7 +70,7 @@ func (f *files) stretch(from io.Reader, s sized, weight float64) (read int64, er
 		if doc := bytes.TrimSpace(line); whole && len(doc) > 0 {
 			f.document(s, doc, weight)
 		} else if n > int64(f.o.MaxValue) {
-			f.c.Pass(s.shown, kindDocument, "too long", weight)
+			f.c.SkipInGroup(s.shown, kindDocument, "too long", weight)
 		}
 		if errors.Is(err, io.EOF) {
 			return read, nil
@@ -115,7 +115,7 @@ func (f *files) json(h *os.File, s sized, want int64) error {
 	}
 	sp := splitter{
 		most: f.o.MaxValue, emit: func(doc []byte) { f.document(s, doc, weight) },
-		long: func() { f.c.Pass(s.shown, kindDocument, "too long", weight) },
+		long: func() { f.c.SkipInGroup(s.shown, kindDocument, "too long", weight) },
 	}
 	buf := make([]byte, 64<<10)
 	for left := want; left > 0; {
@@ -133,7 +133,7 @@ func (f *files) json(h *os.File, s sized, want int64) error {
 		}
 	}
 	if sp.finish(); sp.cut && want >= s.size {
-		f.c.Pass(s.shown, kindDocument, "cut off by the end of the file", weight)
+		f.c.SkipInGroup(s.shown, kindDocument, "cut off by the end of the file", weight)
 	}
 	return nil
 }
@@ -255,11 +255,11 @@ func (f *files) csv(h *os.File, s sized, want int64) error {
 			return nil
 		}
 		if errors.Is(err, errLongRow) {
-			f.c.Pass(pattern, kindColumn, "rows after one that is too long", 1)
+			f.c.SkipInGroup(pattern, kindColumn, "rows after one that is too long", 1)
 			return nil
 		}
 		if err != nil {
-			f.c.Pass(pattern, kindColumn, "not a row", weight)
+			f.c.SkipInGroup(pattern, kindColumn, "not a row", weight)
 			continue
 		}
 		if names == nil {

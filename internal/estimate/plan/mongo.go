@@ -350,7 +350,7 @@ func (m *modeller) between(command, what string, n int64, fewest, most float64, 
 
 func (m *modeller) left(what string, n int64) {
 	if n > 0 {
-		m.w.c.Without("", m.c.Namespace(), what, what+", whose contents are unknown", float64(n))
+		m.w.c.SkipInSpace("", m.c.Namespace(), what, what+", whose contents are unknown", float64(n))
 	}
 }
 

@@ -394,11 +394,11 @@ func TestNothing(t *testing.T) {
 		t.Error(err)
 	}
 	c := NewCollector(CollectOptions{})
-	c.Without("0", "menu:*", "string", sealedAlready, 1)
+	c.SkipInSpace("0", "menu:*", "string", sealedAlready, 1)
 	if _, err := Make(context.Background(), c, options(t)); !errors.Is(err, ErrSealed) {
 		t.Error(err)
 	}
-	c.Without("0", "menu:*", "list", "a list", 1)
+	c.SkipInSpace("0", "menu:*", "list", "a list", 1)
 	if _, err := Make(context.Background(), c, options(t)); !errors.Is(err, ErrEmpty) || errors.Is(err, ErrSealed) {
 		t.Error(err)
 	}

@@ -225,11 +225,11 @@ func (w *keysWalk) page(ctx context.Context, s Space, keys [][]byte) (done float
 func (w *keysWalk) see(s Space, t Ticket, v *store.Value) {
 	switch {
 	case v.Skip != "":
-		w.c.Left(s.DB(), v.Key, "other", t, skipped(v.Skip))
+		w.c.Skip(s.DB(), v.Key, "other", t, skipped(v.Skip))
 	case v.Type == store.Hash && w.o.Indexed != nil && w.o.Indexed(v.Key):
-		w.c.Left(s.DB(), v.Key, v.Type.String(), t, "under a search index, which reads stored values: never compressed")
+		w.c.Skip(s.DB(), v.Key, v.Type.String(), t, "under a search index, which reads stored values: never compressed")
 	case envelope.IsSealed(v.Stored):
-		w.c.Left(s.DB(), v.Key, v.Type.String(), t, sealedAlready)
+		w.c.Skip(s.DB(), v.Key, v.Type.String(), t, sealedAlready)
 	default:
 		w.c.Value(s.DB(), v.Key, v.Type.String(), t, v.Stored)
 	}

@@ -290,17 +290,17 @@ func (t *tupleSpace) add(tuple []byte, share float64) error {
 		f := t.field(i)
 		switch {
 		case inside:
-			c.Without(t.space.Name, f.name, kindTuple, "arrays and maps, whose values are never compressed", 1/share)
+			c.SkipInSpace(t.space.Name, f.name, kindTuple, "arrays and maps, whose values are never compressed", 1/share)
 		case len(content) == 0:
 		case f.touched != "" && len(content) >= minSealSize:
-			c.Without(t.space.Name, f.name, kindTuple, "values of field "+f.name+" of space "+t.space.Name+": "+f.touched, 1/share)
+			c.SkipInSpace(t.space.Name, f.name, kindTuple, "values of field "+f.name+" of space "+t.space.Name+": "+f.touched, 1/share)
 		case f.touched != "":
 		case envelope.IsSealed(content):
-			c.Without(t.space.Name, f.name, kindTuple, sealedAlready, 1/share)
+			c.SkipInSpace(t.space.Name, f.name, kindTuple, sealedAlready, 1/share)
 		case len(content) > t.w.o.MaxValue:
-			c.Without(t.space.Name, f.name, kindTuple, "values above "+strconv.Itoa(t.w.o.MaxValue>>20)+" MiB", 1/share)
+			c.SkipInSpace(t.space.Name, f.name, kindTuple, "values above "+strconv.Itoa(t.w.o.MaxValue>>20)+" MiB", 1/share)
 		default:
-			c.Sampled(t.space.Name, f.name, kindTuple, content, share, t.w.runs)
+			c.AddInSpace(t.space.Name, f.name, kindTuple, content, share, t.w.runs)
 		}
 	})
 }
