@@ -50,7 +50,7 @@ func (m *manager) hears(want ...string) {
 }
 
 // systemd is notified when the process serves, reloads and ends, and that it is alive.
-func TestSystemdIsTold(t *testing.T) {
+func TestSystemdIsNotified(t *testing.T) {
 	m := startManager(t)
 	t.Setenv("WATCHDOG_USEC", "20000")
 	rules := "[{setting: lz4}]"

@@ -135,8 +135,8 @@ type attack struct {
 
 const right = "Bearer " + secret
 
-// strangers have no token, a wrong one, or the right one in the wrong place.
-var strangers = []attack{
+// unauthenticated clients have no token, a wrong one, or the right one in the wrong place.
+var unauthenticated = []attack{
 	{name: "nothing"},
 	{name: "a wrong token", header: []string{"Authorization", "Bearer " + strings.ToUpper(secret)[:19] + "x"}},
 	{name: "a part of it", header: []string{"Authorization", "Bearer " + secret[:19]}},
@@ -201,12 +201,12 @@ func nothing(t *testing.T, what string, r route, w *httptest.ResponseRecorder) {
 }
 
 // On non-loopback addresses only a token in the right place opens a route.
-func TestStrangersGetNothing(t *testing.T) {
+func TestUnauthenticatedClientsGetNothing(t *testing.T) {
 	_, token := tokenFile(t, secret)
 	o, ran := everything(t, Access{Token: token})
 	h := New(o).Handler()
 	for _, r := range routes(t) {
-		for _, a := range strangers {
+		for _, a := range unauthenticated {
 			for _, method := range []string{r.method, "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "PROPFIND"} {
 				nothing(t, a.name, route{method, r.path}, answerTo(t, h, method, r.path+a.query, a.at(), a.header...))
 			}
@@ -241,7 +241,7 @@ func TestForeignPagesGetNothing(t *testing.T) {
 			}
 		}
 		if r.method == "POST" {
-			for _, a := range strangers {
+			for _, a := range unauthenticated {
 				nothing(t, a.name, r, answerTo(t, h, r.method, r.path+a.query, a.at(), a.header...))
 			}
 		}
