@@ -63,7 +63,7 @@ func TestInspectStore(t *testing.T) {
 }
 
 // A server that requires a password does answer, so the exit code is not "unreachable".
-func TestInspectStoreRefusesUs(t *testing.T) {
+func TestInspectStoreWithoutPassword(t *testing.T) {
 	store := miniredis.RunT(t)
 	store.RequireAuth("right")
 	for url, code := range map[string]int{

@@ -113,7 +113,8 @@ func newShadowCheckCommand() *cobra.Command {
 targets can take, the time until a verdict and the smallest difference that it would detect. Clients are not served.
 Production is only queried; on the targets the check reads and writes its own key, which it removes.
 
-Exit codes: 0 no problem blocks a run, 1 failed, 2 the command line is wrong, 3 a problem does, 10 a server can't be used.`,
+Exit codes: 0 no problem blocks a run, 1 failed, 2 the command line is wrong, 3 a problem blocks it,
+10 a server can't be used.`,
 		Example: `  cinch shadow check --redis 127.0.0.1:6390=redis://cache.internal --control redis://a.internal --test redis://b.internal`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
