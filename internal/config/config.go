@@ -109,7 +109,7 @@ type Gateway struct {
 	MaxSeal        Bytes        `yaml:"max_seal"`
 	MaxOpen        *Bytes       `yaml:"max_open"` // nil until the defaults are filled in
 	MaxConnections int          `yaml:"max_connections"`
-	CPUBudget      Cores        `yaml:"cpu_budget,omitempty"`     // for compressing; 0: none. See effort.go
+	CPUBudget      Cores        `yaml:"cpu_budget,omitempty"`     // for compressing; 0: none. See budgets.go
 	LatencyBudget  Duration     `yaml:"latency_budget,omitempty"` // added by compressing, for 99 of 100 values; 0: none
 	Pack           *Pack        `yaml:"pack,omitempty"`
 	Exclude        []string     `yaml:"exclude,omitempty"`
@@ -129,11 +129,11 @@ type Gateway struct {
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
 	Link                *Link    `yaml:"link,omitempty"`   // see link.go
-	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see pair.go
+	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see peers.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
 	// For http only; see http.go.
-	UpstreamHost bool `yaml:"upstream_host,omitempty"` // the upstream is told its own name
+	UpstreamHost bool `yaml:"upstream_host,omitempty"` // sends the upstream's own name as Host
 
 	// For mongo, and for redis with several servers; see mongo.go and redis.go.
 	Advertise string `yaml:"advertise,omitempty"`
@@ -143,7 +143,7 @@ type Gateway struct {
 
 	// For tarantool only; see tarantool.go.
 	SQL    string   `yaml:"sql,omitempty"`         // refuse, projection or pass; "": refuse
-	Shards []string `yaml:"shards,omitempty,flow"` // URLs of masters, or none; empty: the server is asked
+	Shards []string `yaml:"shards,omitempty,flow"` // URLs of masters, or none; empty: as the server reports
 
 	// For postgres only; see postgres.go.
 	UsersFile string `yaml:"users_file,omitempty"` // as PgBouncer's userlist.txt

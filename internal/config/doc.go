@@ -7,16 +7,16 @@
 //	validate.go   checks of all values that don't depend on the protocol
 //	show.go       printing without secrets; what a reload can't change
 //	policy.go     conversion of rules for internal/policy
-//	files.go      reading the files that it names: dictionaries, certificates
+//	namedfiles.go reading the files that the configuration names: dictionaries, prices, certificates
 //	passwords.go  passwords from files, for URLs without one
 //	upstream.go   the URL of an upstream, by protocol
 //	grpc.go       keys for gRPC gateways only
-//	pair.go       dictionaries between two gRPC gateways
-//	link.go       streams between two gRPC gateways
+//	peers.go      dictionaries for messages between two gateways
+//	link.go       compression of whole connections between two gateways
 //	mongo.go      keys for MongoDB gateways only
 //	tunnel.go     keys for the ends of a tunnel only
 //	tarantool.go  keys for Tarantool gateways only
-//	redis.go      several Redis servers
+//	redis.go      Redis Cluster and Sentinel upstreams
 //	pack.go       packing in the background
 //	proxy.go      PROXY headers
 //	validator.go  helpers shared by all checks

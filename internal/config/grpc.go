@@ -123,7 +123,7 @@ func (v *validator) refuseGRPCKeys(g *Gateway, path string) {
 	}
 }
 
-// callHint is the hint for patterns that match no call, as they are written as in logs.
+// callHint is the hint for patterns in the form "/service/method", as logs show calls, which match none.
 const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
 
 func (v *validator) grpcRule(r *Rule, path string) {

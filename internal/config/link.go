@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Link configures compression between two gateways: for gRPC of connections as a whole, for HTTP of the
+// Link configures the link between two gateways: for gRPC it compresses connections as a whole, for HTTP the
 // bodies.
 type Link struct {
 	History string   `yaml:"history,omitempty"` // client or shared, towards an upstream; "": none is requested

@@ -21,8 +21,7 @@ func Load(file string, more []Gateway, overrides ...Override) (*Config, error) {
 	return Parse(file, text, more, overrides...)
 }
 
-// Process returns a configuration of the process only, from overrides, for a command without a file or
-// gateways.
+// Process returns a configuration without gateways, from overrides only, for commands that read no file.
 func Process(overrides ...Override) (*Config, error) {
 	c := Default()
 	if err := c.override(overrides); err != nil {

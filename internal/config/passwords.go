@@ -150,7 +150,7 @@ func (p *Passwords) Fill(raw string) string {
 	return filled
 }
 
-// Given returns the URL that was passed to Fill, so that passwords are not written down.
+// Given returns the URL that was passed to Fill for filled, so that files don't get the password.
 func (p *Passwords) Given(filled string) string {
 	if p == nil {
 		return filled

@@ -32,7 +32,7 @@ func TarantoolGateway(name, listen, upstream string, rules []Rule) Gateway {
 // noShards says that the server has no shards, whatever it reports itself.
 const noShards = "none"
 
-// NoShards reports whether the server is not to be asked for its shards.
+// NoShards reports whether the configuration says that the server has no other shards.
 func (g *Gateway) NoShards() bool { return len(g.Shards) == 1 && g.Shards[0] == noShards }
 
 // ShardServers returns the shards that the configuration names, with the gateway's user where a URL names

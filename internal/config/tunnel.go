@@ -77,7 +77,8 @@ func (v *validator) tunnelSetting(s *Setting, path string) {
 	}
 }
 
-// isPiece reports whether pieces of a link can have that codec: internal/gateway/peer/link offers these in its hello.
+// isPiece reports whether pieces of a link can be compressed with the codec: internal/gateway/peer/link offers
+// these in its hello.
 func isPiece(id codec.ID) bool {
 	switch id {
 	case codec.Raw, codec.Snappy, codec.S2, codec.MinLZ, codec.LZ4, codec.Zstd:

@@ -138,7 +138,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool) {
 	v.upstream(g, path)
 	v.tls(g, path)
 	v.limits(g, path)
-	v.effort(g, path)
+	v.budgets(g, path)
 	v.grpc(g, path)
 	checkHTTP(v, g, path)
 	v.pair(g, path)

@@ -89,8 +89,8 @@ func (v *validator) name(path, name string, seen map[string]bool) bool {
 	return false
 }
 
-// glob refuses a class without its closing bracket. Redis ends it at the end of the pattern; in a file it is
-// a mistake.
+// glob refuses a pattern with a [ that no ] closes. To Redis the class ends with the pattern; in a file it is a
+// mistake.
 func (v *validator) glob(path, glob string) {
 	if i := policy.UnclosedClass(glob); i >= 0 {
 		v.add(path, `close it, or write \[ for the character`, "%q has a [ without ]", glob[i:])

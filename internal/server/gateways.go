@@ -22,7 +22,7 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 		return nil, err
 	}
 	r := &running{name: g.Name, upstream: up, stats: stats, effort: gateway.NewEffort(), log: log}
-	r.effort.SetLimits(g.Effort())
+	r.effort.SetLimits(g.Budgets())
 	stats.ShowEffort(r.effort)
 	if err := s.addProtocol(l, g, r, secure); err != nil {
 		r.close()

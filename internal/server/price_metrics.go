@@ -24,7 +24,7 @@ func (priceMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descPrice }
 // Collect implements prometheus.Collector.
 func (m priceMetrics) Collect(ch chan<- prometheus.Metric) {
 	r := m.current.Load().prices
-	saved, second := r.Saving(price.Done{SavedBytes: 1}).Traffic, r.Saving(price.Done{CPUSeconds: 1}).CPU
+	saved, second := r.Saving(price.Work{SavedBytes: 1}).Traffic, r.Saving(price.Work{CPUSeconds: 1}).CPU
 	for i := range m.gateways {
 		g := &m.gateways[i]
 		opened := 0.0

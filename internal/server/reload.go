@@ -55,7 +55,7 @@ func (p *Process) tryReload() error {
 		r.whatIf.restoreAll()
 		p.applyRules(r, l)
 		if g := cfg.Gateway(r.name); g != nil {
-			r.effort.SetLimits(g.Effort())
+			r.effort.SetLimits(g.Budgets())
 			kept++
 		}
 	}

@@ -128,7 +128,7 @@ type reloader[T any] struct {
 	checked time.Time
 }
 
-// stamp tells two states of a file apart.
+// stamp is the size and time of a file, by which a change is noticed.
 type stamp struct {
 	size int64
 	time time.Time

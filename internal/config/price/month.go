@@ -35,8 +35,8 @@ func (l Layout) Crossing() float64 {
 	return float64(l.Zones-1) / float64(l.Zones)
 }
 
-// Words describes the share that crosses zones. flags names the flags that replace an assumption; "": nothing
-// is assumed.
+// Words describes the share of traffic that crosses zones. flags names the flags that replace the assumption; "":
+// the share is configured.
 func (l Layout) Words(flags string) string {
 	zones := fmt.Sprintf("%d zones", l.Zones)
 	switch share := l.Crossing(); {

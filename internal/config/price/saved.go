@@ -1,17 +1,17 @@
 package price
 
-// Done is the work of compression in some period.
-type Done struct {
+// Work is the saving and the cost of compression in some period.
+type Work struct {
 	SavedBytes float64 // not sent over a network; negative: more bytes went out than came in
 	CPUSeconds float64 // for compressing and decompressing
 }
 
 // Add returns the sum of both.
-func (d Done) Add(o Done) Done { return Done{d.SavedBytes + o.SavedBytes, d.CPUSeconds + o.CPUSeconds} }
+func (d Work) Add(o Work) Work { return Work{d.SavedBytes + o.SavedBytes, d.CPUSeconds + o.CPUSeconds} }
 
-// Since returns what was done after an earlier count.
-func (d Done) Since(o Done) Done {
-	return Done{d.SavedBytes - o.SavedBytes, d.CPUSeconds - o.CPUSeconds}
+// Since returns the work after an earlier count.
+func (d Work) Since(o Work) Work {
+	return Work{d.SavedBytes - o.SavedBytes, d.CPUSeconds - o.CPUSeconds}
 }
 
 // Rates holds the prices for savings.
@@ -38,7 +38,7 @@ func (s Saving) Net() float64 { return s.Traffic - s.CPU }
 
 // Saving prices what was done: the traffic between zones for the share of bytes that crosses zones, and the
 // CPU time.
-func (r Rates) Saving(d Done) Saving {
+func (r Rates) Saving(d Work) Saving {
 	return Saving{
 		Traffic: d.SavedBytes / gb * r.Table.CrossZone() * r.Layout().Crossing(),
 		CPU:     d.CPUSeconds / 3600 * r.Table[VCPU].Price,
@@ -46,7 +46,7 @@ func (r Rates) Saving(d Done) Saving {
 }
 
 // Month extrapolates what was done in a number of seconds to a month; it returns zero without time.
-func (r Rates) Month(d Done, seconds float64) Saving {
+func (r Rates) Month(d Work, seconds float64) Saving {
 	if seconds <= 0 {
 		return Saving{}
 	}

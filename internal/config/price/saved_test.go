@@ -6,7 +6,7 @@ import "testing"
 // of a CPU at 4.25 cents: 42.5 cents.
 func TestSaving(t *testing.T) {
 	r := Rates{Table: table(t), Cloud: "aws", Zones: 3}
-	done := Done{SavedBytes: 300e9, CPUSeconds: 36000}
+	done := Work{SavedBytes: 300e9, CPUSeconds: 36000}
 	s := r.Saving(done)
 	about(t, "traffic", s.Traffic, 4, 1e-9)
 	about(t, "CPU", s.CPU, 0.425, 1e-9)

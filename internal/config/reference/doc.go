@@ -1,5 +1,5 @@
-// Package reference describes every key of the configuration. The tables of docs/CONFIG.md and the JSON
-// schema docs/config.schema.json are generated from it, and tests compare it with the struct that is read.
+// Package reference describes every key of the configuration. The tables of docs/CONFIG.md and the JSON schema
+// docs/config.schema.json are generated from it. Tests compare it with the struct that package config reads.
 //
 //	reference.go  a row, and the tables by name
 //	process.go    keys of the whole process

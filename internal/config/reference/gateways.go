@@ -67,7 +67,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`max_open`", Default: "the larger of `max_seal` and `32MiB`",
-		Meaning: "most bytes of a value after decompression; for longer ones the gateway returns an error, so that no envelope can need more memory than " +
+		Meaning: "limit of a value's bytes after decompression; for longer ones the gateway returns an error, so that no envelope can need more memory than " +
 			"this; at least `max_seal`, at most `512MiB`. Lowering `max_seal` keeps all values readable; don't lower " +
 			"this below the longest value ever compressed",
 	},
@@ -104,7 +104,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream_connections`", Default: "`8`",
-		Meaning: "gRPC: most connections to the upstream. A second is opened when 50 calls share the first, and so on. " +
+		Meaning: "gRPC: maximum number of connections to the upstream. A second is opened when 50 calls share the first, and so on. " +
 			"[Clients that cancel many calls](GRPC.md#clients-share-the-upstream) have additional connections of their own, in up to four groups",
 	},
 	{
@@ -118,14 +118,14 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`window`", Default: "`128KiB`",
-		Meaning: "gRPC: bytes that a call's sender may be ahead of its reader, on each side; 16KiB to 16MiB. A stalled " +
+		Meaning: "gRPC: how many bytes a call's sender may be ahead of its reader, on each side; 16KiB to 16MiB. A stalled " +
 			"call holds at most that much in each direction, but at least 64KiB of a client's request, which HTTP/2 lets " +
-			"it send before it learns of a smaller window. Tunnel, where the default is `8MiB`: most history of a stream, a " +
+			"it send before it learns of a smaller window. Tunnel, where the default is `8MiB`: maximum history of a stream, a " +
 			"power of two from 64KiB to 8MiB",
 	},
 	{
 		Keys: "`max_header`", Default: "`64KiB`",
-		Meaning: "gRPC, HTTP: most bytes of headers in one request or response; 4KiB to 16MiB",
+		Meaning: "gRPC, HTTP: limit of the bytes of headers in one request or response; 4KiB to 16MiB",
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
@@ -146,7 +146,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`link.window`", Default: "`8MiB`",
-		Meaning: "gRPC, HTTP: most history of a link, in each direction; a power of two from 64KiB to 8MiB",
+		Meaning: "gRPC, HTTP: maximum history of a link, in each direction; a power of two from 64KiB to 8MiB",
 	},
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
@@ -172,7 +172,7 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`nodes`", Default: "`32`",
-		Meaning: "Redis Cluster and Sentinel: most servers that get a listener, on as many ports after `listen`",
+		Meaning: "Redis Cluster and Sentinel: maximum number of servers that get a listener, on as many ports after `listen`",
 	},
 	{
 		Keys: "`sentinel`", Default: "none",
@@ -256,11 +256,11 @@ var pack = []Row{
 	},
 	{
 		Keys: "`keys_per_second`", Default: "`2000`",
-		Meaning: "most keys to check; `0`: no limit",
+		Meaning: "maximum number of keys to check in a second; `0`: no limit",
 	},
 	{
 		Keys: "`bytes_per_second`", Default: "`10MiB`",
-		Meaning: "most bytes to read; `0`: no limit",
+		Meaning: "maximum number of bytes of values to read in a second; `0`: no limit",
 	},
 	{
 		Keys: "`max_latency`", Default: "`0s`",

@@ -19,7 +19,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`admin.hosts`", Default: "none", Also: "",
-		Meaning: "on loopback: names besides `localhost` with which browsers, or a proxy in front, request the page",
+		Meaning: "on loopback: host names besides `localhost` under which browsers, or a proxy, may request the page",
 	},
 	{
 		Keys: "`admin.ready`", Default: "`all`", Also: "`CINCH_ADMIN_READY`",
@@ -33,7 +33,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`history.max_size`", Default: "64MiB", Also: "",
-		Meaning: "most bytes of the samples, at least `1MiB`; in memory never more than `8MiB`",
+		Meaning: "limit of the samples' bytes, at least `1MiB`; in memory never more than `8MiB`",
 	},
 	{
 		Keys: "`traces.endpoint`", Default: "none", Also: "",
@@ -47,7 +47,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`traces.max_per_second`", Default: "`100`", Also: "",
-		Meaning: "most requests that are traced in a second, also of those that clients want traced",
+		Meaning: "maximum number of requests traced in a second, including those for which the client decides",
 	},
 	{
 		Keys: "`traces.service`", Default: "`cinch`", Also: "",
@@ -180,7 +180,7 @@ var training = []Row{
 	},
 	{
 		Keys: "`rule_memory`", Default: "`8MiB`",
-		Meaning: "most of that memory for one rule",
+		Meaning: "limit of that memory for one rule",
 	},
 	{
 		Keys: "`max_sample`", Default: "`128KiB`",

@@ -57,8 +57,8 @@ func (r Row) keys() []string {
 }
 
 // described returns the rows by path, such as "gateways.tls.cert".
-func described() map[string][]said {
-	all := map[string][]said{}
+func described() map[string][]protocolRow {
+	all := map[string][]protocolRow{}
 	for _, t := range tables() {
 		for _, r := range t.rows {
 			for _, key := range r.keys() {
@@ -66,15 +66,15 @@ func described() map[string][]said {
 				if t.below != "" {
 					path = t.below + "." + key
 				}
-				all[path] = append(all[path], said{t.of, r})
+				all[path] = append(all[path], protocolRow{t.of, r})
 			}
 		}
 	}
 	return all
 }
 
-// said is a row with the protocol that it applies to.
-type said struct {
+// protocolRow is a row with the protocol that it applies to.
+type protocolRow struct {
 	of  string
 	row Row
 }

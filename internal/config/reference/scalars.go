@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 )
 
-// choices lists the values of keys that take few.
+// choices lists the possible values of keys that have only a few.
 var choices = map[string][]string{
 	"admin.ready":              {"all", "any"},
 	"log.level":                {"debug", "info", "warn", "error"},

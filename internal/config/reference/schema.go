@@ -20,7 +20,7 @@ type object map[string]any
 // Schema returns the JSON schema of the configuration file. It describes the file's shape; only `cinch config
 // check` checks how values relate.
 func Schema() ([]byte, error) {
-	m := maker{said: described()}
+	m := schemaBuilder{said: described()}
 	root := m.structure(reflect.TypeFor[config.Config](), "")
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	root["$id"] = SchemaID
@@ -32,13 +32,13 @@ func Schema() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-type maker struct {
-	said    map[string][]said
+type schemaBuilder struct {
+	said    map[string][]protocolRow
 	missing []string
 }
 
 // structure returns the schema of an object that has the keys of t and no others, like the decoder.
-func (m *maker) structure(t reflect.Type, path string) object {
+func (m *schemaBuilder) structure(t reflect.Type, path string) object {
 	properties := object{}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
@@ -65,7 +65,7 @@ var required = map[string][]string{
 
 // value returns the schema of a key of type t. Like the decoder, it first checks whether the type is read
 // from text.
-func (m *maker) value(t reflect.Type, path string) object {
+func (m *schemaBuilder) value(t reflect.Type, path string) object {
 	if of, known := scalar(t, path); known {
 		return of
 	}
@@ -92,7 +92,7 @@ func (m *maker) value(t reflect.Type, path string) object {
 var alias = strings.NewReplacer("admin.tls.", "gateways.tls.")
 
 // describe adds the rows' texts. Objects whose keys have rows need none of their own.
-func (m *maker) describe(key object, path string) {
+func (m *schemaBuilder) describe(key object, path string) {
 	rows := m.said[path]
 	if len(rows) == 0 {
 		rows = m.said[alias.Replace(path)]

@@ -34,14 +34,14 @@ type GatewayMoney struct {
 }
 
 // workOf returns what a gateway has done since the process began.
-func workOf(snap *gateway.Snapshot) price.Done {
-	return price.Done{SavedBytes: float64(snap.Total.SavedBytes), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
+func workOf(snap *gateway.Snapshot) price.Work {
+	return price.Work{SavedBytes: float64(snap.Total.SavedBytes), CPUSeconds: snap.Total.SealCPUSeconds + snap.Total.OpenCPUSeconds}
 }
 
 // addMoney prices the work of a status's gateways.
 func (st *Status) addMoney(r price.Rates, before ledgerEntry, now time.Time) {
 	seconds := now.Sub(before.at).Seconds()
-	var soFar, lately price.Done
+	var soFar, lately price.Work
 	for i := range st.Gateways {
 		g := &st.Gateways[i]
 		all := workOf(&g.Snapshot)
@@ -74,7 +74,7 @@ type Ledger struct {
 // ledgerEntry holds what gateways had done up to a time, by name.
 type ledgerEntry struct {
 	at   time.Time
-	done map[string]price.Done
+	done map[string]price.Work
 }
 
 // ratePeriod is the period over which the current rate is computed.
@@ -82,7 +82,7 @@ const ratePeriod = time.Hour
 
 // Note records what gateways have done up to now. It is called every few seconds, in the order of time.
 func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
-	m := ledgerEntry{now, make(map[string]price.Done, len(gateways))}
+	m := ledgerEntry{now, make(map[string]price.Work, len(gateways))}
 	for i := range gateways {
 		m.done[gateways[i].Name] = workOf(&gateways[i])
 	}

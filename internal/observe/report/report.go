@@ -139,7 +139,7 @@ func (o *Options) price(row Row, raw, stored []float64, cpuSeconds, seconds floa
 	row.RawBytes, row.StoredBytes, row.CPUSeconds = sum(raw), sum(stored), cpuSeconds
 	row.SavedBytes = row.RawBytes - row.StoredBytes
 	row.Saving = shareOf(raw, stored).less()
-	done := price.Done{SavedBytes: row.SavedBytes, CPUSeconds: cpuSeconds}
+	done := price.Work{SavedBytes: row.SavedBytes, CPUSeconds: cpuSeconds}
 	s := o.rates().Saving(done)
 	row.Traffic, row.CPU, row.Net = s.Traffic, s.CPU, s.Net()
 	row.NetMonth = o.rates().Month(done, seconds).Net()

@@ -10,7 +10,7 @@ import (
 // maxPairDictionary is the largest dictionary that gateways accept from each other.
 const maxPairDictionary = 128 << 10
 
-// pair checks the keys for dictionaries of messages.
+// pair checks the keys peers and sample, for dictionaries of messages.
 func (v *validator) pair(g *Gateway, path string) {
 	if g.Protocol == GRPC || g.Protocol == Mongo {
 		return

@@ -27,7 +27,7 @@ func TestBudgets(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		got := cfg.Gateways[0].Effort()
+		got := cfg.Gateways[0].Budgets()
 		if got.Cores < want-1e-12 || got.Cores > want+1e-12 || got.Latency != 500*time.Microsecond {
 			t.Errorf("%s: %+v", text, got)
 		}
@@ -43,8 +43,8 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	cfg, err := Parse("f", []byte(effortFile(Tarantool, "max_connections: 5")), nil)
-	if err != nil || cfg.Gateways[0].Effort() != (budget.Limits{}) {
-		t.Errorf("without budgets: %+v, %v", cfg.Gateways[0].Effort(), err)
+	if err != nil || cfg.Gateways[0].Budgets() != (budget.Limits{}) {
+		t.Errorf("without budgets: %+v, %v", cfg.Gateways[0].Budgets(), err)
 	}
 }
 

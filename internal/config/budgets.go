@@ -15,8 +15,8 @@ const (
 	maxLatencyBudget = Duration(10 * time.Second)
 )
 
-// Effort returns the gateway's limits for compressing.
-func (g *Gateway) Effort() budget.Limits {
+// Budgets returns the gateway's limits on the cost of compressing.
+func (g *Gateway) Budgets() budget.Limits {
 	return budget.Limits{Cores: float64(g.CPUBudget), Latency: time.Duration(g.LatencyBudget)}
 }
 
@@ -34,8 +34,8 @@ func (g *Gateway) budgetsUnsupported() (why, hint string) {
 	return "", ""
 }
 
-// effort checks the budgets for compressing.
-func (v *validator) effort(g *Gateway, path string) {
+// budgets checks the budgets for compressing.
+func (v *validator) budgets(g *Gateway, path string) {
 	check := func(key string, given, fits bool, hint, bounds string) {
 		if !given {
 			return

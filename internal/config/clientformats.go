@@ -44,8 +44,8 @@ func checkForeign(v *validator, r *Rule, path string) {
 // hasSizes reports whether the rule leaves out values by size, apart from those too small to gain anything.
 func (r *Rule) hasSizes() bool { return r.MaxSize != 0 || r.minSize() > policy.DefaultMinSize }
 
-// checkToPlain checks the rules that precede rules to plain. Reads use the first rule for a key, since its
-// values' size and fields are not known yet. So a rule that covers some values of a key decides for all of
+// checkToPlain checks the rules that precede rules with to: plain. Reads use the first rule for a key, since the
+// values' sizes and fields are not known yet. So a rule that covers only some values of a key decides for all of
 // them.
 func checkToPlain(v *validator, rules []Rule, path string) {
 	for i := range rules {
