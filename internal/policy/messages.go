@@ -69,8 +69,8 @@ type MessageRule struct {
 // Raw reports whether the rule leaves messages alone.
 func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Auto }
 
-// ForLink returns the rule for messages over a link, which compresses all of them together: columns stay
-// uncompressed, and so does what another codec would have compressed. It lives as long as r.
+// ForLink returns the rule for messages over a link. A link compresses all messages together, so the rule leaves
+// each message uncompressed: cinch-proto only rearranges it, and other codecs become raw. It lives as long as r.
 func (r *MessageRule) ForLink() *MessageRule { return r.forLink }
 
 // HasDictionary reports whether messages may be compressed with a dictionary.

@@ -28,7 +28,7 @@ const (
 	DefaultTypes = String | Hash
 )
 
-// Type is the kind of thing that holds a value. Types are bits, so that a rule can name several.
+// Type is the type of the key, tuple or call that holds a value. Types are bits, so that a rule can name several.
 type Type uint8
 
 const (
@@ -129,12 +129,12 @@ type Policy struct {
 	// Force is for tests only: every value of every key that is not excluded is compressed, even at a loss;
 	// callers still check NeverSeal.
 	Force bool
-	// SpecialKeys reports whether keys are excluded or a rule is to plain. Otherwise reading a value does not
+	// SpecialKeys reports whether keys are excluded or a rule has to: plain. Otherwise reading a value does not
 	// depend on its key.
 	SpecialKeys bool
 
 	rules   []Rule
-	toPlain bool // a rule is to plain
+	toPlain bool // a rule has to: plain
 	exclude []Pattern
 	globs   []string // of exclude
 	force   []Rule   // the same rules in the same order, forced, and a last one that covers the rest
@@ -297,10 +297,10 @@ func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
 	return &changed
 }
 
-// Lookup returns the first rule that covers the address, or nil when the value is to be left alone: nothing
-// covers it, that rule says raw, its key is excluded, or the policy is off; see foreign.go for rules to
-// plain. The rule may be one that only observes, and lives as long as the policy. Lookup does not allocate. A
-// nil policy is off.
+// Lookup returns the first rule that covers the address, or nil when the value is to be left alone: nothing covers
+// it, that rule says raw, its key is excluded, or the policy is off; see toplain.go for rules with to: plain. The
+// rule may be one that only observes, and lives as long as the policy. Lookup does not allocate. A nil policy is
+// off.
 func (p *Policy) Lookup(a Address) *Rule {
 	if p == nil || p.Off || p.Excluded(a.Key) {
 		return nil
@@ -331,10 +331,10 @@ func (r *Rule) covers(a *Address) bool {
 		(r.Field == "" || r.field.Match(a.Field))
 }
 
-// Covering appends the rules of a type that cover a value of any size, in order and including raw ones, for
-// values that go by several names: keys and fields are the names of one key and of one field. It does so when
-// the policy is off too, since values may have been compressed before; see [Policy.Off]. A nil policy has no
-// rules.
+// Covering appends the rules of a type that cover a value of any size, in order and including raw ones. keys are
+// all names of the value's key, and fields all names of its field: a space or field of Tarantool has a name and a
+// number. It does so when the policy is off too, since values may have been compressed before; see [Policy.Off]. A
+// nil policy has no rules.
 func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	if p == nil || slices.ContainsFunc(keys, p.Excluded) {
 		return dst
@@ -353,7 +353,7 @@ func (p *Policy) Covering(dst []*Rule, t Type, keys, fields [][]byte) []*Rule {
 	return dst
 }
 
-// HasToPlain reports whether a rule is to plain.
+// HasToPlain reports whether a rule has to: plain.
 func (p *Policy) HasToPlain() bool { return p != nil && p.toPlain }
 
 // CoversKey reports whether the rule's pattern for keys matches.
@@ -362,8 +362,8 @@ func (r *Rule) CoversKey(key []byte) bool { return r.key.Match(key) }
 // Fits reports whether a value of n bytes is within the rule's sizes.
 func (r *Rule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
-// Excluded reports whether the key is promised to hold no envelopes: its values are never compressed, and
-// need not be checked for envelopes.
+// Excluded reports whether the operator has declared that the key holds no envelopes: its values are never
+// compressed, and need not be checked for envelopes.
 func (p *Policy) Excluded(key []byte) bool {
 	if p == nil {
 		return false

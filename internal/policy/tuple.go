@@ -18,7 +18,7 @@ func (p *Policy) CoveringTuple(keys, fields [][]byte, compression string) []*Rul
 	return rules
 }
 
-// Unconstrained reports whether any of the rules vouches that no constraint hidden from the user reads the field.
+// Unconstrained reports whether any of the rules declares that no constraint hidden from the user reads the field.
 func Unconstrained(rules []*Rule) bool {
 	return slices.ContainsFunc(rules, func(r *Rule) bool { return r.Unconstrained })
 }

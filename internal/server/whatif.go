@@ -90,7 +90,7 @@ func (w *whatIf) rules(cfg *config.Gateway) []simulate.Rule {
 	for i := range cfg.Rules {
 		names[cfg.Rules[i].Name] = cfg.Rules[i].DictionaryOf()
 	}
-	q := simulate.Question{Dictionary: func(rule string) string { return names[rule] }}
+	q := simulate.Inputs{Dictionary: func(rule string) string { return names[rule] }}
 	if total := w.stats.Snapshot().Total; total.Sealed > 0 {
 		q.Opens = float64(total.Opened) / float64(total.Sealed)
 	}

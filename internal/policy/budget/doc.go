@@ -3,7 +3,7 @@
 //
 //	governor.go  the limits, and the step of each value
 //	bucket.go    the remaining budget, as a fill level
-//	review.go    statistics: the step of most values, and the shares of all steps
+//	stats.go     statistics: the step of most values, and the shares of all steps
 //	step.go      the steps, and the settings that they result in
 //
 // ScyllaDB compresses messages with zstd until a quota of CPU time is used up, and with lz4 until the next

@@ -27,7 +27,7 @@ type Governor struct {
 	late   atomic.Uint64
 
 	mu     sync.Mutex
-	review review
+	recent recentStats
 }
 
 const (
@@ -62,7 +62,7 @@ func (g *Governor) SetLimits(l Limits, now time.Duration) {
 	g.cpu.level.Store(cpuCapacity(&l))
 	g.latencyBucket.level.Store(latencyCapacity)
 	g.filled.Store(int64(now))
-	g.review.shares = [Steps]float64{Full: 1}
+	g.recent.shares = [Steps]float64{Full: 1}
 	g.limits.Store(&l)
 }
 
@@ -81,7 +81,7 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	if chance < better {
 		step--
 	}
-	g.updateReview(now, l)
+	g.updateStats(now, l)
 	return step
 }
 

@@ -44,8 +44,8 @@ type Rule struct {
 	Choices      []Choice `json:"choices"`
 }
 
-// Question has what Rules needs in addition to the samples.
-type Question struct {
+// Inputs holds the arguments of Rules besides the samples.
+type Inputs struct {
 	// Opens is the number of decompressed values per compressed value.
 	Opens float64
 	// Dictionary returns the configured name of a rule's dictionary; "": none.
@@ -53,7 +53,7 @@ type Question struct {
 }
 
 // Rules returns the estimates for all rules of a gateway.
-func (w *Watch) Rules(q Question) []Rule {
+func (w *Watch) Rules(q Inputs) []Rule {
 	rules := w.rules.Load()
 	if rules == nil {
 		return nil
@@ -63,12 +63,12 @@ func (w *Watch) Rules(q Question) []Rule {
 		s = active.sums
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.look(w.o.now(), active.passed.Load())
+		s.recordPassed(w.o.now(), active.passed.Load())
 	}
 	base := rules.base.Rules()
 	var all []Rule
 	for i, r := range rules.inForce.Rules() {
-		of := teller{inForce: r, base: base[i], question: &q, dictionary: q.Dictionary(r.Name)}
+		of := estimator{inForce: r, base: base[i], question: &q, dictionary: q.Dictionary(r.Name)}
 		if x, ok := rules.replaced[r.Name]; ok {
 			of.applied = &x
 		}
@@ -78,22 +78,22 @@ func (w *Watch) Rules(q Question) []Rule {
 		if of.sums == nil {
 			of.sums = newRuleSums(base[i])
 		}
-		all = append(all, of.tell())
+		all = append(all, of.rule())
 	}
 	return all
 }
 
-// teller derives choices from the sums of one rule.
-type teller struct {
+// estimator derives choices from the sums of one rule.
+type estimator struct {
 	inForce, base *policy.Rule
 	applied       *policy.Replacement // nil: none
 	sums          *ruleSums
 	rate          float64 // per second, for each of the sums
-	question      *Question
+	question      *Inputs
 	dictionary    string
 }
 
-func (t *teller) tell() Rule {
+func (t *estimator) rule() Rule {
 	seen := t.sums.since(t.sums.plain, 0)
 	r := Rule{
 		Rule: t.inForce.Name, Sampled: t.sums.values, SampledBytes: t.sums.bytes,
@@ -123,7 +123,7 @@ func (t *teller) tell() Rule {
 }
 
 // usualSize returns the minimum size that need not be mentioned.
-func (t *teller) usualSize() int {
+func (t *estimator) usualSize() int {
 	if t.base.Raw() {
 		return max(t.base.MinSize, policy.DefaultMinSize)
 	}
@@ -131,14 +131,14 @@ func (t *teller) usualSize() int {
 }
 
 // candidates returns the settings to choose from.
-func (t *teller) candidates() []candidate {
+func (t *estimator) candidates() []candidate {
 	all := candidates(t.base)
 	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(t.order(a), t.order(b)) })
 	return all
 }
 
-func (t *teller) order(c candidate) int {
-	is := t.plainly(c)
+func (t *estimator) order(c candidate) int {
+	is := t.explicit(c)
 	order := int(is.setting.Codec)<<16 + is.setting.Level<<1
 	if is.dict {
 		order++
@@ -146,8 +146,8 @@ func (t *teller) order(c candidate) int {
 	return order
 }
 
-// plainly returns a candidate with an explicit setting.
-func (t *teller) plainly(c candidate) candidate {
+// explicit returns the candidate with its setting spelled out, in place of "the rule's own".
+func (t *estimator) explicit(c candidate) candidate {
 	if c.asIs {
 		return asCandidate(t.base)
 	}
@@ -156,11 +156,11 @@ func (t *teller) plainly(c candidate) candidate {
 
 // pivot returns the candidate that is also listed with other minimum sizes: the one in force, or the one that
 // saves most.
-func (t *teller) pivot(choices []Choice) *candidate {
+func (t *estimator) pivot(choices []Choice) *candidate {
 	all := t.candidates()
 	most, at := math.Inf(-1), -1
 	for i, c := range all {
-		told := &choices[i+1] // the first is to leave alone
+		told := &choices[i+1] // the first one leaves values uncompressed
 		if told.Current {
 			return &c
 		}
@@ -174,7 +174,7 @@ func (t *teller) pivot(choices []Choice) *candidate {
 	return &all[at]
 }
 
-func (t *teller) leave() Choice {
+func (t *estimator) leave() Choice {
 	return Choice{
 		Setting: "leave alone", Codec: codec.Raw.String(), Ratio: 1, StoredBytes: int64(t.sums.bytes),
 		Current: t.inForce.Raw(), Leave: true,
@@ -182,8 +182,8 @@ func (t *teller) leave() Choice {
 }
 
 // choice returns a candidate with a minimum size as a Choice.
-func (t *teller) choice(c candidate, minSize int) Choice {
-	is := t.plainly(c)
+func (t *estimator) choice(c candidate, minSize int) Choice {
+	is := t.explicit(c)
 	covered, tallies := t.sums.since(t.sums.plain, minSize), t.sums.of(c)
 	got := t.sums.since(tallies, minSize)
 	told := Choice{
@@ -200,7 +200,7 @@ func (t *teller) choice(c candidate, minSize int) Choice {
 	told.StoredBytes = int64(float64(t.sums.bytes) * each(whole.raw-covered.raw+got.stored, whole.raw))
 	told.Cores = (got.sealNanos + got.openNanos*t.question.Opens) * t.rate / 1e9
 	told.Current = t.isCurrent(is, minSize)
-	told.Setting = t.words(is, minSize)
+	told.Setting = t.describe(is, minSize)
 	return told
 }
 
@@ -211,7 +211,7 @@ func each(sum, n float64) float64 {
 	return sum / n
 }
 
-func (t *teller) isCurrent(c candidate, minSize int) bool {
+func (t *estimator) isCurrent(c candidate, minSize int) bool {
 	r := t.inForce
 	if r.Raw() || minSize != r.MinSize {
 		return false
@@ -222,8 +222,8 @@ func (t *teller) isCurrent(c candidate, minSize int) bool {
 	return c == asCandidate(t.base)
 }
 
-// words returns a description such as "zstd level 3, dictionary".
-func (t *teller) words(c candidate, minSize int) string {
+// describe returns a description such as "zstd level 3, dictionary".
+func (t *estimator) describe(c candidate, minSize int) string {
 	parts := []string{c.setting.Codec.String()}
 	if c.setting.Level != 0 {
 		parts[0] += fmt.Sprintf(" level %d", c.setting.Level)

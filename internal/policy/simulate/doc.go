@@ -1,8 +1,8 @@
 // Package simulate estimates what other settings would make of the values that pass a gateway now. An operator
 // can apply one of them in place of a rule's setting until the next reload.
 //
-//	watch.go      whether an operator asks
-//	take.go       the hook in the data path: which values are taken, and with what weight
+//	watch.go      sampling for some minutes after an operator's request
+//	sampling.go   the hook in the data path: which values are sampled, and with what weight
 //	measure.go    measuring each setting on them, off the data path
 //	sums.go       the results: sums by rule, setting and size
 //	choices.go    the estimates

@@ -43,25 +43,25 @@ func asCandidate(r *policy.Rule) candidate {
 
 // measure compresses and decompresses copies of values. It is used by one goroutine.
 type measure struct {
-	of      *Watch
-	sealer  *envelope.Sealer
-	looking time.Duration // time to read a thread's clock
-	sealed  []byte
-	opened  []byte
+	of        *Watch
+	sealer    *envelope.Sealer
+	clockCost time.Duration // time to read a thread's clock
+	sealed    []byte
+	opened    []byte
 }
 
 func newMeasure(w *Watch) *measure {
 	m := &measure{of: w}
-	m.sealer = envelope.NewSealer(envelope.SealerOptions{Engine: w.o.NewEngine(), Dicts: atHand{w.o.Dict}, MaxRaw: w.o.MaxSeal})
+	m.sealer = envelope.NewSealer(envelope.SealerOptions{Engine: w.o.NewEngine(), Dicts: cachedDicts{w.o.Dict}, MaxRaw: w.o.MaxSeal})
 	return m
 }
 
-// atHand returns only dictionaries that are available without a request.
-type atHand struct {
+// cachedDicts returns only dictionaries that are available without a request to the store.
+type cachedDicts struct {
 	get func(uint32) (*codec.Dict, bool)
 }
 
-func (a atHand) Dictionary(number uint32) (*codec.Dict, error) {
+func (a cachedDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if a.get != nil {
 		if d, ok := a.get(number); ok {
 			return d, nil
@@ -81,7 +81,7 @@ func (m *measure) calibrate() {
 		before := cputime.Thread()
 		least = min(least, cputime.Thread()-before)
 	}
-	m.looking = least
+	m.clockCost = least
 }
 
 // measureAll measures a batch and wipes it. It returns the CPU time used.
@@ -115,7 +115,7 @@ func (s *Sampling) measureAll(batch []*taken) time.Duration {
 func (s *Sampling) count(t *taken) {
 	s.sums.mu.Lock()
 	defer s.sums.mu.Unlock()
-	s.sums.look(s.of.o.now(), s.passed.Load())
+	s.sums.recordPassed(s.of.o.now(), s.passed.Load())
 	s.sums.all.values += t.weight
 	s.sums.all.raw += t.weight * float64(t.at.Size)
 }
@@ -127,7 +127,7 @@ func (s *Sampling) measureFor(r *policy.Rule, t *taken) {
 	first := rand.IntN(len(all)) // the first one pays for cold caches
 	for n := range all {
 		i := (first + n) % len(all)
-		found[i] = s.measure.one(r, all[i], t)
+		found[i] = s.measure.measureOne(r, all[i], t)
 	}
 	s.sums.mu.Lock()
 	defer s.sums.mu.Unlock()
@@ -157,8 +157,8 @@ func (c candidate) settingFor(r *policy.Rule, login string) codec.Setting {
 	return st
 }
 
-// one measures one candidate.
-func (m *measure) one(r *policy.Rule, c candidate, t *taken) tally {
+// measureOne measures one candidate.
+func (m *measure) measureOne(r *policy.Rule, c candidate, t *taken) tally {
 	size := float64(t.at.Size)
 	all := tally{values: t.weight, raw: t.weight * size, stored: t.weight * size}
 	if t.locked || t.at.Size > m.sealer.MaxRaw() || policy.NeverSeal(t.value) {
@@ -175,11 +175,11 @@ func (m *measure) one(r *policy.Rule, c candidate, t *taken) tally {
 	if len(t.value) > 0 {
 		scale *= size / float64(len(t.value))
 	}
-	all.sealNanos = scale * float64(max(sealed-before-m.looking, 0))
+	all.sealNanos = scale * float64(max(sealed-before-m.clockCost, 0))
 	all.stored = scale * float64(len(m.sealed))
 	if envelope.IsSealed(m.sealed) {
 		m.opened, _ = m.sealer.Open(m.opened[:0], m.sealed)
-		all.openNanos = scale * float64(max(cputime.Thread()-sealed-m.looking, 0))
+		all.openNanos = scale * float64(max(cputime.Thread()-sealed-m.clockCost, 0))
 		all.opened = t.weight
 	}
 	clear(m.sealed)

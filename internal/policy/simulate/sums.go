@@ -136,8 +136,8 @@ func (s *sums) rule(r *policy.Rule) *ruleSums {
 	return sum
 }
 
-// look records how many bytes have passed until now. s.mu must be held.
-func (s *sums) look(now time.Time, seen int64) {
+// recordPassed records how many bytes have passed until now. s.mu must be held.
+func (s *sums) recordPassed(now time.Time, seen int64) {
 	s.passed += float64(seen - s.seen)
 	s.seconds += max(now.Sub(s.at).Seconds(), 0)
 	s.seen, s.at = seen, now

@@ -29,7 +29,7 @@ func newWatch(t *testing.T, o Options, r ...policy.Rule) (*Watch, *Overrides) {
 
 var (
 	zstd3  = policy.Rule{Name: "all", Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
-	ask    = Question{Dictionary: func(string) string { return "" }}
+	ask    = Inputs{Dictionary: func(string) string { return "" }}
 	anyKey = policy.Address{Space: "0", Key: []byte("k"), Type: policy.String}
 )
 
@@ -62,7 +62,7 @@ func TestOffUntilAsked(t *testing.T) {
 }
 
 // Some time after the last request sampling ends, and its memory is released.
-func TestEndsWhenNobodyAsks(t *testing.T) {
+func TestEndsWithoutRequests(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
 	w, _ := newWatch(t, Options{now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}, zstd3)
@@ -205,9 +205,9 @@ func TestInterval(t *testing.T) {
 	if p.interval(0.01) != 0 {
 		t.Error("nothing is known, so all are taken")
 	}
-	p.look(now, 0)
+	p.recordPassed(now, 0)
 	p.add(100*time.Microsecond, 1000, 1) // 100 ns per unit, 1000 units per value
-	p.look(now.Add(time.Second), 50_000)
+	p.recordPassed(now.Add(time.Second), 50_000)
 	if got := p.interval(0.01); got != 0 {
 		t.Error("all can be measured, but the interval is", got)
 	}

@@ -60,9 +60,9 @@ func newSampling(w *Watch) *Sampling {
 	return s
 }
 
-// Saw may sample a value on its way into the store, with its address, before the value's treatment is
-// decided; login writes it. locked means that it is left alone whatever the rules say. Saw keeps nothing of
-// its arguments, and is safe for concurrent use.
+// Saw may sample a value on its way into the store, with its address, before the value's treatment is decided;
+// login writes it. locked means that it stays uncompressed whatever the rules say. Saw keeps nothing of its
+// arguments, and is safe for concurrent use.
 func (s *Sampling) Saw(a policy.Address, login string, value []byte, locked bool) {
 	n := int64(len(value)) + valueUnits
 	s.passed.Add(int64(len(value)))
@@ -133,7 +133,7 @@ func (s *Sampling) run(ctx context.Context) {
 	s.of.o.Budget.join(1)
 	defer s.of.o.Budget.join(-1)
 	defer s.end()
-	s.cost.look(s.of.o.now(), 0)
+	s.cost.recordPassed(s.of.o.now(), 0)
 	for {
 		if over, _ := s.of.isOver(s); over {
 			return
@@ -199,7 +199,7 @@ func (s *Sampling) next(ctx context.Context) (batch []*taken) {
 func (s *Sampling) pay(ctx context.Context, cpu time.Duration) {
 	s.of.counts.spent.Add(int64(cpu))
 	now := s.of.o.now()
-	s.cost.look(now, s.units.Load())
+	s.cost.recordPassed(now, s.units.Load())
 	s.mu.Lock()
 	s.interval = s.cost.interval(s.of.o.Budget.share(now))
 	s.mu.Unlock()
@@ -226,8 +226,8 @@ func (p *pace) add(cpu time.Duration, units, values float64) {
 	p.nanos, p.units, p.values = p.nanos*keep+float64(cpu), p.units*keep+units, p.values*keep+values
 }
 
-// look records how many units have passed until now.
-func (p *pace) look(now time.Time, seen int64) {
+// recordPassed records how many units have passed until now.
+func (p *pace) recordPassed(now time.Time, seen int64) {
 	const shortest = 50 * time.Millisecond
 	since := now.Sub(p.at)
 	if p.at.IsZero() {

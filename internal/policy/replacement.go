@@ -13,8 +13,8 @@ type Replacement struct {
 	MinSize    int           // bytes, inclusive
 }
 
-// Replacing returns a policy in which the named rules use their replacements. Values compressed meanwhile say
-// nothing about the promised gain of the rules' dictionaries, so none of these rules is Auto. p is not
+// Replacing returns a policy in which the named rules use their replacements. None of these rules is Auto, since
+// values compressed with a replacement say nothing about the promised gain of the rules' dictionaries. p is not
 // changed.
 func (p *Policy) Replacing(by map[string]Replacement) *Policy {
 	changed := *p

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// review holds the statistics of the last seconds, for metrics and the admin page.
-type review struct {
+// recentStats holds the statistics of the last seconds, for metrics and the admin page.
+type recentStats struct {
 	at      time.Duration
 	values  [Steps]uint64 // counts at that time
 	spent   int64
@@ -17,9 +17,9 @@ type review struct {
 }
 
 const (
-	reviewInterval = 250 * time.Millisecond
-	// reviewDecay is the time after which old values weigh about a third (1/e).
-	reviewDecay = 3 * time.Second
+	statsInterval = 250 * time.Millisecond
+	// statsDecay is the time after which old values weigh about a third (1/e).
+	statsDecay = 3 * time.Second
 	// switchLead is the lead in the share of values that another step must have over the reported one to be
 	// reported instead.
 	switchLead = 0.3
@@ -42,9 +42,9 @@ type State struct {
 func (g *Governor) State(now time.Duration) (s State) {
 	l := g.limits.Load()
 	g.fill(l, now)
-	g.updateReview(now, l)
+	g.updateStats(now, l)
 	g.mu.Lock()
-	s = State{Limits: *l, Step: g.review.step, Shares: g.review.shares, Cores: g.review.cores, Changes: g.review.changes}
+	s = State{Limits: *l, Step: g.recent.step, Shares: g.recent.shares, Cores: g.recent.cores, Changes: g.recent.changes}
 	g.mu.Unlock()
 	for i := range s.Values {
 		s.Values[i] = g.values[i].Load()
@@ -53,20 +53,20 @@ func (g *Governor) State(now time.Duration) (s State) {
 	return s
 }
 
-// updateReview updates the statistics every reviewInterval. It does nothing if another goroutine is doing so.
-func (g *Governor) updateReview(now time.Duration, l *Limits) {
+// updateStats updates the statistics every statsInterval. It does nothing if another goroutine is doing so.
+func (g *Governor) updateStats(now time.Duration, l *Limits) {
 	if !g.mu.TryLock() {
 		return
 	}
 	defer g.mu.Unlock()
-	since := now - g.review.at
-	if since < reviewInterval {
+	since := now - g.recent.at
+	if since < statsInterval {
 		return
 	}
-	r := &g.review
+	r := &g.recent
 	shares := g.sharesSince(r, l)
 	spent := g.spent.Load()
-	weight := 1 - math.Exp(-float64(since)/float64(reviewDecay))
+	weight := 1 - math.Exp(-float64(since)/float64(statsDecay))
 	if r.at == 0 {
 		r.shares, weight = shares, 1
 	}
@@ -84,9 +84,9 @@ func (g *Governor) updateReview(now time.Duration, l *Limits) {
 	}
 }
 
-// sharesSince returns the shares of the steps among the values since the last review; without any values, those
+// sharesSince returns the shares of the steps among the values since the last update; without any values, those
 // that they would get.
-func (g *Governor) sharesSince(r *review, l *Limits) (shares [Steps]float64) {
+func (g *Governor) sharesSince(r *recentStats, l *Limits) (shares [Steps]float64) {
 	var total uint64
 	for i := range r.values {
 		n := g.values[i].Load()
