@@ -88,8 +88,8 @@ func (f *activePolicy) rulesPolicy() *policy.Policy {
 	return f.rules.Policy
 }
 
-// newOrKnown returns what is known of a rule. It discards the sample if the rule now excludes other keys from
-// sampling.
+// newOrKnown returns the state of a rule: the known one, or a new one. It discards the sample if the rule now
+// excludes other keys from sampling.
 func (f *activePolicy) newOrKnown(known map[string]*managedRule, rule *policy.Rule, login string) *managedRule {
 	fingerprint := fingerprintOf(rule, login)
 	r, noSample := known[fingerprint], f.rules.NoSample[rule.Name]
@@ -156,7 +156,7 @@ func (f *activePolicy) all() []*managedRule {
 	return all
 }
 
-// managedFor returns what is managed for a rule, sorted by login. f.mu must be held.
+// managedFor returns the managed rules for a rule, sorted by login. f.mu must be held.
 func (f *activePolicy) managedFor(rule *policy.Rule) (all []*managedRule) {
 	for _, r := range f.managed {
 		if r.rule() == rule {

@@ -2,15 +2,16 @@
 // trains in the background, rolls out dictionaries that save enough, and detects when one no longer fits.
 //
 //	metrics.go    Prometheus metrics
-//	wire.go       statistics of messages on a wire
+//	messagestats.go  statistics of messages on a wire
 //	messages.go   dictionaries for such messages, with nothing durable
 //	trainonce.go  training for a job that walks a store once
 //	manager.go    one gateway: reads records, trains, rolls out, adopts
 //	renew.go      a training and its rollout
-//	activepolicy.go  the policy in force; asks no store
+//	activepolicy.go  the policy in force; never calls the store
 //	logins.go     samples and dictionaries of each login of a rule
-//	managed.go    one rule, for one login: its parts
+//	managedrule.go  one rule, for one login: its parts
 //	rollout.go    the steps of a rollout, see below, and the record shared with other gateways
+//	publisher.go  the policy record, for libraries that compress by themselves
 //	rulestats.go  status of a rule's dictionaries, for people
 //	trainer.go    trains, judges and chooses dictionaries; one training at a time in a process
 //	options.go    options of all of these

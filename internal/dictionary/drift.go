@@ -12,7 +12,7 @@ type monitor struct {
 	begun      time.Time // start of the count for the volume
 	begunAt    snapshot
 	scale      float64 // ratio of all values to those seen, if known; 0: unknown
-	lastVolume float64 // raw bytes that the last dictionary was weighed against; 0: none was
+	lastVolume float64 // raw bytes that the last dictionary was weighed against; 0: no dictionary yet
 	recheckAt  float64 // raw bytes seen at which to check whether more are stored
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// watchForTest returns a watch over a sampler, and a function that makes it observe values of 1000 bytes.
-func watchForTest(now time.Time) (*monitor, func(values, stored int)) {
+// monitorForTest returns a monitor of a sampler, and a function that makes it observe values of 1000 bytes.
+func monitorForTest(now time.Time) (*monitor, func(values, stored int)) {
 	s := newSampler(1<<20, 2000, nil)
 	w := newMonitor(optionsForTest(Options{MinSamples: 100, now: func() time.Time { return now }}), s)
 	return &w, func(values, stored int) {
@@ -20,9 +20,9 @@ func watchForTest(now time.Time) (*monitor, func(values, stored int)) {
 }
 
 // Values that take more bytes than promised cause a new training, from new samples.
-func TestWatchSeesDrift(t *testing.T) {
+func TestMonitorSeesDrift(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	w, see := watchForTest(now)
+	w, see := monitorForTest(now)
 	see(99, 900)
 	if w.observe() || w.due(now) != "" {
 		t.Error("99 values are enough")
@@ -49,11 +49,11 @@ func TestWatchSeesDrift(t *testing.T) {
 	}
 }
 
-// The volume for a dictionary is what came since the count began, or comes within an hour at that rate, or
-// what a job knows of the whole.
+// The volume for a dictionary is the traffic since the count began, or an hour's traffic at that rate, or the total
+// that a job knows.
 func TestVolume(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	w, see := watchForTest(now)
+	w, see := monitorForTest(now)
 	see(100, 500)
 	raw := float64(w.sampler.snapshot().rawBytes)
 	for _, c := range []struct {

@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fault is the way in which a gateway is cut off from its store.
+// fault says how calls fail while a gateway is cut off from its store.
 type fault string
 
 const (
@@ -31,11 +31,11 @@ const (
 	noFaults       = 1 << 30
 )
 
-// faulty is a store that is cut off for good after a number of questions.
+// faulty is a store that is cut off for good after a number of calls.
 type faulty struct {
 	store.Dicts
 	how   fault
-	after int64 // questions answered before that
+	after int64 // calls answered before that
 	asked atomic.Int64
 }
 

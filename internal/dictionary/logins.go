@@ -7,10 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// A dictionary contains pieces of the values that it was trained on, and shows them to every login whose
-// values are compressed with it. So each login that writes under a rule has its own samples and dictionary,
-// unless the rule allows sharing. There is one managedRule for each login. The first has login "" and stands for
-// the server's default user, or for all users. Other logins join when they first write.
+// A dictionary contains pieces of the values that it was trained on, and shows them to every login whose values are
+// compressed with it. So each login that writes under a rule has its own samples and dictionary, and its own
+// managedRule, unless the rule allows sharing. The first login is "": the server's default user, or all users if
+// they share. Other logins join when they first write.
 
 // ruleLogin is a login under a rule.
 type ruleLogin struct{ rule, login string }

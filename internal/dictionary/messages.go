@@ -41,8 +41,8 @@ const (
 	kindIdle         = time.Minute
 )
 
-// Messages manages dictionaries for the messages that one gateway sends, as Manager does for stored values.
-// But nothing is durable, and no other gateway is asked. It also counts messages for which no dictionary is
+// Messages manages dictionaries for the messages that one gateway sends, as Manager does for stored values. But it
+// stores nothing, and does not coordinate with other gateways. It also counts messages for which no dictionary is
 // trained.
 type Messages struct {
 	o       Options // only the fields in MessagesOptions are used

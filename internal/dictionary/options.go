@@ -16,7 +16,7 @@ type Options struct {
 	Trainer *Trainer
 	Apply   func(*policy.Policy) // puts a policy into force; calls are serialized
 	Log     *slog.Logger         // nil: nothing is logged
-	Hint    string               // logged if the store refuses: what it needs; "": nothing
+	Hint    string               // logged with errors: what the store needs; "": nothing
 
 	// Unavailable reports whether err means that the store can't be reached now. Then Hint would mislead and
 	// is left out.
@@ -29,7 +29,7 @@ type Options struct {
 	Interval   time.Duration // between trainings for a rule; 0: 10 min
 	Poll       time.Duration // between reads of the records; 0: 15 s
 	Lease      time.Duration // of a training, renewed while it runs; 0: 5 min
-	Timeout    time.Duration // for a question to the store; 0: 10 s
+	Timeout    time.Duration // for each call of the store; 0: 10 s
 
 	logged *onceLogger // troubles with the store as a whole; set by setDefaults
 

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// adopt uses the dictionary that another gateway has announced if it does as well on the values here. It
-// reports whether it did.
+// adopt puts the dictionary that another gateway has announced into force, if it does as well on the values here.
+// It reports whether it did so.
 func (m *Manager) adopt(ctx context.Context, r *managedRule) bool {
 	v := r.announcer.record.Current
 	if v == nil || v.Dict == r.rejected || m.o.Store.Retired(uint32(v.Dict)) || r.current.is(uint32(v.Dict)) {
@@ -38,7 +38,8 @@ func (m *Manager) adopt(ctx context.Context, r *managedRule) bool {
 	return true
 }
 
-// asGood is the factor by which another gateway's dictionary may be worse, since a common one has advantages.
+// asGood is the factor by which another gateway's dictionary may be worse and still be adopted, since a common
+// dictionary has advantages.
 const asGood = 1.02
 
 // isAsGood reports whether the announced dictionary does as well on the values here, and returns the ratio that

@@ -84,8 +84,8 @@ func (a *announcer) release(ctx context.Context) {
 	}
 }
 
-// rollOut makes d the rule's current dictionary, step by step, as v, whose At it sets. rule and login are
-// written to the record. It returns why it failed, "" if it did not.
+// rollOut makes d the rule's current dictionary, step by step. v describes d in the record; rollOut sets v.At. rule
+// and login are written to the record too. It returns why it failed, or "".
 func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule, login string) (refused string) {
 	if refused = a.replace(ctx, a.record.withPending(v.Dict, a.o.now().Add(a.o.Lease))); refused != "" {
 		return refused
@@ -104,8 +104,8 @@ func (a *announcer) rollOut(ctx context.Context, d *codec.Dict, v *Version, rule
 	return a.replace(ctx, next)
 }
 
-// fetch returns an announced dictionary in a state that new values may name it, or nil if it can't be read or
-// is retired.
+// fetch returns an announced dictionary, and makes sure that new values may name it. It returns nil if the
+// dictionary can't be read or is retired.
 func (a *announcer) fetch(ctx context.Context, v *Version) *codec.Dict {
 	d, err := a.o.Store.Dictionary(uint32(v.Dict))
 	if err == nil {

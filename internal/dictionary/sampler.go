@@ -16,7 +16,7 @@ type sampler struct {
 	maxSample int // bytes; longer values are neither sampled nor counted
 	noSample  []policy.Pattern
 
-	skip   atomic.Int64 // values to skip before one is taken
+	skip   atomic.Int64 // number of values to skip before the next is sampled
 	counts counts
 
 	mu     sync.Mutex // guards sample
@@ -62,9 +62,9 @@ func (s *sampler) observe(t policy.Type, key, value []byte, stored int) {
 	}
 }
 
-// take adds a value to the sample, unless another goroutine has just taken one in its place. A value that
-// must not be sampled uses up its place: each value is chosen independently of the others, so the sample of
-// the rest stays uniform.
+// take adds a value to the sample, unless another goroutine has just added one instead. If the chosen value must
+// not be sampled, no other is taken in its place: each value is chosen independently, so the sample of the rest
+// stays uniform.
 func (s *sampler) take(key, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *sampler) resize(memory int) {
 	s.sample.resize(memory)
 }
 
-// repeats is reservoir.repeats.
+// repeats calls reservoir.repeats.
 func (s *sampler) repeats() (single, again, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

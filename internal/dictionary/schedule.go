@@ -119,10 +119,10 @@ func (p *schedule) refused(now time.Time) {
 	p.observed, p.weight, p.drifted = 0, 0, false
 }
 
-// failed changes nothing but the wait: the next training is due after an interval.
+// failed only sets the wait: the next training is due after an interval.
 func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
 
-// lost records that there is no dictionary any more.
+// lost records that no dictionary is in use any more.
 func (p *schedule) lost() {
 	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
 	p.wait = max(p.wait, p.interval)

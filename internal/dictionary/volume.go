@@ -25,7 +25,7 @@ const (
 	horizon = time.Hour
 	// growth is the factor by which the volume must grow for a dictionary to be weighed again.
 	growth = 8
-	// enoughStored is the volume, in raw bytes, beside which any dictionary's cost is small.
+	// enoughStored is a volume, in raw bytes, compared with which any dictionary's cost is small.
 	enoughStored = 32 << 20
 )
 

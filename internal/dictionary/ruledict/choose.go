@@ -18,8 +18,8 @@ type Options struct {
 	Store   store.Store
 	Policy  *policy.Policy // without dictionaries for Auto rules
 	Sealer  *envelope.Sealer
-	Timeout time.Duration // of each question whether the store has a dictionary
-	// DryRun stores nothing, not even dictionaries that the store should have: new ones go into Local.
+	Timeout time.Duration // of each check whether the store has a dictionary
+	// DryRun stores nothing in the store: new dictionaries go into Local.
 	DryRun bool
 	Local  *dict.Set
 

@@ -14,8 +14,8 @@ import (
 // trainKeys is the approximate number of keys sampled for training.
 const trainKeys = 20000
 
-// train trains dictionaries for rules for which no gateway has made one. It records them for gateways like
-// their own; a dry run does not.
+// train trains dictionaries for rules for which no gateway has made one. It records them, so that gateways use them
+// as if they had trained them; a dry run records none.
 func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	m := c.newManager()
 	whole, err := c.collectSamples(ctx, rules, m)

@@ -43,7 +43,7 @@ func TestPolicyIsPublished(t *testing.T) {
 	}
 }
 
-// Under a rule to plain gateways seal in a way that libraries can't. So libraries seal nothing under it, even
+// Under a rule with to: plain gateways seal in a way that libraries can't. So libraries seal nothing under it, even
 // versions that don't know why, and don't compute on values that may be envelopes.
 func TestRuleToPlainIsPublished(t *testing.T) {
 	rules := policyOf(t, policy.Rule{

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy/published"
 )
 
-// publish returns the document for a policy, without the dictionaries chosen since.
+// publish returns the document for the policy as configured, without dictionaries that were chosen later.
 func publish(p *policy.Policy) published.Document {
 	doc := published.Document{Format: published.Format, Off: p.Off, Exclude: p.Exclude(), Rules: []published.Rule{}}
 	for _, r := range p.Rules() {
@@ -45,7 +45,7 @@ func comparableText(d published.Document) string {
 	return string(text)
 }
 
-// publisher maintains the policy record.
+// publisher keeps the policy record in the store up to date.
 type publisher struct {
 	o         *Options
 	published string // last published text; another gateway may have replaced it since

@@ -43,7 +43,7 @@ func (r *managedRule) rule() *policy.Rule { return r.config.Load().rule }
 
 func (r *managedRule) stats() *ruleStats { return r.config.Load().stats }
 
-// resume takes the promised ratio of the dictionary in force from the record, after rules were changed.
+// resume reads the promised ratio of the dictionary in force from the record, after rules were changed.
 func (r *managedRule) resume() {
 	v := r.announcer.record.Current
 	if v != nil && r.monitor.schedule.promised == 0 && r.current.is(uint32(v.Dict)) {
