@@ -6,11 +6,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Append appends content to dst as a value of format f, which the format's own library opens to content. The
-// bytes are the same for the same content, level and engine. Level 0 is a fast default, others are levels of
-// the format's algorithm; one above the highest means the highest. Content that doesn't get shorter is made
-// into a value too. On an error it returns dst unchanged; the error wraps [ErrFormat], [ErrTooLarge] or
-// [ErrContent].
+// Append appends content to dst as a value of format f, which the format's own library opens to content. The bytes
+// are the same for the same content, level and engine. Level 0 is a fast default, others are levels of the format's
+// algorithm; one above the highest means the highest. Content that doesn't get shorter gets a value of the format
+// too. On an error it returns dst unchanged; the error wraps [ErrFormat], [ErrTooLarge] or [ErrContent].
 func Append(dst []byte, f Format, level int, content []byte, e *codec.Engine) ([]byte, error) {
 	out, err := appendTo(dst, f, max(level, 0), content, e)
 	if err != nil {
@@ -65,7 +64,7 @@ func MaxLen(f Format, n int) int {
 		return phpHeader + codec.MaxEncodedLen(codec.LZ4, n)
 	case LZ4:
 		return lz4MaxHeader + lz4SizeBytes + n + lz4SizeBytes*(n/lz4LargestBlock+1)
-	case Zlib, Deflate, Rails70, Rails71: // of Rails's content the header is not compressed
+	case Zlib, Deflate, Rails70, Rails71: // for Rails, the header in the content is not compressed
 		return codec.MaxEncodedLen(codec.Zlib, n)
 	case XZ:
 		return xzBound(n)

@@ -17,22 +17,22 @@
 //	snappy                 Snappy block: Redisson
 //	rails-7.0, rails-7.1   headers of ActiveSupport::Cache | RFC 1950
 //
-// The layouts of GLIDE, Rails and Redisson are taken from their sources, and everything is tested on values
-// that the libraries wrote. Their content is kept as it is, whatever serialized it: igbinary, Kryo, Marshal.
+// The layouts of GLIDE, Rails and Redisson are taken from their sources, and everything is tested on values that
+// the libraries wrote. The content is not interpreted, whether igbinary, Kryo or Marshal serialized it.
 //
 // Two libraries have no formats of their own: Laravel, which uses phpredis's compression or none, and Spring
 // Data Redis, whose users wrap a serializer in Java's gzip or zlib. Some values are not opened: those of
 // keyv, which are base64 within JSON; those of Rails 6.1, where Marshal's object holds the compressed string;
 // and those of Redisson's SnappyCodec and early SnappyCodecV2, which are chunked.
 //
-// [Append] makes values that those libraries open, which testdata/read tests. They are the same bytes that
-// the library wrote if both have the same libzstd. Measured with 1.5.7 through cgo, that holds for all of
-// GLIDE 2.6's and pyzstd's values of 1 byte to 1 MiB at levels 1 to 9, and for Redisson 4.7's vectors; with
-// Debian 12's libzstd 1.5.4 it holds for phpredis's values up to 8 KiB. It does not hold for GLIDE's above
-// level 9, without cgo (except for incompressible content), or for the other formats: zlib, liblz4, liblzma,
-// LibLZF and Snappy find other matches than Cinch's encoders. [LevelOf] finds out for a value.
+// [Append] makes values that those libraries open, which testdata/read tests. They are the same bytes that the
+// library wrote if both have the same libzstd. Measured with 1.5.7 through cgo, that holds for all of GLIDE 2.6's
+// and pyzstd's values of 1 byte to 1 MiB at levels 1 to 9, and for Redisson 4.7's vectors; with Debian 12's libzstd
+// 1.5.4 it holds for phpredis's values up to 8 KiB. It does not hold for GLIDE's above level 9, without cgo (except
+// for incompressible content), or for the other formats: zlib, liblz4, liblzma, LibLZF and Snappy find other
+// matches than Cinch's encoders. [LevelOf] checks it for a value.
 //
-// Reading order: family.go (names in rules) and level.go; append.go and open.go (the two directions), and
-// header.go (recognising formats); glide.go, phpredis.go, redisson.go, rails.go and xz.go (single libraries);
-// openzstd.go and zstd.go, lz4.go, lzf.go, encode.go and stream.go (shared code); foreign.go (the formats).
+// Reading order: family.go (names in rules) and level.go; append.go and open.go (the two directions), and header.go
+// (recognising formats); glide.go, phpredis.go, redisson.go, rails.go and xz.go (single libraries); openzstd.go and
+// zstd.go, lz4.go, lzf.go, encode.go and stream.go (shared code); format.go (the formats, and errors).
 package clientformat

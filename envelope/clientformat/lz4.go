@@ -14,7 +14,7 @@ import (
 // An LZ4 frame (lz4_Frame_format.md). Cinch writes independent blocks, and no checksum but the header's:
 //
 //	magic(4) 68 block size(1) raw length(8) xxh32 of these 10 bytes, its second byte(1)
-//	block: length(4), with the top bit set where it is stored as it is, and its bytes
+//	block: length(4), with the top bit set if it is stored uncompressed, and its bytes
 //	end: 00 00 00 00
 //
 // The block size is 4 to 7 in the upper half of its byte: 64 KiB, 256 KiB, 1 MiB, 4 MiB. Readers allocate

@@ -20,8 +20,8 @@ var zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(zstdMaxWindow))
 })
 
-// openZstd opens one frame. A frame that declares its size gets that capacity; others get more after a guess
-// was too small, which the decoder's error does not distinguish from damage.
+// openZstd opens one frame. A frame that declares its size gets that capacity. For others the capacity is a guess,
+// and grows when decoding fails: the decoder's error does not distinguish a small buffer from damage.
 func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 	most, declared, err := zstdSize(stored)
 	if err != nil {

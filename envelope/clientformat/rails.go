@@ -10,14 +10,14 @@ import (
 
 // Entries of ActiveSupport::Cache in RedisCacheStore, by config.active_support.cache_format_version:
 //
-//	7.0  01 zlib of what Marshal made of the entry             compressed
-//	     00 what Marshal made of the entry                     not
+//	7.0  01 zlib of the entry in Marshal's form                 compressed
+//	     00 the entry in Marshal's form                         not compressed
 //	7.1  00 11 type(1) expires at(8, a double, little endian)
 //	     version's length(4, little endian, -1 for none) version payload
 //
-// The type of 7.1 has its top bit set if the payload is compressed by zlib; its other bits say whether the
-// payload is Marshal's or a string. The content is the entry in its uncompressed form, which Rails reads too.
-// So no header is lost, and it is restored from the content.
+// The type of 7.1 has its top bit set if the payload is compressed by zlib; its other bits say whether the payload
+// is Marshal's or a string. The content is the entry in its uncompressed form, which Rails reads too. It includes
+// the header, from which the compressed form is restored.
 const (
 	rails70Plain    = 0
 	rails70Deflated = 1

@@ -92,7 +92,7 @@ func NewSealer(o SealerOptions) *Sealer {
 	return s
 }
 
-// Engine returns the engine from the options, or the one that was made in its place.
+// Engine returns the engine from the options, or the default one.
 func (s *Sealer) Engine() *codec.Engine { return s.engine }
 
 // MaxRaw returns the length in bytes of the longest value that this Sealer compresses.
