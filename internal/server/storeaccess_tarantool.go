@@ -21,7 +21,7 @@ type tarantoolStore struct {
 	upstream endpoint.Upstream
 	conn     *storetarantool.Conn
 	shards   *open.Shards
-	dicts    *storetarantool.Group
+	dicts    *storetarantool.ClusterDicts
 }
 
 // newTarantoolAccess sets the access to a server and its shards.
@@ -43,7 +43,7 @@ func newTarantoolAccess(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	s.shards = open.NewShards(s.upstream, s.conn, open.AnswerTimeout)
 	own := storetarantool.NewDicts(s.conn, &k.local)
 	own.LimitLookups()
-	s.dicts = storetarantool.NewGroup(own, storetarantool.GroupOptions{
+	s.dicts = storetarantool.NewClusterDicts(own, storetarantool.ClusterDictsOptions{
 		Find: s.shards.Find, Connect: s.shards.Connect, Log: r.log, Errors: r.stats,
 	})
 	k.dicts, k.backend = s.dicts, s

@@ -1,9 +1,9 @@
 package store
 
-// Activity is a server's own count of its activity since it was started.
+// Activity holds a server's own counters since its start.
 type Activity struct {
 	Uptime float64 // seconds
 	Reads  float64 // of values that existed
 	Writes float64 // calls of commands that carry values
-	Names  float64 // keys that it holds; 0: unknown
+	Keys   float64 // number of keys, not a counter; 0: unknown
 }

@@ -16,8 +16,8 @@ type Dicts interface {
 	// Dictionaries finds a dictionary by its number. The error wraps envelope.ErrDictMissing when the store has
 	// none.
 	envelope.Dictionaries
-	// Publish stores dictionaries and reads them back. It is no error if new values may not name one; Ready
-	// tells.
+	// Publish stores dictionaries and reads them back. It returns no error for one that new values must not name;
+	// ask Ready.
 	Publish(ctx context.Context, dicts ...*codec.Dict) error
 	// Ready reports whether values stored now may name the dictionary. It does not block.
 	Ready(number uint32) bool
@@ -60,24 +60,24 @@ func PublishByNumber(ctx context.Context, d Dicts, numbers ...uint32) error {
 }
 
 // DictAdmin gives an administrator access to the dictionaries of all nodes of a store, whatever their state. Its
-// errors are explained, see Access.
+// errors have been through Access.Explain.
 type DictAdmin interface {
 	envelope.Dictionaries
-	// Name returns the nodes' names, or the server's alone until the others have been asked.
+	// Name returns the nodes' names, or only the server's name until the other nodes have been looked up.
 	Name() string
 	// List lists each dictionary once. If some nodes have it in another state or not at all, its Problem says
 	// so.
 	List(ctx context.Context) ([]DictInfo, error)
 	// Records returns the records of all nodes.
 	Records(ctx context.Context) ([]Record, error)
-	// DeleteRecord removes a record from its node if still returns true for its current text. It reports
-	// whether it did.
+	// DeleteRecord removes a record from its node, unless still returns false for the record's current text. It
+	// reports whether it removed the record.
 	DeleteRecord(ctx context.Context, r Record, still func(text string) bool) (bool, error)
 
 	// Count counts the values that name each dictionary. It misses values that move during the scan.
 	Count(ctx context.Context) (map[uint32]int, error)
-	// Collect archives the dictionaries that no value names, after the time that gateways need to learn that
-	// they are retired.
+	// Collect archives those of the dictionaries that no value names. It retires them first, and waits until all
+	// gateways have learnt of that.
 	Collect(ctx context.Context, o CollectOptions, numbers []uint32) ([]Collected, error)
 	// Restore makes a dictionary live in all nodes, whatever its state was.
 	Restore(ctx context.Context, d *codec.Dict) error
@@ -87,12 +87,12 @@ type DictAdmin interface {
 	// Spread copies to each node the dictionaries that it lacks and others hold, and calls tell for each. If
 	// there is nothing to copy, nothing says why.
 	Spread(ctx context.Context, tell func(number uint32, node string)) (nothing string, err error)
-	// Missing returns the nodes that lack any of the given dictionaries, which values were found to name. In
-	// a store of one node none does.
+	// Missing returns the nodes that lack any of the given dictionaries, which stored values name. It returns none
+	// for a store of one node.
 	Missing(ctx context.Context, numbers []uint32) ([]MissingDict, error)
 }
 
-// State is the state of a dictionary. In every state it opens values.
+// State is the state of a dictionary. Values that name it can be decompressed in every state.
 type State string
 
 // The states.
@@ -173,7 +173,7 @@ type Collected struct {
 	Number   uint32
 	Archived bool
 	Values   int    // that name it; if any, it stays live
-	Reason   string // why it stays, other than Values
+	Reason   string // why it stays live, if not because of Values
 }
 
 // MissingDict is a node without a dictionary that is named by values which may move there.

@@ -16,8 +16,8 @@ var (
 // read.
 var ErrDictUnknown = errors.New("the store can't be asked for a dictionary")
 
-// HintedError is an error of a store with a hint for people. The store builds it, since only it knows which of
-// its rights or settings helps.
+// HintedError is an error of a store with a hint for people. The package of the store makes it, since it knows
+// which right or setting is missing.
 type HintedError struct {
 	Server string // "": Err names it
 	Err    error

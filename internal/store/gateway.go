@@ -15,8 +15,8 @@ type Gateway struct {
 	Upstream string // URL of the server behind it, without credentials; "": not reported
 }
 
-// Refusal returns the error of a command whose store address leads to the gateway. Through a gateway stored
-// values look decompressed: they would be compressed once more, and dictionaries that they name would seem
+// Refusal returns the error for a store's address that leads to the gateway. A gateway returns stored values
+// decompressed. So a command would compress them once more, and would take the dictionaries that they name for
 // unused.
 func (g Gateway) Refusal(address string) error {
 	help := "use the address of the server behind it: " + g.Upstream

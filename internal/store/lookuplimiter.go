@@ -12,33 +12,32 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// Limits on asking a store for dictionaries that values name. They are needed because any client that writes
-// values can make up numbers.
+// Limits on looking up dictionaries in a store. They are needed because any client that writes values can make up
+// numbers.
 const (
-	maxConcurrent = 4       // concurrent questions; more wait
+	maxConcurrent = 4       // concurrent lookups; more wait
 	maxFailures   = 1 << 12 // missing numbers remembered
 
-	missRate     = 20          // questions a second that find nothing
+	missRate     = 20          // lookups a second that find nothing
 	missBurst    = 100         // largest burst of them
-	listInterval = time.Second // between questions for all numbers, once the burst is used up
+	listInterval = time.Second // between two lists of all numbers, once the burst is used up
 )
 
-// ErrLookupLimit: too many unknown dictionaries were asked for just now, and the store's last list of numbers
-// did not contain this one.
+// ErrLookupLimit: too many unknown dictionaries were looked up just now, and the store's last list of numbers did
+// not contain this one.
 var ErrLookupLimit = errors.New("too many unknown dictionaries at once, this one was not looked up")
 
-// LookupLimiter keeps values that name missing dictionaries from flooding their store with questions. It is safe
-// for concurrent use. A dictionary that appears is found after TTL at most, also during a flood.
+// LookupLimiter keeps values that name missing dictionaries from flooding their store with lookups. It is safe for
+// concurrent use. A dictionary that appears is found after TTL at most, also during a flood.
 type LookupLimiter struct {
-	// TTL is the time for which a missing dictionary is not asked for again. After a question that failed, no
-	// number is asked for until half of TTL has passed.
+	// TTL is the time for which a missing dictionary is not looked up again. After an error of the whole store, no
+	// number is looked up until half of TTL has passed.
 	TTL time.Duration
 	// IsAnswer reports whether an error concerns one number and not the whole store. Errors that wrap
 	// envelope.ErrDictMissing always count as such. Nil: no others do.
 	IsAnswer func(error) bool
-	// Numbers lists the dictionaries of the store. It is called during a flood of unknown numbers, so that
-	// existing dictionaries are still found; one that it leaves out waits for the flood's end. Nil: questions
-	// are not limited.
+	// Numbers lists the dictionaries of the store. It is called during a flood of unknown numbers, so that existing
+	// dictionaries are still found; one that it leaves out is found after the flood. Nil: lookups are not limited.
 	Numbers func() (map[uint32]struct{}, error)
 
 	once  sync.Once
@@ -47,8 +46,8 @@ type LookupLimiter struct {
 
 	mu       sync.Mutex
 	failures map[uint32]failure
-	outage   failure // the last question failed, for all numbers
-	tokens   float64 // questions left at refilled
+	outage   failure // the last lookup failed, for all numbers
+	tokens   float64 // lookups left at refilled
 	refilled time.Time
 	listed   map[uint32]struct{} // result of Numbers at time at
 	listedAt time.Time
@@ -67,8 +66,8 @@ func (l *LookupLimiter) init() {
 	})
 }
 
-// Do calls ask unless ask failed for the same number a moment ago or too many unknown numbers were asked for.
-// Concurrent calls for one number share one question.
+// Do calls ask, unless that failed for the same number a moment ago or too many unknown numbers were looked up.
+// Concurrent calls for one number share one lookup.
 func (l *LookupLimiter) Do(number uint32, ask func() (*codec.Dict, error)) (*codec.Dict, error) {
 	l.init()
 	if err := l.recentFailure(number); err != nil {
@@ -128,13 +127,12 @@ func (l *LookupLimiter) recordFailure(number uint32, err error) {
 		if len(l.failures) < maxFailures {
 			break
 		}
-		delete(l.failures, other) // any: which of them will be asked for again is unknown
+		delete(l.failures, other) // any one: which will be looked up again is unknown
 	}
 	l.failures[number] = failure{err, time.Now().Add(l.TTL)}
 }
 
-// allow takes one of the questions left. If there is none, it reports whether the store's list has the
-// number.
+// allow takes one of the lookups left. If there is none, it reports whether the store's list has the number.
 func (l *LookupLimiter) allow(number uint32) bool {
 	if l.Numbers == nil || l.takeToken() {
 		return true
@@ -158,7 +156,7 @@ func (l *LookupLimiter) takeToken() bool {
 	return true
 }
 
-// refund returns the question of a lookup that succeeded: only misses are limited.
+// refund gives back the token of a lookup that succeeded: only misses are limited.
 func (l *LookupLimiter) refund() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// countingStore is a store of dictionaries that counts the questions.
+// countingStore is a store of dictionaries that counts the lookups.
 type countingStore struct {
 	dicts         map[uint32]*codec.Dict
 	asked, listed int
@@ -46,8 +46,8 @@ func (s *countingStore) put(t *testing.T, i int) uint32 {
 	return d.Number()
 }
 
-// A flood of unknown numbers costs the store a limited number of questions a second. Dictionaries that it
-// has, or gets during the flood, are found.
+// A flood of unknown numbers costs the store a limited number of lookups a second. Dictionaries that it has, or
+// gets during the flood, are found.
 func TestFloodOfUnknownNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{dicts: map[uint32]*codec.Dict{}}
@@ -109,7 +109,7 @@ func TestFailuresRememberedAreBounded(t *testing.T) {
 	}
 }
 
-// A missing number is not asked for again before its time. After an error of the store no number is.
+// A missing number is not looked up again before its time. After an error of the store no number is.
 func TestFailuresAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{}

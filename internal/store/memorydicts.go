@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// MemoryDicts returns dictionaries in memory; it asks no store for others.
+// MemoryDicts returns the dictionaries of local, with no store behind them.
 func MemoryDicts(local *dict.Set) envelope.Dictionaries { return memoryDicts{local} }
 
 type memoryDicts struct{ local *dict.Set }

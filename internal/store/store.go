@@ -1,98 +1,150 @@
-// Package store holds what stores of all kinds share for walking their values in the background: the type of
-// a value, and the outcome of an attempt to replace one.
+// Package store defines what the kinds of stores (Redis, Tarantool) have in common: connections past any gateway
+// (Access, Store), walks over stored values and their replacement (Node, Space, Value, Change), and dictionaries
+// (Dicts, DictAdmin).
+//
+//	store.go           the interfaces of a store, its nodes and spaces, leases, the pause of packing
+//	page.go, value.go  a step of a scan; a value, and a change of it
+//	dicts.go           the interfaces of dictionaries, for gateways and for administrators
+//	memorydicts.go, dryrun.go, lookuplimiter.go  dictionaries in memory; without writing; limits on lookups
+//	gateway.go         refusing a store's address that leads to a gateway
+//	errors.go          classes of errors, and hints
+//	activity.go        a server's counters
 package store
 
 import (
-	"errors"
+	"context"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Type is the kind of thing that holds a value.
-type Type = policy.Type
-
-// The types that hold values.
-const (
-	String = policy.String
-	Hash   = policy.Hash
-	Stream = policy.Stream
-)
-
-// A Value is one value as it is stored: a string, or one field of a hash, stream or tuple. Its slices belong
-// to the caller that received it from the store.
-type Value struct {
-	Key   []byte
-	Field []byte // nil for a string
-	ID    string // of a stream's entry
-	Type  Type
-	// Stored is nil when Skip is set.
-	Stored []byte
-	// Skip is the reason why a key, or a field, was not read; then Stored is nil.
-	Skip Reason
-	// Ref holds the store's data for finding the value again.
-	Ref any
+// Access reads single values and the dictionaries that they name. Few rights are enough for it. Close it after use.
+type Access interface {
+	// Name returns the store's name, without credentials.
+	Name() string
+	DictAdmin() DictAdmin
+	// Value reads one value directly from the server, past any gateway. Its errors have been through Explain.
+	Value(ctx context.Context, a Address) ([]byte, error)
+	// Explain adds the store's name and a hint to one of its errors, and its class if it has one; see
+	// ErrUnreachable.
+	Explain(err error) error
+	Close()
 }
 
-// Reason tells why something was left unchanged. It is shown to people.
-type Reason string
-
-// Reasons that stores give themselves.
-const (
-	Gone      Reason = "gone or empty"
-	Hot       Reason = "in use"            // see ReadOptions
-	OtherType Reason = "other type"        // lists, sets, types of modules
-	TooLarge  Reason = "too large"         // over ReadOptions.MaxBytes
-	Immutable Reason = "stream"            // entries can't be changed
-	Denied    Reason = "no right to do so" // the user lacks a right
-)
-
-// ReadOptions configure what Read leaves out.
-type ReadOptions struct {
-	Types    Type // to be read; others are skipped as OtherType, streams as Immutable
-	MaxBytes int  // longer values are skipped; 0: no limit
-
-	// A key is hot if it was used less than IdleBelow ago, or, under an LFU policy, if its counter is above
-	// FreqAbove. 0: not checked.
-	IdleBelow time.Duration
-	FreqAbove int
+// Address names the place of one value.
+type Address struct {
+	Space string // of a tuple
+	Key   string // of a tuple: JSON, a list if the key has several parts
+	Field string // of a hash or tuple; "": the key's own value
 }
 
-// A Change replaces Value.Stored with New.
-type Change struct {
-	Value *Value
-	New   []byte
-
-	Recoded bool // New encodes other bytes than Value, with the same content
+// Store is a store whose values are walked, and replaced if they have not changed meanwhile. It represents
+// all primaries of a cluster.
+//
+//	Store -> Target, a space on a node: a database of Redis, a space of Tarantool
+//
+// Redis and Tarantool implement all of it, MongoDB nothing. MongoDB servers compress what they store
+// themselves; Cinch compresses only what crosses the wire, in frames that name no stored dictionary. Package
+// internal/store/mongo has what plan needs (collections, documents, counters) and implements no interface of
+// this package.
+type Store interface {
+	Access
+	// Dicts returns the dictionaries that the walk's values name. A published dictionary is also put into
+	// nodes that are connected later, before values are.
+	Dicts() Dicts
+	// Targets returns the targets that existed when the store was opened.
+	Targets() []Target
+	// Moved reports whether a walk over these targets may have missed values because they moved between nodes
+	// meanwhile. If so, open the store again and repeat the walk. An error means that it is unknown.
+	Moved(ctx context.Context) (bool, error)
+	// CompressionRules returns which of the values may be compressed, and by which rules.
+	CompressionRules(rules *policy.Policy) CompressionRules
+	// Lease returns a lease that one holder at a time can have. holder must be unique.
+	Lease(name, holder string) Lease
+	// Pause returns the switch that stops packing in the store.
+	Pause() Pause
+	// SoleWriter returns the one user whose values the store holds, "" for the server's default user. one is false
+	// if several users may have written values, or if that is unknown. Then the values must not share a dictionary,
+	// since it would show one user's data to another. The user that the store itself logs in with does not count
+	// unless there is no other.
+	SoleWriter(ctx context.Context) (login string, one bool)
+	// CanRead returns nil if values can be read with these options, or the reason why not.
+	CanRead(o ReadOptions) error
+	// Unavailable reports whether a retry makes sense after an error.
+	Unavailable(err error) bool
+	// MemorySetting returns the server's own name for its memory limit.
+	MemorySetting() string
 }
 
-// Outcome is the result of a Change.
-type Outcome struct {
-	// Replaced: the change was made. Otherwise nothing was changed; if Skip and Err are empty, the value was
-	// no longer the same.
-	Replaced bool
-	Skip     Reason
-	Err      error // the server's answer, when it is neither
+// Node is one server.
+type Node interface {
+	Name() string
+	RunID(ctx context.Context) (string, error) // changes when scan cursors become invalid
+	Memory(ctx context.Context) (Memory, error)
+	Ping(ctx context.Context) error
 }
 
-// ErrRestarted: the cursor was not returned by the server that answers, so it is invalid there. See
-// Node.RunID.
-var ErrRestarted = errors.New("the server was restarted")
+// Space is one database of a node, or one space of tuples.
+type Space interface {
+	Name() string                            // the node's name included, for messages
+	DB() string                              // name of the database or space in rules
+	Keys(ctx context.Context) (int64, error) // approximate number of keys
+	// Page takes one step of a scan from a cursor, "" at the beginning. A key that exists throughout the scan is
+	// found at least once; a step may find nothing. The server may restart between two steps without an error,
+	// since the client reconnects by itself. So pass a cursor that is valid for one process only together with that
+	// process's RunID.
+	Page(ctx context.Context, cursor string, o ScanOptions) (Page, error)
+	Share(cursor string) float64 // share of the space before the cursor
+	// Read calls emit with each value at keys, or with the reason why it was left out.
+	Read(ctx context.Context, keys [][]byte, o ReadOptions, emit func(*Value) error) error
+	// Reread reads the current content of values that were read before. It leaves out those that are gone.
+	Reread(ctx context.Context, values []*Value) ([]*Value, error)
+	// Replace replaces values that were read, unless they have changed since. It returns one outcome for each
+	// change. Type and expiry stay.
+	Replace(ctx context.Context, changes []Change) ([]Outcome, error)
+	// Rebuild converts the hashes at keys to the server's compact encoding, if they fit it, and returns how many it
+	// converted.
+	Rebuild(ctx context.Context, keys [][]byte) (int, error)
+	// Usage returns the bytes that the server reports for each key; 0 if it reports none.
+	Usage(ctx context.Context, keys [][]byte) ([]int64, error)
+}
 
-// Errors of an Outcome after which trying other values is of no use.
-var (
-	// ErrFull: the server is at its memory limit and refuses to let values grow.
-	ErrFull = errors.New("the server is at its memory limit")
-	// ErrReadOnly: the server is, or has become, a replica.
-	ErrReadOnly = errors.New("the server is a read-only replica")
-)
+// Target is a space and its node.
+type Target struct {
+	Node  Node
+	Space Space
+}
 
-// Memory is a server's own report of its memory, in bytes.
-type Memory struct {
-	Used        int64
-	Limit       int64 // the server's configured limit; 0: none
-	System      int64 // of the machine; 0: unknown
-	Evicting    bool  // above the limit the server evicts keys instead of refusing writes
-	Tuples      int64 // of the tuples in a Tarantool server, as space:bsize() counts; 0: not Tarantool
-	AllInMemory bool  // Used counts all that the server holds: nothing is on disk only
+// CompressionRules describes what rules mean for the values of a store.
+type CompressionRules struct {
+	// Rule returns the rule for a value of a size. Nil: use the policy's own Lookup.
+	Rule func(db string, v *Value, size int) *policy.Rule
+	// Indexed reports whether a hash must stay uncompressed because a search index reads it; nil: none must.
+	Indexed func(key []byte) bool
+	// Incomplete returns why some values are left uncompressed without need, or nil if none are. It may be nil.
+	Incomplete func() error
+}
+
+// Lease lets one holder at a time do some work in a store, with a pause after each turn that applies to all. It is
+// not a lock: a holder that is cut off from the store may continue for a while after another has taken over. So it
+// is only for work that may be done twice.
+type Lease interface {
+	// Acquire takes the lease for the time hold and returns 0. During another holder's turn, or a pause, it returns
+	// how long to wait before the next attempt.
+	Acquire(ctx context.Context, hold time.Duration) (wait time.Duration, err error)
+	// Renew extends the lease to the time hold from now. It reports false if the holder has lost it.
+	Renew(ctx context.Context, hold time.Duration) (bool, error)
+	// Release gives the lease back. No holder can acquire it before the pause is over.
+	Release(ctx context.Context, pause time.Duration) error
+}
+
+// Pause is an operator's switch that stops all packing in a store until it is cleared. It is stored beside
+// the store's leases, applies to every packer there whatever its rules, and does not expire.
+type Pause interface {
+	// Set starts a pause at the time at, unless the store is paused already, and returns the start of the pause.
+	Set(ctx context.Context, at time.Time) (since time.Time, err error)
+	// Clear ends the pause.
+	Clear(ctx context.Context) error
+	// Get reports whether the store is paused, and since when; the zero time if that is unknown.
+	Get(ctx context.Context) (since time.Time, paused bool, err error)
 }

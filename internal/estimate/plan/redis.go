@@ -83,7 +83,7 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 		}
 	}
 	info.Total, info.Whole = w.names(), !w.cutShort
-	info.observe(a, max(int64(a.Names), w.total), partOf(info.Total, a))
+	info.observe(a, max(int64(a.Keys), w.total), partOf(info.Total, a))
 	if w.cutShort {
 		info.Notes = append(info.Notes, fmt.Sprintf("the budget was used up after %d of %d keys: figures are extrapolated to all of them, assuming that the rest is similar", c.Names, info.Total))
 		c.extend(info.Total)
@@ -96,10 +96,10 @@ const mostNames = 0.8
 
 // partOf returns why a server's counters are not those of so many of its keys, or "" if these are most.
 func partOf(names int64, a store.Activity) string {
-	if float64(names) >= mostNames*a.Names {
+	if float64(names) >= mostNames*a.Keys {
 		return ""
 	}
-	return fmt.Sprintf("the server has %s keys, and this plan covers %s of them", Count(a.Names), Count(float64(names)))
+	return fmt.Sprintf("the server has %s keys, and this plan covers %s of them", Count(a.Keys), Count(float64(names)))
 }
 
 // names returns how many names a walk over everything would have found.

@@ -89,7 +89,7 @@ func TestKeysOfAPart(t *testing.T) {
 				info, err := Keys(t.Context(), collected, KeysOptions{
 					Spaces: c.spaces, Match: c.match, MaxBytes: c.maxBytes, Share: 1,
 					Activity: func(context.Context) (store.Activity, error) {
-						return store.Activity{Uptime: 86400, Reads: 1e9, Writes: 5e6, Names: c.server}, nil
+						return store.Activity{Uptime: 86400, Reads: 1e9, Writes: 5e6, Keys: c.server}, nil
 					},
 					Progress: func(now float64, _ string) {
 						if now < done || now > 1 {

@@ -51,7 +51,7 @@ const (
 	DictionaryMissing = "dictionary missing"
 	UnknownCodec      = "unknown codec"
 	TooLarge          = "too large"
-	Other             = "other" // the dictionary could not be asked for
+	Other             = "other" // the dictionary could not be looked up
 )
 
 // previewBytes limits how much of the value a report shows.

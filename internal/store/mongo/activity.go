@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Activity holds the server's counters since its start. Those that the user may not read are zero, and Denied
+// Activity holds the server's counters since its start. Counters that the user may not read are zero, and Denied
 // lists the commands that were refused.
 type Activity struct {
 	Uptime       time.Duration

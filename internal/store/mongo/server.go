@@ -20,7 +20,7 @@ import (
 
 // Errors for which callers may check.
 var (
-	// ErrURL reports a URL that is no connection string.
+	// ErrURL reports a URL that is not a connection string.
 	ErrURL = errors.New("not a MongoDB connection string")
 	// ErrUnreachable reports that no server answers.
 	ErrUnreachable = errors.New("MongoDB can't be reached")
@@ -198,8 +198,9 @@ func (s *Server) Collections(ctx context.Context) ([]Collection, error) {
 }
 
 // Documents passes a sample of want documents of a collection, as BSON, to emit until that returns false. It
-// returns the number of documents in the collection. The user needs the right to find. The sample comes from
-// $sample if the server then picks random places in the storage; otherwise it is the first documents.
+// returns the number of documents in the collection. The user needs the right to find. In a large collection the
+// sample is random, by $sample; otherwise it is the first documents, since the server would sort all of them for
+// $sample.
 func (s *Server) Documents(ctx context.Context, c Collection, want int, emit func(doc []byte) bool) (total int64, err error) {
 	collection := s.client.Database(c.Database).Collection(c.Name)
 	if total, err = collection.EstimatedDocumentCount(ctx); err != nil {

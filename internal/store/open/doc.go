@@ -1,5 +1,4 @@
-// Package open connects to the servers behind a store's URL. It is the only package that knows which kinds of
-// stores there are.
+// Package open connects to the servers behind a store's URL. It is the only package that lists the kinds of stores.
 package open
 
 import "time"
@@ -7,6 +6,6 @@ import "time"
 const (
 	// AnswerTimeout limits connecting to a store and each of its answers.
 	AnswerTimeout = 5 * time.Second
-	// WalkTimeout limits each answer during a walk: a page may be megabytes.
+	// WalkTimeout limits each answer during a walk: a page may have megabytes.
 	WalkTimeout = 30 * time.Second
 )

@@ -40,8 +40,8 @@ type Options struct {
 	Dial  func(context.Context) (net.Conn, error)
 }
 
-// Open connects to the store at the URL for a walk. Its errors are explained, except for a gateway (Dicts
-// set), whose log names the store.
+// Open connects to the store at the URL for a walk. Its errors have a hint and the store's name, except for a
+// gateway (Dicts set), whose log names the store.
 func Open(ctx context.Context, rawURL string, o Options) (store.Store, error) {
 	if o.Local == nil {
 		o.Local = new(dict.Set)

@@ -123,7 +123,7 @@ func TestTarantool(t *testing.T) {
 }
 
 // GatewayDicts passes the part of the suite for store.Dicts.
-func TestKeptDicts(t *testing.T) {
+func TestGatewayDicts(t *testing.T) {
 	server := testenv.Redis(t)
 	up, err := endpoint.ParseUpstream("redis://"+server.Addr, config.RedisPort)
 	if err != nil {

@@ -49,7 +49,7 @@ func refusingGateways(o redis.Options) redis.Options {
 	return storeredis.WithGatewayCheck(o, func(address string, g store.Gateway) error { return g.Refusal(address) })
 }
 
-// errOneNode: dictionaries would have to be on every node, and the gateway keeps them on one.
+// errOneNode: a cluster's dictionaries must be on every node, and a gateway to one node stores them only there.
 var errOneNode = errors.New("the upstream is one node of a cluster: write redis+cluster://…, or run 'cinch pack'")
 
 // openRedis opens the server, or all primaries of its cluster.

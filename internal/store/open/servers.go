@@ -17,7 +17,7 @@ import (
 // If a URL names several Redis servers, commands connect to one first: to a node that answers, from which its
 // cluster is found, or to the primary that the Sentinels name.
 
-// probeTimeout limits the questions to one server while connecting.
+// probeTimeout limits the requests to one server while connecting.
 const probeTimeout = 2 * time.Second
 
 // firstServer returns the server to connect to first. like provides the TLS settings for all.
@@ -99,7 +99,7 @@ func askSentinel(ctx context.Context, servers config.RedisServers, sentinel endp
 	role, err := primary.Do(ctx, "ROLE").Slice()
 	var answer redis.Error
 	switch {
-	case errors.As(err, &answer): // no right to ask: writes will show
+	case errors.As(err, &answer): // the user may not ask for the role: a write will show it
 		return up, nil
 	case err != nil:
 		return up, err

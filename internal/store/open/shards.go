@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// Shards finds the shards that a Tarantool server belongs to: the configured ones, or else those that the
-// server itself knows.
+// Shards finds the shards of a Tarantool server's cluster: the configured ones, or else those that the server
+// reports.
 type Shards struct {
 	up      endpoint.Upstream
 	conn    *tarantool.Conn // to the server

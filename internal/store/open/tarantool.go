@@ -38,14 +38,14 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 		return nil, tarantool.Explain(w.Name, err)
 	}
 	w.Close = conn.Close
-	group, _ := o.Dicts.(*tarantool.Group)
+	group, _ := o.Dicts.(*tarantool.ClusterDicts)
 	if group != nil {
 		w.Name = up.Address
 	} else {
 		if o.Shards != nil {
 			shards = o.Shards
 		}
-		if group, err = newGroup(conn, up, shards, o.Local); err != nil {
+		if group, err = newClusterDicts(conn, up, shards, o.Local); err != nil {
 			conn.Close()
 			return nil, badConfig(err)
 		}
@@ -58,14 +58,14 @@ func openTarantool(ctx context.Context, rawURL string, o Options) (store.Store, 
 	return s, nil
 }
 
-// newGroup returns the dictionaries of a server and its shards: the named ones, or else those that the server
-// knows.
-func newGroup(conn *tarantool.Conn, up endpoint.Upstream, named []string, local *dict.Set) (*tarantool.Group, error) {
+// newClusterDicts returns the dictionaries of a server and of the other shards: the named ones, or else those that
+// the server reports.
+func newClusterDicts(conn *tarantool.Conn, up endpoint.Upstream, named []string, local *dict.Set) (*tarantool.ClusterDicts, error) {
 	shards := NewShards(up, conn, WalkTimeout)
 	if err := shards.Configure(&config.Gateway{Protocol: config.Tarantool, Shards: named}); err != nil {
 		return nil, err
 	}
-	return tarantool.NewGroup(tarantool.NewDicts(conn, local), tarantool.GroupOptions{Find: shards.Find, Connect: shards.Connect}), nil
+	return tarantool.NewClusterDicts(tarantool.NewDicts(conn, local), tarantool.ClusterDictsOptions{Find: shards.Find, Connect: shards.Connect}), nil
 }
 
 // ConnectTarantool connects to the server at the URL. name has no credentials.
@@ -94,7 +94,7 @@ func openTarantoolAccess(ctx context.Context, rawURL string, local *dict.Set) (s
 	if err != nil {
 		return nil, err
 	}
-	group, err := newGroup(conn, up, shards, local)
+	group, err := newClusterDicts(conn, up, shards, local)
 	if err != nil {
 		conn.Close()
 		return nil, badConfig(err)

@@ -40,7 +40,8 @@ func Kind(rawURL string) string {
 	return schemes[scheme]
 }
 
-// IsStoreURL reports whether Open and OpenAccess accept the URL. MongoDB servers hold nothing of Cinch.
+// IsStoreURL reports whether Open and OpenAccess accept the URL. They don't accept MongoDB: Cinch stores nothing
+// there.
 func IsStoreURL(rawURL string) bool { return Kind(rawURL) == Redis || Kind(rawURL) == Tarantool }
 
 // NotStoreURL returns an error with a hint on how store URLs are written.

@@ -16,7 +16,7 @@ import (
 // Background packs a store pass after pass inside a gateway, by the operator's settings and the policy in
 // force. Errors never end it:
 //
-//	wanted? -> paused? -> our turn (Lease) -> one Run -> pause -> …
+//	wanted? -> paused? -> lease acquired? -> one Run -> pause -> …
 //
 // Gateways of one store with the same rules take turns: one of them makes a pass, and all wait until the
 // pause after it is over. A gateway that dies during a pass loses the turn within leaseHold, and another one
@@ -52,7 +52,7 @@ type BackgroundOptions struct {
 // Job configures what a Background does.
 type Job struct {
 	Policy   *policy.Policy // nil: nothing
-	Formats  bool           // the store's own field formats may request compression as rules do
+	Formats  bool           // formats of the store's own schema may request compression, as rules do
 	DryRun   bool
 	Every    time.Duration // pause after a pass
 	Parallel int
@@ -79,7 +79,7 @@ func (j *Job) wanted() bool {
 	return j.Formats
 }
 
-// equals reports whether both jobs mean the same, as after a reload that changed neither.
+// equals reports whether both jobs have the same effect, as after a reload that changed nothing here.
 func (j Job) equals(k Job) bool {
 	if j.Policy != k.Policy && (j.wanted() != k.wanted() || j.wanted() && j.name() != k.name()) {
 		return false
@@ -88,7 +88,7 @@ func (j Job) equals(k Job) bool {
 	return j == k
 }
 
-// name returns the name of the lease. Gateways whose rules decide alike share one.
+// name returns the name of the lease. Gateways with equivalent rules share one.
 func (j *Job) name() string { return Fingerprint(j.Policy, j.Exclude, strconv.FormatBool(j.DryRun)) }
 
 // Session is a store opened for one pass.
@@ -117,7 +117,7 @@ type BackgroundStatus struct {
 	Report Report
 }
 
-// Ends of passes, as BackgroundStatus.Passes counts them.
+// Results of passes, by which BackgroundStatus.Passes counts them.
 const (
 	PassDone        = "done"
 	PassFailed      = "failed"
@@ -146,7 +146,7 @@ func NewBackground(o BackgroundOptions) *Background {
 
 // Run packs until stop is closed or ctx ends. After stop it finishes the pages in work.
 func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
-	asking, cancel := context.WithCancel(ctx) // ends with stop too: an absent store must not delay a drain
+	asking, cancel := context.WithCancel(ctx) // ends with stop too: a store that does not answer must not delay a drain
 	defer cancel()
 	go cancelAfter(asking, stop, cancel)
 	failures := 0
@@ -236,15 +236,15 @@ func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 		case <-time.After(min(left, b.pollInterval)):
 		}
 		if job.Policy != nil && left > b.pollInterval {
-			_, _ = b.checkPause(ctx) // for Status; turns ask again
+			_, _ = b.checkPause(ctx) // for Status; tryPass asks again
 		}
 	}
 }
 
-// tryPass makes a pass if this gateway gets the turn, and returns how long to wait afterwards. All failures,
-// panics included, are returned as errors. unasked is the error of asking whether packing is paused, nil if
-// it is known not to be.
-func (b *Background) tryPass(ctx context.Context, stop <-chan struct{}, job Job, unasked error) (wait time.Duration, err error) {
+// tryPass makes a pass if this gateway gets the turn, and returns how long to wait afterwards. All failures, panics
+// included, are returned as errors. pauseErr is why it is unknown whether packing is paused, nil if it is known not
+// to be.
+func (b *Background) tryPass(ctx context.Context, stop <-chan struct{}, job Job, pauseErr error) (wait time.Duration, err error) {
 	defer catch(func(bug error) { err = bug })
 	opened, err := b.o.Open(ctx, job.Policy)
 	if errors.Is(err, ErrNotYet) {
@@ -255,8 +255,8 @@ func (b *Background) tryPass(ctx context.Context, stop <-chan struct{}, job Job,
 		return 0, err
 	}
 	defer opened.Close()
-	if unasked != nil { // checked only now, since opening returns a better error
-		return 0, unasked
+	if pauseErr != nil { // checked only now, since opening returns a better error
+		return 0, pauseErr
 	}
 	lease := opened.Lease(job.name())
 	asked, cancel := context.WithTimeout(ctx, askTimeout)
@@ -421,8 +421,8 @@ func (b *Background) Status() BackgroundStatus {
 // backgroundRun names a Background's runs in the state file.
 const backgroundRun = "background"
 
-// openOwnState opens the state file, and replaces it if other rules wrote it. It fails for a file that no
-// Background wrote.
+// openOwnState opens the state file, and replaces one that was written under other rules. It fails for a file that
+// was not written by a Background.
 func openOwnState(file, fingerprint string) (*State, error) {
 	s, err := OpenState(file, backgroundRun, fingerprint)
 	if !errors.Is(err, errOtherRules) {

@@ -10,12 +10,12 @@
 //	             values that a client changed; the position to resume from
 //	task.go, task_seal.go, task_foreign.go, task_unpack.go, task_verify.go  deciding about a value
 //	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is paused
-//	room.go      whether values that grow have room
+//	memoryguard.go  whether the server has memory for values that grow
 //	report.go    counts, and reporting progress
 //	state.go     positions in a file
 //	options.go   options and events of a run
-//	errors.go    why a run ended, and why values were left; panics as errors
-//	holder.go    the name of a process among others
+//	errors.go    why a run ended, and why values were left unchanged; panics as errors
+//	holder.go    unique names for the holders of leases
 //
 // No value is replaced before its replacement was verified against it. No replacement overwrites a newer
 // write: the store compares and sets in one step.

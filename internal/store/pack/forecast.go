@@ -21,8 +21,8 @@ func (s *Shortage) Error() string { return fmt.Sprintf("%s: %v", s.Node, ErrNoRo
 // Unwrap returns ErrNoRoom.
 func (s *Shortage) Unwrap() error { return ErrNoRoom }
 
-// Forecast estimates for each node, from a sample of its keys, whether there is room for what a run will
-// write. It returns a Shortage if there is none.
+// Forecast estimates for each node, from a sample of its keys, whether its memory suffices for a run. It returns a
+// Shortage if not.
 func Forecast(ctx context.Context, o Options) error {
 	o.DryRun, o.Sample, o.NoBackoff, o.Tell = true, forecastSample, true, nil
 	byNode := make(map[store.Node][]store.Target)

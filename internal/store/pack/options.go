@@ -30,7 +30,7 @@ type Options struct {
 	CheckRoom bool // end with ErrNoRoom before values that grow fill the server
 
 	State    *State        // nil: positions are not stored
-	Patience time.Duration // with a server that doesn't answer; 0: 30 s
+	Patience time.Duration // how long to wait for a server that doesn't answer; 0: 30 s
 	// Unavailable reports whether a retry makes sense after an error. Nil: never.
 	Unavailable func(error) bool
 

@@ -41,8 +41,8 @@ const (
 	window    = 7                // measurements whose median is used, since single ones are often far off
 )
 
-// spend advances the clock of the limits by the time for a page. It returns that time, 0 without limits, and
-// how far the clock is ahead of now then.
+// spend advances the clock of the limits by the time for a page. It returns that time, 0 without limits, and how
+// far the clock is ahead of now afterwards.
 func (l *limits) spend(now time.Time, keys int, bytes int64) (least, wait time.Duration) {
 	seconds := 0.0
 	if l.keys > 0 {

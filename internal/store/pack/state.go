@@ -44,7 +44,7 @@ type stateBody struct {
 	Spaces      map[string]Position `json:"spaces"`
 }
 
-// Position tells how far a space is done.
+// Position is a place in the walk of one space.
 type Position struct {
 	RunID  string `json:"run_id"` // of the server process for which the cursor is valid
 	Cursor Cursor `json:"cursor"` // "": the beginning
@@ -154,7 +154,7 @@ func (s *State) write() error {
 	return durable.WriteFile(s.file, append(text, '\n'))
 }
 
-// Fingerprint returns a hash of whatever makes policies decide differently, and of more.
+// Fingerprint returns a hash of everything in the policy that affects its decisions, and of the texts in more.
 func Fingerprint(p *policy.Policy, more ...string) string {
 	h := sha256.New()
 	if p != nil {
@@ -163,7 +163,7 @@ func Fingerprint(p *policy.Policy, more ...string) string {
 			if r.Formats != nil {
 				fmt.Fprintln(h, r.Formats, r.ToPlain)
 			}
-			if r.Observe { // after a pass that stored nothing the next one begins anew
+			if r.Observe { // such a pass stored nothing: after a change the next one starts over
 				fmt.Fprintln(h, "observe")
 			}
 		}

@@ -19,8 +19,8 @@ type Task interface {
 	Shrinks() bool
 }
 
-// openFailure returns the verdict for a value that does not open. If the store could not be asked for the
-// dictionary, that ends the walk, which retries if that makes sense.
+// openFailure returns the verdict for a value that does not open. If looking up the dictionary failed, that ends
+// the walk, which retries if that makes sense.
 func openFailure(err error) Verdict {
 	if errors.Is(err, ErrDictUnknown) {
 		return Verdict{Stop: err}

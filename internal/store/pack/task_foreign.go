@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// foreign prepares to compress the content of a value that is in one of the rule's formats. It changes
-// nothing for other values. left is the reason why the value must stay as it is.
+// foreign prepares to compress the content of a value that is in one of the rule's formats. It changes nothing for
+// other values. left is the reason why the value must stay unchanged, or "".
 func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	content, f, err := t.contentOf(s, rule.Formats, rule.ToPlain)
 	switch {
@@ -38,8 +38,8 @@ func (t *Seal) foreign(s *subject, rule *policy.Rule) (left store.Reason) {
 	return ""
 }
 
-// contentOf returns the content that a library has compressed into a value. Under a rule to plain, an
-// envelope of a value as such is the client's own and has none.
+// contentOf returns the content of a value that a library has compressed, from the value or from its envelope.
+// Under a rule with to: plain, an envelope without a format holds a plain value, which has none.
 func (t *Seal) contentOf(s *subject, formats []clientformat.Format, toPlain bool) (content []byte, f clientformat.Format, err error) {
 	switch {
 	case s.old.IsForeign():
@@ -56,8 +56,8 @@ func (t *Seal) openForeign(formats []clientformat.Format, value []byte) (content
 	return clientformat.OpenAny(nil, formats, value, clientformat.MaxContentLen(len(value), t.Sealer.MaxRaw()))
 }
 
-// decideUncovered decides about a value that no rule covers, for example because of its size. It may still be one
-// of a library's whose content clients get.
+// decideUncovered decides about a value that no rule covers, for example because of its size. Clients may still get
+// the content of a library's value there, since to: plain applies to all sizes.
 func (t *Seal) decideUncovered(db string, s *subject) Verdict {
 	formats := t.Policy.ToPlain(db, s.value.Key, s.value.Type)
 	if formats == nil {
@@ -75,8 +75,8 @@ func (t *Seal) decideUncovered(db string, s *subject) Verdict {
 	return Verdict{Replace: true, Recoded: true, New: plainForm(t.Sealer, content, formats)}
 }
 
-// plainForm returns the uncompressed form of a value that is not worth compressing. formats are those of a rule to
-// plain. A value that looks like a library's itself, such as a cached .gz file, is wrapped; otherwise
+// plainForm returns the uncompressed form of a value that is not worth compressing. formats are those of a rule
+// with to: plain. A value that itself looks like a library's, such as a cached .gz file, is wrapped; otherwise
 // gateways, and the next run, would decompress it once more.
 func plainForm(s *envelope.Sealer, value []byte, formats []clientformat.Format) []byte {
 	if envelope.IsSealed(value) || looksForeign(s, value, formats) {
@@ -85,7 +85,7 @@ func plainForm(s *envelope.Sealer, value []byte, formats []clientformat.Format) 
 	return value
 }
 
-// looksForeign reports whether gateways may take a value for a library's.
+// looksForeign reports whether gateways may mistake a value for one that a library has compressed.
 func looksForeign(s *envelope.Sealer, value []byte, formats []clientformat.Format) bool {
 	return clientformat.MayOpen(formats, value, clientformat.MaxContentLen(len(value), s.MaxRaw()))
 }

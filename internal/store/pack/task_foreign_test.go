@@ -124,7 +124,7 @@ func TestForeignToPlain(t *testing.T) {
 	}
 }
 
-// Sealing again keeps the format. Values in no format are sealed as they are.
+// Sealing again keeps the format. Values in no format are sealed without one.
 func TestForeignSealedAnew(t *testing.T) {
 	task := foreignTask(t, "glide", false)
 	task.Override = codec.Setting{Codec: codec.Zlib, Level: 9}

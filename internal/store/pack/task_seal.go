@@ -28,9 +28,9 @@ type Seal struct {
 	// Force compresses again every value with another codec or dictionary, even if it grows, and
 	// decompresses one that is not worth compressing. It serves to get rid of a dictionary.
 	Force bool
-	// AllowRecode also covers values that another library has compressed, in their rule's format, and that
-	// can only be restored to other bytes with the same content. Under a rule to plain clients then get the
-	// content alone.
+	// AllowRecode also covers values that another library has compressed, in their rule's format, and that can only
+	// be restored to other bytes with the same content. Under a rule with to: plain clients then get only the
+	// content.
 	AllowRecode bool
 
 	scratch sync.Pool // *[]byte, for verify

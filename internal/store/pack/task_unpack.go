@@ -25,7 +25,7 @@ var (
 type Unpack struct {
 	Sealer *envelope.Sealer
 	Match  func(db string, key []byte) bool // nil: all keys
-	Policy *policy.Policy                   // of the gateways; nil: one without rules to plain
+	Policy *policy.Policy                   // of the gateways; nil: one without rules with to: plain
 }
 
 // Wants reports whether the key matches.
@@ -51,7 +51,7 @@ func (t *Unpack) Decide(db string, v *store.Value) Verdict {
 	return Verdict{Replace: true, New: plain}
 }
 
-// isUnwrapped reports whether gateways would decompress the plain value for clients, which now get it as it is.
+// isUnwrapped reports whether gateways would decompress the plain value for clients, which now get it unchanged.
 func (t *Unpack) isUnwrapped(db string, v *store.Value, plain []byte) bool {
 	formats := t.Policy.ToPlain(db, v.Key, v.Type)
 	if formats == nil {

@@ -15,7 +15,7 @@ var (
 	ErrMagic = errors.New("begins like an envelope")
 	// ErrCut: another writer on the server has changed the bytes of an envelope.
 	ErrCut = fmt.Errorf("%w (its beginning was overwritten)", envelope.ErrDamaged)
-	// ErrBehind: a complete envelope follows other bytes. A client prepended them, or the application stores
+	// ErrBehind: a complete envelope follows other bytes. A client prepended those bytes, or the application stores
 	// envelopes that way.
 	ErrBehind = fmt.Errorf("%w (a whole envelope after other bytes)", envelope.ErrDamaged)
 	// ErrNotRead: the value could not be read.

@@ -15,7 +15,7 @@ import (
 
 var zstd3 = codec.Setting{Codec: codec.Zstd, Level: 3}
 
-// toPlainTask returns a task with a rule to plain for keys under web:, with sizes, followed by another rule.
+// toPlainTask returns a task with a rule with to: plain for keys under web:, with sizes, followed by another rule.
 func toPlainTask(t *testing.T, library string, minSize, maxSize int) (*Seal, []clientformat.Format) {
 	t.Helper()
 	formats, err := clientformat.Named(library)
@@ -63,7 +63,7 @@ func clientGets(t *testing.T, task *Seal, formats []clientformat.Format, stored 
 
 // Content that looks like a library's value itself, such as a cached .gz file, is not opened once more: not
 // for clients, by a second run, or by unpacking.
-func TestToPlainPeelsOnce(t *testing.T) {
+func TestToPlainUnwrapsOnce(t *testing.T) {
 	task, formats := toPlainTask(t, "django", 0, 0)
 	file := asLibrary(t, clientformat.Gzip, foreignContent(1))
 	v := webValue(asLibrary(t, clientformat.Zlib, file))
@@ -140,8 +140,8 @@ func TestToPlainWhateverTheSize(t *testing.T) {
 	}
 }
 
-// A value that opens to more than gateways open stays as it is, and the report says so. If the rule lost
-// format and to, clients would get the library's bytes.
+// A value that opens to more than gateways open stays unchanged, and the report says so. If the rule lost format
+// and to, clients would get the library's bytes.
 func TestToPlainOfTooMuch(t *testing.T) {
 	rows := bytes.Repeat([]byte(`{"a":"row of a table, all alike"},`), 6000)
 	for _, minSize := range []int{0, 1 << 20} {

@@ -191,7 +191,7 @@ func (w *walk) scan(ctx context.Context, o *resumeTracker, jobs chan<- job) (err
 	}
 }
 
-// ownKeys removes the keys of other processes.
+// ownKeys removes the keys that other workers process.
 func (r *run) ownKeys(found store.Page) store.Page {
 	others := func(key []byte) bool { return int(crc16(key))%r.Workers != r.Worker-1 }
 	found.Keys = slices.DeleteFunc(found.Keys, others)
@@ -224,11 +224,11 @@ func (w *walk) work(ctx context.Context, found store.Page) error {
 const (
 	maxPending      = 128     // changes in one round trip, which the store divides into shorter scripts
 	maxPendingBytes = 4 << 20 // of old and new values in one round trip
-	usageEvery      = 16      // MEMORY USAGE is asked for one key in this many batches of a walk
+	usageEvery      = 16      // MEMORY USAGE is requested for one key in this many batches of a walk
 	maxListpack     = 64      // bytes of a field or value: a guess, only the store knows the limit
 )
 
-// page processes one page of keys, and counts separately.
+// page processes one page of keys, with counts of its own.
 type page struct {
 	walk      *walk
 	run       *run // of the walk
@@ -342,8 +342,8 @@ func (p *page) decide(v *store.Value, again bool) error {
 	return nil
 }
 
-// flush makes the pending changes. It reads values anew and decides about those that clients changed meanwhile,
-// up to maxRaces times.
+// flush makes the pending changes. Values that clients changed meanwhile are read and decided again, up to maxRaces
+// times.
 func (p *page) flush() error {
 	for try := 1; len(p.pending) > 0; try++ {
 		changes := p.pending
@@ -361,7 +361,7 @@ func (p *page) flush() error {
 				return err
 			}
 		}
-		probe, before := -1, int64(0) // change whose key is asked for MEMORY USAGE; -1: none
+		probe, before := -1, int64(0) // index of the change whose key's MEMORY USAGE is requested; -1: none
 		if p.walk.batches.Add(1)%usageEvery == 1 {
 			probe = completeKey(changes)
 		}

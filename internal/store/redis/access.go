@@ -14,9 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Access is a connection to a server, past any gateway. It needs only the rights for the calls that are made.
-// It implements store.Access, and looks for the other primaries of a cluster when it needs them. Close it
-// after use.
+// Access is a connection to a server, past any gateway. Its user needs rights only for the methods that are called.
+// It implements store.Access, and looks up the other primaries of a cluster when it needs them. Close it after use.
 type Access struct {
 	client  *goredis.Client
 	name    string          // without credentials
@@ -27,8 +26,8 @@ type Access struct {
 	own        *Dicts
 
 	mu      sync.Mutex
-	nodes   *Nodes // nil: not looked up yet
-	cluster *Store // nil: a standalone server, or not looked up yet
+	nodes   *StoreDicts // nil: not looked up yet
+	cluster *Store      // nil: a standalone server, or not looked up yet
 }
 
 var _ store.Access = (*Access)(nil)
@@ -72,7 +71,7 @@ func (a *Access) DictAdmin() store.DictAdmin {
 }
 
 // discover finds the other primaries of a cluster.
-func (a *Access) discover(ctx context.Context) (*Nodes, error) {
+func (a *Access) discover(ctx context.Context) (*StoreDicts, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.nodes != nil {
@@ -83,10 +82,10 @@ func (a *Access) discover(ctx context.Context) (*Nodes, error) {
 	if err != nil && !errors.As(err, &answer) {
 		return nil, err
 	}
-	if !strings.Contains(info, "cluster_enabled:1") { // or INFO is denied: then nothing can be counted either
+	if !strings.Contains(info, "cluster_enabled:1") { // or INFO is denied: then Count is denied too
 		scan := a.options
 		scan.PoolSize = 1
-		a.nodes = &Nodes{local: a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
+		a.nodes = &StoreDicts{local: a.local, nodes: []dictNode{{a.name, a.own, &scan}}}
 		return a.nodes, nil
 	}
 	if a.cluster, err = Open(ctx, OpenOptions{Client: a.options, Local: a.local}); err != nil {

@@ -17,7 +17,7 @@ func (s *Store) Activity(ctx context.Context) (sum store.Activity, err error) {
 		}
 		sum.Reads += a.Reads
 		sum.Writes += a.Writes
-		sum.Names += a.Names
+		sum.Keys += a.Keys
 		sum.Uptime = max(sum.Uptime, a.Uptime)
 	}
 	return sum, nil
@@ -86,10 +86,10 @@ var (
 	}
 )
 
-// activity returns what a server has counted since it was started, or since CONFIG RESETSTAT. keyspace_hits,
-// the number of keys found, includes lists, sets and questions about keys. So reads are calls of readers. A
-// call of MGET has any number of keys: those are the look-ups that are left after one for each call of another
-// command. Reads are assumed to find a key as often as all look-ups do.
+// activity returns a server's counters since its start, or since CONFIG RESETSTAT. keyspace_hits counts keys found
+// by any command, also in lists and sets, and by EXISTS and TTL. So reads are computed from the calls of readers. A
+// call of MGET reads any number of keys: as many as look-ups are left after one for each call of another command.
+// Reads are assumed to find a key as often as all look-ups do.
 func activity(info, commandStats map[string]string) store.Activity {
 	number := func(name string) float64 {
 		v, _ := strconv.ParseFloat(info[name], 64)
@@ -122,7 +122,7 @@ func activity(info, commandStats map[string]string) store.Activity {
 		reads += max(lookups-reads-sum(otherReaders), calls["mget"])
 	}
 	return store.Activity{
-		Uptime: number("uptime_in_seconds"), Writes: sum(Writers), Names: names,
+		Uptime: number("uptime_in_seconds"), Writes: sum(Writers), Keys: names,
 		Reads: min(reads*hits/max(lookups, 1), hits),
 	}
 }

@@ -35,7 +35,7 @@ func TestActivity(t *testing.T) {
 			command, calls, _ := strings.Cut(of, "=")
 			stats["cmdstat_"+command] = "calls=" + calls + ",usec=1,usec_per_call=1.00"
 		}
-		if a := activity(info, stats); a.Reads != c.reads || a.Uptime != 60 || a.Names != 12 {
+		if a := activity(info, stats); a.Reads != c.reads || a.Uptime != 60 || a.Keys != 12 {
 			t.Errorf("%s: %+v, want %v reads", name, a, c.reads)
 		}
 	}
@@ -63,7 +63,7 @@ func TestActivityOfAServer(t *testing.T) {
 	})
 	must(t, err)
 	a, err := s.node.Activity(ctx)
-	if a.Uptime = 0; err != nil || a != (store.Activity{Reads: 40, Writes: 10, Names: 4}) {
+	if a.Uptime = 0; err != nil || a != (store.Activity{Reads: 40, Writes: 10, Keys: 4}) {
 		t.Errorf("%+v, %v; want 40 reads and 10 writes of 4 keys", a, err)
 	}
 }

@@ -21,8 +21,8 @@ import (
 //	                                                        no live one look here
 //	forgotten cinch_retired_0a1b2c3d alone                  erased; what still names it is lost
 //
-// The mark tells gateways, which restore missing dictionaries, not to restore this one. Its description is
-// the time. On servers without functions there are keys instead: cinch:dict:retired:<number> and
+// The mark keeps gateways, which restore missing dictionaries, from restoring this one. Its description is the
+// time. On servers without functions there are keys instead: cinch:dict:retired:<number> and
 // cinch:dict:archive:<number>.
 
 // archive holds dictionaries that no value is known to name.
@@ -77,9 +77,9 @@ func (i inventory) isForgotten(number uint32) bool {
 	return i.marked[number] && !live && !archived
 }
 
-// inventory lists everything with one question if the server has functions. Otherwise it lists only the
+// inventory lists everything, with one command, if the server has functions. Otherwise it lists only the
 // dictionaries in some.
-func (p *backends) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+func (p *dictBackends) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found, err := p.functions.inventory(ctx)
 	if errors.Is(err, errNoFunctions) {
 		return p.keyInventory(ctx, some)
@@ -107,7 +107,7 @@ func (f functions) inventory(ctx context.Context) (inventory, error) {
 
 // keyInventory lists a live dictionary only if it is also marked or archived: checking the content would
 // require reading it.
-func (p *backends) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
+func (p *dictBackends) keyInventory(ctx context.Context, some []*codec.Dict) (inventory, error) {
 	found := newInventory()
 	for _, x := range some {
 		n := x.Number()
@@ -168,12 +168,12 @@ redis.register_function{
 
 // Retire asks all gateways to stop naming the dictionary in new values. Each stops at its next check; one
 // that is cut off stops when its lease ends.
-func (p *backends) Retire(ctx context.Context, number uint32) error {
+func (p *dictBackends) Retire(ctx context.Context, number uint32) error {
 	return p.retireAt(ctx, number, time.Now())
 }
 
 // retireAt is Retire with the time for the mark. It leaves an existing mark unchanged.
-func (p *backends) retireAt(ctx context.Context, number uint32, at time.Time) error {
+func (p *dictBackends) retireAt(ctx context.Context, number uint32, at time.Time) error {
 	since := at.UTC().Format(time.RFC3339)
 	marks := functions{p.functions.client, markPrefix}
 	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), since))
@@ -184,7 +184,7 @@ func (p *backends) retireAt(ctx context.Context, number uint32, at time.Time) er
 }
 
 // Unretire undoes Retire.
-func (p *backends) Unretire(ctx context.Context, number uint32) error {
+func (p *dictBackends) Unretire(ctx context.Context, number uint32) error {
 	err := functions{p.functions.client, markPrefix}.remove(ctx, number)
 	if errors.Is(err, errNoFunctions) {
 		err = classify(p.keys.client.Del(ctx, markName(number)).Err())
@@ -193,7 +193,7 @@ func (p *backends) Unretire(ctx context.Context, number uint32) error {
 }
 
 // retiredSince reports whether the dictionary is marked, and the time in the mark.
-func (p *backends) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
+func (p *dictBackends) retiredSince(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
 	marks := functions{p.functions.client, markPrefix}
 	libraries, err := marks.list(ctx, marks.name(number), false)
 	if errors.Is(err, errNoFunctions) {
@@ -209,7 +209,7 @@ func (p *backends) retiredSince(ctx context.Context, number uint32) (since time.
 
 // Archive moves a dictionary to where readers still find it. At every moment it is in at least one of the two
 // places, and after a failure Archive may be called again.
-func (p *backends) Archive(ctx context.Context, number uint32) error {
+func (p *dictBackends) Archive(ctx context.Context, number uint32) error {
 	x, err := p.find(ctx, number)
 	if err != nil {
 		return dictError("archive", number, err)
@@ -218,7 +218,7 @@ func (p *backends) Archive(ctx context.Context, number uint32) error {
 }
 
 // archiveThis is Archive for a dictionary that this server may lack.
-func (p *backends) archiveThis(ctx context.Context, x *codec.Dict) error {
+func (p *dictBackends) archiveThis(ctx context.Context, x *codec.Dict) error {
 	err := p.archive.put(ctx, x)
 	if err == nil {
 		err = p.removeLive(ctx, x.Number())
@@ -237,11 +237,11 @@ func (a archive) put(ctx context.Context, x *codec.Dict) error {
 	return err
 }
 
-func (p *backends) removeLive(ctx context.Context, number uint32) error {
+func (p *dictBackends) removeLive(ctx context.Context, number uint32) error {
 	return removeFrom(ctx, number, p.functions, p.keys)
 }
 
-func removeFrom(ctx context.Context, number uint32, homes ...backend) error {
+func removeFrom(ctx context.Context, number uint32, homes ...dictBackend) error {
 	for _, h := range homes {
 		if err := h.remove(ctx, number); err != nil && !errors.Is(err, errNoFunctions) {
 			return err
@@ -251,7 +251,7 @@ func removeFrom(ctx context.Context, number uint32, homes ...backend) error {
 }
 
 // Restore makes a dictionary live, whether it was retired, archived, forgotten or never stored.
-func (p *backends) Restore(ctx context.Context, x *codec.Dict) error {
+func (p *dictBackends) Restore(ctx context.Context, x *codec.Dict) error {
 	err := p.put(ctx, x)
 	if err == nil {
 		err = p.Unretire(ctx, x.Number())
@@ -264,7 +264,7 @@ func (p *backends) Restore(ctx context.Context, x *codec.Dict) error {
 
 // Forget erases an archived dictionary for good: every value that names it is lost. For one that is not
 // archived it returns ErrLive.
-func (p *backends) Forget(ctx context.Context, number uint32) error {
+func (p *dictBackends) Forget(ctx context.Context, number uint32) error {
 	if err := p.checkArchived(ctx, number); err != nil {
 		return dictError("forget", number, err)
 	}
@@ -280,7 +280,7 @@ var ErrLive = errors.New("dictionary is not archived")
 // ErrNotStored: the server has no such dictionary, live or archived.
 var ErrNotStored = errors.New("dictionary is not in the store")
 
-func (p *backends) checkArchived(ctx context.Context, number uint32) error {
+func (p *dictBackends) checkArchived(ctx context.Context, number uint32) error {
 	infos, err := p.List(ctx)
 	if err != nil {
 		return err

@@ -204,7 +204,7 @@ func TestCollectWaitsForLeases(t *testing.T) {
 	wantState(t, operator, x, Live)
 }
 
-// stumbling makes the next question for retired dictionaries fail with a timeout.
+// stumbling makes the next request for retired dictionaries fail with a timeout.
 type stumbling struct{ next atomic.Bool }
 
 func (s *stumbling) DialHook(next goredis.DialHook) goredis.DialHook { return next }

@@ -142,7 +142,7 @@ func TestDictionaryOfAnyNode(t *testing.T) {
 	if got, err := a.DictAdmin().Dictionary(x.Number()); err != nil || got.Hash() != x.Hash() {
 		t.Errorf("in another node: %v", err)
 	}
-	must(t, holder.backends.functions.client.FunctionFlush(t.Context()).Err())
+	must(t, holder.dictBackends.functions.client.FunctionFlush(t.Context()).Err())
 	b, err := NewAccess(t.Context(), "store", goredis.Options{Addr: nodes[0].Addr}, new(dict.Set))
 	must(t, err)
 	defer b.Close()

@@ -27,16 +27,15 @@ type DictsOptions struct {
 	Local *dict.Set
 	Log   *slog.Logger // nil: slog.Default()
 
-	Timeout time.Duration // for a question about one dictionary; 0: 5 s
+	Timeout time.Duration // for one lookup, or storing one dictionary; 0: 5 s
 	Period  time.Duration // between checks that everything is still stored; 0: 30 s
 	// Lease is the time after a check for which new values may name the dictionaries that it found. It must
 	// be longer than Period. 0: DefaultLease, which Collect waits for.
 	Lease time.Duration
-	// MissTTL is the time for which a missing dictionary is not asked for again. After a question that
-	// failed, no number is asked for until half of it has passed. 0: 2 s.
+	// MissTTL is the time for which a missing dictionary is not looked up again; see LookupLimiter.TTL. 0: 2 s.
 	MissTTL time.Duration
-	// AskAlways removes the limit on questions for numbers that don't exist. It is for tools that an operator
-	// runs; clients of a gateway could make up any number of them.
+	// AskAlways removes the limit on lookups of numbers that don't exist. It is for tools that an operator runs; a
+	// gateway needs the limit, since clients could make up any number of them.
 	AskAlways bool
 }
 
@@ -49,16 +48,16 @@ const (
 	defaultPeriod  = 30 * time.Second
 )
 
-// Dicts finds dictionaries in a server and keeps stored there those that values may name. It is safe for
-// concurrent use and implements envelope.Dictionaries.
+// Dicts finds dictionaries in a server, and makes sure that those that values may name stay stored there. It is
+// safe for concurrent use and implements envelope.Dictionaries.
 //
 // Everything that was published or fetched is kept in memory and restored if the server loses it, since
 // values that name it may be there.
 type Dicts struct {
-	*backends   // where the server stores dictionaries
-	records     // texts that gateways share
-	*readiness  // which dictionaries values may name
-	*onceLogger // what was logged already
+	*dictBackends // where the server stores dictionaries
+	records       // texts that gateways share
+	*readiness    // which dictionaries values may name
+	*onceLogger   // what was logged already
 
 	local   *dict.Set
 	log     *slog.Logger
@@ -82,9 +81,9 @@ func NewDicts(o DictsOptions) *Dicts {
 		o.Log = slog.Default()
 	}
 	once := newOnceLogger(o.Log)
-	stored := newBackends(o.Client, once)
+	stored := newDictBackends(o.Client, once)
 	d := &Dicts{
-		backends: stored, records: records{stored.functions, stored.keys}, onceLogger: once,
+		dictBackends: stored, records: records{stored.functions, stored.keys}, onceLogger: once,
 		readiness: newReadiness(orDefault(o.Lease, DefaultLease)),
 		local:     o.Local,
 		log:       o.Log,
@@ -116,9 +115,9 @@ func orDefault(d, def time.Duration) time.Duration {
 	return d
 }
 
-// Dictionary returns a dictionary by number, from memory or from the server. Concurrent calls for the same
-// number share one question. The error wraps envelope.ErrDictMissing when the server has none; other errors mean
-// that it could not be asked or that its content is wrong.
+// Dictionary returns a dictionary by number, from memory or from the server. Concurrent calls for the same number
+// share one lookup. The error wraps envelope.ErrDictMissing if the server answers that it has none; other errors
+// mean that there was no answer, or that the stored content is wrong.
 func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	if x, ok := d.local.Get(number); ok {
 		return x, nil
@@ -146,8 +145,8 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// Adopt fetches a dictionary that rules name. It does not remember a miss: another gateway may store the
-// dictionary at any moment, and values name it then.
+// Adopt fetches a dictionary that rules name. Unlike Dictionary it does not remember a miss, since another gateway
+// may store the dictionary at any moment, and values name it from then on.
 func (d *Dicts) Adopt(ctx context.Context, number uint32) error {
 	if _, ok := d.local.Get(number); ok {
 		return nil

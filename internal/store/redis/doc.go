@@ -19,24 +19,26 @@
 //
 // The files, from high to low. Values:
 //
-//	walk.go, access.go, users.go, activity.go      access to all values, or to single ones
-//	search.go, scan.go                             search indexes; finding and reading values
-//	lease.go, pause.go                             taking turns at packing, and pausing it
-//	replace_lua.go, replace.go                     replacing values
-//	store.go                                       the store itself: a server, or the primaries of a cluster
-//	gateway.go                                     finding out whether an address is a gateway's
+//	store.go, node.go              the store: a server, or the primaries of a cluster; one primary
+//	access.go                      single values, and the dictionaries of an administrator
+//	users.go, activity.go          who may have written values; a server's counters
+//	scan.go, read.go, search.go    finding values, reading them; search indexes
+//	replace_lua.go, replace.go     replacing values
+//	lease.go, pause.go             taking turns at packing, and pausing it
+//	gatewaycheck.go                finding out whether an address leads to a gateway
 //
 // Dictionaries:
 //
-//	cluster.go, nodes.go, spread.go                     of all primaries, for gateways and for tools
-//	collect.go, refcounts.go                            archiving dictionaries that no value names
-//	publish.go, reach.go, ensure.go, dicts.go           of one server: finding, storing and checking them
-//	readiness.go                                        which of them new values may name
-//	reader.go                                           access for readers only
-//	list.go, archive.go, backends.go                    where a server stores them, and their states
-//	oncelogger.go, backend.go                           logging each trouble once; one place of storage
-//	records.go, keys.go, functions.go, library.go       the format in which they are stored
-//	explain.go, errors.go                               errors, for people and for callers
+//	clusterdicts.go, ensuredicts.go                 of a cluster, for its gateways; in new connections of packers
+//	storedicts.go, dictadmin.go, spread.go          of a store, for tools and for administrators
+//	collect.go, refcounts.go                        archiving dictionaries that no value names
+//	dicts.go, publish.go, storedbytes.go            of one server, for a gateway: finding, storing and checking them
+//	dictreadiness.go, serverchange.go               which of them new values may name, and on which connections
+//	dictreader.go                                   access for readers only
+//	list.go, archive.go, dictbackends.go            where a server stores them, and their states
+//	dictbackend.go, oncelogger.go                   one place of storage; logging each trouble once
+//	records.go, keys.go, functions.go, library.go   the format in which they are stored
+//	errorhints.go, errors.go                        errors, for people and for callers
 //
 // The user that the client authenticates as needs +function|list and +function|load, and for records
 // +function|delete. For the keys it needs +getrange, +set and +scan on ~cinch:dict:*, for records +get,

@@ -23,7 +23,7 @@ func (f functions) get(ctx context.Context, number uint32) (*codec.Dict, error) 
 	return f.getFirst(ctx, f.name(number), number, f)
 }
 
-// getAny also looks in the archive, with one question for both.
+// getAny also looks in the archive, with one command for both.
 func (f functions) getAny(ctx context.Context, number uint32, archived functions) (*codec.Dict, error) {
 	return f.getFirst(ctx, fmt.Sprintf("%s*_%08x", everyPrefix, number), number, f, archived)
 }

@@ -54,7 +54,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A key without expiry, as a copy of a store may have it, does not keep everyone from the turn for ever, nor asking all the time.
+// A key without expiry, as a copy of a store may have it, blocks the lease neither for ever nor with requests all
+// the time.
 func TestLeaseWithoutExpiry(t *testing.T) {
 	server := testenv.Redis(t)
 	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})

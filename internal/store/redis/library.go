@@ -24,7 +24,7 @@ redis.register_function{
 
 // Prefixes of libraries' names, each followed by a number.
 const (
-	everyPrefix   = "cinch_" // of all of Cinch's libraries
+	everyPrefix   = "cinch_" // of every library of Cinch
 	libraryPrefix = everyPrefix + "dict_"
 	archivePrefix = everyPrefix + "archive_" // see archive.go
 	markPrefix    = everyPrefix + "retired_"

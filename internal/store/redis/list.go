@@ -46,7 +46,7 @@ const (
 
 // List returns the dictionaries in the server, sorted by number. It reads the descriptions of the libraries;
 // on a server without functions it reads the keys, which takes a scan of database 0.
-func (p *backends) List(ctx context.Context) ([]Info, error) {
+func (p *dictBackends) List(ctx context.Context) ([]Info, error) {
 	infos, err := p.functions.infos(ctx)
 	if errors.Is(err, errNoFunctions) {
 		infos, err = p.keyInfos(ctx)
@@ -96,7 +96,7 @@ func applyMarks(infos []Info, marks map[uint32]time.Time) {
 	}
 }
 
-func (p *backends) keyInfos(ctx context.Context) ([]Info, error) {
+func (p *dictBackends) keyInfos(ctx context.Context) ([]Info, error) {
 	infos, err := p.keys.infos(ctx, Live)
 	if err != nil {
 		return nil, err

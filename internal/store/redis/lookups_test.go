@@ -81,7 +81,7 @@ func TestDeniedIsNotMissing(t *testing.T) {
 	}
 }
 
-// The server is not asked for every number that clients make up. Dictionaries published meanwhile are still
+// Not every number that clients make up is looked up in the server. Dictionaries published meanwhile are still
 // found.
 func TestMadeUpNumbersAreNotAllAskedFor(t *testing.T) {
 	server := testenv.Redis(t)

@@ -69,9 +69,9 @@ func (d *Dicts) checkFailed(ctx context.Context, dicts []*codec.Dict, err error)
 	return d.reportUnreachable(ctx, err)
 }
 
-// missing returns the dictionaries that must be read from the server. It leaves out retired ones, and those
-// that were read back once and whose description is still there. On a server with functions that takes one
-// question for all of them.
+// missing returns the dictionaries that must be read from the server. It leaves out retired ones, and those that
+// were read back once and whose description is still there. On a server with functions that takes one command for
+// all of them.
 func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()

@@ -17,7 +17,7 @@ func recordServers(t *testing.T) map[string]*testenv.RedisServer {
 }
 
 // StoredBytes returns approximately the size of the values.
-func TestHeld(t *testing.T) {
+func TestStoredBytes(t *testing.T) {
 	server := testenv.Redis(t)
 	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
 	before, servers, err := d.StoredBytes(t.Context())

@@ -32,8 +32,8 @@ const (
 	maxBatchBytes = 512 << 10
 )
 
-// prepared holds what all nodes can do when the store is opened: a script goes to whichever node has the key's slot
-// by then.
+// prepared holds the abilities that all nodes have in common when the store is opened, and scripts for them. Any
+// node may get any script, since slots move.
 type prepared struct {
 	lua           bool // the user may run scripts
 	flags         bool // scripts may request to run on a full server (Redis 7)

@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp/search"
 )
 
-// indexMaxAge is the largest age of what is known of a store's indexes.
+// indexMaxAge limits the age of the list of a store's indexes.
 const indexMaxAge = time.Second
 
 // indexView caches the search indexes of a store's nodes.
@@ -28,8 +28,8 @@ func (s *Store) Indexed(key []byte) bool {
 	return s.indexes.found.Covers(key)
 }
 
-// IndexesUnknown returns why the servers can't be asked for their search indexes, or nil if they can. While
-// they can't, all hashes count as indexed.
+// IndexesUnknown returns why the search indexes can't be listed, or nil if they can. While they can't, all hashes
+// count as indexed.
 func (s *Store) IndexesUnknown() error {
 	s.indexes.mu.Lock()
 	defer s.indexes.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// forgotten is the state of a dictionary of which a node has only the mark.
+// forgotten is the state of a dictionary for which a node has only the mark.
 const forgotten State = "forgotten"
 
 // DictStates lists the dictionaries of each node of a cluster, by number, and those that were forgotten. It leaves

@@ -13,6 +13,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
@@ -34,7 +35,7 @@ type Store struct {
 	readOnly bool
 	indexes  indexView
 	opened   string // Layout when it was opened
-	dicts    atomic.Pointer[Nodes]
+	dicts    atomic.Pointer[StoreDicts]
 	kept     store.Dicts // see OpenOptions.Dicts
 	stop     context.CancelFunc
 }
@@ -77,7 +78,7 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	if o.Local == nil {
 		o.Local = new(dict.Set)
 	}
-	d := newNodes(s, o.Local)
+	d := newStoreDicts(s, o.Local)
 	s.dicts.Store(d)
 	if o.Maintain {
 		ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -141,7 +142,7 @@ func (s *Store) discover(ctx context.Context, dbs []int) error {
 	return s.prepare(ctx)
 }
 
-// addSpaces adds the databases asked for, or all that hold keys.
+// addSpaces adds the given databases; nil: all that hold keys.
 func (n *Node) addSpaces(dbs []int, info map[string]string) {
 	if dbs == nil {
 		for name := range info {
@@ -215,8 +216,8 @@ func (s *Store) primaries(ctx context.Context) ([]string, error) {
 	return addrs, err
 }
 
-// Layout returns a text of which primary of a cluster has which slots. It changes when slots have moved; then
-// keys may have been missed by a walk. For a standalone server it is always the same.
+// Layout describes as text which primary of a cluster has which slots. It changes when slots have moved; then a
+// walk may have missed keys. For a standalone server it is always the same.
 func (s *Store) Layout(ctx context.Context) (string, error) {
 	if s.cluster == nil {
 		return "", nil
@@ -259,3 +260,69 @@ func (s *Store) Close() {
 		}
 	}
 }
+
+// Store implements store.Store.
+var _ store.Store = (*Store)(nil)
+
+// Name implements store.Access.
+func (s *Store) Name() string { return s.name }
+
+// Explain implements store.Access.
+func (s *Store) Explain(err error) error { return ExplainWalk(s.name, err) }
+
+// DictAdmin implements store.Access.
+func (s *Store) DictAdmin() store.DictAdmin {
+	return &dictAdmin{name: s.name, nodes: func(context.Context) (*StoreDicts, error) { return s.dicts.Load(), nil }, explain: s.Explain}
+}
+
+// Value implements store.Access, for keys of database 0.
+func (s *Store) Value(ctx context.Context, a store.Address) ([]byte, error) {
+	if s.cluster != nil {
+		return readValue(ctx, s.cluster, s.name, a)
+	}
+	return readValue(ctx, s.nodes[0].client, s.name, a)
+}
+
+// Dicts implements store.Store.
+func (s *Store) Dicts() store.Dicts {
+	if s.kept != nil {
+		return s.kept
+	}
+	return s.dicts.Load()
+}
+
+// Targets implements store.Store.
+func (s *Store) Targets() (all []store.Target) {
+	for _, n := range s.nodes {
+		for _, space := range n.spaces {
+			all = append(all, store.Target{Node: n, Space: space})
+		}
+	}
+	return all
+}
+
+// Moved implements store.Store: it reports whether slots have moved since the store was opened.
+func (s *Store) Moved(ctx context.Context) (bool, error) {
+	layout, err := s.Layout(ctx)
+	return err == nil && layout != s.opened, err
+}
+
+// CompressionRules implements store.Store.
+func (s *Store) CompressionRules(*policy.Policy) store.CompressionRules {
+	return store.CompressionRules{Indexed: s.Indexed, Incomplete: func() error {
+		err := s.IndexesUnknown()
+		if err != nil {
+			err = fmt.Errorf("no hash is compressed: the server has a search module and its indexes can't be listed, which needs +command|info +ft._list +ft.info: %w", err)
+		}
+		return err
+	}}
+}
+
+// CanRead implements store.Store.
+func (s *Store) CanRead(store.ReadOptions) error { return nil }
+
+// Unavailable implements store.Store.
+func (s *Store) Unavailable(err error) bool { return Unavailable(err) }
+
+// MemorySetting implements store.Store.
+func (s *Store) MemorySetting() string { return "maxmemory" }

@@ -10,7 +10,7 @@ import (
 // StoredBytes returns the bytes that the server's keys and values take, without its own overhead. The gateway's user
 // needs +info for it.
 func (d *Dicts) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
-	text, err := d.backends.functions.client.Info(ctx, "memory").Result()
+	text, err := d.dictBackends.functions.client.Info(ctx, "memory").Result()
 	if err != nil {
 		return 0, 0, err
 	}

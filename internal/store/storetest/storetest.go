@@ -46,7 +46,7 @@ func Store(t *testing.T, f Fixture) {
 	t.Run("pause", func(t *testing.T) { Pause(t, f.Store.Pause()) })
 	t.Run("words", func(t *testing.T) { words(t, f.Store) })
 	t.Run("dictionaries", func(t *testing.T) { Dicts(t, f.Store.Dicts()) })
-	t.Run("shelf", func(t *testing.T) { dictAdmin(t, f) })
+	t.Run("dictadmin", func(t *testing.T) { dictAdmin(t, f) })
 }
 
 // found returns all values of a store, by their content.
@@ -254,7 +254,7 @@ func Dicts(t *testing.T, d store.Dicts) {
 
 // dictAdmin takes a dictionary through all its states.
 func dictAdmin(t *testing.T, f Fixture) {
-	s, x := f.Access.DictAdmin(), dictionary(t, "shelf")
+	s, x := f.Access.DictAdmin(), dictionary(t, "dictadmin")
 	state := func(want store.State) {
 		t.Helper()
 		list, err := s.List(t.Context())
@@ -327,7 +327,7 @@ func records(t *testing.T, s store.DictAdmin) {
 			t.Fatalf("%+v", r)
 		}
 		if deleted, err := s.DeleteRecord(t.Context(), r, func(string) bool { return false }); err != nil || deleted {
-			t.Errorf("deleted against its reader's will: %v, %v", deleted, err)
+			t.Errorf("deleted although still returned false: %v, %v", deleted, err)
 		}
 		if deleted, err := s.DeleteRecord(t.Context(), r, func(text string) bool { return text == "two" }); err != nil || !deleted {
 			t.Errorf("not deleted: %v", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// Access is a connection to a server, past any gateway. It implements store.Access, and looks for the
-// server's other shards when it needs them.
+// Access is a connection to a server, past any gateway. It implements store.Access, and looks up the server's other
+// shards when it needs them.
 type Access struct {
 	conn  *Conn
 	name  string
@@ -22,9 +22,9 @@ type Access struct {
 
 var _ store.Access = (*Access)(nil)
 
-// NewAccess returns an Access that owns conn and group. group holds the dictionaries of the server and its
-// other shards.
-func NewAccess(conn *Conn, group *Group, name string) *Access {
+// NewAccess returns an Access that owns conn and group. group holds the dictionaries of the server and of the other
+// shards.
+func NewAccess(conn *Conn, group *ClusterDicts, name string) *Access {
 	return &Access{conn, name, &dictAdmin{group: group, name: name}}
 }
 

@@ -16,7 +16,7 @@ func TestTupleKeys(t *testing.T) {
 }
 
 // A message about a dictionary may name the server before the other shards have been looked up.
-func TestShelfHasAName(t *testing.T) {
+func TestDictAdminHasAName(t *testing.T) {
 	if name := NewAccess(nil, nil, "server").DictAdmin().Name(); name != "server" {
 		t.Errorf("%q", name)
 	}

@@ -44,7 +44,7 @@ func TestCollect(t *testing.T) {
 	if err != nil || counts.Tuples != 702 || len(counts.ByDict) != 2 || counts.ByDict[used.Number()] != 1 || counts.ByDict[nested.Number()] != 1 {
 		t.Errorf("%+v, %v", counts, err)
 	}
-	admin := NewAccess(c, NewGroup(d, GroupOptions{}), "server").DictAdmin()
+	admin := NewAccess(c, NewClusterDicts(d, ClusterDictsOptions{}), "server").DictAdmin()
 	told := 0
 	o := CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {
 		if told++; told == 2 { // retired; a gateway that does not know it yet

@@ -108,12 +108,12 @@ func (c *Conn) Drop() {
 }
 
 // followPause is the shortest time between two moves by Follow. It matters if an address leads to several servers
-// in turn.
+// by turns.
 const followPause = 5 * time.Second
 
-// Follow tells the connection that the address led a client to the server with this greeting. If that is another
-// server than its own, as after a planned change of the master, it ends, and the next request makes another. It
-// does not block.
+// Follow is called with the greeting that a client got from the server at the same address. If that is another
+// server, as after a planned change of the master, Follow ends the connection, and the next request makes another.
+// It does not block.
 func (c *Conn) Follow(greeting string) {
 	if !c.mu.TryLock() {
 		return // it is just being made
@@ -128,8 +128,8 @@ func (c *Conn) Follow(greeting string) {
 	c.setInstance(to)
 }
 
-// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". It is the server's
-// for good, whatever its address.
+// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". A server keeps its ID
+// for good, whatever its address is.
 func instanceOf(greeting string) string {
 	line, _, _ := strings.Cut(greeting, "\n")
 	_, id, _ := strings.Cut(line, ") ")
@@ -347,7 +347,7 @@ func isCode(err error, code iproto.Error) bool {
 // Unavailable reports whether the server did not answer, so that a retry makes sense.
 func Unavailable(err error) bool { return errors.Is(err, ErrUnreachable) }
 
-// eval runs Lua, which takes an administrator.
+// eval runs Lua, which only administrators may do.
 func (c *Conn) eval(ctx context.Context, lua string, args []any, result any) error {
 	if args == nil {
 		args = []any{}

@@ -61,8 +61,8 @@ func TestInstanceOf(t *testing.T) {
 	}
 }
 
-// The connection moves when clients are greeted by another server, and only then. It tells of each server that it
-// had not expected.
+// The connection moves when clients are greeted by another server, and only then. It calls Moved for each server
+// that it had not expected.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leadsTo, dials, moved := "a", 0, 0

@@ -16,7 +16,7 @@ import (
 // dictAdmin holds the dictionaries of a server and of its other shards, each with its own. It uses the masters,
 // since replicas receive what is stored there. It implements store.DictAdmin.
 type dictAdmin struct {
-	group *Group
+	group *ClusterDicts
 	name  string
 
 	mu        sync.Mutex
@@ -43,7 +43,7 @@ func (s *dictAdmin) discover(ctx context.Context) error {
 	return Explain(s.name, err)
 }
 
-// each calls do for every shard and explains errors.
+// each calls do for every shard, and passes errors through Explain.
 func (s *dictAdmin) each(ctx context.Context, do func(i int, m Member) error) error {
 	if err := s.discover(ctx); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 // ErrForeign: what the server holds under a dictionary's number is not that dictionary.
 var ErrForeign = errors.New("not the dictionary with that number")
 
-// errServerChanged: during a check the server became another one.
+// errServerChanged: the connection led to another server after a check than before.
 var errServerChanged = errors.New("the connection has moved to another server meanwhile")
 
 // ErrNotArchived: the dictionary to be erased is live or retired in some shard, or missing.
@@ -40,7 +40,7 @@ const (
 )
 
 // forgotten is the state in the mark that an erased dictionary leaves: its tuple without the content. The mark
-// tells gateways, which restore missing dictionaries, not to restore this one. To readers the dictionary is
+// keeps gateways, which restore missing dictionaries, from restoring this one. To readers the dictionary is
 // missing.
 const forgotten State = "forgotten"
 
@@ -57,7 +57,7 @@ const (
 	dictTimeout = 5 * time.Second
 	dictPeriod  = 30 * time.Second   // between checks that all are still stored
 	dictLease   = store.DefaultLease // time after a check for which new values may name what it found
-	missTTL     = 2 * time.Second    // time for which a missing one is not asked for again
+	missTTL     = 2 * time.Second    // time for which a missing one is not looked up again
 )
 
 // Dicts keeps dictionaries in a space of the server whose values name them. So they get into its snapshots
@@ -117,8 +117,8 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 	})
 }
 
-// LimitLookups limits questions for numbers that don't exist. It is for gateways, whose clients could make up
-// any number of them.
+// LimitLookups limits lookups of numbers that don't exist. It is for gateways, whose clients could make up any
+// number of them.
 func (d *Dicts) LimitLookups() {
 	d.lookups.Numbers = func() (map[uint32]struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), dictTimeout)
@@ -361,7 +361,7 @@ func (d *Dicts) list(ctx context.Context) ([]DictInfo, error) {
 }
 
 type dictRow struct {
-	//lint:ignore U1000 how msgpack is told
+	//lint:ignore U1000 its tag makes msgpack encode a list
 	_msgpack struct{} `msgpack:",as_array"`
 	Number   uint32
 	Hash     string
@@ -398,7 +398,7 @@ func (d *Dicts) Restore(ctx context.Context, x *codec.Dict) error {
 	return d.SetState(ctx, x.Number(), Live)
 }
 
-// mark puts the mark of a forgotten dictionary into the place of the dictionary, which need not be there.
+// mark replaces a dictionary by the mark of a forgotten one. It also sets the mark if there is no dictionary.
 func (d *Dicts) mark(ctx context.Context, number uint32) error {
 	id, err := spaceNumber(ctx, d.conn, schema.DictSpace)
 	if err != nil {

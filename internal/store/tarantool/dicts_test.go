@@ -97,7 +97,7 @@ func TestForgotten(t *testing.T) {
 	c := mustConnect(t, server.Addr, "", "")
 	install(t, c, InstallOptions{})
 	gateway, operator, ctx, x := NewDicts(mustConnect(t, server.Addr, "", ""), nil), NewDicts(c, nil), t.Context(), testDict(t, "secret")
-	admin := NewAccess(c, NewGroup(operator, GroupOptions{}), "server").DictAdmin()
+	admin := NewAccess(c, NewClusterDicts(operator, ClusterDictsOptions{}), "server").DictAdmin()
 	if err := gateway.Publish(ctx, x); err != nil {
 		t.Fatal(err)
 	}

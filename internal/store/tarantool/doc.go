@@ -5,11 +5,11 @@
 //	walk.go          walking a server, or all shards: store.Store
 //	access.go        reading single values: store.Access
 //	dictadmin.go     an administrator's access to dictionaries: store.DictAdmin
-//	explain.go       error messages with hints
+//	errorhints.go    error messages with hints
 //
 // Dictionaries:
 //
-//	group.go         of a server whose tuples may move to other shards
+//	clusterdicts.go  of a server whose tuples may move to other shards
 //	shards.go        the shards of vshard clusters, as servers know them
 //	collect.go       archiving dictionaries that no value names
 //	lease.go         taking turns at packing
@@ -28,15 +28,15 @@
 //
 // The schema, see internal/wire/iproto/schema:
 //
-//	load.go          reading it
-//	hidden.go        constraints on servers before 2.11, where not all users may read them
+//	loadschema.go    reading it
+//	hiddenconstraints.go  constraints on servers before 2.11, where not all users may read them
 //
 // The server:
 //
 //	calls.go         calling Cinch's stored functions
 //	init.go          what an administrator installs: stored functions (lua/) and spaces
 //	conn.go          Cinch's own connection, and the classes of its errors
-//	version.go       the schema's version, from the headers of answers
+//	schemaversion.go the schema's version, from the headers of answers
 //	module.go        cinch.lua, for the server's own Lua
 //
 // Nothing here is on the data path: the gateway handles clients' connections.

@@ -29,9 +29,9 @@ var (
 	luaStatus string
 	//go:embed lua/dictionaries.lua
 	luaDictionaries string
-	//go:embed lua/put.lua
+	//go:embed lua/dictionary_put.lua
 	luaPut string
-	//go:embed lua/state.lua
+	//go:embed lua/dictionary_state.lua
 	luaState string
 	//go:embed lua/record.lua
 	luaRecord string

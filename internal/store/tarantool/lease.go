@@ -57,8 +57,8 @@ func (l *Lease) Release(ctx context.Context, pause time.Duration) error {
 	})
 }
 
-// change replaces the lease's entry by the result of to, unless to returns false. there is false for an entry
-// that has ended.
+// change replaces the lease's entry by the result of to, unless to returns false. to is called with there false if
+// no entry exists, or if it has ended.
 func (l *Lease) change(ctx context.Context, to func(now leaseEntry, there bool) (leaseEntry, bool)) error {
 	for range leaseTries {
 		text, version, err := l.records.Record(ctx, leasesRecord)

@@ -34,7 +34,7 @@ func (r *records) record(ctx context.Context, args ...any) (now storedRecord, er
 }
 
 type storedRecord struct {
-	//lint:ignore U1000 how msgpack is told
+	//lint:ignore U1000 its tag makes msgpack encode a list
 	_msgpack struct{} `msgpack:",as_array"`
 	Version  uint64
 	Text     string
@@ -47,7 +47,7 @@ func (r *records) Records(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	var tuples []struct {
-		//lint:ignore U1000 how msgpack is told
+		//lint:ignore U1000 its tag makes msgpack encode a list
 		_msgpack struct{} `msgpack:",as_array"`
 		Name     string
 		Version  msgpack.RawMessage

@@ -138,7 +138,7 @@ func (t *TupleSpace) next(at place, found *scanResult) place {
 	return next
 }
 
-// keyText returns a key as people write it, in JSON.
+// keyText returns a key in JSON, as in messages and arguments.
 func keyText(key []byte) ([]byte, error) {
 	var b bytes.Buffer
 	if rest, err := msgp.UnmarshalAsJSON(&b, key); err != nil || len(rest) != 0 {
@@ -193,7 +193,7 @@ func textOrBinary(b []byte) (value, rest []byte, err error) {
 	return value, rest, err
 }
 
-// Reread reads values anew.
+// Reread implements store.Space.
 func (t *TupleSpace) Reread(ctx context.Context, values []*store.Value) ([]*store.Value, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// ErrShards: it is unknown to which servers values move from this one.
+// ErrShards: it is unknown to which other servers this one's values may move.
 var ErrShards = errors.New("the other shards of the server's cluster are not known")
 
 // Shard is one replica set of a cluster whose tuples move between shards, with values but without
@@ -21,8 +21,8 @@ type Shard struct {
 	Addresses []string // host:port or unix:/path, the master's first
 }
 
-// QueryShards returns the shards that vshard knows on a server: none if it is not part of such a cluster. The
-// error wraps ErrShards if it is part of one but can't list the shards yet.
+// QueryShards returns the shards that vshard lists on a server: none if the server is not part of such a cluster.
+// The error wraps ErrShards if it is part of one but can't list the shards yet.
 func QueryShards(ctx context.Context, c *Conn) ([]Shard, error) {
 	var answer shardList
 	if err := c.call(ctx, shardsFunction, []any{}, &answer); err != nil {
@@ -58,7 +58,7 @@ func (l *shardList) DecodeMsgpack(d *msgpack.Decoder) error {
 		return nil
 	}
 	var list []struct {
-		//lint:ignore U1000 how msgpack is told
+		//lint:ignore U1000 its tag makes msgpack encode a list
 		_msgpack  struct{} `msgpack:",as_array"`
 		ID        string
 		Own       bool

@@ -9,7 +9,7 @@ import (
 var errMemoryUnknown = errors.New("cannot determine how much memory the server's tuples use")
 
 // StoredBytes returns the bytes that the tuples of all spaces take in the memory of the server and its other shards.
-func (g *Group) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
+func (g *ClusterDicts) StoredBytes(ctx context.Context) (bytes int64, servers int, err error) {
 	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -50,4 +50,4 @@ const (
 
 // DictCost returns how much of a server's memory a dictionary of that many bytes takes, in bytes. On disk it
 // is in the log and in each snapshot.
-func (g *Group) DictCost(bytes int) float64 { return tupleCost*float64(bytes) + recordCost }
+func (g *ClusterDicts) DictCost(bytes int) float64 { return tupleCost*float64(bytes) + recordCost }

@@ -10,7 +10,7 @@ import (
 )
 
 // StoredBytes sums over the shards what tuples take. If some are on disk it is unknown.
-func TestHeld(t *testing.T) {
+func TestStoredBytes(t *testing.T) {
 	s := newShards(t, 2)
 	s.set(0, 1)
 	g := s.group(0)

@@ -23,7 +23,7 @@ type WalkOptions struct {
 	Rules      *policy.Policy
 	ReadOnly   bool // nothing is replaced, so a replica suffices
 	Everywhere bool // walk the masters of all shards, not only this server
-	// Dicts are dictionaries that the caller maintains. Nil: those of the group, which the walk maintains
+	// Dicts are dictionaries that the caller maintains. Nil: those of the ClusterDicts, which the walk maintains
 	// unless it is read-only.
 	Dicts store.Dicts
 	// Close closes the connections that the caller opened for the walk.
@@ -42,7 +42,7 @@ type Walk struct {
 var _ store.Store = (*Walk)(nil)
 
 // OpenWalk opens the server behind conn, and its other shards if Everywhere is set. Its errors are explained.
-func OpenWalk(ctx context.Context, conn *Conn, group *Group, o WalkOptions) (*Walk, error) {
+func OpenWalk(ctx context.Context, conn *Conn, group *ClusterDicts, o WalkOptions) (*Walk, error) {
 	w := &Walk{o: o, stop: func() {}, admin: &dictAdmin{group: group, name: o.Name}}
 	if err := w.open(ctx, conn); err != nil {
 		w.Close()
@@ -106,7 +106,7 @@ func trustsField(rules *policy.Policy) func(*schema.Space, schema.Field) bool {
 	}
 }
 
-// check refuses a rule that names a field which must not be compressed, and a walk over nothing.
+// check returns an error if a rule names a field that must not be compressed, or if there is no field to walk.
 func (w *Walk) check() error {
 	own := w.masters[0]
 	if w.o.Rules == nil {
@@ -171,10 +171,10 @@ func (w *Walk) Dicts() store.Dicts {
 }
 
 // walkDicts wraps errors in store.ErrDictUnknown if it is unknown whether the dictionary exists.
-type walkDicts struct{ *Group }
+type walkDicts struct{ *ClusterDicts }
 
 func (d walkDicts) Dictionary(number uint32) (*codec.Dict, error) {
-	x, err := d.Group.Dictionary(number)
+	x, err := d.ClusterDicts.Dictionary(number)
 	if err != nil && !errors.Is(err, envelope.ErrDictMissing) && !errors.Is(err, ErrForeign) {
 		err = fmt.Errorf("%w: %w", store.ErrDictUnknown, err)
 	}
@@ -191,9 +191,8 @@ func (w *Walk) Targets() (all []store.Target) {
 	return all
 }
 
-// Moved implements store.Store: it reports whether the shards, or their masters, are others than when the store
-// was opened. A walk over one master has nothing to open again. Buckets that move between shards that stay are not
-// seen.
+// Moved implements store.Store: it reports whether the shards, or their masters, are others than when the store was
+// opened. It is false for a walk over one master. Buckets that move between shards that stay go unnoticed.
 func (w *Walk) Moved(ctx context.Context) (bool, error) {
 	if !w.o.Everywhere {
 		return false, nil

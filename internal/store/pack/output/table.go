@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/pack"
 )
 
-// Table prints the report for people. done is a participle for what happened to values, such as "packed"; ""
-// if nothing could.
+// Table prints the report for people. done is a participle for what happened to values, such as "packed"; "" for a
+// run that changes none.
 func (s *Printer) Table(r *pack.Report, done string) error {
 	if s.asJSON {
 		return nil

@@ -1,8 +1,8 @@
 --- cinch.lua: opens and seals Cinch's envelopes in the server's own Lua (docs/FORMAT.md).
 --
 --   local cinch = require('cinch')
---   cinch.open(tuple.body)                        -- the value; a plain value is itself
---   cinch.seal(text, {codec = 'zstd', level = 3}) -- an envelope, or the value if that is no longer
+--   cinch.open(tuple.body)                        -- the value; a plain value is returned unchanged
+--   cinch.seal(text, {codec = 'zstd', level = 3}) -- an envelope, or the value if that is not longer
 --   box.space.docs:before_replace(cinch.trigger({'body'}, {codec = 'lz4'})) -- the storage layout
 --
 --     offset  0    1    2    3         4
@@ -12,7 +12,7 @@
 --
 -- It uses the system's libzstd.so.1, liblz4.so.1 and libz.so.1 through FFI. Nothing here yields, and
 -- nothing is allocated for an envelope before its length was compared with max_raw.
--- What can't be opened raises an error that begins with 'cinch: '.
+-- Errors begin with 'cinch: '.
 local ffi = require('ffi')
 local bit = require('bit')
 
@@ -127,7 +127,7 @@ local function header(s)
     local words = at
     at = at + 4 * bit.band(flags, 15)
     if at > #s + 1 then damaged('truncated') end
-    if bit.band(flags, 0x40) ~= 0 then -- the content of a value in a format of another library, which we can't write
+    if bit.band(flags, 0x40) ~= 0 then -- content of a value in another library's format, which this module can't write
         if words == at or s:byte(words) ~= 1 or s:byte(words + 1) == 0 or s:byte(words + 3) ~= 0 then damaged('reserved') end
         codec = 0x40 + s:byte(words + 1)
     end
@@ -142,7 +142,7 @@ function M.dictionary(number)
     if known[number] ~= nil then return known[number] end
     local space = box.space.cinch_dictionaries
     local t
-    -- Who calls a stored function need not have the right to read dictionaries.
+    -- The caller of a stored function need not have the right to read dictionaries.
     if space ~= nil then t = box.session.su('admin', space.get, space, number) end
     if t == nil or t.content == '' then fail(('dictionary %08x is missing'):format(number)) end -- or forgotten
     local hash = require('digest').sha256_hex(t.content)
@@ -161,8 +161,8 @@ end
 
 local keys = {} -- by number: a dictionary's content, and its key in the two forms that HMAC begins with
 
--- tag is HMAC-SHA256 over what stands before and behind it, cut to 8 bytes; only who has the dictionary
--- knows the key.
+-- tag is HMAC-SHA256 over what stands before and behind it, cut to 8 bytes. The key can be
+-- computed only from the dictionary.
 local function tag(number, before, behind)
     local content, sha256, k = M.dictionary(number), require('digest').sha256, keys[number]
     if k == nil or k.content ~= content then
@@ -209,7 +209,7 @@ local function inflate(bits)
 end
 decoders[ZLIB], decoders[GZIP] = inflate(15), inflate(31)
 
---- open: the value in an envelope; what is no envelope is the value itself.
+--- open: the value in an envelope. Bytes that are no envelope are returned unchanged.
 function M.open(stored, max_raw)
     if not M.is_sealed(stored) then return stored end
     local codec, len, sum, dictionary, at, tag_at = header(stored)
@@ -280,7 +280,7 @@ function encoders.zstd(value, o)
     return ZSTD, ffi.string(dst + 4, tonumber(n) - 4)
 end
 
---- seal: an envelope, or the value itself where that is no longer. Values that begin with the
+--- seal: an envelope, or the value itself if that is not longer. Values that begin with the
 -- magic are always wrapped. Options: codec ('zstd' or 'lz4'), level, dictionary (a number).
 function M.seal(value, o)
     o = o or {}

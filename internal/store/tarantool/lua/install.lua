@@ -1,6 +1,6 @@
--- Run by 'cinch tarantool init' with an administrator's rights. Does what is not done yet, and
--- tells. Arguments: names of users or roles, functions as {name, text, setuid}, whether only to
--- tell, whether to remove.
+-- Run by 'cinch tarantool init' with an administrator's rights. It does the steps that are missing, and
+-- returns their names. Arguments: names of users or roles, functions as {name, text, setuid}, whether to
+-- return only the names, whether to remove everything.
 local grantees, functions, dry, remove = ...
 local ADMIN = 1 -- the user's number
 local did = {}
@@ -46,7 +46,7 @@ local function install()
         end
     end
 
-    -- Whoever owns a thing may change it later.
+    -- The owner of a space could change it later.
     for _, s in ipairs(spaces) do
         local there = box.space._space.index.name:get(s[1])
         if there ~= nil and there.owner ~= ADMIN then
@@ -77,7 +77,7 @@ local function install()
             step('created function ' .. name, create)
         elseif there.body ~= body or there.setuid ~= (setuid and 1 or 0) or there.owner ~= ADMIN then
             step('renewed function ' .. name, function()
-                -- In one transaction, so that nobody misses it, and with the grants that it has.
+                -- In one transaction, so that callers always find the function, and with its grants.
                 local grants = box.space._priv.index.object:select{'function', there.id}
                 box.begin()
                 local ok, err = pcall(function()
@@ -85,7 +85,7 @@ local function install()
                     create()
                     local id = func_names:get(name).id
                     for _, g in ipairs(grants) do
-                        if there.owner == ADMIN and g.grantee ~= ADMIN then -- another's grants go with it
+                        if there.owner == ADMIN and g.grantee ~= ADMIN then -- grants by another owner are dropped
                             box.space._priv:replace{g.grantor, g.grantee, 'function', id, g.privilege}
                         end
                     end
@@ -114,8 +114,8 @@ local function install()
         end)
     end
 
-    -- Everyone may call what runs with the caller's own rights, and see which fields constraints read.
-    -- Dictionaries hold pieces of values: only who is named may read and add them.
+    -- All users may call functions that run with the caller's own rights, and see which fields constraints read.
+    -- Dictionaries hold pieces of values: only the named users and roles may read and add them.
     for _, f in ipairs(functions) do
         if not f[3] then grant('public', 'execute', 4, 'function', f[1]) end
         for _, grantee in ipairs(grantees) do grant(grantee, 'execute', 4, 'function', f[1]) end
@@ -129,5 +129,5 @@ local function install()
     return did
 end
 
--- Only who owns an object may grant it, and functions run as who made them: so as the user admin.
+-- Only the owner of an object may grant rights to it, and setuid functions run as their owner: the user admin.
 return box.session.su('admin', install)

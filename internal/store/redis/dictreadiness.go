@@ -16,7 +16,7 @@ type readiness struct {
 	until   time.Duration // end of the lease for dictionaries found by the current check
 
 	// ready holds the end of each dictionary's lease, and is replaced as a whole. invalidate makes kicks differ
-	// from checked; then nothing is ready until a check has caught up.
+	// from checked; then no dictionary is ready until a check has ended that began later.
 	ready          atomic.Pointer[map[uint32]time.Duration]
 	kicks, checked atomic.Uint64
 	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole
@@ -51,10 +51,10 @@ func (r *readiness) Retired(number uint32) bool {
 	return ok
 }
 
-// invalidate makes nothing ready until a check that begins after it has ended.
+// invalidate makes all dictionaries not ready until a check that begins later has ended.
 func (r *readiness) invalidate() { r.kicks.Add(1) }
 
-// beginCheck begins a check. Calling ended removes the doubts that were there when it began.
+// beginCheck begins a check. Calling ended after it undoes the calls of invalidate made before it.
 func (r *readiness) beginCheck() (began time.Duration, ended func()) {
 	kicks := r.kicks.Load()
 	began = r.now()
@@ -68,7 +68,7 @@ func (r *readiness) isStale() bool {
 	return r.now()-time.Duration(began) >= overlap || began < r.lost.Load()
 }
 
-// startLease starts the leases of dictionaries found from now on at began.
+// startLease sets the lease that setReady gives: it counts from began.
 func (r *readiness) startLease(began time.Duration) { r.until = began + r.lease }
 
 // setReady gives dictionaries the current lease, or ends theirs.
@@ -84,8 +84,7 @@ func (r *readiness) setReady(ready bool, numbers ...uint32) {
 	r.ready.Store(&next)
 }
 
-// recordRetired records what an inventory says of retired dictionaries. The inventory covers at least those in
-// some.
+// recordRetired records which dictionaries are retired by an inventory, which covers at least those in some.
 func (r *readiness) recordRetired(found inventory, some []*codec.Dict) {
 	retired := found.retired()
 	if !found.complete {

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-var _ store.Dicts = (*Group)(nil)
+var _ store.Dicts = (*ClusterDicts)(nil)
 
 // shards are the servers of a test's group.
 type shards struct {
@@ -41,9 +41,9 @@ func newShards(t *testing.T, n int) *shards {
 
 func (s *shards) set(numbers ...int) { s.now.Store(&numbers) }
 
-// group returns the Group of a gateway to one of them. The test calls Recheck itself.
-func (s *shards) group(own int) *Group {
-	g := NewGroup(NewDicts(mustConnect(s.t, s.all[own].Addr, "", ""), nil), GroupOptions{
+// group returns the ClusterDicts of a gateway to one of them. The test calls Recheck itself.
+func (s *shards) group(own int) *ClusterDicts {
+	g := NewClusterDicts(NewDicts(mustConnect(s.t, s.all[own].Addr, "", ""), nil), ClusterDictsOptions{
 		Find: func(context.Context) (found []Shard, err error) {
 			if s.now.Load() == nil {
 				return nil, ErrShards
@@ -235,8 +235,8 @@ func TestGroupAdoptsInTime(t *testing.T) {
 				return nil, dial(ctx)
 			}})
 		}
-		var g *Group
-		g = NewGroup(NewDicts(connect("own", func(context.Context) error { return errors.New("it is away") }), nil), GroupOptions{
+		var g *ClusterDicts
+		g = NewClusterDicts(NewDicts(connect("own", func(context.Context) error { return errors.New("it is away") }), nil), ClusterDictsOptions{
 			Find: func(context.Context) ([]Shard, error) {
 				if !g.syncing.TryLock() {
 					t.Error("values wait until it is known what shards hold")
@@ -398,8 +398,8 @@ func TestWalkSeesOtherShards(t *testing.T) {
 	check("a shard that has left", all, true)
 }
 
-// A command whose first question is for a dictionary finds it in any shard.
-func TestShelfFindsInAnyShard(t *testing.T) {
+// A command that looks up a dictionary first of all finds it in any shard.
+func TestDictAdminFindsInAnyShard(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "elsewhere")
 	s.set(0, 1)
 	if err := NewDicts(s.conn[1], nil).Publish(t.Context(), x); err != nil {

@@ -20,7 +20,7 @@ func TestReader(t *testing.T) {
 			if _, err := r.Dictionary(t.Context(), d.Number()); !errors.Is(err, envelope.ErrDictMissing) {
 				t.Error("before:", err)
 			}
-			if err := dicts.backends.put(t.Context(), d); err != nil {
+			if err := dicts.dictBackends.put(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			version, err := dicts.ReplaceRecord(t.Context(), "policy", 0, "text")
@@ -39,7 +39,7 @@ func TestReader(t *testing.T) {
 			if live, err := r.Live(t.Context(), d.Number()+1); live || err != nil {
 				t.Error("another is live:", live, err)
 			}
-			if err := dicts.backends.Retire(t.Context(), d.Number()); err != nil {
+			if err := dicts.dictBackends.Retire(t.Context(), d.Number()); err != nil {
 				t.Fatal(err)
 			}
 			if live, err := r.Live(t.Context(), d.Number()); live || err != nil {

@@ -30,10 +30,10 @@ type ClusterDictsOptions struct {
 	Period    time.Duration
 }
 
-// ClusterDicts is Dicts for a cluster. Slots move between nodes with their values but without dictionaries.
-// So a value may name a dictionary only once all primaries hold it. What any primary holds is copied to those
-// that lack it, new primaries above all. What a node lacks is looked for in the others. It needs servers with
-// functions, since keys would have slots.
+// ClusterDicts is Dicts for a cluster. Slots move between nodes with their values but without dictionaries. So a
+// value may name a dictionary only once all primaries hold it. A dictionary that any primary holds is copied to
+// those that lack it, such as new primaries. One that a node lacks is looked up in the others. Servers must have
+// functions, since a key would exist only in the node with its slot.
 type ClusterDicts struct {
 	o       ClusterDictsOptions
 	log     *slog.Logger
@@ -249,7 +249,7 @@ func (c *ClusterDicts) eachNode(nodes []*NodeDicts, do func(*NodeDicts) error) e
 	return errors.Join(errs...)
 }
 
-// ErrNoNode means that the cluster has not been looked at yet, or has no primary.
+// ErrNoNode means that the primaries have not been looked up yet, or that there are none.
 var ErrNoNode = errors.New("no primary of the cluster has been found yet")
 
 // Dictionary finds a dictionary in memory or in any primary. From then on all primaries check for it, so that
@@ -270,7 +270,7 @@ func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// Adopt is Dicts.Adopt over all primaries. Values may name the dictionary once all of them have it.
+// Adopt is Dicts.Adopt for all primaries. Values may name the dictionary once all of them have it.
 func (c *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
 	err := ErrNoNode
 	if _, ok := c.o.Local.Get(number); ok {

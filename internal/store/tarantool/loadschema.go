@@ -25,7 +25,7 @@ const (
 	selectEverything = 0xffffffff
 )
 
-// Load reads the schema, and again if it changed meanwhile. What the user may not see is left out.
+// Load reads the schema, and again if it changed meanwhile. It leaves out spaces that the user may not see.
 func Load(ctx context.Context, c *Conn) (*schema.Schema, error) {
 	live, err := c.get(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ type loadStep struct {
 	space uint32
 	name  string // "": it must exist and be readable
 	take  func(t schema.Tuple) error
-	ask   func() error // another way to its content, for users who may not read it
+	ask   func() error // reads the content in another way, for users who may not read the space
 }
 
 func (l *loader) step(step loadStep) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// spoken holds servers by address. Each answers HELLO and PING, and the gateway question as given; "": it
-// closes the connection.
+// spoken holds servers by address. Each answers HELLO and PING, and the gateway check as given; "": it closes the
+// connection.
 type spoken struct {
 	mu     sync.Mutex
 	what   map[string]string

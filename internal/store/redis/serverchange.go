@@ -9,9 +9,9 @@ import "time"
 //	check    |--dial--ask--|            finds the dictionary in the server behind the address
 //	client           |--dial--write--|  meets the same server: the check is no older than overlap
 //
-// So a value on a connection may name a dictionary only if the check that found it began after the connection
-// was dialed, or at most overlap before: no failover is that fast without keeping what was stored.
-// Connections request the check by Dialed; when many are opened, one check covers all within overlap.
+// So a value on a connection may name a dictionary only if the check that found it began after the connection was
+// dialed, or at most overlap before: no failover that loses stored data is that fast. A new connection requests a
+// check by Dialed; when many are opened, one check covers all within overlap.
 
 const overlap = 250 * time.Millisecond
 

@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Ensure makes sure that the server at the other end of a new connection holds dictionaries of the local set,
-// unless they are retired there, before any value is sent that names them. It is for OpenOptions.OnConnect:
-// while a packer runs, servers are restored from older backups, and slots move to new nodes. On servers
-// without functions it does nothing; Run covers those.
+// Ensure stores those of the dictionaries that the server at the other end of a new connection lacks, unless they
+// are retired there. OpenOptions.OnConnect calls it before any value is sent: while a packer runs, a server may be
+// restored from an older backup, and slots may move to new nodes. The dictionaries are from the local set. On
+// servers without functions Ensure does nothing; there Run checks them.
 func (d *Dicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error {
 	var all []*codec.Dict
 	for _, n := range numbers {

@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// backend is one of the places in a server where dictionaries are stored.
-type backend interface {
+// dictBackend is one of the places in a server where dictionaries are stored: functions or keys.
+type dictBackend interface {
 	// get returns the dictionary. Its error wraps envelope.ErrDictMissing if the server answers that there is
 	// none.
 	get(ctx context.Context, number uint32) (*codec.Dict, error)
@@ -21,7 +21,7 @@ type backend interface {
 }
 
 // ensureStored makes sure that h holds d, and reads it back to verify.
-func ensureStored(ctx context.Context, h backend, d *codec.Dict) error {
+func ensureStored(ctx context.Context, h dictBackend, d *codec.Dict) error {
 	if held, err := isStored(ctx, h, d); held || err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func ensureStored(ctx context.Context, h backend, d *codec.Dict) error {
 	return err
 }
 
-func isStored(ctx context.Context, h backend, d *codec.Dict) (bool, error) {
+func isStored(ctx context.Context, h dictBackend, d *codec.Dict) (bool, error) {
 	found, err := h.get(ctx, d.Number())
 	if errors.Is(err, envelope.ErrDictMissing) {
 		return false, nil

@@ -4,175 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
-	"sync"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
-	"github.com/cinch-layer/cinch/internal/system/panics"
 )
-
-// Nodes holds the dictionaries of a server, or of all primaries that a cluster had when it was opened. It
-// finds dictionaries in any of them and puts new ones into all. It is for tools that an operator runs; a
-// gateway has Dicts or ClusterDicts. It implements store.Dicts.
-type Nodes struct {
-	local  *dict.Set
-	nodes  []dictNode
-	layout func(context.Context) (string, error) // of a cluster, see CollectOptions; nil: standalone server
-
-	mu        sync.Mutex
-	published []uint32 // values may be about to name them
-}
-
-type dictNode struct {
-	name  string
-	dicts *Dicts
-	scan  *goredis.Options // for separate connections to every database
-}
-
-var _ store.Dicts = (*Nodes)(nil)
-
-// newNodes returns the dictionaries of a store. Those found are added to local.
-func newNodes(s *Store, local *dict.Set) *Nodes {
-	d := &Nodes{local: local}
-	if s.Cluster() {
-		d.layout = s.Layout
-	}
-	for _, n := range s.nodes {
-		scan := s.base
-		scan.Addr, scan.PoolSize, scan.OnConnect = n.addr, 1, nil
-		d.nodes = append(d.nodes, dictNode{n.addr, newToolDicts(n.client, local), &scan})
-	}
-	return d
-}
-
-// newToolDicts returns a Dicts without a limit on questions, and without a log, since tools show errors.
-func newToolDicts(client *goredis.Client, local *dict.Set) *Dicts {
-	return NewDicts(DictsOptions{Client: client, Local: local, AskAlways: true, Log: slog.New(slog.DiscardHandler)})
-}
-
-// Dictionary implements envelope.Dictionaries. An error that leaves open whether there is one wraps
-// store.ErrDictUnknown.
-func (d *Nodes) Dictionary(number uint32) (*codec.Dict, error) {
-	x, err := d.find(number)
-	if err != nil && !errors.Is(err, envelope.ErrDictMissing) {
-		err = markUnknown(err)
-	}
-	return x, err
-}
-
-func (d *Nodes) find(number uint32) (*codec.Dict, error) {
-	missing := error(envelope.ErrDictMissing)
-	for _, n := range d.nodes {
-		x, err := n.dicts.Dictionary(number)
-		if err == nil {
-			return x, nil
-		}
-		if !errors.Is(err, envelope.ErrDictMissing) {
-			missing = err
-		}
-	}
-	return nil, missing
-}
-
-// Publish stores dictionaries in every node before any value names them. From then on every new connection
-// stores them too, see Ensure: its node may be new, or restored from an old backup.
-func (d *Nodes) Publish(ctx context.Context, dicts ...*codec.Dict) error {
-	for _, x := range dicts {
-		if err := d.local.Add(x); err != nil {
-			return err
-		}
-		d.mu.Lock()
-		d.published = append(d.published, x.Number())
-		d.mu.Unlock()
-		for _, n := range d.nodes {
-			if err := n.dicts.Publish(ctx, x); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// Ensure is called for new connections, see Dicts.Ensure.
-func (d *Nodes) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) error {
-	d.mu.Lock()
-	numbers = append(slices.Clone(d.published), numbers...)
-	d.mu.Unlock()
-	return d.nodes[0].dicts.Ensure(ctx, c, numbers...)
-}
-
-// Ready implements store.Dicts.
-func (d *Nodes) Ready(number uint32) bool {
-	return !slices.ContainsFunc(d.nodes, func(n dictNode) bool { return !n.dicts.Ready(number) })
-}
-
-// Retired implements store.Dicts.
-func (d *Nodes) Retired(number uint32) bool {
-	return slices.ContainsFunc(d.nodes, func(n dictNode) bool { return n.dicts.Retired(number) })
-}
-
-// Recheck implements store.Dicts.
-func (d *Nodes) Recheck(ctx context.Context) error {
-	var errs []error
-	for _, n := range d.nodes {
-		errs = append(errs, n.dicts.Recheck(ctx))
-	}
-	return errors.Join(errs...)
-}
-
-// Run implements store.Dicts.
-func (d *Nodes) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	for _, n := range d.nodes {
-		all.Go(func() { panics.KeepRunning(ctx, nil, nil, n.dicts.Run) })
-	}
-	all.Wait()
-}
-
-// Record implements store.Dicts.
-func (d *Nodes) Record(ctx context.Context, name string) (text string, version uint64, err error) {
-	_, text, version, err = d.record(ctx, name)
-	return text, version, err
-}
-
-// record finds the node that has a record. Gateways keep it in the first node, see Store.primaries; if none
-// has it, record returns that one.
-func (d *Nodes) record(ctx context.Context, name string) (at *Dicts, text string, version uint64, err error) {
-	for _, n := range d.nodes {
-		if text, version, err = n.dicts.Record(ctx, name); err != nil || text != "" {
-			return n.dicts, text, version, err
-		}
-	}
-	return d.nodes[0].dicts, "", 0, nil
-}
-
-// ReplaceRecord implements store.Dicts.
-func (d *Nodes) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error) {
-	at, _, _, err := d.record(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	return at.ReplaceRecord(ctx, name, version, text)
-}
-
-func (d *Nodes) dicts() (all []*Dicts) {
-	for _, n := range d.nodes {
-		all = append(all, n.dicts)
-	}
-	return all
-}
 
 // dictAdmin gives an administrator access to the dictionaries. It implements store.DictAdmin.
 type dictAdmin struct {
 	name    string
-	nodes   func(context.Context) (*Nodes, error) // called when the nodes are first needed
-	first   *Dicts                                // of the named server, searched first; or nil
+	nodes   func(context.Context) (*StoreDicts, error) // called when the nodes are first needed
+	first   *Dicts                                     // of the named server, searched first; or nil
 	explain func(error) error
 }
 
@@ -181,7 +23,7 @@ var _ store.DictAdmin = (*dictAdmin)(nil)
 // Name implements store.DictAdmin.
 func (s *dictAdmin) Name() string { return s.name }
 
-// each calls do for every node and explains errors.
+// each calls do for every node, and passes errors through explain.
 func (s *dictAdmin) each(ctx context.Context, do func(i int, n dictNode) error) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -308,8 +150,8 @@ func (s *dictAdmin) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, n dictNode) error { return n.dicts.Restore(ctx, d) })
 }
 
-// Forget erases an archived dictionary from all nodes that have it. It does not explain the nodes' errors,
-// since they are not the servers' fault.
+// Forget erases an archived dictionary from all nodes that have it. It adds no hints to their errors, since the
+// servers are not at fault.
 func (s *dictAdmin) Forget(ctx context.Context, number uint32) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
@@ -352,8 +194,8 @@ func (s *dictAdmin) Spread(ctx context.Context, tell func(uint32, string)) (noth
 	return "", nil
 }
 
-// Missing warns of readers that would not find a dictionary: those that ask only the value's own node, and
-// those of another cluster to which that node is restored.
+// Missing lists nodes that lack a dictionary. Two kinds of readers would miss it there: those that ask only the
+// value's own node, and those of another cluster into which that node is restored.
 func (s *dictAdmin) Missing(ctx context.Context, numbers []uint32) (lacks []store.MissingDict, err error) {
 	all, err := s.nodes(ctx)
 	if err != nil || all.layout == nil || len(numbers) == 0 {

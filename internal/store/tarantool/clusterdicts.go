@@ -19,8 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// GroupOptions configure which servers belong together.
-type GroupOptions struct {
+// ClusterDictsOptions configure which servers belong together.
+type ClusterDictsOptions struct {
 	// Find lists the shards; the server itself is among them if it is one. Nil: it is alone.
 	Find func(context.Context) ([]Shard, error)
 	// Connect returns a connection to a shard, with the gateway's own user. It does not block.
@@ -30,14 +30,14 @@ type GroupOptions struct {
 	Period  time.Duration  // between lookups of the shards; 0: 5 s
 }
 
-const groupPeriod = 5 * time.Second
+const shardsPeriod = 5 * time.Second
 
-// Group is Dicts for a server whose tuples may move to others, as vshard's buckets do: with their values, but
-// without dictionaries. So a value may name a dictionary only once all shards hold it. What any shard holds
-// is copied to those that lack it, new shards above all. What the server itself lacks is looked for in the
-// others. It is safe for concurrent use.
-type Group struct {
-	o      GroupOptions
+// ClusterDicts is Dicts for a server whose tuples may move to other shards, as vshard's buckets do: with their
+// values, but without dictionaries. So a value may name a dictionary only once all shards hold it. A dictionary
+// that any shard holds is copied to those that lack it, such as new shards. One that the server itself lacks is
+// looked up in the others. ClusterDicts is safe for concurrent use.
+type ClusterDicts struct {
+	o      ClusterDictsOptions
 	own    *Dicts
 	wake   chan struct{} // capacity 1
 	layout atomic.Pointer[layout]
@@ -62,18 +62,19 @@ type member struct {
 	shard   Shard
 	conn    *Conn
 	dicts   *Dicts
-	failing atomic.Bool // the last question to it failed
+	failing atomic.Bool // the last lookup in it failed
 }
 
-// NewGroup returns a Group around the dictionaries of a server. Run must be called to keep it current.
-func NewGroup(own *Dicts, o GroupOptions) *Group {
+// NewClusterDicts returns the ClusterDicts of a server with the dictionaries own. Run must be called to keep it
+// current.
+func NewClusterDicts(own *Dicts, o ClusterDictsOptions) *ClusterDicts {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Period <= 0 {
-		o.Period = groupPeriod
+		o.Period = shardsPeriod
 	}
-	g := &Group{o: o, own: own, wake: make(chan struct{}, 1)}
+	g := &ClusterDicts{o: o, own: own, wake: make(chan struct{}, 1)}
 	if o.Find == nil {
 		g.layout.Store(&layout{recordDicts: own})
 	}
@@ -81,16 +82,16 @@ func NewGroup(own *Dicts, o GroupOptions) *Group {
 }
 
 // Own returns the dictionaries of the server itself.
-func (g *Group) Own() *Dicts { return g.own }
+func (g *ClusterDicts) Own() *Dicts { return g.own }
 
-// Lease returns a lease by which one holder at a time does something in the server.
-func (g *Group) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
+// Lease returns the lease called name in the server; see store.Lease.
+func (g *ClusterDicts) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
 
 // Pause returns the switch that stops packing in the server.
-func (g *Group) Pause() *Pause { return g.own.Pause() }
+func (g *ClusterDicts) Pause() *Pause { return g.own.Pause() }
 
 // Close ends the connections to other shards.
-func (g *Group) Close() {
+func (g *ClusterDicts) Close() {
 	g.syncing.Lock()
 	defer g.syncing.Unlock()
 	g.finding.Lock()
@@ -103,7 +104,7 @@ func (g *Group) Close() {
 }
 
 // Dictionary implements envelope.Dictionaries: from the server, or from any other shard.
-func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
+func (g *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	x, err := g.own.Dictionary(number)
 	if err == nil || errors.Is(err, ErrForeign) {
 		return x, err
@@ -127,9 +128,9 @@ func (g *Group) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// Adopt is Dictionary for a number that rules name. It does not remember a miss: another gateway may store
-// the dictionary at any moment, and values name it then.
-func (g *Group) Adopt(ctx context.Context, number uint32) error {
+// Adopt is Dictionary for a number that rules name. It does not remember a miss, since another gateway may store
+// the dictionary at any moment, and values name it from then on.
+func (g *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
 	if _, ok := g.own.local.Get(number); ok {
 		return nil
 	}
@@ -160,9 +161,9 @@ func (m *member) fetchWithTimeout(ctx context.Context, number uint32) (*codec.Di
 	return m.dicts.fetch(ctx, number)
 }
 
-// ask looks for a dictionary in the other shards, in parallel. It does not wait for shards whose last
-// question failed, but returns an error for them.
-func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
+// ask looks for a dictionary in the other shards, in parallel. It does not wait for shards in which the last lookup
+// failed, but returns an error for them.
+func (g *ClusterDicts) ask(l *layout, number uint32) (*codec.Dict, error) {
 	found := make([]*codec.Dict, len(l.others))
 	errs := make([]error, len(l.others))
 	var all sync.WaitGroup
@@ -189,10 +190,10 @@ func (g *Group) ask(l *layout, number uint32) (*codec.Dict, error) {
 }
 
 // Kick calls Dicts.Kick of the server itself.
-func (g *Group) Kick() { g.own.Kick() }
+func (g *ClusterDicts) Kick() { g.own.Kick() }
 
 // Publish stores dictionaries in all shards and reads them back. It fails if any shard can't be reached.
-func (g *Group) Publish(ctx context.Context, dicts ...*codec.Dict) error {
+func (g *ClusterDicts) Publish(ctx context.Context, dicts ...*codec.Dict) error {
 	if err := g.own.Publish(ctx, dicts...); err != nil {
 		return err
 	}
@@ -226,7 +227,7 @@ func (m *member) recordResult(err error) error {
 // Ready reports whether values stored now may name the dictionary: the server holds it, and so did every
 // other shard when last checked. A shard that is down has not lost it, and is checked first when it is back.
 // Ready neither blocks nor allocates.
-func (g *Group) Ready(number uint32) bool {
+func (g *ClusterDicts) Ready(number uint32) bool {
 	l := g.layout.Load()
 	if l == nil || !g.own.Ready(number) {
 		return false
@@ -240,7 +241,7 @@ func (g *Group) Ready(number uint32) bool {
 }
 
 // Retired reports whether any shard says that new values must not name the dictionary.
-func (g *Group) Retired(number uint32) bool {
+func (g *ClusterDicts) Retired(number uint32) bool {
 	if g.own.Retired(number) {
 		return true
 	}
@@ -249,7 +250,7 @@ func (g *Group) Retired(number uint32) bool {
 }
 
 // Record calls Dicts.Record of the shard that keeps the records of all.
-func (g *Group) Record(ctx context.Context, name string) (string, uint64, error) {
+func (g *ClusterDicts) Record(ctx context.Context, name string) (string, uint64, error) {
 	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return "", 0, err
@@ -258,7 +259,7 @@ func (g *Group) Record(ctx context.Context, name string) (string, uint64, error)
 }
 
 // ReplaceRecord calls Dicts.ReplaceRecord of the shard that keeps the records of all.
-func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (uint64, error) {
+func (g *ClusterDicts) ReplaceRecord(ctx context.Context, name string, version uint64, text string) (uint64, error) {
 	l, err := g.currentLayout(ctx)
 	if err != nil {
 		return 0, err
@@ -267,7 +268,7 @@ func (g *Group) ReplaceRecord(ctx context.Context, name string, version uint64, 
 }
 
 // Recheck checks all shards, and stores in them what they lack.
-func (g *Group) Recheck(ctx context.Context) error {
+func (g *ClusterDicts) Recheck(ctx context.Context) error {
 	if err := g.own.Recheck(ctx); err != nil {
 		return err
 	}
@@ -275,12 +276,12 @@ func (g *Group) Recheck(ctx context.Context) error {
 }
 
 // Run checks and restores the dictionaries until ctx ends.
-func (g *Group) Run(ctx context.Context) {
+func (g *ClusterDicts) Run(ctx context.Context) {
 	go panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.own.Run)
 	panics.KeepRunning(ctx, g.o.Log, g.o.Errors, g.syncLoop)
 }
 
-func (g *Group) syncLoop(ctx context.Context) {
+func (g *ClusterDicts) syncLoop(ctx context.Context) {
 	if g.o.Find == nil {
 		return
 	}
@@ -296,7 +297,7 @@ func (g *Group) syncLoop(ctx context.Context) {
 	}
 }
 
-func (g *Group) logError(ctx context.Context, err error) {
+func (g *ClusterDicts) logError(ctx context.Context, err error) {
 	if err == nil {
 		g.lastLogged = ""
 		return
@@ -310,7 +311,7 @@ func (g *Group) logError(ctx context.Context, err error) {
 	}
 }
 
-func (g *Group) requestSync() {
+func (g *ClusterDicts) requestSync() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -318,7 +319,7 @@ func (g *Group) requestSync() {
 }
 
 // currentLayout returns the layout, and looks it up if there is none yet.
-func (g *Group) currentLayout(ctx context.Context) (*layout, error) {
+func (g *ClusterDicts) currentLayout(ctx context.Context) (*layout, error) {
 	if l := g.layout.Load(); l != nil {
 		return l, nil
 	}
@@ -327,7 +328,7 @@ func (g *Group) currentLayout(ctx context.Context) (*layout, error) {
 
 // tryLayout returns the layout for a value that names a dictionary which the server lacks. Just after the
 // gateway's start it looks up the shards first, unless that failed a moment ago.
-func (g *Group) tryLayout() *layout {
+func (g *ClusterDicts) tryLayout() *layout {
 	if l := g.layout.Load(); l != nil {
 		return l
 	}
@@ -343,14 +344,14 @@ func (g *Group) tryLayout() *layout {
 }
 
 // refreshLayout looks up the shards.
-func (g *Group) refreshLayout(ctx context.Context) (*layout, error) {
+func (g *ClusterDicts) refreshLayout(ctx context.Context) (*layout, error) {
 	g.finding.Lock()
 	defer g.finding.Unlock()
 	return g.refreshLayoutLocked(ctx)
 }
 
 // refreshLayoutLocked is refreshLayout. finding must be held.
-func (g *Group) refreshLayoutLocked(ctx context.Context) (*layout, error) {
+func (g *ClusterDicts) refreshLayoutLocked(ctx context.Context) (*layout, error) {
 	old := g.layout.Load()
 	if g.o.Find == nil {
 		return old, nil
@@ -372,7 +373,7 @@ func (g *Group) refreshLayoutLocked(ctx context.Context) (*layout, error) {
 
 // newLayout makes a layout of shards. Shards that stay keep their connections. The first shard keeps the
 // records.
-func (g *Group) newLayout(old *layout, shards []Shard) (next *layout, changed bool) {
+func (g *ClusterDicts) newLayout(old *layout, shards []Shard) (next *layout, changed bool) {
 	stay := map[string]*member{}
 	if old != nil {
 		for _, m := range old.others {
@@ -413,7 +414,7 @@ func (g *Group) newLayout(old *layout, shards []Shard) (next *layout, changed bo
 
 // sync looks up the shards. If now is set, or the last check is old or of another layout, it also checks what
 // they hold, and stores in each what others hold and it lacks.
-func (g *Group) sync(ctx context.Context, now bool) error {
+func (g *ClusterDicts) sync(ctx context.Context, now bool) error {
 	g.syncing.Lock()
 	defer g.syncing.Unlock()
 	l, err := g.refreshLayout(ctx)
@@ -429,7 +430,7 @@ func (g *Group) sync(ctx context.Context, now bool) error {
 }
 
 // syncShards checks all shards and spreads their dictionaries. A shard that fails does not stop the others.
-func (g *Group) syncShards(ctx context.Context, l *layout) error {
+func (g *ClusterDicts) syncShards(ctx context.Context, l *layout) error {
 	if len(l.others) == 0 {
 		return nil
 	}
@@ -503,7 +504,7 @@ func holder(members []*Dicts, number uint32) *Dicts {
 	return members[max(i, 0)]
 }
 
-// Member is one of the servers of a Group.
+// Member is one of the servers of a ClusterDicts.
 type Member struct {
 	Name  string // an address
 	Own   bool
@@ -512,7 +513,7 @@ type Member struct {
 }
 
 // Members looks up the shards, without checking what they hold, and lists them, the server itself first.
-func (g *Group) Members(ctx context.Context, name string) ([]Member, error) {
+func (g *ClusterDicts) Members(ctx context.Context, name string) ([]Member, error) {
 	l, err := g.refreshLayout(ctx)
 	all := []Member{{Name: name, Own: true, Conn: g.own.conn, Dicts: g.own}}
 	if l == nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Moved tells slots that have stayed, slots that have moved, and a cluster that does not answer apart: in the last case
-// a walk may have missed keys.
+// Moved distinguishes slots that have stayed, slots that have moved, and a cluster that does not answer. In the
+// last case a walk may have missed keys.
 func TestMoved(t *testing.T) {
 	nodes := testenv.Cluster(t, 2, 0)
 	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: nodes[0].Addr, MaxRetries: -1, DialerRetries: 1}})

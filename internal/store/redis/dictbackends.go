@@ -10,22 +10,22 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// backends accesses the places where a server stores dictionaries. It caches nothing.
-type backends struct {
+// dictBackends reads and writes dictionaries in all places of a server. It caches nothing.
+type dictBackends struct {
 	functions functions
 	keys      keys
 	archive   archive
 	once      *onceLogger
 }
 
-func newBackends(client goredis.UniversalClient, t *onceLogger) *backends {
-	return &backends{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
+func newDictBackends(client goredis.UniversalClient, t *onceLogger) *dictBackends {
+	return &dictBackends{functions{client, libraryPrefix}, keys{client, keyPrefix}, newArchive(client), t}
 }
 
-// find looks in all places: a server that has functions now may have had none when the values were written,
-// and values may still name an archived dictionary. It returns envelope.ErrDictMissing only if it is in none of
-// them.
-func (p *backends) find(ctx context.Context, number uint32) (*codec.Dict, error) {
+// find looks in all places: a server that has functions now may have had none when the values were written, and
+// values may still name an archived dictionary. It returns envelope.ErrDictMissing only if all of them lack the
+// dictionary.
+func (p *dictBackends) find(ctx context.Context, number uint32) (*codec.Dict, error) {
 	trouble := error(envelope.ErrDictMissing)
 	anyFunction := func(ctx context.Context, number uint32) (*codec.Dict, error) {
 		return p.functions.getAny(ctx, number, p.archive.functions)
@@ -35,10 +35,10 @@ func (p *backends) find(ctx context.Context, number uint32) (*codec.Dict, error)
 		switch {
 		case err == nil:
 			return x, nil
-		case isNowhere(err):
+		case isNotHeld(err):
 		case !isAnswer(err):
 			return nil, err
-		case isNowhere(trouble):
+		case isNotHeld(trouble):
 			trouble = err
 		}
 	}
@@ -46,7 +46,7 @@ func (p *backends) find(ctx context.Context, number uint32) (*codec.Dict, error)
 }
 
 // numbers lists the dictionaries in libraries. It leaves out keys, which would take a scan of all keys.
-func (p *backends) numbers(ctx context.Context) (map[uint32]struct{}, error) {
+func (p *dictBackends) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 	libraries, err := p.functions.list(ctx, everyPrefix+"*", false)
 	if err != nil {
 		return nil, err
@@ -62,13 +62,14 @@ func (p *backends) numbers(ctx context.Context) (map[uint32]struct{}, error) {
 	return all, nil
 }
 
-// isNowhere reports whether a place lacks the dictionary, or the server lacks the place.
-func isNowhere(err error) bool {
+// isNotHeld reports whether an error means that a place lacks the dictionary, or that the server does not support
+// the place.
+func isNotHeld(err error) bool {
 	return errors.Is(err, envelope.ErrDictMissing) || errors.Is(err, errNoFunctions)
 }
 
 // put stores one dictionary: as a library, or as a key on a server without functions.
-func (p *backends) put(ctx context.Context, x *codec.Dict) error {
+func (p *dictBackends) put(ctx context.Context, x *codec.Dict) error {
 	err := ensureStored(ctx, p.functions, x)
 	if !errors.Is(err, errNoFunctions) {
 		return err
@@ -80,7 +81,7 @@ func (p *backends) put(ctx context.Context, x *codec.Dict) error {
 }
 
 // checkEviction accepts a server that does not report its eviction policy.
-func (p *backends) checkEviction(ctx context.Context) error {
+func (p *dictBackends) checkEviction(ctx context.Context) error {
 	err := p.keys.evictionPolicy(ctx)
 	switch {
 	case err == nil || isUnknownCommand(err):

@@ -14,12 +14,12 @@ import (
 // nothing.
 type Reader struct {
 	client goredis.UniversalClient
-	places *backends
+	places *dictBackends
 }
 
 // NewReader returns a Reader. client must use database 0.
 func NewReader(client goredis.UniversalClient) Reader {
-	return Reader{client, newBackends(client, nil)}
+	return Reader{client, newDictBackends(client, nil)}
 }
 
 // Dictionary finds a dictionary in all places of the server. The error wraps envelope.ErrDictMissing if there is

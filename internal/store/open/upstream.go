@@ -19,15 +19,14 @@ import (
 // gatewayConns is the number of connections to its upstream that a gateway keeps for itself.
 const gatewayConns = 2
 
-// GatewayDicts returns the dictionaries that a gateway keeps in the Redis server at up. end closes the
-// connection.
+// GatewayDicts returns the Dicts of a gateway whose upstream is the Redis server at up. end closes the connection.
 func GatewayDicts(up endpoint.Upstream, local *dict.Set, log *slog.Logger) (dicts *storeredis.Dicts, end func()) {
 	client := gatewayClient(up, up.Dial)
 	dicts = storeredis.NewDicts(storeredis.DictsOptions{Client: client, Local: local, Log: log})
 	return dicts, func() { _ = client.Close() }
 }
 
-// GatewayClusterDicts returns the dictionaries that a gateway keeps in a cluster. Close them after use.
+// GatewayClusterDicts returns the ClusterDicts of a gateway whose upstream is a cluster. Close it after use.
 func GatewayClusterDicts(up endpoint.Upstream, local *dict.Set, log *slog.Logger, errors panics.Counter) *storeredis.ClusterDicts {
 	return storeredis.NewClusterDicts(storeredis.ClusterDictsOptions{
 		NewClient: func(dial func(context.Context) (net.Conn, error)) *redis.Client {
@@ -85,16 +84,16 @@ func gatewayOptions(up endpoint.Upstream, dial func(context.Context) (net.Conn, 
 	}
 }
 
-// Intervals between questions whether a gateway's upstream is a gateway itself, and how many of them may
-// have an inconclusive answer: a proxy in between may close the connection at each.
+// Intervals between checks whether a gateway's upstream is itself a gateway, and the number of inconclusive checks
+// after which they end: a proxy in between may close the connection at each.
 const (
 	minChainWait   = time.Second
 	maxChainWait   = time.Minute
 	maxChainProbes = 5
 )
 
-// DetectChain asks a Redis gateway's upstreams until the first answers whether it is a gateway, and logs a
-// warning if it is. It returns once it knows, or when ctx ends.
+// DetectChain checks the upstreams of a Redis gateway until one shows whether it is itself a gateway, and logs a
+// warning if so. It gives up after maxChainProbes inconclusive checks, or when ctx ends.
 func DetectChain(ctx context.Context, hosts []endpoint.Upstream, log *slog.Logger) {
 	open := 0
 	for wait := minChainWait; open < maxChainProbes; wait = min(2*wait, maxChainWait) {

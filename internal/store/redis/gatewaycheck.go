@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// gatewayCheckTimeout limits the question whether a Cinch gateway answers.
+// gatewayCheckTimeout limits the check whether an address leads to a Cinch gateway.
 const gatewayCheckTimeout = 5 * time.Second
 
 // WithGatewayCheck returns the options of a client that checks each address before its first connection there. If
@@ -54,10 +54,10 @@ func noMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// FindGateway asks whether a Cinch gateway answers. It uses a separate connection, since some servers and
-// proxies close one on an unknown command. g is nil if no gateway answers. That is sure if the server
-// accepted the connection and then answered the command; otherwise a gateway may just be full, or unable to
-// reach its own server.
+// FindGateway checks whether an address leads to a Cinch gateway. It uses a separate connection, since some servers
+// and proxies close the connection at an unknown command. g is nil if no gateway answers. sure is then true if the
+// server accepted the connection and answered the command. Otherwise there may be a gateway that is full, or that
+// can't reach its own server.
 func FindGateway(ctx context.Context, o goredis.Options) (g *store.Gateway, sure bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, gatewayCheckTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 )
 
 // A gateway's access to the pause needs the rights that leases need, and no others.
-func TestKeptPause(t *testing.T) {
+func TestGatewayPause(t *testing.T) {
 	server := testenv.Redis(t)
 	c := goredis.NewClient(&goredis.Options{Addr: server.Addr})
 	defer c.Close()
@@ -26,7 +26,7 @@ func TestKeptPause(t *testing.T) {
 }
 
 // In a cluster the pause is found from any node that answers.
-func TestKeptClusterPause(t *testing.T) {
+func TestGatewayClusterPause(t *testing.T) {
 	nodes := testenv.Cluster(t, 3, 0)
 	for _, first := range []string{nodes[2].Addr, "127.0.0.1:1"} {
 		p, end := GatewayClusterPause([]endpoint.Upstream{upstreamAt(t, "redis://"+first), upstreamAt(t, "redis://"+nodes[1].Addr)})
