@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // errColumns reports columns that no encoder writes.
@@ -127,7 +129,7 @@ func take(b *[]byte) (uint64, bool) {
 		*b = c[1:]
 		return uint64(c[0]), true
 	}
-	v, n := uvarint(*b)
+	v, n := protowire.Uvarint(*b)
 	*b = (*b)[n:]
 	return v, n > 0
 }
@@ -143,7 +145,7 @@ func (d *restore) get(n uint16, col int) (uint64, error) {
 }
 
 func (d *restore) getLong(c *column) (uint64, error) {
-	v, size := uvarint(d.in[c.at:c.end])
+	v, size := protowire.Uvarint(d.in[c.at:c.end])
 	if size == 0 {
 		return 0, errColumns
 	}
@@ -243,7 +245,7 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 		}
 	}
 	x := &d.nodes[r.node]
-	if x.wire == wireBytes {
+	if x.wire == protowire.BytesType {
 		return d.valuesOf(r.node, int(count), depth, last, known)
 	}
 	if known != 0 {
@@ -542,14 +544,14 @@ func (d *restore) number(n uint16) error {
 		return err
 	}
 	switch x.wire {
-	case wire64:
+	case protowire.Fixed64Type:
 		digits, whole := int(kind), u
 		if way != wayDecimal {
 			digits, whole = decimal(v)
 		}
 		d.count(x, v, decimalBits(digits, whole))
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
-	case wire32:
+	case protowire.Fixed32Type:
 		d.count(x, v, 0)
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 	default:
@@ -569,7 +571,7 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 		}
 		kind = b[0]
 	}
-	if !wide && kind&(1<<kindBits-1) != notDecimal {
+	if !wide && kind&(1<<kindBits-1) != protowire.NotDecimal {
 		u, err = d.get(n, colNumbers)
 		return u, kind, err
 	}
@@ -595,7 +597,7 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 	switch {
 	case way == wayDecimal:
-		if kind == notDecimal {
+		if kind == protowire.NotDecimal {
 			return u, nil
 		}
 		v, ok := fromDecimal(int(kind), u)
@@ -603,14 +605,14 @@ func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 			return 0, errColumns
 		}
 		return v, nil
-	case x.wire == wire32 && u > math.MaxUint32:
+	case x.wire == protowire.Fixed32Type && u > math.MaxUint32:
 		return 0, errColumns
 	case way == wayPlain:
 		return u, nil
 	case way == wayLast:
-		return d.last[x.wire] + unzigzag(u), nil
-	case x.wire == wire32:
+		return d.last[x.wire] + protowire.Unzigzag(u), nil
+	case x.wire == protowire.Fixed32Type:
 		return uint64(uint32(x.prev) + unzigzag32(uint32(u))), nil
 	}
-	return x.prev + unzigzag(u), nil
+	return x.prev + protowire.Unzigzag(u), nil
 }

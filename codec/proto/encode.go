@@ -4,16 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // transform is the encoder's model with an index of values, and the columns that it fills.
 type transform struct {
 	model
 	src      []byte
-	fields   []field  // a stack
-	counts   []uint32 // of the fields in each run, a stack
-	runsHere []run    // of the message being scanned
-	found    []uint32 // upper half of the hash, and number, of values
+	fields   []protowire.Field // a stack
+	counts   []uint32          // of the fields in each run, a stack
+	runsHere []run             // of the message being scanned
+	found    []uint32          // upper half of the hash, and number, of values
 	mask     uint32
 	named    int // values
 	new      int // values, except those of node 0's fields
@@ -116,7 +118,7 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 			e.put(r.node, colCounts, uint64(count))
 		}
 		to := at + int(count)
-		if e.nodes[r.node].wire == wireBytes {
+		if e.nodes[r.node].wire == protowire.BytesType {
 			var first uint32
 			if first, last = e.valuesOf(r.node, at, to, depth, last, known); i == 0 {
 				key = first
@@ -149,10 +151,10 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 			v = e.guess(n, a, b, at == from)
 			s = e.spans[v]
 		}
-		if v != 0 && uint32(s.len) == f.to()-f.from() && string(e.src[s.off:s.off+uint32(s.len)]) == string(e.src[f.from():f.to()]) {
+		if v != 0 && uint32(s.len) == f.To()-f.From() && string(e.src[s.off:s.off+uint32(s.len)]) == string(e.src[f.From():f.To()]) {
 			x.hits++
 			x.credit += metCredit
-			e.spans[v].off = f.from() // a recent position, more likely in the CPU's cache
+			e.spans[v].off = f.From() // a recent position, more likely in the CPU's cache
 		} else {
 			v = e.value(n, f, depth, v)
 			e.learn(n, slot, v, a, b, at == from)
@@ -176,8 +178,8 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 }
 
 // value codes a value that was not guessed, and returns the value if it may be named from now on.
-func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32) {
-	src := e.src[f.from():f.to()]
+func (e *transform) value(n uint16, f protowire.Field, depth int, guess uint32) (id uint32) {
+	src := e.src[f.From():f.To()]
 	x := &e.nodes[n]
 	hits := uint64(x.hits) << opBits
 	x.hits = 0
@@ -200,7 +202,7 @@ func (e *transform) value(n uint16, f field, depth int, guess uint32) (id uint32
 }
 
 // name codes a value that is known, and returns the value that represents it from now on.
-func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
+func (e *transform) name(n uint16, f protowire.Field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
 	known := &e.bonds[id]
 	switch m := e.spans[id].node; {
 	case m != n:
@@ -217,7 +219,7 @@ func (e *transform) name(n uint16, f field, id, guess uint32, hits uint64, hash 
 		e.put(n, colRefs, uint64(e.bonds[known.key].at)+refKeys)
 	}
 	e.put(n, colRefs, uint64(known.at))
-	e.spans[id].off = f.from()
+	e.spans[id].off = f.From()
 	return id
 }
 
@@ -234,7 +236,7 @@ func (e *transform) nameAcross(n, m uint16, id uint32) {
 }
 
 // fresh codes an unknown value in full, and returns its key.
-func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint64) uint32 {
+func (e *transform) fresh(n uint16, f protowire.Field, depth int, guess uint32, hits uint64) uint32 {
 	known := uint32(e.bonds[guess].key)
 	if known != 0 && e.beginsWith(f, known) {
 		e.put(n, colOps, hits|opNewKeyKnown)
@@ -246,23 +248,23 @@ func (e *transform) fresh(n uint16, f field, depth int, guess uint32, hits uint6
 }
 
 // beginsWith reports whether a value's first field is the key.
-func (e *transform) beginsWith(f field, key uint32) bool {
+func (e *transform) beginsWith(f protowire.Field, key uint32) bool {
 	s := e.spans[key]
-	src := e.src[f.from():f.to()]
-	tag, size := uvarint(src)
-	if size == 0 || tag != uint64(e.nodes[s.node].field)<<3|wireBytes {
+	src := e.src[f.From():f.To()]
+	tag, size := protowire.Uvarint(src)
+	if size == 0 || tag != uint64(e.nodes[s.node].field)<<3|protowire.BytesType {
 		return false
 	}
-	n, more := uvarint(src[size:])
+	n, more := protowire.Uvarint(src[size:])
 	return more != 0 && n == uint64(s.len) && bytes.HasPrefix(src[size+more:], e.src[s.off:s.off+uint32(s.len)])
 }
 
 // inFull codes the content of a value and returns its key.
-func (e *transform) inFull(n uint16, f field, depth int, known uint32) (key uint32) {
-	src := e.src[f.from():f.to()]
+func (e *transform) inFull(n uint16, f protowire.Field, depth int, known uint32) (key uint32) {
+	src := e.src[f.From():f.To()]
 	x := &e.nodes[n]
-	if known != 0 || x.parsed*4 >= x.opaque && maybeMessage(src) {
-		if key, ok := e.message(n, int(f.from()), int(f.to()), depth+1, known); ok {
+	if known != 0 || x.parsed*4 >= x.opaque && protowire.MaybeMessage(src) {
+		if key, ok := e.message(n, int(f.From()), int(f.To()), depth+1, known); ok {
 			e.nodes[n].parsed++
 			return key
 		}
@@ -277,23 +279,10 @@ func (e *transform) inFull(n uint16, f field, depth int, known uint32) (key uint
 	return 0
 }
 
-// maybeMessage rules out text: tags and lengths of messages are mostly control characters.
-func maybeMessage(b []byte) bool {
-	if len(b) < 2 {
-		return false
-	}
-	for _, c := range b[:min(len(b), 16)] {
-		if c < ' ' {
-			return true
-		}
-	}
-	return false
-}
-
 // note keeps a value, and indexes it: entry is the empty entry found for it.
-func (e *transform) note(n uint16, f field, key, hash uint32, entry *uint32) uint32 {
-	src := e.src[f.from():f.to()]
-	id := e.keep(n, int(f.from()), len(src), key)
+func (e *transform) note(n uint16, f protowire.Field, key, hash uint32, entry *uint32) uint32 {
+	src := e.src[f.From():f.To()]
+	id := e.keep(n, int(f.From()), len(src), key)
 	if id == 0 {
 		return 0
 	}
@@ -359,25 +348,25 @@ func (e *transform) number(n uint16, v uint64) {
 	x := &e.nodes[n]
 	way, wide := x.way()
 	digits, whole := 0, uint64(0)
-	if x.wire == wire64 {
+	if x.wire == protowire.Fixed64Type {
 		digits, whole = decimal(v)
 	}
 	u, kind := v, byte(0)
 	switch way {
 	case wayOwn:
-		if u = zigzag(v - x.prev); x.wire == wire32 {
+		if u = protowire.Zigzag(v - x.prev); x.wire == protowire.Fixed32Type {
 			u = uint64(zigzag32(uint32(v) - uint32(x.prev)))
 		}
 	case wayLast:
-		u = zigzag(v - e.last[x.wire])
+		u = protowire.Zigzag(v - e.last[x.wire])
 	case wayDecimal:
-		if kind = byte(digits); digits != notDecimal {
+		if kind = byte(digits); digits != protowire.NotDecimal {
 			u = whole
 		}
 	}
 	e.count(x, v, decimalBits(digits, whole))
 	switch {
-	case wide || kind == notDecimal:
+	case wide || kind == protowire.NotDecimal:
 		low := lowBytes(u)
 		c := &e.cols[n]
 		c[colKinds] = append(c[colKinds], kind|byte(low)<<kindBits)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // Options configures encoders and decoders. The zero value is the default.
@@ -283,7 +284,7 @@ func (e *Encoder) appendLengths(out []byte) []byte {
 // sortText separates text that no entropy coder makes shorter from other text.
 func (e *Encoder) sortText() {
 	for i := range e.nodes {
-		if c := &e.cols[i]; e.nodes[i].wire == wireBytes && isNoise(c[colText]) {
+		if c := &e.cols[i]; e.nodes[i].wire == protowire.BytesType && isNoise(c[colText]) {
 			c[colText], c[colNoise] = c[colNoise], c[colText]
 		}
 	}

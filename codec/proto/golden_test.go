@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
@@ -66,10 +67,10 @@ func ids(n int) (b []byte) {
 // packed returns packed numbers of each wire type.
 func packed(n int) (b []byte) {
 	for i := range uint64(n) {
-		m := bytesField(nil, 1, packedOf(wire64, i, i*i, i*i*i, 1<<20+i))
-		m = bytesField(m, 2, packedOf(wire64, math.Float64bits(float64(i)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
-		m = bytesField(m, 3, packedOf(wire32, i, i+1, 7*i, 1<<15))
-		m = bytesField(m, 4, packedOf(wireVarint, 1<<50, 1<<50+i, 1<<50-i, i))
+		m := bytesField(nil, 1, packedOf(protowire.Fixed64Type, i, i*i, i*i*i, 1<<20+i))
+		m = bytesField(m, 2, packedOf(protowire.Fixed64Type, math.Float64bits(float64(i)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
+		m = bytesField(m, 3, packedOf(protowire.Fixed32Type, i, i+1, 7*i, 1<<15))
+		m = bytesField(m, 4, packedOf(protowire.VarintType, 1<<50, 1<<50+i, 1<<50-i, i))
 		b = bytesField(b, 1, m)
 	}
 	return b

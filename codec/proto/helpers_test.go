@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // roundTrip compresses and decompresses a message, and returns the compressed form.
@@ -36,15 +38,15 @@ func varintField(b []byte, n int, v uint64) []byte {
 }
 
 func fixed64Field(b []byte, n int, v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|wire64), v)
+	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed64Type), v)
 }
 
 func fixed32Field(b []byte, n int, v uint32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|wire32), v)
+	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed32Type), v)
 }
 
 func bytesField[T string | []byte](b []byte, n int, v T) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|wireBytes), uint64(len(v)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|protowire.BytesType), uint64(len(v)))
 	return append(b, v...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // Many sections after a long one do not make the decoder copy that for each of them.
@@ -95,7 +96,7 @@ func TestKeptShapes(t *testing.T) {
 			if n == i {
 				many = 1
 			}
-			defs = append(defs, binary.AppendUvarint(nil, uint64(n+1)<<4|wireBytes<<1|uint64(many))...)
+			defs = append(defs, binary.AppendUvarint(nil, uint64(n+1)<<4|protowire.BytesType<<1|uint64(many))...)
 		}
 		const shapes = maxShapes - 100
 		defs = append(defs, make([]byte, shapes)...) // empty ones

@@ -1,6 +1,10 @@
 package proto
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // Limits of the model, which are part of the format.
 const (
@@ -8,6 +12,7 @@ const (
 	maxNodes      = 1024
 	maxChildren   = 64
 	maxFieldNo    = 1<<20 - 1
+	maxNodeShapes = 64 // that are searched; messages with more shapes are given as bytes
 	maxShapes     = 4096
 	maxRuns       = 1 << 15 // in all shapes
 	maxValues     = 1 << 16 // so that their numbers have 16 bits
@@ -15,14 +20,6 @@ const (
 	trialCredit   = 4096            // new values of a node before lookups stop
 	otherLength   = 32              // cost of a new value with another length than the previous one
 	metCredit     = 7 * otherLength // credit for each value found again
-)
-
-// Wire types.
-const (
-	wireVarint = 0
-	wire64     = 1
-	wireBytes  = 2
-	wire32     = 5
 )
 
 // The columns of a node.
@@ -125,7 +122,7 @@ type model struct {
 	room   int      // of all lists, including idle ones
 	table  []uint16 // what followed last
 	shift  uint
-	last   [wire32 + 1]uint64 // last number by wire type
+	last   [protowire.Fixed32Type + 1]uint64 // last number by wire type
 }
 
 // keptRoom limits the lists that are kept for the next message, in values: otherwise messages with different
@@ -143,11 +140,11 @@ func (m *model) reset(raw int) {
 	}
 	m.spans = append(m.spans[:0], span{})
 	m.bonds = append(m.bonds[:0], bond{})
-	m.last = [wire32 + 1]uint64{}
+	m.last = [protowire.Fixed32Type + 1]uint64{}
 	log := min(max(bits.Len(uint(raw)/16), 6), 14)
 	m.table = cleared(m.table, 1<<log)
 	m.shift = 32 - uint(log)
-	m.addNode(0, wireBytes) // its list is list 0: the message itself is not a value
+	m.addNode(0, protowire.BytesType) // its list is list 0: the message itself is not a value
 }
 
 // cleared returns n zeros.
@@ -185,7 +182,7 @@ func (m *model) addNode(field uint32, wire uint8) uint16 {
 	}
 	tag := uint64(field)<<3 | uint64(wire)
 	*x = node{field: field, wire: wire, tag: tag, tagSize: uint8(sizeOf(int(tag))), size: 1, credit: trialCredit, children: x.children[:0], shapes: shapes}
-	if wire == wireBytes {
+	if wire == protowire.BytesType {
 		x.list = m.addList()
 	}
 	return uint16(n)
@@ -198,8 +195,8 @@ func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, boo
 			return c, true
 		}
 	}
-	known := wire <= wireBytes || wire == wire32
-	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
+	known := wire <= protowire.BytesType || wire == protowire.Fixed32Type
+	if !known || field == 0 && wire == protowire.BytesType || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)

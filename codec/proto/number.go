@@ -1,8 +1,9 @@
 package proto
 
 import (
-	"math"
 	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // The ways to code a number.
@@ -41,15 +42,15 @@ func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[w
 // count records a number, which both sides know now, and its number of bits as a decimal, for wire type 1.
 func (m *model) count(x *node, v uint64, decimal int) {
 	switch x.wire {
-	case wire32:
+	case protowire.Fixed32Type:
 		x.cost(wayOwn, bits.Len32(zigzag32(uint32(v)-uint32(x.prev))))
 		x.cost(wayLast, costNoLast)
 	default:
-		x.cost(wayOwn, bits.Len64(zigzag(v-x.prev)))
-		x.cost(wayLast, bits.Len64(zigzag(v-m.last[x.wire])))
+		x.cost(wayOwn, bits.Len64(protowire.Zigzag(v-x.prev)))
+		x.cost(wayLast, bits.Len64(protowire.Zigzag(v-m.last[x.wire])))
 	}
 	x.cost(wayPlain, bits.Len64(v))
-	if x.wire == wire64 {
+	if x.wire == protowire.Fixed64Type {
 		x.cost(wayDecimal, decimal)
 	} else {
 		x.costs[wayDecimal] = costNever
@@ -59,63 +60,28 @@ func (m *model) count(x *node, v uint64, decimal int) {
 
 // decimalBits returns the cost of a result of decimal.
 func decimalBits(digits int, u uint64) int {
-	if digits == notDecimal {
+	if digits == protowire.NotDecimal {
 		return costNoDecimal
 	}
 	return bits.Len64(u) + 1
 }
 
-func zigzag(d uint64) uint64     { return d<<1 ^ uint64(int64(d)>>63) }
-func unzigzag(u uint64) uint64   { return u>>1 ^ -(u & 1) }
 func zigzag32(d uint32) uint32   { return d<<1 ^ uint32(int32(d)>>31) }
 func unzigzag32(u uint32) uint32 { return u>>1 ^ -(u & 1) }
-
-// notDecimal is the kind of doubles that are coded unchanged.
-const notDecimal = 7
 
 // kindBits is the number of bits of a kind for its digits; the number of low bytes is above them.
 const kindBits = 3
 
-// maxDecimal limits decimals: whole numbers below it are exact.
-const maxDecimal = 1e15
-
-var tens = [...]float64{1, 10, 100, 1000, 0, 0, 1e6}
-
-var decimalKinds = [...]int{0, 1, 2, 3, 6}
-
-// mayBeDecimal rules out most doubles that are not decimals: one with fewer digits has six as well, unless it
-// is too large.
-func mayBeDecimal(f float64) bool {
-	const most = 1e6
-	scaled := f * most
-	return math.Abs(scaled) > maxDecimal || math.RoundToEven(scaled)/most == f
-}
-
-// decimal returns how many digits a double has after its point, and the number without the point, in zigzag.
+// decimal is protowire.Decimal with the number in zigzag.
 func decimal(v uint64) (digits int, u uint64) {
-	f := math.Float64frombits(v)
-	if !mayBeDecimal(f) {
-		return notDecimal, 0
-	}
-	for _, k := range decimalKinds {
-		scaled := f * tens[k]
-		if !(math.Abs(f) <= maxDecimal && math.Abs(scaled) <= maxDecimal) {
-			break
-		}
-		i := math.RoundToEven(scaled)
-		if math.Float64bits(i/tens[k]) == v && v != negativeZero {
-			return k, zigzag(uint64(int64(i)))
-		}
-	}
-	return notDecimal, 0
+	digits, u = protowire.Decimal(v)
+	return digits, protowire.Zigzag(u)
 }
-
-const negativeZero = 1 << 63
 
 // fromDecimal is the inverse of decimal. It returns false for an unknown kind.
 func fromDecimal(digits int, u uint64) (uint64, bool) {
-	if digits >= len(tens) || tens[digits] == 0 {
+	if !protowire.IsDecimalKind(digits) {
 		return 0, false
 	}
-	return math.Float64bits(float64(int64(unzigzag(u))) / tens[digits]), true
+	return protowire.FromDecimal(digits, int64(protowire.Unzigzag(u))), true
 }

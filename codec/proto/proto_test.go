@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // All messages are restored, and repeated structure is split into columns.
@@ -186,15 +187,15 @@ func TestDecimal(t *testing.T) {
 		{1e15, 0, 1e15},
 	} {
 		digits, u := decimal(math.Float64bits(c.f))
-		if digits != c.digits || int64(unzigzag(u)) != c.i {
-			t.Errorf("%v: %d digits, %d", c.f, digits, int64(unzigzag(u)))
+		if digits != c.digits || int64(protowire.Unzigzag(u)) != c.i {
+			t.Errorf("%v: %d digits, %d", c.f, digits, int64(protowire.Unzigzag(u)))
 		}
 		if back, ok := fromDecimal(digits, u); !ok || back != math.Float64bits(c.f) {
 			t.Errorf("%v came back as %v", c.f, math.Float64frombits(back))
 		}
 	}
 	for _, f := range []float64{math.Copysign(0, -1), 1.0 / 3, 1.1e15, -1e300, math.NaN(), math.Inf(1), 1e-7} {
-		if digits, _ := decimal(math.Float64bits(f)); digits != notDecimal {
+		if digits, _ := decimal(math.Float64bits(f)); digits != protowire.NotDecimal {
 			t.Errorf("%v has %d digits", f, digits)
 		}
 	}

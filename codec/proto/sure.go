@@ -1,6 +1,10 @@
 package proto
 
-import "github.com/cinch-layer/cinch/codec"
+import (
+	"github.com/cinch-layer/cinch/codec"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // Most messages with many similar records are shorter as columns than by the general codec alone, and trying
 // both takes half as long again. So both are tried only in doubt: if the model has found little, if a part of
@@ -37,7 +41,7 @@ func (e *Encoder) modelIsSure() bool {
 	won := 2*e.new + min(e.named, 2*e.new)/2
 	lost := lostOnce + len(e.defs)
 	for i := range e.nodes {
-		text := e.nodes[i].wire == wireBytes
+		text := e.nodes[i].wire == protowire.BytesType
 		for col, c := range e.cols[i] {
 			switch {
 			case len(c) == 0:

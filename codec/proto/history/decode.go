@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 var errCoded = errors.New("the coded data is not a message")
@@ -139,7 +141,7 @@ func (d *decoder) otherRuns(runs []run, named uint64, depth int, h *here) (pure 
 
 // of reports whether a prefix is a field of a node.
 func (p *prefix) of(x *node) bool {
-	tag, _ := uvarint(p.field)
+	tag, _ := protowire.Uvarint(p.field)
 	return x.tag == tag
 }
 
@@ -184,7 +186,7 @@ func (d *decoder) others(r run, depth int, h *here) (pure bool, err error) {
 		return false, err
 	}
 	x := &d.nodes[r.node]
-	if x.wire != wireBytes {
+	if x.wire != protowire.BytesType {
 		return false, d.numbers(r.node, series, count)
 	}
 	pure = true

@@ -1,6 +1,10 @@
 package history
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // element appends an element of a run.
 func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
@@ -24,8 +28,8 @@ func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
 
 // contentAt returns the content of the field at an offset of out.
 func (d *decoder) contentAt(at int) []byte {
-	_, tag := uvarint(d.out[at:])
-	_, size := uvarint(d.out[at+tag:])
+	_, tag := protowire.Uvarint(d.out[at:])
+	_, size := protowire.Uvarint(d.out[at+tag:])
 	return d.out[at+tag+size:]
 }
 
@@ -41,7 +45,7 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 		if !d.flag(&a.named[a.was], false) {
 			return false, nil
 		}
-		g = uint32(min(uint64(a.last)+unzigzag(d.number(sizesOf(&a.places), 0, 0)), uint64(d.limits.records)))
+		g = uint32(min(uint64(a.last)+protowire.Unzigzag(d.number(sizesOf(&a.places), 0, 0)), uint64(d.limits.records)))
 		if !d.recs.isOf(g, n, base) {
 			return false, errCoded
 		}
@@ -138,9 +142,9 @@ func (d *decoder) fillRun(s *step, count *seen, depth int) error {
 
 func (d *decoder) put(wire uint8, v uint64) {
 	switch wire {
-	case wire64:
+	case protowire.Fixed64Type:
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
-	case wire32:
+	case protowire.Fixed32Type:
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 	default:
 		d.out = appendUvarint(d.out, v)

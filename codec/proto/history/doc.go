@@ -17,7 +17,6 @@
 //	encode.go     runs of values that may be named, which distinguish messages, then the rest
 //	encode_records.go
 //	              messages that recur with other numbers
-//	packed.go     values that are numbers
 //	decode.go     the inverse, with decode_records.go
 //	scan.go       fields of one level, and their shape
 //
@@ -27,7 +26,7 @@
 //	operation.go  how a value that was not guessed is given
 //	guess.go      guessing values and lists
 //	records.go    messages that recur; steps.go: their parts
-//	series.go     numbers; decimal.go: numbers with few decimal digits
+//	series.go     numbers; protowire/numbers.go: those with few decimal digits
 //	values.go     values and lists that may be named
 //	clock.go      forgetting values, lists and records
 //	model.go      nodes and shapes

@@ -1,15 +1,19 @@
 package history
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // encoder is the writer's model with an index of values.
 type encoder struct {
 	model
 	src          []byte
 	text         []byte
-	fields       []field  // a stack
-	counts       []uint32 // of the fields in each run, a stack
-	runsHere     []run    // of the message being scanned
+	fields       []protowire.Field // a stack
+	counts       []uint32          // of the fields in each run, a stack
+	runsHere     []run             // of the message being scanned
 	found        memo[uint32]
 	foundRecords memo[uint32]
 	open         []uint64 // open parts of records, a stack
@@ -97,7 +101,7 @@ func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 	if r.many {
 		e.codeCount(r.node, to-at)
 	}
-	if e.nodes[r.node].wire != wireBytes {
+	if e.nodes[r.node].wire != protowire.BytesType {
 		for i, f := range e.fields[at:to] {
 			e.codeNumber(r.node, seriesAt(series, i), uint64(f))
 		}
@@ -112,9 +116,9 @@ func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 	return pure
 }
 
-func (e *encoder) is(id uint32, f field) bool {
+func (e *encoder) is(id uint32, f protowire.Field) bool {
 	v := &e.values[id]
-	return len(v.data) == int(f.to()-f.from()) && string(v.data) == string(e.src[f.from():f.to()])
+	return len(v.data) == int(f.To()-f.From()) && string(v.data) == string(e.src[f.From():f.To()])
 }
 
 func (e *encoder) isList(id uint32, at, to int) bool {
@@ -178,8 +182,8 @@ func (e *encoder) chained(c *chain, at, to, depth int) (pure bool) {
 }
 
 // value codes a value that was not guessed. It returns false if the value is new and contains numbers.
-func (e *encoder) value(s *spot, f field, depth int, h here) (id uint32, pure bool) {
-	src, x := e.src[f.from():f.to()], e.nodes[s.n].forms
+func (e *encoder) value(s *spot, f protowire.Field, depth int, h here) (id uint32, pure bool) {
+	src, x := e.src[f.From():f.To()], e.nodes[s.n].forms
 	var hash uint32
 	if len(src) <= maxValueBytes {
 		hash = hashOf(src)
@@ -248,9 +252,9 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 
 // inFull codes the content of a value. It returns the content's first value as a key, and whether it contains
 // no new numbers.
-func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure bool) {
-	src, x := e.src[f.from():f.to()], e.nodes[n].forms
-	if known != nil || x.parsed*4 >= x.opaque && maybeMessage(src) {
+func (e *encoder) inFull(n uint16, f protowire.Field, depth int, h here, known *prefix) (key uint32, pure bool) {
+	src, x := e.src[f.From():f.To()], e.nodes[n].forms
+	if known != nil || x.parsed*4 >= x.opaque && protowire.MaybeMessage(src) {
 		if key, pure, ok := e.nested(n, f, depth+1, h, known); ok {
 			x.parsed++
 			return key, pure
@@ -267,12 +271,12 @@ func (e *encoder) inFull(n uint16, f field, depth int, h here, known *prefix) (k
 }
 
 // nested codes the content of a nested message. It returns false, without any effect, if it is not a message.
-func (e *encoder) nested(n uint16, f field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
+func (e *encoder) nested(n uint16, f protowire.Field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
 	if depth >= maxDepth {
 		return 0, false, false
 	}
 	fields, counts := len(e.fields), len(e.counts)
-	number, isNew, ok := e.scan(n, int(f.from()), int(f.to()))
+	number, isNew, ok := e.scan(n, int(f.From()), int(f.To()))
 	if !ok {
 		return 0, false, false
 	}
@@ -286,10 +290,10 @@ func (e *encoder) nested(n uint16, f field, depth int, h here, known *prefix) (k
 // consist of numbers.
 func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	x := e.nodes[n].forms
-	if depth >= maxDepth || x.unpacked >= packedTrials {
+	if depth >= maxDepth || x.unpacked >= protowire.PackedTrials {
 		return false
 	}
-	wire, count, ok := packedAs(src)
+	wire, count, ok := protowire.PackedAs(src)
 	if !ok {
 		x.unpacked++
 		return false
@@ -310,8 +314,8 @@ func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	series := join(h.hash, uint32(c))
 	e.codeCount(c, count)
 	for i, at := 0, 0; at < len(src); i++ {
-		var v field
-		v, at = readField(src, at, wire)
+		var v protowire.Field
+		v, at = protowire.ReadField(src, at, wire)
 		e.codeNumber(c, seriesAt(series, i), uint64(v))
 	}
 	x.unpacked = 0

@@ -1,9 +1,13 @@
 package history
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // element codes an element of a run: by a record if there is one, or in full.
-func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
+func (e *encoder) element(r run, f protowire.Field, depth int, h here) (pure bool) {
 	if !mayBeRecord(r, depth) {
 		_, pure = e.inFull(r.node, f, depth, h, nil)
 		return pure
@@ -14,7 +18,7 @@ func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
 	}
 	bases := len(e.bases)
 	if _, pure = e.inFull(r.node, f, depth, h, nil); !pure {
-		if id := makeRecord(&e.model, r.node, e.src[f.from():f.to()], h.base, bases); id != 0 {
+		if id := makeRecord(&e.model, r.node, e.src[f.From():f.To()], h.base, bases); id != 0 {
 			if start == 0 {
 				start = e.startOf(f, h.base)
 			}
@@ -27,7 +31,7 @@ func (e *encoder) element(r run, f field, depth int, h here) (pure bool) {
 
 // byRecord codes a message by a record of its node. It returns false if there is none, together with the
 // result of startOf if that was computed.
-func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool, start uint32) {
+func (e *encoder) byRecord(n uint16, base uint32, f protowire.Field, depth int) (done bool, start uint32) {
 	a := &e.nodes[n].again
 	if !a.made {
 		return false, 0
@@ -45,7 +49,7 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool
 	if !e.flag(&a.named[a.was], id != 0) {
 		return false, start
 	}
-	e.number(sizesOf(&a.places), 0, zigzag(uint64(id)-uint64(a.last)))
+	e.number(sizesOf(&a.places), 0, protowire.Zigzag(uint64(id)-uint64(a.last)))
 	e.recs.cameAgain(a, id, false)
 	e.opened(id, open, depth)
 	e.open = e.open[:open]
@@ -53,12 +57,12 @@ func (e *encoder) byRecord(n uint16, base uint32, f field, depth int) (done bool
 }
 
 // startOf returns a hash of a message's beginning, by which its record is looked up.
-func (e *encoder) startOf(f field, base uint32) uint32 {
-	return join(firstRun(e.src[f.from():f.to()]), base)
+func (e *encoder) startOf(f protowire.Field, base uint32) uint32 {
+	return join(firstRun(e.src[f.From():f.To()]), base)
 }
 
 // findRecord returns a record of a node that fits, other than the guessed one, or 0.
-func (e *encoder) findRecord(n uint16, base uint32, f field, start, guess uint32, depth int) uint32 {
+func (e *encoder) findRecord(n uint16, base uint32, f protowire.Field, start, guess uint32, depth int) uint32 {
 	p := e.foundRecords.at(start)
 	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f, depth) {
 		return 0
@@ -89,19 +93,19 @@ func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {
 	e.fieldCount(sizesOf(&e.nodes[s.node].counts), count, n)
 	for i := range n {
 		h := here{base: s.base, hash: join(s.base, uint32(i))}
-		e.element(run{s.node, true}, field(e.open[open+i]), depth+1, h)
+		e.element(run{s.node, true}, protowire.Field(e.open[open+i]), depth+1, h)
 	}
 	return open + n
 }
 
 // fits reports whether a record gives a message, which must not be nested too deeply. If so the open parts
 // are on the stack: numbers, and the number of fields in each run, with the fields.
-func (e *encoder) fits(id uint32, f field, depth int) bool {
+func (e *encoder) fits(id uint32, f protowire.Field, depth int) bool {
 	if depth >= maxDepth {
 		return false
 	}
-	m := matcher{src: e.src[:f.to()], open: e.open, nodes: e.nodes}
-	if !m.record(&e.recs.all[id], int(f.from())) {
+	m := matcher{src: e.src[:f.To()], open: e.open, nodes: e.nodes}
+	if !m.record(&e.recs.all[id], int(f.From())) {
 		return false
 	}
 	e.open = m.open
@@ -159,18 +163,18 @@ func isNext(src, b []byte) bool {
 // number reads the number at an offset. Like the other methods it returns the offset of its end, or -1 if
 // there is none.
 func (m *matcher) number(at int, wire uint8) int {
-	if wire == wire64 && len(m.src)-at >= 8 {
+	if wire == protowire.Fixed64Type && len(m.src)-at >= 8 {
 		m.open = append(m.open, binary.LittleEndian.Uint64(m.src[at:]))
 		return at + 8
 	}
-	f, end := readField(m.src, at, wire)
+	f, end := protowire.ReadField(m.src, at, wire)
 	m.open = append(m.open, uint64(f))
 	return end
 }
 
 // end returns the end of the message whose length is at an offset, and its beginning.
 func (m *matcher) end(at int) (end, next int) {
-	n, size := uvarint(m.src[at:])
+	n, size := protowire.Uvarint(m.src[at:])
 	if size == 0 || n > uint64(len(m.src)-at-size) {
 		return 0, -1
 	}
@@ -182,9 +186,9 @@ func (m *matcher) run(at int, tag uint64) int {
 	count := len(m.open)
 	m.open = append(m.open, 0)
 	size := sizeOf(tag)
-	for first := byte(tag)&0x7f | more(size); at < len(m.src) && m.src[at] == first; {
+	for first := byte(tag)&0x7f | protowire.More(size); at < len(m.src) && m.src[at] == first; {
 		if size > 1 {
-			if next, _ := uvarint(m.src[at:]); next != tag {
+			if next, _ := protowire.Uvarint(m.src[at:]); next != tag {
 				break
 			}
 		}
@@ -199,14 +203,14 @@ func (m *matcher) run(at int, tag uint64) int {
 // field reads the content after a tag.
 func (m *matcher) field(at int) int {
 	if at < len(m.src) && m.src[at] < 0x80 {
-		f := contentAt(at+1, at+1+int(m.src[at]))
+		f := protowire.Content(at+1, at+1+int(m.src[at]))
 		m.open = append(m.open, uint64(f))
-		if end := int(f.to()); end <= len(m.src) {
+		if end := int(f.To()); end <= len(m.src) {
 			return end
 		}
 		return -1
 	}
-	f, end := readField(m.src, at, wireBytes)
+	f, end := protowire.ReadField(m.src, at, protowire.BytesType)
 	m.open = append(m.open, uint64(f))
 	return end
 }
@@ -215,14 +219,14 @@ func (m *matcher) field(at int) int {
 // is none.
 func firstRun(src []byte) uint32 {
 	for at := 0; at < len(src); {
-		tag, size := uvarint(src[at:])
+		tag, size := protowire.Uvarint(src[at:])
 		if size == 0 {
 			return 0
 		}
-		if tag&7 == wireBytes {
+		if tag&7 == protowire.BytesType {
 			return hashOf(src[at:min(pastRun(src, at, tag), at+maxRecordBytes)])
 		}
-		if _, at = readField(src, at+size, uint8(tag&7)); at < 0 {
+		if _, at = protowire.ReadField(src, at+size, uint8(tag&7)); at < 0 {
 			return 0
 		}
 	}

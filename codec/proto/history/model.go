@@ -1,6 +1,10 @@
 package history
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+)
 
 // Limits of the model, which are part of the format.
 const (
@@ -27,14 +31,6 @@ var formatLimits = limits{
 	records: 1 << 16, recordBytes: 16 << 20,
 	guessed: 1 << 13, listed: 1 << 14, seriesMemo: 1 << 15,
 }
-
-// Wire types.
-const (
-	wireVarint = 0
-	wire64     = 1
-	wireBytes  = 2
-	wire32     = 5
-)
 
 // Credit is the number of further new values of a node for which a lookup is tried. Each message restores a
 // little of it.
@@ -128,9 +124,9 @@ type model struct {
 	guessed memo[uint32]
 	listed  memo[uint32]
 	series  memo[seen]
-	last    [wire32 + 1]uint64 // last number by wire type
-	chain   []uint32           // values of the runs being coded
-	bad     bool               // a reader has found something that no writer writes
+	last    [protowire.Fixed32Type + 1]uint64 // last number by wire type
+	chain   []uint32                          // values of the runs being coded
+	bad     bool                              // a reader has found something that no writer writes
 }
 
 // reset clears the model, except for the limits.
@@ -143,7 +139,7 @@ func (m *model) reset() {
 		coder: m.coder, bases: m.bases, store: newStore(l), recs: newRecords(l), defs: newSizes(),
 		guessed: newMemo[uint32](l.guessed), listed: newMemo[uint32](l.listed), series: newMemo[seen](l.seriesMemo),
 	}
-	m.addNode(0, wireBytes)
+	m.addNode(0, protowire.BytesType)
 }
 
 func (m *model) beginMessage() {
@@ -164,7 +160,7 @@ func (m *model) beginMessage() {
 
 func (m *model) addNode(field uint32, wire uint8) uint16 {
 	x := node{field: field, wire: wire, tag: uint64(field)<<3 | uint64(wire)}
-	if wire == wireBytes {
+	if wire == protowire.BytesType {
 		x.forms = newForms()
 	} else {
 		x.numbers = newNumbers()
@@ -197,8 +193,8 @@ func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
 	if c, ok := childOf(m.nodes, n, field, wire); ok {
 		return c, true
 	}
-	known := wire <= wireBytes || wire == wire32
-	if !known || field == 0 && wire == wireBytes || field > maxFieldNo || len(m.nodes) >= m.limits.nodes || len(m.nodes[n].children) >= maxChildren {
+	known := wire <= protowire.BytesType || wire == protowire.Fixed32Type
+	if !known || field == 0 && wire == protowire.BytesType || field > maxFieldNo || len(m.nodes) >= m.limits.nodes || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)

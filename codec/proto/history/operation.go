@@ -1,5 +1,7 @@
 package history
 
+import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+
 // Operations of values that were not guessed.
 const (
 	opNew            = iota
@@ -34,8 +36,8 @@ type prefix struct {
 // prefixOf returns the beginning of a value with a key.
 func (m *store) prefixOf(id uint32) prefix {
 	data := m.values[id].data
-	_, tag := uvarint(data)
-	n, size := uvarint(data[tag:])
+	_, tag := protowire.Uvarint(data)
+	n, size := protowire.Uvarint(data[tag:])
 	end := tag + size + int(n)
 	return prefix{data[:end], data[tag+size : end], m.blocks[m.values[id].block].keyID}
 }

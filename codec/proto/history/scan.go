@@ -1,18 +1,10 @@
 package history
 
 import (
-	"encoding/binary"
 	"slices"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
-
-type field uint64
-
-func contentAt(from, to int) field { return field(from)<<32 | field(to) }
-
-func (f field) from() uint32 { return uint32(f >> 32) }
-func (f field) to() uint32   { return uint32(f) }
-
-const maxFields = 1 << 17
 
 func (e *encoder) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 	fields, counts := len(e.fields), len(e.counts)
@@ -31,7 +23,7 @@ func (e *encoder) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 func (e *encoder) cut(n uint16, from, to int) bool {
 	src := e.src[:to]
 	for at := from; at < to; {
-		tag, size := uvarint(src[at:])
+		tag, size := protowire.Uvarint(src[at:])
 		if size == 0 || tag>>3 == 0 {
 			return false
 		}
@@ -41,84 +33,12 @@ func (e *encoder) cut(n uint16, from, to int) bool {
 		}
 		e.runsHere = append(e.runsHere, run{c, e.nodes[c].many})
 		before := len(e.fields)
-		if at = e.cutRun(src, at, tag, size); at < 0 || len(e.fields) > maxFields {
+		if e.fields, at = protowire.AppendRun(e.fields, src, at, tag, size); at < 0 || len(e.fields) > protowire.MaxFields {
 			return false
 		}
 		e.counts = append(e.counts, uint32(len(e.fields)-before))
 	}
 	return true
-}
-
-func (e *encoder) cutRun(src []byte, at int, tag uint64, size int) int {
-	fields := e.fields
-	for {
-		at += size
-		var f field
-		if tag&7 == wireBytes && at < len(src) && src[at] < 0x80 {
-			f = contentAt(at+1, at+1+int(src[at]))
-			if at = int(f.to()); at > len(src) {
-				return -1
-			}
-		} else if f, at = readField(src, at, uint8(tag&7)); at < 0 {
-			return -1
-		}
-		fields = append(fields, f)
-		if at >= len(src) || len(fields) > maxFields || src[at] != byte(tag)&0x7f|more(size) {
-			break
-		}
-		if size > 1 {
-			if next, n := uvarint(src[at:]); next != tag || n != size {
-				break
-			}
-		}
-	}
-	e.fields = fields
-	return at
-}
-
-func more(size int) byte {
-	if size > 1 {
-		return 0x80
-	}
-	return 0
-}
-
-func readField(src []byte, at int, wire uint8) (f field, next int) {
-	var v uint64
-	size := 0
-	switch wire {
-	case wireVarint:
-		v, size = uvarint(src[at:])
-	case wireBytes:
-		if v, size = uvarint(src[at:]); size == 0 || v > uint64(len(src)-at-size) {
-			return 0, -1
-		}
-		f = contentAt(at+size, at+size+int(v))
-		return f, int(f.to())
-	case wire64:
-		if len(src)-at >= 8 {
-			v, size = binary.LittleEndian.Uint64(src[at:]), 8
-		}
-	case wire32:
-		if len(src)-at >= 4 {
-			v, size = uint64(binary.LittleEndian.Uint32(src[at:])), 4
-		}
-	}
-	if size == 0 {
-		return 0, -1
-	}
-	return field(v), at + size
-}
-
-func uvarint(b []byte) (v uint64, size int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return uint64(b[0]), 1
-	}
-	v, size = binary.Uvarint(b)
-	if size <= 0 || b[size-1] == 0 {
-		return 0, 0
-	}
-	return v, size
 }
 
 func (e *encoder) findShape(n uint16, counts []uint32) (shape int, isNew, ok bool) {
@@ -145,16 +65,4 @@ func (e *encoder) findShape(n uint16, counts []uint32) (shape int, isNew, ok boo
 	e.runs = append(e.runs, e.runsHere...)
 	e.addShape(n, from, hash)
 	return len(shapes), true, true
-}
-
-func maybeMessage(b []byte) bool {
-	if len(b) < 2 {
-		return false
-	}
-	for _, c := range b[:min(len(b), 16)] {
-		if c < ' ' {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,8 @@ package history
 import (
 	"math"
 	"math/bits"
+
+	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
 // Numbers are guessed from the previous number of their series, which are messages of the same node with the
@@ -63,7 +65,7 @@ func (m *model) guessNumber(way int, x *numbers, wire uint8, s *seen) (g uint64)
 	case wayOwnLine:
 		g = 2*x.prev - x.prev2
 	}
-	if wire == wire32 {
+	if wire == protowire.Fixed32Type {
 		g &= math.MaxUint32
 	}
 	return g
@@ -112,11 +114,11 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 	for way := range ways {
 		guesses[way] = m.guessNumber(way, x, wire, old)
 	}
-	digits, whole := notDecimal, v
+	digits, whole := protowire.NotDecimal, v
 	near := guesses
 	is := 0
-	if wire == wire64 && x.doubles > 0 {
-		if digits, whole = m.codeKind(x, v); digits != notDecimal {
+	if wire == protowire.Fixed64Type && x.doubles > 0 {
+		if digits, whole = m.codeKind(x, v); digits != protowire.NotDecimal {
 			is = 1
 			near = scaledGuesses(guesses, digits, x, old)
 		}
@@ -126,12 +128,12 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 	s := sizesOf(&x.sizes[is])
 	u := m.number(s, int(size), difference(whole, near[way], wire))
 	if m.reads {
-		whole = near[way] + unzigzag(u)
-		if wire == wire32 {
+		whole = near[way] + protowire.Unzigzag(u)
+		if wire == protowire.Fixed32Type {
 			whole &= math.MaxUint32
 		}
 		if v = whole; is == 1 {
-			v = fromDecimal(digits, int64(whole))
+			v = protowire.FromDecimal(digits, int64(whole))
 		}
 	}
 	for way := range ways {
@@ -139,7 +141,7 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 		costs[way] += uint32(n)<<4 - costs[way]>>3
 	}
 	x.learn(known, guesses, v)
-	if wire == wire64 && v != 0 {
+	if wire == protowire.Fixed64Type && v != 0 {
 		x.learnDouble(v)
 	}
 	return v, sizeContext(bits.Len64(u))
@@ -148,11 +150,11 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 // codeKind codes how many digits a double has after its point, and returns the number without the point too.
 func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
 	if !m.reads {
-		digits, whole = decimal(v)
+		digits, whole = protowire.Decimal(v)
 	}
 	digits = int(m.tree(x.kinds[x.kind][:], uint32(digits), 3)) - 8
-	if digits != notDecimal && tens[digits] == 0 {
-		m.bad, digits = true, notDecimal
+	if digits != protowire.NotDecimal && !protowire.IsDecimalKind(digits) {
+		m.bad, digits = true, protowire.NotDecimal
 	}
 	x.kind = uint8(digits)
 	return digits, whole
@@ -160,10 +162,10 @@ func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
 
 func scaledGuesses(guesses [ways]uint64, digits int, x *numbers, old *seen) (near [ways]uint64) {
 	for _, way := range [...]int{wayOwn, wayLast, waySeen} {
-		near[way] = scaled(guesses[way], digits)
+		near[way] = protowire.Scaled(guesses[way], digits)
 	}
-	near[wayLine] = 2*near[waySeen] - scaled(old.prev2, digits)
-	near[wayOwnLine] = 2*near[wayOwn] - scaled(x.prev2, digits)
+	near[wayLine] = 2*near[waySeen] - protowire.Scaled(old.prev2, digits)
+	near[wayOwnLine] = 2*near[wayOwn] - protowire.Scaled(x.prev2, digits)
 	return near
 }
 
@@ -205,11 +207,8 @@ func (x *numbers) learnDouble(v uint64) {
 
 // difference returns the difference of a number to a guess.
 func difference(v, guess uint64, wire uint8) uint64 {
-	if wire == wire32 {
-		return zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))
+	if wire == protowire.Fixed32Type {
+		return protowire.Zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))
 	}
-	return zigzag(v - guess)
+	return protowire.Zigzag(v - guess)
 }
-
-func zigzag(d uint64) uint64   { return d<<1 ^ uint64(int64(d)>>63) }
-func unzigzag(u uint64) uint64 { return u>>1 ^ -(u & 1) }

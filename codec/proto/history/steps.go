@@ -1,5 +1,7 @@
 package history
 
+import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+
 // Making the steps of a record from a message, using the state of its node. Both sides do it when the message
 // is complete.
 
@@ -39,7 +41,7 @@ func makeRecord(m *model, n uint16, data []byte, base uint32, bases int) uint32 
 func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	from := 0
 	for at := 0; at < len(data); {
-		tag, size := uvarint(data[at:])
+		tag, size := protowire.Uvarint(data[at:])
 		c, ok := childOf(k.nodes, n, tag>>3, uint8(tag&7))
 		if size == 0 || !ok || at-from > maxRecordBytes {
 			return false
@@ -59,7 +61,7 @@ func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 // the field, or of its run, and whether everything has been consumed so far.
 func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end int, taken, ok bool) {
 	x, content := &k.nodes[n], at+tagSize
-	f, end := readField(data, content, x.wire)
+	f, end := protowire.ReadField(data, content, x.wire)
 	switch {
 	case end < 0:
 		return 0, false, false
@@ -71,7 +73,7 @@ func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end in
 		s := step{kind: stepRun, node: n, base: k.baseOf(n)}
 		return pastRun(data, at, x.tag), true, k.runs <= maxRecordRuns && k.add(data[:at], s)
 	}
-	return end, k.inside(n, data[:content], data[f.from():end], depth), true
+	return end, k.inside(n, data[:content], data[f.From():end], depth), true
 }
 
 // inside makes steps of a nested message, or of packed numbers. It returns false, without any effect, if the
@@ -111,7 +113,7 @@ func (k *stepMaker) packed(n uint16, content []byte) bool {
 func (k *stepMaker) numbers(n uint16, content []byte) bool {
 	wire := k.nodes[n].wire
 	for at := 0; at < len(content); {
-		f, end := readField(content, at, wire)
+		f, end := protowire.ReadField(content, at, wire)
 		if end < 0 || !k.number(nil, n, uint64(f)) {
 			return false
 		}
@@ -151,11 +153,11 @@ func (k *stepMaker) baseOf(n uint16) uint32 {
 // pastRun returns the end of the run with a tag that begins at an offset.
 func pastRun(data []byte, at int, tag uint64) int {
 	for at < len(data) {
-		next, size := uvarint(data[at:])
+		next, size := protowire.Uvarint(data[at:])
 		if size == 0 || next != tag {
 			break
 		}
-		_, end := readField(data, at+size, wireBytes)
+		_, end := protowire.ReadField(data, at+size, protowire.BytesType)
 		if end < 0 {
 			break
 		}

@@ -1,5 +1,7 @@
 package history
 
+import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+
 // What both sides do while going through a message.
 
 // maxNamedRuns limits the runs of a message in which nameable values are looked up.
@@ -8,7 +10,7 @@ const maxNamedRuns = 64
 // mayBeNamed reports whether the values of the run with index i are looked up among the known ones.
 func (m *model) mayBeNamed(r run, i int, known *prefix) bool {
 	x := &m.nodes[r.node]
-	return i < maxNamedRuns && x.wire == wireBytes && (x.credit > 0 || known != nil)
+	return i < maxNamedRuns && x.wire == protowire.BytesType && (x.credit > 0 || known != nil)
 }
 
 // mayBeRecord reports whether records are made of a run's messages.
