@@ -22,10 +22,9 @@ import (
 
 // Sizes in bytes.
 const (
-	Magic        = "\x28\xb5\x2f\xfd"
-	MaxWindow    = 8 << 20   // window of all frames that Cinch writes
-	MaxBlock     = 128 << 10 // maximum size of a block's content
-	MaxHeaderLen = 4 + 14    // including the magic number
+	Magic     = "\x28\xb5\x2f\xfd"
+	MaxWindow = 8 << 20   // window of all frames that Cinch writes
+	MaxBlock  = 128 << 10 // maximum size of a block's content
 
 	minWindowLog = 10
 	blockHeader  = 3
