@@ -77,6 +77,25 @@ func (i inventory) isForgotten(number uint32) bool {
 	return i.marked[number] && !live && !archived
 }
 
+// states returns the state of each dictionary, also of forgotten ones.
+func (i inventory) states() map[uint32]State {
+	all := map[uint32]State{}
+	for n, marked := range i.marked {
+		if marked {
+			all[n] = forgotten
+		}
+	}
+	for n := range i.archived {
+		all[n] = Archived
+	}
+	for n := range i.live {
+		if all[n] = Live; i.marked[n] {
+			all[n] = Retired
+		}
+	}
+	return all
+}
+
 // inventory lists everything, with one command, if the server has functions. Otherwise it lists only the
 // dictionaries in some.
 func (p *dictBackends) inventory(ctx context.Context, some []*codec.Dict) (inventory, error) {

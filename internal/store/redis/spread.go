@@ -17,23 +17,20 @@ const forgotten State = "forgotten"
 func DictStates(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error) {
 	all := make([]map[uint32]State, len(nodes))
 	for i, n := range nodes {
-		infos, err := n.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = map[uint32]State{}
-		for _, info := range infos {
-			if info.Problem == "" && all[i][info.Number] != Live {
-				all[i][info.Number] = info.State
-			}
-		}
 		found, err := n.inventory(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
-		for number := range found.marked {
-			if found.isForgotten(number) {
-				all[i][number] = forgotten
+		if all[i] = found.states(); found.complete {
+			continue
+		}
+		infos, err := n.keyInfos(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, info := range infos { // those in use before archived ones
+			if _, there := all[i][info.Number]; info.Problem == "" && !there {
+				all[i][info.Number] = info.State
 			}
 		}
 	}
