@@ -71,7 +71,7 @@ func TestState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")
 	open := func(run, fingerprint string) (*State, error) { return OpenState(file, run, fingerprint) }
 	s, err := open("run", "f")
-	if err != nil || s.CanResume() {
+	if err != nil || len(s.body.Spaces) > 0 {
 		t.Fatal(err)
 	}
 	s.set("a", Position{RunID: "1", Cursor: "18446744073709551615"})
@@ -79,7 +79,7 @@ func TestState(t *testing.T) {
 	if err := s.save(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = open("run", "f"); err != nil || !s.CanResume() {
+	if s, err = open("run", "f"); err != nil || len(s.body.Spaces) == 0 {
 		t.Fatal(err)
 	}
 	if p, ok := s.position("a"); !ok || p.Cursor != "18446744073709551615" || p.RunID != "1" || p.Done {
@@ -102,7 +102,7 @@ func TestState(t *testing.T) {
 	if err := s.save(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = open("run", "f"); err != nil || s.CanResume() {
+	if s, err = open("run", "f"); err != nil || len(s.body.Spaces) > 0 {
 		t.Errorf("a run that was completed resumes (%v)", err)
 	}
 	if err := os.WriteFile(file, []byte("{\"ver"), 0o600); err != nil {

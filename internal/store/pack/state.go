@@ -108,13 +108,6 @@ func (b *stateBody) complete() bool {
 	return true
 }
 
-// CanResume reports whether there are positions to continue from.
-func (s *State) CanResume() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.body.Spaces) > 0
-}
-
 func (s *State) position(space string) (Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

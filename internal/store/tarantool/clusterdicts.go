@@ -81,9 +81,6 @@ func NewClusterDicts(own *Dicts, o ClusterDictsOptions) *ClusterDicts {
 	return g
 }
 
-// Own returns the dictionaries of the server itself.
-func (g *ClusterDicts) Own() *Dicts { return g.own }
-
 // Lease returns the lease called name in the server; see store.Lease.
 func (g *ClusterDicts) Lease(name, holder string) *Lease { return g.own.Lease(name, holder) }
 

@@ -146,6 +146,3 @@ func (t *TupleSpace) Rebuild(context.Context, [][]byte) (int, error) { return 0,
 func (t *TupleSpace) Usage(_ context.Context, keys [][]byte) ([]int64, error) {
 	return make([]int64, len(keys)), nil
 }
-
-// Space returns the description of the space.
-func (t *TupleSpace) Space() *schema.Space { return t.space }
