@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -41,9 +40,6 @@ func WatchdogInterval() time.Duration {
 	}
 	return interval
 }
-
-// Managed reports whether a service manager receives notifications.
-func Managed() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
 // notify sends a message as a whole. Errors are ignored: the process serves all the same.
 func notify(lines ...string) {

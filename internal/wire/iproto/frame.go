@@ -8,9 +8,6 @@ const MaxFrame = 2 << 30
 // ErrTooLarge is returned for frames longer than MaxFrame.
 var ErrTooLarge = fmt.Errorf("%w: the frame is too large", ErrMalformed)
 
-// MaxPrefix is the size of the longest length prefix in bytes.
-const MaxPrefix = 9
-
 // Prefix reads the length prefix of a frame. The prefix has size bytes, and n bytes follow it. size is 0 when
 // more of b is needed.
 func Prefix(b []byte) (n, size int, err error) {
