@@ -159,8 +159,8 @@ const relayBufferBytes = 32 << 10
 // ErrRelayWrite is wrapped by Relay's error if dst takes no more bytes. What dst has sent may still be unread.
 var ErrRelayWrite = errors.New("the connection takes no more bytes")
 
-// relayWriteError wraps an error of writing to a connection or of half-closing it.
-func relayWriteError(err error) error {
+// RelayWriteError wraps an error of writing to a connection or of half-closing it.
+func RelayWriteError(err error) error {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
@@ -181,7 +181,7 @@ func RelayFunc(dst, src net.Conn, show func(b []byte)) error {
 		var err error
 		buf, n, err = ReadNext(src, buf, relayBufferBytes)
 		if errors.Is(err, io.EOF) {
-			return relayWriteError(CloseWrite(dst))
+			return RelayWriteError(CloseWrite(dst))
 		}
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func RelayFunc(dst, src net.Conn, show func(b []byte)) error {
 		}
 		if _, err = dst.Write(buf[:n]); err != nil {
 			memory.PutBuffer(buf)
-			return relayWriteError(err)
+			return RelayWriteError(err)
 		}
 	}
 }

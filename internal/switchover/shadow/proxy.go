@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -97,7 +96,7 @@ func (p *proxyConn) request() error {
 	if len(p.first) > 0 {
 		p.tap.put(p.clientConn, memory.FromClient, p.first)
 		if _, err := p.upstream.Write(p.first); err != nil {
-			return fmt.Errorf("%w: %w", gateway.ErrRelayWrite, err)
+			return gateway.RelayWriteError(err)
 		}
 	}
 	return p.carry(p.upstream, p.client, memory.FromClient)
