@@ -36,11 +36,7 @@ const (
 	CommandComplete      = 'C'
 	EmptyQueryResponse   = 'I'
 	PortalSuspended      = 's'
-	ParseComplete        = '1'
-	BindComplete         = '2'
-	CloseComplete        = '3'
 	NoData               = 'n'
-	FunctionResult       = 'V'
 	ErrorResponse        = 'E'
 	NoticeResponse       = 'N'
 	NotificationResponse = 'A'
@@ -49,7 +45,6 @@ const (
 	CopyInResponse       = 'G'
 	CopyOutResponse      = 'H'
 	CopyBothResponse     = 'W'
-	NegotiateVersion     = 'v'
 )
 
 // Message is one message of a connection. It shares the memory of the bytes that it was cut from.
