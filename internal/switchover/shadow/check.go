@@ -20,6 +20,19 @@ type Finding struct {
 	Hint    string `json:"hint,omitempty"` // what to do
 }
 
+// Findings collects what a check finds.
+type Findings []Finding
+
+// Note adds a finding that is no problem.
+func (f *Findings) Note(format string, args ...any) {
+	*f = append(*f, Finding{Text: fmt.Sprintf(format, args...)})
+}
+
+// Problem adds a problem; hint says what to do.
+func (f *Findings) Problem(hint, format string, args ...any) {
+	*f = append(*f, Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
+}
+
 // Checker is a Protocol that can inspect servers before a run, for versions, settings that differ, and
 // anything else that would make a run void. It changes nothing.
 type Checker interface {

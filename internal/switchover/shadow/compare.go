@@ -99,7 +99,7 @@ type compare struct {
 	examples []Difference
 	batch    *batch
 
-	refused counter // by operation and error
+	refused Counter // by operation and error
 
 	excuser  Excuser         // nil: no excuses
 	excusing sync.Mutex      // locked while targets are asked
@@ -157,7 +157,7 @@ func (c *compare) judge(op *Operation, a, b Answer) {
 			c.total.Diverged++
 			if a.Error != "" && op.Production.Error == "" {
 				c.total.Refused++
-				c.refused.add(op.Name + ": " + a.Error)
+				c.refused.Add(op.Name + ": " + a.Error)
 			}
 		}
 	default:

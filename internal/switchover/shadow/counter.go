@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// counter counts events by description.
-type counter struct {
+// Counter counts events by description.
+type Counter struct {
 	mu sync.Mutex
 	of map[string]int
 }
@@ -14,7 +14,8 @@ type counter struct {
 // maxCounterKeys limits the descriptions; further ones count as "others".
 const maxCounterKeys = 50
 
-func (c *counter) add(what string) {
+// Add counts an event.
+func (c *Counter) Add(what string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
@@ -26,7 +27,8 @@ func (c *counter) add(what string) {
 	c.of[what]++
 }
 
-func (c *counter) all() map[string]int {
+// All returns the numbers of events by description.
+func (c *Counter) All() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.of)

@@ -32,5 +32,5 @@
 // Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; output:
 // html.go, text.go, report.go, next.go, spread.go; data.go; meter.go, explain.go; the mirror: proxy.go,
 // mirror.go, blocked.go, connstate.go, tap.go, budget.go, order.go, targetconn.go, wait.go, ahead.go, plant.go,
-// compare.go, target.go, batch.go, counter.go, config.go, operation.go.
+// pipeline.go, compare.go, target.go, batch.go, counter.go, config.go, operation.go.
 package shadow

@@ -38,9 +38,9 @@ type mirror struct {
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that used something that can't be mirrored
-	reasons    counter       // why connections are mirrored no more
+	reasons    Counter       // why connections are mirrored no more
 	skipped    atomic.Uint64 // reads left out by sampling
-	skips      counter       // operations not sent, by reason
+	skips      Counter       // operations not sent, by reason
 	submitted  atomic.Uint64
 }
 
@@ -201,7 +201,7 @@ func (m *mirror) abandon(ctx context.Context, c *clientConn, err error) {
 	} else {
 		m.lost.Add(1)
 	}
-	m.reasons.add(err.Error())
+	m.reasons.Add(err.Error())
 	m.unblockConn(ctx, c.number)
 	m.endTargetConns(c.number)
 }
@@ -275,17 +275,17 @@ func (m *mirror) shouldSend(conn uint64, op *Operation) bool {
 	m.number++
 	op.conn, op.number = conn, m.number
 	if op.SkipReason != "" {
-		m.skips.add(op.SkipReason)
+		m.skips.Add(op.SkipReason)
 		return false
 	}
 	op.size = op.weight()
 	if op.size+op.answerSize() > m.budget.accountLimit(underWay) {
 		op.skipped = true
-		m.skips.add("too large for the memory bound")
+		m.skips.Add("too large for the memory bound")
 		return false
 	}
 	if op.ReplacedReason != "" {
-		m.skips.add(op.ReplacedReason)
+		m.skips.Add(op.ReplacedReason)
 	}
 	if op.skipped = !m.chosen(op); op.skipped {
 		m.skipped.Add(1)

@@ -134,7 +134,7 @@ func (r *Run) Report() *Report {
 		Metrics: metricStates(r.evaluator), MarginAbsolute: r.cfg.Margins.Absolute, Names: r.nameStates(), Unnamed: r.unnamed, Slower: r.slower(), Drifts: r.drifting(), Series: slices.Clone(r.series),
 		Reads: r.spread.distribution(Read, r.kinds[Read]), Writes: r.spread.distribution(Write, r.kinds[Write]),
 		Connections: r.proxy.connections.Load(), Operations: r.mirror.submitted.Load(), Skipped: r.mirror.skipped.Load(),
-		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.all(), Left: r.mirror.skips.all(),
+		Dropped: r.mirror.lost.Load() + r.tap.dropped.Load(), Unmirrored: r.mirror.unmirrored.Load(), Why: r.mirror.reasons.All(), Left: r.mirror.skips.All(),
 	}
 	if n, ok := r.cfg.Protocol.(Noter); ok {
 		out.Notes = n.Notes()
@@ -147,7 +147,7 @@ func (r *Run) Report() *Report {
 	out.Plans = r.plans.explained()
 	out.Compared, out.Differences = r.mirror.compare.totals()
 	out.Share = out.Compared.share()
-	out.Refused = r.mirror.compare.refused.all()
+	out.Refused = r.mirror.compare.refused.All()
 	if outcome == verdict.Void {
 		out.Next = voided{r.mirror.targets, r.failed.Load(), out.Compared, out.Differences, out.Refused, r.data.differing()}.next()
 	}

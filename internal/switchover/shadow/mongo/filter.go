@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,14 +24,12 @@ type Filters struct {
 	views    views
 	cursors  leftCursors
 	requests atomic.Uint64
-
-	mu   sync.Mutex
-	left map[string]int
+	left     shadow.Counter
 }
 
 // NewFilters asks production for its views if collections are to be redacted.
 func NewFilters(ctx context.Context, production endpoint.Upstream, redact []string) (*Filters, error) {
-	f := &Filters{key: mask.New(), left: map[string]int{}}
+	f := &Filters{key: mask.New()}
 	if len(redact) == 0 {
 		return f, nil
 	}
@@ -66,16 +62,10 @@ func (f *Filters) Filter() shadow.Filter { return &filter{all: f, pending: map[i
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
 
 // Left returns how many requests were left out, by reason.
-func (f *Filters) Left() map[string]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.left)
-}
+func (f *Filters) Left() map[string]int { return f.left.All() }
 
 func (f *Filters) leave(why string) plan {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.left[why]++
+	f.left.Add(why)
 	return plan{leave: true}
 }
 

@@ -11,20 +11,12 @@ import (
 )
 
 // report collects findings.
-type report struct{ found []shadow.Finding }
-
-func (r *report) note(format string, args ...any) {
-	r.found = append(r.found, shadow.Finding{Text: fmt.Sprintf(format, args...)})
-}
-
-func (r *report) problem(hint, format string, args ...any) {
-	r.found = append(r.found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
-}
+type report struct{ shadow.Findings }
 
 func findings(production, control, test *server) []shadow.Finding {
 	var r report
 	if !production.known {
-		r.note("production requires a login: put it into its URI to compare production here (it is not used for clients)")
+		r.Note("production requires a login: put it into its URI to compare production here (it is not used for clients)")
 	}
 	for _, s := range []*server{production, control, test} {
 		r.describe(s)
@@ -32,7 +24,7 @@ func findings(production, control, test *server) []shadow.Finding {
 	for _, s := range []*server{control, test} {
 		r.alone(s, production)
 		if s.Topology.Process == production.Topology.Process && !s.Topology.Process.IsZero() {
-			r.problem("use a separate server for each target", "%s is production itself", s.name)
+			r.Problem("use a separate server for each target", "%s is production itself", s.name)
 		}
 		if production.known {
 			r.older(s, production)
@@ -40,7 +32,7 @@ func findings(production, control, test *server) []shadow.Finding {
 		}
 	}
 	r.targets(control, test)
-	return r.found
+	return r.Findings
 }
 
 // describe reports a server's version and data.
@@ -61,11 +53,11 @@ func (r *report) describe(s *server) {
 	if files > 0 {
 		line += fmt.Sprintf(", %d MiB in files of %d MiB (%s)", data>>20, files>>20, s.compressors())
 	}
-	r.note("%s", line)
+	r.Note("%s", line)
 	if s.isMongos() {
-		r.problem("mirror a single server, or one primary", "%s is a mongos", s.name)
+		r.Problem("mirror a single server, or one primary", "%s is a mongos", s.name)
 	} else if s.older(5, 1) {
-		r.problem("mirror servers from 5.1 on: older ones use other messages", "%s has MongoDB %s", s.name, s.version)
+		r.Problem("mirror servers from 5.1 on: older ones use other messages", "%s has MongoDB %s", s.name, s.version)
 	}
 }
 
@@ -80,19 +72,19 @@ const fullDisk = 0.95
 // alone reports problems of a single target.
 func (r *report) alone(s, production *server) {
 	if !s.Writable {
-		r.problem("name the primary, or a standalone server", "%s is a secondary, which refuses writes", s.name)
+		r.Problem("name the primary, or a standalone server", "%s is a secondary, which refuses writes", s.name)
 	}
 	if s.Set == "" && production.Set != "" {
-		r.note("%s is not a replica set: it gets a transaction's statements without the transaction, and none of aborted ones", s.name)
+		r.Note("%s is not a replica set: it gets a transaction's statements without the transaction, and none of aborted ones", s.name)
 	}
 	if len(s.Hosts) > 1 {
-		r.note("%s has %d other members: its writes with the write concern majority wait for them", s.name, len(s.Hosts)-1)
+		r.Note("%s has %d other members: its writes with the write concern majority wait for them", s.name, len(s.Hosts)-1)
 	}
 	if len(s.profiled) > 0 {
-		r.note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
+		r.Note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
 	}
 	if s.fullest > fullDisk {
-		r.problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
+		r.Problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
 	}
 	r.allowed(s, production)
 }
@@ -115,7 +107,7 @@ func (r *report) allowed(s, production *server) {
 	for _, db := range slices.Sorted(maps.Keys(databases)) {
 		for _, action := range needed {
 			if !s.may(db, action) {
-				r.problem("give it the roles readWriteAnyDatabase and dbAdminAnyDatabase", "%s: the user %s may not %s in %s", s.name, s.user, action, db)
+				r.Problem("give it the roles readWriteAnyDatabase and dbAdminAnyDatabase", "%s: the user %s may not %s in %s", s.name, s.user, action, db)
 				return
 			}
 		}
@@ -132,7 +124,7 @@ func (s *server) may(db, action string) bool {
 // older reports a target that is older than production.
 func (r *report) older(s, production *server) {
 	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
-		r.problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
+		r.Problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
 	}
 }
 
@@ -156,13 +148,13 @@ func (r *report) data(s, production *server) {
 	}
 	const restore = "restore production's data to both targets shortly before the run"
 	if len(missing) > 0 {
-		r.problem(restore, "%s lacks collections: %s", s.name, named(missing))
+		r.Problem(restore, "%s lacks collections: %s", s.name, named(missing))
 	}
 	if len(other) > 0 {
-		r.problem("create the same indexes and options as in production", "%s has different indexes or options than production: %s", s.name, named(other))
+		r.Problem("create the same indexes and options as in production", "%s has different indexes or options than production: %s", s.name, named(other))
 	}
 	if len(fewer) > 0 {
-		r.problem(restore, "%s has a different number of documents than production: %s", s.name, named(fewer))
+		r.Problem(restore, "%s has a different number of documents than production: %s", s.name, named(fewer))
 	}
 }
 
@@ -182,10 +174,10 @@ func different(a, b int64) bool {
 // targets reports differences between the targets.
 func (r *report) targets(control, test *server) {
 	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
-		r.problem("use a separate server for each target", "control and test are the same server")
+		r.Problem("use a separate server for each target", "control and test are the same server")
 	}
 	if (control.Set == "") != (test.Set == "") {
-		r.note("only one target is a replica set: both get transactions' statements without the transaction, and only one writes an oplog")
+		r.Note("only one target is a replica set: both get transactions' statements without the transaction, and only one writes an oplog")
 	}
 	var other, counts, expire []string
 	for _, namespace := range slices.Sorted(maps.Keys(control.collections)) {
@@ -204,16 +196,16 @@ func (r *report) targets(control, test *server) {
 		}
 	}
 	if len(other) > 0 {
-		r.problem("both targets need the same collections, indexes and validators, because answers depend on them", "collections of the targets differ: %s", named(other))
+		r.Problem("both targets need the same collections, indexes and validators, because answers depend on them", "collections of the targets differ: %s", named(other))
 	}
 	if len(counts) > 0 {
-		r.problem("restore both targets from the same backup", "the targets have different numbers of documents: %s", named(counts))
+		r.Problem("restore both targets from the same backup", "the targets have different numbers of documents: %s", named(counts))
 	}
 	if len(expire) > 0 {
-		r.note("documents expire in these collections, where differences do not count: %s", named(expire))
+		r.Note("documents expire in these collections, where differences do not count: %s", named(expire))
 	}
 	for _, line := range settingsThatDiffer(control.settings, test.settings) {
-		r.note("the targets' settings differ: %s", line)
+		r.Note("the targets' settings differ: %s", line)
 	}
 }
 

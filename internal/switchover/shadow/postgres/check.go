@@ -22,11 +22,11 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 			err = fmt.Errorf("%s: %s", t, s.why)
 		}
 		if err != nil {
-			return nil, err
+			return findings{}, err
 		}
 		servers = append(servers, s)
 	}
-	found := findings{}
+	found := findings{shadow.Findings{}}
 	if cs != nil {
 		found.restrict(cs.only, servers)
 	}
@@ -42,22 +42,14 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 }
 
 // findings collects what a check finds.
-type findings []shadow.Finding
-
-func (f *findings) note(format string, args ...any) {
-	*f = append(*f, shadow.Finding{Text: fmt.Sprintf(format, args...)})
-}
-
-func (f *findings) problem(hint, format string, args ...any) {
-	*f = append(*f, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
-}
+type findings struct{ shadow.Findings }
 
 // restrict restricts a check to the mirrored databases, and reports those that a server lacks.
 func (f *findings) restrict(only subset, servers []*server) {
 	for _, at := range servers {
 		for name := range only {
 			if at.known && at.databases[name] == nil {
-				f.problem("name databases that production and both targets have", "--only-database: %s has no database %s", at.name, name)
+				f.Problem("name databases that production and both targets have", "--only-database: %s has no database %s", at.name, name)
 			}
 		}
 		maps.DeleteFunc(at.databases, func(name string, _ *database) bool { return only.admits(name) != nil })
@@ -66,21 +58,21 @@ func (f *findings) restrict(only subset, servers []*server) {
 
 func (f *findings) checkServers(production, control, test *server) {
 	if !production.known {
-		f.note("production refuses the check's login (%s): put a user into its URL to compare production here (it is not used for clients)", production.why)
+		f.Note("production refuses the check's login (%s): put a user into its URL to compare production here (it is not used for clients)", production.why)
 	}
 	for _, s := range []*server{production, control, test} {
 		if s.known {
-			f.note("%s: PostgreSQL %s, %d databases, %d connections of %s", s.name, s.version, len(s.databases), s.clients, s.settings["max_connections"])
+			f.Note("%s: PostgreSQL %s, %d databases, %d connections of %s", s.name, s.version, len(s.databases), s.clients, s.settings["max_connections"])
 		}
 	}
 	if control.process == test.process {
-		f.problem("use a separate server for each target", "control and test are the same server")
+		f.Problem("use a separate server for each target", "control and test are the same server")
 	}
 	for _, t := range []*server{control, test} {
 		f.checkTarget(production, t)
 	}
 	if control.major != test.major {
-		f.note("control has PostgreSQL %d, test %d: answers and plans may differ for that reason", control.major, test.major)
+		f.Note("control has PostgreSQL %d, test %d: answers and plans may differ for that reason", control.major, test.major)
 	}
 	of := production
 	if !of.known {
@@ -92,49 +84,49 @@ func (f *findings) checkServers(production, control, test *server) {
 		}
 	}
 	for _, d := range settingDifferences(control, test, affectsAnswers) {
-		f.problem("set it to the same value on both targets, or answers will differ", "%s", d)
+		f.Problem("set it to the same value on both targets, or answers will differ", "%s", d)
 	}
 	for _, d := range settingDifferences(control, test, func(name string) bool { return !affectsAnswers(name) && !isServerSpecific(name) }) {
-		f.note("different setting, which becomes part of the verdict: %s", d)
+		f.Note("different setting, which becomes part of the verdict: %s", d)
 	}
 }
 
 // checkTarget checks one of the two targets, apart from its data.
 func (f *findings) checkTarget(production, t *server) {
 	if t.isStandby {
-		f.problem("promote it: pg_ctl promote", "%s is a standby, which refuses writes", t.name)
+		f.Problem("promote it: pg_ctl promote", "%s is a standby, which refuses writes", t.name)
 	}
 	if t.settings["default_transaction_read_only"] == "on" {
-		f.problem("set it to off", "%s refuses writes: default_transaction_read_only is on", t.name)
+		f.Problem("set it to off", "%s refuses writes: default_transaction_read_only is on", t.name)
 	}
 	if names := t.settings["synchronous_standby_names"]; names != "" {
-		f.problem("set it to ''", "%s waits for standbys at each commit: synchronous_standby_names is %q", t.name, names)
+		f.Problem("set it to ''", "%s waits for standbys at each commit: synchronous_standby_names is %q", t.name, names)
 	}
 	if t.prepared > 0 {
-		f.problem("roll them back: they hold locks", "%s has %d prepared transactions, from its backup or from an earlier run", t.name, t.prepared)
+		f.Problem("roll them back: they hold locks", "%s has %d prepared transactions, from its backup or from an earlier run", t.name, t.prepared)
 	}
 	if !t.seesActivity {
-		f.problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so blocked statements look like slow ones", t.name)
+		f.Problem("GRANT pg_read_all_stats", "the user of %s may not see what other connections wait for, so blocked statements look like slow ones", t.name)
 	}
 	if !production.known {
 		return
 	}
 	if t.process == production.process {
-		f.problem("use a separate server for each target", "%s is production itself", t.name)
+		f.Problem("use a separate server for each target", "%s is production itself", t.name)
 		return
 	}
 	if t.major != production.major {
-		f.problem("restore the same version, unless the version is what you want to judge", "%s has PostgreSQL %d, production %d: statements may be refused and answers differ", t.name, t.major, production.major)
+		f.Problem("restore the same version, unless the version is what you want to judge", "%s has PostgreSQL %d, production %d: statements may be refused and answers differ", t.name, t.major, production.major)
 	}
 	if most := t.number("max_connections"); most < production.clients+10 {
-		f.problem("raise max_connections", "%s allows %d connections, production has %d now", t.name, most, production.clients)
+		f.Problem("raise max_connections", "%s allows %d connections, production has %d now", t.name, most, production.clients)
 	}
 	command := t.settings["archive_command"]
 	if t.settings["archive_mode"] != "off" && command != "" && command == production.settings["archive_command"] {
-		f.problem("set archive_mode = off before it damages production's archive", "%s archives its WAL to production's archive: %s", t.name, command)
+		f.Problem("set archive_mode = off before it damages production's archive", "%s archives its WAL to production's archive: %s", t.name, command)
 	}
 	for _, d := range settingDifferences(production, t, affectsAnswers) {
-		f.note("different setting in production: %s", d)
+		f.Note("different setting in production: %s", d)
 	}
 }
 
@@ -144,9 +136,9 @@ func (f *findings) checkDatabases(of, t *server) {
 		want, has := of.databases[name], t.databases[name]
 		switch {
 		case has == nil:
-			f.problem("restore it", "%s has no database %s", t.name, name)
+			f.Problem("restore it", "%s has no database %s", t.name, name)
 		case want.closed != "" || has.closed != "":
-			f.note("database %s was not checked: %s", name, want.closed+has.closed)
+			f.Note("database %s was not checked: %s", name, want.closed+has.closed)
 		default:
 			f.checkDatabase(of.name, t.name, name, want, has)
 		}
@@ -162,12 +154,12 @@ func (f *findings) checkForeignAccess(ctx context.Context, t *shadow.Target, onl
 	for _, r := range all {
 		switch {
 		case len(r.ways) > 0 && allowed:
-			f.note("%s: %s; allowed by --allow-foreign-servers", t.Name, &r)
+			f.Note("%s: %s; allowed by --allow-foreign-servers", t.Name, &r)
 		case len(r.ways) > 0:
-			f.problem(reachHint, "%s: %s", t.Name, &r)
+			f.Problem(reachHint, "%s: %s", t.Name, &r)
 		}
 		if len(r.unknown) > 0 {
-			f.note("%s: functions of database %s may reach other servers, because their language is untrusted: %s", t.Name, r.database, strings.Join(r.unknown, ", "))
+			f.Note("%s: functions of database %s may reach other servers, because their language is untrusted: %s", t.Name, r.database, strings.Join(r.unknown, ", "))
 		}
 	}
 	return nil
@@ -178,26 +170,26 @@ const maxListed = 10
 
 func (f *findings) checkDatabase(of, at, name string, want, has *database) {
 	if want.locale != has.locale {
-		f.problem("create it with the same locale: rows have another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
+		f.Problem("create it with the same locale: rows have another order", "database %s is %s at %s, %s at %s", name, want.locale, of, has.locale, at)
 	}
 	if want.actual != has.actual {
-		f.problem("use the same version of the C library or ICU: texts have another order", "collations of database %s have the version %q at %s, %q at %s", name, want.actual, of, has.actual, at)
+		f.Problem("use the same version of the C library or ICU: texts have another order", "collations of database %s have the version %q at %s, %q at %s", name, want.actual, of, has.actual, at)
 	}
 	if has.collation != "" && has.actual != "" && has.collation != has.actual {
-		f.problem("REINDEX DATABASE, then ALTER DATABASE ... REFRESH COLLATION VERSION", "indexes of database %s at %s were built with collation version %s, the machine has %s", name, at, has.collation, has.actual)
+		f.Problem("REINDEX DATABASE, then ALTER DATABASE ... REFRESH COLLATION VERSION", "indexes of database %s at %s were built with collation version %s, the machine has %s", name, at, has.collation, has.actual)
 	}
 	if has.subscribed {
-		f.problem("disable the subscription", "database %s at %s has a subscription that writes to it", name, at)
+		f.Problem("disable the subscription", "database %s at %s has a subscription that writes to it", name, at)
 	}
 	for _, extension := range slices.Sorted(maps.Keys(want.extensions)) {
 		switch version := has.extensions[extension]; {
 		case version == want.extensions[extension]:
 		case version == "" && mayReach(extension):
-			f.note("database %s at %s does not have the extension %s, which reaches other servers: statements that use it fail there", name, at, extension)
+			f.Note("database %s at %s does not have the extension %s, which reaches other servers: statements that use it fail there", name, at, extension)
 		case version == "":
-			f.problem("install it", "database %s at %s has no extension %s", name, at, extension)
+			f.Problem("install it", "database %s at %s has no extension %s", name, at, extension)
 		default:
-			f.note("extension %s of database %s is %s at %s, %s at %s", extension, name, want.extensions[extension], of, version, at)
+			f.Note("extension %s of database %s is %s at %s, %s at %s", extension, name, want.extensions[extension], of, version, at)
 		}
 	}
 	var missing, other, fewer []string
@@ -225,7 +217,7 @@ func (f *findings) listTables(hint string, names []string, format string, args .
 	if more := len(names) - maxListed; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	f.problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
+	f.Problem(hint, "%s: %s", fmt.Sprintf(format, args...), list)
 }
 
 // rowsDiffer reports whether two numbers of rows differ more than estimates and the time of a restore
@@ -243,10 +235,10 @@ func (f *findings) checkNondeterminism(cs *catalogs, control *server) {
 		}
 		left, notes := cs.of(name).allExcluded()
 		if n := len(left); n > 0 {
-			f.note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, maxListed)], "; "))
+			f.Note("database %s: %d columns differ by nature and are left out: %s", name, n, strings.Join(left[:min(n, maxListed)], "; "))
 		}
 		for _, note := range notes {
-			f.note("database %s: %s", name, note)
+			f.Note("database %s: %s", name, note)
 		}
 	}
 }
@@ -266,7 +258,7 @@ func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
 		return
 	}
 	if _, err := localServer(row[0], row[1], row[2]); err != nil {
-		f.note("%s: its free disk space is not visible on this machine", t.Name)
+		f.Note("%s: its free disk space is not visible on this machine", t.Name)
 		return
 	}
 	var fs syscall.Statfs_t
@@ -275,10 +267,10 @@ func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
 	}
 	free := float64(fs.Bavail) / float64(fs.Blocks)
 	if free < minFreeShare {
-		f.problem("free disk space", "%s has %.1f %% of its disk free", t.Name, 100*free)
+		f.Problem("free disk space", "%s has %.1f %% of its disk free", t.Name, 100*free)
 		return
 	}
-	f.note("%s has %.0f %% of its disk free", t.Name, 100*free)
+	f.Note("%s has %.0f %% of its disk free", t.Name, 100*free)
 }
 
 // checkPool reports a connection pool in front of a target.
@@ -292,8 +284,8 @@ func (f *findings) checkPool(ctx context.Context, t *shadow.Target) {
 	pid, err := p.process(ctx, c.PID(), func() (uint32, error) { return backend(ctx, c) })
 	switch {
 	case errors.Is(err, errShared):
-		f.problem("give its own address, or use pool_mode = session", "%s is behind a pool in transaction mode: it would be unknown what statements wait for", t.Name)
+		f.Problem("give its own address, or use pool_mode = session", "%s is behind a pool in transaction mode: it would be unknown what statements wait for", t.Name)
 	case err == nil && pid != c.PID():
-		f.note("%s is behind a pool, whose delay is part of its latencies", t.Name)
+		f.Note("%s is behind a pool, whose delay is part of its latencies", t.Name)
 	}
 }

@@ -56,7 +56,7 @@ func TestFindings(t *testing.T) {
 		var found findings
 		found.checkServers(p, con, test)
 		problems := ""
-		for _, f := range found {
+		for _, f := range found.Findings {
 			if f.Problem {
 				problems += f.Text + "\n"
 			}

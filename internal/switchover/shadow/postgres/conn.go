@@ -245,38 +245,8 @@ func (c *conn) exchange(op *shadow.Operation, d *digest, deadline time.Time, ans
 }
 
 func (c *conn) send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
-	if err := c.net.SetDeadline(deadline); err != nil {
-		return err
-	}
-	bufs := make(net.Buffers, 0, len(ops))
-	size := 0
-	for _, op := range ops {
-		bufs = append(bufs, op.Request)
-		size += len(op.Request)
-	}
-	began := time.Now()
-	written := make(chan error, 1)
-	if size < socketBufferBytes {
-		_, err := bufs.WriteTo(c.net)
-		written <- err
-	} else { // the server may stop reading until its answers are read
-		go func() {
-			_, err := bufs.WriteTo(c.net)
-			written <- err
-		}()
-	}
-	for i, op := range ops {
-		a, err := c.answer(op, began)
-		if err != nil {
-			return errors.Join(err, c.Close(), <-written)
-		}
-		answered(i, a)
-	}
-	return <-written
+	return shadow.Pipeline(c.net, c.Close, ops, deadline, c.answer, answered)
 }
-
-// socketBufferBytes is a number of bytes that fits into any socket's buffers.
-const socketBufferBytes = 64 << 10
 
 // answer reads a target's answer to an operation.
 func (c *conn) answer(op *shadow.Operation, began time.Time) (shadow.Answer, error) {
@@ -317,27 +287,13 @@ func (c *conn) message() (pg.Message, error) {
 			return m, err
 		}
 		if ok {
-			if c.in = c.in[len(m.Raw):]; len(c.in) == 0 && cap(c.in) < readBytes/2 {
+			if c.in = c.in[len(m.Raw):]; len(c.in) == 0 && cap(c.in) < shadow.ReadBytes/2 {
 				c.in = nil
 			}
 			return m, nil
 		}
-		if err := c.fill(); err != nil {
+		if c.in, err = shadow.ReadMore(c.net, c.in); err != nil {
 			return m, err
 		}
 	}
-}
-
-const readBytes = 16 << 10
-
-func (c *conn) fill() error {
-	if cap(c.in)-len(c.in) < readBytes/4 {
-		c.in = append(make([]byte, 0, 2*len(c.in)+readBytes), c.in...)
-	}
-	n, err := c.net.Read(c.in[len(c.in):cap(c.in)])
-	c.in = c.in[:len(c.in)+n]
-	if n > 0 {
-		return nil
-	}
-	return err
 }

@@ -173,7 +173,7 @@ func (p *Protocol) Check(ctx context.Context, production, control, test *shadow.
 			err = found.checkForeignAccess(ctx, t, p.only, p.allowForeign)
 		}
 	}
-	return found, err
+	return found.Findings, err
 }
 
 // Fit returns an error if a target reaches other servers and that is not allowed.

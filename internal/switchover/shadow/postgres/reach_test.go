@@ -85,7 +85,7 @@ func TestForeignExtensionsMayBeMissing(t *testing.T) {
 	p.databases["app"].extensions["dblink"] = "1.2"
 	var found findings
 	found.checkServers(p, control, test)
-	for _, f := range found {
+	for _, f := range found.Findings {
 		if f.Problem {
 			t.Error(f.Text)
 		}

@@ -56,7 +56,7 @@ func TestSubset(t *testing.T) {
 	production.databases["other"], control.databases["web"] = &database{}, &database{}
 	var found findings
 	found.restrict(some, []*server{production, control})
-	if len(found) != 1 || !strings.Contains(found[0].Text, "production has no database web") || production.databases["other"] != nil || control.databases["app"] == nil {
+	if len(found.Findings) != 1 || !strings.Contains(found.Findings[0].Text, "production has no database web") || production.databases["other"] != nil || control.databases["app"] == nil {
 		t.Errorf("%v; of production %v are left, of the control %v", found, production.databases, control.databases)
 	}
 }

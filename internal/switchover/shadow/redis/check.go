@@ -103,35 +103,29 @@ func countKeys(info map[string]string, name string) (n int64) {
 }
 
 func findings(production, control, test server) []shadow.Finding {
-	var found []shadow.Finding
-	note := func(format string, args ...any) {
-		found = append(found, shadow.Finding{Text: fmt.Sprintf(format, args...)})
-	}
-	problem := func(hint, format string, args ...any) {
-		found = append(found, shadow.Finding{Problem: true, Text: fmt.Sprintf(format, args...), Hint: hint})
-	}
+	var found shadow.Findings
 	if !production.known {
-		note("production requires a login: put it into its URL to compare production here (it is not used for clients)")
+		found.Note("production requires a login: put it into its URL to compare production here (it is not used for clients)")
 	}
 	for _, s := range []server{production, control, test} {
 		if s.known {
-			note("%s: Redis %s, %d keys, %s in memory, %s operations a second", s.name, version(s), s.keys, s.info["used_memory_human"], s.info["instantaneous_ops_per_sec"])
+			found.Note("%s: Redis %s, %d keys, %s in memory, %s operations a second", s.name, version(s), s.keys, s.info["used_memory_human"], s.info["instantaneous_ops_per_sec"])
 		}
 	}
 	for _, s := range []server{control, test} {
-		s.checkTarget(problem)
+		s.checkTarget(found.Problem)
 		if production.known && s.sameAs(production) {
-			problem("use a separate server for each target", "%s is production itself", s.name)
+			found.Problem("use a separate server for each target", "%s is production itself", s.name)
 		}
 		if production.known && countsDiffer(s.keys, production.keys) {
-			problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
+			found.Problem("restore production's data to both targets shortly before the run", "%s has %d keys, production %d", s.name, s.keys, production.keys)
 		}
 	}
 	if control.sameAs(test) {
-		problem("use a separate server for each target", "control and test are the same server")
+		found.Problem("use a separate server for each target", "control and test are the same server")
 	}
 	for _, line := range settingDifferences(control.config, test.config) {
-		note("the targets' settings differ: %s", line)
+		found.Note("the targets' settings differ: %s", line)
 	}
 	return found
 }

@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -67,44 +66,9 @@ func (c *conn) roundTrip(request []byte, deadline time.Time) ([]byte, error) {
 	return c.frame()
 }
 
-// Send sends operations in one piece. A latency lasts from the first byte sent to the last byte of the reply.
+// Send sends operations in one piece.
 func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
-	if err := c.SetDeadline(deadline); err != nil {
-		return err
-	}
-	bufs := make(net.Buffers, 0, len(ops))
-	for _, op := range ops {
-		bufs = append(bufs, op.Request)
-	}
-	began := time.Now()
-	written := make(chan error, 1)
-	if size(ops) < socketBufferBytes {
-		_, err := bufs.WriteTo(c.Conn)
-		written <- err
-	} else { // the server may stop reading until its replies are read
-		go func() {
-			_, err := bufs.WriteTo(c.Conn)
-			written <- err
-		}()
-	}
-	for i, op := range ops {
-		a, err := c.answer(op, began)
-		if err != nil {
-			return errors.Join(err, c.Close(), <-written)
-		}
-		answered(i, a)
-	}
-	return <-written
-}
-
-// socketBufferBytes bytes fit into any socket's buffers.
-const socketBufferBytes = 64 << 10
-
-func size(ops []*shadow.Operation) (n int) {
-	for _, op := range ops {
-		n += len(op.Request)
-	}
-	return n
+	return shadow.Pipeline(c, c.Close, ops, deadline, c.answer, answered)
 }
 
 // answer reads an operation's replies. The last one is its answer.
@@ -143,7 +107,7 @@ func (c *conn) frame() ([]byte, error) {
 		}
 		if n > 0 {
 			frame := c.in[:n]
-			if c.in = c.in[n:]; len(c.in) == 0 && (cap(c.in) < readBytes/2 || n > readBytes) {
+			if c.in = c.in[n:]; len(c.in) == 0 && (cap(c.in) < shadow.ReadBytes/2 || n > shadow.ReadBytes) {
 				c.in = nil
 			}
 			if frame[0] != resp.Push {
@@ -151,22 +115,8 @@ func (c *conn) frame() ([]byte, error) {
 			}
 			continue
 		}
-		if err := c.fill(); err != nil {
+		if c.in, err = shadow.ReadMore(c, c.in); err != nil {
 			return nil, err
 		}
 	}
-}
-
-const readBytes = 16 << 10
-
-func (c *conn) fill() error {
-	if cap(c.in)-len(c.in) < readBytes/4 {
-		c.in = append(make([]byte, 0, 2*len(c.in)+readBytes), c.in...)
-	}
-	n, err := c.Read(c.in[len(c.in):cap(c.in)])
-	c.in = c.in[:len(c.in)+n]
-	if n > 0 {
-		return nil
-	}
-	return err
 }

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
-	"sync"
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -23,14 +21,12 @@ type Filters struct {
 	redact   []policy.Pattern
 	key      [32]byte // of the hash; never written anywhere
 	requests atomic.Uint64
-
-	mu       sync.Mutex
-	excluded map[string]int
+	excluded shadow.Counter
 }
 
 // NewFilters asks production for its commands if keys are to be redacted.
 func NewFilters(ctx context.Context, production endpoint.Upstream, redact []string) (*Filters, error) {
-	f := &Filters{p: &Protocol{}, excluded: map[string]int{}}
+	f := &Filters{p: &Protocol{}}
 	if len(redact) == 0 {
 		return f, nil
 	}
@@ -52,16 +48,10 @@ func (f *Filters) Filter() shadow.Filter { return &filter{filters: f} }
 func (f *Filters) Requests() uint64 { return f.requests.Load() }
 
 // Left returns how many requests were left out, by reason.
-func (f *Filters) Left() map[string]int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.excluded)
-}
+func (f *Filters) Left() map[string]int { return f.excluded.All() }
 
 func (f *Filters) exclude(why string) plan {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.excluded[why]++
+	f.excluded.Add(why)
 	return plan{excluded: true}
 }
 

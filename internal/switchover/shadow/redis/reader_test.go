@@ -188,7 +188,7 @@ func TestLargeAnswersAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if cap(c.in) > 2*readBytes {
+	if cap(c.in) > 2*shadow.ReadBytes {
 		t.Errorf("%d bytes are kept", cap(c.in))
 	}
 }

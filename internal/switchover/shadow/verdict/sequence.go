@@ -83,10 +83,8 @@ func (s *Sequence) halfWidth(alpha float64) float64 {
 	return d.halfWidth(s.prior, alpha)
 }
 
-// evidence returns the e-value against the null hypothesis that the difference is the log-ratio null: its
+// evidenceOf returns the e-value against the null hypothesis that the difference is the log-ratio null: its
 // mean is at most 1 at any look if that is true.
-func (s *Sequence) evidence(null float64) float64 { return s.evidenceOf(s.design(0), null) }
-
 func (s *Sequence) evidenceOf(d design, null float64) float64 {
 	if d.free < 1 {
 		return 1

@@ -58,7 +58,7 @@ func TestBoundsAreWhereEvidenceIs(t *testing.T) {
 	}
 	lo, hi := s.Interval(0.05)
 	for _, bound := range []float64{lo, hi} {
-		if e := s.evidence(bound); math.Abs(e-20) > 1e-6 {
+		if e := s.evidenceOf(s.design(0), bound); math.Abs(e-20) > 1e-6 {
 			t.Errorf("the evidence at %v is %v, not 20", bound, e)
 		}
 	}
