@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/internal/store"
 )
 
 // defaultUser is the user of unauthenticated clients.
@@ -13,24 +15,7 @@ const defaultUser = "default"
 
 // SoleWriter implements store.Store.
 func (s *Store) SoleWriter(ctx context.Context) (login string, one bool) {
-	var writers []string
-	for _, n := range s.nodes {
-		some, err := writersOf(ctx, n.client)
-		if err != nil {
-			return "", false
-		}
-		writers = append(writers, some...)
-	}
-	slices.Sort(writers)
-	switch writers = slices.Compact(writers); {
-	case len(writers) == 0:
-		return s.base.Username, true // clients use the same user
-	case len(writers) > 1:
-		return "", false
-	case writers[0] == defaultUser:
-		return "", true
-	}
-	return writers[0], true
+	return store.SoleWriter(s.nodes, func(n *Node) ([]string, error) { return writersOf(ctx, n.client) }, s.base.Username, defaultUser)
 }
 
 // writersOf lists the users who may have written what a server holds: all but the client's own. The default

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
@@ -224,24 +223,7 @@ func (w *Walk) Pause() store.Pause { return w.admin.group.Pause() }
 
 // SoleWriter implements store.Store.
 func (w *Walk) SoleWriter(ctx context.Context) (login string, one bool) {
-	var writers []string
-	for _, s := range w.masters {
-		some, err := s.writers(ctx)
-		if err != nil {
-			return "", false
-		}
-		writers = append(writers, some...)
-	}
-	slices.Sort(writers)
-	switch writers = slices.Compact(writers); {
-	case len(writers) == 0:
-		return w.masters[0].conn.o.User, true // clients use the same user
-	case len(writers) > 1:
-		return "", false
-	case writers[0] == guest:
-		return "", true
-	}
-	return writers[0], true
+	return store.SoleWriter(w.masters, func(s *Store) ([]string, error) { return s.writers(ctx) }, w.masters[0].conn.o.User, guest)
 }
 
 // CanRead implements store.Store.
