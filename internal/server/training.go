@@ -13,6 +13,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/store/pack"
 )
 
+func (s *shared) newEngine() *codec.Engine {
+	e, err := s.options.Zstd.Engine(s.started.Zstd)
+	if err != nil { // can't fail: it worked when the process started
+		return s.engine
+	}
+	return e
+}
+
 // newTrainer makes the trainer of dictionaries for all gateways. It uses the same zstd implementation as the
 // gateways.
 func (s *shared) newTrainer() *dictionary.Trainer {
@@ -21,15 +29,9 @@ func (s *shared) newTrainer() *dictionary.Trainer {
 		external = s.options.Zstd.Train
 	}
 	return dictionary.NewTrainer(dictionary.TrainerOptions{
-		NewEngine: func() *codec.Engine {
-			e, err := s.options.Zstd.Engine(s.started.Zstd)
-			if err != nil { // can't fail: it worked when the process started
-				return s.engine
-			}
-			return e
-		},
-		External: external,
-		Share:    float64(s.started.Training.CPU) / 100,
+		NewEngine: s.newEngine,
+		External:  external,
+		Share:     float64(s.started.Training.CPU) / 100,
 	})
 }
 
@@ -42,16 +44,10 @@ func (s *shared) manage(g *config.Gateway, r *running, apply func(*policy.Policy
 // newWhatIf returns the whatIf of a store gateway. It calls apply with each new policy.
 func (s *shared) newWhatIf(g *config.Gateway, r *running, apply func(*policy.Policy)) *whatIf {
 	watch := simulate.New(simulate.Options{
-		NewEngine: func() *codec.Engine {
-			e, err := s.options.Zstd.Engine(s.started.Zstd)
-			if err != nil { // can't fail: it worked when the process started
-				return s.engine
-			}
-			return e
-		},
-		Dict:    r.store.local.Get,
-		MaxSeal: int(g.MaxSeal),
-		Budget:  s.whatIf,
+		NewEngine: s.newEngine,
+		Dict:      r.store.local.Get,
+		MaxSeal:   int(g.MaxSeal),
+		Budget:    s.whatIf,
 	})
 	return &whatIf{
 		gateway: g.Name, protocol: g.Protocol, watch: watch, stats: r.stats, log: r.log,
