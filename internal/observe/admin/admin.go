@@ -227,13 +227,7 @@ func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	doc, err := json.MarshalIndent(s.status(time.Now()), "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(doc, '\n'))
+	writeJSON(w, http.StatusOK, s.status(time.Now()))
 }
 
 // Document is a JSON document that readers get by GET /api/NAME.
