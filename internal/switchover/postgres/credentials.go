@@ -231,13 +231,18 @@ func (r *relogin) password() error {
 	return r.send([]byte(password), []byte{0})
 }
 
+// secret returns the password, or the verifier if the password is unknown.
+func (r *relogin) secret() (string, error) {
+	if r.credentials.password != "" {
+		return r.credentials.password, nil
+	}
+	return r.secrets()
+}
+
 func (r *relogin) md5(salt []byte) error {
-	secret := r.credentials.password
-	if secret == "" {
-		var err error
-		if secret, err = r.secrets(); err != nil {
-			return err
-		}
+	secret, err := r.secret()
+	if err != nil {
+		return err
 	}
 	if _, verifier := pg.ParseVerifier(secret); verifier {
 		return errors.New("the server asks for MD5, but only a SCRAM verifier is known")
@@ -261,12 +266,9 @@ func (r *relogin) begin(mechanisms []byte) error {
 
 // keys sets the password or the keys for SCRAM.
 func (r *relogin) keys() error {
-	secret := r.credentials.password
-	if secret == "" {
-		var err error
-		if secret, err = r.secrets(); err != nil {
-			return err
-		}
+	secret, err := r.secret()
+	if err != nil {
+		return err
 	}
 	v, ok := pg.ParseVerifier(secret)
 	switch {
