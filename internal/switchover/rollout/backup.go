@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -131,7 +133,7 @@ func (c *Cell) backupArguments(newNode, from *Node) []string {
 		"--pgdata", newNode.Directory, "--wal-method=stream", "--slot", newNode.slot(), "--checkpoint=fast", "--no-password",
 		"--dbname", from.conninfo(newNode, c.Replication),
 	}
-	for _, old := range sortedKeys(newNode.Tablespaces) {
+	for _, old := range slices.Sorted(maps.Keys(newNode.Tablespaces)) {
 		args = append(args, "--tablespace-mapping="+mapped(old)+"="+mapped(newNode.Tablespaces[old]))
 	}
 	return args
@@ -150,7 +152,7 @@ func (c *Cell) configure(ctx context.Context, newNode, from *Node) error {
 	settings["primary_slot_name"] = newNode.slot()
 	var conf strings.Builder
 	conf.WriteString("# cinch rollout\n")
-	for _, name := range sortedKeys(settings) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		fmt.Fprintf(&conf, "%s = %s\n", name, confLiteral(settings[name]))
 	}
 	script := `printf %s "$1" >> "$2/postgresql.auto.conf" && touch "$2/standby.signal" && sync "$2/postgresql.auto.conf" "$2/standby.signal" "$2"`

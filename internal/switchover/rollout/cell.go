@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -202,7 +203,7 @@ func (c *Cell) validateDirectories() error {
 		for _, d := range n.Replacement.directories() {
 			made = append(made, place{n.Replacement, d})
 		}
-		for _, d := range append(sortedKeys(n.Replacement.Tablespaces), n.Directory) {
+		for _, d := range append(slices.Sorted(maps.Keys(n.Replacement.Tablespaces)), n.Directory) {
 			all = append(all, place{n, d})
 		}
 	}
@@ -271,17 +272,8 @@ func (c *Cell) shutdownTime() time.Duration { return time.Duration(c.Gates.Shutd
 func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
 
 func values(m map[string]string) (list []string) {
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, m[k])
 	}
 	return list
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

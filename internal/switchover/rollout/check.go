@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -279,7 +280,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 // the free space.
 func (t *task) findRoom(ctx context.Context, f *findings) error {
 	n, newNode := t.oldNode, t.newNode
-	takes, err := n.diskUse(ctx, sortedKeys(newNode.Tablespaces)...)
+	takes, err := n.diskUse(ctx, slices.Sorted(maps.Keys(newNode.Tablespaces))...)
 	if err != nil {
 		return err
 	}

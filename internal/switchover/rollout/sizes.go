@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,7 +172,7 @@ func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) 
 		return Prediction{Setting: at.filesystem, Bytes: t.progress.Old.Data}, nil
 	}
 	p.Setting = at.filesystem + " " + s.name
-	for _, directory := range append([]string{t.oldNode.Directory}, sortedKeys(t.newNode.Tablespaces)...) {
+	for _, directory := range append([]string{t.oldNode.Directory}, slices.Sorted(maps.Keys(t.newNode.Tablespaces))...) {
 		out, err := t.oldNode.command(ctx, t.oldNode.cinch(), t.oldNode.planning(at.filesystem, s, directory)...)
 		if err != nil {
 			return p, err

@@ -43,6 +43,14 @@ func Pipeline(c net.Conn, closeConn func() error, ops []*Operation, deadline tim
 	return <-written
 }
 
+// Emptied returns a buffer without its content, or nil if it is larger than most bytes.
+func Emptied(b []byte, most int) []byte {
+	if cap(b) > most {
+		return nil
+	}
+	return b[:0]
+}
+
 // ReadBytes is the size of a target connection's read buffer unless answers are longer.
 const ReadBytes = 16 << 10
 

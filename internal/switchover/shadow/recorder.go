@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -289,7 +291,7 @@ func (s Recorded) String() string {
 	if s.Partial > 0 {
 		line += fmt.Sprintf("; %d connections recorded incompletely", s.Partial)
 	}
-	for _, why := range sortedKeys(s.Left) {
+	for _, why := range slices.Sorted(maps.Keys(s.Left)) {
 		line += fmt.Sprintf("; left out %d: %s", s.Left[why], why)
 	}
 	return line

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -204,7 +205,7 @@ func (r *Report) answers(w io.Writer) {
 	if r.Replay != nil {
 		fmt.Fprintln(w, r.Replay)
 	}
-	for _, what := range sortedKeys(r.Left) {
+	for _, what := range slices.Sorted(maps.Keys(r.Left)) {
 		fmt.Fprintf(w, "Not sent: %s: %d\n", what, r.Left[what])
 	}
 	for _, note := range r.Notes {
@@ -216,7 +217,7 @@ func (r *Report) answers(w io.Writer) {
 	if c.Repeated > 0 {
 		fmt.Fprintf(w, "%d were undone and repeated at a target until it answered like production; their latency is not judged.\n", c.Repeated)
 	}
-	for _, what := range sortedKeys(r.Refused) {
+	for _, what := range slices.Sorted(maps.Keys(r.Refused)) {
 		fmt.Fprintf(w, "Refused by both targets, not by production: %s: %d\n", what, r.Refused[what])
 	}
 	if c.Lost[control]+c.Lost[test] > 0 {
@@ -228,7 +229,7 @@ func (r *Report) answers(w io.Writer) {
 	if r.Dropped+r.Unmirrored > 0 {
 		fmt.Fprintf(w, "Connections that were mirrored incompletely: %d because their bytes could not be parsed or did not fit into memory, %d because of unsupported commands.\n", r.Dropped, r.Unmirrored)
 	}
-	for _, why := range sortedKeys(r.Why) {
+	for _, why := range slices.Sorted(maps.Keys(r.Why)) {
 		fmt.Fprintf(w, "  %s: %d\n", why, r.Why[why])
 	}
 	for _, d := range r.Differences {
@@ -246,15 +247,6 @@ func (r *Report) answers(w io.Writer) {
 	if r.Ended != "" {
 		fmt.Fprintf(w, "The mirror ended: %s.\n", r.Ended)
 	}
-}
-
-func sortedKeys(m map[string]int) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // Line returns the progress in one line.

@@ -90,18 +90,19 @@ func (c *catalog) learnCollection(ctx context.Context, db *mongo.Database, spec 
 	if spec.Type == "view" || strings.HasPrefix(spec.Name, "system.") {
 		return nil
 	}
-	cursor, err := db.Collection(spec.Name).Indexes().List(ctx)
-	if err != nil {
-		return err
-	}
-	var indexes []bson.Raw
-	if err := cursor.All(ctx, &indexes); err != nil {
-		return err
-	}
+	indexes, err := indexesOf(ctx, db.Collection(spec.Name))
 	for _, index := range indexes {
 		c.indexed(namespace, index)
 	}
-	return nil
+	return err
+}
+
+func indexesOf(ctx context.Context, c *mongo.Collection) (indexes []bson.Raw, err error) {
+	cursor, err := c.Indexes().List(ctx)
+	if err == nil {
+		err = cursor.All(ctx, &indexes)
+	}
+	return indexes, err
 }
 
 // created records the options of a collection.

@@ -247,12 +247,8 @@ func plainText(doc []byte) string {
 var blockCompressor = regexp.MustCompile(`block_compressor=(\w*)`)
 
 func (c *collection) read(ctx context.Context, of *mongo.Collection) error {
-	cursor, err := of.Indexes().List(ctx)
+	indexes, err := indexesOf(ctx, of)
 	if err != nil {
-		return err
-	}
-	var indexes []bson.Raw
-	if err := cursor.All(ctx, &indexes); err != nil {
 		return err
 	}
 	texts := make([]string, 0, len(indexes))
@@ -265,7 +261,7 @@ func (c *collection) read(ctx context.Context, of *mongo.Collection) error {
 	if c.documents, err = of.EstimatedDocumentCount(ctx); err != nil {
 		return err
 	}
-	cursor, err = of.Aggregate(ctx, bson.A{bson.D{{Key: "$collStats", Value: bson.D{{Key: "storageStats", Value: bson.D{}}}}}})
+	cursor, err := of.Aggregate(ctx, bson.A{bson.D{{Key: "$collStats", Value: bson.D{{Key: "storageStats", Value: bson.D{}}}}}})
 	if err != nil {
 		return nil // the user may lack this right, which is not needed otherwise
 	}

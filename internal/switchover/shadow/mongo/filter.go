@@ -94,24 +94,16 @@ func (f *filter) Held() int64 {
 	return int64(cap(f.requests.in)+cap(f.replies.in)+cap(f.recorded)) + planBytes*int64(len(f.pending))
 }
 
-// begin prepares the buffer for the recorded bytes of one call.
-func (f *filter) begin() {
-	if cap(f.recorded) > maxKept {
-		f.recorded = nil
-	}
-	f.recorded = f.recorded[:0]
-}
-
 // Request takes bytes that the client sent, and returns the requests to record that they complete.
 func (f *filter) Request(b []byte) ([]byte, error) {
-	f.begin()
+	f.recorded = shadow.Emptied(f.recorded, maxKept)
 	err := f.requests.take(b, f.ask)
 	return f.bounded(err)
 }
 
 // Reply takes bytes that the server sent, and returns the replies to record that they complete.
 func (f *filter) Reply(b []byte) ([]byte, error) {
-	f.begin()
+	f.recorded = shadow.Emptied(f.recorded, maxKept)
 	err := f.replies.take(b, f.answer)
 	return f.bounded(err)
 }
@@ -155,12 +147,9 @@ func (f *filter) answer(h wire.Header, raw []byte) error {
 		f.recorded = append(f.recorded, raw...)
 		return nil
 	}
-	m, err := parse(h, raw)
+	m, err := parseReply(h, raw)
 	if err != nil {
 		return err
-	}
-	if m.body == nil {
-		return fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
 	}
 	if m.moreToCome() {
 		f.pending[h.RequestID] = p

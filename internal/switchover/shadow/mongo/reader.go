@@ -103,6 +103,14 @@ func command(h wire.Header, raw []byte) (m message, name string, err error) {
 // fine stands for the answer of requests that get none.
 var fine = []byte("\x0d\x00\x00\x00\x10ok\x00\x01\x00\x00\x00\x00")
 
+func parseReply(h wire.Header, raw []byte) (message, error) {
+	m, err := parse(h, raw)
+	if err == nil && m.body == nil {
+		err = fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
+	}
+	return m, err
+}
+
 // answer processes a reply. Replies to requests that are not mirrored are skipped.
 func (r *reader) answer(h wire.Header, raw []byte) error {
 	q := r.pending[h.ResponseTo]
@@ -110,12 +118,9 @@ func (r *reader) answer(h wire.Header, raw []byte) error {
 		return nil
 	}
 	delete(r.pending, h.ResponseTo)
-	m, err := parse(h, raw)
+	m, err := parseReply(h, raw)
 	if err != nil {
 		return err
-	}
-	if m.body == nil {
-		return fmt.Errorf("%w: a reply without a document", wire.ErrMalformed)
 	}
 	if m.moreToCome() { // as if the client had asked again
 		r.pending[h.RequestID] = q.again(r.at)

@@ -40,17 +40,9 @@ const keptBytes = 64 << 10
 // Held returns the number of buffered bytes.
 func (f *filter) Held() int64 { return int64(cap(f.in) + cap(f.out) + cap(f.recorded)) }
 
-// begin resets the output buffer.
-func (f *filter) begin() {
-	if cap(f.recorded) > keptBytes {
-		f.recorded = nil
-	}
-	f.recorded = f.recorded[:0]
-}
-
 // Request adds bytes from the client and returns the messages to record. They are valid until the next call.
 func (f *filter) Request(b []byte) ([]byte, error) {
-	f.begin()
+	f.recorded = shadow.Emptied(f.recorded, keptBytes)
 	if f.isCancel {
 		return nil, nil
 	}
@@ -131,7 +123,7 @@ var zero = []byte{0}
 
 // Reply adds bytes from the server and returns the messages to record. They are valid until the next call.
 func (f *filter) Reply(b []byte) ([]byte, error) {
-	f.begin()
+	f.recorded = shadow.Emptied(f.recorded, keptBytes)
 	if f.isCancel {
 		return nil, nil
 	}

@@ -94,17 +94,9 @@ func (f *filter) Held() int64 {
 	return f.requestSplitter.held() + f.replySplitter.held() + int64(cap(f.recorded)) + planBytes*int64(len(f.pending)+len(f.queued))
 }
 
-// resetBuffer prepares the buffer for the recorded bytes of one call.
-func (f *filter) resetBuffer() {
-	if cap(f.recorded) > keptBytes {
-		f.recorded = nil
-	}
-	f.recorded = f.recorded[:0]
-}
-
 // Request takes bytes that the client sent, and returns the requests to record that they complete.
 func (f *filter) Request(b []byte) ([]byte, error) {
-	f.resetBuffer()
+	f.recorded = shadow.Emptied(f.recorded, keptBytes)
 	err := f.requestSplitter.each(b, func(args [][]byte, raw []byte) error {
 		q := request{bytes: raw, args: args}
 		if err := f.filters.p.describe(&q); err != nil {
@@ -123,7 +115,7 @@ func (f *filter) Request(b []byte) ([]byte, error) {
 
 // Reply takes bytes that the server sent, and returns the replies to record that they complete.
 func (f *filter) Reply(b []byte) ([]byte, error) {
-	f.resetBuffer()
+	f.recorded = shadow.Emptied(f.recorded, keptBytes)
 	err := f.replySplitter.each(b, func(frame []byte) error {
 		if len(f.pending) == 0 {
 			return errUnexpectedReply
