@@ -10,8 +10,8 @@ import (
 const socketBufferBytes = 64 << 10
 
 // Pipeline sends operations to a target in one piece and calls answered with what read returns for each. A latency
-// lasts from the first byte sent, at began, to the last byte of the answer. After an error of read it calls closeConn,
-// which must close c.
+// lasts from the first byte sent, at began, to the last byte of the answer. After an error of read Pipeline calls
+// closeConn, which must close c.
 func Pipeline(c net.Conn, closeConn func() error, ops []*Operation, deadline time.Time, read func(op *Operation, began time.Time) (Answer, error), answered func(int, Answer)) error {
 	if err := c.SetDeadline(deadline); err != nil {
 		return err
