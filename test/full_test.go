@@ -221,7 +221,7 @@ func TestPatternsMatchTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs := append(fullRuns(t), readRuns(t, "race", inRace, func(match []string) (module, arguments string) {
+	runs := append(fullRuns(t), readRuns(t, "../scripts/race", inRace, func(match []string) (module, arguments string) {
 		return match[1], match[2] + " " + match[3]
 	})...)
 	for _, r := range runs {
