@@ -148,7 +148,7 @@ final class RedisServer implements AutoCloseable {
     needed("go", "version");
     Path program = Path.of("target", "cinch").toAbsolutePath();
     List<String> build = List.of("go", "build", "-o", program.toString(), "./cmd/cinch");
-    int status = new ProcessBuilder(build).directory(Path.of("..").toFile()).inheritIO().start().waitFor();
+    int status = new ProcessBuilder(build).directory(Path.of("..", "..").toFile()).inheritIO().start().waitFor();
     Assertions.assertEquals(0, status, "go build");
     return program;
   }
