@@ -7,7 +7,7 @@ PROGRAMS = bench bench/grpc bench/library examples examples/otel
 
 build: ; go build -o cinch ./cmd/cinch
 # Cinch on its embedded store, with a small load. Ctrl-C ends it. It is there sooner without Parquet.
-run: ; go build -tags noparquet -o cinch ./cmd/cinch && go run ./examples/first --cinch ./cinch
+run: ; go build -tags noparquet -o . ./cmd/cinch ./examples/first && ./first --cinch ./cinch
 # Tests come in rings: see test/doc.go.
 short: ; scripts/steady $(MODULES) $(PROGRAMS) -short -- ./...
 # Without the commit in it the program is the same, and so are results that are kept, until its code changes.
