@@ -156,7 +156,8 @@ func (c *otlpClient) post(ctx context.Context, body []byte) (rejected int64, wai
 		if err != nil {
 			return 0, -1, err
 		}
-		return parsePartialSuccess(text)
+		rejected, err = parsePartialSuccess(text)
+		return rejected, -1, err
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if seconds, err := strconv.Atoi(reply.Header.Get("Retry-After")); err == nil {
 			wait = time.Duration(seconds) * time.Second
@@ -167,46 +168,38 @@ func (c *otlpClient) post(ctx context.Context, body []byte) (rejected int64, wai
 }
 
 // parsePartialSuccess returns the number of rejected spans in an ExportTraceServiceResponse, and why.
-func parsePartialSuccess(reply []byte) (rejected int64, wait time.Duration, err error) {
-	partial := fieldBytes(reply, 1)
-	for len(partial) > 0 {
-		number, kind, n := protowire.ConsumeTag(partial)
-		if n < 0 {
-			break
-		}
-		if number == 1 && kind == protowire.VarintType {
-			v, _ := protowire.ConsumeVarint(partial[n:])
-			rejected = int64(v)
-		}
-		size := protowire.ConsumeFieldValue(number, kind, partial[n:])
-		if size < 0 {
-			break
-		}
-		partial = partial[n+size:]
+func parsePartialSuccess(reply []byte) (rejected int64, err error) {
+	_, partial := lastField(reply, 1)
+	n, _ := lastField(partial, 1)
+	if rejected = int64(n); rejected > 0 {
+		_, why := lastField(partial, 2)
+		err = fmt.Errorf("%d spans were rejected: %s", rejected, why)
 	}
-	if rejected > 0 {
-		err = fmt.Errorf("%d spans were rejected: %s", rejected, fieldBytes(fieldBytes(reply, 1), 2))
-	}
-	return rejected, -1, err
+	return rejected, err
 }
 
-// fieldBytes returns the last occurrence of a length-delimited field of a message.
-func fieldBytes(message []byte, field protowire.Number) (value []byte) {
+// lastField returns the last varint and the last content in fields of a message that have a number; zero and nil if
+// there are none, or only behind damage.
+func lastField(message []byte, number protowire.Number) (v uint64, content []byte) {
 	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
+		found, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
 			break
 		}
-		size := protowire.ConsumeFieldValue(number, kind, message[n:])
+		size := protowire.ConsumeFieldValue(found, kind, message[n:])
 		if size < 0 {
 			break
 		}
-		if number == field && kind == protowire.BytesType {
-			value, _ = protowire.ConsumeBytes(message[n:])
+		switch {
+		case found != number:
+		case kind == protowire.VarintType:
+			v, _ = protowire.ConsumeVarint(message[n:])
+		case kind == protowire.BytesType:
+			content, _ = protowire.ConsumeBytes(message[n:])
 		}
 		message = message[n+size:]
 	}
-	return value
+	return v, content
 }
 
 // encodeSpans returns the spans of one tracer as a TracesData, which is encoded like the ExportTraceServiceRequest that
