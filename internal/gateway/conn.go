@@ -209,8 +209,8 @@ func Abort(c net.Conn) error {
 }
 
 // SetResetOnClose chooses what the peer of c sees when c is closed, also if the process dies: a reset or an EOF. A
-// relay whose peers act on an EOF sets reset until it has received that EOF, so that a failure does not look like
-// one. Connections other than TCP always end with an EOF.
+// relay whose peers act on an EOF sets reset until it has received that EOF. Its own failure then does not look like
+// an EOF. Connections other than TCP always end with an EOF.
 func SetResetOnClose(c net.Conn, reset bool) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -239,8 +239,8 @@ func (a *activity) touch() { a.last.Store(int64(time.Since(processStart))) }
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
 
-// firstPeekBytes is the size in bytes of the buffer that a connection holds while it waits, if it can't take
-// a buffer only when bytes have come. That is so above TLS, which holds more than that itself.
+// firstPeekBytes is the size in bytes of the buffer that a connection holds while it waits, if it can't wait
+// without a buffer. TLS connections can't; their own buffers are larger than this one.
 const firstPeekBytes = 512
 
 // ReadFirst waits until c has bytes, and only then takes a buffer with room for size bytes from the pool and
@@ -349,8 +349,8 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 	return buf[:cap(buf)], n, nil // the next read returns an error that came with the bytes
 }
 
-// PeerClosed reports whether c's peer has ended its side and all it sent has been read. It
-// does not wait and consumes nothing.
+// PeerClosed reports whether c's peer has ended its side and all it sent has been read, or has reset the connection.
+// It does not wait and consumes nothing.
 func PeerClosed(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -440,8 +440,8 @@ func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 	return wrapped, raw
 }
 
-// socketCall makes the same system call on a connection's socket repeatedly, and avoids the overhead beside
-// the call for small amounts. It belongs to one goroutine at a time.
+// socketCall repeats one system call, read or write, on a connection's socket. Calls that move few bytes avoid the
+// overhead of Go's scheduler (see directCall). It belongs to one goroutine at a time.
 type socketCall struct {
 	conn    *Conn
 	raw     syscall.RawConn

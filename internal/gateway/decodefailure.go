@@ -10,8 +10,8 @@ import (
 // the error for the client, without a prefix of the protocol.
 //
 // Clients get the same text for a missing dictionary, a wrong tag and any other damage: a client that writes
-// forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that the
-// header alone shows are told, since clients can read the header too.
+// forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that follow
+// from the header alone are told in full, since clients can read the header too.
 func DecodeFailure(err error) (class, text string) {
 	const prefix = "compressed value can't be decompressed: "
 	switch class = decodeErrorClass(err); class {

@@ -10,10 +10,10 @@ import (
 // maxDirectBytes limits the bytes that a call moves without the scheduler's knowledge.
 const maxDirectBytes = 4 << 10
 
-// directCall reads from a socket, or writes to it, and does not wait. Calls that move few bytes
-// bypass Go's scheduler: in a process that has been idle it would wake its monitor thread for each of them, and
-// the call has returned by then. The monitor interrupts goroutines that run for long. Such a goroutine moves many
-// bytes, so it makes ordinary calls, which wake the monitor.
+// directCall reads from a socket, or writes to it, and does not wait. Calls that move few bytes bypass Go's
+// scheduler. In a mostly idle process the scheduler would wake its monitor thread for each call, although the call
+// returns sooner. The monitor is needed to interrupt goroutines that run for long, but such a goroutine moves many
+// bytes, so it also makes ordinary calls, which wake the monitor.
 func directCall(writes bool, fd int, p []byte) (int, error) {
 	if len(p) == 0 || len(p) > maxDirectBytes {
 		if writes {

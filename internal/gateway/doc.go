@@ -10,8 +10,9 @@
 //	tls.go               protocols offered by ALPN
 //	proxyheader.go       addresses of clients behind load balancers, from PROXY headers
 //	loopbackguard.go     refuses remote clients if the server requires no login and is reached over loopback
-//	reachability.go      logs whether the upstream is reachable
+//	reachabilitylog.go   logs when the upstream becomes unreachable, and reachable again
 //	ownaddress.go        prevents connecting to the gateway itself
+//	advertisedaddress.go the gateway's address in replies that name servers
 //	pumpedsession.go     lifecycle of a session with one goroutine for requests and one for replies
 //	inbound.go           reads messages within the memory budget
 //	authgate.go          limits messages before login
@@ -19,8 +20,10 @@
 //	end.go               recovers panics; logs and counts how sessions end
 //	conn.go              connections that count bytes, wait without holding a buffer, half-close, write vectors
 //	directcall_linux.go  small reads and writes without scheduler calls
+//	transferred_linux.go bytes received and acknowledged, as the kernel counts them
+//	wasreset_linux.go    tells a reset from an ordinary end
 //	receivepace.go       measures how fast the bytes of a message come in
-//	compress.go          compresses values within the CPU and latency budgets of a gateway, and counts them
+//	compress.go          compresses values and counts them; Effort keeps that within CPU and latency budgets
 //	decodefailure.go     error classes and texts for values that can't be decoded
 //	stats.go             counters of a gateway; metrics.go exports them, snapshot.go returns them for the admin page
 //	sparselog.go         limits equal log lines

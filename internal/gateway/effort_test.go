@@ -30,7 +30,7 @@ func TestCPUTimerCountsCPU(t *testing.T) {
 		stint := e.Begin(100)
 		clock += time.Millisecond
 		stint.End()
-		clock += time.Hour // between stints
+		clock += time.Hour // between measurements
 	}
 	if got := e.total().CPUSeconds; got < 2.8 || got > 5.2 { // within seven standard deviations
 		t.Errorf("%.3f s were counted of 4", got)

@@ -18,7 +18,7 @@ const (
 	// FreeBytes is the memory that a message may take, in all its forms, without counting in the budget.
 	FreeBytes = 48 << 10
 	// initialRoom is the room for a message at first. The buffer then grows to growthFactor times the bytes that
-	// have come, so that memory follows the bytes received, and a third of them is copied.
+	// have come. So memory follows the bytes received, and copies for growing add up to a third of them.
 	initialRoom  = 64 << 10
 	growthFactor = 4
 )

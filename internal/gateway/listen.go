@@ -33,7 +33,7 @@ func Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Until here the umask decides, which usually denies others write permission, and connecting needs that.
+	// Connecting needs write permission. Until this call the umask applies, which usually denies it to others.
 	if err := os.Chmod(path, unixSocketMode); err != nil {
 		_ = l.Close()
 		return nil, err

@@ -18,7 +18,7 @@ import (
 const (
 	defaultHandshakeTimeout = 10 * time.Second
 
-	// The pause after a failed accept doubles from the first to the second.
+	// The pause after a failed accept is minAcceptPause at first, and doubles up to maxAcceptPause.
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
@@ -403,7 +403,7 @@ func (s *Server) drainAll(conns []*activeConn) {
 
 func (s *Server) drain(a *activeConn) {
 	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
-	a.session.Drain() // set before a.drained, under the lock that close held
+	a.session.Drain() // the session was set, under s.mu, before close chose a
 }
 
 func (s *Server) abortAll() {

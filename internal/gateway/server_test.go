@@ -445,6 +445,6 @@ func TestNilSessionClosesTheConnection(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(net.Conn) Session { return nil }})
 	c := h.dial(t)
 	c.expectEnd()
-	_ = c.Close() // else the server would listen for a while
+	_ = c.Close() // otherwise the server would linger
 	testenv.Eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
 }

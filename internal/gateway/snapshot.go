@@ -61,7 +61,7 @@ type Total struct {
 	RawBytes       uint64  `json:"raw_bytes"`
 	StoredBytes    uint64  `json:"stored_bytes"`
 	SavedBytes     int64   `json:"saved_bytes"` // negative when envelopes cost more than they saved
-	Ratio          float64 `json:"ratio"`       // raw by stored; 0 when nothing was stored
+	Ratio          float64 `json:"ratio"`       // raw divided by stored; 0 when nothing was stored
 	SealCPUSeconds float64 `json:"seal_cpu_seconds"`
 	OpenCPUSeconds float64 `json:"open_cpu_seconds"`
 	Opened         uint64  `json:"opened"`
