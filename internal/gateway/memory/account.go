@@ -77,7 +77,7 @@ func (a *Account) TryAcquire(n int64) bool {
 func (a *Account) Acquire(ctx context.Context, n int64) error { return a.Grow(ctx, n, n) }
 
 // Grow takes n bytes, and waits for them if it must. claim says how many bytes the current message still
-// needs, n included. A connection asks for one message at a time.
+// needs, n included. An account asks for one message at a time.
 func (a *Account) Grow(ctx context.Context, n, claim int64) error {
 	if a.unbounded() || n <= 0 {
 		return nil

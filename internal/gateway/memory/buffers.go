@@ -23,8 +23,8 @@ var bufferPools [maxBufferBits - minBufferBits + 1]sync.Pool
 // GetBuffer returns an empty slice with room for n bytes or more, to append to. Its old content is undefined.
 // The caller owns it, and may grow, keep or drop it; PutBuffer gives it back.
 //
-// A connection that waits for its peer should hold no buffer, or a small one: the memory of an idle
-// connection is multiplied by their number.
+// A connection that waits for its peer should hold no buffer, or a small one, since a process may have many
+// thousands of idle connections.
 func GetBuffer(n int) []byte {
 	if n > maxBufferBytes {
 		return make([]byte, 0, n)

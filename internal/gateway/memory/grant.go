@@ -78,9 +78,9 @@ func (g *Grant) Acquire(n, claim int64) error {
 	}
 }
 
-// AcquireBeyond waits until the current message may hold n bytes more than its announced size. That is when the
-// budget has them, or when no other message is going ahead without budget, so that this one may. A message that goes
-// ahead does not wait for the budget, so it ends and others get their turn.
+// AcquireBeyond waits until the current message may hold n bytes more than its announced size. It waits until the
+// budget has them, or until no other message goes ahead without budget: then this one does. A message that goes ahead
+// does not wait for the budget, so it ends and others get their turn.
 func (g *Grant) AcquireBeyond(n int64) error {
 	if g.unbudgeted || g.TryAcquire(n) {
 		return nil

@@ -127,8 +127,7 @@ func (d *stallDetector) begin() {
 	}
 }
 
-// run checks the holders every stallCheckPeriod. After a panic it ends too, and starts again when an account waits
-// for memory.
+// run checks the holders every stallCheckPeriod, until there is no reason for it or it panics. begin starts it again.
 func (d *stallDetector) run() {
 	defer panics.Catch(nil, nil, d.stop) // shared by all gateways; the code of each gateway recovers and counts by itself
 	tick := time.NewTicker(stallCheckPeriod)
