@@ -2,7 +2,7 @@
 // their order. From these it estimates how well other codings, and a pair of gateways, would compress them. It reports
 // numbers only, never contents. The bodies of HTTP requests count as messages too.
 //
-//	sampled.go   the samples
+//	samples.go   the samples
 //	estimate.go  the estimates
 package sampled
 
