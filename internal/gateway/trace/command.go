@@ -77,7 +77,7 @@ func (t *Tracer) StartCommand(of *Connection, name string, now time.Time, waited
 	return c
 }
 
-// SetName sets the name of the request when it is known.
+// SetName replaces the name given to StartCommand, for callers that learn the right one later.
 func (c *Command) SetName(name string, attributes ...attribute.KeyValue) {
 	c.do(func() {
 		c.r.span.SetName(name)
@@ -96,14 +96,14 @@ func (c *Command) Now() (now time.Time) {
 	return now
 }
 
-// AddSpan adds a span that started at from and took took, if that is not zero.
+// AddSpan adds a span that began at from and lasted for took. It adds none if took is zero.
 func (c *Command) AddSpan(name string, from time.Time, took time.Duration, attributes ...attribute.KeyValue) {
 	if c != nil && took > 0 {
 		c.do(func() { c.r.AddSpan(name, from, from.Add(took), attributes...) })
 	}
 }
 
-// AddWait adds a span for a wait since then.
+// AddWait adds a span for a wait that began at since and ends now.
 func (c *Command) AddWait(since time.Time) {
 	if c != nil {
 		c.AddSpan("wait", since, time.Since(since))

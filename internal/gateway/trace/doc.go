@@ -4,7 +4,8 @@
 //	tracer.go   which requests are traced, and where their spans go
 //	request.go  a traced request and its spans
 //	command.go  a request whose reply is handled by another goroutine
-//	counts.go   how many spans were sent, and how many were not
+//	exporter.go sends batches of spans and counts the results
+//	otlp.go     the client of a collector: OTLP over HTTP
 //
 // A nil *Tracer traces nothing, and all methods work on a nil *Request or *Command, so that callers need not
 // check. Spans contain nothing that a user has written: no key, no value, no collection, no address of a

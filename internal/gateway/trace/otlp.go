@@ -65,7 +65,7 @@ func otlpEnv(name string) string {
 	return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
 }
 
-// parseHeaders parses key=value,key=value with values as in a URL.
+// parseHeaders parses key=value,key=value. Values are percent-encoded, as in a URL.
 func parseHeaders(list string) (http.Header, error) {
 	h := http.Header{}
 	for pair := range strings.SplitSeq(list, ",") {
@@ -104,7 +104,8 @@ func tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// The first pause before a batch is sent again, and the longest; the batch's timeout ends the attempts.
+// The pause before a batch is sent again is firstRetry at first, and doubles up to maxRetry. The batch's timeout ends
+// the attempts.
 const (
 	firstRetry = 500 * time.Millisecond
 	maxRetry   = 5 * time.Second
@@ -113,8 +114,8 @@ const (
 // maxOTLPReply limits what is read of a reply, in bytes.
 const maxOTLPReply = 64 << 10
 
-// send sends spans, again while the receiver is unavailable, until ctx ends. It returns how many the receiver
-// rejected.
+// send sends spans, and repeats that while the receiver is unavailable, until ctx ends. It returns how many the
+// receiver rejected.
 func (c *otlpClient) send(ctx context.Context, spans []sdk.ReadOnlySpan) (rejected int64, err error) {
 	message, err := proto.Marshal(encodeSpans(spans))
 	if err != nil {
@@ -178,8 +179,8 @@ func parsePartialSuccess(reply []byte) (rejected int64, err error) {
 	return rejected, err
 }
 
-// lastField returns the last varint and the last content in fields of a message that have a number; zero and nil if
-// there are none, or only behind damage.
+// lastField returns the values of the last varint field and of the last bytes field with a given number in a message;
+// zero and nil if there are none. It ignores what follows a malformed field.
 func lastField(message []byte, number protowire.Number) (v uint64, content []byte) {
 	for len(message) > 0 {
 		found, kind, n := protowire.ConsumeTag(message)

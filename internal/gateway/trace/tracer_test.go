@@ -118,7 +118,7 @@ func TestUntracedRequestsCostNothing(t *testing.T) {
 	}
 }
 
-// An unreachable collector costs its spans, a line in the log, and no more memory than the queue's.
+// While the collector is unreachable, every span counts as failed or as waiting, and Close still ends soon.
 func TestCollectorIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

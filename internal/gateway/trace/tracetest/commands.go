@@ -27,8 +27,8 @@ func StartCommands(t testing.TB) *Commands {
 	return &Commands{c, tracer}
 }
 
-// End shuts down, waits for the spans, and checks what holds for all: each traced request has one root span
-// for that system, which contains its others.
+// End calls shutdown, waits for the spans, and checks all of them: each traced request has one root span, which names
+// the database system, and its other spans lie within the root's time.
 func (c *Commands) End(t testing.TB, system string, shutdown func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
