@@ -100,7 +100,7 @@ func unescape(c byte) byte {
 	return c
 }
 
-// isSpace is C's isspace in the "C" locale.
+// isSpace reports what C's isspace does in the "C" locale.
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
 func isHex(c byte) bool {

@@ -21,7 +21,7 @@ var errReply = errors.New("unexpected form of a reply")
 type Indexes struct {
 	// Prefixes are the key prefixes of indexed hashes, sorted; "" covers all keys.
 	Prefixes []string
-	// Unknown, if not nil, is why the server could not be asked: any hash may be indexed.
+	// Unknown is the error if the server could not be asked. Any hash may be indexed then.
 	Unknown error
 }
 
