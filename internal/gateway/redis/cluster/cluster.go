@@ -221,7 +221,7 @@ func (c *Cluster) SetPolicy(p *policy.Policy) {
 // connectTime limits how long a client of the entry waits for a node that answers.
 const (
 	connectTime = 5 * time.Second
-	nodeTime    = 2 * time.Second // of these, for one node, unless it is the last: a host that is off answers nothing
+	nodeTime    = 2 * time.Second // of connectTime, for each node but the last: a host that is off answers nothing
 )
 
 // newSession connects a client of the entry to any node.

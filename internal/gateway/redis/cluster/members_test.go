@@ -157,7 +157,7 @@ type followed map[string]bool
 func (f followed) Leave(id string) { f[id] = true }
 func (f followed) Lead([]string)   {}
 
-// synced returns a test that runs in a bubble of its own.
+// synced returns a test that runs in a synctest bubble of its own.
 func synced(f func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) { synctest.Test(t, f) }
 }

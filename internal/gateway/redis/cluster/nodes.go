@@ -95,7 +95,7 @@ func (n *node) setFlags(flags string) (skip bool) {
 // nodeAddress is the second field of a line of CLUSTER NODES.
 type nodeAddress struct{ ip, port, bus, hostname, more string }
 
-// splitNodeAddress splits the field; every byte but the first comma and separators is in one part.
+// splitNodeAddress splits the field. bus keeps its @ and more its comma.
 func splitNodeAddress(field string) (a nodeAddress) {
 	addr, names, named := strings.Cut(field, ",")
 	if named {

@@ -47,8 +47,8 @@ func (c *Cluster) pollSentinels() error {
 	return c.update(a.nodes, a.host)
 }
 
-// newestAnswer asks the Sentinels, in order, until one knows of the last failover. SENTINEL MONITOR begins with a
-// lower epoch again: it is accepted if most Sentinels answer, and none knows a higher one.
+// newestAnswer asks the Sentinels, in order, until one knows of the last failover. After SENTINEL MONITOR epochs begin
+// low again. So a lower epoch is accepted if most Sentinels answer and all of them have lower ones.
 func (c *Cluster) newestAnswer(ask func(endpoint.Upstream) (sentinelAnswer, error)) (newest sentinelAnswer, err error) {
 	all := c.cfg.Sentinel.Sentinels
 	var errs []error

@@ -164,7 +164,7 @@ func countBits(b []byte) int64 {
 
 // findBit returns the first of the bits first to last that equals bit, or -1.
 func findBit(value []byte, first, last int64, bit byte) int64 {
-	var flip byte // turns the search into one for a one
+	var flip byte // inverts the bits, so that the search is always for a 1
 	if bit == 0 {
 		flip = 0xff
 	}

@@ -1,5 +1,5 @@
 -- include guardcommon.lua
--- Wrap plain values that begin with the magic now.
+-- Wrap plain values that begin with the magic after the command.
 for _,k in ipairs(KEYS) do
   if look(k) then
     local v = redis.call('GET', k)

@@ -25,19 +25,19 @@ const MaxArgs = 7000
 var files embed.FS
 
 var (
-	// Peek runs a read of a string, PeekField one of a hash field.
+	// Peek runs a read of a string, PeekField one of a hash field. For an envelope they return that instead.
 	Peek, PeekField = script("peek.lua"), script("peekfield.lua")
 
-	// Guard decompresses known values in place and runs a command in the same step. Values that begin with
-	// the magic afterwards are wrapped. GuardField does so for a hash field.
+	// Guard decompresses known values in place and runs a command in the same step. Then it wraps plain values
+	// that begin with the magic. GuardField does the same for a hash field.
 	Guard, GuardField = script("guard.lua"), script("guardfield.lua")
 	// GuardRead is Guard for a command that only reads: the envelopes are restored.
 	GuardRead = script("guardread.lua")
 	// Compare is Guard for a command that compares, CompareWatched the same for a client that watches keys.
 	Compare, CompareWatched = script("compare.lua"), script("comparewatched.lua")
 
-	// Sort runs SORT. SortWatched is for a client that watches keys: weights decompressed in place stay so,
-	// since restoring them would abort the client's transaction each time that it retries.
+	// Sort runs SORT. SortWatched is for a client that watches keys: weights decompressed in place stay
+	// decompressed, since restoring them would abort the client's transaction each time that it retries.
 	Sort        = script("sort.lua")
 	SortWatched = strings.NewReplacer(" put(3)", "", " put(3,not failed and nlook>0 and store)", "").Replace(Sort)
 

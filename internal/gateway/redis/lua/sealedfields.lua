@@ -1,5 +1,5 @@
--- Returns the compressed fields of a hash and their values as a flat list. KEYS[1]; ARGV: the magic, how many
--- elements are enough, how many bytes of values are (none: any number).
+-- Returns the compressed fields of a hash and their values as a flat list. KEYS[1]; ARGV: the magic, and two
+-- limits after which the list ends: its elements, and the bytes of its values (missing: no limit).
 local m, most, room, found = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), {}
 local h = redis.call('HGETALL', KEYS[1])
 for i = 2,#h,2 do

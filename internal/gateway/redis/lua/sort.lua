@@ -75,7 +75,7 @@ if nlook > 0 then
     if isvalue(i, v) and check(v) then sealed = true end
   end
   if l.err or #unknown > 1 then
-    -- unless the client watches keys
+    -- SortWatched leaves this call out.
     put(3)
     if l.err then return l end
     return {unpack(unknown, 1, 100)}
@@ -84,7 +84,7 @@ end
 local r = redis.pcall(unpack(ARGV, first+nlook))
 store = string.sub(store, 2)
 local failed = type(r) == 'table' and r.err
--- unless the client watches keys
+-- SortWatched leaves this call out.
 put(3, not failed and nlook > 0 and store)
 if failed or not sealed then return r end
 local l = redis.call('LRANGE', store, 0, -1)
