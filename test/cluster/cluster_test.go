@@ -145,7 +145,7 @@ func testHalfMoved(t *testing.T, protocol int) {
 	asked("STRLEN {t}moved", "1050")
 	asked("APPEND {t}moved x", "1051")
 	expect(t, new, "ASKING", "OK", "SET {t}moved {long}", "OK")
-	asked(script+" 1 {t}moved", "1050") // decompresses the value in place, see unit.go
+	asked(script+" 1 {t}moved", "1050") // decompresses the value in place, see gatewaytransaction.go
 	expect(t, new, "ASKING", "OK", "SET {t}moved {long}", "OK")
 	asked("LCS {t}moved {t}moved LEN", "1050")
 	asked("EVAL return~redis.call('HGET',KEYS[1],'f') 1 {t}h", long)

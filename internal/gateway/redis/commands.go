@@ -25,7 +25,7 @@ const (
 	compared
 	// floats: runs unchanged, and like inflated if the server reports that the value is no number.
 	floats
-	// scripts: runs code on keys; their values are decompressed in the same transaction (unit.go).
+	// scripts: runs code on keys; their values are decompressed in the same transaction (gatewaytransaction.go).
 	scripts
 	// sorts: SORT, whose BY and GET read other keys (sort.go).
 	sorts
@@ -344,7 +344,7 @@ func evalFor(name string) string {
 	return "EVAL"
 }
 
-// wrappedScript is the row of a script that a command runs in.
+// wrappedScript is the row of the script in which nestedUnits runs an unknown command.
 var wrappedScript = &command{name: "eval", arity: -3, strategy: scripts, reply: shapeAny}
 
 // rowCache caches the table rows of one client's commands.
@@ -400,8 +400,7 @@ const (
 	unknownOptions
 )
 
-// valueFinder returns the positions of a request's values, given the arguments that have arrived; it will have
-// argc.
+// valueFinder returns the positions of the values in a request of argc arguments. args are those that have arrived.
 type valueFinder func(args [][]byte, argc int) (valuePositions, positionStatus)
 
 // positions returns the positions of the values in a request of which some arguments have arrived.

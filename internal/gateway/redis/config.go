@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Name        string
 	Upstream    endpoint.Upstream // its credentials are the gateway's own; clients bring theirs
-	UpstreamURL string            // the server's URLs without credentials, told to Cinch's commands; "": not told
+	UpstreamURL string            // the server's URLs without credentials, reported to Cinch's commands; "": not reported
 	// Dial connects upstream if that is not always one address; nil: gateway.Dial.
 	Dial     func(context.Context) (net.Conn, error)
 	TLS      *tls.Config    // for clients; nil: plain
@@ -42,7 +42,7 @@ type Config struct {
 	// Requests and Replies limit the bytes of large values in flight. Each direction has its own budget, so
 	// that neither waits for the other; nil: no limit.
 	Requests, Replies *memory.Budget
-	// Stall limits how long a peer that holds bytes of a budget may move less than gateway.MinPace while
+	// Stall limits how long a peer that holds bytes of a budget may move less than memory.MinPace while
 	// others wait for them, before it is disconnected; 0: gateway.DefaultStall.
 	Stall time.Duration
 	// Grace limits how long a drain waits for clients that are in a transaction or blocked in a command.
@@ -94,8 +94,8 @@ const (
 	growth     = 4
 )
 
-// patience limits how long the request pump waits for the reply pump before it unblocks that, in case the client does
-// not read its replies.
+// patience limits how long the request pump waits for the reply pump. After that it unblocks the reply pump, which may
+// be waiting for a client that does not read.
 const patience = 20 * time.Millisecond
 
 // A request that must be collected waits for memory for at most reservePatience times Config.Stall.

@@ -21,22 +21,25 @@
 // Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests
 // larger than the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
 // script and index commands) and stored (commands that work on stored values, compressed ones included).
-// Stored commands are run by guard (one guarded script runs the command on the value), units (scripts and
-// commands that the table does not know, in a transaction under WATCH), nestedUnits (both, inside a
-// transaction that the client has open) and sorter (SORT).
+// Stored commands are run by guard (guard.go: one guarded script runs the command on the value), units
+// (gatewaytransaction.go: scripts and commands that the table does not know, in a transaction of the gateway),
+// nestedUnits (insidetransaction.go: the same while the client has a transaction open or watches keys) and sorter
+// (sort.go: SORT).
 //
 // These rely on five types with one task each: upstreamWriter holds the sessionState (database, login,
-// protocol version) and the transaction; user knows the client's permissions and has a sideConn, a second
-// connection for questions that cannot be asked on the first; valueCodec compresses and decompresses;
+// protocol version) and the transaction; user (rights.go) knows the client's permissions and has a sideConn, a
+// second connection for questions that cannot be asked on the first; valueCodec compresses and decompresses;
 // decodeBuffer holds values decompressed for a request; keyProber examines the values that keys hold.
+// sideconn.go also connects to the server, for clients and for the gateway itself.
 //
 // foreign.go handles values that a client library has compressed. rewrite.go compresses their content and
 // replydecoder.go restores them.
 //
-// trace.go makes the spans of traced commands, of one command of a client at a time.
+// trace.go makes the spans of traced commands. It traces one command of a client at a time.
 //
 // The reply pump also delegates: to internalReplies (replies to the gateway's own requests), pushFrames
-// (frames that answer no request), nodeReplies and redirects (replies that name other servers).
+// (frames that answer no request), nodeReplies and redirects (nodecommands.go: replies that name other servers) and
+// spill (spilledreplies.go: replies that the client does not read yet).
 //
 // Three packages below do not depend on sessions: compute (answers from values alone), lua (the scripts) and
 // cluster (where the servers are).

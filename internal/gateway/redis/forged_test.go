@@ -77,8 +77,8 @@ func newTenants(t *testing.T) *tenants {
 	return x
 }
 
-// copying returns a frame that copies n bytes from a place of any dictionary of that length. It is made with
-// another dictionary of that length, which the thief made up.
+// copying returns a zstd frame that copies n bytes, from offset at on, of any dictionary of the given length. It is
+// made with another dictionary of that length, which the thief made up.
 func copying(t *testing.T, length, at, n int) []byte {
 	t.Helper()
 	own := bytes.Repeat([]byte{'.'}, length)

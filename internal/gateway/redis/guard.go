@@ -79,7 +79,7 @@ func (g *guard) inflated(r *request) error {
 }
 
 // guardFor returns the script for a command. If the client speaks RESP3, the script must receive RESP3 maps
-// as maps. While the client watches keys, a value that a read decompresses in place stays so: storing the
+// as maps. While the client watches keys, a value that a read decompresses in place stays decompressed: storing the
 // envelope again would abort the client's transaction, each time that it retries.
 func (g *guard) guardFor(r *request) string {
 	script := lua.GuardRead
@@ -273,8 +273,8 @@ func (g *guard) unknown(r *request) error {
 	return g.units.run(&u, distinct(keys))
 }
 
-// storedCommands runs commands for which the server must see stored values as the client wrote them. Each kind is in
-// a file of its own.
+// storedCommands runs commands for which the server must see stored values as the client wrote them. Its parts are in
+// guard.go, gatewaytransaction.go, insidetransaction.go, sort.go and keyprober.go.
 type storedCommands struct {
 	prober keyProber
 	nested nestedUnits

@@ -50,8 +50,8 @@ type indexes struct {
 // notPolled is the state before the first answer.
 var notPolled = search.Indexes{Unknown: errors.New("not asked yet")}
 
-// newIndexes returns indexes that have not been polled. If awaited, mayCover already takes every hash for covered, for
-// sessions that begin before start.
+// newIndexes returns indexes that have not been polled. If awaited, mayCover reports every hash as covered until start,
+// for sessions that begin before that.
 func newIndexes(codec *valueCodec, dialer *dialer, share *memory.Share, awaited bool) *indexes {
 	ctx, cancel := context.WithCancel(context.Background())
 	x := &indexes{

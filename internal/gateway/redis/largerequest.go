@@ -299,7 +299,7 @@ func (l *largeRequest) sendBuffered(arg []byte, isValue bool, key, before []byte
 	return l.upstream.sendBulk(arg)
 }
 
-// sendNext reads and sends the next argument. It returns it, unless it was a value or too long to keep.
+// sendNext reads and sends the next argument. It returns the argument, unless that was a value or too long to keep.
 func (l *largeRequest) sendNext(isValue bool, key, before []byte) ([]byte, error) {
 	n, err := l.header()
 	if err != nil {
@@ -453,8 +453,8 @@ func (l *largeRequest) collect() error {
 	return l.handler.handleCollected(l.args)
 }
 
-// readArg reads the next argument into args. It leaves a long value of a command that only stores it at its
-// header if the value can't be compressed.
+// readArg reads the next argument into args. If that is the long value of a command that only stores it, and the value
+// will not be compressed, readArg stops behind its header and sets unsealed.
 func (l *largeRequest) readArg() error {
 	n, err := l.header()
 	if err != nil {
@@ -639,8 +639,8 @@ func (l *largeRequest) roomFor(n, have, size int, must bool) bool {
 	return l.tryReserve(want, claim, patience)
 }
 
-// fillLast reads the rest of an argument after its first have bytes. If it is a value worth it, it is
-// compressed while it arrives.
+// fillLast reads the rest of an argument after its first have bytes. A value that is worth compressing is compressed
+// while it arrives.
 func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error {
 	const step = codec.FrameBlock
 	value := buf[:len(buf)-len(crlf)]

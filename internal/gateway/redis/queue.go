@@ -108,8 +108,8 @@ type queue struct {
 	// changes (the database, the login, subscriptions) is known only afterwards.
 	carrying bool
 
-	// For the request pump: next is the entry pushed last, without its data; next.n more equal ones are not in
-	// the ring yet. An entry with data of its own (single) equals no other.
+	// For the request pump: next is the entry pushed last; next.n more equal ones are not in the ring yet. An
+	// entry with data of its own (single) equals no other, and next does not keep that data.
 	next   entry
 	pushed uint64 // requests whose replies are outstanding or have arrived
 

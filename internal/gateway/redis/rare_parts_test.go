@@ -322,7 +322,7 @@ func (d *recordingHandler) handleCollected(args [][]byte) error { d.collected = 
 func (*recordingHandler) failWith(text string) error            { return errors.New(text) }
 func (*recordingHandler) passProtocolError() error              { return resp.ErrProtocol }
 
-// largely makes a large handle a request whose beginning fills the buffer.
+// largely passes a request to a large, which handles it. The beginning of the request fills the buffer.
 func (p *sessionParts) largely(words ...string) *recordingHandler {
 	p.t.Helper()
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()

@@ -77,8 +77,8 @@ func (p *replyPump) reset() {
 
 func (p *replyPump) monitor() { p.pushes.monitoring, p.pushes.expected = true, true }
 
-// errorClasses maps protocol violations by the server to metric classes. Those of the client the server
-// answers.
+// errorClasses maps protocol violations by the server to metric classes. Violations by the client are answered by the
+// server.
 var errorClasses = gateway.ErrorClasses{
 	{resp.ErrReply, "protocol"},
 	{resp.ErrLineTooLong, "protocol"},

@@ -204,12 +204,13 @@ func (s shape) holdsValue(path []level, mask []bool) bool {
 
 func odd(path []level, i int) bool { return path[i].index%2 == 1 }
 
-// isEntryValue: list of [id [f v f v]].
+// isEntryValue reports whether path leads to a value in a list of entries: [id [f v f v]] ….
 func isEntryValue(path []level) bool {
 	return len(path) == 3 && path[1].index == 1 && odd(path, 2)
 }
 
-// inStreams: RESP2 has [name entries] pairs in an array, RESP3 a map of name to entries.
+// inStreams reports whether path leads to a value in the reply to XREAD: an array of [name entries] pairs in RESP2, a
+// map of name to entries in RESP3.
 func inStreams(path []level) bool {
 	if len(path) == 0 {
 		return false
@@ -220,9 +221,9 @@ func inStreams(path []level) bool {
 	return len(path) == 5 && path[1].index == 1 && isEntryValue(path[2:])
 }
 
-// inEntry finds [id [f v f v]] wherever XINFO STREAM has one: an array of two whose first
-// element is a string and whose second is an array. Nothing else in that reply looks like
-// it: lists of two groups or consumers begin with an array, pending entries hold none.
+// inEntry reports whether path leads to a value in an entry [id [f v f v]], wherever XINFO STREAM has one. An entry is
+// an array of two elements, a string and an array. Nothing else in that reply looks like it: lists of two groups or
+// consumers begin with an array, and pending entries contain no array.
 func inEntry(path []level) bool {
 	n := len(path)
 	leaf, entry := path[n-1], path[n-2]

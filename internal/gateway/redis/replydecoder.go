@@ -286,8 +286,8 @@ func (o *replyDecoder) appendOpened(dst, stored []byte, h envelope.Header, bare 
 	return append(resp.AppendBulkHeader(dst, len(value)), value...), nil
 }
 
-// openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, and
-// else the bytes unchanged. It asks for the memory for the value and the content at once: a session that
+// openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, otherwise
+// the bytes unchanged. It asks for the memory for the value and the content at once: a session that
 // holds some and asks again may wait for ever.
 func (o *replyDecoder) openForeign(n int64, formats []clientformat.Format) error {
 	head, err := o.frames.in.Peek(int(min(n, clientformat.HeadBytes)))

@@ -57,7 +57,7 @@ func (c *scriptCommands) scriptExists(shas [][]byte) *entryData {
 // the others again. If a text is needed and missing, the answer is NOSCRIPT, as from a restarted server.
 type scriptCache struct {
 	mu      sync.Mutex
-	scripts map[string]*list.Element // of *body
+	scripts map[string]*list.Element // of *cachedScript
 	used    list.List                // last used in front
 	bytes   int
 }

@@ -192,7 +192,7 @@ func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 		s.failure = s.large.streamValue()
 		return 0, nil, s.failure
 	case s.reader.isLarge():
-		if err := s.large.request(); err != nil { // the rest of it can't be told from requests
+		if err := s.large.request(); err != nil { // where the next request begins is unknown
 			s.failure = err
 		}
 		return 0, nil, s.failure

@@ -213,8 +213,8 @@ func (x *sideConn) wouldRefuse(args [][]byte) bool {
 	return err != nil && (lacksRight(err) || strings.HasPrefix(err.Error(), "NOAUTH") || strings.HasPrefix(err.Error(), "ERR unknown command"))
 }
 
-// tryQueue returns the server's error for queueing the request in a transaction that is discarded. If that
-// could not be found out, it is nil or an error other than a server's.
+// tryQueue returns the server's error for queueing the request in a transaction that is discarded. If the request
+// can't be tried, it returns nil, errNoMulti or another error.
 func (x *sideConn) tryQueue(args [][]byte) error {
 	size, words := 0, make([]any, len(args))
 	for i, a := range args {
@@ -425,7 +425,8 @@ func isLoggedOut(whoami string) bool {
 	return strings.HasPrefix(whoami, "-NOAUTH") || strings.HasPrefix(whoami, "-") && isUnknownCommand(whoami)
 }
 
-// isDefault reports whether whoami means the default user: a refusal names the user. No other name has a space.
+// isDefault reports whether whoami means the default user. A refusal names the user too, and names have no spaces, so
+// the refusal of another user begins differently.
 func isDefault(whoami string) bool {
 	return whoami == "default" || strings.HasPrefix(whoami, "-NOPERM User default has no permissions")
 }

@@ -67,7 +67,8 @@ type gathered struct {
 	left net.Buffers // of both
 }
 
-// copyBytes limits the pieces that are copied behind others, to leave in one write.
+// copyBytes limits the length of a piece that is copied behind earlier ones, so that all leave in one write. Longer
+// pieces are sent from where they are.
 const copyBytes = bufferBytes / 2
 
 // write sends p, or keeps a copy of it until the next flush.

@@ -97,8 +97,8 @@ func (s *sorter) inTransaction(r *request, o *compute.Sort) error {
 	return s.upstream.send(s.call(r, o, lua.Sort, known))
 }
 
-// withoutScript is for users who may not run EVAL: the server sorts if nothing that it would compare or store
-// is compressed.
+// withoutScript handles SORT for users who may not run EVAL: the server sorts if nothing that it would compare or
+// store is compressed.
 func (s *sorter) withoutScript(r *request, o *compute.Sort) error {
 	sealed, err := s.readSealed(r, o)
 	switch {

@@ -271,7 +271,7 @@ func (u *units) runDenied(r *request, keys [][]byte, err error) error {
 // sendAfter sends the requests that follow the command in its unit. After a command that only reads, they
 // restore the envelopes; after others they wrap plain values that begin with the magic.
 func (u *units) sendAfter(r *request, keys [][]byte, parts []part) error {
-	// Envelopes replace the values that are still there. A server with these commands has IFEQ.
+	// SET with IFEQ restores the envelopes of the values that are still there. A server with these commands has IFEQ.
 	if r.cmd.strategy == compared {
 		for i := range parts {
 			if _, err := u.upstream.sendCapture(parts[i].restoreRequest()...); err != nil {

@@ -92,9 +92,9 @@ func unknownScriptError(r *request) string {
 	return "ERR cinch: inside MULTI or WATCH this command could meet a compressed value; keep it out of transactions, or exclude its keys"
 }
 
-// sendComposed sends the client's script behind the prologue. If all values were found to be uncompressed,
-// keys that the user may not read are not checked; if something was decompressed in place, or could not be
-// read from here either, they are.
+// sendComposed sends the client's script behind the prologue. The prologue checks the keys that the user may not read
+// only if something was decompressed in place, or could not be read from here either. Otherwise all values are known
+// to be uncompressed.
 func (w *nestedUnits) sendComposed(r *request, body []byte, keys [][]byte, found *sealedParts) error {
 	e := w.upstream.tx.echoEntry(r, found.parts)
 	if e.data == nil {

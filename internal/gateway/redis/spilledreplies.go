@@ -45,8 +45,8 @@ func (o *spill) init(life *gateway.PumpedSession, codec *valueCodec) {
 	o.moved.L = &o.mu
 }
 
-// unblock is called by the request pump while it waits for the reply pump. It interrupts a write that the
-// client does not read, now or later.
+// unblock is called by the request pump while it waits for the reply pump. It interrupts a write to the client that
+// is blocked now, or the next one.
 func (o *spill) unblock() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
