@@ -8,4 +8,11 @@
 //
 // The parser accepts and refuses exactly what Redis does, because a proxy that disagrees with the server
 // about where a request ends allows request smuggling.
+//
+//	request.go          requests: Parser, Cut and their limits
+//	inline.go           arguments of inline requests
+//	reply.go            reply elements: ParseHead, and the Append functions
+//	reader.go           Reader: frames from a connection, without a buffer while it waits
+//	number.go, word.go  numbers and keywords as the server reads them
+//	gateway.go          the command that asks whether the peer is a gateway
 package resp
