@@ -67,8 +67,9 @@ func (p *keyProber) typesOf(keys [][]byte) (types []string, err error) {
 	return types, nil
 }
 
-// refuse refuses the current request because of what its keys hold. The gateway may have read that by its own
-// rights, so a user who may not run the request gets the server's error instead, which does not disclose it.
+// refuse refuses the current request because of the values that its keys hold. The gateway may have read them with its
+// own rights. So a user who may not run the request gets the server's permission error instead of text, and learns
+// nothing about the values.
 func (p *keyProber) refuse(text string) error {
 	if said := p.sideConn.permissionError(p.req.args); said != "" {
 		text = said
