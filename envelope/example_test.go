@@ -39,7 +39,7 @@ func Example() {
 	// old: 19 bytes, sealed: false
 }
 
-// A reader tells damage, after which the value is lost, from errors that may go away.
+// A reader distinguishes damage, after which the value is lost, from errors that may go away.
 func ExampleSealer_Open() {
 	s := envelope.NewSealer(envelope.SealerOptions{MaxOpen: 1 << 20})
 	stored := s.Seal(nil, menu, codec.Setting{Codec: codec.LZ4}, nil)

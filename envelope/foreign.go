@@ -7,9 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/envelope/clientformat"
 )
 
-// Foreign describes how another library had compressed a value whose content an envelope holds. Such an
-// envelope opens to the value as that library would store it, for clients that still decompress it
-// themselves. In the zero value no library had compressed it. docs/FORMAT.md lists the numbers.
+// Foreign describes a value that another library had compressed before Cinch: the format and the level. The envelope
+// holds the decompressed content, and opens to the value as that library would store it, for clients that still
+// decompress it themselves. The zero value means that no library had compressed the value. docs/FORMAT.md lists the
+// numbers.
 type Foreign struct {
 	Format uint8 // a clientformat.Format; 0: none
 	Level  uint8 // of the format's algorithm; for 0, and levels that Cinch never writes, the reader chooses

@@ -105,7 +105,7 @@ func TestForeignRefusals(t *testing.T) {
 	} {
 		changed := bytes.Clone(sealed)
 		copy(changed[h.Len-extWordLen:], c.word)
-		if c.want == ErrUnknownCodec { // as by a writer that knows it
+		if c.want == ErrUnknownCodec { // as if a newer version, which knows the format, had written it
 			h := h
 			h.Foreign.Format = 0xff
 			h.Checksum = checksum(orders(500), h.Foreign)

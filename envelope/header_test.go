@@ -40,8 +40,8 @@ func TestHeaderLengths(t *testing.T) {
 	}
 }
 
-// Every combination of fields parses to what was appended, from the header alone and with a payload after it.
-// Every proper prefix is ErrTruncated.
+// Every combination of fields that Append has written parses to the same fields, from the header alone and with a
+// payload after it. Every proper prefix is ErrTruncated.
 func TestHeaderRoundTrip(t *testing.T) {
 	for _, rawLen := range []int{0, 1, 127, 128, 16383, 16384, 1<<21 - 1, 1 << 21, 1<<28 - 1, 1 << 28, longest} {
 		for id := codec.ID(0); id < 16; id++ {

@@ -116,8 +116,8 @@ type failing struct{ err error }
 
 func (f failing) Dictionary(uint32) (*codec.Dict, error) { return nil, f.err }
 
-// Twenty hostile bytes cause no large allocation: nothing over the limit and, with a false length of a short
-// payload, the declared length at most once.
+// A hostile envelope of twenty bytes causes no large allocation. If it declares more than the limit, nothing is
+// allocated; if it declares less, the declared length is allocated at most once.
 func TestOpenAllocatesWithinTheLimit(t *testing.T) {
 	const limit = 1 << 20
 	for name, engine := range engines() {

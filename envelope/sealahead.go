@@ -6,9 +6,9 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Ahead seals one value while its bytes still arrive, so that little is left to do when the last byte is
-// there. The result is that of Seal, though maybe not byte for byte: a zstd frame may be divided otherwise.
-// It is not safe for concurrent use. It must be closed, also after Seal.
+// Ahead seals one value while its bytes still arrive, so that little is left to do when the last byte is there. The
+// result opens to the same value as that of Seal, but its bytes may differ, since a zstd frame may be divided into
+// other blocks. It is not safe for concurrent use. It must be closed, also after Seal.
 //
 //	a := s.Ahead(nil, value, setting) // value already has its full length
 //	if a == nil { … }                 // use s.Seal when all bytes have arrived

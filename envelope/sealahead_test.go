@@ -18,7 +18,7 @@ func arrive(t *testing.T, s *Sealer, value []byte, worth func(raw, sealed int) b
 		t.Fatalf("a value of %d bytes is not sealed ahead", len(value))
 	}
 	defer a.Close()
-	for _, n := range append(steps, len(value)-1, len(value), len(value)) { // Seal says it again
+	for _, n := range append(steps, len(value)-1, len(value), len(value)) { // Seal repeats the last call
 		copy(memory[:n], value)
 		a.Arrived(n)
 	}

@@ -17,8 +17,8 @@ func countingSealer(dicts Dictionaries) (s *Sealer, decoded *atomic.Int64) {
 	return NewSealer(SealerOptions{Engine: codec.New(codec.Options{Zstd: zstd}), Dicts: dicts}), &zstd.Decoded
 }
 
-// Whatever is changed in an envelope that names a dictionary, and whatever tag it gets without that
-// dictionary, the decoder is never called.
+// The decoder is never called for an envelope that names a dictionary if any of its bytes was changed, or if its tag
+// was made without that dictionary.
 func TestForgedIsNeverDecoded(t *testing.T) {
 	set := newDictSet(t, orders(4<<10), orders(9 << 10)[5<<10:])
 	s, decoded := countingSealer(set)
@@ -41,7 +41,7 @@ func TestForgedIsNeverDecoded(t *testing.T) {
 			t.Fatalf("bit %d: opened", bit)
 		}
 		h, _ := ParseHeader(forged)
-		if plain := h.Len > 0 && !h.HasDict; decoded.Load() > 0 && !plain { // without the flag it names none
+		if plain := h.Len > 0 && !h.HasDict; decoded.Load() > 0 && !plain { // without the flag no dictionary is named
 			t.Fatalf("bit %d: decoded, %v", bit, err)
 		}
 		decoded.Store(0)
@@ -82,7 +82,7 @@ func TestCopyingFromADictionaryTakesItsTag(t *testing.T) {
 	}
 }
 
-// Sealers share dictionaries.
+// Several sealers use one dictionary concurrently.
 func TestTagsAtOnce(t *testing.T) {
 	s, dict := testSealer(t)
 	st := codec.Setting{Codec: codec.Zstd, Dict: dict}

@@ -350,7 +350,7 @@ func (k *kitchen) forged() {
 	k.refuses("checksum-for-tag", "dictionary missing", withChecksum(h, good[h.Len:]), func(v *vector) { v.Dictionary = file })
 }
 
-// hmacTag returns a tag by a key that is not the dictionary's.
+// hmacTag returns a tag computed with a key other than the dictionary's.
 func hmacTag(key []byte, parts ...[]byte) (tag [TagLen]byte) {
 	mac := hmac.New(sha256.New, key)
 	for _, p := range parts {
@@ -369,7 +369,8 @@ func mustParse(t *testing.T, stored []byte) Header {
 	return h
 }
 
-// withChecksum returns an envelope with a checksum in place of a tag, so that what follows is misread.
+// withChecksum returns an envelope that has a checksum where its flags announce a tag, so that readers misread the
+// bytes after it.
 func withChecksum(h Header, payload []byte) []byte {
 	b := append([]byte(Magic), h.Version<<4|byte(h.Codec), flagDict)
 	b = binary.AppendUvarint(b, uint64(h.RawLen))

@@ -142,7 +142,8 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// Values of Cinch's encoders are reproduced by them, and values of libzstd by libzstd.
+// LevelOf finds the level of values that Cinch's encoders made, and with libzstd the level of values that libzstd
+// made.
 func TestLevelOf(t *testing.T) {
 	for zstd, e := range engines() {
 		for name, v := range vectors(t) {

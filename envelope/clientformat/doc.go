@@ -32,7 +32,8 @@
 // for incompressible content), or for the other formats: zlib, liblz4, liblzma, LibLZF and Snappy find other
 // matches than Cinch's encoders. [LevelOf] checks it for a value.
 //
-// Reading order: family.go (names in rules) and level.go; append.go and open.go (the two directions), and header.go
-// (recognising formats); glide.go, phpredis.go, redisson.go, rails.go and xz.go (single libraries); openzstd.go and
-// zstd.go, lz4.go, lzf.go, encode.go and stream.go (shared code); format.go (the formats, and errors).
+// Reading order: format.go (the formats, and errors) and family.go (names in rules); openany.go (a value in one of
+// several formats), open.go and append.go (the two directions) and level.go (repeating a library's bytes); header.go
+// (recognising formats) and contentlen.go (how long a content may be); glide.go, phpredis.go, redisson.go, rails.go
+// and xz.go (single libraries); openzstd.go and zstd.go, lz4.go, lzf.go, deflate.go and stream.go (shared code).
 package clientformat

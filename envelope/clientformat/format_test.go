@@ -22,7 +22,8 @@ var files = map[string]Format{
 	"lettuce-gzip": Gzip, "lettuce-zlib": Zlib, "deflate": Deflate, "xz": XZ,
 }
 
-// folders have a file content, and files named by format in which libraries stored it.
+// folders lists directories of testdata. Each has a file "content", and files named by a format, in which a library
+// has stored that content.
 var folders = []string{"igbinary", "kryo5", "rails-7.0", "rails-7.0-object", "rails-7.1", "rails-7.1-object"}
 
 type vector struct {
@@ -201,7 +202,8 @@ func TestNamesParse(t *testing.T) {
 	}
 }
 
-// What opens can be made again: a gateway that took a value has to return one.
+// Content that Open has returned can be appended in the same format again, since a gateway has to return such a value
+// to its clients.
 func FuzzOpen(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(uint8(v.f), v.stored)

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// GLIDE's header is 3 bytes of magic, 1 of version, of which only 0 exists, and 1 of the backend
+// GLIDE's header is 3 bytes of magic, 1 byte of version (only 0 exists) and 1 byte of the backend
 // (glide-core/src/compression.rs). A zstd frame follows, or a raw length and an LZ4 block.
 const (
 	glideHeader = 5

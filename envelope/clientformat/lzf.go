@@ -32,7 +32,7 @@ func openLZF(dst, src []byte, maxRaw int) ([]byte, error) {
 	return dst, nil
 }
 
-// lzfSize returns how many bytes the instructions of src make, up to one that is cut off.
+// lzfSize returns how many bytes the instructions of src produce. It stops at an instruction that is cut off.
 func lzfSize(src []byte) (size int) {
 	for len(src) > 0 {
 		n, _, used := lzfStep(src)

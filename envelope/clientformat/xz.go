@@ -20,9 +20,10 @@ import (
 //	index          00 01 | length of the block but for the zeros(v) raw length(v) | zeros up to 4 | CRC-32(4)
 //	footer         CRC-32 of the next 6(4) | length of the index/4-1(4) | 00 04 | 59 5a
 //
-// All of that is determined by three numbers, so a stream is compared with what these give. A reader
-// allocates the size in the dictionary's byte, up to 4 GiB. But no match reaches back farther than the raw
-// length, which the index has, so the dictionary is never made larger.
+// Three numbers determine all of these bytes except the chunks: the size of the dictionary, the length of the block
+// and the raw length. So headers, index and footer are built from the numbers and compared with those of a stream.
+// Other readers allocate the size in the dictionary's byte, up to 4 GiB. Since no match reaches back farther than the
+// raw length, openXZ allocates no larger dictionary than that, apart from a minimum of 4 KiB.
 const (
 	xzStreamHeader = 12
 	xzBlockHeader  = 12

@@ -31,8 +31,8 @@ func Expect(formats []Format, head []byte, n, limit int) (most int, may bool) {
 	return most, may
 }
 
-// mayStartWith is matchesHeader for the beginning of a value. For formats without a header it reports whether
-// they can begin that way.
+// mayStartWith reports whether a value of n bytes that begins with head may have the format: like matchesHeader, but
+// before the whole value is known. For formats without a header it reports whether their values can begin that way.
 func (f Format) mayStartWith(head []byte, n int) bool {
 	switch f {
 	case XZ:
@@ -91,3 +91,7 @@ func frameDeclaredLen(frame []byte) int64 {
 	}
 	return int64(h.FrameContentSize)
 }
+
+// MaxContentLen returns the length in bytes up to which a gateway or packer opens the content of a value of n
+// bytes: 32*n or 32 KiB, whichever is larger, but never more than most.
+func MaxContentLen(n, most int) int { return min(max(32<<10, 32*n), most) }
