@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// A new codec for values is neither an encoding of messages nor one that links send, until isEncoding or
-// isPiece names it.
+// A new codec for values is not used for gRPC messages before isEncoding lists it, and not on links before isPiece
+// lists it.
 func TestCodecsOfValuesAlone(t *testing.T) {
 	const fresh = codec.ID(15) // an unused number
 	s := &Setting{Setting: codec.Setting{Codec: fresh}}

@@ -161,7 +161,7 @@ type Gateway struct {
 
 	Rules []Rule `yaml:"rules"`
 
-	path string // path of the gateway's keys in the file, "gateways[2]"; those of flags follow
+	path string // path of the gateway's keys in the file, "gateways[2]"; gateways from flags have the next numbers
 }
 
 // TLS configures TLS towards clients.

@@ -99,7 +99,7 @@ func TestProtoSetting(t *testing.T) {
 	}
 }
 
-// Without a file, an option of the URL makes a gateway the far one of a pair.
+// Without a file, the option peers=true of the URL says that clients may be gateways.
 func TestPairsWithoutFile(t *testing.T) {
 	for url, want := range map[string]string{
 		"grpc://a:1?peers=true":  "grpc://a:1",

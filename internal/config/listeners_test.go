@@ -10,7 +10,7 @@ import (
 func TestSameListenerIsTheKernels(t *testing.T) {
 	hosts := []string{"", "0.0.0.0", "127.0.0.1", "localhost", "LOCALHOST", "127.0.0.2", "::ffff:127.0.0.1", "::", "::1"}
 	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
-		hosts = hosts[:len(hosts)-1] // the machine has no IPv6
+		hosts = hosts[:len(hosts)-1] // without ::1, since the machine has no IPv6
 	} else {
 		l.Close()
 	}

@@ -81,8 +81,8 @@ func (g *Gateway) isLoadBalanced() bool {
 	return err == nil && hasLoadBalanced(options)
 }
 
-// perMember returns a gateway for each member of a replica set that the upstream names, on consecutive ports.
-// It returns the gateway itself where that stands for one server, or for all of them.
+// perMember returns a gateway for each member of a replica set that the upstream names, on consecutive ports. It
+// returns the gateway itself if the upstream is one server, or if the gateway balances the load of all members.
 func (g Gateway) perMember() ([]Gateway, error) {
 	if g.Protocol != Mongo || len(g.Standby) > 0 {
 		return []Gateway{g}, nil

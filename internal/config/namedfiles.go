@@ -11,7 +11,6 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/config/price"
-	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // LoadDictionaries reads the files that the configuration names, and returns
@@ -169,33 +168,3 @@ func (t *Traces) TracesURL() string {
 
 // AdminToken returns the path of the token's file, or "" if there is none.
 func (c *Config) AdminToken() string { return c.path(c.Admin.TokenFile) }
-
-// UpstreamOf returns the upstream of g, with its TLS files read.
-func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (endpoint.Upstream, error) {
-	up, err := g.parseUpstream()
-	if err != nil || g.UpstreamTLS == nil {
-		return up, c.InvalidGateway(g, "upstream", err)
-	}
-	t := g.UpstreamTLS
-	files := endpoint.TLSFiles{
-		CA: c.path(t.CA), Cert: c.path(t.Cert), Key: c.path(t.Key),
-		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, Log: log,
-	}
-	up.TLS, err = files.ClientConfig()
-	return up, c.InvalidGateway(g, "upstream_tls", err)
-}
-
-// Invalid returns err as an *Error about the key at path, or nil for nil.
-func (c *Config) Invalid(path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	ps := problems{c: c}
-	ps.add(path, terminal.Hint(err), "%v", err)
-	return ps.err()
-}
-
-// InvalidGateway is Invalid for a key of a gateway, such as "tls".
-func (c *Config) InvalidGateway(g *Gateway, key string, err error) error {
-	return c.Invalid(g.path+"."+key, err)
-}

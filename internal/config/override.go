@@ -14,8 +14,8 @@ type Override struct {
 	Value string
 }
 
-// environment lists the keys that variables may set. All others belong to gateways, of which there may be
-// several.
+// environment lists the keys that variables may set. All other keys belong to gateways, and there may be several of
+// those.
 var environment = []struct{ name, key string }{
 	{"CINCH_ADMIN_LISTEN", "admin.listen"},
 	{"CINCH_ADMIN_TOKEN_FILE", "admin.token_file"},

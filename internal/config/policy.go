@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -75,4 +78,35 @@ func (g *Gateway) NoSample() map[string][]string {
 		}
 	}
 	return patterns
+}
+
+// Messages returns the policy of a gateway whose rules are for messages. dicts holds the dictionaries of
+// files by name.
+func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, error) {
+	var rules []policy.MessageRule
+	for i := range g.Rules {
+		r := &g.Rules[i]
+		m := policy.MessageRule{
+			Name: r.Name, Space: cmp.Or(r.Service, r.Namespace, r.Path), Commands: slices.Concat(r.Method, r.Command),
+			Host: r.Host, Types: r.ContentType,
+			MinSize: int(r.minSize()), MaxSize: int(r.MaxSize), MinGain: float64(r.MinGain) / 100,
+			Setting: r.Setting.Setting, Auto: r.Setting.Auto,
+		}
+		for _, d := range r.Direction {
+			m.Direction |= d.bit()
+		}
+		if m.Direction == 0 && g.Protocol == HTTP {
+			m.Direction = policy.Request // rules cover replies only if they say so
+		}
+		if err := r.setDictionary(&m, dicts); err != nil {
+			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
+		}
+		rules = append(rules, m)
+	}
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
+	}
+	p.Off = !g.Enabled
+	return p, nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
 // ErrInvalid is wrapped by every error about a configuration's content.
@@ -118,4 +120,19 @@ func (c *Config) line(path string) int {
 		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
 	return 0
+}
+
+// Invalid returns err as an *Error about the key at path, or nil for nil.
+func (c *Config) Invalid(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	ps := problems{c: c}
+	ps.add(path, terminal.Hint(err), "%v", err)
+	return ps.err()
+}
+
+// InvalidGateway is Invalid for a key of a gateway, such as "tls".
+func (c *Config) InvalidGateway(g *Gateway, key string, err error) error {
+	return c.Invalid(g.path+"."+key, err)
 }

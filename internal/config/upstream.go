@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -56,3 +57,18 @@ func (g *Gateway) checkScheme() error {
 
 // RedisPort is the default port of Redis servers.
 const RedisPort = "6379"
+
+// UpstreamOf returns the upstream of g, with its TLS files read.
+func (c *Config) UpstreamOf(g *Gateway, log *slog.Logger) (endpoint.Upstream, error) {
+	up, err := g.parseUpstream()
+	if err != nil || g.UpstreamTLS == nil {
+		return up, c.InvalidGateway(g, "upstream", err)
+	}
+	t := g.UpstreamTLS
+	files := endpoint.TLSFiles{
+		CA: c.path(t.CA), Cert: c.path(t.Cert), Key: c.path(t.Key),
+		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, Log: log,
+	}
+	up.TLS, err = files.ClientConfig()
+	return up, c.InvalidGateway(g, "upstream_tls", err)
+}

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Warnings returns likely mistakes in a configuration that is valid. serve starts with it.
+// Warnings returns likely mistakes in a valid configuration. serve starts in spite of them.
 func (c *Config) Warnings() []Problem {
 	ps := problems{c: c}
 	for i := range c.Gateways {
@@ -128,7 +128,8 @@ func (r *Rule) covers(other *Rule, part, protocol string) bool {
 		coversAll(r.ContentType, other.ContentType)
 }
 
-// coversAll reports whether each of the patterns others is covered by one of list. Without any, all is matched.
+// coversAll reports whether each pattern in others is covered by a pattern in list. An empty list of patterns matches
+// everything.
 func coversAll(list, others []string) bool {
 	if len(others) == 0 {
 		others = []string{"*"}

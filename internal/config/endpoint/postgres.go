@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// DefaultAuthQuery returns what pg_authid stores of a user. It needs a superuser.
+// DefaultAuthQuery is the SQL query for the name and password hash that pg_authid stores for a user. It needs a
+// superuser.
 const DefaultAuthQuery = "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = $1 AND rolcanlogin"
 
 // ParsePostgres parses "postgres://user:password@host:port/database" with libpq's sslmode and sslrootcert. Without

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// unansweredTimeout limits the time that an upstream may leave bytes, or keep-alive probes of a silent
-// connection, unacknowledged before the connection counts as lost because the network or the host is down.
-// TCP by itself goes on for a quarter of an hour. A server that is only slow does acknowledge, and may take
-// as long as it likes. So may one that doesn't read: it acknowledges the probes of its full window.
+// unansweredTimeout limits the time that an upstream may leave bytes, or keep-alive probes of a silent connection,
+// unacknowledged before the connection counts as lost because the network or the host is down. TCP by itself goes on
+// for a quarter of an hour. A slow server still acknowledges, so its connection is kept however long an answer takes.
+// So is the connection of a server that doesn't read, which acknowledges the probes of its full window.
 const unansweredTimeout = 30 * time.Second
 
 // DetectLostPeer makes reads and writes of a connection to a server fail when the server can no longer be

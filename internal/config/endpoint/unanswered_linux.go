@@ -18,11 +18,11 @@ import (
 // by little: while each new window is smaller than the next packet, the kernel counts from the first time that
 // the window was full.
 //
-// Without the option the kernel tells a full window from a lost peer, but takes a quarter of an hour to give up.
-// Keep-alive probes don't help, as the kernel sends none while there are bytes to send. So the gateway checks
-// the connection several times within the timeout, and sets the option only while the peer does not answer. A
-// peer that is lost with bytes on their way is noticed when the timeout is over. One that is lost with a full
-// window is noticed within five minutes, as the kernel doubles the time between two probes up to two minutes.
+// Without the option the kernel distinguishes a full window from a lost peer, but takes a quarter of an hour to give
+// up. Keep-alive probes don't help, as the kernel sends none while there are bytes to send. So the gateway checks the
+// connection several times within the timeout, and sets the option only while the peer does not answer. A peer that is
+// lost with bytes on their way is noticed when the timeout is over. One that is lost with a full window is noticed
+// within five minutes, as the kernel doubles the time between two probes up to two minutes.
 
 // checksPerTimeout is the number of checks of a connection within its timeout. After the first retransmission
 // the kernel doubles the time to the next one, so a few checks are enough to set the option well before the
@@ -46,7 +46,7 @@ type unansweredLimit struct {
 
 func (l *unansweredLimit) scheduleCheck() { time.AfterFunc(l.timeout/checksPerTimeout, l.check) }
 
-// check returns for good when the connection has been closed.
+// check sets or clears the option, and schedules the next check unless the connection has been closed.
 func (l *unansweredLimit) check() {
 	defer panics.Catch(nil, nil, nil)
 	err := l.raw.Control(func(fd uintptr) {
@@ -69,9 +69,9 @@ func (l *unansweredLimit) check() {
 	}
 }
 
-// isUnanswered reports whether a peer has not answered what was sent to it last: bytes that were sent again
-// already, or a probe of its full window if nothing else came from it within the timeout either. A peer that
-// answers and takes no bytes, because it withdrew a window that it had promised, is there.
+// isUnanswered reports whether a peer has not answered what was sent to it last: bytes that were sent again already,
+// or a probe of its full window if nothing else came from it within the timeout either. A peer that answers but
+// accepts no bytes, because it has shrunk the window that it had announced, counts as having answered.
 func isUnanswered(i *unix.TCPInfo, timeout time.Duration) bool {
 	if i.Unacked > 0 {
 		return i.Retransmits > 0 && i.Last_ack_recv > i.Last_data_sent

@@ -43,8 +43,8 @@ func TestIsUnanswered(t *testing.T) {
 	}
 }
 
-// A server that is there and doesn't read, or reads little by little, keeps its connection. The kernel counts
-// how long its window was full.
+// A server that is alive but doesn't read, or reads little by little, keeps its connection. The test asks the kernel
+// how long the window was full.
 func TestUpstreamDoesNotRead(t *testing.T) {
 	testenv.NeedsPrograms(t) // it takes some seconds, as the kernel's timers do
 	for _, reads := range []bool{false, true} {

@@ -33,7 +33,7 @@ var ErrTable = errors.New("prices")
 //go:embed prices.yaml
 var embedded []byte
 
-// What other clouds charge differently.
+// The tables of other clouds hold only prices that differ from those of AWS.
 //
 //go:embed clouds/*.yaml
 var clouds embed.FS

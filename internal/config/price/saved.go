@@ -36,8 +36,8 @@ type Saving struct {
 // Net returns the net saving; negative: compressing costs more than it saves.
 func (s Saving) Net() float64 { return s.Traffic - s.CPU }
 
-// Saving prices what was done: the traffic between zones for the share of bytes that crosses zones, and the
-// CPU time.
+// Saving computes the dollars saved and spent by work: the traffic between zones, for the share of bytes that crosses
+// zones, and the CPU time.
 func (r Rates) Saving(d Work) Saving {
 	return Saving{
 		Traffic: d.SavedBytes / gb * r.Table.CrossZone() * r.Layout().Crossing(),
@@ -45,7 +45,7 @@ func (r Rates) Saving(d Work) Saving {
 	}
 }
 
-// Month extrapolates what was done in a number of seconds to a month; it returns zero without time.
+// Month extrapolates the work of a number of seconds to a month. It returns zero if seconds is zero.
 func (r Rates) Month(d Work, seconds float64) Saving {
 	if seconds <= 0 {
 		return Saving{}

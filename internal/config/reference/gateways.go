@@ -1,6 +1,7 @@
 package reference
 
-// gateways has the keys of a gateway. The meaning of keys for some protocols only begins with these.
+// gateways has the keys of a gateway. The meaning of a key that only some protocols have begins with the names of
+// these protocols.
 var gateways = []Row{
 	{
 		Keys: "`name`", Default: "needed",

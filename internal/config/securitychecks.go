@@ -38,7 +38,7 @@ func (g *Gateway) requiresClientCert() bool { return g.TLS != nil && g.TLS.Clien
 
 const openListenerHint = "set a password in the server, listen on 127.0.0.1, set tls.client_ca, or allow it with allow_open_listener: true (--allow-open-listener)"
 
-// OpenListenerError returns the error for a gateway that OpensLoopback and whose server requires no
+// OpenListenerError returns the error for a gateway for which OpensLoopback reports true and whose server requires no
 // authentication.
 func (c *Config) OpenListenerError(g *Gateway, upstream string) error {
 	ps := problems{c: c}
@@ -47,7 +47,8 @@ func (c *Config) OpenListenerError(g *Gateway, upstream string) error {
 	return ps.err()
 }
 
-// OpenListenerWarning returns the warning for a gateway that OpensLoopback and whose server was not asked.
+// OpenListenerWarning returns the warning for a gateway for which OpensLoopback reports true, if it is unknown whether
+// the server requires authentication.
 func (c *Config) OpenListenerWarning(g *Gateway, upstream string) Problem {
 	ps := problems{c: c}
 	ps.add(g.path+".listen", openListenerHint, "serve will not start with it if %s, which is on this machine, requires no password", upstream)

@@ -43,8 +43,8 @@ func (r Rule) withChange(c RuleChange) Rule {
 	return r
 }
 
-// WithRule returns the configuration with another setting for one rule of a gateway. Its errors are those
-// that a file with such a rule causes.
+// WithRule returns the configuration with another setting for one rule of a gateway. It returns the same errors as
+// Load would for a file with such a rule.
 func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) {
 	changed := *c
 	changed.Gateways = slices.Clone(c.Gateways)
