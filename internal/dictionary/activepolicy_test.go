@@ -1,10 +1,6 @@
 package dictionary
 
 import (
-	"bytes"
-	"errors"
-	"log/slog"
-	"strings"
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -62,21 +58,5 @@ func TestLookedIsForAllRules(t *testing.T) {
 	}
 	if !f.Ready() {
 		t.Error("it is not enough to have looked")
-	}
-}
-
-func TestTroublesAreLoggedOnce(t *testing.T) {
-	var logged bytes.Buffer
-	var told onceLogger
-	log := slog.New(slog.NewTextHandler(&logged, nil))
-	for _, text := range []string{"one", "one", "two", "two", "one"} {
-		told.warn(log, text, errors.New("why"))
-	}
-	told.resolve("one")
-	for _, text := range []string{"one", "two"} {
-		told.warn(log, text, errors.New("why"))
-	}
-	if n := strings.Count(logged.String(), "why"); n != 3 {
-		t.Errorf("logged %d times: %s", n, logged.String())
 	}
 }

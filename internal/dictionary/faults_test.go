@@ -21,7 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// fault says how calls fail while a gateway is cut off from its store.
+// fault is a way in which calls fail while a gateway is cut off from its store.
 type fault string
 
 const (
@@ -31,7 +31,7 @@ const (
 	noFaults       = 1 << 30
 )
 
-// faulty is a store that is cut off for good after a number of calls.
+// faulty is a store that fails all calls after the first ones.
 type faulty struct {
 	store.Dicts
 	how   fault
@@ -41,7 +41,7 @@ type faulty struct {
 
 var errCut = errors.New("cut off")
 
-// meet calls do unless the store is cut off.
+// meet calls do, or fails by the fault if the store is cut off.
 func (f *faulty) meet(ctx context.Context, do func() error) error {
 	n := f.asked.Add(1)
 	switch {
@@ -111,7 +111,7 @@ type faultTest struct {
 
 func newFaultTest(t *testing.T) *faultTest {
 	f := &faultTest{addr: testenv.Redis(t).Addr, samples: documents(300, 0)}
-	for i := range 3 { // three dictionaries that do about the same
+	for i := range 3 { // three different dictionaries that save about as much
 		d, err := dict.Train(documents(300+i, 0), dict.TrainOptions{Size: 4 << 10, Segment: 128})
 		if err != nil {
 			t.Fatal(err)

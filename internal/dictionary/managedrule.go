@@ -10,7 +10,7 @@ import (
 // to the goroutine of Run.
 type managedRule struct {
 	fingerprint string
-	login       string   // see logins.go; never changed
+	login       string   // see perlogin.go; never changed
 	noSample    []string // never changed
 	sampler     *sampler // never changed
 
@@ -30,7 +30,7 @@ type ruleConfig struct {
 	stats *ruleStats
 }
 
-// newManagedRule returns the state for the values of a login, with so many bytes of memory for the sample.
+// newManagedRule returns the state for the values of a login. memory limits the sample, in bytes.
 func newManagedRule(o *Options, fingerprint, login string, memory int, noSample []string) *managedRule {
 	r := &managedRule{fingerprint: fingerprint, login: login, noSample: noSample}
 	r.sampler = newSampler(memory, o.MaxSample, noSample)

@@ -17,7 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// calls returns a Messages whose clock stands and that really trains.
+// calls returns a Messages with a real Trainer, and its clock, which the test sets.
 func calls(t *testing.T, memory int) (*Messages, *time.Time) {
 	t.Helper()
 	now := time.Unix(1e9, 0)
@@ -105,7 +105,7 @@ func TestMessagesGetADictionary(t *testing.T) {
 		t.Error("found for the other direction")
 	}
 
-	// Then come other messages, for which the dictionary is no good.
+	// Then other messages arrive, which the dictionary does not make smaller.
 	for range 5 {
 		for range 400 {
 			k.Observe(fmt.Appendf(nil, "%x other content, as long as the one before it was %x, and more", r.Uint64(), r.Uint64()), 75)
@@ -127,8 +127,8 @@ func TestMessagesGetADictionary(t *testing.T) {
 	}
 }
 
-// Clients name the methods: any number of them takes limited memory, and later ones are not kept out for
-// ever.
+// Clients choose the names of methods. So any number of methods takes limited memory, and methods that are first seen
+// later replace idle ones.
 func TestKindsAreBounded(t *testing.T) {
 	m, now := calls(t, 8<<20)
 	r := rand.New(rand.NewPCG(1, 2))

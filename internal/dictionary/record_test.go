@@ -24,7 +24,7 @@ func TestRecord(t *testing.T) {
 	if r.leasedByAnother("b", now.Add(-time.Hour), lease) {
 		t.Error("a clock that is an hour ahead keeps everybody from training")
 	}
-	// The holder disappears when it may have stored a dictionary.
+	// The lease's holder disappears after it may have stored a dictionary, and another gateway takes the lease.
 	r = r.withPending(0xaa, now.Add(time.Minute)).withLease("b", now.Add(2*time.Minute))
 	if !r.names(0xaa) || r.Lease.By != "b" || r.Lease.Dict != 0 {
 		t.Errorf("%+v", r)

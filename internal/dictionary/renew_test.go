@@ -68,8 +68,8 @@ func TestManagersOverAStoreInMemory(t *testing.T) {
 	}
 }
 
-// A training begins with the sample that makes it due, not at the next poll. But while the store does not
-// answer it is not asked more often.
+// A training begins with the sample that makes it due, not at the next poll. But the manager does not ask a store that
+// does not answer more often than it polls.
 func TestDueAtOnce(t *testing.T) {
 	s := newShared()
 	s.refused["Record"] = true

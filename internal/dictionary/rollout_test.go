@@ -55,8 +55,8 @@ func TestAnnouncersAgree(t *testing.T) {
 	}
 }
 
-// A failed rollout says at which step. It leaves the lease with the dictionary's name once that may be
-// stored, and never announces a dictionary that is not there.
+// A failed rollout returns and logs the step that failed. If the dictionary may have been stored, the record keeps the
+// lease with its number. A dictionary that is not in the store is never announced.
 func TestRolloutStopsAtEachStep(t *testing.T) {
 	d, err := dictForTest()
 	if err != nil {

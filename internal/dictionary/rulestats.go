@@ -61,56 +61,5 @@ func (t *ruleStats) read() Status {
 	return s
 }
 
-// Troubles with a store.
-const (
-	troubleRead   = "dictionaries can't be read from the server, so values are compressed without them"
-	troubleWrite  = "dictionaries can't be stored in the server, so values are compressed without new ones"
-	troubleRecord = "the record of a rule's dictionaries can't be read"
-	troubleStore  = "a new dictionary can't be stored, so values are compressed without it"
-	troubleWeigh  = "the server reports no memory use, so dictionaries are weighed against the traffic"
-	troubleFetch  = "an announced dictionary can't be fetched"
-)
-
-// onceLogger holds the troubles that were logged and are not over, so that each is logged once. The zero value
-// is ready for use from any goroutine.
-type onceLogger struct {
-	mu     sync.Mutex
-	logged map[string]bool
-}
-
-// warn logs a trouble as a warning, once until it is settled.
-func (t *onceLogger) warn(log *slog.Logger, text string, err error, more ...any) {
-	if t.isNew(text) {
-		log.Warn(text, append([]any{"err", err}, more...)...)
-	}
-}
-
-// info is warn at level info, for troubles that need no action.
-func (t *onceLogger) info(log *slog.Logger, text string, err error) {
-	if t.isNew(text) {
-		log.Info(text, "err", err)
-	}
-}
-
-func (t *onceLogger) isNew(text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.logged[text] {
-		return false
-	}
-	if t.logged == nil {
-		t.logged = map[string]bool{}
-	}
-	t.logged[text] = true
-	return true
-}
-
-// resolve marks a trouble as over.
-func (t *onceLogger) resolve(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.logged, text)
-}
-
 // forLog rounds a ratio to three decimal places.
 func forLog(ratio float64) float64 { return math.Round(ratio*1000) / 1000 }

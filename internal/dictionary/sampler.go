@@ -23,8 +23,8 @@ type sampler struct {
 	sample reservoir
 }
 
-// counts are totals of all values that were not too long. They only grow. Bytes are those that the server
-// allocates, since a dictionary is to save those.
+// counts are totals of all values of at most maxSample bytes. They only grow. Bytes are counted as the server
+// allocates them, since a dictionary has to save that memory.
 type counts struct{ values, rawBytes, storedBytes atomic.Uint64 }
 
 // snapshot is a snapshot of counts.

@@ -72,7 +72,7 @@ func TestSchedule(t *testing.T) {
 	due(2000, false, reasonFirst)
 }
 
-// A few odd values among many are no drift; half of them odd are.
+// A few values of another shape among many are not drift. If half of the values have another shape, that is drift.
 func TestDriftForgetsSlowly(t *testing.T) {
 	p := schedule{drift: 0.15}
 	p.rolledOut(time.Unix(1, 0), 0.3)
@@ -89,8 +89,8 @@ func TestDriftForgetsSlowly(t *testing.T) {
 	}
 }
 
-// drifts simulates values that change their shape at the given seconds, perSecond values a second, and a
-// manager that looks every 15 seconds. It returns when dictionaries were rolled out.
+// drifts simulates values that change their shape at the given seconds, perSecond values a second, and a manager that
+// checks every 15 seconds. It returns when dictionaries were rolled out.
 func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
 	const look = 15
 	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}

@@ -392,7 +392,7 @@ func (s *search) cost(r result) float64 {
 	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
 }
 
-// dictCost returns the cost of a dictionary of so many bytes. On a wire it is sent on many connections.
+// dictCost returns the cost of a dictionary of the given bytes. A dictionary for messages is sent on many connections.
 func (k *task) dictCost(bytes int) float64 {
 	switch {
 	case k.worth != nil:

@@ -83,7 +83,7 @@ func TestTrainerRefuses(t *testing.T) {
 			noise[i][j] = byte(r.Uint32())
 		}
 	}
-	same := make([][]byte, 500) // all on one side, so that there is nothing to judge by, or to learn from
+	same := make([][]byte, 500) // equal values are all for training or all for judging, so one part is empty
 	for i := range same {
 		same[i] = []byte("always the very same value, sixty-four bytes of it and some more")
 	}
@@ -160,7 +160,7 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 		s := search{trainer: trainer, task: k, ctx: t.Context(), engine: newEngine(), validation: documents(500, 0)}
 		own, chosen := s.ratio(choice{dict: got.dict}), s.ratio(choice{got.dict, got.level})
 		t.Logf("level %d: %d was chosen, %.4f instead of %.4f", level, got.level, chosen, own)
-		if chosen > own*1.02 { // other documents than it was judged on
+		if chosen > own*1.02 { // 2 %, since these are not the documents that the level was chosen by
 			t.Errorf("level %d: %d stores %.4f, %.4f", level, got.level, chosen, own)
 		}
 		if level == 8 && got.level > 6 { // level 6 is the same encoder in pure Go, so as good

@@ -22,8 +22,7 @@ type oneJob struct {
 	troubles map[string]string
 }
 
-// jobForTest returns a job over a store in memory with a sample. Each of its trainings takes so long, and makes a
-// dictionary of its own.
+// jobForTest returns a job over a store in memory, with a sample. Each training takes the given time and returns got.
 func jobForTest(t *testing.T, s *shared, by string, takes time.Duration, got result) *oneJob {
 	t.Helper()
 	j := &oneJob{}
@@ -81,8 +80,8 @@ func TestOnceAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A job waits for a gateway that trains already, whatever comes of it: a dictionary, none that is worth it, or no
-// answer any more. It does not wait for values that it has too few of.
+// A job waits while a gateway trains. The gateway may roll out a dictionary, find none that is worth it, or stop
+// answering. The job does not wait, or train, for a rule of which it has too few values.
 func TestOnceWaitsForATraining(t *testing.T) {
 	const until = 20 * time.Second
 	theirs, own := dictOf(t, 1), dictOf(t, 2)
@@ -149,7 +148,7 @@ func TestOnceStopsWaiting(t *testing.T) {
 	})
 }
 
-// A store that refuses is told apart from values that no dictionary helps.
+// TrainOnce returns a trouble if the store refuses, and none if no dictionary is worth it.
 func TestOnceTellsTroubles(t *testing.T) {
 	for method, want := range map[string]string{"Record": "can't be read", "ReplaceRecord": "stored there", "Publish": "stored there", "Ready": "not name it yet", "": ""} {
 		s := newShared()

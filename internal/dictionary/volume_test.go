@@ -85,8 +85,8 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 	}
 }
 
-// For a server that does not report what it holds, repeated values under the same keys count once. That is
-// logged once.
+// For a server that does not report how much it holds, repeated values under the same keys count once. The missing
+// report is logged once.
 func TestWeighsRepeatsOnce(t *testing.T) {
 	var logged bytes.Buffer
 	s := newShared()
@@ -149,8 +149,8 @@ func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	}
 }
 
-// The log says how much was seen when a training begins, and what volume no dictionary was worth it for: an
-// hour's volume may be thousands of times what was ever written.
+// When a training begins, the log says how much was seen. When it finds no dictionary, the log says what volume the
+// dictionaries were weighed against: an hour's volume may be thousands of times the bytes that were ever written.
 func TestTrainingSaysWhatWasSeen(t *testing.T) {
 	var logged bytes.Buffer
 	now := time.Unix(1e9, 0)

@@ -59,7 +59,7 @@ func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
 
 type chooser struct {
 	Options
-	login  string // of the user who wrote all values, if one
+	login  string // of the only user that may have written the values; see sole
 	sole   bool   // there is only one such user
 	chosen map[string]policy.Choice
 }

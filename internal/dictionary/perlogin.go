@@ -15,12 +15,12 @@ import (
 // ruleLogin is a login under a rule.
 type ruleLogin struct{ rule, login string }
 
-// maxLogins limits the logins with their own dictionaries under one rule, so that memory, training and metric
-// labels don't grow with the number of users. Values of other logins are compressed without.
+// maxLogins limits the logins with their own dictionaries under one rule, so that memory, training and metric labels
+// don't grow with the number of users. Values of other logins are compressed without a dictionary.
 const maxLogins = 8
 
-// maxOtherLogins limits the known logins without a dictionary. A value of one costs a map lookup, of any
-// further login a lock.
+// maxOtherLogins limits the known logins, summed over all rules. A value of a known login costs a map lookup, and a
+// value of any further login costs a lock.
 const maxOtherLogins = 1024
 
 // labelOf names a login under a rule in logs and metrics.

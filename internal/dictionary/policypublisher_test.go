@@ -43,8 +43,8 @@ func TestPolicyIsPublished(t *testing.T) {
 	}
 }
 
-// Under a rule with to: plain gateways seal in a way that libraries can't. So libraries seal nothing under it, even
-// versions that don't know why, and don't compute on values that may be envelopes.
+// Gateways compress values under a rule with to: plain in a way that libraries don't support. So libraries, older
+// versions too, compress nothing under it, and refuse commands that compute on values that may be envelopes.
 func TestRuleToPlainIsPublished(t *testing.T) {
 	rules := policyOf(t, policy.Rule{
 		Name: "web", Key: "web:*", Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, Formats: []clientformat.Format{clientformat.Zlib}, ToPlain: true,
@@ -61,7 +61,7 @@ func TestRuleToPlainIsPublished(t *testing.T) {
 	}
 }
 
-// The policy of the gateway that was configured last holds; others don't overwrite it.
+// The store keeps the policy of the gateway that was started or reloaded last. Other gateways don't overwrite it.
 func TestLastPolicyHolds(t *testing.T) {
 	store := newShared()
 	one, two := policyOf(t, policy.Rule{Name: "one"}), policyOf(t, policy.Rule{Name: "two"})
