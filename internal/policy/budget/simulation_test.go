@@ -13,7 +13,7 @@ type load struct {
 	costs [Steps]time.Duration           // of a value of size 1
 	size  func() float64                 // nil: 1
 	slow  float64                        // added latency for each unit of CPU time; 0: 1
-	one   int                            // one of so many short values is measured, and counts for all; 0: each is
+	one   int                            // one in this many short values is measured, for all of them; 0: all are
 }
 
 // json is proportional to the cost of values of JSON, but larger, so that fewer values need to be simulated.
@@ -104,8 +104,8 @@ func (s *simulation) shares(from, to int) (shares [Steps]float64) {
 	return shares
 }
 
-// holds fails if ten consecutive seconds used over a tenth more than the limit, or, with whole, over a tenth
-// less.
+// holds fails the test if any ten consecutive seconds used more than 110 % of the limit. If whole is set, less than 90
+// % fails too.
 func (s *simulation) holds(limit float64, from, to int, whole bool) {
 	s.t.Helper()
 	const window = 10
@@ -150,7 +150,7 @@ func (s *simulation) changes(most uint64) {
 	}
 }
 
-// backWithin fails unless all values get the best step again after so many seconds under a load.
+// backWithin fails the test unless all values get the best step again after the given seconds under a load.
 func (s *simulation) backWithin(l load, seconds int) {
 	s.t.Helper()
 	s.run(l, time.Duration(seconds)*time.Second)

@@ -49,8 +49,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Nothing is compressed without a record, with one of a later format whatever its fields are, and with a
-// damaged one.
+// Parse returns a policy that compresses nothing for an empty record, for a record of a later format whatever its
+// fields are, and for a damaged record.
 func TestNoPolicy(t *testing.T) {
 	for text, fails := range map[string]bool{"": false, `{"format":2,"rules":{"other":true}}`: false, "{": true, `{"format":1,"rules":3}`: true} {
 		doc, err := Parse(text)

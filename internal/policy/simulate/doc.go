@@ -5,7 +5,7 @@
 //	sampling.go   the hook in the data path: which values are sampled, and with what weight
 //	measure.go    measuring each setting on them, off the data path
 //	sums.go       the results: sums by rule, setting and size
-//	choices.go    the estimates
+//	estimates.go  the estimates
 //	overrides.go  the settings that were applied
 //	budget.go     the CPU time for all of it
 //

@@ -22,7 +22,7 @@ const (
 	maxBatch      = 32        // values
 	maxBatchBytes = 128 << 10 // checked before adding a value
 
-	// idleLook is the idle time after which it is checked whether an operator still asks.
+	// idleLook is the time without values after which run checks whether an operator still asks.
 	idleLook = time.Second
 )
 
@@ -60,9 +60,9 @@ func newSampling(w *Watch) *Sampling {
 	return s
 }
 
-// Saw may sample a value on its way into the store, with its address, before the value's treatment is decided;
-// login writes it. locked means that it stays uncompressed whatever the rules say. Saw keeps nothing of its
-// arguments, and is safe for concurrent use.
+// Saw may sample a value that login writes to an address. The gateway calls it before it decides how to compress the
+// value. locked means that the value stays uncompressed whatever the rules say. Saw keeps nothing of its arguments,
+// and is safe for concurrent use.
 func (s *Sampling) Saw(a policy.Address, login string, value []byte, locked bool) {
 	n := int64(len(value)) + valueUnits
 	s.passed.Add(int64(len(value)))

@@ -168,7 +168,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// The CPU time is limited whatever measuring costs: once it is spent, it is regained at the allowed rate.
+// The CPU time stays limited even if measuring costs much: once the budget is spent, it is refilled at the allowed
+// rate.
 func TestBudget(t *testing.T) {
 	b, now := NewBudget(0.01), time.Now()
 	b.join(1)
@@ -311,7 +312,8 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// Readable descriptions distinguish choices, also of rules that leave values alone, and whatever was applied.
+// The descriptions of a rule's choices differ from each other, also for rules that leave values alone and after a
+// setting was applied.
 func TestChoicesAreToldApart(t *testing.T) {
 	w, o := newWatch(t, Options{}, zstd3, policy.Rule{Name: "raw"})
 	for _, applied := range []policy.Replacement{{}, {Setting: codec.Setting{Codec: codec.Zstd, Level: 9}, MinSize: 512}} {
