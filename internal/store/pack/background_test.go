@@ -64,7 +64,7 @@ func (endless) Replace(context.Context, []store.Change) ([]store.Outcome, error)
 func (endless) Rebuild(context.Context, [][]byte) (int, error)                   { return 0, nil }
 func (endless) Usage(context.Context, [][]byte) ([]int64, error)                 { return nil, nil }
 
-// turns is a lease: while wait is set others hold it; while gone is set it is lost.
+// turns is a lease. While wait is set, another holder has it; while gone is set, it is lost.
 type turns struct {
 	bug             func(method string) // see endless
 	wait, gone      atomic.Bool

@@ -4,7 +4,7 @@
 //
 //	metrics.go, background.go, pausecache.go  repeated passes inside a gateway
 //	untilstable.go  repeating runs while slots of a cluster move
-//	forecast.go  estimating whether there will be room
+//	memoryforecast.go  estimating whether the server's memory will suffice
 //	pack.go      Run: its start and end
 //	walk.go      one database from the scan to the write: pages to workers; read, decide, replace, and retry
 //	             values that a client changed; the position to resume from

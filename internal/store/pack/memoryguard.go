@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// memoryGuard checks a node's memory while values grow. It asks the server once a second, and in between adds up
-// what was reserved.
+// memoryGuard checks a node's memory while values grow. It asks the server once a second, and in between adds up the
+// reserved bytes.
 type memoryGuard struct {
 	node  store.Node
 	mu    sync.Mutex

@@ -19,10 +19,10 @@ type limits struct {
 
 // pace reduces the work on a node that slows down.
 //
-// duty is the share of the time that workers work: after a page they rest so long that the page is that share
-// of work and rest together. It halves when the node answers more slowly than at its best, and grows back in
-// small steps. With limits, each node also has a virtual clock that a page advances by the limits' time
-// divided by duty. So a slow node uses less of the limits, and the other nodes no less.
+// duty is the share of the time that workers work: after a page they rest until the page took that share of the time
+// of work and rest together. It halves when the node answers more slowly than at its best, and grows back in small
+// steps. With limits, each node also has a virtual clock that a page advances by the limits' time divided by duty. So
+// a slow node uses less of the limits, and the other nodes no less.
 type pace struct {
 	limits *limits
 

@@ -44,7 +44,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// place returns the cursor after so many of n pages: "" at both ends.
+// place returns the cursor after the given number of n pages. It is "" before the first and after the last page.
 func place(behind, n int) string {
 	if behind%n == 0 {
 		return ""

@@ -71,7 +71,7 @@ func replaced(t *testing.T, task Task, v *store.Value, recoded bool) *store.Valu
 	return &next
 }
 
-// Unpacking restores the same bytes, at whatever level they were made.
+// Unpacking restores the library's bytes for values of every level.
 func TestForeignIsPutBack(t *testing.T) {
 	for _, level := range []int{1, 3} {
 		task, v := foreignTask(t, "glide", false), stored(t, clientformat.GlideZstd, level)
@@ -108,7 +108,7 @@ func TestForeignRecodes(t *testing.T) {
 	}
 }
 
-// To plain is another encoding too, for plain and for compressed values.
+// A rule with to: plain recodes values too: those that the library has compressed, and their envelopes.
 func TestForeignToPlain(t *testing.T) {
 	task, v := foreignTask(t, "glide", true), stored(t, clientformat.GlideLZ4, 1)
 	if d := task.Decide("0", v); d.Replace || d.Skip != OtherBytes {
@@ -133,7 +133,7 @@ func TestForeignSealedAnew(t *testing.T) {
 	if h, err := envelope.ParseHeader(replaced(t, task, sealed, false).Stored); err != nil || h.Codec != codec.Zstd || !h.IsForeign() {
 		t.Errorf("%+v, %v", h, err)
 	}
-	// Sealed before the rule had a format, as the library's bytes.
+	// An envelope that holds the library's bytes, sealed before the rule had a format.
 	raw := stored(t, clientformat.GlideLZ4, 1)
 	raw.Stored = task.Sealer.Seal(nil, raw.Stored, codec.Setting{Codec: codec.Zstd, Level: 3}, func(int, int) bool { return true })
 	task.AllowRecode = true

@@ -128,7 +128,7 @@ func (t *Seal) decideUnsealed(s *subject, st codec.Setting, rule *policy.Rule) V
 	switch {
 	case s.recoded && s.as.Format == 0:
 		d.New = plainForm(t.Sealer, s.content, toPlain(rule))
-	case s.old.Len > 0 && t.Force && differs(st, s.old): // worth it only with the old dictionary, perhaps
+	case s.old.Len > 0 && t.Force && differs(st, s.old): // perhaps only the old dictionary made it worth compressing
 		d.New, d.Recoded = plainForm(t.Sealer, s.raw, toPlain(rule)), false
 	default:
 		return Verdict{Skip: NoGain}

@@ -111,8 +111,8 @@ func TestToPlainOfNoise(t *testing.T) {
 	}
 }
 
-// A library's envelopes and values are made plain whatever the rule's sizes, and no later rule seals them as
-// they are.
+// A rule with to: plain applies to a library's values, and envelopes of them, of all sizes. No later rule seals them
+// in the library's format.
 func TestToPlainWhateverTheSize(t *testing.T) {
 	content := foreignContent(1)
 	lib := asLibrary(t, clientformat.GlideLZ4, content)

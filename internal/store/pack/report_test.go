@@ -2,13 +2,10 @@ package pack
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -100,39 +97,8 @@ func TestEstimateIsNoMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// The time of a run includes that of next: training dictionaries may take much longer than the rest.
-func TestTimeOfARunCountsTraining(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}
-		o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
-		runs := 0
-		r, err := RunUntilStable(t.Context(), func() (Options, error) {
-			runs++
-			time.Sleep(585 * time.Second)
-			return o, nil
-		}, func(context.Context) (bool, error) { return runs < 2, nil })
-		if err != nil || r.Took < 2*585*time.Second || r.Took > 2*586*time.Second {
-			t.Errorf("%v, %v", r.Took, err)
-		}
-	})
-}
-
-// A run during which slots moved each time, or whose nodes can't be found again, is no success: keys may have moved past it.
-func TestRunsThatMissedKeysFail(t *testing.T) {
-	d := &database{name: "0", keys: 10, value: func(int) []byte { return nil }}
-	o := Options{Targets: []store.Target{{Node: d, Space: d}}, Task: newSeal(t, policy.Options{}), DryRun: true, NoBackoff: true}
-	runs, gone := 0, errors.New("connection refused")
-	next := func() (Options, error) { runs++; return o, nil }
-	r, err := RunUntilStable(t.Context(), next, func(context.Context) (bool, error) { return true, nil })
-	if !errors.Is(err, ErrSlotsMoving) || runs != maxRuns || r == nil {
-		t.Errorf("slots that keep moving: %v after %d runs", err, runs)
-	}
-	if _, err := RunUntilStable(t.Context(), next, func(context.Context) (bool, error) { return true, gone }); !errors.Is(err, gone) {
-		t.Errorf("nodes that are gone: %v", err)
-	}
-}
-
-// State and turns belong to a set of rules: one that only observes stores nothing.
+// Rules that only observe have another fingerprint than rules that store, so they share neither the state file nor the
+// lease.
 func TestFingerprintSeesObserve(t *testing.T) {
 	of := func(observe bool) string {
 		p, err := policy.New(policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1), Observe: observe}}})
