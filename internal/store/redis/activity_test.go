@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Reads are those of strings and hashes: a queue that is polled all day does not count.
+// Only reads of strings and hashes count: a queue that is polled all day does not.
 func TestActivity(t *testing.T) {
 	for name, c := range map[string]struct {
 		hits, misses int

@@ -1,15 +1,14 @@
 package redis
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Readiness without a server: a check gives a lease, a doubt ends all leases until a check that began after
-// it has ended, and retired dictionaries are never ready.
+// A check gives each dictionary a lease. invalidate ends all leases until a check that began after it has ended.
+// Retired dictionaries are never ready.
 func TestReadiness(t *testing.T) {
 	r := newReadiness(time.Hour)
 	expect := func(when string, ready, retired bool) {
@@ -55,24 +54,5 @@ func TestReadiness(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { r.Ready(1) }); n > 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-// A trouble is news once, and again after another trouble or after it was settled.
-func TestTroubles(t *testing.T) {
-	l := newOnceLogger(slog.New(slog.DiscardHandler))
-	for i, step := range []struct {
-		trouble string // "": it is over
-		news    bool
-	}{{"", false}, {"a", true}, {"a", false}, {"b", true}, {"a", true}, {"", true}, {"", false}, {"a", true}} {
-		got := false
-		if step.trouble == "" {
-			got = l.resolve(server)
-		} else {
-			got = l.isNew(server, step.trouble)
-		}
-		if got != step.news {
-			t.Errorf("step %d: %v", i, got)
-		}
 	}
 }

@@ -20,8 +20,8 @@
 // The files, from high to low. Values:
 //
 //	store.go, node.go              the store: a server, or the primaries of a cluster; one primary
-//	access.go                      single values, and the dictionaries of an administrator
-//	users.go, activity.go          who may have written values; a server's counters
+//	storeaccess.go                 reading single values
+//	users.go, activity.go          which users may have written values; a server's counters
 //	scan.go, read.go, search.go    finding values, reading them; search indexes
 //	replace_lua.go, replace.go     replacing values
 //	lease.go, pause.go             taking turns at packing, and pausing it
@@ -32,12 +32,13 @@
 //	clusterdicts.go, ensuredicts.go                 of a cluster, for its gateways; in new connections of packers
 //	storedicts.go, dictadmin.go, spread.go          of a store, for tools and for administrators
 //	collect.go, refcounts.go                        archiving dictionaries that no value names
-//	dicts.go, publish.go, storedbytes.go            of one server, for a gateway: finding, storing and checking them
+//	dicts.go, dictcheck.go, storedbytes.go          of one server, for a gateway: finding, storing and checking them
 //	dictreadiness.go, serverchange.go               which of them new values may name, and on which connections
 //	dictreader.go                                   access for readers only
 //	list.go, archive.go, dictbackends.go            where a server stores them, and their states
-//	dictbackend.go, oncelogger.go                   one place of storage; logging each trouble once
-//	records.go, keys.go, functions.go, library.go   the format in which they are stored
+//	dictbackend.go, oncelogger.go                   the interface of a place; logging each trouble once
+//	keybackend.go, functionbackend.go, library.go   the two places, and the libraries' source
+//	records.go                                      texts beside the dictionaries, which gateways share
 //	errorhints.go, errors.go                        errors, for people and for callers
 //
 // The user that the client authenticates as needs +function|list and +function|load, and for records

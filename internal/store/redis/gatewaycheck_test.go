@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// spoken holds servers by address. Each answers HELLO and PING, and the gateway check as given; "": it closes the
-// connection.
+// spoken imitates servers, by address. Each answers HELLO and PING, and answers the gateway check with the text in
+// what; if that is "", it closes the connection.
 type spoken struct {
 	mu     sync.Mutex
 	what   map[string]string

@@ -54,8 +54,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A key without expiry, as a copy of a store may have it, blocks the lease neither for ever nor with requests all
-// the time.
+// A copy of a store may have kept the lease's key without its expiry. Such a key does not block the lease for ever,
+// and does not make packers ask all the time.
 func TestLeaseWithoutExpiry(t *testing.T) {
 	server := testenv.Redis(t)
 	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})

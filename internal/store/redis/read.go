@@ -208,7 +208,7 @@ func (r *reader) long(keys [][]byte) error {
 	return r.get(batch)
 }
 
-// get reads strings some of which are longer than headBytes.
+// get reads whole strings, of which at least one is longer than headBytes.
 func (r *reader) get(keys [][]byte) error {
 	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd { return p.Get(r.ctx, k) })
 	if err != nil {

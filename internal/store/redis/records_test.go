@@ -16,25 +16,6 @@ func recordServers(t *testing.T) map[string]*testenv.RedisServer {
 	return map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)}
 }
 
-// StoredBytes returns approximately the size of the values.
-func TestStoredBytes(t *testing.T) {
-	server := testenv.Redis(t)
-	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
-	before, servers, err := d.StoredBytes(t.Context())
-	if err != nil || servers != 1 {
-		t.Fatalf("%d, %v", servers, err)
-	}
-	const values, each = 2000, 1000
-	for i := range values {
-		if err := client.Set(t.Context(), fmt.Sprint(i), strings.Repeat("x", each), 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if after, _, err := d.StoredBytes(t.Context()); err != nil || after-before < values*each || after-before > 2*values*each {
-		t.Errorf("%d bytes of values are %d in %d, %v", values*each, after-before, after, err)
-	}
-}
-
 func TestRecords(t *testing.T) {
 	const awkward = "{\"by\":\"höst/'x'\\\\n\",\n\"]]\":1}\x00 end"
 	for kind, server := range recordServers(t) {

@@ -15,8 +15,8 @@ import (
 type RefCounts struct {
 	ByDict map[uint32]int
 	Keys   int // examined; a scan may return a key twice
-	// Unread counts keys of types that Cinch does not know, such as those of modules. No gateway compresses
-	// what is in them.
+	// Unread counts keys of types that Cinch does not know, such as those of modules. Gateways compress nothing in
+	// such keys.
 	Unread int
 }
 
@@ -135,7 +135,7 @@ func pipelined[T goredis.Cmder](ctx context.Context, client *goredis.Client, key
 	return answers, nil
 }
 
-// isGone reports whether the key has changed its type since it was looked at.
+// isGone reports whether the key has changed its type since TYPE.
 func isGone(err error) bool { return goredis.HasErrorPrefix(err, "WRONGTYPE") }
 
 func (c *RefCounts) collection(ctx context.Context, client *goredis.Client, kind, key string) error {

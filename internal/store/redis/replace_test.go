@@ -1,11 +1,9 @@
 package redis
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -300,7 +298,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// A rebuild must not lose a hash, neither for a user who may delete but not write nor on a full server.
+// A rebuild must not lose a hash if the user may delete but not write, or if the server is full.
 func TestRebuildLosesNothing(t *testing.T) {
 	for _, rights := range []string{"-hset", "-del", "-pexpireat", "-hset -pexpireat"} {
 		s, c := openAs(t, rights)
@@ -324,128 +322,5 @@ func TestRebuildLosesNothing(t *testing.T) {
 	n, err := s.Rebuild(t.Context(), [][]byte{[]byte("h")})
 	if v := c.HGet(t.Context(), "h", "f").Val(); v != "short" || n != 1 || err != nil {
 		t.Errorf("on a full server: rebuilt %d, %v, left %q", n, err, v)
-	}
-}
-
-func readAll(t testing.TB, s *Space, o store.ReadOptions, keys ...string) (values map[string]string, skipped map[string]store.Reason) {
-	t.Helper()
-	values, skipped = map[string]string{}, map[string]store.Reason{}
-	var list [][]byte
-	for _, k := range keys {
-		list = append(list, []byte(k))
-	}
-	must(t, s.Read(context.Background(), list, o, func(v *store.Value) error {
-		name := string(v.Key)
-		if v.Field != nil {
-			name += "." + string(v.Field)
-		}
-		if v.Skip != "" {
-			skipped[name] = v.Skip
-		} else {
-			values[name] += string(v.Stored)
-		}
-		return nil
-	}))
-	return values, skipped
-}
-
-func TestRead(t *testing.T) {
-	s, c := openSpace(t, testenv.Redis(t), "")
-	ctx := t.Context()
-	want := map[string]string{}
-	var keys []string
-	set := func(key, value string) {
-		must(t, c.Set(ctx, key, value, 0).Err())
-		want[key], keys = value, append(keys, key)
-	}
-	set("short", "v\x00\r\n")
-	set("int", "42")
-	for _, n := range []int{headBytes - 1, headBytes, headBytes + 1, batchBytes - 1, batchBytes + 1} {
-		set(fmt.Sprint("long", n), strings.Repeat("abcdefg", n)[:n])
-	}
-	many := make([]any, 0, 4000)
-	for i := range 2000 {
-		many = append(many, fmt.Sprint("f", i), fmt.Sprint("v", i))
-		want[fmt.Sprint("many.f", i)] = fmt.Sprint("v", i)
-	}
-	must(t, c.HSet(ctx, "many", many...).Err())
-	must(t, c.HSet(ctx, "hash", "f", "v", "", "empty name").Err())
-	want["hash.f"], want["hash."] = "v", "empty name"
-	for i := range 300 {
-		must(t, c.Do(ctx, "xadd", "stream", "*", "f", "a", "f", fmt.Sprint(i)).Err())
-		want["stream.f"] += "a" + fmt.Sprint(i)
-	}
-	must(t, c.LPush(ctx, "list", "x").Err())
-	must(t, c.Set(ctx, "empty", "", 0).Err())
-	all := append(keys, "many", "hash", "stream", "list", "empty", "gone")
-	values, skipped := readAll(t, s, store.ReadOptions{Types: store.String | store.Hash | store.Stream}, all...)
-	if !maps.Equal(values, want) {
-		t.Errorf("%d values, want %d, or others", len(values), len(want))
-	}
-	if !maps.Equal(skipped, map[string]store.Reason{"list": store.OtherType, "empty": store.Gone, "gone": store.Gone}) {
-		t.Errorf("skipped: %v", skipped)
-	}
-
-	values, skipped = readAll(t, s, store.ReadOptions{Types: store.String | store.Hash, MaxBytes: headBytes}, all...)
-	if len(values) != 2+2+2000+2 || skipped[fmt.Sprint("long", headBytes+1)] != store.TooLarge || skipped["stream"] != store.Immutable {
-		t.Errorf("%d values, skipped: %v", len(values), skipped)
-	}
-	values, _ = readAll(t, s, store.ReadOptions{Types: store.Hash}, all...)
-	if len(values) != 2002 {
-		t.Errorf("%d values of hashes", len(values))
-	}
-}
-
-func TestReadLeavesHotKeys(t *testing.T) {
-	server := testenv.Redis(t)
-	s, c := openSpace(t, server, "")
-	ctx := t.Context()
-	must(t, c.MSet(ctx, "hot", "v", "cold", "v").Err())
-	dump := c.Dump(ctx, "cold").Val()
-	must(t, c.Do(ctx, "restore", "cold", 0, dump, "replace", "idletime", 1000).Err())
-	o := store.ReadOptions{Types: store.String, IdleBelow: 10 * time.Minute}
-	values, skipped := readAll(t, s, o, "hot", "cold", "gone")
-	if !slices.Equal(slices.Collect(maps.Keys(values)), []string{"cold"}) || skipped["hot"] != store.Hot || skipped["gone"] != store.Gone {
-		t.Errorf("read %v, skipped %v", values, skipped)
-	}
-	must(t, c.ConfigSet(ctx, "maxmemory-policy", "allkeys-lfu").Err())
-	must(t, c.Do(ctx, "restore", "hot", 0, dump, "replace", "freq", 200).Err())
-	must(t, c.Do(ctx, "restore", "cold", 0, dump, "replace", "freq", 5).Err())
-	values, skipped = readAll(t, s, store.ReadOptions{Types: store.String, FreqAbove: 100}, "hot", "cold")
-	if len(values) != 1 || skipped["hot"] != store.Hot {
-		t.Errorf("read %v, skipped %v", values, skipped)
-	}
-	err := s.Read(ctx, [][]byte{[]byte("hot")}, o, func(*store.Value) error { return nil })
-	if err == nil || Unavailable(err) {
-		t.Errorf("idle times on a server that keeps none: %v", err)
-	}
-}
-
-func TestScanLeavesDictionaries(t *testing.T) {
-	s, c := openSpace(t, withoutFunctions(t), "")
-	d := NewDicts(DictsOptions{Client: c})
-	mustPublish(t, d, testDict(t, "scan"))
-	must(t, c.Set(t.Context(), "key", "v", 0).Err())
-	page, err := s.Page(t.Context(), "", store.ScanOptions{Count: 100})
-	must(t, err)
-	if page.Next != "" || len(page.Keys) != 1 || string(page.Keys[0]) != "key" {
-		t.Errorf("%q", page.Keys)
-	}
-}
-
-func TestOpenFindsDatabases(t *testing.T) {
-	server := testenv.Redis(t)
-	for _, db := range []int{0, 3, 11} {
-		must(t, connect(t, goredis.Options{Addr: server.Addr, DB: db}).Set(t.Context(), "k", "v", 0).Err())
-	}
-	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})
-	must(t, err)
-	defer s.Close()
-	var names []string
-	for _, sp := range s.Nodes()[0].Spaces() {
-		names = append(names, sp.DB())
-	}
-	if !slices.Equal(names, []string{"0", "3", "11"}) {
-		t.Errorf("databases %v", names)
 	}
 }

@@ -56,3 +56,15 @@ func TestPageAfterRestart(t *testing.T) {
 		}
 	}
 }
+
+func TestScanLeavesDictionaries(t *testing.T) {
+	s, c := openSpace(t, withoutFunctions(t), "")
+	d := NewDicts(DictsOptions{Client: c})
+	mustPublish(t, d, testDict(t, "scan"))
+	must(t, c.Set(t.Context(), "key", "v", 0).Err())
+	page, err := s.Page(t.Context(), "", store.ScanOptions{Count: 100})
+	must(t, err)
+	if page.Next != "" || len(page.Keys) != 1 || string(page.Keys[0]) != "key" {
+		t.Errorf("%q", page.Keys)
+	}
+}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"slices"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -27,5 +28,22 @@ func TestMoved(t *testing.T) {
 	}
 	if moved, err := s.Moved(t.Context()); moved || err == nil {
 		t.Errorf("nothing answers: %v, %v", moved, err)
+	}
+}
+
+func TestOpenFindsDatabases(t *testing.T) {
+	server := testenv.Redis(t)
+	for _, db := range []int{0, 3, 11} {
+		must(t, connect(t, goredis.Options{Addr: server.Addr, DB: db}).Set(t.Context(), "k", "v", 0).Err())
+	}
+	s, err := Open(t.Context(), OpenOptions{Client: goredis.Options{Addr: server.Addr}})
+	must(t, err)
+	defer s.Close()
+	var names []string
+	for _, sp := range s.Nodes()[0].Spaces() {
+		names = append(names, sp.DB())
+	}
+	if !slices.Equal(names, []string{"0", "3", "11"}) {
+		t.Errorf("databases %v", names)
 	}
 }

@@ -18,8 +18,8 @@ func (s *Store) SoleWriter(ctx context.Context) (login string, one bool) {
 	return store.SoleWriter(s.nodes, func(n *Node) ([]string, error) { return writersOf(ctx, n.client) }, s.base.Username, defaultUser)
 }
 
-// writersOf lists the users who may have written what a server holds: all but the client's own. The default
-// user does not count if it is off, since others have replaced it then.
+// writersOf lists the users that may have written values on a server: all but the client's own. The default user is
+// left out if it is off, since other users have replaced it then.
 func writersOf(ctx context.Context, c *goredis.Client) ([]string, error) {
 	users, err := c.Do(ctx, "ACL", "USERS").StringSlice()
 	if err != nil && strings.Contains(strings.ToLower(err.Error()), "unknown command") {

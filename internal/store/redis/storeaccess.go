@@ -34,7 +34,7 @@ var _ store.Access = (*Access)(nil)
 
 // NewAccess connects to the server.
 func NewAccess(ctx context.Context, name string, o goredis.Options, local *dict.Set) (*Access, error) {
-	client, forDicts := o, o // NewClient modifies each
+	client, forDicts := o, o // two copies, since NewClient modifies its options
 	forDicts.DB = 0
 	a := &Access{name: name, options: o, local: local, client: goredis.NewClient(&client), dictClient: goredis.NewClient(&forDicts)}
 	a.own = newToolDicts(a.dictClient, a.local)
