@@ -205,7 +205,8 @@ func TestGroupAdopts(t *testing.T) {
 	}
 }
 
-// If the server's own entry is not the dictionary of that number, another shard's is not used instead.
+// If the server holds something else under the dictionary's number, Adopt does not use another shard's dictionary
+// instead.
 func TestGroupAdoptsNothingForeign(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "damaged in one shard")
 	s.set(0, 1)
@@ -327,7 +328,7 @@ func TestHalfForgotten(t *testing.T) {
 	}
 }
 
-// Forgetting marks shards that never had the dictionary too: a gateway that starts to keep it for them would
+// Forget also marks shards that never had the dictionary. Otherwise a gateway that has the dictionary in memory would
 // store it there.
 func TestForgottenEverywhere(t *testing.T) {
 	s, x := newShards(t, 2), testDict(t, "in one shard")

@@ -107,8 +107,8 @@ func (c *Conn) Drop() {
 	}
 }
 
-// followPause is the shortest time between two moves by Follow. It matters if an address leads to several servers
-// by turns.
+// followPause is the shortest time between two moves by Follow. It matters if connections to one address reach
+// different servers in turn.
 const followPause = 5 * time.Second
 
 // Follow is called with the greeting that a client got from the server at the same address. If that is another
@@ -128,8 +128,8 @@ func (c *Conn) Follow(greeting string) {
 	c.setInstance(to)
 }
 
-// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". A server keeps its ID
-// for good, whatever its address is.
+// instanceOf returns the server's ID, the last word in the first line of its greeting, or "". A server always keeps
+// its ID, even if its address changes.
 func instanceOf(greeting string) string {
 	line, _, _ := strings.Cut(greeting, "\n")
 	_, id, _ := strings.Cut(line, ") ")

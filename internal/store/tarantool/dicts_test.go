@@ -91,7 +91,7 @@ func checkRestored(t *testing.T, c *Conn, d *Dicts, x *codec.Dict) {
 	}
 }
 
-// A gateway that has a forgotten dictionary in memory does not restore it, whatever it does. An operator may.
+// A gateway that has a forgotten dictionary in memory never restores it. An operator may.
 func TestForgotten(t *testing.T) {
 	server := testenv.Tarantool(t, "")
 	c := mustConnect(t, server.Addr, "", "")

@@ -3,7 +3,7 @@
 // to low. For other packages:
 //
 //	walk.go          walking a server, or all shards: store.Store
-//	access.go        reading single values: store.Access
+//	storeaccess.go   reading single values: store.Access
 //	dictadmin.go     an administrator's access to dictionaries: store.DictAdmin
 //	errorhints.go    error messages with hints
 //
@@ -20,16 +20,18 @@
 // Tuples:
 //
 //	users.go         which users may have written them
+//	storedbytes.go   the memory that they take
 //	replace.go       replacing fields by compare-and-set
-//	sample.go        samples, for users who may only read
+//	sample.go        samples, for users that may only read
+//	activity.go      a server's counters
 //	scan.go          steps of a walk, and the values in tuples
-//	store.go         a server and its walked spaces
+//	store.go         a server and the spaces to walk; walk.go makes a store.Store of one or several
 //	fetch.go         reading one tuple
 //
 // The schema, see internal/wire/iproto/schema:
 //
 //	loadschema.go    reading it
-//	hiddenconstraints.go  constraints on servers before 2.11, where not all users may read them
+//	hiddenconstraints.go  constraints on servers before 2.11, whose system spaces most users may not read
 //
 // The server:
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// The stored functions, for users who may not send code. Each is Lua in a file; helpers stand before the
-// functions that need them.
+// The stored functions, for users that may not send code. The source of each is a file in lua/. Those that need the
+// helpers in prelude.lua are installed with them, see functions.
 //
 //go:embed lua/prelude.lua
 var luaPrelude string

@@ -57,8 +57,8 @@ func (l *Lease) Release(ctx context.Context, pause time.Duration) error {
 	})
 }
 
-// change replaces the lease's entry by the result of to, unless to returns false. to is called with there false if
-// no entry exists, or if it has ended.
+// change calls the function to with the lease's entry, and replaces the entry by the result unless to returns false.
+// The argument there is false if there is no entry, or if it has ended.
 func (l *Lease) change(ctx context.Context, to func(now leaseEntry, there bool) (leaseEntry, bool)) error {
 	for range leaseTries {
 		text, version, err := l.records.Record(ctx, leasesRecord)
@@ -67,7 +67,7 @@ func (l *Lease) change(ctx context.Context, to func(now leaseEntry, there bool) 
 		}
 		turns := map[string]leaseEntry{}
 		if err := json.Unmarshal([]byte(text), &turns); err != nil && text != "" {
-			turns = map[string]leaseEntry{} // empty: an unreadable record would stop all for good
+			turns = map[string]leaseEntry{} // start over, since an unreadable record would stop all packers for ever
 		}
 		now, there := turns[l.name]
 		next, do := to(now, there && time.Until(now.Until) > 0)

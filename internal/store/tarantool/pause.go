@@ -44,7 +44,7 @@ func pausedSince(text string) time.Time {
 	return since
 }
 
-// change replaces the text by the result of to, unless to returns false.
+// change calls the function to with the record's text, and replaces the text by the result unless to returns false.
 func (p *Pause) change(ctx context.Context, to func(now string) (string, bool)) error {
 	for range leaseTries {
 		now, version, err := p.records.Record(ctx, pauseRecord)

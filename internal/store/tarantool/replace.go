@@ -47,7 +47,7 @@ func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]sto
 func (t *TupleSpace) replace(ctx context.Context, sent [][]any) (answer [][]any, err error) {
 	for range schemaTries {
 		args := []any{t.space.ID, sent}
-		if !t.all { // with all, fields were chosen whatever computes on them, so the schema does not matter
+		if !t.all { // with all, fields were chosen even if a constraint reads them, so the schema does not matter
 			args = append(args, t.store.version.Load())
 		}
 		err = t.store.conn.call(ctx, ReplaceFunction, args, &answer)

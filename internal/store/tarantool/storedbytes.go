@@ -48,6 +48,6 @@ const (
 	recordCost = 4 << 10 // bytes
 )
 
-// DictCost returns how much of a server's memory a dictionary of that many bytes takes, in bytes. On disk it
-// is in the log and in each snapshot.
+// DictCost returns the bytes of a server's memory that a dictionary of the given size takes. It does not count the log
+// and the snapshots on disk.
 func (g *ClusterDicts) DictCost(bytes int) float64 { return tupleCost*float64(bytes) + recordCost }

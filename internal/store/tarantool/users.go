@@ -31,8 +31,8 @@ const (
 	spaceOfGrants = "space"
 )
 
-// writers lists the users who may have written what the server holds: all but admin and the connection's own
-// user, and guest only if it was granted something.
+// writers lists the users that may have written values on the server. It leaves out admin and the connection's own
+// user, and lists guest only if guest was granted something.
 func (s *Store) writers(ctx context.Context) (names []string, err error) {
 	users, err := s.selectAll(ctx, spaceUser)
 	if err != nil {

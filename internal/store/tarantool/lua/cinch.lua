@@ -16,7 +16,7 @@
 local ffi = require('ffi')
 local bit = require('bit')
 
--- Declared once: the module may be loaded anew.
+-- Declared only once, since the module may be loaded again.
 if not pcall(ffi.typeof, 'cinch_z_stream') then ffi.cdef[[
 typedef struct cinch_z_stream {
     const uint8_t *next_in; unsigned int avail_in; unsigned long total_in;
@@ -89,8 +89,8 @@ function M.is_sealed(stored) return type(stored) == 'string' and stored:sub(1, 3
 
 local TAG_LEN = 8
 
--- header reads codec, raw length, checksum, dictionary (nil: none), where the payload begins, and where
--- the tag does, which an envelope with a dictionary has in place of the checksum.
+-- header returns the codec, the raw length, the checksum, the dictionary (nil: none), the offset of the payload,
+-- and the offset of the tag. An envelope with a dictionary has a tag in place of the checksum.
 local function header(s)
     local at = 4
     local function byte()
@@ -127,7 +127,7 @@ local function header(s)
     local words = at
     at = at + 4 * bit.band(flags, 15)
     if at > #s + 1 then damaged('truncated') end
-    if bit.band(flags, 0x40) ~= 0 then -- content of a value in another library's format, which this module can't write
+    if bit.band(flags, 0x40) ~= 0 then -- the value is in another library's format, which this module can't write
         if words == at or s:byte(words) ~= 1 or s:byte(words + 1) == 0 or s:byte(words + 3) ~= 0 then damaged('reserved') end
         codec = 0x40 + s:byte(words + 1)
     end
@@ -159,9 +159,9 @@ local function xored(key, with)
     return table.concat(block)
 end
 
-local keys = {} -- by number: a dictionary's content, and its key in the two forms that HMAC begins with
+local keys = {} -- by number: a dictionary's content, and its key padded for HMAC's inner and outer hash
 
--- tag is HMAC-SHA256 over what stands before and behind it, cut to 8 bytes. The key can be
+-- tag returns the first 8 bytes of HMAC-SHA256 over the bytes before and behind the tag. The key can be
 -- computed only from the dictionary.
 local function tag(number, before, behind)
     local content, sha256, k = M.dictionary(number), require('digest').sha256, keys[number]
@@ -173,7 +173,7 @@ local function tag(number, before, behind)
     return sha256(k.outer .. sha256(k.inner .. before .. behind)):sub(1, TAG_LEN)
 end
 
--- A buffer of at least so many bytes, kept between calls up to a size.
+-- scratch returns a buffer of at least size bytes. Buffers of up to 1 MiB are kept for the next call.
 local buffer, capacity = nil, 0
 local function scratch(size)
     if size <= capacity then return buffer end
@@ -209,7 +209,7 @@ local function inflate(bits)
 end
 decoders[ZLIB], decoders[GZIP] = inflate(15), inflate(31)
 
---- open: the value in an envelope. Bytes that are no envelope are returned unchanged.
+--- open: the value in an envelope. Bytes that are not an envelope are returned unchanged.
 function M.open(stored, max_raw)
     if not M.is_sealed(stored) then return stored end
     local codec, len, sum, dictionary, at, tag_at = header(stored)
@@ -300,7 +300,7 @@ end
 
 local function well_formed(stored) return M.is_sealed(stored) and pcall(header, stored) end
 
--- numbers finds fields by their names: tuples in triggers have none.
+-- numbers returns the numbers of fields, since the fields of tuples in triggers have no names.
 local function numbers(space, fields)
     local list = {}
     for i, field in ipairs(fields) do
@@ -317,17 +317,17 @@ if not pcall(function() return ffi.C.box_tuple_field end) then
     ffi.cdef'const char *box_tuple_field(struct tuple *tuple, uint32_t field);'
 end
 
--- is_binary looks at the tuple itself: Lua has one type for strings and binaries, and would make
--- a string of what it puts back.
+-- is_binary reads the type from the tuple's bytes. Lua has one type for strings and binaries, and would
+-- write a binary back as a string.
 local function is_binary(tuple, field)
     local lead = ffi.cast('const uint8_t *', ffi.C.box_tuple_field(tuple, field - 1))[0]
     return lead >= 0xc4 and lead <= 0xc6
 end
 
 --- trigger: a before_replace trigger that seals fields (by name or number). Envelopes that a
--- gateway or a packer has made stay as they are, and so do binaries.
+-- gateway or a packer has made stay unchanged, and so do binaries.
 function M.trigger(fields, o)
-    M.seal('', o) -- wrong options are found out here
+    M.seal('', o) -- fails at once if the options are wrong
     local version, list
     return function(_, new, space)
         if new == nil then return new end

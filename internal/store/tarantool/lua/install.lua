@@ -1,6 +1,6 @@
--- Run by 'cinch tarantool init' with an administrator's rights. It does the steps that are missing, and
--- returns their names. Arguments: names of users or roles, functions as {name, text, setuid}, whether to
--- return only the names, whether to remove everything.
+-- 'cinch tarantool init' runs this script with an administrator's rights. It does the steps that are missing,
+-- and returns their names. Arguments: names of users or roles, functions as {name, text, setuid}, whether only
+-- to return the names, whether to remove everything.
 local grantees, functions, dry, remove = ...
 local ADMIN = 1 -- the user's number
 local did = {}

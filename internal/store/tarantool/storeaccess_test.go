@@ -15,7 +15,7 @@ func TestTupleKeys(t *testing.T) {
 	}
 }
 
-// A message about a dictionary may name the server before the other shards have been looked up.
+// Name returns the server's name before the other shards have been looked up, for messages about dictionaries.
 func TestDictAdminHasAName(t *testing.T) {
 	if name := NewAccess(nil, nil, "server").DictAdmin().Name(); name != "server" {
 		t.Errorf("%q", name)
