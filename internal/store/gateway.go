@@ -16,8 +16,7 @@ type Gateway struct {
 }
 
 // Refusal returns the error for a store's address that leads to the gateway. A gateway returns stored values
-// decompressed. So a command would compress them once more, and would take the dictionaries that they name for
-// unused.
+// decompressed. So a command would compress them once more, and would find no value that names a dictionary.
 func (g Gateway) Refusal(address string) error {
 	help := "use the address of the server behind it: " + g.Upstream
 	if g.Upstream == "" {

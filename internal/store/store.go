@@ -5,7 +5,8 @@
 //	store.go           the interfaces of a store, its nodes and spaces, leases, the pause of packing
 //	page.go, value.go  a step of a scan; a value, and a change of it
 //	dicts.go           the interfaces of dictionaries, for gateways and for administrators
-//	memorydicts.go, dryrun.go, lookuplimiter.go  dictionaries in memory; without writing; limits on lookups
+//	memorydicts.go, dryrundicts.go, lookuplimiter.go  dictionaries in memory; without writing; limits on lookups
+//	writinguser.go     finding the only user that may have written a store's values
 //	gateway.go         refusing a store's address that leads to a gateway
 //	errors.go          classes of errors, and hints
 //	activity.go        a server's counters

@@ -116,8 +116,8 @@ func DetectChain(ctx context.Context, hosts []endpoint.Upstream, log *slog.Logge
 	}
 }
 
-// WarnChain logs that a gateway's upstream is another gateway. That is no error, but what was written
-// through both can be read only through both.
+// WarnChain logs that a gateway's upstream is another gateway. That is not an error. But values that were written
+// through both gateways can be read only through both.
 func WarnChain(log *slog.Logger, g store.Gateway) {
 	log.Warn("the upstream is a Cinch gateway itself: values are wrapped twice and can be read through both gateways only; name the server as upstream",
 		"gateway_behind", g.Name, "server", g.Upstream)

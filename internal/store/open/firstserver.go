@@ -29,7 +29,7 @@ func firstServer(ctx context.Context, servers config.RedisServers, like endpoint
 	case config.Cluster:
 		return firstAnswering(ctx, hosts)
 	}
-	return hosts[0], nil // not asked: the caller's connection will tell
+	return hosts[0], nil // not probed: the caller's connection reports errors
 }
 
 // firstAnswering returns the first node of a cluster that works.
@@ -45,7 +45,7 @@ func firstAnswering(ctx context.Context, nodes []endpoint.Upstream) (endpoint.Up
 	return endpoint.Upstream{}, errors.Join(errs...)
 }
 
-// probe sends CLUSTER INFO. Any answer will do, an error too, unless the node is still loading.
+// probe sends CLUSTER INFO. It returns nil for any answer, even an error, unless the node is still loading.
 func probe(ctx context.Context, up endpoint.Upstream) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

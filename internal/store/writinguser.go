@@ -2,8 +2,9 @@ package store
 
 import "slices"
 
-// SoleWriter returns the only user that may write values on any of the nodes. Values of unauthenticated, the user of
-// clients that don't log in, are those of "". If there is no such user, clients use that of the store's connections.
+// SoleWriter returns the only user that may have written values on the nodes, and whether there is only one. writers
+// lists the users of a node. unauthenticated is the name of the user of clients that don't log in, for which
+// SoleWriter returns "". If no node lists a user, clients must use own, the user of the store's connections.
 func SoleWriter[Node any](nodes []Node, writers func(Node) ([]string, error), own, unauthenticated string) (login string, one bool) {
 	var all []string
 	for _, n := range nodes {
