@@ -43,8 +43,8 @@ func TestElectionBesideASilentMember(t *testing.T) {
 	})
 }
 
-// While a search waits for a silent member, a session whose server has stepped down reports that and goes on: other replies of the
-// server are behind it.
+// A session whose server has stepped down reports that without waiting for a search that is running, even one
+// that waits for a silent member: the session has further replies of its server to forward.
 func TestSearchesDontHoldUpReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := func(ctx context.Context, up endpoint.Upstream) (helloReply, error) {

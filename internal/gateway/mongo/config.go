@@ -50,9 +50,10 @@ type Config struct {
 	// Stall limits the time that a peer may move less than gateway.MinPace while it holds bytes of a budget
 	// that others wait for. Then it is disconnected. 0: gateway.DefaultStall.
 	Stall time.Duration
-	// Grace limits the time that a drain waits for clients that only wait themselves.
+	// Grace limits the time that a drain waits for clients whose requests only wait for a cursor's next
+	// documents, which may never come.
 	Grace time.Duration
-	// Begin is the time that a new client has for its first request in a drain; 0: gateway.BeginPatience.
+	// Begin limits the time that a drain gives a new client for its first request; 0: gateway.BeginPatience.
 	Begin time.Duration
 
 	Effort *gateway.Effort // limits on the cost of compressing; nil: none

@@ -12,7 +12,7 @@
 //	pending.go      requests that wait for replies
 //	estimate.go     estimates savings from measurements: link, codecs and replies to each kind of request
 //	compression.go  shared by the sessions of a gateway: current policy, codecs, measurements
-//	nscommands.go   namespaces and commands of messages, for dictionaries and for measuring
+//	measure.go      measures messages by namespace and command, to train dictionaries and for statistics
 //	hello.go        rewrites compression and addresses in handshakes, in both directions
 //	login.go        lets only logins pass that prove the client's own identity
 //	pair.go         frames between two gateways, and their dictionaries
@@ -26,7 +26,8 @@
 //	balance.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     ends the balancer's sessions to a former primary
 //	standby.go      several gateways to one replica set: failover when one dies
-//	watcher.go      session of a driver that watches a standby
+//	standbysession.go
+//	                session of a driver that watches a standby
 //	topology.go     maps members of a replica set to gateways and their addresses
 //	ask.go          requests to servers: their names and roles, whether they require a login
 //

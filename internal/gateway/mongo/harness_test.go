@@ -19,8 +19,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/mongotest"
+	riglink "github.com/cinch-layer/cinch/test/rig/link"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
+
+func TestMain(m *testing.M) {
+	riglink.Child()
+	testenv.Main(m)
+}
 
 // tap forwards to a server and records the messages, to see what a gateway really sends.
 type tap struct {

@@ -100,11 +100,11 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	return compressed, pooled, ""
 }
 
-// frameRequest returns a request for another gateway, in a frame that says whether the reply may come
-// compressed, or plain.
+// frameRequest returns a request for another gateway: in a frame, which also tells whether the reply may be
+// compressed, or as a plain message.
 func (s *session) frameRequest(r *request, x *exchange, est *estimate, forced bool) (out, pooled []byte) {
 	o := outgoing{message: r.plain, header: r.header, rule: est.requestRule, wants: est.hasReply && est.replyRule != nil, open: true, force: forced}
-	reason := "" // why the request is not compressed; x.reason is that for the reply
+	reason := "" // why the request is not compressed; x.reason is for the reply
 	if est.requestRule != nil && est.requestRule.Auto {
 		if _, _, reason = s.link.fastest(&estimate{requestRule: est.requestRule, requestBytes: est.requestBytes, expected: est.expected}, gatewaysOnly); reason != "" {
 			o.rule = nil

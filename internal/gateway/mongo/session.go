@@ -269,7 +269,7 @@ type sender struct {
 	mu sync.Mutex
 }
 
-// send writes a message. account is that of the message's memory, or nil; while others wait for that
+// send writes a message. account holds the message's memory; it may be nil. While other sessions wait for that
 // memory, the peer is checked for stalls.
 func (s *sender) send(b []byte, account *memory.Account) error {
 	s.mu.Lock()

@@ -27,9 +27,9 @@ type Topology struct {
 // maxResolveWait limits the time that clients wait for a gateway that starts.
 const maxResolveWait = 5 * time.Second
 
-// expect records that a gateway is about to learn which member it stands for. Until resolved is called, for
-// maxResolveWait at most, clients wait that would be told a member's own name: a driver that gets that name
-// once would connect to it directly for the rest of its life.
+// expect records that a gateway is about to learn which member it stands for. Until resolved is called, but for
+// maxResolveWait at most, replies that would tell clients a member's own name are delayed. A driver that gets
+// that name once connects to the member directly for the rest of its life.
 func (t *Topology) expect() (resolved func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

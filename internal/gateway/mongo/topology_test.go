@@ -30,8 +30,8 @@ func TestMembersAreBounded(t *testing.T) {
 	}
 }
 
-// A client that connects while a process starts must not be told a member's own name only because the
-// member's gateway has not asked the server yet: its driver would connect there directly from then on.
+// While a process starts, the gateway of a member may not have asked its server yet. A client that connects then
+// must not be told the member's own name: its driver would connect to the member directly from then on.
 func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &Topology{}

@@ -12,9 +12,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// tracing makes the spans of one session's commands. For a command that is not traced, which is nil, no
-// function of this file may be called, except begin. The only text of the client in a span is the name of a
-// known command.
+// tracing makes the spans of one session's commands. begin returns nil for a command that is not traced; the other
+// functions of this file must not be called with nil. The only text of the client in a span is the name of a known
+// command.
 type tracing struct {
 	tracer          *trace.Tracer // nil: no command is traced
 	gateway, server string

@@ -223,7 +223,8 @@ func newGuarded(t *testing.T) *guarded {
 // silentKey is a field of hellos. guarded's server does not reply to hellos in which it is true.
 const silentKey = "unanswered"
 
-// serve replies to all messages with a document that ends a login, and that is a valid reply to a hello.
+// serve replies to all messages with the same document, which is a valid reply to the last step of a login and to
+// a hello.
 func (p *guarded) serve(c net.Conn) {
 	defer close(p.lengths)
 	in := reader{Inbound: gateway.Inbound{Conn: c, Ctx: context.Background()}}

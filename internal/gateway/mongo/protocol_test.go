@@ -11,7 +11,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// This file tests rules of MongoDB's protocol for proxies that raw_test.go does not cover.
+// This file tests rules of MongoDB's protocol for proxies that wire_test.go does not cover.
 
 // A client that offered nothing is never told of compression, neither when it polls nor in the stream of
 // replies to an awaitable hello.

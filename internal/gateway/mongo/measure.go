@@ -10,22 +10,23 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// nsCommand is the namespace and command of messages. An exchange passes it from a request to its replies. It
-// caches the kinds that count such messages.
+// nsCommand identifies messages by their namespace and command. An exchange passes it from a request to its
+// replies. It caches the dictionary.Kinds that measure such messages.
 type nsCommand struct {
 	namespace, command []byte
 	measured           [2]atomic.Pointer[cachedKind] // by direction
 	trained            [2]atomic.Pointer[cachedKind]
 }
 
-// cachedKind is a recent result of autodict.
+// cachedKind is a recent result of a lookup in dictionary.Messages.
 type cachedKind struct {
 	rule *policy.MessageRule
 	kind *dictionary.Kind // nil: too many kinds
 	at   time.Time
 }
 
-// kindTTL is the time after which autodict is asked again. It forgets kinds that are not asked for.
+// kindTTL is the time after which a kind is looked up again. dictionary.Messages forgets kinds that are not looked
+// up.
 const kindTTL = 10 * time.Second
 
 // nsCommands holds every nsCommand of a gateway.
