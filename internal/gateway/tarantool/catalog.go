@@ -16,7 +16,7 @@ import (
 
 // catalog holds the current spaces: rules and schema together. The schema is read again when a reply of the
 // server names a newer version than the one that was read, and when connections of clients or of the gateway
-// were lost: a restarted server counts versions anew.
+// were lost: a restarted server counts versions from the beginning.
 type catalog struct {
 	rules       atomic.Pointer[policy.Policy]
 	spaces      atomic.Pointer[spaces] // nil until the schema was read

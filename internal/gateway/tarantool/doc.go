@@ -17,8 +17,8 @@
 // Rarer branches:
 //
 //	retry.go        sending requests again that the server refused for their schema version, or in steps
-//	splice.go       requests that need the stored tuple are carried out in steps
-//	operate.go      adapting operations to a stored tuple; what each server version accepts of splices
+//	steps.go        requests that need the stored tuple are carried out in steps
+//	updater.go      adapting operations to a stored tuple; what each server version accepts of splices
 //	operations.go   what UPDATE and UPSERT do to fields, and which fields they name
 //	calls.go        compressing arguments of functions; operations in them, which may not cut envelopes
 //	sql.go          SQL statements that may use spaces with compressed fields

@@ -56,9 +56,9 @@ func (s *session) announceShutdown() {
 	}
 }
 
-// idle reports whether a drain may end the session. The server would roll back open transactions, so a
-// session with one is idle only after its grace period. So is that of a client that watches for shutdowns,
-// which may leave by itself.
+// idle reports whether a drain may end the session. While replies are outstanding it may not. If a transaction is
+// open, which the server would roll back, the drain waits for the grace period first. It also does so for a client
+// that watches for shutdowns, since that may disconnect by itself.
 func (s *session) idle() bool {
 	waits := len(s.transactions) > 0 || s.shutdownWatch.watches
 	return !s.outstanding.busy() && (!waits || s.Overdue())

@@ -30,7 +30,7 @@ type reader struct {
 	rewrites bool // frames are rewritten, which takes about their size in memory again
 }
 
-// next reads one frame. The one before must not be used any more. An error at the end of a frame is io.EOF or
+// next reads one frame. The one before must not be used any more. An error between two frames is io.EOF or
 // os.ErrDeadlineExceeded; both leave the reader unchanged.
 func (r *reader) next() (f frame, err error) {
 	r.Release()

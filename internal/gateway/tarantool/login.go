@@ -14,8 +14,8 @@ import (
 // loginPending is the login while the reply to an AUTH is outstanding.
 const loginPending = gateway.LoginUnknown
 
-// identity holds the user as which a client has logged in, and opens its door, which limits messages before a
-// login. Dictionaries are made from, and used for, the values of one user.
+// identity records the user as whom a client has logged in. It opens door, which limits the client's messages
+// until the client has logged in. A dictionary is trained with, and used for, the values of one user only.
 type identity struct {
 	door    gateway.AuthGate
 	user    atomic.Pointer[string] // nil: the client is guest

@@ -45,7 +45,7 @@ func (e *exchange) isRetried() bool {
 	return e.stamp != 0
 }
 
-// steppedRequest is a request that is carried out in steps (splice.go).
+// steppedRequest is a request that is carried out in steps (steps.go).
 type steppedRequest struct {
 	sync          uint64 // the client's
 	stream        uint64

@@ -88,7 +88,7 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	if r.header.Parse(r.bytes) != nil {
 		return false, wire.ErrMalformed // can't happen: it was parsed before
 	}
-	_ = r.body.Parse(r.bytes, r.header.Map.End()) // likewise, if the request has a body that matters
+	_ = r.body.Parse(r.bytes, r.header.Map.End()) // can't fail either, if the request has a body that is needed
 	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.queueStamp(e.stream))
 	switch {
 	case refused != nil:

@@ -61,7 +61,7 @@ type schemaStamp struct {
 	required bool   // the request carries it even if no value in it is compressed
 }
 
-// stepPlan tells how to carry out a request whose operations need the stored tuple (splice.go).
+// stepPlan tells how to carry out a request whose operations need the stored tuple (steps.go).
 type stepPlan struct {
 	space      *space // nil: no steps are needed
 	spaces     *spaces

@@ -78,7 +78,8 @@ func TestSplices(t *testing.T) {
 	}
 }
 
-// A field that has just become one that may be compressed is not cut, though the gateway was not told.
+// A field whose index is dropped may hold envelopes from then on. A splice does not cut them, although the gateway
+// has not read the new schema yet.
 func TestSpliceFence(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Name: "all", Key: "docs", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	b.install()

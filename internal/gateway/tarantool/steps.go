@@ -16,7 +16,7 @@ import (
 // An UPDATE or UPSERT that cuts the bytes of compressed fields, or moves compressed fields to where the
 // server computes on them, is carried out in steps, on the client's own connection and in its stream. The
 // first step reads the tuple. The gateway decompresses its values and adapts the operations to them
-// (operate.go), and a stored function updates the tuple if it is still the one that was read. If it is not,
+// (updater.go), and a stored function updates the tuple if it is still the one that was read. If it is not,
 // the function returns the current tuple and the gateway tries again. The client gets the reply to the last
 // step.
 //
