@@ -5,7 +5,7 @@
 // Read the files in this order. The path of a request and its reply:
 //
 //	gateway.go    the gateway: NewGateway, Serve and Shutdown
-//	session.go    a client's connection: net/http's server for HTTP/1.1, h2's for HTTP/2, and detecting the version
+//	session.go    a client's connection: net/http's server for HTTP/1.1, http2's for HTTP/2, and detecting the version
 //	handler.go    ServeHTTP serves one exchange with httputil's reverse proxy: refusals, and replies kept unchanged
 //	rewrite.go    rewrite builds the request for the upstream; RoundTrip sends it, again if its coding is refused
 //	choose.go     which rule, which coding: what the upstream reads, what a client accepts, what must not change
@@ -32,6 +32,6 @@
 //	transport.go  HTTP/1.1 or HTTP/2; pool.go, those of HTTP/2
 //	config.go     the configuration of a gateway
 //
-// HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by h2, and the rules of
+// HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by http2, and the rules of
 // proxies by httputil.ReverseProxy.
 package http

@@ -34,7 +34,7 @@ type common struct {
 	upstream        url.URL // scheme and host
 	proxy           *httputil.ReverseProxy
 	errorLog        *log.Logger   // for net/http
-	ahead           chan struct{} // see held.Grant
+	ahead           chan struct{} // see memory.Grant
 
 	samples     *sampled.Samples // nil: nothing is measured
 	histories   *histories       // for connections with other gateways; nil: there are none

@@ -26,7 +26,7 @@ import (
 //	streamBody or bytesBody  compresses while reading, or reads from memory (readCloser closes bytesBody's source)
 //	clientBody               limits the client's time, and marks its errors as the client's
 //	noopCloseReader          the reverse proxy's: reads fail once the exchange has ended
-//	exchange.in.Body         the body of net/http or h2
+//	exchange.in.Body         the body of net/http or http2
 func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	in, out := pr.In, pr.Out
 	out.URL.Scheme, out.URL.Host = x.upstream.Scheme, x.upstream.Host
@@ -238,7 +238,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Complete reports whether all of the body has arrived; see h2. ReadCloser can't tell: it is wrapped by the
+// Complete reports whether all of the body has arrived; see package http2. ReadCloser can't tell: it is wrapped by the
 // reverse proxy.
 func (b *clientBody) Complete() bool {
 	c, ok := b.exchange.in.Body.(interface{ Complete() bool })
@@ -349,8 +349,8 @@ func (s resender) sendPlain(x *exchange, out *http.Request) (*http.Response, err
 }
 
 // canRepeat reports whether a request may be sent twice. net/http gives a connection to the next request
-// before it has told the last one of its reply. If the last one is cancelled at that moment the next one
-// fails with its error.
+// before it has delivered the reply to the previous one. If the previous request is cancelled at that moment,
+// the next one fails with the error of the previous one.
 func canRepeat(out *http.Request) bool {
 	switch out.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// transport sends requests to the upstream: HTTP/1.1 by net/http, HTTP/2 by h2. With TLS the upstream chooses
-// between them on every new connection. That connection is used in any case, and the choice is remembered.
+// transport sends requests to the upstream: HTTP/1.1 by net/http, HTTP/2 by http2. With TLS the upstream
+// chooses between them on every new connection. That connection is used in any case, and the choice is remembered.
 type transport struct {
 	http1 *http.Transport
 	http2 *pool // nil: the upstream never speaks HTTP/2

@@ -143,7 +143,7 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 	return rest.Read(p)
 }
 
-// Complete reports whether all of the body is in memory; see h2.
+// Complete reports whether all of the body is in memory; see package http2.
 func (r *bytesBody) Complete() bool { return r.rest == nil }
 
 // Close releases the bytes. The account waits for the peer until the last reader of the body is closed: there
