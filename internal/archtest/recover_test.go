@@ -25,8 +25,8 @@ var (
 
 // unprotected lists goroutines and timers that need not recover, each with the reason.
 var unprotected = map[string]string{
-	"internal/gateway/http2/scope.go end":              "runs package context's own function, which ends contexts",
-	"internal/gateway/http2/scope.go afterEnd":         "ends a scope or, in another goroutine that recovers, a request",
+	"internal/gateway/http2/context.go end":            "runs package context's own function, which ends contexts",
+	"internal/gateway/http2/context.go afterEnd":       "ends a scope or, in another goroutine that recovers, a request",
 	"internal/gateway/http2/pool.go Shut":              "closes a connection",
 	"internal/gateway/http2/serverstream.go run":       "what a worker runs recovers by itself: it knows whose panic it is",
 	"internal/gateway/grpc/cache.go startSweep":        "forgets by age",

@@ -235,7 +235,7 @@ func (c *conn) closeGracefully() {
 		return
 	}
 	c.output.linger = gracefulLinger
-	// This does not cut the reader off at once: otherwise a link would not be read again.
+	// The deadline leaves the reader time: a link whose read has failed would not be read again.
 	_ = c.net.SetReadDeadline(time.Now().Add(gracefulLinger))
 	_ = c.net.SetWriteDeadline(time.Now().Add(gracefulTimeout))
 	c.end(errClosed)

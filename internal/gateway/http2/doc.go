@@ -5,14 +5,16 @@
 //
 //	server.go    a client's connection: requests become calls of a handler; draining
 //	serverstream.go
-//	             one request: its headers, its body, its handler's goroutine; response.go, its response
-//	pool.go      connections to a server; share.go, how clients share streams; resets.go, clients that reset much
+//	             one request: its headers, its body, its handler's goroutine; responsewriter.go,
+//	             its response
+//	pool.go      connections to a server; fairshare.go, how clients share streams; resets.go, clients that
+//	             reset much
 //	client.go    a connection to a server; clientstream.go, one request on it
 //	conn.go      the part common to both ends: streams, settings, closing
 //	frames.go    incoming frames and read-ahead; headers.go, header blocks, their limits and names
 //	stream.go    one stream: its unread data, its windows, its end
 //	output.go    queued frames and the goroutine that writes them
-//	scope.go     contexts of requests; errors.go
+//	context.go   contexts of requests; errors.go
 //
 // Frames are parsed and written by golang.org/x/net/http2's Framer, header blocks by its hpack. Compared with
 // that package's server and client, this package saves goroutine wake-ups and system calls:

@@ -20,7 +20,7 @@ var (
 // SETTINGS_MAX_HEADER_LIST_SIZE. Nothing was sent, and a retry would fail, too.
 var ErrHeaderSize = errors.New("h2: the header list is longer than the server accepts (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
-// Errors of calls that lose their stream to other clients (see share.go).
+// Errors of calls that lose their stream to other clients (see fairshare.go).
 var (
 	ErrSilent = errors.New("the client sent nothing but headers while others waited for a stream to the upstream")
 	ErrShare  = errors.New("the client has more than its share of the streams that the upstream accepts, while others waited for one")

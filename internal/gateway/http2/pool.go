@@ -73,9 +73,9 @@ type PoolConfig[H PooledConn] struct {
 	Faults
 }
 
-// Pool holds connections to a server. A request uses the one with the fewest requests. share.go decides which
-// request is next when there are more than the server accepts, and resets.go which clients get connections of
-// their own.
+// Pool holds connections to a server. A request uses the one with the fewest requests. When there are more
+// requests than the server accepts, fairshare.go decides which one is next. resets.go decides which clients get
+// connections of their own.
 type Pool[H PooledConn] struct {
 	PoolConfig[H]
 	alive  context.Context // ends with Close
