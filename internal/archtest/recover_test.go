@@ -29,7 +29,7 @@ var unprotected = map[string]string{
 	"internal/gateway/http2/context.go afterEnd":       "ends a scope or, in another goroutine that recovers, a request",
 	"internal/gateway/http2/pool.go Shut":              "closes a connection",
 	"internal/gateway/http2/serverstream.go run":       "what a worker runs recovers by itself: it knows whose panic it is",
-	"internal/gateway/grpc/cache.go startSweep":        "forgets by age",
+	"internal/gateway/grpc/messagecache.go startSweep": "forgets by age",
 	"internal/gateway/grpc/gateway.go Shutdown":        "closes a channel",
 	"internal/gateway/http/transport.go connectHTTP2":  "closes a connection",
 	"internal/gateway/http/peergateway.go upgraded":    "sets a deadline",

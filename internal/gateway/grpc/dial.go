@@ -185,7 +185,7 @@ func (d *dialer) shouldBeLink(h *upstreamConn) bool {
 }
 
 // minWindow is the initial window of a stream in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may
-// send that much before the gateway's settings reach it, so h2's server has no smaller window.
+// send that much before the gateway's settings reach it, so http2's server has no smaller window.
 const minWindow = 65_535
 
 // connWindow returns the window of a connection in bytes: as much as all its streams may use, so that an

@@ -26,8 +26,10 @@
 //
 // Messages:
 //
-//	rewrite.go   a body whose messages change; open.go, compress.go, measure.go, operations on a message
-//	cache.go     the cache of compressed messages
+//	rewrite.go   a body whose messages change; compress.go, decompress.go, measure.go, operations on a
+//	             message
+//	messagecache.go
+//	             the cache of compressed messages
 //	dictionaries.go
 //	             the gateway's dictionaries
 //
@@ -37,7 +39,7 @@
 //	link.go      connections of two gateways that are compressed as a whole
 //	agreed.go    names and headers that gateways agree on
 //
-// Package h2 implements HTTP/2 on both sides: header compression, flow control and the defences against
+// Package http2 implements HTTP/2 on both sides: header compression, flow control and the defences against
 // hostile peers. Bodies are pulled: one goroutine reads the request and another the response, or one reads
 // both if the request has arrived completely. So a slow reader stops only its own sender, and the memory of a
 // stream is bounded by the windows that the gateway advertises.

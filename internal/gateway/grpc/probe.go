@@ -294,7 +294,7 @@ type gatewayCall struct {
 	most                    int64  // limit for the answer in bytes
 }
 
-// gatewayReply is the response to an gatewayCall, whatever its status.
+// gatewayReply is the response to a gatewayCall, whatever its status.
 type gatewayReply struct {
 	header, trailer http.Header
 	body            []byte
@@ -387,7 +387,7 @@ func saysNotInstalled(code, message, encoding string) bool {
 	)
 }
 
-// isRefusal reports whether the answer to an gatewayCall refuses an encoding: it says so, or names the
+// isRefusal reports whether the answer to a gatewayCall refuses an encoding: it says so, or names the
 // encoding in an error. Servers do not execute these calls, so that an error can't come from an application.
 func isRefusal(code, message, encoding string) bool {
 	if saysNotInstalled(code, message, encoding) {

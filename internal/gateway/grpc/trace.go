@@ -79,8 +79,8 @@ type attemptTrace struct {
 	failed   string // why it failed; "": it did not
 }
 
-// attempt begins the trace of an attempt, and tells the upstream by the headers. The time since then is
-// recorded as waiting: for a connection, and for the probe of what the upstream reads.
+// attempt begins the trace of an attempt, and adds the trace context for the upstream to the headers. It records the
+// time from since until now as waiting: for a connection, and for the probe of what the upstream reads.
 func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream, encoding string) attemptTrace {
 	now := time.Now()
 	t.of.AddSpan("wait", since, now)

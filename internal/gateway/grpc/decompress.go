@@ -49,7 +49,7 @@ type decompressor struct {
 	totals  *pair.Totals
 	maxOpen int // limit of a decompressed message in bytes
 	ratio   ratio
-	ahead   chan struct{} // see held.Grant
+	ahead   chan struct{} // see memory.Grant
 }
 
 func newDecompressor(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *decompressor {
