@@ -32,8 +32,8 @@ func TestResetReasons(t *testing.T) {
 	}
 }
 
-// A server that wants no more says so and closes, while the client still sends. What it said arrives, as it
-// would without a tunnel.
+// A server may send an error message and close while the client still sends. The message arrives, as it would
+// without a tunnel.
 func TestLastWordsBeforeReset(t *testing.T) {
 	const words = "FATAL: enough"
 	entry, _ := pair(t, server(t, func(c *net.TCPConn) {

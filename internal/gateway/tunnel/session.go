@@ -128,8 +128,9 @@ func (s *session) pumpOut() {
 }
 
 // onLinkError is called when a write to the link failed. Data that the peer sent before may still be unread: a
-// server that wants no more says so and closes. pumpIn passes that data on. It ends at the link's end, or
-// when the client does not read the data in time: a client may wait for this side to read first.
+// server that refuses further data may send an error message and close. pumpIn passes that data on. It ends at
+// the link's end, or when the client does not read the data in time: a client may wait for this side to read
+// first.
 func (s *session) onLinkError(err error) {
 	s.link.Debug("link lost", err)
 	s.outBroken.Store(true)
