@@ -5,7 +5,7 @@
 //	greeting   128 bytes of text, once, from the server
 //	frame      length (any unsigned MessagePack integer) of what follows: header, body
 //	header     a map from small integers: type or code, sync, schema version, stream
-//	body       a map likewise, or nothing
+//	body       a map from small integers, or nothing
 //
 // Read it in this order:
 //

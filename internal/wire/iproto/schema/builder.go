@@ -7,7 +7,8 @@ import (
 
 const compressionOption = "compression"
 
-// Builder builds a Schema from the tuples of the system spaces that describe the others. Spaces come first.
+// Builder builds a Schema from the tuples of the system spaces that describe the others. All spaces must be
+// added before the rest.
 type Builder struct {
 	schema *Schema
 	hidden []string
