@@ -56,7 +56,8 @@ func (op *Operation) overlaps(other *Operation) bool {
 	return op.TouchesAll || other.TouchesAll || slices.ContainsFunc(op.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
 }
 
-// unblockConn submits the held operation of a connection: the connection goes on, so that one comes before.
+// unblockConn submits the held operation of a connection, before a later operation of that connection, or its
+// end.
 func (m *mirror) unblockConn(ctx context.Context, conn uint64) {
 	m.unblock(ctx, func(w blockedOp) bool { return w.conn == conn })
 }

@@ -37,7 +37,7 @@ func newBudget(limit int64) *budget { return &budget{limit: limit} }
 // accountLimit returns the limit of an account.
 func (b *budget) accountLimit(a account) int64 { return b.limit / 8 * share[a] }
 
-// take reports whether n fits, and takes it then.
+// take takes n if it fits, and reports whether it does.
 func (b *budget) take(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +76,7 @@ func (b *budget) wait(ctx context.Context, n int64) {
 	}
 }
 
-// takeWait takes n as soon as there is room; false: over was closed first.
+// takeWait takes n as soon as there is room. It returns false if over is closed first.
 func (b *budget) takeWait(a account, n int64, over <-chan struct{}) bool {
 	for !b.take(a, n) {
 		b.mu.Lock()
@@ -119,7 +119,7 @@ const (
 	connectionBytes = 48 << 10
 )
 
-// process returns the bytes that the process may use with so many clients.
+// process returns the bytes that the process may use with the current number of clients.
 func (b *budget) process(clients *gateway.Stats) int64 {
 	return b.limit + fixedBytes + connectionBytes*clients.Snapshot().Connections.Open
 }
@@ -150,8 +150,8 @@ func (op *Operation) weight() int64 {
 // their content.
 func (op *Operation) answerSize() int64 { return targets * 2 * op.Expected }
 
-// Remainder returns the unread rest of a buffer to which pieces are appended. If the rest is shorter than the
-// buffer it is copied, since it would keep the memory of what was read, uncounted.
+// Remainder returns the unread rest of a buffer to which pieces are appended. If a part was read, it returns
+// a copy: a slice of the buffer would keep the memory of that part, which is not counted.
 func Remainder(of, left []byte) []byte {
 	switch len(left) {
 	case 0:

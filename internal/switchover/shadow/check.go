@@ -45,8 +45,8 @@ type Identifier interface {
 	Same(ctx context.Context, a, b *Target) bool
 }
 
-// Apart fails if a target is production, which would execute all writes twice, or if both targets are one
-// server, which would be equal in everything.
+// Apart returns an error if a target is production, which would then execute all writes twice, or if both
+// targets are one server, where nothing could differ.
 func (r *Run) Apart(ctx context.Context) error {
 	if r.cfg.Production.Address != "" {
 		production := &Target{Name: "production", Upstream: r.cfg.Production}
@@ -166,16 +166,15 @@ func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	return r.forecast(seq, d/probes, float64(operations)/took.Seconds()), nil
 }
 
-// The forecast is for the medians of reads and of writes, both of which equal targets have to pass: they do
-// in nine of ten runs, unless the probe is quieter than the run by more than three quarters of a standard
-// error.
+// The forecast is for the medians of reads and of writes. Equal targets pass both in nine of ten runs, unless
+// the probe underestimates the run's noise by more than three quarters of a standard error.
 const (
 	forecastPower  = 1 - 0.1/2
 	forecastErrors = 0.75
 )
 
 // expected estimates the noise of a run's batches from that of a probe's, and how many batches each phase
-// needs. Batches of the run are longer, and their noise is smaller by the square root.
+// needs. Batches of the run are longer, and their noise is smaller by the square root of the ratio.
 func expected(seq *verdict.Sequence, probed, batch time.Duration, margin float64) (n verdict.Noise, needed int, ok bool) {
 	n = seq.NoiseAbove(forecastErrors)
 	n.Deviation *= math.Sqrt(probed.Seconds() / batch.Seconds())

@@ -19,8 +19,8 @@ type Compared struct {
 	// Setup counts equal and timed ones that only set up a connection or end a transaction: they have no data
 	// to compare.
 	Setup uint64 `json:"setup"`
-	// Unordered ones were not compared: the answers differ, but a target could not wait for the operations
-	// before it, or did not have those behind it wait.
+	// Unordered counts operations that were not compared: a target did not wait for the operations before it,
+	// or the answers differ and a target sent a later write before the end of a read.
 	Unordered uint64          `json:"unordered"`
 	Repeated  uint64          `json:"repeated"`  // repeated at a target until it answered like production
 	Lost      [targets]uint64 `json:"lost"`      // not answered, by target
@@ -80,7 +80,7 @@ type Difference struct {
 	Number  uint64    `json:"number"` // by completion in production
 	Control string    `json:"control"`
 	Test    string    `json:"test"`
-	// Production says whose answer production's was like.
+	// Production says which target's answer was the same as production's.
 	Production string `json:"production"`
 }
 
@@ -106,7 +106,7 @@ type compare struct {
 	doubts   chan *Operation // different, unless excused
 }
 
-// maxDoubts limits the differences that await an excuse. More of them are no accident.
+// maxDoubts limits the differences that await an excuse. Further ones count as differences at once.
 const maxDoubts = 256
 
 func newCompare(p Protocol) *compare {

@@ -37,7 +37,7 @@ type Config struct {
 
 	Databases []string // to mirror, where the protocol has databases; none: all
 
-	AllowForeign bool // targets may reach other servers (foreign tables); otherwise the run does not begin
+	AllowForeign bool // targets may reach other servers (foreign tables); otherwise a run with such targets does not begin
 
 	Ignore []string // columns left out of the comparison, where the protocol has columns
 
@@ -56,7 +56,7 @@ type Config struct {
 	OffTime         time.Duration // limit for measuring after the mirror was turned off; 10 s
 
 	Memory   int64         // bound of the memory that waits for the targets; 128 MiB
-	Bound    time.Duration // longest delay that up to 1 % of a second's pieces, or two, may exceed; 1 ms
+	Bound    time.Duration // if 3 pieces, and over 1 %, of a second take longer, the mirror turns itself off; 1 ms
 	Wait     time.Duration // how long an operation waits at a target for those before it; 100 ms
 	Patience time.Duration // for a target's answer, in addition to ten times production's time; 10 s
 

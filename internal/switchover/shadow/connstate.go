@@ -16,8 +16,8 @@ type connState struct {
 	settled int
 }
 
-// maxStates limits the operations kept of a connection, and of its open transaction. The last ones are kept,
-// and the first, which may say how to connect, or begin the transaction.
+// maxStates limits the operations kept of a connection, and of its open transaction. The first one is kept,
+// because it may say how to connect or begin the transaction, and the last ones are.
 const maxStates = 1000
 
 // operations returns the operations so far; later ones are not added to the slice.
@@ -91,7 +91,8 @@ func (s *connState) add(op *Operation) (grown int64) {
 	return grown
 }
 
-// end keeps of the open transaction what lasts, and returns by how many bytes the state has grown.
+// end ends the open transaction. It keeps the operations whose effect lasts, and returns by how many bytes
+// the state has grown.
 func (s *connState) end(how Ending) (grown int64) {
 	if !s.inside {
 		return 0
@@ -113,8 +114,8 @@ func (op *Operation) isState() bool {
 	return op.Kind == State && op.SkipReason == "" && op.Lasts != Unrepeatable
 }
 
-// isStateBefore selects them for a connection that is older than the run: reads that change it are repeated
-// as well.
+// isStateBefore is like isState, for a connection that is older than the run: reads that change it are
+// repeated, too.
 func (op *Operation) isStateBefore() bool {
 	return op.isState() || op.Kind == Read && op.Keep && (op.Lasts == ForGood || op.Lasts == IfCommitted)
 }

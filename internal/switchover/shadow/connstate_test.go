@@ -28,7 +28,7 @@ func TestStateOfTransactions(t *testing.T) {
 	pins, reads := &Operation{Name: "pins", Kind: Read, Keep: true, Lasts: InTransaction}, &Operation{Name: "reads", Kind: Read, Keep: true}
 	for _, c := range []struct {
 		done, want []*Operation
-		before     []*Operation // what is wanted in addition of a connection older than the run
+		before     []*Operation // wanted in addition if the connection is older than the run
 	}{
 		{done: []*Operation{connect, insert, left, mixed}, want: []*Operation{connect}},
 		{done: []*Operation{connect, begin, insert, commit}, want: []*Operation{connect}},
@@ -66,7 +66,7 @@ func TestStateOfTransactions(t *testing.T) {
 	}
 }
 
-// Of very many operations the last are kept, and the first, which connects or begins the transaction.
+// Of very many operations, the first, which connects or begins the transaction, and the last are kept.
 func TestStateIsBounded(t *testing.T) {
 	add := func(all connStates, name string, lasts Lasting) {
 		all.remember(1, []*Operation{{Name: name, Lasts: lasts}}, (*Operation).isState)

@@ -26,11 +26,12 @@
 // lock, or an element to pop) would wait forever, so operations behind it wait for it no longer than
 // Config.Wait.
 //
-// A Conn that can undo an operation may find, from production's answer, that another operation, which ran at
-// the same time, came first there. It then has that one sent first (Target.Ahead).
+// A Conn that can undo an operation compares the target's answer with production's. If production executed a
+// concurrent operation first, the Conn undoes its own and has that one sent first (Target.Ahead).
 //
-// Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidate.go, state.go; output:
-// html.go, text.go, report.go, next.go, spread.go; data.go; meter.go, explain.go; the mirror: proxy.go,
-// mirror.go, blocked.go, connstate.go, tap.go, budget.go, order.go, targetconn.go, wait.go, ahead.go, plant.go,
-// pipeline.go, compare.go, target.go, batch.go, counter.go, config.go, operation.go.
+// Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidateprocess.go, state.go;
+// output: html.go, text.go, report.go, next.go, quantiles.go; data.go; usagemeter.go, explain.go; the mirror:
+// proxy.go, mirror.go, blocked.go, connstate.go, tap.go, budget.go, order.go, targetconn.go, lockwait.go,
+// sendahead.go, plant.go, pipeline.go, compare.go, target.go, latencies.go, counter.go, recentmap.go,
+// config.go, operation.go (with the interfaces that a protocol implements).
 package shadow

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/verdict"
 )
 
-// stream is the log-ratio of two targets' medians, in pieces as long as a probe's batch. A part of it
+// stream simulates the log-ratio of two targets' medians, in pieces as long as a probe's batch. A part of it
 // resembles the piece before, the rest is independent.
 type stream struct {
 	rnd    *rand.Rand

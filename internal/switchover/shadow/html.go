@@ -119,7 +119,7 @@ func (r *Report) latencies(name string, of []Quantile, at func(Point) [targets]Q
 
 func (q Quantile) name() string { return fmt.Sprintf("%g%%", 100*q.Q) }
 
-// difference is taken over the batches, or over all operations if no batch has enough of them.
+// difference returns the ratio over the batches, or over all operations if no batch has enough of them.
 func (q Quantile) difference() string {
 	if q.Batches == 0 {
 		return percent(q.Test / q.Control)
@@ -134,7 +134,7 @@ func (q Quantile) interval() string {
 	return percent(q.Low) + " to " + percent(q.High)
 }
 
-// maxPoints limits the points of a line. With more batches, only the first of several is drawn.
+// maxPoints limits the points of a line. With more batches, only the first of each group of batches is drawn.
 const maxPoints = 300
 
 func (r *Report) overTime(title string, log bool, at func(Point) [targets]Quantiles, of func(Quantiles) float64) page.Lines {

@@ -38,7 +38,7 @@ type mirror struct {
 
 	lost       atomic.Uint64 // connections whose bytes were not understood
 	unmirrored atomic.Uint64 // connections that used something that can't be mirrored
-	reasons    Counter       // why connections are mirrored no more
+	reasons    Counter       // why connections are not mirrored any more
 	skipped    atomic.Uint64 // reads left out by sampling
 	skips      Counter       // operations not sent, by reason
 	submitted  atomic.Uint64
@@ -107,7 +107,7 @@ func (m *mirror) do(ctx context.Context, f func()) {
 	}
 }
 
-// handle processes a piece of a connection that was not given up.
+// handle processes a piece. It ignores those of a connection that was given up.
 func (m *mirror) handle(ctx context.Context, p piece) {
 	c := p.conn
 	if p.bytes == nil {
@@ -188,7 +188,7 @@ func (m *mirror) withinBudget(c *clientConn) bool {
 	return grown == 0 || m.budget.move(reading, grown) || grown < 0
 }
 
-// abandon gives a connection up: it goes on unmirrored.
+// abandon stops mirroring a connection, which itself continues.
 func (m *mirror) abandon(ctx context.Context, c *clientConn, err error) {
 	c.abandoned = true
 	c.lost.Store(true)
@@ -246,7 +246,7 @@ func (m *mirror) endTargetConns(conn uint64) {
 	}
 }
 
-// submit sends the operations that one piece completed, in bursts that fit.
+// submit sends the operations that one piece completed, in bursts that fit into the budget.
 func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	var ops []*Operation
 	var size, answer int64 // answers come one by one, so the largest counts
@@ -267,7 +267,7 @@ func (m *mirror) submit(ctx context.Context, conn uint64, done []*Operation) {
 	}
 }
 
-// burstShare is the fraction of the limit that operations sent in one piece may take: one in burstShare.
+// burstShare limits a burst: its operations may take 1/burstShare of the budget.
 const burstShare = 8
 
 // shouldSend numbers an operation, and reports whether it is sent.
@@ -315,11 +315,11 @@ func (m *mirror) send(ctx context.Context, conn uint64, ops []*Operation, size, 
 	}
 }
 
-// tidyShare is the fraction of the limit that finished operations in the order may take: one in tidyShare.
+// tidyShare limits the finished operations in the order: they may take 1/tidyShare of the budget.
 const tidyShare = 16
 
-// descriptorShare is the fraction of this process's file descriptors that connections to targets may take:
-// one in descriptorShare. Production's connections need two each, and must never run out.
+// descriptorShare limits the connections to targets: they may take 1/descriptorShare of this process's file
+// descriptors. Production's connections need two each, and must never run out.
 const descriptorShare = 4
 
 // leaving returns how many of the ended connections still have a connection to a target.

@@ -147,7 +147,7 @@ func TestConnectionsBeyondTheFiles(t *testing.T) {
 	}
 }
 
-// An operation that a connection held back is sent, with its state, before the connection is given up.
+// The held operation of a connection is sent, with the connection's state, before the connection is given up.
 func TestGivenConnectionsWakeFirst(t *testing.T) {
 	m := newWillingMirror(t)
 	conn := &clientConn{number: 7}
@@ -280,8 +280,8 @@ func TestReadersAreToldTheEnd(t *testing.T) {
 	}
 }
 
-// Lanes of connections that have ended are in the bound until their target lets them end, and count as
-// connections to it.
+// Target connections whose client has disconnected are charged to the budget until their target lets them
+// end, and count as connections to it.
 func TestLanesOfGoneConnections(t *testing.T) {
 	m := newMirror(Config{Protocol: hanging{}}.withDefaults(), newBudget(128*MiB), func(*Target, error) {})
 	ctx, cancel := context.WithCancel(t.Context())

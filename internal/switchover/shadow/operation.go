@@ -60,7 +60,7 @@ type Operation struct {
 
 	Request []byte // the bytes sent to targets, owned by the operation
 	Replies int    // number of expected replies; 0 means 1
-	Form    uint8  // of the answer, for the Protocol's own use
+	Form    uint8  // how the answer is compared, for the Protocol's own use
 	Private any    // for the Protocol's own use
 	Example any    // input of an Explainer: one of each name is kept in memory; nil: not explained
 	// Blocks marks an operation that may wait at a target for one of another connection. Its latency is not
@@ -73,8 +73,8 @@ type Operation struct {
 	// WasBlocked marks an operation that waited in production for one of another connection, whose answer may come
 	// after its own.
 	WasBlocked bool
-	// Follows is the operation that this one makes no sense without, such as the query whose cursor it reads:
-	// if sampling leaves that one out, this one is left out, too.
+	// Follows is the operation that this one depends on, such as the query whose cursor it reads. If sampling
+	// leaves that one out, this one is left out, too.
 	Follows *Operation
 	// SkipReason, unless empty, is the reason why the operation is not sent, only counted.
 	SkipReason string
@@ -82,25 +82,25 @@ type Operation struct {
 	// wait for its end. It needs a Looker. A target that plans the read may take a snapshot for the planning
 	// alone, so answers that differ then count as not in order.
 	Snapshot bool
-	// Redefines marks an operation that is visible even to reads with an older snapshot, such as DROP and
-	// TRUNCATE: it waits for their ends.
+	// Redefines marks an operation, such as DROP or TRUNCATE, whose effect even reads with an older snapshot
+	// see. It waits until those reads have ended.
 	Redefines bool
 	// Keep marks an operation that also changes its connection, such as preparing a statement: a read with
 	// Keep is mirrored whatever the share of reads.
 	Keep bool
-	// Lasts says how long what a State, or a Read with Keep, does to its connection lasts. Writes use it only
-	// to say that they are Unrepeatable.
+	// Lasts says how long the effect of a State, or of a Read with Keep, on its connection lasts. For a Write
+	// only the value Unrepeatable is used.
 	Lasts Lasting
 	// Ends says how the operation ended the transaction that its connection had open.
 	Ends Ending
 
-	// ReplacedReason, unless empty, is the reason why targets get this and not the client's request: it is counted
-	// as Left is.
+	// ReplacedReason, unless empty, is the reason why targets get another request than the client's. It is
+	// counted like a SkipReason.
 	ReplacedReason string
 
 	// Expected is the size of production's answer in bytes, and the estimate for the targets' answers.
 	Expected int64
-	// Production is production's answer. It is Lost where targets are sent something else than production.
+	// Production is production's answer. It is Lost if targets get another request than production did.
 	Production Answer
 
 	conn           uint64 // number of the client's connection
@@ -108,9 +108,9 @@ type Operation struct {
 	answers        [targets]Answer
 	legs           [targets]leg
 	pendingTargets atomic.Int32         // targets that are not done with it
-	stopped        atomic.Bool          // a write was sent before its end, and it may yet take another snapshot
-	passed         atomic.Bool          // a target went on with a write before its end: its snapshot may not be its last
-	forced         [targets]atomic.Bool // a target sent it without waiting for all that comes before
+	stopped        atomic.Bool          // it waited at a target for another operation: its latency is not judged
+	passed         atomic.Bool          // a target sent a write before its end, and it may yet take another snapshot
+	forced         [targets]atomic.Bool // the target sent it without waiting for all earlier operations
 	size           int64                // in the mirror's budget
 	skipped        bool                 // sampling leaves it out
 }
@@ -123,7 +123,7 @@ const (
 	ForGood       Lasting = iota // as long as the connection
 	IfCommitted                  // likewise, unless its transaction is rolled back
 	InTransaction                // as long as its transaction
-	Unrepeatable                 // a part of it lasts, and the whole must not be repeated
+	Unrepeatable                 // only a part of it lasts, so the request must not be repeated
 )
 
 // Ending says how a transaction ended.
@@ -161,8 +161,9 @@ func (a Answer) same(b Answer, c Check) bool {
 }
 
 // inOrder reports whether both targets carried out the same operations before this one, as far as its answer
-// depends on them. One that both sent without waiting is in order, too, if it releases a lock that another
-// waits for, since it does so at both, or if it is State, which concerns only its own connection.
+// depends on them. An operation that both targets sent without waiting is in order in two cases: if it uses
+// locks, because it then released one that another operation waited for, at both targets; or if it is State,
+// because that concerns only its own connection.
 func (op *Operation) inOrder() bool {
 	here, there := op.forced[control].Load(), op.forced[test].Load()
 	return here == there && (!here || op.Locks || op.Kind == State)
@@ -235,8 +236,8 @@ type Unanswered interface {
 }
 
 // Midway is a Reader that can tell whether its connection is in the middle of something, such as a
-// transaction, whose rest makes no sense alone. A connection that is older than the run is mirrored only
-// after it.
+// transaction, that can't be mirrored in part. A connection that is older than the run is mirrored from the
+// end of that on.
 type Midway interface {
 	Midway() bool
 }
@@ -256,9 +257,9 @@ type Excuser interface {
 // Timekeeper is a Protocol whose servers would expire data by their own clocks. It removes expired data on
 // both targets at the same place among the operations.
 type Timekeeper interface {
-	// Due returns some of the operations that remove data which production has expired by now, none when
-	// there are no more. It is called repeatedly, with the time of the next piece. The operations are sent on
-	// a connection of the mirror's own.
+	// Due returns some of the operations that remove data which production has expired by now. The caller
+	// repeats the call until there are none. now is the time of the next piece. The operations are sent on
+	// the mirror's own connection.
 	Due(now time.Time) []*Operation
 }
 
@@ -284,7 +285,8 @@ type Explainer interface {
 // negotiation of TLS.
 type Opener interface {
 	// Open serves a client until its bytes may be passed through, within TLS if the client asks for that and
-	// there is a configuration. It returns the connection to go on with, and the first bytes for production.
+	// there is a configuration. It returns the connection to use from then on, and the first bytes for
+	// production.
 	Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error)
 	// Reach connects to production for a client, with the configuration that Open got.
 	Reach(ctx context.Context, production endpoint.Upstream, client net.Conn, config *tls.Config) (net.Conn, error)
@@ -306,13 +308,13 @@ const (
 	Seeing                   // working, and its snapshot is taken
 	Stopping                 // waiting for an operation of another connection
 	Yielding                 // waiting for the connection own
-	Silent                   // the target does not tell
+	Silent                   // the target does not answer this question
 )
 
 // Conn is a connection to a target. Send and Close may be called at the same time.
 type Conn interface {
-	// Send sends operations in one piece and calls answered once for each, in their order. After an error, or
-	// past the deadline, the connection must not be used.
+	// Send sends operations, in one write where the protocol allows that, and calls answered once for each,
+	// in their order. After an error, or past the deadline, the connection must not be used.
 	Send(ops []*Operation, deadline time.Time, answered func(i int, a Answer)) error
 	Close() error
 }

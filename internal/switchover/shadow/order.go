@@ -48,17 +48,17 @@ func (o *order) enter(op *Operation, before []*Operation) []*Operation {
 	return w.before
 }
 
-// waiting is an operation that is being entered.
+// waiting is an operation that is being entered, with the operations that it has to wait for.
 type waiting struct {
 	*order
 	op     *Operation
 	before []*Operation
 }
 
-// maxParts limits the parts of a key that are told apart: the rest counts as one part.
+// maxParts limits the parts into which a key is split: the rest counts as one part.
 const maxParts = 8
 
-// key waits for the operations that touch a key, or something that it is part of.
+// key adds the operations that touch a key, a part of it, or something that it is part of.
 func (w *waiting) key(key string, writes bool) {
 	n := &w.order.all
 	for _, part := range strings.SplitN(key, Part, maxParts) {
@@ -68,7 +68,7 @@ func (w *waiting) key(key string, writes bool) {
 	w.all(n, writes)
 }
 
-// part waits for the operations that touch all of n, where w.op touches only a part of it.
+// part adds the operations that touch all of n, where w.op touches only a part of it.
 func (w *waiting) part(n *node, writes bool) {
 	w.add(n.write)
 	if writes {
@@ -79,7 +79,7 @@ func (w *waiting) part(n *node, writes bool) {
 	}
 }
 
-// all waits for the operations that touch a node or a part of it.
+// all adds the operations that touch a node or a part of it.
 func (w *waiting) all(n *node, writes bool) {
 	w.add(n.write)
 	w.addLastOps(n.partWrites)
@@ -92,7 +92,8 @@ func (w *waiting) all(n *node, writes bool) {
 	*n = node{write: w.op}
 }
 
-// addLocks waits for operations that waited for a lock, since target connections may have gone on without them.
+// addLocks adds operations that may wait for a lock, since later ones may have been sent without waiting for
+// them.
 func (w *waiting) addLocks() {
 	for conn, earlier := range w.order.locks {
 		if earlier.over() {

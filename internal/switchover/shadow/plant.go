@@ -23,7 +23,7 @@ func (p *Plant) change(op *Operation, a Answer) Answer {
 	if p.Wrong != nil && p.Wrong(op) {
 		a.Digest++
 	}
-	// The time is added and not spent: spending it would take the processor from the other target's target connection.
+	// The time is added, not spent: spending it would take CPU time from the other target's connection.
 	a.Took += time.Duration(p.Slower * float64(a.Took))
 	return a
 }

@@ -31,7 +31,7 @@ func (s *closedServer) CloseWrite() error { return s.refuse(syscall.ENOTCONN) }
 func (s *closedServer) Read(b []byte) (int, error) {
 	select {
 	case <-s.refused:
-		time.Sleep(time.Second) // virtual: all others have had their turn
+		time.Sleep(time.Second) // virtual time: all other goroutines have run
 	case <-s.closed:
 	}
 	select {

@@ -82,7 +82,7 @@ type Recorder struct {
 type recorded struct {
 	filter    Filter // nil: all is recorded
 	held      int64
-	abandoned bool // it was given up
+	abandoned bool // the rest of the connection is not recorded
 }
 
 // NewRecorder returns a Recorder that has not begun.
@@ -113,7 +113,7 @@ func (r *Recorder) Finish(why string) {
 	r.tap.close()
 }
 
-// Over is closed when the file is complete. Err then returns what prevented that.
+// Over is closed when the recording has ended. From then on Err tells whether the file is complete.
 func (r *Recorder) Over() <-chan struct{} { return r.over }
 
 // Err returns why the file is incomplete; nil if it is complete.
@@ -249,7 +249,7 @@ func (r *Recorder) ended(p piece, known *recorded) error {
 	return r.to.Write(recording.Record{Kind: recording.End, Conn: p.conn.number, At: p.at})
 }
 
-// giveUp marks a connection that is not recorded any more.
+// giveUp stops recording a connection, and marks that in the file.
 func (r *Recorder) giveUp(c *clientConn, known *recorded, at time.Time) error {
 	c.lost.Store(true)
 	r.budget.free(reading, known.held)

@@ -15,8 +15,8 @@ import (
 
 // Replay is like Start, with a recording in place of clients. Recorded pieces are put into the mirror at
 // their recorded times, divided by speed; with speed 0 as fast as the targets take them. Nothing is dropped:
-// a piece that does not fit is delayed. An A/A phase takes at most half of the recording's bytes, according
-// to size.
+// a piece that does not fit is delayed. An A/A phase takes at most half of the recording's bytes, which size
+// tells.
 func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.Summary, speed float64) error {
 	r.budget.limit = max(r.budget.limit, MiB) // a piece fits in any case
 	r.mirror.replayed = true
@@ -59,7 +59,7 @@ type feeder struct {
 
 	halfway chan struct{} // closed when the A/A phase has had its half
 	begun   chan struct{} // closed when the candidate is in place
-	paused  sync.Mutex    // locked while it is put in place
+	paused  sync.Mutex    // locked while the candidate is put in place
 	whole   atomic.Bool   // everything was played
 
 	began  time.Time
@@ -93,8 +93,8 @@ func (f *feeder) pause() (goOn func()) {
 	}
 }
 
-// run plays until the recording ends, and returns that error, or until the run ends. split leaves half for
-// the candidate.
+// run plays until the recording or the run ends. It returns the error that ended the recording, such as
+// io.EOF; nil if the run ended. split leaves half of the recording for the candidate.
 func (f *feeder) run(split bool) error {
 	f.began = time.Now()
 	for {
@@ -115,7 +115,7 @@ func (f *feeder) run(split bool) error {
 	}
 }
 
-// await waits for what, and does not count that as the targets' delay.
+// await waits until what is closed. That time does not count as the targets' delay.
 func (f *feeder) await(what <-chan struct{}) {
 	since := time.Now()
 	select {
@@ -133,7 +133,7 @@ func (f *feeder) stand() {
 	f.paused.Unlock()
 }
 
-// pace waits until the time recorded as at; false: the run is over.
+// pace waits until the piece recorded at that time is due. It returns false if the run is over.
 func (f *feeder) pace(at time.Time) bool {
 	if f.speed == 0 {
 		select {
@@ -158,7 +158,7 @@ func (f *feeder) pace(at time.Time) bool {
 	}
 }
 
-// put hands a record to the mirror; false: the run is over.
+// put hands a record to the mirror. It returns false if the run is over.
 func (f *feeder) put(rec recording.Record) bool {
 	from := memory.FromClient
 	switch rec.Kind {

@@ -46,7 +46,7 @@ type Report struct {
 	Plans []plans.Pair `json:"plans,omitempty"` // of the worst fingerprints, when the run has ended
 
 	Compared    Compared     `json:"compared"`
-	Share       float64      `json:"compared_share"` // of the answers, that was compared; 0 without any
+	Share       float64      `json:"compared_share"` // share of the answers that was compared; 0 without answers
 	Differences []Difference `json:"differences,omitempty"`
 
 	Data        []TableState `json:"data,omitempty"`
@@ -63,7 +63,7 @@ type Report struct {
 	Why        map[string]int `json:"why,omitempty"`
 	Left       map[string]int `json:"left,omitempty"`  // operations not sent, by reason
 	Notes      []string       `json:"notes,omitempty"` // differences by nature
-	// Forced counts, by target, the bursts that did not wait for all that comes before.
+	// Forced counts, by target, the bursts that were sent without waiting for all earlier operations.
 	Forced [targets]uint64 `json:"forced"`
 }
 
@@ -78,7 +78,7 @@ type MetricState struct {
 	Ratio    float64 `json:"ratio"`    // relative to that
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`   // -1: no bound yet
-	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or none suffices
+	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or no number suffices
 	Judged   bool    `json:"judged"` // part of the verdict: its batches have enough operations
 	// Drifts is set if its batches are too correlated to judge: it needs more of them, or an A/A phase.
 	Drifts bool `json:"drifts"`

@@ -302,7 +302,7 @@ func (r *Run) inBaseline() bool {
 	return r.phase == Baseline
 }
 
-// enough reports whether it is time for the candidate.
+// enough reports whether the A/A phase is complete, so that the candidate can be started.
 func (r *Run) enough() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

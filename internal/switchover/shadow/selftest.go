@@ -10,21 +10,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/verdict"
 )
 
-// Scratch makes operations on data of the self-test's own, which no client uses. A Protocol that implements
-// it can be tested before a run.
+// Scratch makes operations on the self-test's own data, which no client uses. A Protocol that implements it
+// can be tested before a run.
 type Scratch interface {
-	// ScratchWrite stores the i-th content, ScratchRead reads what is stored. Both are sent on one
+	// ScratchWrite stores the i-th content, ScratchRead reads the stored content. Both are sent on one
 	// connection.
 	ScratchWrite(i int) *Operation
 	ScratchRead() *Operation
-	// ScratchClean removes it.
+	// ScratchClean removes the data.
 	ScratchClean() *Operation
 }
 
 // Size of the self-test. On targets that are hardly used, twenty pairs of batches find the slowdown of a
 // fifth. On a busy machine it continues until that is found, or until Config.SelfTestPairs.
 const (
-	selfTestOperations = 60   // of a batch
+	selfTestOperations = 60   // of each kind in a batch
 	selfTestLeast      = 20   // pairs of batches
 	selfTestPairs      = 1000 // Config.SelfTestPairs
 	selfTestSlower     = 0.20

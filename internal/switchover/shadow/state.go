@@ -114,7 +114,8 @@ const (
 	hintPlace = "create the directory, or choose another --state: the file is written after each batch"
 )
 
-// writable fails if a state can't be written, which a run would otherwise notice only later.
+// writable returns an error if a state can't be written. Otherwise a run would notice that only after its
+// first batch.
 func writable(name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return terminal.WithHint(fmt.Errorf("%s: %w: it is a directory", name, ErrState), "name a file in it")
@@ -214,7 +215,7 @@ func (c *Config) testTargets() (baseline, tested string) {
 
 var errDamaged = errors.New("it is damaged")
 
-// damage returns an error if the batches do not have the shape of a run's.
+// damage returns an error if a batch has another number of metrics or quantiles than a run's batches.
 func (s *state) damage() error {
 	for _, o := range slices.Concat(s.Baseline, s.Test) {
 		if n := len(metrics(s.Margins)); len(o.Metrics) != n || o.Allowed != nil && len(o.Allowed) != n {

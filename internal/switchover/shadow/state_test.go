@@ -192,8 +192,8 @@ func settle(t *testing.T, r *Run, x float64) {
 	t.Fatal("there is no verdict")
 }
 
-// A verdict is not passed on to another run, whether it is in the file or, with older files, must be derived
-// again.
+// A run does not continue from a state with a verdict, whether the file contains it or, if it is older, only
+// the batches that lead to it.
 func TestStateWithAVerdict(t *testing.T) {
 	for want, x := range map[string]float64{"PASS": 0, "FAIL": 0.5} {
 		cfg := with(at("a", "b"), func(c *Config) { c.State = filepath.Join(t.TempDir(), "state.json") })

@@ -36,8 +36,8 @@ const pieceBytes = 64
 // that marks the end and for the connection's state. So the end always fits.
 const endBytes = 4 * pieceBytes
 
-// Tap is the queue between production and the mirror. It never waits: a piece that does not fit is dropped,
-// and its connection is not mirrored any more, since the rest of it could not be parsed.
+// Tap is the queue between production and the mirror. It never has production wait: a piece that does not fit
+// is dropped, and its connection is not mirrored any more, since the rest of it could not be parsed.
 type Tap struct {
 	budget *budget
 	mu     sync.Mutex
@@ -76,10 +76,11 @@ func (t *Tap) put(c *clientConn, from memory.Peer, b []byte) {
 	}
 }
 
-// putWaitBytes is the largest piece of give.
+// putWaitBytes is the largest piece that putWait queues.
 const putWaitBytes = 32 << 10
 
-// putWait queues a copy of b as soon as there is room; its caller waits. It is false when over is closed first.
+// putWait queues a copy of b as soon as there is room; its caller waits. It returns false if over is closed
+// first.
 func (t *Tap) putWait(over <-chan struct{}, c *clientConn, from memory.Peer, at time.Time, b []byte) bool {
 	later := func(a account, n int64) bool { return t.budget.takeWait(a, n, over) }
 	if !t.reserve(c, later) {
@@ -204,11 +205,11 @@ type slowness struct {
 	late   atomic.Int64
 }
 
-// minLate is the number of late pieces that is more than one hiccup of the machine.
+// minLate is the least number of late pieces that is too many: fewer may be due to one pause of the machine.
 const minLate = 3
 
-// took counts a piece. A second is judged when it is over; one with fewer than minLate pieces together with
-// the next.
+// took counts a piece, and reports whether the tap was too slow in the second before. A second with fewer
+// than minLate pieces is judged together with the next.
 func (s *slowness) took(at time.Time, d time.Duration) (tooSlow bool) {
 	if s.bound == 0 {
 		return false

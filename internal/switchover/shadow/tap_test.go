@@ -88,8 +88,8 @@ func TestSlowness(t *testing.T) {
 	}
 }
 
-// Connections that come and go while no piece is read are in the bound, with their ends: the ends of those
-// that fit are reported, the others are counted, and use no memory.
+// Connections that come and go while the mirror reads no piece stay within the memory bound. The ends of
+// those that fit are reported; the others are only counted, and use no memory.
 func TestEndsAreInTheBound(t *testing.T) {
 	const bound, all = MiB, 100_000
 	tap := newTap(newBudget(bound), 0)

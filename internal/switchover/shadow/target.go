@@ -20,14 +20,14 @@ type Target struct {
 	patience time.Duration // for an answer, in addition to production's time
 	bound    time.Duration // limit for an operation to wait for others
 	finished func(*Operation)
-	hold     func(bytes int64) // charges the memory of connections that have ended
+	hold     func(bytes int64) // charges targetConnBytes to the budget, or frees it
 	trouble  func(*Target, error)
 
 	// Used by the mirror's goroutine only, by the number of the client's connection.
 	conns map[uint64]*targetConn
 	live  sync.WaitGroup
 
-	leaving atomic.Int64 // target connections whose connection has ended, and that are not done
+	leaving atomic.Int64 // target connections that were ended, but are not done
 
 	planted atomic.Pointer[Plant] // by the self-test
 	sent    atomic.Uint64
@@ -49,7 +49,7 @@ type burst struct {
 	before []*Operation // must be done at the target first
 }
 
-// push hands a burst to the target connection of its connection. A new target connection sends state first.
+// push hands a burst to the targetConn of a client's connection. A new targetConn sends state first.
 func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b burst) {
 	l := t.conns[conn]
 	if l == nil {
@@ -63,7 +63,7 @@ func (t *Target) push(ctx context.Context, conn uint64, state []*Operation, b bu
 	l.push(b)
 }
 
-// end lets the target connection of a connection finish its operations, and forgets the connection.
+// end lets the targetConn of a client's connection finish its operations, and forgets it.
 func (t *Target) end(conn uint64) {
 	if l := t.conns[conn]; l != nil {
 		delete(t.conns, conn)
@@ -71,7 +71,8 @@ func (t *Target) end(conn uint64) {
 	}
 }
 
-// settle waits until all target connections have sent their operations, and ends them. Later operations go to new target connections.
+// settle ends all target connections, and waits until they have sent their operations. Later operations go to
+// new ones.
 func (t *Target) settle() {
 	for conn, l := range t.conns {
 		delete(t.conns, conn)

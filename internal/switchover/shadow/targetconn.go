@@ -35,11 +35,11 @@ func (l *targetConn) push(b burst) {
 	l.signal()
 }
 
-// targetConnBytes is the size, in the budget, of a target connection and its connection after the client's has ended. Until then
-// they are covered by connectionBytes.
+// targetConnBytes is charged to the budget for a targetConn from end on. Before that, connectionBytes covers
+// it.
 const targetConnBytes = 16 << 10
 
-// end must be called once. From then on the target connection's memory is charged to the budget until it is done.
+// end must be called once. From then on, targetConnBytes is charged to the budget until run returns.
 func (l *targetConn) end() {
 	l.t.hold(targetConnBytes)
 	l.t.leaving.Add(1)
@@ -78,7 +78,7 @@ func (l *targetConn) nextBurst() (burst, bool) {
 	}
 }
 
-// run sends bursts until the target connection is ended and empty.
+// run sends bursts until end was called and the queue is empty.
 func (l *targetConn) run() {
 	defer func() {
 		if l.conn != nil {
@@ -138,7 +138,7 @@ func (l *targetConn) force(ops []*Operation) {
 	}
 }
 
-// awaitArrival is false when late fires first.
+// awaitArrival waits until the operation is done or the run ends. It returns false if late fires first.
 func (l *targetConn) awaitArrival(arrived <-chan struct{}, late <-chan time.Time) bool {
 	select {
 	case <-arrived:
@@ -149,7 +149,8 @@ func (l *targetConn) awaitArrival(arrived <-chan struct{}, late <-chan time.Time
 	return true
 }
 
-// send sends a burst. Operations that are not answered are lost, and so are all later ones of the target connection.
+// send sends a burst. Operations that are not answered are lost, and so are all later ones on this
+// connection.
 func (l *targetConn) send(ops []*Operation) {
 	answered := 0
 	defer func() {
@@ -181,7 +182,7 @@ func (l *targetConn) send(ops []*Operation) {
 	}
 }
 
-// connection returns the target connection's connection, nil before the first burst. It must be called between bursts.
+// connection returns the Conn, nil before the first burst. It must be called between bursts.
 func (l *targetConn) connection() Conn { return l.conn }
 
 func (l *targetConn) connect() bool {

@@ -79,7 +79,7 @@ func (r *Report) extent() string {
 	}
 }
 
-// shareOf formats a share. Only a whole one becomes 100 %.
+// shareOf formats a share, rounded down, so that only a complete one is shown as 100 %.
 func shareOf(x float64) string { return fmt.Sprintf("%.4g %%", math.Floor(1000*x)/10) }
 
 // rounded omits the seconds of long durations.
@@ -164,7 +164,7 @@ func (r *Report) names(w io.Writer) {
 	}
 }
 
-// fewBatches is the number of batches below which nothing is said about an operation.
+// fewBatches is the number of batches below which an operation's ratio is not shown.
 const fewBatches = 8
 
 func (n NameState) difference() string {

@@ -24,7 +24,7 @@ func TestStoppedTakesLooks(t *testing.T) {
 	}
 }
 
-// seeing is a Looker that reports of every operation that it works, and has its snapshot.
+// seeing is a Looker that reports every operation as working, with its snapshot taken.
 type seeing struct{}
 
 func (seeing) Look(context.Context, Conn, Conn) Progress { return Seeing }
@@ -85,7 +85,8 @@ func TestStoppedBehindOthers(t *testing.T) {
 	}
 }
 
-// If both targets went on before all earlier operations had arrived, only reads may have seen different data.
+// If both targets sent an operation before all earlier ones were done, only a read may have seen different
+// data.
 func TestInOrder(t *testing.T) {
 	for _, c := range []struct {
 		op          *Operation

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// wait has an operation wait at a target for those before it, which may in turn wait for locks.
+// wait lets an operation wait at a target for the operations before it, which may in turn wait for locks.
 //
-// If one of them waits for a lock that is held by the operation's own connection, the operation goes on
-// without waiting for that one, or for those that wait behind it: in production the lock was released before
-// the other's answer, but the releasing operation's answer was seen later. Other target connections do not go on, so the
-// order stays the same. A lock that is not released for long shows that locks are held differently at the
-// targets than in production; then all target connections go on.
+// If one of them waits for a lock that the operation's own connection holds, the operation does not wait for
+// that one, nor for those behind it. In production the lock was released before the other operation was
+// answered, although the answer of the releasing operation was seen later. Connections that do not hold the
+// lock keep waiting, so the order stays the same. If the lock is not released for long, locks are held
+// differently at the targets than in production: then all target connections stop waiting.
 type wait struct {
 	conn   *targetConn
 	looker Looker
@@ -23,22 +23,22 @@ type wait struct {
 	pause   time.Duration
 	stopped time.Time // since when nothing has moved; zero: something moves
 	looks   int       // number of looks since then that found nothing moving
-	silent  time.Time // since when the target has not told; zero: it does
+	silent  time.Time // since when the target does not answer Look; zero: it does
 }
 
 var errSilent = errors.New("it neither answers nor reports what it is doing")
 
 // The pause between two looks grows up to maxLooks bounds. If nothing has moved for maxStopped bounds and
-// stoppedLooks looks, all target connections go on. The number of looks matters on a machine that is too busy to look
-// often: that alone is no standstill.
+// stoppedLooks looks, all target connections stop waiting. The time alone would not do: a busy machine may
+// have looked only once.
 const (
 	maxLooks     = 8
 	maxStopped   = 100
 	stoppedLooks = 20
 )
 
-// until waits for all operations before this one, or until it is called. It is false when the operation goes
-// on without some of them.
+// until waits for all operations before this one, or until this one is called (see leg.call). It returns
+// false if the operation stops waiting for some of them.
 func (w *wait) until() bool {
 	for {
 		next := w.first()
@@ -80,7 +80,8 @@ func (w *wait) first() <-chan struct{} {
 
 func (w *wait) leg(op *Operation) *leg { return &op.legs[w.conn.t.place] }
 
-// goesOn looks at the operations that have not arrived, and reports whether to wait no longer for them.
+// goesOn asks the target about the operations that have not arrived, and reports whether to stop waiting for
+// them.
 func (w *wait) goesOn() bool {
 	var left []*Operation
 	moves, mine, silent, behind := false, false, false, false
@@ -121,7 +122,7 @@ func (w *wait) goesOn() bool {
 	return w.stands(moves, behind)
 }
 
-// noteSilence records since when the target has not told what it does.
+// noteSilence records since when the target does not answer Look.
 func (w *wait) noteSilence(silent bool) {
 	switch {
 	case !silent:
@@ -132,7 +133,7 @@ func (w *wait) noteSilence(silent bool) {
 }
 
 // stands reports whether nothing has moved for too long. Behind operations that wait, too, the limits are
-// twice as high, so that these go on first.
+// twice as high, so that those stop waiting first.
 func (w *wait) stands(moves, behind bool) bool {
 	now, times := time.Now(), 1
 	if behind {

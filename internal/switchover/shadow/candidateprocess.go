@@ -14,11 +14,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
-// Process is a candidate that runs as a separate process, so that its work is not done by this one.
+// Process runs a candidate as a separate process, so that its work does not slow this one down.
 type Process struct {
 	Program string
 	Args    []string
-	// Listen returns the environment variable, in addition to this process's own, that tells where to listen.
+	// Listen returns the environment variable that tells the candidate where to listen. It is added to this
+	// process's own variables.
 	Listen func(address string) string
 	// Address tells how to connect. The port is chosen at the start, since one that was free hours ago may be
 	// taken.

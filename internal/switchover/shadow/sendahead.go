@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Ahead has an operation sent at the target before those that it waits for there. It is for a Conn, own, that
-// undoes an answered operation and repeats it, because production had executed op before that one.
+// Ahead has op sent at the target before the operations that it waits for there. It is called by a Conn, own,
+// that has undone an answered operation and will repeat it, because production had executed op first.
 //
-// It returns true when op is done there, false when it waits for a lock, or is not sent.
+// It returns true if op is done at the target; false if op waits for a lock, was not sent in time, or ctx has
+// ended.
 func (t *Target) Ahead(ctx context.Context, op *Operation, own Conn) bool {
 	l := &op.legs[t.place]
 	l.call()
@@ -69,7 +70,7 @@ func (l *leg) assign(to *targetConn) {
 	l.mu.Unlock()
 }
 
-// sent returns what the operation's target connection has sent and not seen answered; nil: nothing.
+// sent returns the unanswered operations that the operation's target connection has sent; nil: none.
 func (l *leg) sent() *inflight {
 	l.mu.Lock()
 	defer l.mu.Unlock()

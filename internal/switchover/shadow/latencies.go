@@ -22,7 +22,7 @@ type batch struct {
 // kind alone. A fingerprint with enough operations to be judged replaces one without.
 const maxNames = 200
 
-// maxWaiting limits the fingerprints whose operations are counted for that.
+// maxWaiting limits the fingerprints without an entry whose operations are counted to decide about that.
 const maxWaiting = 4096
 
 func newBatch(now time.Time) *batch {
@@ -78,7 +78,7 @@ type pair struct {
 	example any
 }
 
-// Range of the latencies that are told apart.
+// Range of the latencies that a histogram distinguishes.
 const (
 	shortest = 64 * time.Nanosecond
 	longest  = 10 * time.Minute

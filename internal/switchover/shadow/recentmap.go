@@ -1,10 +1,11 @@
 package shadow
 
-// Recent holds the values that were put last: at least half of the most that may be held. The zero value is
-// empty.
+// Recent is a map that keeps the values put last: at most as many as the limit given to Put, and at least the
+// last half of that. The zero value is empty.
 type Recent[K comparable, V any] struct{ young, old map[K]V }
 
-// Put adds or replaces a value. If that makes too many young ones, the old ones go.
+// Put adds or replaces a value. If the young half is full, it becomes the old half, and the values that were
+// in that are dropped.
 func (r *Recent[K, V]) Put(k K, v V, most int) {
 	if _, known := r.young[k]; !known && len(r.young) >= most/2 {
 		r.old, r.young = r.young, nil
