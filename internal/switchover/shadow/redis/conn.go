@@ -16,7 +16,7 @@ type conn struct {
 	net.Conn
 	in        []byte
 	scanner   frameScanner
-	deadlines *deadlines // told about times to live that are found
+	deadlines *deadlines // records the times to live that scripts have set
 }
 
 // Dial connects to a target and logs in as its own user.

@@ -46,7 +46,7 @@ const (
 	maxDoubtful   = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
 )
 
-// fits reports whether there is room for a deadline that is so far ahead.
+// fits reports whether there is room for a deadline of s that ends after in.
 func (d *deadlines) fits(s subject, in time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,8 +93,8 @@ func (d *deadlines) markDoubtful(s subject) {
 	d.doubtful.Put(s, struct{}{}, maxDoubtful)
 }
 
-// isDoubtful reports whether markDoubtful was called for a subject, and makes it one of the latest if so: a
-// difference that it has made may last.
+// isDoubtful reports whether markDoubtful was called for a subject. If so it repeats the call, because a
+// difference that the expiry has caused may last.
 func (d *deadlines) isDoubtful(s subject) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

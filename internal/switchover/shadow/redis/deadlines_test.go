@@ -7,8 +7,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
-// However many keys servers may have expired, a key of which that is not known is not excused. The latest
-// are, and those that differ again and again.
+// However many keys servers may have expired, only the latest of them are excused, and those that differ
+// again and again.
 func TestDoubtsAreBounded(t *testing.T) {
 	p := &Protocol{}
 	get := func(key string) *shadow.Operation { return &shadow.Operation{Keys: []string{nameOf("0", []byte(key))}} }

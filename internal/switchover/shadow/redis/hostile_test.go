@@ -36,7 +36,7 @@ var hostile = map[string][]byte{
 // Clients that send garbage and disconnect at any time: other clients are served and mirrored, and memory
 // stays within its bound.
 func TestHostileClients(t *testing.T) {
-	const memory = 128 * shadow.MiB // their bytes wait, and others are not dropped for them
+	const memory = 128 * shadow.MiB // enough that no other client's bytes are dropped while these wait
 	b := newBench(t, func(c *shadow.Config) { c.Memory = memory })
 	haveGone := shadowtest.Strangers(t, b.addr, 20, hostile)
 	c := b.client(t)

@@ -61,7 +61,7 @@ func (r *reader) addRequest(q request) error {
 	return nil
 }
 
-// weight returns the bytes that a request holds: its text, the struct, and its arguments' slices.
+// weight returns the memory that a request takes: its text, the struct, and its arguments' slices.
 func (q *request) weight() int64 {
 	return int64(len(q.bytes)) + requestBytes + int64(len(q.args))*argBytes
 }

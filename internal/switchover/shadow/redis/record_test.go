@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tape is production behind a recorder.
+// tape records production's traffic in a file.
 type tape struct {
 	production *testenv.RedisServer
 	recorder   *shadow.Recorder

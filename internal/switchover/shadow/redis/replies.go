@@ -156,7 +156,7 @@ func digestSet(body []byte, form uint8) (sum uint64) {
 	return sum
 }
 
-// elements splits the body of an aggregate into groups of so many elements.
+// elements splits the body of an aggregate into groups. each is the number of elements in a group.
 func elements(body []byte, each int) (out [][]byte) {
 	for len(body) > 0 {
 		n := 0

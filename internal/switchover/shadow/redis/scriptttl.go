@@ -30,7 +30,7 @@ func (o *opData) answer(frame []byte, form uint8, found []time.Duration) shadow.
 	return a
 }
 
-// maxTTLQueries limits the keys of a script that are asked for.
+// maxTTLQueries limits the keys of a script whose times to live are asked for.
 const maxTTLQueries = 16
 
 // shortTTL is the time to live, set by a script, below which a key may expire by its server's clock before

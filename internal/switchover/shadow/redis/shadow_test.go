@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// bench is production, two targets and a run.
+// bench holds production, two targets and a run.
 type bench struct {
 	production, control, test *testenv.RedisServer
 	run                       *shadow.Run

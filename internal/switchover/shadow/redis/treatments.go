@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// treatment describes how a command is mirrored that can't be sent unchanged.
+// treatment describes how to mirror a command that can't be sent unchanged.
 type treatment struct {
 	skip           bool   // not sent to targets: it concerns the server or the login
 	unmirrored     string // why its connection is not mirrored any more
@@ -101,7 +101,7 @@ func rewriteHello(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	return true
 }
 
-// rewriteSpop removes the members that production has popped.
+// rewriteSpop has targets remove the members that production has popped.
 func rewriteSpop(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	members := stringsOf(reply)
 	if reply[0] == resp.Error || len(members) == 0 {
@@ -111,7 +111,7 @@ func rewriteSpop(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	return true
 }
 
-// rewriteXadd adds the entry with production's ID.
+// rewriteXadd has targets add the entry with production's ID.
 func rewriteXadd(op *shadow.Operation, args [][]byte, reply []byte) bool {
 	i := xaddID(args)
 	id := stringsOf(reply)
@@ -146,7 +146,8 @@ func xaddID(args [][]byte) int {
 	return len(args)
 }
 
-// popFirst pops from the key that production has popped from, the first string of its answer.
+// popFirst sends command for the key that production has popped from, which is the first string of its
+// answer.
 func popFirst(command string) func(*shadow.Operation, [][]byte, []byte) bool {
 	return func(op *shadow.Operation, _ [][]byte, reply []byte) bool {
 		popped := stringsOf(reply)

@@ -25,7 +25,7 @@ const (
 const maxTTLDifference = ttl(2 * time.Second)
 
 // Excuse reports whether the answers may differ because a key has expired at one target a moment before the
-// other. It asks a little later, so the key may have expired at both, or been written again.
+// other. It asks the targets a little later, when the key may have expired at both, or been written again.
 func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, test *shadow.Target) bool {
 	doubtful := p.hasDoubtfulKey(op)
 	if o, ok := op.Private.(*opData); ok && o.managed && !doubtful {
@@ -50,9 +50,9 @@ func (p *Protocol) Excuse(ctx context.Context, op *shadow.Operation, control, te
 	return false
 }
 
-// mayHaveExpired is Excuse for one key. A read that finds a key at one target only, with a long time to live
-// there, is not excused: a write was lost. A write may have created the key again where it had expired, with
-// the old one left to expire at the other target.
+// mayHaveExpired decides Excuse for one key, with its times to live at the targets. A read that finds a key
+// at one target only, with a long time to live there, is not excused: a write was lost. A write may have
+// created the key again where it had expired, with the old one left to expire at the other target.
 func mayHaveExpired(k shadow.Kind, a, b ttl) bool {
 	switch {
 	case a == noKey && b == noKey, a >= 0 && b >= 0:

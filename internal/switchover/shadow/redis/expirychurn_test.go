@@ -31,7 +31,7 @@ const unlock = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call(
 // churns returns how many commands of churn a client sends.
 func churns() int { return codectest.Amount(150, 150, 500) }
 
-// churn sends commands of so many kinds on few keys that live from 50 ms to 2 s.
+// churn sends commands of the given number of kinds on few keys that live from 50 ms to 2 s.
 func churn(ctx context.Context, c *goredis.Client, seed uint64, kinds int) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	me := fmt.Sprint("client ", seed)

@@ -22,7 +22,7 @@ import (
 // times to live on their own: after a script, the mirror sets those of its keys to ten years, and records
 // the times that the targets had.
 //
-// This needs servers from 7.0 on, for XX. Times longer than a run are left alone.
+// This needs servers from 7.0 on, for XX. Times to live above longestRun are sent unchanged.
 const (
 	tenYears   = 10 * 365 * 24 * time.Hour
 	longestRun = 30 * 24 * time.Hour
@@ -41,14 +41,15 @@ type ttlArg struct {
 	absolute bool
 }
 
-// ttlArgs holds the commands that have one at a fixed argument.
+// ttlArgs holds the commands that have a time to live at a fixed argument.
 var ttlArgs = map[string]ttlArg{
 	"setex": {2, time.Second, false}, "psetex": {2, time.Millisecond, false}, "restore": {2, time.Millisecond, false},
 	"expire": {2, time.Second, false}, "pexpire": {2, time.Millisecond, false}, "expireat": {2, time.Second, true}, "pexpireat": {2, time.Millisecond, true},
 	"hexpire": {2, time.Second, false}, "hpexpire": {2, time.Millisecond, false}, "hexpireat": {2, time.Second, true}, "hpexpireat": {2, time.Millisecond, true},
 }
 
-// ttlOptions holds the commands that have one after an option, with the first argument that may be one.
+// ttlOptions holds the commands that have a time to live after an option, with the first argument that may be
+// such an option.
 var ttlOptions = map[string]int{"set": 3, "getex": 2, "hgetex": 2, "hsetex": 2}
 
 // findTTLArg returns the position and unit of the time to live in a request.

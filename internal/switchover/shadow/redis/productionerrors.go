@@ -2,8 +2,8 @@ package redis
 
 import "github.com/cinch-layer/cinch/internal/wire/resp"
 
-// productionErrors are errors that concern production's state at that moment, or its client's rights, and not
-// the command: targets, where clients have other rights, would execute it.
+// productionErrors holds the codes of errors that are due to production's state at that moment or to the
+// client's rights, not to the command. Targets would execute it.
 var productionErrors = map[string]bool{
 	"NOAUTH": true, "NOPERM": true, // the client's rights
 	"LOADING": true, "MASTERDOWN": true, "READONLY": true, "UNBLOCKED": true, // a restart, a failover

@@ -39,7 +39,7 @@ func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Ta
 	return nil
 }
 
-// roleError returns an error for a server that can have no role.
+// roleError returns an error for a server that can be neither production nor a target.
 func (s server) roleError() error {
 	switch {
 	case s.info["redis_mode"] == "sentinel" || s.info["server_mode"] == "sentinel":
