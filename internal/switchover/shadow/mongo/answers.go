@@ -14,7 +14,7 @@ import (
 // seed of the digests, which are compared only within one process.
 var seed = maphash.MakeSeed()
 
-// byNature are elements of answers that differ between servers that have done the same.
+// byNature lists elements of answers that differ even between servers that have executed the same commands.
 var byNature = []string{
 	"ok", "operationTime", "$clusterTime", "electionId", "opTime", "writeConcernError", "$gleStats", "lastCommittedOpTime", "$configTime", "$topologyTime",
 	"$configServerState", "atClusterTime", "retriedStmtIds", "errorLabels", "waitedMS",

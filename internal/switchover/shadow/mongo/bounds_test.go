@@ -107,7 +107,8 @@ func TestRetriedAmongManySessions(t *testing.T) {
 	}
 }
 
-// While there are too many cursors of commands that are left out, any may be one of them, and no longer.
+// While there are too many cursors of commands that are left out, any cursor may be one of them; afterwards
+// it may not.
 func TestLeftCursorsAreBounded(t *testing.T) {
 	reply := func(id int64) []byte {
 		b, _ := bson.Marshal(bson.D{{Key: "cursor", Value: bson.D{{Key: "id", Value: id}}}})

@@ -126,7 +126,7 @@ func ask(ctx context.Context, t *shadow.Target) (*server, error) {
 	return s, nil
 }
 
-// read collects what servers with logins tell only to users who are logged in.
+// read collects what a server that requires logins reports only after one.
 func (s *server) read(ctx context.Context, client *mongo.Client) error {
 	admin := client.Database("admin")
 	var build struct {

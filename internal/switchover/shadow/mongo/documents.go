@@ -38,7 +38,8 @@ func integer(v bsoncore.Value) (int64, bool) {
 	return v.AsInt64OK()
 }
 
-// truth reports whether an element is there and true, in the way in which servers read flags.
+// truth reports whether an element is true as servers read flags: it is the boolean true, or a number other
+// than 0.
 func truth(doc []byte, key string) bool {
 	v := value(doc, key)
 	if b, ok := v.BooleanOK(); ok {

@@ -131,7 +131,7 @@ func (r *report) older(s, production *server) {
 // maxNamed limits the collections in a line.
 const maxNamed = 5
 
-// data reports collections that a target does not have as production does.
+// data reports collections that a target lacks, or that differ from production's.
 func (r *report) data(s, production *server) {
 	var missing, other, fewer []string
 	for _, namespace := range slices.Sorted(maps.Keys(production.collections)) {

@@ -11,7 +11,7 @@ import (
 
 // Keys are collections, and documents in them by _id. A command without an _id touches the whole collection.
 
-// maxIDs limits the documents of an operation that are told apart. Beyond it, the operation touches the
+// maxIDs limits the documents that an operation has keys for. With more, the operation touches the whole
 // collection.
 const maxIDs = 100
 

@@ -66,7 +66,7 @@ func conversation(mechanism string, up endpoint.Upstream) (*scram.ClientConversa
 // minIterations is the minimum that the protocol requires of servers.
 const minIterations = 4096
 
-// maxSteps is more than the steps of a login.
+// maxSteps limits the steps of a login, which needs fewer.
 const maxSteps = 5
 
 var errLogin = errors.New("the login does not end")

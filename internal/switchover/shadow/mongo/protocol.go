@@ -102,7 +102,7 @@ var errMute = errors.New("it accepts connections, but does not answer as MongoDB
 // Reader returns the Reader of a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, pending: map[int32]*request{}} }
 
-// ownFailures are errors that concern production's state at that moment, not the command.
+// ownFailures holds the errors that are due to production's state at that moment, not to the command.
 var ownFailures = map[string]bool{
 	"Unauthorized": true, "AuthenticationFailed": true, "MaxTimeMSExpired": true, "ExceededTimeLimit": true, "Interrupted": true, "WriteConflict": true,
 	"NotWritablePrimary": true, "NotPrimaryNoSecondaryOk": true, "NotPrimaryOrSecondary": true, "PrimarySteppedDown": true, "ShutdownInProgress": true,

@@ -100,7 +100,7 @@ func command(h wire.Header, raw []byte) (m message, name string, err error) {
 	return m, name, nil
 }
 
-// fine stands for the answer of requests that get none.
+// fine is {ok: 1}, used as the answer to requests that get none.
 var fine = []byte("\x0d\x00\x00\x00\x10ok\x00\x01\x00\x00\x00\x00")
 
 func parseReply(h wire.Header, raw []byte) (message, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/cinch-layer/cinch/test/mongotest"
 )
 
-// tape is production behind a recorder.
+// tape records production's traffic in a file.
 type tape struct {
 	*shadowtest.Tape
 	set        string

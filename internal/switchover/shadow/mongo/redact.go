@@ -53,7 +53,7 @@ var treatments = map[class]map[string]treatment{
 	},
 }
 
-// ofAll are the treatments of elements that any command may have.
+// ofAll holds the treatments of elements that any command may have.
 var ofAll = map[string]treatment{
 	"$db": keep, "lsid": keep, "txnNumber": keep, "autocommit": keep, "startTransaction": keep, "$clusterTime": keep, "$readPreference": keep, "readConcern": keep,
 	"writeConcern": keep, "maxTimeMS": keep, "stmtId": keep, "stmtIds": keep, "apiVersion": keep, "apiStrict": keep, "apiDeprecationErrors": keep, "ordered": keep,
@@ -338,7 +338,7 @@ func (r *redaction) stages(v bsoncore.Value) bsoncore.Value {
 	})
 }
 
-// namers are operators whose operands are fields, or numbers that reveal nothing about documents.
+// namers lists the operators whose operands are fields, or numbers that reveal nothing about documents.
 var namers = []string{"$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet", "$count"}
 
 // names keeps names of fields and indexes and sort orders, and fails for anything else.

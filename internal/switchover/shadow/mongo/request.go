@@ -55,7 +55,7 @@ func newRequest(m message, name string, c class, at time.Time) *request {
 	return q
 }
 
-// ofSession are elements of the session, the topology or the time limits of production's client.
+// ofSession lists the elements about the session, the topology or the time limits of production's client.
 var ofSession = []string{
 	"$clusterTime", "$readPreference", "readConcern", "stmtId", "stmtIds", "maxTimeMS", "$client", "$configTime", "$topologyTime",
 	"$configServerState", "$audit", "recoveryToken", "coordinator", "databaseVersion", "shardVersion", "clientOperationKey",

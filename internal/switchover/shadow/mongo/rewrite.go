@@ -40,8 +40,8 @@ func (p *Protocol) giveIDs(q *request) {
 	}
 }
 
-// chooseUpserted has upserts use the _id that production's did. If production found a document, which the
-// targets may not have, the _id is chosen here.
+// chooseUpserted has upserts use the _id that production's upsert created. If production found a document
+// instead, which a target may lack, the _id is chosen here.
 func (q *request) chooseUpserted(reply []byte) {
 	given := map[int64]bsoncore.Value{}
 	each(document(reply, "upserted"), func(_ string, v bsoncore.Value) {
@@ -96,7 +96,7 @@ func onInsert(operators []byte, id bsoncore.Value) []byte {
 	return with(without(operators, "$setOnInsert"), bsoncore.AppendDocumentElement(nil, "$setOnInsert", set))
 }
 
-// choose has a findAndModify find the document that production's found or created.
+// choose makes a findAndModify match only the document that production's found or created.
 func (q *request) choose(reply []byte) {
 	filter := document(q.body, "query")
 	if filter == nil {

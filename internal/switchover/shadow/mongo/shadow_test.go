@@ -20,7 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// bench is production, two targets and a run.
+// bench holds production, two targets and a run.
 type bench struct {
 	production, control, test *mongotest.Server
 	run                       *shadow.Run
@@ -44,8 +44,8 @@ func servers(t *testing.T, set string) *bench {
 	return &bench{production: server1(t, set, "production"), control: server1(t, set, "control"), test: server1(t, set, "test")}
 }
 
-// server1 returns one of them. The standalone test server compresses blocks with zstd, like a target with
-// other settings.
+// server1 returns the server of one role. The standalone test server compresses blocks with zstd, like a
+// target with other settings.
 func server1(t *testing.T, set, role string) *mongotest.Server {
 	t.Helper()
 	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *mongotest.Server {

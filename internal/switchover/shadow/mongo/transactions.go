@@ -68,8 +68,8 @@ func (t *transactions) begin(key string, at time.Time) bool {
 	return true
 }
 
-// expire removes transactions that were left open: servers end them after a minute, unless configured
-// otherwise, and clients don't say so.
+// expire removes transactions that clients have left open. Servers end those after a minute, unless
+// configured otherwise, and no message shows that.
 func (t *transactions) expire(at time.Time) {
 	for key, tx := range t.open {
 		if at.Sub(tx.began) > transactionTime {

@@ -53,7 +53,8 @@ func (q *request) formOfFind(complete bool) uint8 {
 	return many
 }
 
-// Stages and accumulators that determine exactly which documents result, and stages that show statistics.
+// Stages and accumulators that result in the same documents whatever the order of their input, and stages
+// that show statistics.
 var (
 	plainStages       = []string{"$match", "$project", "$addFields", "$set", "$unset", "$unwind", "$replaceRoot", "$replaceWith", "$sort", "$count", "$redact", "$group", "$sortByCount", "$bucket"}
 	plainAccumulators = []string{"$sum", "$avg", "$min", "$max", "$count"}
@@ -95,7 +96,7 @@ func plainGroup(doc []byte) bool {
 	return plain
 }
 
-// volatiles are operators whose result depends on time or chance.
+// volatiles lists the operators whose result depends on time or chance.
 var volatiles = [][]byte{
 	[]byte("$currentDate"), []byte("$$NOW"), []byte("$$CLUSTER_TIME"), []byte("$rand"), []byte("$sampleRate"), []byte("$function"), []byte("$accumulator"), []byte("$where"),
 }

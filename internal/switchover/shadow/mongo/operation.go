@@ -13,7 +13,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// statement is a command in the form that targets get.
+// statement holds a command in the form that targets get.
 type statement struct {
 	body []byte
 	rest []byte // sections after it

@@ -212,8 +212,8 @@ func (c *leftCursors) leave(read int64, reply []byte) {
 	c.open[id] = now
 }
 
-// has reports whether a cursor may be one of these. While there are too many, that is so for any cursor. The
-// omitted ones are added, or omitted again, when they are read, and the server closes those that are not.
+// has reports whether a cursor may be one of these. For cursorTime after there were too many, any cursor may
+// be. An omitted cursor is added, or omitted again, when it is read; the server closes it if it is not read.
 func (c *leftCursors) has(id int64) bool {
 	_, left := c.open[id]
 	return left || !c.omitted.IsZero() && time.Since(c.omitted) <= cursorTime

@@ -92,7 +92,8 @@ func (f *Filters) cannotRedact(q *request) string {
 	return ""
 }
 
-// defines holds the definitions that may be recorded; other elements of them make a redaction fail.
+// defines holds the definitions that may be recorded. The redaction fails if they have elements without a
+// treatment.
 var defines = []string{"drop", "dropindexes", "deleteindexes", "createindexes", "create", "reindex", "dropdatabase"}
 
 func cannotDefine(q *request) string {
@@ -187,7 +188,7 @@ func (f *Filters) reply(body []byte) []byte {
 	return made
 }
 
-// ofReplies are elements of replies that contain no values.
+// ofReplies lists the elements of replies that contain no values.
 var ofReplies = []string{
 	"ok", "n", "nModified", "code", "codeName", "errorLabels", "operationTime", "$clusterTime", "electionId", "opTime", "writeConcernError", "retriedStmtIds",
 	"id", "ns", "partialResultsReturned", "updatedExisting", "index", "numIndexesBefore", "numIndexesAfter", "note", "nIndexesWas", "createdCollectionAutomatically",
