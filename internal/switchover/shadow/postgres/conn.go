@@ -70,8 +70,8 @@ func (c *conn) Send(ops []*shadow.Operation, deadline time.Time, answered func(i
 	return nil
 }
 
-// batchSize returns how many of the first operations can be sent together: those that need no further
-// statements.
+// batchSize returns how many of the first operations can be sent together, at least one: those that need no
+// further statements.
 func batchSize(ops []*shadow.Operation) (n int) {
 	for n < len(ops) && !opDataOf(ops[n]).hasExtraStatements() {
 		n++
@@ -93,9 +93,9 @@ func (c *conn) sendWithExtras(ops []*shadow.Operation, deadline time.Time, answe
 	return nil
 }
 
-// sendWithEffect sends operations that may take numbers from sequences and don't return them. The positions
-// of sequences are uncertain while such operations run, because they may wait for a lock, and when operations
-// that waited for their answers continue.
+// sendWithEffect sends operations that may take numbers from sequences and don't return them. It marks the
+// positions of sequences as uncertain before they run, since they may wait for a lock, and before each
+// answer, since operations that wait for it then continue.
 func (c *conn) sendWithEffect(how sequenceEffect, ops []*shadow.Operation, deadline time.Time, answered func(int, shadow.Answer)) error {
 	c.probe.sequences.markEffect(how)
 	defer c.probe.sequences.markEffect(how)
@@ -105,8 +105,8 @@ func (c *conn) sendWithEffect(how sequenceEffect, ops []*shadow.Operation, deadl
 	})
 }
 
-// sendNumbered carries out an operation. Before it, it sets sequences to the numbers that production took;
-// after it, it sets those forward again that had given more.
+// sendNumbered carries out an operation. Before it, sequences are set to the numbers that production took.
+// After it, sequences that had given higher numbers before are set forward again.
 func (c *conn) sendNumbered(op *shadow.Operation, b *opData, deadline time.Time) (got shadow.Answer, err error) {
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return got, err

@@ -13,7 +13,7 @@ const storedSchema = `CREATE TABLE t (id int PRIMARY KEY, v text, at timestamptz
 	CREATE TABLE parts (id int, v float8, PRIMARY KEY (id)) PARTITION BY RANGE (id); CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (1000); INSERT INTO parts VALUES (1, 0.1);
 	CREATE TABLE nokey (v jsonb); INSERT INTO nokey VALUES ('{"a": 1}'), ('{"a": 1}')`
 
-// states returns the states of the tables of a report that are not equal, and what was left out.
+// notEqual returns the states of the tables of a report that are not equal, and what was left out.
 func notEqual(all []shadow.TableState) string {
 	var b strings.Builder
 	for _, t := range all {

@@ -10,7 +10,7 @@ import (
 // as one whose connection has ended or an autovacuum, is released without help of the mirror.
 type processes struct {
 	mu          sync.Mutex
-	connections map[string]int // connections by process: a pool may give a process to another one
+	connections map[string]int // connections by process: a pool may use a process for several, one after the other
 }
 
 func (p *processes) add(pid uint32, n int) {

@@ -20,7 +20,7 @@ type reader struct {
 	startup    []byte // nil before it has come
 	catalog    *catalog
 	tracked    *trackedCatalog // nil: the catalog is not read from a server
-	staleness  staleness       // what the open transaction makes the catalog lack
+	staleness  staleness       // what the catalog lacks because of the open transaction
 	isCancel   bool            // the connection is a cancellation
 	ready      bool            // logged in
 	terminated bool            // the client has sent Terminate

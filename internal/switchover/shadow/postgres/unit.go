@@ -15,7 +15,7 @@ import (
 type unit struct {
 	bytes           []byte
 	at              time.Time
-	executed        []*sql.Statement // nil: unknown; at most two of a run of the same
+	executed        []*sql.Statement // nil: unknown; at most two of consecutive executions of one
 	prepared        []*sql.Statement // statements of its Parse messages
 	parses          []byte           // its Parse messages with a name
 	changes         bool             // it changes prepared statements or portals of its connection
@@ -27,7 +27,7 @@ type unit struct {
 	steps           []step
 	portals         []portal     // portals of the steps
 	examinedResults int          // how many results have had their columns examined
-	staleness       staleness    // what it makes a catalog lack
+	staleness       staleness    // what a catalog lacks because of it
 	newStatements   []*statement // statements that it prepares
 	neededParses    []byte       // earlier Parse messages of its guidable statements
 	guides          []*guide     // guides whose rival it is
@@ -88,7 +88,8 @@ func (u *unit) changesConnection() bool {
 	return u.changes || u.executesAny(func(s *sql.Statement) bool { return s.ChangesSession })
 }
 
-// lasts returns how long what it does to its connection lasts; after is the state of the transaction then.
+// lasts returns how long the unit's effect on its connection lasts. after is the state of the transaction
+// after it.
 func (u *unit) lasts(after byte) shadow.Lasting {
 	passes := u.executesAny(func(s *sql.Statement) bool { return s.TransactionScoped })
 	switch {

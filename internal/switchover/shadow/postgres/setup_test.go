@@ -94,7 +94,7 @@ func (b *bench) start(t *testing.T, change func(*shadow.Config)) {
 	b.begin(t)
 }
 
-// begin starts the run that serves clients already.
+// begin starts the run, which serves clients already.
 func (b *bench) begin(t *testing.T) {
 	t.Helper()
 	if err := b.run.Start(context.WithoutCancel(t.Context())); err != nil {

@@ -42,7 +42,7 @@ const reachQuery = `SELECT 'foreign server ' || s.srvname || ' (' || concat_ws('
 // reachingExtensions lists extensions that connect to other servers without a foreign server.
 const reachingExtensions = "dblink,http,plproxy,pg_curl,omni_httpc,amqp,aws_s3,aws_lambda,azure_storage,citus,pglogical,spock"
 
-// mayReach reports whether a target should rather lack an extension, because it reaches other servers.
+// mayReach reports whether an extension reaches other servers, so that a target had better lack it.
 func mayReach(extension string) bool {
 	return strings.HasSuffix(extension, "_fdw") || strings.Contains(",pg_cron,pg_net,"+reachingExtensions+",", ","+extension+",")
 }

@@ -179,7 +179,7 @@ func (c *catalog) computesExcluded(tables []string, s *sql.Statement) bool {
 	})
 }
 
-// occursAt reports whether a column that is left out of the table stands at such a place in the statement.
+// occursAt reports whether a column that is left out of the table stands at a kind of place in the statement.
 func (c *catalog) occursAt(table string, s *sql.Statement, place sql.Place) (found bool) {
 	for column, reason := range c.excluded[table] {
 		if s.Words[column]&place != 0 {

@@ -172,7 +172,8 @@ func (b *lateBench) through(t *testing.T, text string) string {
 	return run(t, b.client(t), text)
 }
 
-// answerLate has production execute a statement, and answer it after all answers that answer waits for.
+// answerLate has production execute a statement, which it answers only when answer is called. It returns when
+// the query done finds a row.
 func (b *lateBench) answerLate(t *testing.T, text, done string) {
 	t.Helper()
 	b.seen += 2 // it connects, too
@@ -186,7 +187,7 @@ func (b *lateBench) answerLate(t *testing.T, text, done string) {
 	testenv.Eventually(t, text, func() bool { return run(t, b.direct, "SELECT EXISTS ("+done+")") == "t" })
 }
 
-// answer lets the late answers come, in order, and the targets continue.
+// answer has production send the late answers, in order, and then lets the targets continue.
 func (b *lateBench) answer(t *testing.T) {
 	t.Helper()
 	for lock, answered := range b.late {

@@ -150,8 +150,8 @@ func (c *catalog) learnGenerated(one column, functions sql.Functions) {
 	}
 }
 
-// learnView leaves out the columns of a view that may be a column that is left out: the one with its name, or
-// else those of its type.
+// learnView leaves out the columns of a view that may show a column that is left out: the one of the same
+// name or, without it, all of the same type.
 func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
 	if c.excluded[v.table][v.column] == "" || view == nil {
 		return false

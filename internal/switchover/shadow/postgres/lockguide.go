@@ -26,8 +26,8 @@ type guide struct {
 	writes bool           // it writes: outside of a transaction the attempt adds one
 
 	mu         sync.Mutex
-	unanswered int                 // those that production has not answered
-	answered   []*shadow.Operation // those that it has answered, in order
+	unanswered int                 // rivals that production has not answered
+	answered   []*shadow.Operation // rivals that it has answered, in order
 	changed    chan struct{}       // closed when a rival is answered
 }
 
@@ -160,9 +160,9 @@ func (g *guide) nextRival(gone map[*shadow.Operation]bool, wait time.Duration) (
 	}
 }
 
-// lacksRivalRows reports whether a target that got rows lacks what a rival has made or freed in production,
-// rather than that a rival took these rows there: all rivals are answered, none of them got the rows, and
-// some that may have made rows were not sent ahead.
+// lacksRivalRows reports whether a target got rows only because it lacks those that a rival has made or freed
+// in production. That is so if all rivals are answered, none of them got the rows, and some that may have
+// made rows were not sent ahead. Otherwise a rival may have taken these rows in production.
 func (g *guide) lacksRivalRows(rows map[uint64]int, gone map[*shadow.Operation]bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

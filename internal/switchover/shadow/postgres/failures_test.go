@@ -61,9 +61,9 @@ func TestTargetWithFullDisk(t *testing.T) {
 	}
 }
 
-// Production crashes and returns at its address in the middle of transactions: clients are cut off as they
-// would be without the mirror, connect again and continue, and so does the mirror. No server has what was not
-// committed.
+// Production crashes in the middle of transactions, and is started again at its address. Clients are
+// disconnected as they would be without the mirror, connect again and continue. So does the mirror, and no
+// server has uncommitted data.
 func TestProductionComesBack(t *testing.T) {
 	t.Parallel()
 	crashes := testenv.Postgres(t)

@@ -109,8 +109,8 @@ func (u *unit) execute(p portal) {
 	u.addExecuted(p.of.Statement)
 }
 
-// addExecuted records that a statement is executed. Of a run of the same statement two are kept: only once or
-// more often matters.
+// addExecuted records that a statement is executed. Of consecutive executions of one statement two are kept:
+// it only matters whether there is more than one.
 func (u *unit) addExecuted(s *sql.Statement) {
 	if n := len(u.executed); n < 2 || u.executed[n-1] != s || u.executed[n-2] != s {
 		u.executed = append(u.executed, s)
