@@ -72,7 +72,7 @@ func (w *Watcher) passThrough(err error, served <-chan error) error {
 	}
 }
 
-// Watch returns the verdict, or served's error if that comes first.
+// Watch follows the run and returns the error for its verdict, or served's error if that comes first.
 func (w *Watcher) Watch(served <-chan error) error {
 	over := w.Run.Over()
 	progress := time.NewTicker(w.Every)
