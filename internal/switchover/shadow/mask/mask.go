@@ -80,7 +80,7 @@ func pieces(value []byte, text bool) iter.Seq2[[]byte, []byte] {
 // width describes the characters that take equally many bytes.
 type width struct {
 	first, behind rune // from first on, below behind
-	gap           rune // characters above the surrogates are moved down by so many
+	gap           rune // number of surrogates within the range, which are skipped
 	low           rune
 }
 
