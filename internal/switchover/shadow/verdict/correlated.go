@@ -85,7 +85,8 @@ func (s *Sequence) autocorrelation() float64 {
 // worth returns how many independent batches a batch is worth, at most one. It is the smaller of two
 // estimates: by neighbours, since the variance of the mean of a first-order autoregression is (1+r)/(1-r)
 // times that of independent batches; and by the variance of the means of blocks, which detects slower drifts
-// under the noise of single batches. Both are estimated cautiously, by so many of their standard errors.
+// under the noise of single batches. Both are estimated cautiously: the variance and the autocorrelation are
+// raised by errors times their standard error.
 func (s *Sequence) worth(errors float64) float64 {
 	r := s.autocorrelation()
 	r = min(r+errors*math.Sqrt((1-r*r)/float64(max(s.base.n+s.test.n, 1))), maxCorrelated)
@@ -103,13 +104,13 @@ func (s *Sequence) worth(errors float64) float64 {
 	return worth
 }
 
-// Drifts reports whether many batches are worth too few independent ones for an interval, estimated
-// cautiously by so many standard errors.
+// Drifts reports whether many batches are worth too few independent ones for an interval. errors is as for
+// worth.
 func (s *Sequence) Drifts(errors float64) bool {
 	return s.test.n >= minDrifting && s.design(errors).free == 0
 }
 
-// minDrifting is the number of batches from which on a drift is reported.
+// minDrifting is the least number of batches with which a drift is reported.
 const minDrifting = 60
 
 // between returns the variance of the means of blocks of a size, and its degrees of freedom.

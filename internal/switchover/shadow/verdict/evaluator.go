@@ -130,8 +130,8 @@ func (e *Evaluator) decide() Outcome {
 	return Inconclusive
 }
 
-// After rareAfter batches, a metric that fewer than one in rareShare of them had enough operations for is not
-// waited for.
+// After rareAfter batches, a verdict does not wait for a metric for which fewer than one batch in rareShare
+// had enough operations.
 const (
 	rareAfter = 20
 	rareShare = 4
@@ -204,7 +204,7 @@ func (e *Evaluator) States() []State {
 	return out
 }
 
-// needed divides the probability of missing a pass among the metrics.
+// needed returns a metric's State.Needed. The metrics share the probability of missing a pass.
 func (e *Evaluator) needed(m evaluatedMetric) int {
 	power := 1 - (1-e.power)/float64(len(e.metrics))
 	noise := m.seq.Noise()
@@ -236,7 +236,7 @@ func (e *Evaluator) BaselineNeeded() (batches int, ok bool) {
 	return batches, true
 }
 
-// minBaseline is the number of batches from which on a deviation is more than a guess.
+// minBaseline is the least number of batches to estimate a deviation from.
 const minBaseline = 20
 
 // BaselineBatches returns the number of batches of the A/A phase: the minimum over the metrics that are not

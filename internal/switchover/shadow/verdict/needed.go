@@ -17,8 +17,8 @@ type Noise struct {
 // Noise returns the noise of the batches so far.
 func (s *Sequence) Noise() Noise { return s.NoiseAbove(0) }
 
-// NoiseAbove returns the noise plus so many standard errors of its estimates, since a few batches may have
-// been quieter than those to come.
+// NoiseAbove returns the noise raised by a number of standard errors of its estimates, since a few batches
+// may have been quieter than those to come.
 func (s *Sequence) NoiseAbove(errors float64) Noise {
 	w := s.worth(errors)
 	free := max(s.base.n+s.test.n-1, 1)

@@ -108,7 +108,7 @@ type design struct {
 // that is not much longer than its drifts shows a drift as a difference.
 const minWorth = 8
 
-// design counts autocorrelated batches by their worth, estimated cautiously by so many standard errors.
+// design counts autocorrelated batches by their worth. errors is as for worth.
 func (s *Sequence) design(errors float64) design {
 	return newDesign(s.base.n, s.test.n, s.worth(errors), s.variance())
 }

@@ -22,7 +22,7 @@ func TestTrafficWithoutBaseline(t *testing.T) {
 	}
 }
 
-// A metric that only one of many batches has is not waited for, neither by the A/A phase nor by a pass.
+// Neither the A/A phase nor a pass waits for a metric that only one of many batches has.
 func TestRareMetrics(t *testing.T) {
 	e := NewEvaluator(Settings{}, Metric{"reads", 0.05}, Metric{"writes", 0.05})
 	r := rand.New(rand.NewPCG(5, 5))
