@@ -91,7 +91,7 @@ func (in *Reader) next() (Record, error) {
 // maxSince limits the time between records.
 const maxSince = 10 * 365 * 24 * time.Hour
 
-// cut turns an end in the middle into ErrTruncated.
+// cut returns ErrTruncated for an end of the file before the last record.
 func cut(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return ErrTruncated
