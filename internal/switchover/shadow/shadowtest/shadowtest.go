@@ -85,8 +85,8 @@ func FindsOne(t *testing.T, r *shadow.Run, name, data string) {
 	}
 }
 
-// Strangers opens, for each entry of says, so many connections, each of which sends it, reads for a moment
-// and disconnects abruptly. wait returns when all have ended.
+// Strangers opens connections for every entry of says; each is their number per entry. A connection sends the
+// entry, reads for a moment and disconnects abruptly. wait returns when all have ended.
 func Strangers(t *testing.T, addr string, each int, says map[string][]byte) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -102,7 +102,7 @@ func Strangers(t *testing.T, addr string, each int, says map[string][]byte) (wai
 	return all.Wait
 }
 
-// Stranger is one such connection.
+// Stranger opens one such connection.
 func Stranger(addr string, says []byte) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
