@@ -55,8 +55,8 @@ func (t *task) slotGone(ctx context.Context) error {
 		ErrGate, t.newNode.slot(), t.primary.Name, status, t.newNode.Name)
 }
 
-// catchUp waits until a new node is close to the primary. It returns an error if the lag does not shrink for
-// the time limit.
+// catchUp waits until a new node is close to the primary. It returns an error if the lag has not shrunk for as
+// long as gates.catch_up allows.
 func (t *task) catchUp(ctx context.Context) error {
 	primary, newNode := &reusableConn{node: t.primary}, &reusableConn{node: t.newNode}
 	defer primary.close(ctx)
@@ -99,7 +99,7 @@ func (t *task) catchUp(ctx context.Context) error {
 	}
 }
 
-// waitReplayed waits until a node has replayed more WAL than up to the position beyond.
+// waitReplayed waits until a node has replayed WAL past the position beyond.
 func waitReplayed(ctx context.Context, n *Node, beyond int64) error {
 	return n.ask(ctx, func(c *pgx.Conn) error {
 		for {

@@ -25,7 +25,7 @@ type Cell struct {
 	State string `yaml:"state"` // file; default: the cell's file with .state.json added
 	Nodes []Node `yaml:"nodes"`
 
-	Gateway     Gateway `yaml:"gateway"`     // that clients connect through
+	Gateway     Gateway `yaml:"gateway"`     // the gateway that clients connect through
 	Replication string  `yaml:"replication"` // connection parameters for standbys: user, passfile, sslmode
 	Gates       Gates   `yaml:"gates"`
 	Hooks       Hooks   `yaml:"hooks"`

@@ -44,7 +44,7 @@ func (p preparation) refuse(found []Finding, err error) error {
 }
 
 // settle runs CHECKPOINT, so that the size predicted from the files is right: a base backup begins with a
-// checkpoint, too. Errors are ignored because find meets them again.
+// checkpoint, too. It ignores errors: find reports them.
 func (t *task) settle(ctx context.Context) {
 	_ = t.primary.exec(ctx, "CHECKPOINT")
 	if t.oldNode != t.primary {
@@ -122,9 +122,9 @@ func findPrimary(ctx context.Context, c *pgx.Conn, f *findings, newNode *Node) e
 	return findContents(ctx, c, f, newNode)
 }
 
-// findEnds looks for settings that a primary ignores but that make a standby end its recovery by itself: a
-// restore to a point in time leaves them behind. The old primary, and the copies of it, would become
-// primaries when they are started.
+// findEnds looks for settings that a primary ignores but that make a standby end its recovery by itself. A
+// restore to a point in time leaves such settings behind. With them the old primary, and each copy of it, would
+// become a primary when it is started.
 func findEnds(ctx context.Context, c *pgx.Conn, f *findings) error {
 	var names string
 	err := c.QueryRow(ctx, `SELECT coalesce(string_agg(DISTINCT name, ', ' ORDER BY name), '') FROM
@@ -306,7 +306,8 @@ func (t *task) findRoom(ctx context.Context, f *findings) error {
 	return nil
 }
 
-// maxShrink divides a directory's size to give the smallest size hoped for, if nothing is predicted.
+// maxShrink is the largest factor by which compression may shrink a directory. It is used if there is no
+// prediction: without space for even a directory that much smaller, the roll-out does not begin.
 const maxShrink = 10
 
 // findGateway checks whether the gateway accepts commands, and serves this cell: another one would move

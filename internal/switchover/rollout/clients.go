@@ -67,9 +67,9 @@ func (t through) Hold(ctx context.Context, bound time.Duration) error {
 	return withSessions(err)
 }
 
-// Reach makes the gateway itself connect, because its network path to the new node is not the roll-out's.
-// Clients held by this roll-out have logged in there before. After a hold that has ended logins are tested
-// again: there may be other clients, and the new node's rules may have changed.
+// Reach makes the gateway itself connect, because its network path to the new node is not the roll-out's. For
+// clients held by this roll-out logins were tested before the hold. If the hold has ended since then, logins are
+// tested again: there may be other clients, and the new node's rules may have changed.
 func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	waiting, err := t.holds(ctx)
 	if err == nil && waiting {
@@ -99,8 +99,8 @@ func (t through) Reach(ctx context.Context, to *Node) (lost string, err error) {
 	return sessionList(s.Refused), t.reached(parent, to, err)
 }
 
-// reached turns the gateway's answer into an error. A refusal gets a hint; a gateway that can't be asked says
-// nothing about the new node.
+// reached returns the error for the gateway's answer. A refusal gets a hint. If the gateway can't be asked, it is
+// unknown whether the new node accepts clients.
 func (t through) reached(ctx context.Context, to *Node, err error) error {
 	var no *control.Refusal
 	switch {

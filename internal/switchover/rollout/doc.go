@@ -25,13 +25,36 @@
 // roll-out starts and stops only Patroni, no server. It asks who the leader is before each step, because
 // Patroni may change it at any time.
 //
-// Reading order: plan.go (prints what would be done), look.go (progress), rollout.go (steps, resume and
-// abort), replan.go (Patroni has chosen another leader), ordered.go (Patroni's switch-over), member.go (a
-// Patroni node), managed.go (a Patroni cell), strategy.go (plain PostgreSQL or Patroni); the parts of a step:
-// retire.go (join, keep, destroy), switchover.go, fence.go (the old primary takes no writes), unwind.go (back
-// to the old primary), check.go, followers.go (followers that are not nodes), gates.go, libraries.go (files
-// that a backup does not copy), latency.go (a mirror's verdict), sample.go (compares row versions), backup.go
-// (provision, backup, start), sizes.go (sizes of directories, measured and predicted), catchup.go, task.go
-// (the data of a step); clients.go (holds and moves clients), node.go (a server by SQL), host.go (a machine
-// by commands), shell.go (quoting for ssh), state.go (the state file), cell.go (the cell's file).
+// Reading order:
+//
+//	plan.go        prints what would be done
+//	status.go      prints the progress
+//	rollout.go     steps, resume and abort
+//	strategy.go    plain PostgreSQL or Patroni
+//
+// Patroni:
+//
+//	leader_change.go        continues after Patroni has chosen another leader
+//	managed.go              a Patroni cell
+//	managed_switchover.go   Patroni's switch-over
+//	member.go               a Patroni node
+//
+// The parts of a step:
+//
+//	check.go, unknown_followers.go   before the first change; followers that are not nodes
+//	newnode.go, sizes.go             provision, backup, start; sizes of directories, measured and predicted
+//	catchup.go                       waits until the new node is close to the primary
+//	gates.go                         the gates, with libraries.go (files that a backup does not copy),
+//	                                 shadow_gate.go (a mirror's verdict), compare_rows.go (compares row versions)
+//	switchover.go, fence.go          the change of the primary; the old primary takes no writes
+//	unwind.go                        back to the old primary
+//	retire.go                        join, keep, destroy
+//
+// What the steps use:
+//
+//	task.go             the data of a step
+//	clients.go          holds and moves clients
+//	node.go             a server by SQL
+//	host.go, shell.go   a machine by commands; quoting for ssh
+//	state.go, cell.go   the state file; the cell's file
 package rollout

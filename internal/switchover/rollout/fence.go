@@ -42,9 +42,9 @@ func (s switchover) fence(ctx context.Context) error {
 	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.newNode)
 }
 
-// connected returns an error if the old primary runs and its WAL does not reach the new node: then its last
-// records would not either. It returns a position that the old primary has written, and its process; 0 and ""
-// if it does not run.
+// connected returns an error if the old primary runs and its WAL does not reach the new node: its last records
+// would not reach it either. It returns a WAL position that the old primary has written, and its server process.
+// If it does not run, they are 0 and "".
 func (s switchover) connected(ctx context.Context) (written int64, process string, err error) {
 	running, err := s.oldNode.running(ctx)
 	if err != nil || !running {
@@ -85,9 +85,9 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 // markPrefix begins all marks; the roll-out's ID follows.
 const markPrefix = "cinch-rollout-"
 
-// shutDown shuts a primary down so that it starts as a standby. Each time the mark is a new one, and saved
-// before it is made: a command to remove an earlier mark that a slow network delivers late does not remove
-// this one. process is the server process that is meant, or "".
+// shutDown shuts a primary down so that it starts as a standby. Each call uses a new mark, and saves it before
+// it is made. So a command that removes an earlier mark, and that a slow network delivers late, does not remove
+// this one. process identifies the server process to shut down; "": none runs.
 func (s switchover) shutDown(ctx context.Context, process string) error {
 	was, ours := s.progress.Mark, markPrefix+s.id
 	s.progress.Mark = ours + "-" + rand.Text()
@@ -109,8 +109,7 @@ func (s switchover) shutDown(ctx context.Context, process string) error {
 	return err
 }
 
-// end returns where the last record of a primary that was shut down begins: a checkpoint with no record after
-// it.
+// end returns the position of the last WAL record of a primary that was shut down. It is a checkpoint.
 func (s switchover) end(ctx context.Context) (last int64, err error) {
 	control, err := s.oldNode.control(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// hostile is something harmful that is done to the servers when a roll-out takes a step.
+// hostile is a harmful action on the servers when a roll-out takes a step.
 type hostile struct {
 	name string
 	at   Step

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A collation of a column, an index or the database is found to have another version; an unused one is not.
+// Another version of a collation is found if a column, an index or the database uses it.
 // TestCollations checks that this closes the gate.
 func TestCollationsInUse(t *testing.T) {
 	t.Parallel()

@@ -195,9 +195,9 @@ func anotherServer(n *Node) error {
 }
 
 // markStandby makes the node start as a standby from now on. When it returns, the file is on the disk, or
-// there is none: a full disk leaves no empty file. PostgreSQL ignores the mark in the file. ours begins the
-// marks of this roll-out. process is the server process that is meant, as the machine may have another one;
-// "": none runs.
+// there is none: a full disk leaves no empty file. PostgreSQL ignores the mark in the file. ours is the prefix of
+// this roll-out's marks. process identifies the expected server process; if the directory's server is another one,
+// markStandby returns an error. "" skips that check: no server runs.
 func (n *Node) markStandby(ctx context.Context, mark, ours, process string) error {
 	script := `if [ -n "$6" ] && [ "$(head -n 3 "$3/postmaster.pid")" != "$6" ]; then echo another; exit; fi
 		if [ -e "$1" ]; then case $(cat "$1") in "$4"*) ;; "$5"*) echo other; exit;; esac; fi

@@ -343,7 +343,7 @@ func memberKilled(t *testing.T, step Step, old bool) {
 		}
 		tries = append(tries, err.Error())
 		if running, _ := victim.running(t.Context()); !running && once {
-			_ = victim.start(t.Context()) // as an uninformed supervisor does
+			_ = victim.start(t.Context()) // as a supervisor that does not know of the roll-out
 		}
 	}
 	t.Logf("%d tries failed: %q", len(tries), tries)

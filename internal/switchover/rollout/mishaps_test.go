@@ -43,8 +43,8 @@ func slots(t *testing.T, n *Node) string {
 	return names
 }
 
-// Tablespaces are copied, leftovers of an earlier try are removed before the next, and of an old node that is
-// destroyed nothing stays except other servers' files.
+// Tablespaces are copied. Leftovers of an earlier try are removed before the next one. When an old node is
+// destroyed, only other servers' files stay.
 func TestTablespaces(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -97,8 +97,8 @@ func TestSynchronousStandby(t *testing.T) {
 	mustExec(t, a.Replacement, "CREATE TABLE t (i int)") // waits for b2
 }
 
-// A full disk in the middle of the base backup fails that step, and leaves no slot that would fill the
-// primary's disk, too. Once there is room the roll-out continues.
+// A full disk in the middle of the base backup fails that step. No slot is left, which would fill the primary's
+// disk, too. Once there is room the roll-out continues.
 func TestFullDisk(t *testing.T) {
 	testenv.Full(t)
 	if os.Getuid() != 0 {

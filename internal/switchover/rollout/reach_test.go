@@ -45,7 +45,7 @@ func TestOutOfReach(t *testing.T) {
 		t.Errorf("the primary is %s, the step %s", got, r.state.Step)
 	}
 	hba(everybody)
-	if err := made.stop(t.Context(), c.shutdownTime()); err != nil { // it is started again, with that
+	if err := made.stop(t.Context(), c.shutdownTime()); err != nil { // the roll-out starts it again, with these rules
 		t.Fatal(err)
 	}
 	refusedAfterLease(t, c, g, hba)

@@ -172,8 +172,8 @@ func (e retirement) inPlace(ctx context.Context) error {
 	return err
 }
 
-// ofCell returns an error if the directory does not belong to this cell. A half erased directory can't tell,
-// so the state records the erasure before it begins.
+// ofCell returns an error if the directory does not belong to this cell. A half erased directory does not show
+// which cell it belongs to, so the state records the erasure before it begins.
 func (e retirement) ofCell(ctx context.Context) error {
 	if e.progress.Erased == e.oldNode.where() {
 		return nil

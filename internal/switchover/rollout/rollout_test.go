@@ -41,7 +41,7 @@ func newCellOf(t *testing.T, bin string, standbys ...string) *Cell {
 		n.Replacement = &made
 		c.Nodes = append(c.Nodes, n)
 	}
-	// A test waits that long for a server that it has killed.
+	// Tests wait that long for the lag of a node whose server they have killed.
 	c.Gates.CatchUp = config.Duration(20 * time.Second)
 	c.Gates.fill()
 	if err := c.validate(); err != nil {
@@ -266,7 +266,8 @@ func tried() []Step {
 
 var errKilled = errors.New("killed")
 
-// killed is a roll-out that dies when it has recorded a step, and when it has taken it.
+// killedAt runs a roll-out that dies at a step: when it has recorded the step or, if behind is true, when it has
+// taken it.
 func killedAt(t *testing.T, c *Cell, g *gate, step Step, behind bool) {
 	t.Helper()
 	r := &Rollout{Cell: c, clients: g, Yes: true}
@@ -408,7 +409,7 @@ func serverKilled(t *testing.T, step Step, old bool) {
 		err := r.Run(t.Context())
 		onePrimaryAtMost(t, c)
 		if running, _ := victim.running(t.Context()); !running && once {
-			_ = victim.start(t.Context()) // as an uninformed supervisor does
+			_ = victim.start(t.Context()) // as a supervisor that does not know of the roll-out
 		}
 		onePrimaryAtMost(t, c)
 		if err == nil {

@@ -116,7 +116,7 @@ func (n *Node) place(ctx context.Context) (p place, err error) {
 	return p, nil
 }
 
-// setting describes a filesystem's compression, with the arguments for cinch plan.
+// setting describes a filesystem's compression by the arguments for cinch plan.
 type setting struct {
 	name string
 	args []string

@@ -141,7 +141,7 @@ func (s *State) validate(c *Cell) error {
 	return nil
 }
 
-// where returns the text for a node in a state.
+// where returns a text that identifies a node and its directory in the state file.
 func (n *Node) where() string { return n.Name + " in " + n.Directory }
 
 // write replaces a file. Its content is on the disk when write returns.
@@ -197,8 +197,8 @@ func (s *State) steps() []Step {
 	return standbySteps
 }
 
-// again restarts a node that was aborted. Nothing of the earlier try counts: neither the confirmation of a
-// new node that is gone, nor its directory, which may be another one now.
+// again lets the replacement of a node begin anew after an abort. It discards everything about the earlier try:
+// that new node is gone, so its confirmation must not count, and the next one may have another directory.
 func (s *State) again() {
 	s.Aborted, s.Step = false, StepCheck
 	*s.Nodes[s.Order[s.At]] = Progress{}

@@ -12,7 +12,7 @@ import (
 const (
 	releaseTime = 30 * time.Second // limits releasing clients, whatever time the rest has taken
 	givenTime   = 10 * time.Second // limits a clean shutdown while clients wait for the old primary
-	restarts    = 5                // of a server that a supervisor starts and stops too
+	restarts    = 5                // tries to start the old node, which a supervisor may start and stop meanwhile
 )
 
 // unwind makes the old node the primary again, and lets clients continue there. The new node has not been
@@ -47,8 +47,8 @@ func (s switchover) primaryAgain(ctx context.Context) (err error) {
 	return errors.Join(err, errors.New("another program, such as a supervisor, starts and stops it"))
 }
 
-// startAgain starts it as a primary. If it is running, it is shutting down or a standby, and is stopped
-// first; what it has written is on its disk and is kept.
+// startAgain starts the old node as a primary. A server that runs there is shutting down, or is a standby. It is
+// stopped first; everything that it has written is on its disk and is kept.
 func (s switchover) startAgain(ctx context.Context, running bool) error {
 	if standby, err := s.newNode.inRecovery(ctx); err == nil && !standby {
 		return fmt.Errorf("%w: %s is a primary, but this roll-out has not promoted it", ErrNoWayBack, s.newNode.Name)

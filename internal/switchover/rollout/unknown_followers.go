@@ -22,7 +22,7 @@ type unknownFollower struct {
 	logical    bool
 	kept       int64 // bytes of WAL that an unused slot keeps
 
-	perhaps string // name of a standby that does not answer, which it may be
+	perhaps string // name of a standby that does not answer; this follower may be that standby
 	ofCell  bool   // a standby of the cell that follows another standby
 }
 
@@ -206,7 +206,7 @@ func (s knownStandby) certainty(one unknownFollower) int {
 }
 
 // withoutStandbys leaves out the standbys of the cell. Each matches one follower at most, the most certain match
-// first. The slot of a standby that does not answer is unknown, so an unused slot may be its.
+// first. The slot of a standby that does not answer is unknown, so an unused slot may belong to it.
 func withoutStandbys(list []unknownFollower, standbys []knownStandby) []unknownFollower {
 	for sure := 4; sure > 0; sure-- {
 		for at := 0; at < len(standbys); {

@@ -21,7 +21,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// Only a refusal by the gateway is a gate: not another server's response, nor the end of the roll-out itself.
+// Only a refusal by the gateway closes the gate. Another server's response does not, nor does the end of the
+// roll-out itself.
 func TestReached(t *testing.T) {
 	x := through{&control.Client{Admin: "gw:9470"}, &Cell{}}
 	to := &Node{Name: "a2"}

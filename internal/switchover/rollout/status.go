@@ -37,8 +37,8 @@ func (c *Cell) PrintState(w io.Writer) error {
 // lookTimeout limits how long the nodes of a cell may take to answer.
 const lookTimeout = 20 * time.Second
 
-// Look updates the state, in memory only, with what the nodes are now and what new ones take on disk. Nodes
-// that do not answer in time keep their known size.
+// Look updates the state, in memory only, with the current role of each node and the size of each new one on
+// disk. The size of a node that does not answer in time stays unchanged.
 func (s *State) Look(ctx context.Context, c *Cell) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

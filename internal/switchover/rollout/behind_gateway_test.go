@@ -33,8 +33,8 @@ func behind(t *testing.T, c *Cell) (*testenv.GatewayServer, *clients) {
 	return g, startClients(t, cfg, 2)
 }
 
-// Every supported major version of PostgreSQL moves, a standby and then the primary, and confirmed commits of
-// the gateway's clients are kept.
+// On every supported major version of PostgreSQL a standby and then the primary are replaced, and confirmed
+// commits of the gateway's clients are kept.
 func TestLines(t *testing.T) {
 	testenv.Full(t)
 	// All other tests use the first line.
@@ -59,8 +59,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A gateway that is killed and restarted while clients are held, or whose lease ends, costs connections and
-// no transaction.
+// If the gateway is killed and restarted while clients are held, or the lease ends, connections are lost but no
+// transactions.
 func TestGatewayGoes(t *testing.T) {
 	testenv.Full(t)
 	cases := []struct {

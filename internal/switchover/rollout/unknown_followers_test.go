@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Among followers with the same name, nodes are told from others as far as slots and addresses show it.
+// Followers with the same name are told apart by their slots and addresses, where these differ.
 func TestExcept(t *testing.T) {
 	follower := func(name, host, slot string) unknownFollower {
 		return unknownFollower{name: name, host: host, slot: slot}

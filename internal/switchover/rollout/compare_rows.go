@@ -75,8 +75,8 @@ func (s *sampler) table(ctx context.Context, t table) error {
 	return nil
 }
 
-// looks limits the comparisons of a piece while the standby lacks a row. A standby sees a commit, and so that
-// a row version is dead, a moment before the primary shows it.
+// looks limits the comparisons of a piece while the standby lacks a row. A dead row version may disappear on the
+// standby first, because the standby sees a commit a moment before the primary shows it.
 const looks = 5
 
 // piece compares rangeBlocks blocks, from block at on.
@@ -141,7 +141,7 @@ func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *
 func (s *sampler) replayed(ctx context.Context, written int64) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	// It is mostly replayed at once, and there are many pieces.
+	// The first waits are short: usually the standby has replayed it at once, and there are many pieces.
 	for wait := pollPause / 100; ; wait = min(2*wait, pollPause) {
 		var at int64
 		err := s.standby.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint").Scan(&at)

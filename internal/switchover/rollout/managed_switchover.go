@@ -167,8 +167,8 @@ func (m managed) order(ctx context.Context) error {
 	return fmt.Errorf("%w: the leader is %s", errOtherLeader, leader)
 }
 
-// revoke keeps an order that was refused from being carried out later. In its next loop the leader drops an
-// order whose candidate must not become the leader.
+// revoke makes sure that an order that was refused is not carried out later. It forbids the candidate to become
+// the leader: then the leader drops the order in its next loop.
 func (m managed) revoke(ctx context.Context, refused error) error {
 	var no *patroni.Refusal
 	if errors.As(refused, &no) && no.Definite() {
@@ -211,8 +211,7 @@ const leaderTime = 2 * time.Minute
 // unwind lets clients continue at the leader, which was not changed.
 func (m managed) unwind(ctx context.Context) error { return m.clients.Release(ctx) }
 
-// unpromote revokes an order that may not have been carried out, and makes sure that it is not carried out
-// later.
+// unpromote revokes an order unless it was carried out, so that it is not carried out later.
 func (m managed) unpromote(ctx context.Context) error {
 	leader, err := m.awaitLeader(ctx)
 	if err == nil && leader == m.oldNode.Name {
@@ -230,8 +229,8 @@ func (m managed) unpromote(ctx context.Context) error {
 }
 
 // follow waits until the other members follow the new leader, which they do by themselves, and stops the old
-// one. The old one returns as a standby first, and then leaves the cluster properly; if it does not return it
-// is stopped as it is.
+// leader. That one returns as a standby first, and then leaves the cluster properly. If it does not return, it is
+// stopped all the same.
 func (m managed) follow(ctx context.Context) error {
 	if err := m.waitFor(ctx, m.follows(m.others)); err != nil {
 		return err
