@@ -10,10 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
 )
 
-// A client cancels on a separate connection, with the key that the server gave it at its login, which has
-// passed through unchanged. The gateway maps the key to the session: after a move it cancels with the key
-// that the new server has given. An unknown key is forwarded unchanged: it may belong to a client of another
-// gateway.
+// A client cancels on a separate connection, with the key that the server sent at the client's login. The gateway
+// has forwarded that key unchanged, and maps it to the session. After a move it cancels with the key that the new
+// server has sent. An unknown key is forwarded unchanged: it may belong to a client of another gateway.
 
 // cancelTime limits one cancellation as a whole.
 const cancelTime = 10 * time.Second
@@ -26,8 +25,8 @@ func (g *Gateway) registerKey(s *session, key string) {
 	g.keys[key] = s
 }
 
-// forwardCancel forwards a cancellation. The client's connection ends only after the server has taken it, because
-// clients wait for that.
+// forwardCancel forwards a cancellation. It closes the client's connection only after the server has accepted the
+// cancellation, because clients wait for that.
 func (g *Gateway) forwardCancel(client net.Conn, packet []byte) {
 	g.counts.cancels.Add(1)
 	up, key := g.cancelKey(string(packet[pg.StartupHeaderBytes:]))

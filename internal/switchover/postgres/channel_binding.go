@@ -17,8 +17,8 @@ import (
 // that it was not offered. A server that has offered it then suspects an attacker between them and refuses.
 // The refusal gets a hint.
 type Binding struct {
-	bound   bool // the offer stays
-	removed bool // the offer was taken out
+	bound   bool // the offer is forwarded unchanged
+	removed bool // the offer was removed
 }
 
 // NewBinding returns the Binding for a client and a server that are connected; config is the TLS
@@ -77,8 +77,8 @@ func (b *Binding) Append(dst []byte, m pg.Message) []byte {
 	return append(dst, m.Raw...)
 }
 
-// Unbound returns a connection to server whose login messages are changed as b says. It returns server itself
-// if nothing has to change.
+// Unbound returns a connection to server whose login messages are changed by b. It returns server itself if nothing
+// has to change.
 func Unbound(server net.Conn, b *Binding) net.Conn {
 	if b.bound {
 		return server

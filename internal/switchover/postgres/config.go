@@ -18,7 +18,7 @@ type Config struct {
 
 	// To move clients.
 	UsersFile string // passwords or verifiers, in the format of PgBouncer's userlist.txt; "": none
-	AuthQuery string // returns what pg_authid has of a user; "": endpoint.DefaultAuthQuery
+	AuthQuery string // returns a user's verifier from pg_authid; "": endpoint.DefaultAuthQuery
 	StateFile string // stores the server that clients were moved to; "": clients can't be moved
 	// Resolve parses the URL of another server; nil: endpoint.ParsePostgres.
 	Resolve func(url string) (endpoint.Upstream, error)

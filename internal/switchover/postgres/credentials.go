@@ -24,9 +24,9 @@ import (
 //	a file of users       passwords, or what pg_authid stores of them
 //	a query for a user    run on the new server by the gateway's own user
 //	the client's login    after SCRAM a proof, from which the client's key follows once the verifier is
-//	known (wire/pg/scram.go); after a login in clear text the password
+//	                      known (pg/scram.go); after a login in clear text the password
 //
-// For MD5 what pg_authid stores suffices.
+// For MD5, the value that pg_authid stores is sufficient.
 
 // secrets looks up passwords and verifiers of users, for one move.
 type secrets struct {
@@ -109,8 +109,8 @@ func (x *secrets) secret(ctx context.Context, user string) (string, error) {
 // textType is the OID of type text.
 const textType = 25
 
-// primary reports whether the server takes writes; known is false if the gateway has no user of its own to
-// ask as.
+// primary reports whether the server takes writes. known is false if the gateway has no user of its own for the
+// query.
 func (x *secrets) primary(ctx context.Context) (primary, known bool, err error) {
 	if x.conn == nil {
 		return false, false, nil

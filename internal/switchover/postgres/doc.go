@@ -1,8 +1,8 @@
 // Package postgres is the gateway for PostgreSQL: it forwards connections to a server and tracks the
 // transaction state of each.
 //
-//	client -> session.carryRequests -> wire/pg.Cutter -> tracker.request  -> server
-//	client <- session.carryReplies  <- wire/pg.Cutter <- tracker.reply    <- server
+//	client -> session.carryRequests -> pg.Cutter -> tracker.request  -> server
+//	client <- session.carryReplies  <- pg.Cutter <- tracker.reply    <- server
 //
 // A client's first packet may request TLS (or GSSAPI). The gateway answers that itself: with TLS if it has a
 // certificate, otherwise with "no". A client may also begin with TLS at once. The server's URL decides
@@ -15,11 +15,23 @@
 //
 // Package shadow's mirror uses Accept, Dial and Unbound too.
 //
-// Reading order: controls.go (operations for other processes, with package control's types), reach.go,
-// move.go, remember.go (the file with the server that clients were moved to), metrics.go, hold.go,
-// held.go (the session operations of a hold), session.go (one client: its login, its two copy loops,
-// its end), tracker.go (whether a transaction is open), source.go (buffered reads), sessionstate.go (session
-// state), credentials.go (logging a session in again), login.go, statuses.go, cancel.go, gateway.go,
-// config.go, dial.go (URLs, TLS with the server), binding.go (logins bound to a certificate), refusals.go
-// (the gateway's errors), accept.go (TLS with clients).
+// Reading order:
+//
+//	controls.go           operations for other processes, with package control's types
+//	reach.go, move.go     whether clients could be moved, and moving them
+//	state_file.go         the file with the server that clients were moved to
+//	metrics.go
+//	hold.go, held.go      holding all clients, and the session operations of a hold
+//	session.go            one client: its login, its two copy loops, its end
+//	tracker.go            whether a transaction is open
+//	read_buffer.go        buffered reads
+//	sessionstate.go       session state
+//	credentials.go        logging a session in again
+//	login.go              the client's own login
+//	parameter_status.go   the settings that a server reports
+//	cancel.go, gateway.go, config.go
+//	dial.go               URLs, TLS with the server
+//	channel_binding.go    logins bound to a certificate
+//	refusals.go           the gateway's errors
+//	client_tls.go         a client's first packet, TLS with clients
 package postgres

@@ -68,7 +68,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 // Name returns the configured name.
 func (g *Gateway) Name() string { return g.cfg.Name }
 
-// StartAt has clients be connected to another server than the configured one. Call it before Serve.
+// StartAt makes the gateway connect clients to another server than the configured one. Call it before Serve.
 func (g *Gateway) StartAt(url string) error {
 	up, err := g.cfg.resolveOther(url)
 	if err != nil {

@@ -91,8 +91,8 @@ func (s *session) isLost() bool {
 	return !s.closed && s.ready && s.backend.lost
 }
 
-// awaitIdle waits until the session is idle or over. It returns false if ctx ends first, or if answers has
-// ended and the client still owes the answer to an authentication request.
+// awaitIdle waits until the session is idle or over. It returns false if ctx ends first. It also returns false once
+// answers has ended, if the client has not answered an authentication request by then.
 func (s *session) awaitIdle(ctx, answers context.Context) bool {
 	wake := func() {
 		s.mu.Lock()

@@ -259,8 +259,8 @@ func TestManyIdle(t *testing.T) {
 	}
 }
 
-// What the gateway asks on a client's connection leaves the client's unnamed statement as it is, and a failed
-// query leaves nothing that the next one would trip over.
+// The gateway's queries on a client's connection leave the client's unnamed statement unchanged. A failed query
+// leaves nothing behind that would make the next one fail.
 func TestQuestionsKeepUnnamedStatement(t *testing.T) {
 	r := newRig(t, withStateFile(t))
 	c := r.connect(t, "scrammer", "")
@@ -301,8 +301,8 @@ func TestQuestionsKeepUnnamedStatement(t *testing.T) {
 	}
 }
 
-// A client that disconnects properly while it is held and its server is down is removed. Messages that begin
-// nothing wait too.
+// A client that disconnects properly while it is held and its server is down is removed. Messages that begin no
+// transaction wait, too.
 func TestLeavesWhileHeld(t *testing.T) {
 	t.Parallel()
 	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", withStateFile(t))
@@ -327,8 +327,8 @@ func TestLeavesWhileHeld(t *testing.T) {
 	ask(t, stays, "SELECT 'goes on'")
 }
 
-// A caller that gives up a check or a hold, as by Ctrl-C, ends no session: what it would ask is not asked any more, and what is asked
-// already is answered.
+// A caller that gives up a check or a hold, as by Ctrl-C, ends no session. No further queries are sent, and those
+// that were sent already are answered.
 func TestCancelledHoldsEndNoSessions(t *testing.T) {
 	r := newRig(t, withStateFile(t))
 	var clients []*pgx.Conn

@@ -148,7 +148,7 @@ func (m *mover) connect(ctx context.Context, sessions []*session) {
 	all.Wait()
 }
 
-// fail counts s as failed after a panic.
+// fail counts session s as failed after a panic.
 func (m *mover) fail(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -340,7 +340,7 @@ func (p statement) request() []byte {
 
 // prepare prepares a statement of the client. If the server refuses it, for instance because its table was
 // altered or dropped after it was prepared, the session moves without it, and only the use of the statement
-// fails. Errors of resources and of the system are not the statement's, and fail the move.
+// fails. Errors of resources and of the system are not caused by the statement, so they fail the move.
 func (n *replacement) prepare(requests []byte) (refused *serverError, err error) {
 	err = n.roundTrip(requests)
 	if errors.As(err, &refused) && !strings.HasPrefix(refused.code, classResources) && !strings.HasPrefix(refused.code, classSystem) {

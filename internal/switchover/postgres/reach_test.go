@@ -62,8 +62,8 @@ func TestReach(t *testing.T) {
 	})
 }
 
-// Sessions from before and after a change of their user's password log in differently: the former could not
-// log in again, and are found.
+// A session that logged in before its user's password was changed could not log in again. Reach reports it, although
+// a later session of the same user can log in.
 func TestReachAfterNewPassword(t *testing.T) {
 	r, standby := newMovable(t)
 	before := r.connect(t, "scrammer", "application_name=before")

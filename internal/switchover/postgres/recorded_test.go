@@ -181,7 +181,8 @@ func listen(t *testing.T) (l net.Listener, addr string) {
 	return l, l.Addr().String()
 }
 
-// play sends one side of a session and compares the other side. It ends when the other side does.
+// play sends one side of a session, and compares the bytes of the other side with the recording. It ends when the
+// other side does.
 func play(c net.Conn, steps []step, client bool) error {
 	for i, s := range steps {
 		if s.client == client {

@@ -49,9 +49,9 @@ type session struct {
 	tracker         tracker
 	statuses        statuses  // as the client has them, or will after pending
 	pendingStatuses []byte    // for the client, before the server's next bytes
-	authPending     bool      // the client owes the answer to an authentication request
+	authPending     bool      // the client has not answered an authentication request
 	ready           bool      // logged in
-	newUntil        time.Time // until then a drain leaves the session alone: it is new
+	newUntil        time.Time // until then a drain does not end the session, because it is new
 	draining        bool
 	expired         bool // a drain no longer waits for it
 	// The server's query_canceled for an expired session has come: everything from then on is dropped.
@@ -169,7 +169,7 @@ func (s *session) adopt(b *backend) bool {
 	return true
 }
 
-// setAuthPending records whether the client owes the answer to an authentication request.
+// setAuthPending records whether the client still has to answer an authentication request.
 func (s *session) setAuthPending(owes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,9 +280,9 @@ func (s *session) admit(p pg.Piece, wait bool) bool {
 	return true
 }
 
-// mustWait reports whether a message would begin a transaction in a session that is held. While the server
-// owes a reply that can't be known, so every message that may begin one waits. An idle session may have no
-// server: every message but Terminate waits.
+// mustWait reports whether a message has to wait because it would begin a transaction in a session that is held.
+// While a reply of the server is outstanding, it is unknown whether a transaction is open: every message that may
+// begin one waits. An idle session may have no server: every message but Terminate waits.
 func (s *session) mustWait(kind byte) bool {
 	t := &s.tracker
 	switch {
@@ -521,10 +521,10 @@ func (s *session) switchTo(b *backend) {
 }
 
 // A drain ends each session when it is idle. A session that is still busy shortly before connections are cut
-// is ended as a server that shuts down would: with 57P01, after which clients repeat their transaction. So
-// the transaction must not be committed as well. One that waits for its client ends with the connection. A
-// running statement would not, because the server does not notice: it is cancelled, and the client gets 57P01
-// in place of query_canceled.
+// gets the error of a server that shuts down, 57P01. Clients then repeat their transaction, so it must not be
+// committed, too. If the server waits for the client, closing the connection ends the transaction. If the server
+// executes a statement, it does not notice the closed connection. So the statement is cancelled, and the client
+// gets 57P01 in place of query_canceled.
 
 // noticeTime is the time between the error to busy clients and the cut of their connections.
 const noticeTime = time.Second
@@ -532,15 +532,15 @@ const noticeTime = time.Second
 // untilNotice returns how long a drain waits for transactions, given the time left.
 func untilNotice(left time.Duration) time.Duration { return left - min(noticeTime, left/2) }
 
-// expireSessions ends the sessions that a drain has left.
+// expireSessions ends the sessions that are still busy near the end of a drain.
 func expireSessions(list []*session) {
 	for _, s := range list {
 		go expireSession(s)
 	}
 }
 
-// expireSession ends a session that a drain has left. If the server is executing a statement it is cancelled first;
-// recordReply then drops the rest and endIfDrained ends the session.
+// expireSession ends a session that is still busy. If the server is executing a statement, expireSession cancels
+// it; recordReply then drops the rest and endIfDrained ends the session.
 func expireSession(s *session) {
 	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
 	s.mu.Lock()

@@ -9,9 +9,9 @@ import (
 // idle is the status of a session outside of transactions, as in ReadyForQuery.
 const idle = 'I'
 
-// tracker follows the protocol: does the server owe a reply, is a transaction open? A unit is what the server
-// answers with one ReadyForQuery: messages of the extended protocol up to a Sync, a simple query, or a
-// function call.
+// tracker follows the protocol to know whether the server still has to reply, and whether a transaction is open.
+// The server answers each unit with one ReadyForQuery. A unit is a simple query, a function call, or messages of
+// the extended protocol up to a Sync.
 //
 // COPY from the client complicates this: the server ignores a Sync while it reads data. A client may send a
 // Sync before the data (libpq and others send one after Execute), and may send the data before the server's
@@ -43,7 +43,7 @@ func (t *tracker) busy() bool {
 	return t.lost || t.open || t.copying || len(t.units) > 0 || t.status != idle
 }
 
-// unanswered reports whether the server owes a reply or expects the rest of a unit.
+// unanswered reports whether the server still has to reply, or expects the rest of a unit.
 func (t *tracker) unanswered() bool { return t.open || t.copying || len(t.units) > 0 }
 
 // executing reports whether the server may be executing something whose end it will report. It is false while the

@@ -50,7 +50,7 @@ func TestTrackerFollows(t *testing.T) {
 	}
 }
 
-// A session that is not understood counts as busy for good, whatever comes.
+// Once the tracker has lost track of a session, the session counts as busy until its end.
 func TestTrackerLoses(t *testing.T) {
 	for _, reply := range []string{"Z", "G", "W"} {
 		tr := tracker{status: idle}
