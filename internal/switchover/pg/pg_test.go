@@ -83,7 +83,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// For no input is anything read past the end.
+// No input makes a parser read past its end.
 func FuzzParts(f *testing.F) {
 	f.Add([]byte("\x00\x01id\x00\x00\x00\x10\x00\x00\x02\x00\x00\x00\x17\x00\x04\xff\xff\xff\xff\x00\x01"))
 	f.Fuzz(func(_ *testing.T, b []byte) {

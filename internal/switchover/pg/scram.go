@@ -185,8 +185,8 @@ func (c *ScramClient) Done(serverFinal []byte) error {
 	return nil
 }
 
-// MD5 returns the response to a request for MD5. secret is a password, or what pg_authid stores of it: "md5"
-// and md5(password, user) in hexadecimal.
+// MD5 returns the response to a request for MD5. secret is a password, or its form in pg_authid: "md5" and
+// md5(password, user) in hexadecimal.
 func MD5(user, secret string, salt []byte) string {
 	if !IsMD5(secret) {
 		h := md5.Sum([]byte(secret + user))
@@ -196,7 +196,7 @@ func MD5(user, secret string, salt []byte) string {
 	return "md5" + hex.EncodeToString(h[:])
 }
 
-// IsMD5 reports whether secret is what pg_authid stores of an MD5 password.
+// IsMD5 reports whether secret has the form in which pg_authid stores an MD5 password.
 func IsMD5(secret string) bool {
 	rest, ok := strings.CutPrefix(secret, "md5")
 	return ok && len(rest) == 2*md5.Size && strings.Trim(rest, "0123456789abcdef") == ""

@@ -24,7 +24,7 @@ var (
 	sessionKeywords = wordSet("begin start set reset discard listen unlisten savepoint release prepare deallocate close show fetch move")
 	// readKeywords begin statements that may only read.
 	readKeywords = wordSet("select with values table explain")
-	// writeKeywords make a write of a statement that begins like a read, wherever they stand in it.
+	// writeKeywords turn a statement that begins like a read into a write, wherever they stand in it.
 	writeKeywords = wordSet("insert update delete merge into analyze truncate")
 	// keywords may stand before a parenthesis without being functions.
 	keywords = wordSet(`select from where and or not in is as on using values exists any all some over filter with by having join lateral left right inner outer full cross
@@ -32,8 +32,8 @@ var (
 		limit offset order group partition grouping sets rollup cube within materialized recursive interval collate set returning do update conflict insert into default
 		varchar char character numeric decimal bit varying timestamp timestamptz time timetz float precision int integer bigint text json jsonb key constraint references check primary unique
 		isnull notnull asc desc nulls first last window rows range groups`)
-	// replayableFunctions lists volatile functions whose results are the same if the same statements came in the same
-	// order.
+	// replayableFunctions lists volatile functions that return the same results if the same statements are executed
+	// in the same order.
 	replayableFunctions = wordSet(`nextval setval currval lastval set_config pg_sleep pg_notify pg_advisory_lock pg_advisory_lock_shared pg_advisory_unlock pg_advisory_unlock_shared
 		pg_advisory_unlock_all pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock
 		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: its numbers come from a counter that others advance too
@@ -42,7 +42,7 @@ var (
 	// volatileWords lists words whose value depends on time, server or user.
 	volatileWords = wordSet(`current_timestamp current_time current_date localtime localtimestamp xmin xmax cmin cmax ctid tableoid current_user session_user
 		user current_role system_user current_catalog information_schema regclass regproc regprocedure regtype`)
-	// volatileFunctions lists functions whose results do. Columns may have the same names.
+	// volatileFunctions lists functions whose results depend on these. Columns may have the same names.
 	volatileFunctions = wordSet(`now clock_timestamp statement_timestamp transaction_timestamp timeofday age version current_setting txid_current txid_current_snapshot
 		txid_current_if_assigned txid_snapshot_xmin txid_snapshot_xmax inet_server_addr inet_server_port inet_client_addr inet_client_port`)
 )

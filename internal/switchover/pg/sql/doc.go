@@ -2,5 +2,7 @@
 // which of their results are nondeterministic, and which passwords they contain. It is a scanner and not a
 // parser: a statement that it is not sure of counts as a write.
 //
-// Reading order: statement.go, analysis.go, sets.go, place.go, name.go, passwords.go, scan.go.
+// Reading order: statement.go, analysis.go, nondeterministic_columns.go, place.go (the clause in which a word
+// stands), settings.go (settings that a client names), normalize.go (names of statements in reports), passwords.go,
+// scan.go (splits a text into tokens).
 package sql

@@ -112,7 +112,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// For any input the scanner ends, and the name of a name is the same name unless it was cut.
+// For any input the scanner ends, and the statement's name is not too long.
 func FuzzLook(f *testing.F) {
 	f.Add("SELECT $1, 'a''b', $x$ $x$, E'\\'', \"q\", 1.5e5 /* */ -- x")
 	f.Fuzz(func(t *testing.T, text string) {

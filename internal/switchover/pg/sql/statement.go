@@ -29,7 +29,7 @@ type Statement struct {
 	ArbitraryRows    bool // which rows it returns is undetermined: a limit without an order
 	Limited          bool // it has a limit
 	Dedups           bool // equal rows may be merged: DISTINCT, UNION
-	// All that it does is to write files on the server's machine, or to pass rows to programs there.
+	// It only writes files on the server's machine, or passes rows to programs there.
 	WritesFiles bool
 	Star        bool // it may return columns that it does not name
 	Words       map[string]Place
