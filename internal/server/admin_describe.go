@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// describe returns the current configuration for the admin page.
+// describe returns the current configuration, dictionaries and prices for the admin page.
 func (p *Process) describe() admin.Description {
 	l := p.current.Load()
 	var d admin.Description
@@ -51,7 +51,7 @@ func (r *running) policies() (inForce, configured *policy.Policy) {
 	return p, p
 }
 
-// describeRules describes the rules in force. configured holds the same rules, as configured.
+// describeRules describes the rules in force. configured has the same rules with the settings of the configuration.
 func describeRules(info *admin.GatewayInfo, p, configured *policy.Policy) {
 	info.Enabled = !p.Off
 	for i, rule := range p.Rules() {
@@ -100,8 +100,8 @@ func describeSizes(from, to int) []string {
 	return parts
 }
 
-// describeDicts lists first the dictionaries of files, then those that gateways made and use, then others
-// that came from stores.
+// describeDicts lists the dictionaries of files, then those that gateways made and use, then other ones that came
+// from stores.
 func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 	var list []admin.Dictionary
 	listed := map[uint32]bool{}

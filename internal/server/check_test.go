@@ -52,7 +52,7 @@ func (w *wire) listen(address string) (net.Listener, error) {
 	return wired{at}, nil
 }
 
-// wired is a listener that gets no connections.
+// wired is a listener that receives no connections.
 type wired struct{ at *net.TCPAddr }
 
 func (l wired) Accept() (net.Conn, error) { return nil, net.ErrClosed }
@@ -87,7 +87,7 @@ func examples(t *testing.T) []string {
 	return all
 }
 
-// whole completes an example that may be a part of a configuration; nil: it is something else.
+// whole completes an example that may be a part of a configuration. It returns nil for any other text.
 func whole(text string) map[string]any {
 	var parsed any
 	if yaml.Unmarshal([]byte(text), &parsed) != nil {

@@ -25,8 +25,8 @@ gateways:
   - {name: far, protocol: tunnel-exit, listen: '127.0.0.1:0', upstream: '127.0.0.1:1'}
 `
 
-// A process that is told to stop while it starts does so, whichever of the two reaches a gateway first. The
-// race detector checks the rest.
+// A process that is told to stop while it starts does so, whether the start or the drain reaches a gateway first.
+// The race detector checks the rest.
 func TestDrainWhileStarting(t *testing.T) {
 	for round := range 10 {
 		p, err := New(Options{

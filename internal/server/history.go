@@ -64,7 +64,7 @@ type sampler struct {
 	gateways  []*running
 	snapshots []gateway.Snapshot  // of the last sample
 	before    []gateway.Latencies // likewise, by gateway
-	rules     map[[2]string]bool  // by gateway and rule: those that have series of their own
+	rules     map[[2]string]bool  // by gateway and rule: the rules that have series of their own
 }
 
 // maxSampledRules limits the rules of a process that have series of their own. A rule that has one keeps it; all

@@ -38,7 +38,7 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	return nil
 }
 
-// openListenerWarnings returns the gateways that refuseOpenListeners may refuse. It asks no server.
+// openListenerWarnings returns a problem for each gateway that refuseOpenListeners may refuse. It asks no server.
 func openListenerWarnings(cfg *config.Config, gateways []*running) (list []config.Problem) {
 	for i, r := range gateways {
 		if g := &cfg.Gateways[i]; !g.AllowOpenListener && g.OpensLoopback(upstreamsOf(r, g)...) {

@@ -24,7 +24,7 @@ type Options struct {
 	Force    bool // for tests: every policy gets Force
 	Embedded bool // the store is the embedded one
 
-	listen func(address string) (net.Listener, error) // for tests, in place of Sockets; or nil
+	listen func(address string) (net.Listener, error) // for tests: replaces Sockets; nil: Sockets
 }
 
 // Zstd holds the zstd implementations that the binary has.

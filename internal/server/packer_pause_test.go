@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packing returns a process with gateways to one store, of which "packs" and "off" are configured to pack.
+// packing returns a process with gateways to one store. The gateways "packs" and "off" are configured to pack.
 func packing(t *testing.T) (*Process, *miniredis.Miniredis) {
 	t.Helper()
 	store := miniredis.RunT(t)

@@ -95,8 +95,8 @@ func TestProcessWarns(t *testing.T) {
 	}
 }
 
-// A reload keeps a gateway that the file has no longer, or with another protocol, as it is, and those that have no rules. What
-// comes behind them in the list is reloaded.
+// A reload leaves some gateways unchanged: those that the file no longer has, or has with another protocol, and
+// those without rules. The gateways after them in the list are reloaded all the same.
 func TestReloadsOfSeveralGateways(t *testing.T) {
 	store, log := miniredis.RunT(t), &testenv.Log{}
 	const (

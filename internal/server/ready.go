@@ -46,8 +46,8 @@ func (h *health) prefixed(text string) string { return "gateway " + h.gateway + 
 
 var errDraining = errors.New("draining")
 
-// readinessChecker is a gateway that can report whether its clients would be served, and other problems. For
-// all others only the connection to the upstream is checked.
+// readinessChecker is a gateway that can report whether its clients would be served, and other problems. For other
+// gateways only the connection to the upstream is checked.
 type readinessChecker interface {
 	Ready(ctx context.Context) (notes []string, err error)
 }
@@ -173,8 +173,8 @@ func (r *running) dialAny(ctx context.Context) (err error) {
 	return err
 }
 
-// warnUnreachable logs early what clients would find out. The process starts all the same: the store may come
-// up later.
+// warnUnreachable logs at the start which gateways could not serve clients. The process starts all the same: the
+// store may come up later.
 func (p *Process) warnUnreachable() {
 	if _, err := combineHealth(p.probe(startTimeout), "", false); err != nil {
 		p.log.Warn("upstream unreachable, clients get errors until it answers", "err", err)

@@ -49,9 +49,9 @@ func (p *Process) replace(ctx context.Context, became chan<- error) {
 	became <- err
 }
 
-// startSuccessor starts the successor while no clients are held or moved: the successor would not know, and would
-// let them write to a primary that is being replaced. When it serves, this process can hold no clients any
-// more.
+// startSuccessor starts the successor while no clients are held or moved. The successor would not know of a hold,
+// and would let clients write to a primary that is being replaced. Once it serves, this process no longer holds
+// clients.
 func (p *Process) startSuccessor(ctx context.Context) (pid int, err error) {
 	done, err := p.shared.preventHolds()
 	if err != nil {

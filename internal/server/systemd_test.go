@@ -49,7 +49,7 @@ func (m *manager) hears(want ...string) {
 	}
 }
 
-// systemd is notified when the process serves, reloads and ends, and that it is alive.
+// systemd is notified when the process serves, reloads and ends. Meanwhile it gets regular signs of life.
 func TestSystemdIsNotified(t *testing.T) {
 	m := startManager(t)
 	t.Setenv("WATCHDOG_USEC", "20000")

@@ -104,15 +104,15 @@ func (w *whatIf) counts() map[string]simulate.Counted {
 	for _, r := range w.stats.Snapshot().Rules {
 		c := simulate.Counted{Values: r.Sealed + r.Left, Raw: r.RawBytes, Stored: r.StoredBytes}
 		if o := r.Observed; o != nil {
-			c.Stored += o.StoredBytes - o.RawBytes // unsigned wraparound is harmless: Stored includes the raw bytes, which were left as they are
+			c.Stored += o.StoredBytes - o.RawBytes // unsigned wraparound is harmless: Stored includes the raw bytes, which were left uncompressed
 		}
 		all[r.Rule] = c
 	}
 	return all
 }
 
-// appliedResult returns the result of an applied setting. A rule that leaves values alone counts none; then the number
-// of samples decides.
+// appliedResult returns the result of an applied setting. If the setting is raw, nothing is counted as stored: then
+// the observed ratio is 1 as soon as there are samples.
 func (w *whatIf) appliedResult(a simulate.Applied, now simulate.Counted, sampled uint64) *appliedSetting {
 	s := &appliedSetting{
 		Setting: a.Setting, At: a.At.UTC(), Forecast: a.Forecast, AppliedBy: "page", Ends: "at the next reload",
