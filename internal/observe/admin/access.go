@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// Access controls reading of the pages. On loopback (Open) every user of the machine may read, by a host name
-// that means this machine. On any other address, as with the zero value, reading takes a token or a client
+// Access controls who may read the pages. On loopback (Open) every user of the machine may read, if the request's
+// host name means this machine. On any other address, and for the zero value, reading takes a token or a client
 // certificate. Probes are always answered; without access the answer is a single word.
 type Access struct {
 	Open  bool   // the listener is on loopback or a unix socket: reading takes no credentials
@@ -95,13 +95,13 @@ func isSameOrigin(r *http.Request) bool {
 	return origin == "" || host == r.Host
 }
 
-// isNavigation reports whether a user has followed a link to this page, which no script of another page can read.
+// isNavigation reports whether a user has followed a link to this page. No script of another page can read the answer.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// guard passes requests on that may read and that were not made by another site's page. It answers probes among
-// the others with a single word, and refuses the rest.
+// guard passes a request to next if it has access and was not made by another site's page. It answers other probes
+// with a single word, and refuses other requests.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		may := s.opts.Access.levelOf(r)

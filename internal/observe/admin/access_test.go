@@ -41,7 +41,7 @@ func request(t *testing.T, o Options, method, url string, header ...string) *htt
 	return w
 }
 
-// A page of another site whose name leads to this machine reads nothing (DNS rebinding).
+// DNS rebinding: a page of another site whose name resolves to this machine can read nothing.
 func TestHostsOfOthers(t *testing.T) {
 	o := sampleOptions(t)
 	o.PProf = true

@@ -113,8 +113,8 @@ const (
 )
 
 // Limit limits the connections accepted on l, which may then be given to Serve, directly or below TLS.
-// Connections are shared out by address: at the limit a new one replaces the one that has been idle for
-// longest, of the address with the most. So probes are answered however many connections a client opens.
+// At the limit a new connection replaces one of the address that has the most: the one that has been idle for
+// longest. So probes are answered however many connections a client opens.
 func Limit(l net.Listener) net.Listener {
 	limit := &gateway.ConnLimit{Max: maxConns, DescriptorPart: descriptorPart, Renew: true}
 	return limit.Listener(l, nil)

@@ -23,7 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/observe/history"
 )
 
-// private must be in no answer to an unauthenticated client.
+// private must not appear in any answer to an unauthenticated client.
 const private = "redis.private:6379"
 
 // everything returns the options of a server with all routes, and the number of its action's calls.

@@ -98,7 +98,7 @@ func (l *Ledger) Note(now time.Time, gateways []gateway.Snapshot) {
 	l.entries = append(kept, m)
 }
 
-// before returns the first mark of the hour before now, or the start during the first hour.
+// before returns the first entry of the last hour, or that of the process's start during the first hour.
 func (l *Ledger) before(now, started time.Time) ledgerEntry {
 	if now.Sub(started) <= ratePeriod || l == nil {
 		return ledgerEntry{at: started}

@@ -32,7 +32,7 @@ type Options struct {
 	TokenFile string // read before each request; "": none
 	CA        string // PEM file with the CA certificates for the server; "": the system's
 	// Patient is for requests that take long on the server: only the context limits the time. Each request uses
-	// a new connection, since a restart of the server would have closed an idle one.
+	// a new connection: an idle one may have been closed by a restart of the server.
 	Patient bool
 }
 

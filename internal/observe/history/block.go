@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Series identifies what is counted: a name, and the gateway and rule that it belongs to. Both are empty if
-// it belongs to the process.
+// Series identifies a series by its name, gateway and rule. Gateway and rule are empty if it belongs to the process.
 type Series struct {
 	Name    string `json:"name"`
 	Gateway string `json:"gateway,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// With one byte of a file changed, or the file truncated, the answer is never more than there was, the next
-// process continues, and other files are unaffected.
+// If a byte of a file is changed, or the file is truncated, a query never returns more than was recorded, and the
+// next process can record.
 func TestDamage(t *testing.T) {
 	for name, full := range map[string]bool{"being written": false, "compressed": true} {
 		t.Run(name, func(t *testing.T) {

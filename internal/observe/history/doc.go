@@ -9,6 +9,7 @@
 //	dir.go      files found at the start: merged, truncated, or set aside
 //	block.go    reading frames: blocks, and the points in them
 //	frame.go    the bytes of a frame
+//	parsetime.go, lock_unix.go   times as users write them; the lock on a file that is being written
 //
 // # Segments
 //

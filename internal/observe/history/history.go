@@ -96,7 +96,7 @@ func Open(o Options) *History {
 	return h
 }
 
-// apportion gives coarse points the space that fine ones, which may use half, leave free.
+// apportion gives coarse points one half of the space, and what fine points leave free of the other half.
 func (h *History) apportion() {
 	room := h.fine.maxBytes - h.fine.bytes() - h.fine.fullAt()
 	h.coarse.maxBytes = h.fine.maxBytes + max(room, 0)

@@ -186,8 +186,8 @@ func replaceFile(name string, data []byte) error {
 	return err
 }
 
-// trim drops the oldest segments while the rest is sufficient, or exceeds the limit. It keeps segments that
-// another process writes.
+// trim drops the oldest segments as long as the others hold maxPoints, or all together exceed maxBytes. It keeps
+// the last segment, and segments that another process writes.
 func (r *ring) trim() {
 	points, size := 0, int64(0)
 	for _, s := range r.segments {

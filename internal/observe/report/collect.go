@@ -39,7 +39,7 @@ type Source struct {
 	Path   string     `json:"path,omitempty"`   // empty: in memory
 }
 
-// reads is the name of the row of values that are read, which are not counted by rule.
+// reads is the name of the row for values that are read. They are not counted by rule.
 const reads = "(reads)"
 
 // key identifies a row.
@@ -163,7 +163,7 @@ func (c *Counted) ask(ctx context.Context, p Page) error {
 	return nil
 }
 
-// take adds a series; readsSave says that its gateway is of a store.
+// take adds a series. readsSave reports whether its gateway is for a store.
 func (c *Counted) take(s admin.PastSeries, readsSave bool) {
 	const micro = 1e-6
 	into := func(to []float64, scale float64) {

@@ -75,9 +75,9 @@ func sum(list []float64) (all float64) {
 	return all
 }
 
-// turnedOn returns the first step in which something was compressed, or read compressed from a store, if there
-// was traffic before, or else 0. An empty name means any gateway. A step with compression for less than half
-// of it counts as before.
+// turnedOn returns the first step in which something was compressed, or was read compressed from a store. It returns
+// 0 if there was no traffic before that. An empty name means any gateway. If compression was on for less than half of
+// that step, turnedOn returns the next one.
 func (c *Counted) turnedOn(gateway string) int {
 	n := c.Window.steps()
 	sealed, opened := make([]float64, n), make([]float64, n)
@@ -160,8 +160,8 @@ func (c *Counted) compared(gateway string, on int) Compared {
 	return g
 }
 
-// against returns the saving of a share compared with an earlier one: independent errors of both add up as
-// squares.
+// against returns the saving of a share compared with an earlier one. The errors of both are independent, so their
+// squares add up.
 func against(before, after Share) *Share {
 	if before.Value <= 0 {
 		return nil

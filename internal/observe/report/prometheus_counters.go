@@ -258,8 +258,9 @@ func (a *asked) countClosely(ctx context.Context, t *seen, k int, base map[strin
 		for _, s := range f.Values {
 			by := growth(base[key], s.value)
 			if start := starts[s.at]; start != 0 && start != scraped {
-				// Another process, which may have a higher count than the previous one. A start that lies long
-				// before the previous sample is the same one's: Linux computes it from the clock, which was set.
+				// Usually this is another process, which may have a higher count than the previous one. But a
+				// start long before the previous sample means the same process: Linux computes the start from
+				// the clock, which was set meanwhile.
 				if scraped != 0 && start > previous-startError {
 					by = s.value
 				}

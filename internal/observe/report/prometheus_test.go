@@ -21,8 +21,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// metricsOfMonth returns the month with growing traffic as stored by Prometheus: two instances scraped every
-// 4 min, one of which is restarted from time to time, and a rule that is new in the second half.
+// metricsOfMonth returns the month with growing traffic as stored by Prometheus. Two instances are scraped every
+// 4 min, and one of them is restarted from time to time. A rule is new in the second half.
 func metricsOfMonth() (openMetrics []byte, raw, stored float64) {
 	const every, processLife = 4 * time.Minute, 50 * time.Hour
 	instances := map[string]*scraped{"a:9470": {life: processLife, began: start.Add(-time.Hour)}, "b:9470": {life: 1e6 * time.Hour, began: start.Add(-time.Hour)}}

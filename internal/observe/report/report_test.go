@@ -245,7 +245,7 @@ func (p past) Get(_ context.Context, _ string, read func(io.Reader) error) error
 	return read(strings.NewReader(string(p)))
 }
 
-// The history says whose reads save bytes, also of gateways that have another name now.
+// The history shows for which gateways reads save bytes, even if a gateway has another name now.
 func TestReadsOfRenamedGateways(t *testing.T) {
 	page := past(`{"series":[
 		{"name":"raw_bytes","gateway":"redis","rule":"r","values":[100]},{"name":"stored_bytes","gateway":"redis","rule":"r","values":[50]},

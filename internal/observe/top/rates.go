@@ -156,8 +156,8 @@ func gatewayRates(was, is admin.Gateway, over rate) Gateway {
 	return row
 }
 
-// quantile returns the upper end of the bucket with the quantile of what was counted between two polls. For
-// the last bucket, which has no upper end, it returns the lower one.
+// quantile returns a quantile of the latencies counted between two polls: the upper end of its bucket. The last
+// bucket has no upper end: for that one it returns the lower end.
 func quantile(was, is []gateway.LatencyBucket, q float64) *float64 {
 	earlier := map[float64]uint64{}
 	for _, b := range was {

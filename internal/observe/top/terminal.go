@@ -84,8 +84,9 @@ func Run(ctx context.Context, pages []Page, every time.Duration, colours bool, i
 	}
 }
 
-// frame returns what replaces the screen by a text. Each line is cleared before it is written: behind a line as wide
-// as the terminal the cursor is still on its last character.
+// frame returns the output that replaces the content of the screen by a text. Each line is cleared before it is
+// written, not after it: after a line as wide as the terminal the cursor is on its last character, which clearing
+// would erase.
 func frame(text string) string {
 	last := strings.LastIndexByte(text, '\n') + 1
 	return topLeft + clearLine + strings.ReplaceAll(text[:last], "\n", "\r\n"+clearLine) + clearBelow + text[last:]

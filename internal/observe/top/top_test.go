@@ -214,7 +214,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What a terminal sends at once is taken apart into keys, whatever it is.
+// Any text that a terminal sends at once is split into keys.
 func TestNextKey(t *testing.T) {
 	var keys []string
 	for text := "j\x1b[B\x1bOAq\x1b[1;5C\x1b"; text != ""; {

@@ -1,5 +1,6 @@
-// Changes the shown elements into the wanted ones, touching only what differs. So focus, selection and open details stay, and
-// an idle page costs nothing. Nodes with data-key are matched by their key; the content of data-keep is left to other code.
+// Changes the shown elements into the wanted ones. It touches only what differs, so focus, selection and open details
+// stay, and an idle page costs nothing. Nodes with data-key are matched by their key. Other code draws the content of
+// nodes with data-keep.
 
 // patch makes nodes the children of parent.
 export function patch(parent, ...nodes) {
