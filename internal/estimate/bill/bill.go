@@ -30,7 +30,8 @@ type Line struct {
 	From, To  time.Time // time of use; zero: not in the file
 }
 
-// share returns the share of the line that lies in a period; 1 if either has no bounds.
+// share returns the share of the line that lies in a period. It returns 1 if the period has no bounds or the line
+// has no dates.
 func (l *Line) share(from, to time.Time) float64 {
 	switch {
 	case from.IsZero() || l.From.IsZero():

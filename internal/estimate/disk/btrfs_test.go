@@ -88,8 +88,8 @@ func corpora(t *testing.T) []string {
 	return []string{source, program, logs}
 }
 
-// Files that are on btrfs already reveal that they are never compressed; another filesystem mounted below is
-// recognized too.
+// If the files are on btrfs already, those that it never compresses are recognized. Another filesystem mounted below
+// is recognized, too.
 func TestRealBtrfsUncompressed(t *testing.T) {
 	needBtrfs(t)
 	b, r := Btrfs{Compression: "zlib:3"}, rand.New(rand.NewPCG(8, 8))

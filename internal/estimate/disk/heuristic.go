@@ -11,8 +11,8 @@ const (
 	probeEvery = 256
 	probeBytes = 16
 
-	setSmall    = 64 // different bytes: fewer are compressible
-	coreLow     = 64 // bytes that make up 90 %: this many or fewer are compressible
+	setSmall    = 64 // data with fewer different bytes is compressible
+	coreLow     = 64 // data is compressible if this many different bytes, or fewer, make up 90 % of it
 	coreHigh    = 200
 	entropyGood = 65 // in percent
 	entropyBad  = 80

@@ -8,8 +8,8 @@ package disk
 //	distance        2 bytes
 //	[255 …] rest    of the length-4, if that is 15 or more
 //
-// The last sequence ends with its literals, of which there are at least 5, and the last match begins at least
-// 12 bytes before the end.
+// The last sequence ends with its literals, at least 5 of them. The last match begins at least 12 bytes before the
+// end.
 
 // lz4Header is ZFS's header: the length of the block.
 const lz4Header = 4

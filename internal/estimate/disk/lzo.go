@@ -14,8 +14,8 @@ const (
 	lzoEnd   = 3
 )
 
-// lzoSectors is the length of a unit: its own length in 4 bytes, and each sector of 4 KiB with
-// its length in 4 bytes that don't go over the end of a sector.
+// lzoSectors returns the length of a unit: its own length in 4 bytes, then each sector of 4 KiB after the sector's
+// length in 4 bytes. These 4 bytes never cross the end of a sector of the output.
 func lzoSectors(m *matcher, unit []byte) (n int, ok bool) {
 	const word = 4
 	n = word

@@ -8,7 +8,7 @@ import (
 // LZ4 and LZO find repetitions greedily: at each place they try one earlier place, the last one with the same
 // hash of four bytes, and take the match there.
 
-// matchRules holds the differences between them.
+// matchRules holds the differences between LZ4 and LZO.
 type matchRules struct {
 	tableBits int  // log2 of the number of table entries
 	farthest  int  // maximum distance of a match in bytes

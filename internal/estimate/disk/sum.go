@@ -17,7 +17,7 @@ func (s *sum) add(logical, physical int, step float64) {
 	}
 }
 
-// scale corrects for a sample with a record more or less than intended.
+// scale corrects the sums if the sample has one record more or fewer than intended.
 func (s *sum) scale(records int64, stands float64) {
 	if stands > 0 {
 		f := float64(records) / stands

@@ -136,7 +136,7 @@ func zstdBytes(size int) int {
 	return zstdHeader - 3
 }
 
-// Raidz returns the size of a block on disks of which parity are redundant: parity sectors for each row,
+// Raidz returns the size of a block on a RAIDZ: each row of data gets parity additional sectors, and the sum is
 // rounded up to a multiple of parity+1 sectors, so that no gap is too small to be used.
 func Raidz(physical, sector, disks, parity int) int {
 	if physical == 0 {

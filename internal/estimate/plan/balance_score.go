@@ -7,10 +7,10 @@ import "math"
 //
 //	storage and traffic × (1 + CPU of a value / base) ^ exchange  +  CPU
 //
-// The power makes CPU count where it costs next to nothing: twice the CPU per value, including what a gateway
-// takes for it anyway, has to save another 3 % of the bytes. It has no threshold that a measurement could
-// fall on either side of: a fifth more CPU weighs 0.8 %. The score is never below the bill, so a
-// recommendation by it never costs more than leaving the values alone.
+// The power makes CPU count even if it costs next to nothing: a candidate that takes twice the CPU per value,
+// including the base, has to save another 3 % of the bytes. There is no threshold, so a small error of measurement
+// has a small effect: a fifth more CPU weighs 0.8 %. The score is never below the bill, so a recommendation by it
+// never costs more than leaving the values alone.
 const (
 	exchange   = 0.044 // 2^-0.044 is 0.97
 	baseMicros = 0.2   // CPU that a value takes in a gateway in any case

@@ -140,9 +140,9 @@ func menus(p *planner, reads float64) *GroupPlan {
 	return g
 }
 
-// Balance is the bill, with less CPU among similar bills: menus that get 22 times smaller are compressed at
-// any rate of reads if reads cross zones; if the CPU for reads costs more than the memory they are left
-// alone. A level that takes ten times as much CPU for 2 % of the bytes is not chosen.
+// Balance minimizes the bill, and prefers less CPU among similar bills. Menus that get 22 times smaller are
+// compressed at any rate of reads if reads cross zones. They are left alone if the CPU for reads costs more than the
+// memory. A level that takes ten times as much CPU for 2 % of the bytes is not chosen.
 func TestBalanceIsTheBill(t *testing.T) {
 	for _, c := range []struct {
 		reads  float64

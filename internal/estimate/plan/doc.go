@@ -4,17 +4,25 @@
 //
 // Its files, from high to low:
 //
-//	messages.go, plan.go, ratesprompt.go               a plan from a gateway's measurements, or from what was collected
-//	tarantool.go, redis.go, mongo.go, files.go, fileformats.go  sources of values and messages
-//	choose.go, balance.go                              the Pareto front, one recommendation
-//	train.go, codecmemory.go, measure.go               measuring each setting on a sample
-//	createdfiles.go, html.go, write.go, text.go, unmeasured.go output
-//	rates.go, report.go, foreign.go                    rates; the figures of a group; values that libraries compressed
-//	similar.go, collect.go                               groups, found while reading: merging similar ones
-//	planner.go, options.go, words.go                   what the files above share
-//	shape.go, candidate.go, mongoexchange.go, link.go  documents by their keys; settings; MongoDB's messages; networks
-//	patterntree.go, pattern.go, openedsample.go, group.go, range.go  names by pattern; a decompressed sample; a group and its
-//	                                                   sample; a group of messages with an unknown number of documents
+//	plan.go, messages.go        a plan from a collected sample, or from a running gateway's measurements
+//	ratesprompt.go              asks the user for rates
+//	redis.go, tarantool.go, mongo.go, files.go, fileformats.go   sources of values and messages
+//	choose.go, balance_score.go                                  the Pareto front, one recommendation
+//	measure.go, train.go, codecmemory.go                         measuring each setting on a sample
+//	text.go, html.go, write.go, createdfiles.go, unmeasured.go   output
+//	telemetry.go                telemetry that a gateway has sampled, and its costs between zones
+//	report.go                   the plan as a value, with the figures of each group
+//	rates.go                    operations per second
+//	foreign.go                  values that clients' libraries have compressed
+//	collect.go, similar.go      groups, found while reading; merging similar ones
+//	planner.go, options.go, words.go                             what the files above share
+//	candidate.go                the settings to measure
+//	shape.go                    documents by their keys
+//	mongoexchange.go            MongoDB's messages
+//	link.go                     networks
+//	pattern.go, patterntree.go  names by pattern
+//	group.go, openedsample.go   a group and its sample; a decompressed sample
+//	document_range.go           a group of messages with an unknown number of documents
 //
 // Memory is limited by Options.SampleBytes, the number of groups and what is decompressed of one at a time,
 // whatever the source holds. Values are dropped when the plan is done; the report holds only numbers and

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
-// Values that a client's library has compressed gain nothing as they are. If most of a group's sample
+// Compressing values that a client's library has compressed already gains nothing. If most of a group's sample
 // decompresses in a library's format, the candidates are measured a second time, on the content:
 //
 //	library's value -> content -> envelope        a rule with its format, and a packer that may recode
@@ -18,8 +18,9 @@ import (
 //
 // Bytes are those of the stored values, before and after: the content itself is stored nowhere.
 //
-// Values too short for any library to compress count for neither side: a hash has many such fields.
-const fewOpen = 20 // at least one in so many of the others has to decompress, or the group counts as not a library's
+// Values too short for any library to compress do not count, since a hash has many such fields. If fewer than one
+// in fewOpen of the others decompress, the group counts as not compressed by a library.
+const fewOpen = 20
 
 // Foreign describes values of a group that a client's library has compressed, and what compressing their
 // content would save. It is not part of the group's figures, nor of the configuration that is written: for
@@ -45,8 +46,8 @@ type Foreign struct {
 	short int // of Plain, those below GLIDE's minimum
 }
 
-// libraries determines whether a group of now bytes holds values that a library has compressed. few reports
-// that there are hardly any, or too few to measure more.
+// libraries determines whether a group of now bytes holds values that a library has compressed. few is true if these
+// are too few to measure their content.
 func (t *openedSample) libraries(cost Cost, kind string, now int64) (x *Foreign, few bool) {
 	if x = t.foreign(); x == nil {
 		return nil, true
@@ -61,7 +62,7 @@ func (t *openedSample) libraries(cost Cost, kind string, now int64) (x *Foreign,
 	return x, few
 }
 
-// explain adds to a group that is left alone that a library has already compressed it.
+// explain gives a group that is left alone another reason: a library has compressed its values already.
 func (x *Foreign) explain(g *GroupPlan, few bool) {
 	switch {
 	case g.Choice >= 0:

@@ -241,8 +241,8 @@ func lookup(t *testing.T, text []byte, files []DictionaryFile, at policy.Address
 	return p.Lookup(at)
 }
 
-// A server with only such values gets a configuration, too, and a page that does not suggest that nothing can
-// be gained.
+// A server that holds only values compressed by libraries gets a configuration, too, and its page does not suggest
+// that nothing can be gained.
 func TestForeignOnly(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	o := few(t)
@@ -315,8 +315,8 @@ func TestForeignBombs(t *testing.T) {
 	}
 }
 
-// Groups are compared by the content that libraries have compressed: the compressed bytes of all kinds look
-// alike.
+// Groups are compared by the content that libraries have compressed, because the compressed bytes of different
+// kinds are similar.
 func TestForeignKindsStayApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	names := []string{"html", "session", "log", "document"}

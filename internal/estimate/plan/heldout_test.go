@@ -28,8 +28,8 @@ var (
 	heldTo     = flag.String("held.results", "", "write what came out into this file")
 )
 
-// A dataSet is the possible content of a user's server: kinds of data by pattern of keys, each with its share
-// of the names, at rates that are given or unknown.
+// A dataSet describes the content of a user's server: the kind of data for each pattern of keys, and the rates; zero
+// rates are unknown.
 type dataSet struct {
 	name  string
 	kinds map[string]string // name with %d -> kind
@@ -69,7 +69,7 @@ type held struct {
 }
 
 const (
-	heldNames = 20000   // that each pattern stands for
+	heldNames = 20000   // number of names that each pattern stands for
 	heldBytes = 200_000 // limit for a kind in the short form
 	leastHeld = 64      // minimum number of values
 )

@@ -224,7 +224,7 @@ func bill(when string, b price.Bill) page.Bar {
 	}
 }
 
-// sectionsOf returns a group's section, and that of the content that a library has compressed.
+// sectionsOf returns the section of a group, and a section for the content that a library has compressed.
 func (r *Report) sectionsOf(g *GroupPlan) (all []page.Section) {
 	suggested := g.Foreign.suggested() != nil
 	if g.Choice >= 0 || !suggested {

@@ -74,8 +74,8 @@ func (r *rules) leaves(value []byte) bool {
 	return len(value) < r.minSize || envelope.IsSealed(value) || r.never != nil && r.never(value)
 }
 
-// halve splits values, ordered by length, alternately, so that both halves have the same mix of sizes: one
-// for training, one for measuring. Values with a given side go there.
+// halve splits values into one half for training and one for measuring. It orders them by length and distributes
+// them alternately, so that both halves have the same mix of sizes. A value with a given side goes there.
 func halve(values []subject, sides []side) (learn, test []subject) {
 	order := make([]int, len(values))
 	for i := range order {
@@ -158,8 +158,8 @@ func (w *measurement) measure(ctx context.Context, values []subject, population 
 	return m, nil
 }
 
-// best returns the least CPU time of several rounds, since other work on the machine slows them down by its
-// use of caches. With a model there is one round.
+// best returns the least CPU time of several rounds: other work on the machine uses the same caches, and slows some
+// rounds down. With a model there is one round.
 func (w *measurement) best(ctx context.Context, f func() error) (time.Duration, error) {
 	least := time.Duration(math.MaxInt64)
 	for range timedRounds {

@@ -273,8 +273,8 @@ func (m *modeller) model() {
 	m.left("other commands", n.Commands)
 }
 
-// nearlyAll is the share of all replies of a server from which their average is taken for that of one
-// collection.
+// nearlyAll is the share of a server's replies that a collection must have for the server's average to be used for
+// this collection.
 const nearlyAll = 0.99
 
 // The server's limits on a message.
@@ -294,8 +294,8 @@ func (m *modeller) knowsReplies(n mongo.Counts) bool {
 	return a.Replies > 0 && a.Aggregations == 0 && float64(max(n.Queries, n.GetMores)) >= nearlyAll*a.Replies
 }
 
-// mostDocuments returns an upper limit of the documents of a message: by those of all n messages (0:
-// unknown), by what the collection has, and by what a message may have.
+// mostDocuments returns an upper limit of the documents in one of n messages. It depends on all, the number of
+// documents in these messages together (0: unknown), on the collection, and on the server's limits on a message.
 func (m *modeller) mostDocuments(all float64, n int64, bytes float64) float64 {
 	size := 0
 	for _, d := range m.documents {

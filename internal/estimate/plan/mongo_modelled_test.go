@@ -31,9 +31,9 @@ func markers(values [][]byte) map[string]int {
 	return seen
 }
 
-// Inserts contain new documents: none is in a message twice, and none is used for both training and
-// measuring, however often the sample has to be reused. So random documents gain nothing, where they once
-// seemed to shrink to the size of their names.
+// Modelled inserts contain new documents: none is in a message twice, and none is used for both training and
+// measuring, however often the sample has to be reused. So random documents gain nothing. Before that was so, they
+// seemed to shrink to the size of their field names.
 func TestModelledInsertsAreHeldOut(t *testing.T) {
 	for _, per := range []int{1, 1000} {
 		r := rand.New(rand.NewPCG(9, uint64(per)))

@@ -130,13 +130,13 @@ func (x *exchangeSealer) compressed(dst, message []byte, st codec.Setting) ([]by
 	return dst, err
 }
 
-// before returns the numbers of the preceding message: those of neighbours in a conversation.
+// before returns plausible numbers of the preceding message on the connection.
 func before(h wire.Header) wire.Numbers {
 	return wire.Numbers{Request: h.RequestID - 2, Answer: max(h.ResponseTo-1, 0)}
 }
 
-// frame appends a message as a frame between gateways, compressed if that is worth it. The session is that of
-// the preceding frame, as in a connection in use.
+// frame appends a message as a frame between gateways, compressed if that is worth it. It has the same session as
+// the preceding frame, as usual on a connection.
 func (x *exchangeSealer) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
 	h, err := header(message)
 	if err != nil {

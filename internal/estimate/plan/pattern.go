@@ -9,11 +9,11 @@ import (
 //	user:1042:cart   ->  "user" ":" * ":" "cart"
 //	logs/2024-01.gz  ->  "logs" "/" * "." "gz"
 //
-// A token that begins with a digit is variable from the start, as is anything like a UUID or a date. All
-// others have places of their own at first. A place with too many different tokens keeps those apart that are
-// frequent, however many there are, and merges the rest into one *, with everything below them (place.go). So
-// the tree learns which parts of a name are identifiers, and stays small whatever the names are. When all
-// names are there, places with many tokens whose values are similar are merged, too (similar.go).
+// A token that begins with a digit is variable from the start, as is anything like a UUID or a date. Any other
+// token has a place of its own at first. A place with too many different tokens keeps the frequent ones apart, and
+// merges the rest, with everything below them, into one * (patterntree.go). So the tree learns which parts of a
+// name are identifiers, and stays small whatever the names are. When all names have been offered, tokens of a place
+// whose values are similar are merged, too (similar.go).
 const (
 	maxTokens = 12   // per name; the rest is one *
 	maxToken  = 40   // bytes; a longer token is variable

@@ -46,7 +46,7 @@ func manifest(r *rand.Rand, name string, own []string, n int) []byte {
 }
 
 // Names in the middle of keys become one pattern, whatever separators they contain and however their values
-// differ. It also covers new names; a kind that holds much of the bytes stays apart.
+// differ. The pattern also covers new names. A kind of data that holds much of the bytes stays apart.
 func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 	r := rand.New(rand.NewPCG(34, 31))
 	names := packageNames(r, 80)
@@ -111,7 +111,7 @@ func TestNamesInTheMiddleAreOnePattern(t *testing.T) {
 	}
 }
 
-// A group that was not measured falls under a wider rule, if there is one, and never gets raw.
+// No rule is written for a group that was not measured, so a wider rule may cover it. It never gets the setting raw.
 func TestWhatWasNotMeasuredFallsUnderTheWiderRule(t *testing.T) {
 	chosen := func(pattern string) *GroupPlan {
 		c, err := ParseCandidate("zstd-3")

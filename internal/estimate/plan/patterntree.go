@@ -26,9 +26,9 @@ func kindOfToken(tok string) tokenKind {
 	return word
 }
 
-// Limits by kind: how many tokens a place keeps, and how frequent a token must be to be kept apart when there
-// are more: so many names, and one name in so many. No more than half of the places are kept that way, so
-// that there is room for later ones.
+// Limits by kind of token: a place keeps up to most different tokens. If there are more, it keeps only frequent ones
+// apart: those of at least so many names, and of at least one name in oneIn. No more than half of the places are
+// kept that way, so that there is room for later tokens.
 var apartness = [tokenKinds]struct {
 	most         int
 	names, oneIn int64

@@ -119,7 +119,7 @@ func (p *planner) reseal(ctx context.Context, g *GroupPlan, f found, r *Report) 
 	return nil
 }
 
-// A sampleSet is what is measured of a group.
+// A sampleSet holds the values of a group to train on and to measure.
 type sampleSet struct {
 	values []subject
 	sides  []side

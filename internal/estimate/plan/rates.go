@@ -35,8 +35,8 @@ func doubtRates(a store.Activity, names int64) string {
 	return ""
 }
 
-// observe takes over a server's counters, unless they are in doubt. names is the number of the server's names. part is
-// why the counters are not those of what the plan covers, "" if they are.
+// observe sets the rates to those of a server's counters, unless these are in doubt. names is the number of the
+// server's names. If the counters cover more than the plan does, part says so; otherwise it is "".
 func (s *SourceInfo) observe(a store.Activity, names int64, part string) {
 	if a.Uptime <= 0 && a.Reads+a.Writes > 0 {
 		a.Uptime = 1 // servers count whole seconds
@@ -50,8 +50,8 @@ func (s *SourceInfo) observe(a store.Activity, names int64, part string) {
 	}
 }
 
-// WeighRates compares the rates with the capacity of the link. Observed rates beyond it are not used; given
-// ones are, with a warning. The source's Doubt then tells why to ask for rates.
+// WeighRates compares the rates with the capacity of the link. Given rates beyond it are used, with a warning.
+// Observed ones are not used; the source's Doubt then says why.
 func (o *Options) WeighRates(c *Collector) (warning string) {
 	if o.Rates != (Rates{}) {
 		if s := o.tooMuch(c, o.Rates); s != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// database holds keys of which every tenth is menu:N and the others are order:N, with values of size bytes.
+// database holds keys with values of size bytes. Every tenth key is menu:N, the others are order:N.
 type database struct {
 	name       string
 	keys, size int

@@ -15,7 +15,7 @@ import (
 const (
 	fewTokens      = 16 // words in a place that are kept apart whatever their values
 	minSimilar     = 8  // minimum number of tokens to merge
-	rareNumber     = 16 // names with a word with digits, below which the word is an identifier
+	rareNumber     = 16 // a word with digits that fewer names have is an identifier
 	maxSimilarSets = 48 // kinds of data to compare others with
 )
 
@@ -228,8 +228,8 @@ func (s *merger) relativeSize(x, y *traits) float64 {
 
 // A field is the text between two of the same separator: NAME in npm:pkg:NAME:1 and in cache/NAME/1.json. It
 // may contain other separators, as @scope/left-pad does. If more than fewTokens fields follow a word they are
-// names, not kinds of data: a rule for each would miss future names. They become one variable place, except
-// those that hold much of the bytes and are unlike the rest.
+// names, not kinds of data: a rule for each would miss future names. They become one variable place. Fields that
+// hold much of the bytes and are unlike the rest stay apart.
 
 // isFieldSeparator reports whether a token is a separator that identifiers usually don't contain.
 func isFieldSeparator(tok string) bool { return tok == ":" || tok == "/" }

@@ -45,7 +45,7 @@ func telemetryPlan(t *testing.T, what Telemetry, cloud string, change func(*Opti
 	return r
 }
 
-// The ways of telemetry are priced as if all of it used them; messages that a way does not apply to stay
+// Each way to send telemetry is priced as if all messages used it. Messages to which a way does not apply stay
 // unchanged.
 func TestCrossings(t *testing.T) {
 	for _, c := range []struct {

@@ -2,14 +2,14 @@
 // and every 5 min for 90 days, in files or in memory, within a size limit. Errors are only logged; they do
 // not affect the process.
 //
-//	history.go  History: opened, fed with samples, closed
-//	query.go    queries: increases of counters and maxima of gauges, by time step
-//	ring.go     the segments of one resolution: begun, closed, dropped at the limit
-//	segment.go  a segment in a file or in memory
-//	dir.go      files found at the start: merged, truncated, or set aside
-//	block.go    reading frames: blocks, and the points in them
-//	frame.go    the bytes of a frame
-//	parsetime.go, lock_unix.go   times as users write them; the lock on a file that is being written
+//	history.go                    History: opened, fed with samples, closed
+//	query.go                      queries: increases of counters and maxima of gauges, by time step
+//	ring.go                       the segments of one resolution: begun, closed, dropped at the limit
+//	segment.go                    a segment in a file or in memory
+//	dir.go                        files found at the start: merged, truncated, or set aside
+//	block.go                      reading frames: blocks, and the points in them
+//	frame.go                      the bytes of a frame
+//	parsetime.go, lock_unix.go    times as users write them; the lock on a file that is being written
 //
 // # Segments
 //
