@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Logins that write under one rule have samples and dictionaries of their own: no value of one login is used
-// for a dictionary of another.
+// Each login that writes under a rule has samples and a dictionary of its own: no value of one login is used for a
+// dictionary of another.
 func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
@@ -80,8 +80,8 @@ func TestLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// writeUntilApart writes until alice and bob have different dictionaries. write stores in number which
-// dictionaries their latest values name.
+// writeUntilApart writes until alice and bob have different dictionaries. write sets number to the dictionary that
+// the latest value of each login names.
 func writeUntilApart(t *testing.T, write func(n int), number map[string]uint32) {
 	t.Helper()
 	write(450)

@@ -18,7 +18,7 @@ const loginsScript = docsScript + `
 		box.schema.user.grant(user, 'read,write', 'space', 'docs')
 	end`
 
-// As on Redis, users that write under one rule have samples and dictionaries of their own.
+// As on Redis, each user that writes under a rule has samples and a dictionary of its own.
 func TestTarantoolLoginsHaveDictionariesOfTheirOwn(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow; internal/dictionary has tests of what goroutines share")

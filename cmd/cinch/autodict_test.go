@@ -95,8 +95,8 @@ func (g *autoGateway) set(t *testing.T, prefix string, d *documents, n int) {
 	}
 }
 
-// stored returns the sizes that n documents take in the server, compressed, and that zstd alone would take as
-// without.
+// stored returns the size of documents as compressed in the server, and their size with zstd alone, as without. It
+// counts the dictionaries that the stored documents name.
 func stored(t *testing.T, server *goredis.Client, values [][]byte, prefix string) (bytes, without int, numbers map[uint32]int) {
 	t.Helper()
 	sealer := envelope.NewSealer(envelope.SealerOptions{Engine: newEngine()})
@@ -196,8 +196,8 @@ func TestAutoDictionary(t *testing.T) {
 	}
 }
 
-// Gateways in front of one store end up with one dictionary, whichever of them trained it, and read each
-// other's values.
+// Gateways in front of one store end up with one dictionary, whichever gateway trained it, and read each other's
+// values.
 func TestThreeAutoGateways(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow; internal/dictionary has tests of what goroutines share")

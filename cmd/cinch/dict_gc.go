@@ -70,8 +70,8 @@ of it ('cinch dict export') to be able to restore it.`,
 	return cmd
 }
 
-// defaultUnused is long enough for a gateway to recover from any failure: once a day a gateway records that
-// it has the rule.
+// defaultUnused is long enough to repair a gateway that has failed. A running gateway records once a day that it has
+// the rule.
 const defaultUnused = 30 * 24 * time.Hour
 
 // collected is the result for one dictionary, or for a rule's record. Its JSON is a contract: fields are

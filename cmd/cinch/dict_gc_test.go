@@ -158,8 +158,8 @@ func recordsIn(t *testing.T, addr string) map[string]string {
 	return all
 }
 
-// What a rule leaves behind when no gateway has it any more is removed, too: its dictionaries once no value
-// names them, and then its record.
+// When no gateway has a rule any more, its dictionaries are removed once no value names them, and then its record is
+// removed.
 func TestDictCollectAbandonedRules(t *testing.T) {
 	server := testenv.Redis(t)
 	url := "redis://" + server.Addr

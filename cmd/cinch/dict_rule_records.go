@@ -20,7 +20,7 @@ type managedInfo struct {
 	At       time.Time `json:"at"`      // when it was announced
 	By       string    `json:"by"`
 	Gain     float64   `json:"gain"`     // share of the values' memory that it saved when it was evaluated
-	Promised float64   `json:"promised"` // memory of the values compressed by their memory raw
+	Promised float64   `json:"promised"` // memory of the compressed values as a share of their uncompressed memory
 	Setting  string    `json:"setting"`  // of the evaluation
 	Seen     time.Time `json:"seen"`     // when a gateway last recorded that it has the rule
 }

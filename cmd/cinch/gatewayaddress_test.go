@@ -112,7 +112,7 @@ func dumped(t *testing.T, c *goredis.Client) string {
 	return b.String() + c.FunctionDump(t.Context()).Val()
 }
 
-// The same for Tarantool, whose commands also install functions.
+// Every command for a Tarantool server refuses the address of a gateway, too. Some of them would install functions.
 func TestCommandsRefuseATarantoolGateway(t *testing.T) {
 	server := prepared(t)
 	direct := tuplesAt(t, server.Addr, "", "")

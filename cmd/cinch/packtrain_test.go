@@ -84,8 +84,8 @@ func storedAndNamed(t *testing.T, client *goredis.Client, n int) (stored int, na
 	return stored, named
 }
 
-// The user of Cinch itself does not count as a writer whose values could be mixed with another's: an
-// application with one user has its values packed with that user's dictionary.
+// The user as whom Cinch itself logs in does not count as a writer. So the values of an application with one user
+// are packed with that user's dictionary.
 func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 	const n = 1000
 	server, client, raw := serverForTraining(t, n)

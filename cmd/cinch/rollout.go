@@ -71,8 +71,8 @@ func newRolloutRunCommand() *cobra.Command {
 }
 
 // cancelOnSignal returns a context that the first signal cancels, so that a switch-over is finished or undone. The
-// second signal ends the process. A closed terminal or output pipe cancels it, too: Ctrl-C also kills a tee that
-// the output goes to.
+// second signal ends the process. A closed terminal cancels the context, too. A closed output pipe is ignored: Ctrl-C
+// also kills a tee that reads the output, and the switch-over has to be finished or undone all the same.
 func cancelOnSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)

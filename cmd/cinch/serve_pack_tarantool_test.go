@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// packedTuples is a `cinch serve` with two gateways to one Tarantool server, both of which should pack.
+// packedTuples is a `cinch serve` with two gateways to one Tarantool server. Both gateways should pack.
 type packedTuples struct {
 	*served
 	file, url string

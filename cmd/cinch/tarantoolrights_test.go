@@ -58,8 +58,8 @@ func (c *tuples) must(r tnt.Request) []any {
 	return got
 }
 
-// For a user without the right to read constraints nothing is compressed, and the log says why. Uncompressed
-// values are cut, moved and joined as by the server alone.
+// If the gateway's user has no right to read constraints, nothing is compressed, and the log says why. Operations
+// that cut, move or join the uncompressed values have the same results as without a gateway.
 func TestTarantoolUserWithoutRights(t *testing.T) {
 	g, client, direct := ownBed(t, ownScript, ownRules)
 	defer g.stop(t)

@@ -100,8 +100,8 @@ type movedShards struct {
 	fronts   []*testenv.GatewayServer
 }
 
-// group tells the running gateways, those started from now on, and the servers themselves which servers are
-// the shards.
+// group sets which servers are the shards: for the servers themselves, for running gateways, and for gateways that
+// are started from now on.
 func (m *movedShards) group(servers ...*testenv.TarantoolServer) {
 	var urls []string
 	for i, s := range servers {

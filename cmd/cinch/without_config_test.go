@@ -18,9 +18,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Tests of the defaults: no configuration, and no flag except the store's address.
+// Tests of pack and serve with their defaults: no configuration, and no flag except the store's address.
 
-const mostStored = 0.45 // of the orders' bytes
+const mostStored = 0.45 // share of the orders' bytes that may be stored
 
 // ordersInTest is the number of orders that the tests store. A training on all of them takes minutes of CPU.
 func ordersInTest() int { return codectest.Amount(1500, 1500, 20_000) }
@@ -125,8 +125,8 @@ func TestDefaultsOfServe(t *testing.T) {
 	s.stop(os.Interrupt)
 }
 
-// With a server that gives no right to store dictionaries, or no space, the log has one line about it,
-// however long that lasts.
+// If the server denies the right or the space to store dictionaries, the log has a single line about it, however
+// long that lasts.
 func TestDefaultsWithoutDictionaries(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -171,8 +171,8 @@ func TestDefaultsWithoutDictionaries(t *testing.T) {
 	}
 }
 
-// A store that is too small for a dictionary gets none, or a small one: values and everything stored with
-// them take no more than without it.
+// In a store that is too small for a dictionary, pack makes none, or a small one: values and dictionary together
+// take no more memory than the values without a dictionary.
 func TestDefaultsOfSmallStores(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
@@ -187,8 +187,8 @@ func TestDefaultsOfSmallStores(t *testing.T) {
 	}
 }
 
-// A gateway compares the cost of a dictionary with the stored values, not with the traffic: a few values that
-// are rewritten again and again get none, or a small one.
+// A gateway compares the cost of a dictionary with the stored values, not with the traffic. For a few values that
+// are rewritten again and again it makes none, or a small one.
 func TestDefaultsOfServeInSmallStores(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow; internal/dictionary has tests of what goroutines share")
