@@ -1,5 +1,5 @@
-// Package cputime measures the CPU time of a piece of work, in Go and through cgo alike. Wall-clock time is
-// no measure for that: on a busy machine most of it belongs to other processes.
+// Package cputime measures the CPU time of a piece of work, in Go and through cgo alike. Wall-clock time is no
+// substitute: on a busy machine most of it belongs to other processes.
 package cputime
 
 import (

@@ -13,7 +13,7 @@ func spin(n int) {
 	}
 }
 
-// Waiting and other goroutines' work cost nothing; own work costs something.
+// Waiting and the work of other goroutines do not count; the function's own work does.
 func TestOf(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("threads have no account of their own")

@@ -96,8 +96,8 @@ func percentFor(live, others uint64) int {
 	return int(min(max(percent, leastGOGC), mostGOGC))
 }
 
-// collectWhenQuiet returns the garbage of busier times to the system. A heap beyond the floor is left to the
-// collector: it has less garbage than live bytes, and marking these takes long.
+// collectWhenQuiet returns the memory of garbage from busier times to the system. It leaves a heap beyond the floor
+// to the collector: such a heap has less garbage than live bytes, and marking the live bytes takes long.
 func collectWhenQuiet(done <-chan struct{}) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/allocs:bytes"},

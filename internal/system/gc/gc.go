@@ -1,6 +1,9 @@
-// Package gc tunes the garbage collector for the whole process. Nothing else sets the heap at which it
-// starts (GOGC), its limit (GOMEMLIMIT), or what is returned to the system. Settings from the environment are
-// kept.
+// Package gc tunes the garbage collector for the whole process. No other package sets the heap size at which it
+// starts (GOGC) or its limit (GOMEMLIMIT), or returns memory to the system. Settings from the environment are kept.
+//
+//	gc.go     Follow, for processes that serve
+//	floor.go  the heap size at which the collector starts
+//	limit.go  the memory limit; Relax, for walks over a store
 package gc
 
 import "os"

@@ -39,8 +39,8 @@ func followLimit(wanted func() int64) (stop func()) {
 	return func() { close(done) }
 }
 
-// With the few MiB that live in a walk over small values, the collector would run dozens of times a second.
-// It may wait for more garbage, up to a limit that large values reach.
+// A walk over small values has a live heap of a few MiB, so the collector would run dozens of times a second. Relax
+// lets it wait for more garbage, up to a limit that only walks over large values reach.
 const (
 	relaxedPercent = 400
 	relaxedLimit   = 96 << 20 // bytes
