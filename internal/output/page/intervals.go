@@ -27,7 +27,7 @@ const (
 	acrossEnd               = 78.0
 )
 
-// mostAcross limits the scale: an interval that goes further is cut at the edge.
+// mostAcross limits the scale, in the plot's unit: an interval that goes further is cut at the edge.
 const mostAcross = 100.0
 
 // DrawnIntervals is a plot with the positions of everything.

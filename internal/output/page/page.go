@@ -25,7 +25,7 @@ type Page struct {
 	Footer   string
 }
 
-// Tile is a highlighted figure.
+// Tile is a figure shown large, with its name and a note.
 type Tile struct{ Name, Value, Note string }
 
 // Section is a heading followed by paragraphs, plots and a table.

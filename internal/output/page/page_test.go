@@ -37,7 +37,7 @@ func everywhere(s string) *Page {
 	}
 }
 
-// With any names the page has the same elements as with harmless ones, and loads nothing.
+// Hostile names do not change the elements of the page, and make it load nothing.
 func TestHostileNames(t *testing.T) {
 	tag := regexp.MustCompile(`<[a-z!/][^\s>]*`)
 	want := tag.FindAllString(html(t, everywhere("name")), -1)

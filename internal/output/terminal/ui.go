@@ -12,7 +12,7 @@ import (
 )
 
 // hinted adds advice to an error. Packages below the command line do not give hints; they return errors that
-// callers can tell apart. Stores are the exception, see internal/store: only they know what helps.
+// callers can tell apart. Packages of stores are the exception: only they know what helps. See internal/store.
 type hinted struct {
 	error
 	hint string

@@ -19,8 +19,8 @@ type Build struct {
 	Platform string `json:"platform"`
 }
 
-// Read uses the linker's variables, and otherwise the go command's version and revision; "go run" has no
-// revision.
+// Read returns the version and revision set by the linker or, without these, recorded by the go command. "go run"
+// records no revision.
 func Read() Build {
 	b := Build{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
