@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/cinch-layer/cinch/internal/output/version"
 )
@@ -41,19 +40,4 @@ func readBuild() build { return build{version.Read(), defaultZstd()} }
 
 func (b build) text() string {
 	return fmt.Sprintf("cinch %s\nrevision: %s\ngo: %s %s\nzstd: %s\n", b.Version, cmp.Or(b.Revision, "unknown"), b.Go, b.Platform, b.Zstd)
-}
-
-// newManCommand writes manual pages, for packaging.
-func newManCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write manual pages, one a command",
-		Example: "  cinch man /usr/local/share/man/man1",
-		Hidden:  true,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cmd.Root().DisableAutoGenTag = true
-			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "cinch " + readBuild().Version, Manual: "Cinch"}, args[0])
-		},
-	}
 }
