@@ -27,34 +27,38 @@
 //
 // Reading order:
 //
-//	plan.go        prints what would be done
-//	status.go      prints the progress
-//	rollout.go     steps, resume and abort
-//	strategy.go    plain PostgreSQL or Patroni
-//
-// Patroni:
-//
+//	plan.go                 prints what would be done
+//	status.go               prints the progress
+//	rollout.go              steps, resume and abort
 //	leader_change.go        continues after Patroni has chosen another leader
-//	managed.go              a Patroni cell
 //	managed_switchover.go   Patroni's switch-over
 //	member.go               a Patroni node
+//	managed.go              a Patroni cell
+//	strategy.go             plain PostgreSQL or Patroni
 //
 // The parts of a step:
 //
-//	check.go, unknown_followers.go   before the first change; followers that are not nodes
-//	newnode.go, sizes.go             provision, backup, start; sizes of directories, measured and predicted
-//	catchup.go                       waits until the new node is close to the primary
-//	gates.go                         the gates, with libraries.go (files that a backup does not copy),
-//	                                 shadow_gate.go (a mirror's verdict), compare_rows.go (compares row versions)
-//	switchover.go, fence.go          the change of the primary; the old primary takes no writes
-//	unwind.go                        back to the old primary
-//	retire.go                        join, keep, destroy
+//	retire.go               join, keep, destroy
+//	switchover.go           the change of the primary
+//	fence.go                the old primary takes no writes
+//	unwind.go               back to the old primary
+//	check.go                problems that prevent a roll-out
+//	unknown_followers.go    followers that are not nodes
+//	gates.go                the conditions for a new node to replace the old one
+//	libraries.go            files that a backup does not copy
+//	shadow_gate.go          a mirror's verdict
+//	compare_rows.go         compares row versions
+//	newnode.go              provision, backup, start
+//	sizes.go                sizes of directories, measured and predicted
+//	catchup.go              waits until the new node is close to the primary
+//	task.go                 the data of a step
 //
 // What the steps use:
 //
-//	task.go             the data of a step
-//	clients.go          holds and moves clients
-//	node.go             a server by SQL
-//	host.go, shell.go   a machine by commands; quoting for ssh
-//	state.go, cell.go   the state file; the cell's file
+//	clients.go              holds and moves clients
+//	node.go                 a server by SQL
+//	host.go                 a machine by commands
+//	shell.go                quoting for ssh
+//	state.go                the state file
+//	cell.go                 the cell's file
 package rollout
