@@ -69,7 +69,7 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 	}
 	checkRange(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
 	checkRange(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
-	checkHTTPLink(v, g, path+".link")
+	v.link(g, path+".link")
 	for i, name := range g.UpstreamEncodings {
 		if id, err := codec.ParseID(name); err != nil || !isContentCoding(id) {
 			v.add(fmt.Sprintf("%s.upstream_encodings[%d]", path, i), "content codings are zstd, gzip, snappy", "unknown coding %q", name)
@@ -77,17 +77,6 @@ func checkHTTP(v *validator, g *Gateway, path string) {
 	}
 	for i := range g.Rules {
 		checkHTTPRule(v, &g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
-	}
-}
-
-// checkHTTPLink checks the keys of histories, which need zstd here.
-func checkHTTPLink(v *validator, g *Gateway, path string) {
-	v.link(g, path)
-	if g.Link == nil || g.Link.Setting == nil {
-		return
-	}
-	if s := g.Link.Setting; s.Auto || s.Codec != codec.Zstd {
-		v.add(path+".setting", "write zstd-1 to zstd-9", "history does not support %s", s)
 	}
 }
 

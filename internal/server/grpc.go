@@ -33,8 +33,8 @@ const (
 	linkIdleTimeout  = 5 * time.Minute
 )
 
-// grpcLinks returns the settings of links to other gateways, or nil if the gateway has none.
-func grpcLinks(g *config.Gateway) *link.Config {
+// linkConfig returns the settings of links to other gateways, or nil if the gateway has none.
+func linkConfig(g *config.Gateway) *link.Config {
 	if !g.WantsLink() {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
 		Peers:         g.Peers,
-		Links:         grpcLinks(g),
+		Links:         linkConfig(g),
 		Link:          linkModes[historyOf(g)],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,

@@ -13,7 +13,6 @@ var httpLinks = map[string]http.Sharing{config.ClientHistory: http.PerClient, co
 
 // addHTTP makes r a gateway for HTTP.
 func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	o, setting, window := g.LinkOptions()
 	made := http.NewGateway(http.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,
@@ -29,9 +28,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Sample:        g.Sample,
 		Peers:         g.Peers,
 		Link:          httpLinks[historyOf(g)],
-		LinkLevel:     setting.Level,
-		LinkWindow:    window,
-		LinkMemory:    int64(o.Memory),
+		Links:         linkConfig(g),
 		UpstreamReads: g.UpstreamEncodings,
 		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
@@ -44,6 +41,9 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages, r.http = made, made, made
 	warnSharedHistory(g, r)
+	if e := made.Links(); e != nil {
+		s.links = append(s.links, e)
+	}
 	if g.Peers && acceptsAnyClient(g) {
 		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 

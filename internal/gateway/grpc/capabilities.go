@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 )
 
 // support says whether a server reads an encoding.
@@ -20,8 +22,8 @@ const (
 // another one may lead to another server, or to the same one after an upgrade. No client's call is ever used
 // to test it.
 type serverCapabilities struct {
-	configured  []string     // encodings from the configuration
-	linkSupport *linkSupport // shared by all connections to the upstream
+	configured  []string      // encodings from the configuration
+	linkSupport *link.Support // shared by all connections to the upstream
 
 	isLink bool // the connection is a link
 	laned  bool // it is a link with lanes
@@ -38,7 +40,7 @@ type serverCapabilities struct {
 
 // newServerCapabilities returns the state of a server that has not answered any call yet. If carried, it is
 // known to be a gateway.
-func newServerCapabilities(given []string, carried bool, others *linkSupport, p *partner) *serverCapabilities {
+func newServerCapabilities(given []string, carried bool, others *link.Support, p *partner) *serverCapabilities {
 	k := &serverCapabilities{configured: given, linkSupport: others, partner: p, isLink: carried}
 	if carried {
 		k.gateway, k.listed = true, slices.Clone(ownNames)
@@ -87,7 +89,7 @@ func (k *serverCapabilities) recordList(values []string) {
 		k.partner.setSupported()
 	}
 	if isGateway && slices.Contains(list, linkToken) {
-		k.linkSupport.recordAnnouncement()
+		k.linkSupport.Announced()
 	}
 	list = slices.DeleteFunc(list, isPrivate)
 	k.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )

@@ -17,8 +17,9 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
@@ -38,7 +39,7 @@ type dialer struct {
 	pings               pings
 	probeWait           time.Duration // how long a call waits for the gateway to find out what a server reads
 
-	linkSupport *linkSupport
+	linkSupport *link.Support
 	onceLog     *onceLogger
 	reach       gateway.ReachabilityLog
 	plainHTTP2  *atomic.Bool // see upstreamConn
@@ -53,7 +54,7 @@ func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
 			Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		},
 		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
-		linkSupport: &linkSupport{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
+		linkSupport: &link.Support{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
 	}
 	if c.Link != NoLink {
 		d.links = links
@@ -111,7 +112,7 @@ func (d *dialer) watch(h *upstreamConn) {
 
 // lanesOf returns the lanes of a new link, or nil if it has none.
 func (d *dialer) lanesOf(c net.Conn) *lanes.Ends {
-	e := lanesOf(c, d.lanes)
+	e := lanes.OfLink(c, d.lanes)
 	if e == nil && d.lanes != nil {
 		d.onceLog.noLanes()
 	}
@@ -133,11 +134,11 @@ var errNoLink = errors.New("the upstream is not known to accept links")
 // not a link.
 func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 	noLink = errNoLink
-	if d.links != nil && d.linkSupport.acceptsLinks() {
+	if d.links != nil && d.linkSupport.Accepts() {
 		c, noLink = d.dialLink(ctx)
 		switch {
 		case noLink == nil:
-			d.linkSupport.recordLink()
+			d.linkSupport.Made()
 			return c, nil, nil
 		case errors.Is(noLink, endpoint.ErrUnreachable):
 			return nil, nil, noLink
@@ -178,10 +179,10 @@ func (d *dialer) shouldBeLink(h *upstreamConn) bool {
 	if d.links == nil || h.isLink {
 		return false
 	}
-	if why := h.noLink.Swap(nil); why != nil && d.linkSupport.recordRefusal() {
+	if why := h.noLink.Swap(nil); why != nil && d.linkSupport.Refused() {
 		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; look for a proxy between the gateways that supports HTTP/2 only", "upstream", d.up.String(), "err", *why)
 	}
-	return d.linkSupport.acceptsLinks()
+	return d.linkSupport.Accepts()
 }
 
 // minWindow is the initial window of a stream in HTTP/2 (RFC 9113, section 6.9.2), in bytes. A client may
@@ -205,64 +206,9 @@ func checkHTTP2(c net.Conn) error {
 	return nil
 }
 
-// linkSupportTime limits how long the gateway makes new connections links after the upstream has last announced
-// that it takes them.
-const linkSupportTime = 10 * time.Minute
-
 // refusalTime limits how long a connection's refusal of an encoding counts, even if the server later lists the
-// encoding: several servers, new and old, may be behind one connection. It is also the first pause before a
-// link is attempted again after a refusal.
+// encoding: several servers, new and old, may be behind one connection.
 const refusalTime = time.Minute
-
-// linkSupport records whether the upstream takes links. A connection is a link from its first byte or not at
-// all, so this must be known in advance.
-type linkSupport struct {
-	mu        sync.Mutex
-	announced time.Time // when a gateway last announced that it takes links
-	refused   time.Time // when one last refused a link
-	refusals  int       // since the last link that was made
-}
-
-// recordAnnouncement records that the gateway at the upstream announces that it takes links.
-func (p *linkSupport) recordAnnouncement() {
-	p.mu.Lock()
-	p.announced = time.Now()
-	p.mu.Unlock()
-}
-
-// maxRefusals limits how often refusalTime doubles before a link is attempted again: to about an hour.
-const maxRefusals = 6
-
-// recordRefusal records a refused link, and reports whether it is the first refusal.
-func (p *linkSupport) recordRefusal() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isBackingOff() {
-		return false // other clients were refused at the same time
-	}
-	p.refused = time.Now()
-	p.refusals++
-	return p.refusals == 1
-}
-
-// recordLink records that a link was made, and clears refusals.
-func (p *linkSupport) recordLink() {
-	p.mu.Lock()
-	p.refusals = 0
-	p.mu.Unlock()
-}
-
-// isBackingOff reports whether the last refusal still counts. p.mu must be held.
-func (p *linkSupport) isBackingOff() bool {
-	return p.refusals > 0 && time.Since(p.refused) < refusalTime<<min(p.refusals-1, maxRefusals)
-}
-
-// acceptsLinks reports whether the next connection should be a link.
-func (p *linkSupport) acceptsLinks() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Since(p.announced) < linkSupportTime && !p.isBackingOff()
-}
 
 // onceLogger logs facts about an upstream once, however many connections find them out.
 type onceLogger struct {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
@@ -86,7 +86,7 @@ func newEndpoint(c *Config) *link.Endpoint {
 	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
 	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
 	if !c.noLanes {
-		o.Extensions = linkExtensions()
+		o.Extensions = lanes.Extensions()
 	}
 	return link.NewEndpoint(o)
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
 // What calls over a link with lanes have beside others. Nothing here runs for any other call.

@@ -4,10 +4,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/wire/tunnel"
 )
 
 // linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as
@@ -48,33 +45,6 @@ func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried 
 		return nil, nil, false
 	}
 	return c, nil, true
-}
-
-// lanesVersion is the version of lanes in this gateway's hellos.
-const lanesVersion = "\x01"
-
-// linkExtensions are the extensions in this gateway's hellos, beside those of package link.
-func linkExtensions() string { return tunnel.AppendExtension("", tunnel.Lanes, lanesVersion) }
-
-// laned is a link that shares its memory.
-type laned interface {
-	lanes.Memory
-	Extension(tunnel.Extension) (content string, ok bool)
-	Share(link.Sharing)
-}
-
-// lanesOf returns the lanes of a new link; nil if we make none, or the peer does not know them.
-func lanesOf(c net.Conn, s *lanes.Shared) *lanes.Ends {
-	l, ok := c.(laned)
-	if !ok || s == nil {
-		return nil
-	}
-	if v, _ := l.Extension(tunnel.Lanes); v != lanesVersion {
-		return nil
-	}
-	e := lanes.New(l, s)
-	l.Share(link.Sharing{Busy: e.Writers.Busy, Forget: e.Writers.Forget, Forgotten: e.Readers.Forget})
-	return e
 }
 
 // overLink returns the rules as they are for messages that go over a link.

@@ -163,35 +163,6 @@ func TestLinkRefused(t *testing.T) {
 	wantOpened(t, far, "cinch-proto")
 }
 
-// What refuses again and again, while a gateway behind it says that it takes links, is asked ever less often.
-// Many clients that are refused at a time count once.
-func TestLinkRefusedAgain(t *testing.T) {
-	p := &linkSupport{}
-	ask := func(want bool, after time.Duration) {
-		t.Helper()
-		p.recordAnnouncement()
-		if p.refused = time.Now().Add(-after); p.acceptsLinks() != want {
-			t.Errorf("%v after %d refusals it is asked: %v", after, p.refusals, !want)
-		}
-	}
-	for i := range 10 {
-		wait := refusalTime << min(i, maxRefusals)
-		for client := range 3 {
-			if news := p.recordRefusal(); news != (i == 0 && client == 0) {
-				t.Errorf("refusal %d of client %d is news: %v", i, client, news)
-			}
-		}
-		ask(false, wait-time.Second)
-		ask(true, wait+time.Second)
-	}
-	p.recordLink()
-	ask(true, 0)
-	if !p.recordRefusal() {
-		t.Error("a refusal after a link is no news")
-	}
-	ask(true, refusalTime+time.Second)
-}
-
 // No other is ever asked: a gateway without peers, a server.
 func TestLinkNotOffered(t *testing.T) {
 	for name, change := range map[string]func(near, far *Config){
@@ -232,7 +203,7 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the connection", func() bool { return far.stats.Snapshot().Connections.Open == 1 })
-	near.pool.dialer.linkSupport.recordAnnouncement()
+	near.pool.dialer.linkSupport.Announced()
 	near.pool.replace(h)
 	near.pool.Release(&s)
 	testenv.Eventually(t, "the connection ends", func() bool { return far.stats.Snapshot().Connections.Open == 0 })

@@ -105,7 +105,7 @@ func cutRound(t *testing.T, seed uint64) {
 		workers.Go(func() { w.work(conn, rand.New(rand.NewPCG(seed, 100+i))) })
 	}
 	for end := time.Now().Add(*cutsTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		near.pool.dialer.linkSupport.recordLink() // hellos are cut as well, and links would not be asked for again for a while
+		near.pool.dialer.linkSupport.Made() // hellos are cut as well, and links would not be asked for again for a while
 	}
 	rough.rest()
 	close(w.calm)
@@ -115,7 +115,7 @@ func cutRound(t *testing.T, seed uint64) {
 	cancel()
 	<-watched
 	testenv.Eventually(t, "a link is made", func() bool {
-		near.pool.dialer.linkSupport.recordLink()
+		near.pool.dialer.linkSupport.Made()
 		mustEcho(t, c, payload(100))
 		return farLinks.accepted.Load() > 0
 	})
@@ -143,7 +143,7 @@ var zstd1 = codec.Setting{Codec: codec.Zstd, Level: 1}
 func realLinks(t *testing.T, name string) linker {
 	e := link.NewEndpoint(link.Config{
 		Name: name, Setting: zstd1, Engine: codec.New(codec.Options{}),
-		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second, Extensions: linkExtensions(),
+		Stats: gateway.NewStats(name, "grpc"), HelloTimeout: 5 * time.Second, Extensions: lanes.Extensions(),
 	})
 	t.Cleanup(e.Close)
 	return e

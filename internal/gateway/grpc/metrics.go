@@ -3,7 +3,7 @@ package grpc
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 

@@ -70,7 +70,7 @@ func TestPanicBelowAReplayBuffer(t *testing.T) {
 func TestPanicOfAnInquiry(t *testing.T) {
 	f, once := watched(t)
 	q := &encodingProbe{
-		capabilities: &serverCapabilities{linkSupport: &linkSupport{}}, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), probeWait: time.Hour, faults: f,
+		capabilities: &serverCapabilities{linkSupport: &link.Support{}}, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), probeWait: time.Hour, faults: f,
 		ask: func(context.Context, gatewayCall) (*gatewayReply, error) { panic("while asking") },
 	}
 	q.addEncodings([]string{"zstd"}, "test")

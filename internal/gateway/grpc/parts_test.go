@@ -199,7 +199,7 @@ func callFrom(headers ...string) *http.Request {
 // TestNegotiatedRequests checks which encoding messages to a server get, by what the client sends, what a
 // rule wants and what the server has announced.
 func TestNegotiatedRequests(t *testing.T) {
-	silent := func() *serverCapabilities { return newServerCapabilities(nil, false, &linkSupport{}, nil) }
+	silent := func() *serverCapabilities { return newServerCapabilities(nil, false, &link.Support{}, nil) }
 	says := func(list string) *serverCapabilities {
 		k := silent()
 		k.recordList([]string{list})

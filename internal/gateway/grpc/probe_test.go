@@ -54,7 +54,7 @@ type question struct{ path, encoding string }
 // list. It returns what is known then, and the questions.
 func inquire(t *testing.T, server answers, single string) (k *serverCapabilities, asked []question, told bool) {
 	t.Helper()
-	k = &serverCapabilities{linkSupport: &linkSupport{}}
+	k = &serverCapabilities{linkSupport: &link.Support{}}
 	var n atomic.Int64
 	q := &encodingProbe{capabilities: k, codecs: grpccodec.NewSet(grpccodec.Options{}), alive: t.Context(), probeWait: time.Minute, onUnavailable: func() { told = true }}
 	q.ask = func(_ context.Context, c gatewayCall) (*gatewayReply, error) {
@@ -130,7 +130,7 @@ func tonic(_, encoding string) string {
 // A server's own list takes precedence over answers. If lists differ, as behind a balancer, only encodings in
 // all of them count.
 func TestListsDiffer(t *testing.T) {
-	k := &serverCapabilities{linkSupport: &linkSupport{}}
+	k := &serverCapabilities{linkSupport: &link.Support{}}
 	k.recordProbe("zstd", true)
 	k.recordList([]string{"identity, gzip, s2"})
 	k.recordList([]string{"identity, gzip"})
@@ -205,7 +205,7 @@ func TestBareGoServer(t *testing.T) {
 func TestSilentQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan struct{}, 10)
-		q := &encodingProbe{capabilities: &serverCapabilities{linkSupport: &linkSupport{}}, alive: t.Context(), probeWait: time.Millisecond, ask: func(ctx context.Context, _ gatewayCall) (*gatewayReply, error) {
+		q := &encodingProbe{capabilities: &serverCapabilities{linkSupport: &link.Support{}}, alive: t.Context(), probeWait: time.Millisecond, ask: func(ctx context.Context, _ gatewayCall) (*gatewayReply, error) {
 			asked <- struct{}{}
 			<-ctx.Done()
 			return nil, ctx.Err()

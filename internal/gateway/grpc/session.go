@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
-	"github.com/cinch-layer/cinch/internal/gateway/grpc/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
 // session serves a client's connection.
@@ -62,7 +62,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 
 // lanesOf returns the lanes of a client's link, or nil.
 func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
-	e := lanesOf(client, g.shared.lanes)
+	e := lanes.OfLink(client, g.shared.lanes)
 	if e == nil && g.shared.lanes != nil {
 		g.oldClient.Do(func() {
 			g.cfg.Log.Info("the gateway at the other end of a link is an older version without lanes, so each cinch-proto message is compressed by itself",

@@ -1,55 +1,46 @@
 package http
 
 import (
-	"fmt"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
-// Names and values that two gateways exchange; docs/HTTP.md describes the whole exchange.
+// Names and values that two gateways exchange; docs/HTTP.md describes the whole exchange. They have no meaning
+// between a gateway and other clients or servers.
 const (
-	pairHeader    = "Cinch-Pair"             // in replies of a gateway with peers, and with the window in upgrades
-	pairVersion   = "1"                      // value of pairHeader
-	openHeader    = "Cinch-Max-Open"         // in upgrades, both ways: the longest body that the sender decompresses, in bytes
-	pairProtocol  = "cinch-pair/1"           // protocol to which a connection is upgraded
-	carriedCoding = "cinch-history"          // content coding of bodies on such a connection
-	codingHeader  = "Cinch-Content-Encoding" // the coding that such a body had before it was compressed
+	linkHeader    = "Cinch-Link"             // in replies of gateways that accept links, and in requests over links: linkVersion and limits
+	linkVersion   = "1"                      // first in linkHeader
+	lanesCoding   = lanes.Encoding           // content coding of bodies that are a message in a lane
+	codingHeader  = "Cinch-Content-Encoding" // what happened to a body's coding: openedMark and the coding, or foreignMark
 	openedMark    = "opened "                // before a coding in codingHeader: the far gateway has to restore it
 	foreignMark   = "foreign"                // in codingHeader: Content-Encoding is not by a gateway
+	maxOpenOption = "max_open="              // in linkHeader: the longest body that the sender decompresses, in bytes
 )
+
+// formatTerms returns the value of linkHeader for a gateway that decompresses bodies of up to so many bytes.
+// parseTerms is its inverse; without the option any length is accepted.
+func formatTerms(maxOpen int) string {
+	return linkVersion + "; " + maxOpenOption + strconv.Itoa(maxOpen)
+}
+
+func parseTerms(value string) (maxOpen int, ok bool) {
+	version, options, _ := strings.Cut(value, ";")
+	number, given := strings.CutPrefix(strings.TrimSpace(options), maxOpenOption)
+	maxOpen, err := strconv.Atoi(number)
+	if !given || err != nil || maxOpen < 0 {
+		maxOpen = math.MaxInt
+	}
+	return maxOpen, strings.TrimSpace(version) == linkVersion
+}
 
 // isPeerCoding reports whether the codings named by a client or an upstream are values that gateways exchange.
 func isPeerCoding(codings []string) bool {
-	named := strings.Join(codings, ", ")
-	return strings.HasPrefix(named, carriedCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
-}
-
-// Limits of the window of a history, as log2 of bytes.
-const (
-	minWindow = 17
-	maxWindow = 23
-)
-
-// formatTerms returns the Cinch-Pair field of an upgrade: "1; window=23". parseTerms is its inverse.
-func formatTerms(window int) string { return fmt.Sprintf("%s; window=%d", pairVersion, window) }
-
-func parseTerms(h http.Header) (window int, ok bool) {
-	version, terms, _ := strings.Cut(h.Get(pairHeader), ";")
-	number, isWindow := strings.CutPrefix(strings.TrimSpace(terms), "window=")
-	window, err := strconv.Atoi(number)
-	return window, strings.TrimSpace(version) == pairVersion && isWindow && err == nil && window >= minWindow && window <= maxWindow
-}
-
-// maxOpenOf returns the longest body that a peer decompresses, as it says in an upgrade. Gateways of earlier
-// versions don't say it.
-func maxOpenOf(h http.Header) int {
-	n, err := strconv.Atoi(h.Get(openHeader))
-	if err != nil || n < 0 {
-		return math.MaxInt
-	}
-	return n
+	named := strings.ToLower(strings.Join(codings, ", "))
+	return strings.Contains(named, lanesCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
 }
 
 // setCoding sets the Content-Encoding field; "" removes it.
@@ -59,4 +50,12 @@ func setCoding(h http.Header, coding string) {
 		return
 	}
 	h["Content-Encoding"] = []string{coding}
+}
+
+// deletePeerFields deletes the fields that only gateways may send.
+func deletePeerFields(h http.Header) {
+	delete(h, linkHeader)
+	delete(h, codingHeader)
+	delete(h, lanes.Header)
+	delete(h, lanes.OpenedHeader)
 }

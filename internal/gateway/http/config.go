@@ -10,6 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 )
 
 // Defaults of fields that a Config leaves at zero.
@@ -40,11 +41,9 @@ type Config struct {
 
 	Grace time.Duration // time from the beginning of a drain to the end of idle connections
 
-	Peers      bool    // clients may be gateways, with histories
-	Link       Sharing // histories for an upstream that turns out to be a gateway
-	LinkLevel  int     // zstd level of bodies sent with history; 0: 3
-	LinkWindow int     // log2 of the largest history in bytes; 0: 8 MiB
-	LinkMemory int64   // bytes; limit for all histories; 0: 256 MiB
+	Peers bool         // clients may be gateways, whose links are accepted
+	Links *link.Config // links to and from other gateways; nil: none
+	Link  Sharing      // links to an upstream that turns out to be a gateway
 
 	Sample            bool     // sample the bodies of requests to measure them
 	UpstreamReads     []string // content codings that the upstream reads in requests
@@ -56,31 +55,17 @@ type Config struct {
 	Log               *slog.Logger
 }
 
-// Sharing selects the clients whose bodies share a history: see docs/HTTP.md.
+// Sharing selects the clients whose bodies share links, and so histories: see docs/HTTP.md.
 type Sharing uint8
 
 // Values of Sharing.
 const (
 	NoHistory Sharing = iota
-	PerClient         // each client's connection has histories of its own
-	Shared            // all clients share histories
-)
-
-const (
-	defaultLinkLevel  = 3
-	defaultLinkMemory = 256 << 20
+	PerClient         // each client's connection has links of its own
+	Shared            // all clients share links
 )
 
 func (c *Config) setDefaults() {
-	if c.LinkLevel <= 0 {
-		c.LinkLevel = defaultLinkLevel
-	}
-	if c.LinkWindow <= 0 {
-		c.LinkWindow = maxWindow
-	}
-	if c.LinkMemory <= 0 {
-		c.LinkMemory = defaultLinkMemory
-	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = DefaultMaxStreams
 	}

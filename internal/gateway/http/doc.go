@@ -21,10 +21,8 @@
 //
 // Two gateways:
 //
-//	near.go       sending requests and receiving replies at the near gateway
+//	near.go       sending requests over links, and receiving replies, at the near gateway; links.go, its links
 //	far.go        the same exchanges at the far gateway
-//	peergateway.go
-//	              the near gateway's connections, and the histories that both ends of one keep
 //	agreed.go     names and values that two gateways exchange
 //
 // Connections to the upstream:

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -36,10 +39,11 @@ type common struct {
 	errorLog        *log.Logger   // for net/http
 	ahead           chan struct{} // see memory.Grant
 
-	samples     *sampled.Samples // nil: nothing is measured
-	histories   *histories       // for connections with other gateways; nil: there are none
-	peerGateway *peerGateway     // the upstream as a gateway; nil: without Link
-	peerConns   *peerConns       // shared by all clients; nil: each client has its own, or there are none
+	samples  *sampled.Samples // nil: nothing is measured
+	endpoint *link.Endpoint   // of links with other gateways; nil: there are none
+	lanes    *lanes.Shared    // of these links
+	far      *farGateway      // the upstream as a gateway; nil: without Link
+	links    *links           // shared by all clients; nil: each client has its own, or there are none
 }
 
 // exchange is one request and its reply.
@@ -64,11 +68,22 @@ type exchange struct {
 	originalBody           *originalBody // the body as the client sent it, if it is in memory and was recoded
 	broken                 error         // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	history   *history        // histories of the client's connection, if the client is a gateway
-	peerConns *peerConns      // peer connections to the far gateway; nil: there are none
-	peerConn  *peerConn       // the peer connection that the exchange uses; nil: none
-	window    *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
-	accounts  []*memory.Account
+	links     *links     // to the far gateway; nil: there are none
+	link      *linkConn  // the link that the exchange uses; nil: none
+	linkSlot  http2.Slot // its place on that link
+	opened    int64      // messages in lanes of the request that the far gateway has decompressed, as it says; -1: it has not said
+	replyRead bool       // the reply that came over the link was read to its end
+
+	isLink    bool           // the client is a gateway, and its connection a link
+	ends      *lanes.Ends    // lanes of that link
+	assigned  lanes.Assigned // the lane of the reply
+	nearOpens int            // the longest body that the near gateway decompresses, in bytes
+
+	laneOut *lanes.Out // lane of what this gateway compresses; nil: none
+	laneIn  *lanes.In  // lane of what it decompresses; nil: none
+
+	window   *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
+	accounts []*memory.Account
 
 	slot  *gateway.ConnSlot // its place among the requests of HTTP/2 clients over HTTP/1.1; nil: none
 	began time.Time
@@ -80,7 +95,7 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 
 // close releases what the exchange holds.
 func (x *exchange) close() {
-	x.returnPeerConn(false)
+	x.releaseLink()
 	x.cutMu.Lock()
 	x.closed = true
 	x.cutMu.Unlock()
@@ -95,11 +110,10 @@ func (x *exchange) close() {
 	if x.slot != nil {
 		x.slot.Leave()
 	}
+	if x.isLink {
+		x.laneOut.Sent(false) // unless all was sent
+	}
 }
-
-// errCarried is returned for a body that does not fit the history. Further bodies on the connection would not
-// fit either.
-var errCarried = errors.New("the body from the near gateway can't be decompressed")
 
 // bodyEnded reports whether the request's body has been read to its end.
 func (x *exchange) bodyEnded() bool { return x.in.Body == http.NoBody || x.ended.Load() }
@@ -132,21 +146,6 @@ func (x *exchange) clearBodyDeadline() {
 
 // errRequest is returned when reading a client's body fails.
 var errRequest = errors.New("the body of the request could not be read")
-
-// returnPeerConn ends the use of a peer connection. Other exchanges may use it only after a complete exchange.
-func (x *exchange) returnPeerConn(complete bool) {
-	c := x.peerConn
-	x.peerConn = nil
-	switch {
-	case c == nil:
-	case complete && !c.isFull():
-		x.peerConns.put(c)
-	default:
-		x.peerConns.drop(c)
-	}
-}
-
-func (x *exchange) dropPeerConn() { x.returnPeerConn(false) }
 
 // holdRequest sets and returns requestBody, into which the request's body can be read. holdReply does the
 // same for replyBody and the reply's body.
@@ -262,9 +261,11 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		status, class, err = http.StatusServiceUnavailable, "", errDisplaced // counted by Displace
 	case errors.Is(err, errTooMany):
 		status, class = http.StatusServiceUnavailable, "connections"
-	case errors.Is(err, errCarried):
-		w.Header().Set("Connection", "close") // the histories differ
-		class = ""
+	case errors.Is(err, errFromLink):
+		class = "corrupt"
+		if errors.Is(err, grpccodec.ErrTooLarge) || errors.Is(err, lanes.ErrTooLarge) {
+			status, class = http.StatusRequestEntityTooLarge, ""
+		}
 	case errors.Is(err, errBodySlow):
 		status, class = http.StatusRequestTimeout, "request"
 		if x.in.ProtoMajor == 1 {

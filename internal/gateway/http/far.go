@@ -9,90 +9,67 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
+	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// isPairUpgrade reports whether a client requests an upgrade to a connection with history.
-func (h *handler) isPairUpgrade(r *http.Request) bool {
-	return h.histories != nil && h.cfg.Peers && h.history == nil && r.ProtoMajor == 1 && r.Body == http.NoBody && r.Header.Get("Upgrade") == pairProtocol
-}
-
-// servePair upgrades a connection, and serves its requests until it ends.
-func (h *handler) servePair(w http.ResponseWriter, r *http.Request) {
-	window, ok := parseTerms(r.Header)
-	if !ok {
-		http.Error(w, "cinch: unknown "+pairHeader+": this gateway knows version "+pairVersion, http.StatusBadRequest)
-		return
-	}
-	carried, err := h.newHistory(window)
-	if err != nil {
-		h.cfg.Log.Warn("a near gateway gets no history", "client", h.session.memory.Addr, "err", err)
-		http.Error(w, "cinch: "+err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	defer carried.close()
-	carried.peerOpens = maxOpenOf(r.Header)
-	conn, err := hijack(w, carried.window, h.cfg.MaxOpen)
+// serveLink makes a client's connection a link, and serves the requests on it.
+func (s *session) serveLink(ahead []byte) {
+	c, err := s.handler.endpoint.Accept(s.client, ahead)
 	if err != nil {
 		return
 	}
-	defer conn.Close()
-	h.session.serveCarried(conn, &handler{common: h.common, session: h.session, history: carried})
+	ends := lanes.OfLink(c, s.handler.lanes)
+	defer ends.Close()
+	h := &handler{common: s.handler.common, session: s, isLink: true, ends: ends}
+	s.serveHTTP2(&headersApart{secretWriter: c.(secretWriter), begun: true}, nil, h, linkIdle+time.Minute) // the near gateway ends it first
 }
 
-func (h *handler) newHistory(window int) (*history, error) {
-	window, cost, err := h.histories.take(window)
-	if err != nil {
-		return nil, err
+// meetPeer takes from a request over a link what is for this gateway, before anything else happens to it.
+func (x *exchange) meetPeer(r *http.Request) {
+	x.laneIn = x.ends.Readers.Request()
+	x.assigned = x.ends.Writers.Assigned(r.Header.Get(lanes.Header))
+	x.nearOpens, _ = parseTerms(r.Header.Get(linkHeader))
+	coding := r.Header[codingHeader]
+	deletePeerFields(r.Header)
+	if len(coding) > 0 {
+		r.Header[codingHeader] = coding // decodeFromLink removes it
 	}
-	return h.histories.open(window, cost)
 }
 
-// hijack takes a connection from its server, and tells the near gateway that it uses pairProtocol from now
-// on.
-func hijack(w http.ResponseWriter, window, maxOpen int) (net.Conn, error) {
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return nil, err
-	}
-	_, err = fmt.Fprintf(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n%s: %d\r\n\r\n", pairProtocol, pairHeader, formatTerms(window), openHeader, maxOpen)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil && buffered.Reader.Buffered() > 0 {
-		err = errors.New("the near gateway speaks before it is answered")
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return conn, nil
+// isPeerBody reports whether the body of a request over a link must be changed back to what the near gateway's client sent.
+func (x *exchange) isPeerBody(h http.Header) bool {
+	return x.isLink && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
 }
 
-// decodeCarried decompresses the body of a request that was sent with history, and gives it the coding that a
-// rule asks for, or the one that it had.
-func (x *exchange) decodeCarried(out *http.Request) {
+// errFromLink is returned for a body of a near gateway that can't be changed back.
+var errFromLink = errors.New("the body from the near gateway can't be decompressed")
+
+// decodeFromLink changes a body back to what the near gateway's client sent, and gives it the coding that a rule of this
+// gateway asks for, or the one that it had.
+func (x *exchange) decodeFromLink(out *http.Request) {
 	b := x.holdRequest(out)
-	start := time.Now()
-	n := out.ContentLength
-	plain, err := b.decodeCarried(x.history.reader, n, x.cfg.MaxOpen)
+	var plain []byte
+	var err error
+	if out.Header.Get("Content-Encoding") == lanesCoding {
+		plain, err = x.readLaned(b, x.laneIn, out.ContentLength)
+		setCoding(out.Header, "")
+	} else {
+		plain, err = x.readPlain(b, out.ContentLength)
+	}
 	if err != nil {
-		if errors.Is(err, bodies.ErrCorrupt) {
-			x.cfg.Stats.Error("corrupt")
-		}
-		x.broken = fmt.Errorf("%w: %w", errCarried, err)
+		x.broken = fmt.Errorf("%w: %w", errFromLink, err)
 		return
 	}
-	x.history.settle()
-	x.cfg.Stats.Opened(codec.Zstd, int(n), len(plain), time.Since(start))
 	had, opened := strings.CutPrefix(out.Header.Get(codingHeader), openedMark)
 	delete(out.Header, codingHeader)
-	setCoding(out.Header, had)
 	if !opened {
 		x.sendOpened(out, plain, x.lookup(policy.Request, out.Header, int64(len(plain))))
 		return
 	}
+	setCoding(out.Header, had)
 	x.restore(out, plain, had)
 }
 
@@ -102,7 +79,7 @@ func (x *exchange) restore(out *http.Request, plain []byte, had string) {
 	before := out.Header["Content-Encoding"]
 	coded, err := x.recoded(plain, had)
 	if err != nil {
-		x.broken = fmt.Errorf("%w: %w", errCarried, err)
+		x.broken = fmt.Errorf("%w: %w", errFromLink, err)
 		return
 	}
 	n := int64(len(coded))
@@ -129,41 +106,124 @@ func (x *exchange) recoded(plain []byte, had string) ([]byte, error) {
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
 }
 
-// carryReply compresses a reply with the history of the connection if a rule covers it. The near gateway
-// gives the client the original reply.
-func (x *exchange) carryReply(resp *http.Response) {
+// linkReply prepares a reply for a link. Messages of Protocol Buffers that a rule covers go in a lane; the link compresses the others.
+func (x *exchange) linkReply(resp *http.Response) {
+	h := resp.Header
+	deletePeerFields(h)
+	if isPeerCoding(h["Content-Encoding"]) {
+		h[codingHeader] = []string{foreignMark}
+		return
+	}
 	n := resp.ContentLength
-	if isPeerCoding(resp.Header["Content-Encoding"]) {
-		resp.Header[codingHeader] = []string{foreignMark}
+	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.nearOpens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || len(resp.Trailer) > 0 {
 		return
 	}
-	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.history.peerOpens)) || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified {
+	rule := x.lookup(policy.Reply, h, n)
+	if rule == nil || !asColumns(rule, h) || !x.gatherReply(resp, rule) {
 		return
 	}
-	rule := x.lookup(policy.Reply, resp.Header, n)
-	if rule == nil {
-		return
+	x.laneOut = x.ends.Writers.Reply(x.assigned)
+	body := x.replyBody.received
+	if packed, err := x.appendToLane(x.laneOut, body); err == nil {
+		body = packed
+		h["Content-Encoding"] = []string{lanesCoding}
 	}
-	if x.gatherReply(resp, rule) {
-		x.writeReply(resp, rule)
+	x.setReply(resp, body)
+}
+
+// tellPeer completes the header of a reply over a link.
+func (x *exchange) tellPeer(h http.Header) {
+	h[linkHeader] = []string{formatTerms(x.cfg.MaxOpen)}
+	if rooms := x.ends.Readers.Rooms(); rooms != "" {
+		h[lanes.Header] = []string{rooms}
+	}
+	if n := x.laneIn.Opened(); n > 0 {
+		h[lanes.OpenedHeader] = []string{fmt.Sprint(n)}
 	}
 }
 
-func (x *exchange) writeReply(resp *http.Response, rule *policy.MessageRule) {
-	b, start := x.replyBody, time.Now()
-	out, err := x.history.writer.Append(nil, b.received, asColumns(rule, resp.Header))
-	if err != nil {
-		resp.Body = readCloser{errorReader{err}, resp.Body}
-		return
+// appendToLane returns a body as a message of Protocol Buffers, in a lane if there is one. If the message is a part of the lane's
+// session it must be sent, or the lane given up.
+func (x *exchange) appendToLane(lane *lanes.Out, body []byte) ([]byte, error) {
+	began, stint := time.Now(), x.cfg.Effort.Begin(len(body))
+	defer stint.End()
+	out, inLane := lane.Append(nil, body)
+	if !inLane {
+		var err error
+		if out, err = x.cfg.Codecs.AppendSetting(out, body, codec.Setting{Codec: codec.Proto}); err != nil {
+			return nil, err
+		}
 	}
-	x.history.settle()
-	took := time.Since(start)
-	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.received), len(out), took)
+	took := time.Since(began)
+	x.cfg.Effort.RecordLatency(took)
 	x.cfg.Stats.Latency(took)
-	x.setReply(resp, out)
-	delete(resp.Header, codingHeader)
-	if had := resp.Header["Content-Encoding"]; len(had) > 0 {
-		resp.Header[codingHeader] = []string{strings.Join(had, ", ")}
-	}
-	setCoding(resp.Header, carriedCoding)
+	return out, nil
 }
+
+// maxLaned returns the most bytes of a message in a lane that is decompressed to at most so many.
+func maxLaned(body int) int64 { return int64(body) + int64(body)/64 + 1024 }
+
+// readLaned reads a body of n bytes (-1: unknown) that is a message in a lane, waiting for memory as long as necessary, and decompresses it.
+func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, error) {
+	if err := b.readAll(n, maxLaned(x.cfg.MaxOpen)); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	m, err := lanes.Parse(b.received)
+	if err != nil {
+		return nil, err
+	}
+	var out []byte
+	if m.Alone {
+		if out, err = x.coder.openWaiting(m.Body, codec.Proto.String(), &b.grant); err == nil {
+			lane.OpenedAlone(m, len(out))
+		}
+	} else {
+		raw := m.RawLen()
+		if raw > x.cfg.MaxOpen {
+			return nil, lanes.ErrTooLarge
+		}
+		if err = b.grant.AcquireBeyond(int64(raw)); err == nil {
+			out, err = lane.Open(nil, m, raw)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.cfg.Stats.Opened(codec.Proto, len(b.received), len(out), time.Since(began))
+	return out, nil
+}
+
+// readPlain reads a body of n bytes (-1: unknown), waiting for memory as long as necessary.
+func (x *exchange) readPlain(b *wholeBody, n int64) ([]byte, error) {
+	err := b.readAll(n, int64(x.cfg.MaxOpen))
+	return b.received, err
+}
+
+// openWaiting is open for a body that can't be passed on as it is: it waits for memory.
+func (c coder) openWaiting(in []byte, from string, g *memory.Grant) ([]byte, error) {
+	held := int64(0)
+	for limit := 8*len(in) + 512; ; limit *= 8 {
+		limit = min(limit, c.cfg.MaxOpen)
+		if err := g.AcquireBeyond(int64(limit) - held); err != nil {
+			return nil, err
+		}
+		held = int64(limit)
+		out, err := c.cfg.Codecs.AppendDecompress(nil, in, from, limit)
+		if !errors.Is(err, grpccodec.ErrTooLarge) || limit == c.cfg.MaxOpen {
+			return out, err
+		}
+	}
+}
+
+// peekLink reads a client's first byte, and reports whether it begins a link.
+func (s *session) peekLink() (ahead []byte, isLink bool) {
+	ahead = make([]byte, 1)
+	n, err := s.client.Read(ahead)
+	if n == 0 || err != nil {
+		return nil, false
+	}
+	return ahead, s.handler.endpoint.IsHello(ahead[0])
+}
+
+var _ net.Conn = (*headersApart)(nil)

@@ -5,10 +5,11 @@ import (
 	"net"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/proto/history"
 	"github.com/cinch-layer/cinch/internal/gateway"
-
-	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -53,8 +54,7 @@ func (g *Gateway) Measured() []sampled.Measured {
 	if g.common.samples == nil {
 		return nil
 	}
-	c := bodies.Coders{Engine: g.cfg.Engine, Codecs: g.cfg.Codecs}
-	return g.common.samples.Measure(compressionMethods(c, func(m sampled.Message) ([]byte, error) {
+	return g.common.samples.Measure(compressionMethods(&g.cfg, func(m sampled.Message) ([]byte, error) {
 		return g.common.coder.open(m.Bytes, m.Coding, &memory.Grant{})
 	}))
 }
@@ -70,23 +70,26 @@ func (g *Gateway) SampleBytes() int {
 // Shutdown lets exchanges in flight end, and cuts off the rest when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.server.Shutdown(ctx)
-	g.common.peerConns.close()
+	g.common.links.close()
 	g.common.transport.close()
+	if g.common.endpoint != nil {
+		g.common.endpoint.Close()
+	}
 	return err
 }
 
-// Settings of a pair of gateways with which samples are measured, equal to the defaults.
+// Settings of a link with which samples are measured, equal to the defaults.
 const (
-	pairLevel  = 3
-	pairWindow = 23
+	linkLevel  = 3
+	linkWindow = codec.MaxStreamWindow
 )
 
 // compressionMethods returns the ways of compression that are measured.
-func compressionMethods(c bodies.Coders, open func(m sampled.Message) ([]byte, error)) *sampled.Methods {
-	pair := func(columns bool) func() (sampled.Writer, error) {
+func compressionMethods(c *Config, open func(m sampled.Message) ([]byte, error)) *sampled.Methods {
+	link := func(columns bool) func() (sampled.Writer, error) {
 		return func() (sampled.Writer, error) {
-			w, err := c.NewWriter(pairLevel, pairWindow)
-			return pairWriter{w, columns}, err
+			w, err := c.Engine.StreamWriter(linkLevel, linkWindow)
+			return &linkWriter{stream: w, columns: columns}, err
 		}
 	}
 	return &sampled.Methods{
@@ -94,18 +97,32 @@ func compressionMethods(c bodies.Coders, open func(m sampled.Message) ([]byte, e
 		Compress: c.Codecs.AppendCompress,
 		Each:     []sampled.Method{{Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}},
 		Sequences: []sampled.Sequence{
-			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: pair(false)},
-			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: pair(true)},
+			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: link(false)},
+			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: link(true)},
 		},
 	}
 }
 
-// pairWriter writes to a history between two gateways, with all bodies as columns or none.
-type pairWriter struct {
-	*bodies.Writer
+// linkWriter compresses bodies as a link does, all of them in one lane or none.
+type linkWriter struct {
+	stream  codec.StreamWriter
+	lane    history.Writer
 	columns bool
 }
 
-func (w pairWriter) Append(dst, body []byte) ([]byte, error) {
-	return w.Writer.Append(dst, body, w.columns)
+// Append appends a compressed body to dst.
+func (w *linkWriter) Append(dst, body []byte) ([]byte, error) {
+	if w.columns {
+		body = w.lane.Append(nil, body)
+	}
+	if len(body) == 0 {
+		return dst, nil
+	}
+	return w.stream.Append(dst, body)
 }
+
+// Close frees the stream.
+func (w *linkWriter) Close() { w.stream.Close() }
+
+// Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
+func (g *Gateway) Links() *link.Endpoint { return g.common.endpoint }

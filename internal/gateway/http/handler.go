@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/system/panics"
@@ -21,14 +23,17 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	if c.Sample {
 		e.samples = &sampled.Samples{}
 	}
-	if c.Peers || c.Link != NoHistory {
-		e.histories = newHistories(c)
+	if c.Links != nil {
+		o := *c.Links
+		o.Name, o.Rule, o.Growth, o.Extensions = c.Name, "link", link.SharedGrowth, lanes.Extensions()
+		o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+		e.endpoint, e.lanes = link.NewEndpoint(o), lanes.NewShared()
 	}
 	if c.Link != NoHistory {
-		e.peerGateway = newPeerGateway(c, e.histories)
+		e.far = newFarGateway(c, e.endpoint, e.lanes)
 	}
 	if c.Link == Shared {
-		e.peerConns = newPeerConns(e.peerGateway)
+		e.links = newLinks(e.far, false)
 	}
 	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
 	if c.Upstream.TLS != nil {
@@ -58,23 +63,17 @@ func (buffers) Put(b []byte) { memory.PutBuffer(b) }
 type handler struct {
 	*common
 	session *session
-	history *history // histories of the client's connection, if the client is a gateway
+	isLink  bool        // the client is a gateway, and its connection a link
+	ends    *lanes.Ends // lanes of that link; nil: none
 }
 
 // ServeHTTP serves one exchange.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.endHijacked()
 	defer h.catchPanic()
-	if h.isPairUpgrade(r) {
-		h.servePair(w, r)
-		return
-	}
 	metadata, fits := h.session.memory.TakeMetadata(r)
 	if !fits {
 		h.cfg.Stats.Error("metadata")
-		if h.history != nil {
-			w.Header().Set("Connection", "close") // the body is not decompressed, so the histories differ from now on
-		}
 		http.Error(w, "cinch: no memory is free for the headers of this request (memory.budget)", http.StatusServiceUnavailable)
 		return
 	}
@@ -87,7 +86,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.session.lengths.hasHiddenLength(r) {
 		w.Header().Set("Connection", "close") // RFC 9112, 6.1: a length with chunks may be an attempt to smuggle a request
 	}
-	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, history: h.history, peerConns: h.session.peerConns, control: http.NewResponseController(w)}
+	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, isLink: h.isLink, ends: h.ends, links: h.session.links, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
 	x.in, x.cancel = r.WithContext(ctx), cancel
@@ -95,11 +94,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server sends GOAWAY for it
 	}
-	if h.cfg.Peers {
-		w.Header()[pairHeader] = []string{pairVersion}
+	if x.isLink {
+		x.meetPeer(x.in)
+	} else if h.cfg.Peers && h.endpoint != nil {
+		w.Header()[linkHeader] = []string{formatTerms(h.cfg.MaxOpen)}
 	}
 	_ = x.control.EnableFullDuplex() // else the server would read the rest of the body when a reply begins
 	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
+	if x.isLink {
+		x.laneOut.Sent(true)
+	}
 }
 
 // catchPanic logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not
@@ -118,7 +122,7 @@ func (h *handler) catchPanic() {
 // endHijacked ends the session when the connection was taken over, as by WebSocket: the server does not
 // report its end.
 func (h *handler) endHijacked() {
-	if h.history == nil && h.session.hijacked.Load() {
+	if h.session.hijacked.Load() {
 		h.session.end()
 	}
 }
@@ -151,8 +155,8 @@ func (w *replyWriter) WriteHeader(status int) {
 	case in.ProtoMajor == 1 && !w.x.bodyEnded():
 		h["Connection"] = []string{"close"} // the rest of the body must not be mistaken for a request
 	}
-	if w.x.history != nil && w.x.history.isFull() {
-		h["Connection"] = []string{"close"}
+	if w.x.isLink {
+		w.x.tellPeer(h)
 	}
 	maps.Copy(h, w.own)
 	if len(h["Content-Type"]) == 0 {

@@ -2,77 +2,97 @@ package http
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/wire/peer"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// hostileFar starts a server that claims to be a gateway, and answers upgrades with upgrade.
-func hostileFar(t *testing.T, upgrade func(conn net.Conn)) (addr string, upgrades chan struct{}) {
-	t.Helper()
-	upgrades = make(chan struct{}, 100)
-	return startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(pairHeader, pairVersion)
-		if r.Header.Get("Upgrade") == "" {
-			echo(w, r)
-			return
-		}
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		upgrades <- struct{}{}
-		upgrade(conn)
-	})), upgrades
+// linkListener accepts connections for a server, and hands those that begin a link to another function.
+type linkListener struct {
+	net.Listener
+	link func(net.Conn)
 }
 
-// With a far gateway that answers upgrades wrongly exchanges work, without history.
+func (l *linkListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(c, first); err != nil {
+			_ = c.Close()
+			continue
+		}
+		if !peer.BeginsHello(first[0]) {
+			return &lengthCounter{Conn: c, ahead: first}, nil
+		}
+		go func() {
+			defer c.Close()
+			l.link(c)
+		}()
+	}
+}
+
+// claimsToBeFar starts a server that says that it accepts links, and calls link for each. The channel gets a value for each.
+func claimsToBeFar(t *testing.T, link func(net.Conn)) (addr string, links chan struct{}) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links = make(chan struct{}, 100)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(linkHeader, formatTerms(1<<20))
+		echo(w, r)
+	})}
+	go func() { _ = server.Serve(&linkListener{l, func(c net.Conn) { links <- struct{}{}; link(c) }}) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return l.Addr().String(), links
+}
+
+// With a far gateway that answers hellos wrongly exchanges work, without links.
 func TestHostileFar(t *testing.T) {
-	for name, upgrade := range map[string]func(net.Conn){
-		"closes":    func(net.Conn) {},
-		"garbage":   func(c net.Conn) { _, _ = io.WriteString(c, "garbage\r\n\r\n") },
-		"no window": func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 101 X\r\nUpgrade: cinch-pair/1\r\n\r\n") },
-		"a large window": func(c net.Conn) {
-			_, _ = io.WriteString(c, "HTTP/1.1 101 X\r\nUpgrade: cinch-pair/1\r\nCinch-Pair: 1; window=31\r\n\r\n")
+	hello := func(c net.Conn) {
+		_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Window: 17, Codecs: 0x3f}.Append(nil))
+	}
+	for name, link := range map[string]func(net.Conn){
+		"closes":          func(net.Conn) {},
+		"garbage":         func(c net.Conn) { _, _ = io.WriteString(c, "garbage that is no hello at all") },
+		"another version": func(c net.Conn) { _, _ = c.Write(peer.Hello{Lowest: 9, Highest: 9, Codecs: 1}.Append(nil)) },
+		"full": func(c net.Conn) {
+			_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Codecs: 1, Status: peer.StatusRefused}.Append(nil))
 		},
-		"speaks first": func(c net.Conn) {
-			_, _ = io.WriteString(c, "HTTP/1.1 101 X\r\nUpgrade: cinch-pair/1\r\nCinch-Pair: 1; window=20\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		},
-		"endless headers": func(c net.Conn) {
-			_, err := io.WriteString(c, "HTTP/1.1 101 X\r\n")
-			for n := 0; err == nil; n++ {
-				if _, err = fmt.Fprintf(c, "X-%d: %s\r\n", n, strings.Repeat("x", 4000)); n > 100_000 {
-					t.Error("they are read")
-					return
-				}
+		"ends":      hello,
+		"no HTTP/2": func(c net.Conn) { hello(c); _, _ = c.Write(append(peer.AppendRaw(nil, 7), "garbage"...)) },
+		"endless": func(c net.Conn) {
+			hello(c)
+			for _, err := c.Write(append(peer.AppendRaw(nil, 4000), strings.Repeat("x", 4000)...)); err == nil; {
+				_, err = c.Write(append(peer.AppendRaw(nil, 4000), strings.Repeat("x", 4000)...))
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			far, upgrades := hostileFar(t, upgrade)
+			far, links := claimsToBeFar(t, link)
 			near := start(t, far, func(c *Config) { c.Link = Shared }, requestsTo(t, "zstd"))
 			c := client(t)
 			for asked := false; !asked; {
-				if resp, got := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(decoded(t, resp.Header.Get("X-Got-Content-Encoding"), got), text) {
+				if resp, got := send(t, c, http.MethodPut, near.url, text); resp.StatusCode != 200 && resp.StatusCode != http.StatusBadGateway || resp.StatusCode == 200 && !bytes.Equal(decoded(t, resp.Header.Get("X-Got-Content-Encoding"), got), text) {
 					t.Errorf("%s, %d bytes", resp.Status, len(got))
 				}
 				select {
-				case <-upgrades:
+				case <-links:
 					asked = true
 				default:
 				}
 			}
-			testenv.Eventually(t, "memory is given back", func() bool { return near.common.histories.memory.InUse() == 0 })
-			if resp, _ := send(t, c, http.MethodPost, near.url, text); resp.StatusCode != 200 {
-				t.Error(resp.Status)
-			}
+			testenv.Eventually(t, "the link is given up", func() bool { return near.common.links.open.Load() == 0 && !near.common.links.opening.Load() })
+			testenv.Eventually(t, "memory is given back", func() bool { return near.common.endpoint.State().Used == 0 })
 		})
 	}
 }

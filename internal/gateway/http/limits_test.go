@@ -1,9 +1,7 @@
 package http
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,89 +16,47 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// upgradedTo returns a connection to a far gateway that was upgraded to pairProtocol.
-func upgradedTo(t *testing.T, far *rig) net.Conn {
-	t.Helper()
-	near := far.cfg
-	near.Stats = nil // as another gateway
-	p := newPeerGateway(&near, far.common.histories)
-	p.up.Address = strings.TrimPrefix(far.url, "http://")
-	conn, _, _, err := p.upgraded(t.Context(), minWindow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
-}
-
-// A connection between gateways has one exchange at a time, even if a hostile near gateway tries HTTP/2, with
-// which several goroutines would use one history.
-func TestCarriedIsHTTP1(t *testing.T) {
-	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true }, repliesTo(t, "zstd"))
-	conn := upgradedTo(t, far)
-	h2 := &http.Transport{Protocols: &http.Protocols{}, DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
-	var wg sync.WaitGroup
-	for i := range 20 {
-		if i == 1 {
-			wg.Wait() // all others use the connection of the first
-		}
-		wg.Go(func() {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(text))
-			if resp, err := h2.RoundTrip(r); err == nil {
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-				t.Error("HTTP/2 is spoken", resp.Status)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// A connection between gateways may wait as long for its first exchange as for any other.
-func TestCarriedWaits(t *testing.T) {
+// A link without exchanges lasts as long as the near gateway keeps it.
+func TestLinkWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := testenv.Pipe()
-		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Peers: true, Log: slog.New(slog.DiscardHandler)}
+		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Peers: true, Links: &link.Config{}, Log: slog.New(slog.DiscardHandler)}
 		c.Requests, c.Replies = memory.NewBudget(1<<20), memory.NewBudget(1<<20)
 		g := NewGateway(c)
 		s := newSession(g, here)
 		ended := make(chan struct{})
 		go func() { defer close(ended); s.Run() }()
-		from := bufio.NewReader(there)
-		for _, request := range []struct {
-			text string
-			want int
-		}{
-			{fmt.Sprintf("Connection: Upgrade\r\nUpgrade: %s\r\n%s: %s\r\n", pairProtocol, pairHeader, formatTerms(minWindow)), http.StatusSwitchingProtocols},
-			{"", http.StatusBadGateway}, // there is no upstream
-		} {
-			_, _ = io.WriteString(there, "GET / HTTP/1.1\r\nHost: x\r\n"+request.text+"\r\n")
-			resp, err := http.ReadResponse(from, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if resp.StatusCode != request.want {
-				t.Errorf("%s, want %d", resp.Status, request.want)
-			}
-			time.Sleep(headerTimeout + 2*time.Second)
+		e := link.NewEndpoint(link.Config{Name: "near", Engine: codec.New(codec.Options{}), Extensions: lanes.Extensions(), Stats: gateway.NewStats("near", "http")})
+		carried, err := e.Enter(there)
+		if err != nil {
+			t.Fatal(err)
 		}
-		_ = there.Close()
+		near := http2.NewClientConn(carried, http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: DefaultMaxHeader})
+		if time.Sleep(linkIdle); near.Ended() {
+			t.Error("the link has ended before the near gateway would end it")
+		}
+		if time.Sleep(2 * time.Minute); !near.Ended() {
+			t.Error("the far gateway keeps an unused link")
+		}
+		near.Close()
 		<-ended
+		e.Close()
 		_ = g.Shutdown(t.Context())
 	})
 }
 
-// A far gateway without memory for a request's headers does not read its body, so the connection has to end:
-// the histories would differ.
-func TestNoMemoryForHeadersOfCarried(t *testing.T) {
+// A far gateway without memory for a request's headers does not read its body. The link goes on.
+func TestNoMemoryForHeadersOverLink(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
 		far.Requests = memory.NewBudget(16 << 10)
 	})

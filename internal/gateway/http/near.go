@@ -5,140 +5,167 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// carry sends a request to the far gateway with history, if a peer connection is free once the body has been
-// read. So a client that sends slowly, or breaks off, blocks no peer connection.
-func (x *exchange) carry(out *http.Request, rule *policy.MessageRule) {
-	if !x.gatherRequest(out, rule) {
+// takeLink takes a link to the far gateway for a request, if one is open. If none is, one is opened for later requests.
+// Upgraded connections don't use links, and neither do bodies that name a coding of gateways.
+func (x *exchange) takeLink(out *http.Request) {
+	h := out.Header
+	if x.links == nil || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
 		return
 	}
-	x.sample(out)
-	x.peerConn = x.peerConns.take()
-	if x.peerConn != nil && len(x.requestBody.received) > x.peerConn.peerOpens {
-		x.returnPeerConn(true)
+	if x.link = x.links.take(x.in.Context(), &x.linkSlot); x.link != nil {
+		deletePeerFields(h)
 	}
-	if x.peerConn == nil {
-		x.sendOpened(out, x.requestBody.received, rule)
-		return
-	}
-	x.carryBody(out, rule)
-}
-
-// canCarry reports whether a request may use a connection with history: its length is known, it has no
-// trailers and no upgrade, and it expects no stream.
-func (x *exchange) canCarry(out *http.Request) bool {
-	h, n := out.Header, out.ContentLength
-	return x.peerConns != nil && n >= 0 && n <= int64(x.cfg.MaxCompress) && len(out.Trailer)+len(h["Upgrade"]) == 0 &&
-		!isStream(h.Get("Accept")) && !isPeerCoding(h["Content-Encoding"]) && !x.steppedDown()
 }
 
 // steppedDown reports whether the gateway's budgets leave no time for compressing.
 func (x *exchange) steppedDown() bool {
-	s := codec.Setting{Codec: codec.Zstd, Level: x.cfg.LinkLevel}
-	return x.cfg.Effort.LowerWithin(s).Codec == codec.Raw
+	return x.cfg.Effort.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec == codec.Raw
 }
 
-// carryBody compresses a body in memory with the history of its peer connection.
-func (x *exchange) carryBody(out *http.Request, rule *policy.MessageRule) {
+// releaseLink ends the use of the link. The next exchange continues with the lanes if what was sent in them was decompressed.
+func (x *exchange) releaseLink() {
+	if x.link == nil {
+		return
+	}
+	x.laneOut.Done(x.opened)
+	x.laneIn.Done(x.replyRead)
+	x.links.Release(&x.linkSlot)
+	x.link, x.laneOut, x.laneIn = nil, nil, nil
+}
+
+// linkBody prepares a body for the link. A body that a rule covers, that is in memory and whose coding the gateway reads is sent
+// without it, and the far gateway restores the coding; messages of Protocol Buffers go in a lane. Others pass unchanged.
+func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
+	n := out.ContentLength
+	if n < 0 || n > int64(x.cfg.MaxCompress) || rule == nil && x.samples == nil || len(x.in.Trailer) > 0 {
+		return
+	}
+	if !x.gatherRequest(out, rule) {
+		return
+	}
+	x.sample(out)
 	b := x.requestBody
-	x.originalBody = &originalBody{body: b.received, encoding: out.Header["Content-Encoding"]}
-	delete(out.Header, codingHeader) // this field is only for gateways
-	plain, coding := x.openForPeer(out)
-	start := time.Now()
-	stint := x.cfg.Effort.Begin(len(plain))
-	packed, err := x.peerConn.writer.Append(nil, plain, asColumns(rule, out.Header))
-	stint.End()
-	x.peerConn.settle()
-	took := time.Since(start)
-	x.cfg.Stats.Latency(took)
-	if err != nil {
-		x.dropPeerConn()
+	if rule == nil {
 		x.setBody(out, b.received)
 		return
 	}
-	x.cfg.Stats.Sealed(rule.Name, codec.Zstd, len(b.received), len(packed), took)
-	x.setBody(out, packed)
-	setCoding(out.Header, carriedCoding)
-	if coding != "" {
-		out.Header[codingHeader] = []string{coding}
+	x.originalBody = &originalBody{body: b.received, encoding: out.Header["Content-Encoding"]}
+	body, from, opened := b.received, "", false
+	if !mustNotChange(out.Header) {
+		body, from, opened = x.openForPeer(out)
 	}
-}
-
-// openForPeer decompresses a body whose coding the gateway reads, unless it is signed, or longer than the far
-// gateway would decompress. It returns the coding that the far gateway has to restore.
-func (x *exchange) openForPeer(out *http.Request) (plain []byte, coding string) {
-	b := x.requestBody
-	coding = strings.Join(out.Header["Content-Encoding"], ", ")
-	from, known := codingOf(out.Header)
-	if known && from != "" && !mustNotChange(out.Header) {
-		if plain, err := x.coder.open(b.received, from, &b.grant); err == nil && len(plain) <= x.peerConn.peerOpens {
-			return plain, openedMark + from
+	if opened {
+		setCoding(out.Header, "")
+		out.Header[codingHeader] = []string{openedMark + from}
+	}
+	if asColumns(rule, out.Header) && (opened || len(x.originalBody.encoding) == 0) {
+		x.laneOut = x.link.lanes.Writers.Request()
+		packed, err := x.appendToLane(x.laneOut, body)
+		if err == nil {
+			body = packed
+			setCoding(out.Header, lanesCoding)
 		}
 	}
-	return b.received, coding
+	x.setBody(out, body)
 }
 
-// asColumns reports whether a body is split into columns as a message of Protocol Buffers. Other bodies would
-// come out unchanged.
+// openForPeer decompresses a body whose coding the gateway reads, unless it is longer than the far gateway would decompress. It
+// returns the coding that the far gateway has to restore.
+func (x *exchange) openForPeer(out *http.Request) (plain []byte, from string, opened bool) {
+	b := x.requestBody
+	from, known := codingOf(out.Header)
+	if !known || from == "" {
+		return b.received, "", false
+	}
+	plain, err := x.coder.open(b.received, from, &b.grant)
+	if err != nil || len(plain) > x.links.far.maxOpen() {
+		return b.received, "", false
+	}
+	return plain, from, true
+}
+
+// asColumns reports whether a body goes in a lane as a message of Protocol Buffers. Others would come out unchanged.
 func asColumns(rule *policy.MessageRule, h http.Header) bool {
 	return rule.Setting.Codec != codec.Raw && rule.Setting.IsProto() || rule.Auto && strings.Contains(h.Get("Content-Type"), "protobuf")
 }
 
-// sendCarried sends a request over its peer connection. If that has ended it sends the original request
-// without history instead.
-func (x *exchange) sendCarried(s resender, out *http.Request) (*http.Response, error) {
-	c := x.peerConn
-	target := *out.URL
-	target.Scheme = "http" // the connection is encrypted already, if it has to be
-	carried := out.WithContext(out.Context())
-	carried.URL = &target
-	resp, err := c.transport.RoundTrip(carried)
+// sendOverLink sends a request over its link. If the far gateway has not seen it, it goes without the link instead.
+func (x *exchange) sendOverLink(s resender, out *http.Request) (*http.Response, error) {
+	x.laneIn = x.link.lanes.Readers.Reply()
+	x.opened = -1
+	out.Header[linkHeader] = []string{formatTerms(x.cfg.MaxOpen)}
+	if text := x.laneIn.Header(); text != "" {
+		out.Header[lanes.Header] = []string{text}
+	}
+	sending, err := http2.NewSending(out, nil)
 	if err != nil {
-		x.dropPeerConn()
-		if errors.Is(err, errOver) {
-			return s.sendPlain(x, x.originalRequest(out))
-		}
 		return nil, err
 	}
-	return x.receiveCarried(resp)
+	sending.Client, sending.Widen = x.linkSlot.Client, x.widen
+	resp, err := x.link.Conn.Send(&sending)
+	if err == nil {
+		return x.receiveFromLink(resp)
+	}
+	untouched := errors.Is(err, http2.ErrUnusable)
+	if untouched || http2.IsUnprocessed(err) {
+		again, ok := x.withoutLink(out, untouched)
+		if ok {
+			x.releaseLink()
+			return s.sendPlain(x, again)
+		}
+	}
+	sending.Close()
+	return nil, err
 }
 
-// receiveCarried decompresses the body of a reply that came over a peer connection, and gives the peer
-// connection back when it is free.
-func (x *exchange) receiveCarried(resp *http.Response) (*http.Response, error) {
-	delete(resp.Header, pairHeader)
-	foreign := resp.Header.Get(codingHeader) == foreignMark
-	if foreign {
-		delete(resp.Header, codingHeader)
+// withoutLink returns a request as it goes without a link. It reports false if a part of its body has been read that can't be
+// read again.
+func (x *exchange) withoutLink(out *http.Request, untouched bool) (*http.Request, bool) {
+	again := x.originalRequest(out)
+	deletePeerFields(again.Header)
+	switch {
+	case x.requestBody != nil && again.GetBody != nil:
+		body, err := again.GetBody()
+		again.Body = body
+		return again, err == nil
+	case again.Body == nil || again.Body == http.NoBody:
+		return again, true
 	}
-	if codings := resp.Header["Content-Encoding"]; foreign || len(codings) != 1 || codings[0] != carriedCoding {
-		closes := resp.Close
-		resp.Body = &trackedBody{ReadCloser: resp.Body, done: func(complete bool) { x.returnPeerConn(complete && !closes) }}
+	return again, untouched
+}
+
+// receiveFromLink takes from a reply what is for this gateway, and decompresses a body that came in a lane.
+func (x *exchange) receiveFromLink(resp *http.Response) (*http.Response, error) {
+	h := resp.Header
+	x.laneOut.Told(h[lanes.Header])
+	if values := h[lanes.OpenedHeader]; len(values) == 1 {
+		x.opened = lanes.ParseOpened(values[0])
+	}
+	if maxOpen, ok := parseTerms(h.Get(linkHeader)); ok {
+		x.links.far.announced(maxOpen)
+	}
+	foreign := h.Get(codingHeader) == foreignMark
+	deletePeerFields(h)
+	codings := h["Content-Encoding"]
+	if foreign || len(codings) != 1 || codings[0] != lanesCoding {
+		resp.Body = &trackedBody{ReadCloser: resp.Body, done: func(complete bool) { x.replyRead = complete }}
 		return resp, nil
 	}
-	err := x.openReply(resp)
-	x.peerConn.settle()
-	x.returnPeerConn(err == nil && !resp.Close)
+	b := x.holdReply(resp)
+	body, err := x.readLaned(b, x.laneIn, resp.ContentLength)
+	_ = resp.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("a reply of the far gateway: %w", err)
 	}
-	return resp, nil
-}
-
-func (x *exchange) openReply(resp *http.Response) error {
-	b := x.holdReply(resp)
-	body, err := b.decodeCarried(x.peerConn.reader, resp.ContentLength, x.cfg.MaxOpen)
-	_ = resp.Body.Close()
-	if err != nil {
-		return err
-	}
-	setCoding(resp.Header, resp.Header.Get(codingHeader))
-	delete(resp.Header, codingHeader)
+	x.replyRead = true
+	setCoding(h, "")
 	x.setReply(resp, body)
-	return nil
+	return resp, nil
 }

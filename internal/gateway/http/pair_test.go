@@ -16,7 +16,12 @@ import (
 
 	"github.com/golang/snappy"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -159,67 +164,123 @@ func TestPairConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// An upstream that is no gateway gets no upgrade requests, and a far gateway without memory costs only a log
-// line.
+// An upstream that is no gateway sees no link, and a far gateway without memory for histories only compresses less.
 func TestNoPair(t *testing.T) {
 	handler, got := recorder(nil)
 	near := start(t, startUpstream(t, handler), func(c *Config) { c.Link = PerClient }, policy.MessageRule{Auto: true})
 	c := client(t)
 	for range 5 {
 		send(t, c, http.MethodPost, near.url, text)
-		if s := <-got; s.Method != http.MethodPost || s.Header.Get("Upgrade") != "" {
+		if s := <-got; s.Method != http.MethodPost || s.Header.Get(linkHeader) != "" {
 			t.Errorf("%s %v", s.Method, s.Header)
 		}
 	}
-	poor, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) { far.LinkMemory = 1 << 16 })
+	poor, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
+		far.Links = &link.Config{Setting: setting(t, "zstd-3"), History: 1 << 16}
+	})
 	c = client(t)
+	poor.untilCarried(c)
 	for range 5 {
 		if _, back := send(t, c, http.MethodPost, poor.url, text); !bytes.Equal(back, text) {
 			t.Error("other bytes")
 		}
 	}
-	if far.stats.Snapshot().Total.Opened != 0 {
-		t.Error("something was carried")
-	}
 }
 
-// A peer that sends invalid bodies in pairProtocol gets an error, and its connection ends.
+// linkTo opens a link to a far gateway, as another near gateway would, with HTTP/2 inside.
+func linkTo(t *testing.T, far *rig) *http2.ClientConn {
+	t.Helper()
+	e := link.NewEndpoint(link.Config{
+		Name: "stranger", Setting: setting(t, "zstd-1"), Extensions: lanes.Extensions(),
+		Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("stranger", "http"),
+	})
+	t.Cleanup(e.Close)
+	raw, err := net.Dial("tcp", strings.TrimPrefix(far.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried, err := e.Enter(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := http2.NewClientConn(carried, http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: DefaultMaxHeader})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A peer that sends bodies that no gateway makes gets an error for each. The upstream sees none of them, and the link goes on.
 func TestHostilePeer(t *testing.T) {
 	handler, got := recorder(nil)
-	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers = true }, policy.MessageRule{Auto: true})
-	for name, body := range map[string][]byte{
-		"nonsense": []byte("nonsense that is no body"), "a bomb": {0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}, "short": {0},
+	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers, c.MaxOpen = true, 1<<20 }, policy.MessageRule{Auto: true})
+	c := linkTo(t, far)
+	for _, hostile := range []struct {
+		name, coding, opened string
+		body                 []byte
+		want                 int
+	}{
+		{"nonsense", lanesCoding, "", []byte("nonsense that is no body"), http.StatusBadGateway},
+		{"a lane that there is not", lanesCoding, "", []byte{1, 0, 0x21, 1, 0, 0, 0, 0, 1, 0}, http.StatusBadGateway},
+		{"a bomb", lanesCoding, "", []byte{1, 0, 0x21, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0, 1, 0}, http.StatusRequestEntityTooLarge},
+		{"longer than max_open", "", "opened gzip", make([]byte, 1<<20+1), http.StatusRequestEntityTooLarge},
+		{"a coding that can't be restored", "", "opened br", []byte("some text"), http.StatusBadGateway},
 	} {
-		near := far.cfg
-		near.Stats = nil // as another gateway
-		p := newPeerGateway(&near, far.common.histories)
-		p.up.Address = strings.TrimPrefix(far.url, "http://")
-		c, err := p.dialConn(t.Context())
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(hostile.body))
+		r.Header = http.Header{linkHeader: {formatTerms(1 << 20)}}
+		setCoding(r.Header, hostile.coding)
+		if hostile.opened != "" {
+			r.Header[codingHeader] = []string{hostile.opened}
+		}
+		resp, err := c.RoundTrip(r)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(hostile.name, err)
 		}
-		for _, coding := range []string{carriedCoding} {
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(body))
-			r.Header.Set("Content-Encoding", coding)
-			resp, err := c.transport.RoundTrip(r)
-			if err != nil {
-				t.Fatal(name, err)
-			}
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusBadGateway || !resp.Close {
-				t.Errorf("%s: %s, closes: %v", name, resp.Status, resp.Close)
-			}
+		_ = resp.Body.Close()
+		if resp.StatusCode != hostile.want {
+			t.Errorf("%s: %s", hostile.name, resp.Status)
 		}
-		c.close()
 	}
 	if len(got) > 0 {
 		t.Errorf("the upstream got %d", len(got))
 	}
-	for _, terms := range []string{"", "2; window=20", "1; window=99", "1"} {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, far.url, nil)
-		r.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {pairProtocol}, pairHeader: {terms}}
-		if resp := do(t, r); resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("%q: %s", terms, resp.Status)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", bytes.NewReader(text))
+	resp, err := c.RoundTrip(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal("the link does not go on", resp, err)
+	}
+	_ = resp.Body.Close()
+	if s := <-got; !bytes.Equal(s.plain(t), text) {
+		t.Errorf("%d bytes", len(s.body))
+	}
+}
+
+// The fields and the coding of gateways mean nothing when others send them: the far gateway passes on what a client or an upstream
+// has sent under their names, or deletes it, and believes none of it.
+func TestPeerFieldsOfOthers(t *testing.T) {
+	var seen http.Header
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Clone()
+		h := w.Header()
+		h[lanes.Header], h[lanes.OpenedHeader], h[codingHeader] = []string{"44,44"}, []string{"7"}, []string{openedMark + "gzip"}
+		h["Content-Encoding"] = []string{lanesCoding}
+		_, _ = w.Write([]byte("the reply"))
+	}))
+	near, _ := startPair(t, upstream, nil)
+	c := client(t)
+	near.untilCarried(c)
+	resp, got := send(t, c, http.MethodPost, near.url, text, lanes.Header, "0,44", codingHeader, openedMark+"gzip", linkHeader, "1", "Content-Encoding", lanesCoding)
+	if string(got) != "the reply" || resp.Header.Get("Content-Encoding") != lanesCoding {
+		t.Errorf("%q, %v", got, resp.Header)
+	}
+	if seen.Get("Content-Encoding") != lanesCoding {
+		t.Errorf("the upstream got %v", seen)
+	}
+	resp, got = send(t, c, http.MethodPost, near.url, text, lanes.Header, "0,44", lanes.OpenedHeader, "9", codingHeader, openedMark+"gzip", linkHeader, "1")
+	if string(got) != "the reply" || resp.Header.Get("Content-Encoding") != lanesCoding {
+		t.Errorf("over the link: %q, %v", got, resp.Header)
+	}
+	for _, h := range []http.Header{seen, resp.Header} {
+		if len(h[lanes.Header])+len(h[lanes.OpenedHeader])+len(h[codingHeader])+len(h[linkHeader]) > 0 {
+			t.Errorf("fields of gateways passed: %v", h)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 // reply gives the body of a reply a coding that the client accepts, if a rule asks for it.
 func (x *exchange) reply(resp *http.Response) {
 	x.clearBodyDeadline()
-	if x.history != nil {
-		x.carryReply(resp)
+	if x.isLink {
+		x.linkReply(resp)
 		return
 	}
 	if replyMustNotChange(x.in, resp) || announcesSignature(resp.Trailer) || resp.ContentLength == 0 {

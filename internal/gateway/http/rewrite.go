@@ -41,9 +41,6 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 			out.Header[name] = values
 		}
 	}
-	if x.peerGateway != nil && out.Header.Get("Upgrade") == pairProtocol {
-		out.Header["Connection"], out.Header["Upgrade"] = nil, nil // the far gateway pairs with this one, not with its clients
-	}
 	if _, given := in.Header["User-Agent"]; !given {
 		out.Header["User-Agent"] = nil // else the transport would write its own
 	}
@@ -51,9 +48,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Body = in.Body // the body is empty: the reverse proxy has dropped it, and its trailers
 	}
 	if out.Body == nil || out.Body == http.NoBody {
-		if x.canCarry(out) {
-			x.peerConn = x.peerConns.take()
-		}
+		x.takeLink(out)
 		return
 	}
 	out.Body = &clientBody{ReadCloser: out.Body, exchange: x}
@@ -63,8 +58,8 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 	}
 	switch {
 	case out.ContentLength == 0:
-	case x.history != nil && out.Header.Get("Content-Encoding") == carriedCoding:
-		x.decodeCarried(out)
+	case x.isPeerBody(out.Header):
+		x.decodeFromLink(out)
 	default:
 		x.changeBody(out)
 	}
@@ -82,12 +77,12 @@ func keepTarget(out *http.Request, target string) {
 	out.URL.Opaque, _, _ = strings.Cut(target, "?")
 }
 
-// changeBody sends the body with history, or gives it another coding, if a rule asks for it, and samples it.
+// changeBody prepares the body for a link, or gives it another coding, if a rule asks for it, and samples it.
 func (x *exchange) changeBody(out *http.Request) {
 	n := out.ContentLength
 	rule := x.lookup(policy.Request, out.Header, n)
-	if rule != nil && x.canCarry(out) && x.peerConns.hasIdle() {
-		x.carry(out, rule)
+	if x.takeLink(out); x.link != nil {
+		x.linkBody(out, rule)
 		return
 	}
 	ch, ok := x.chooseFor(out, rule, n)
@@ -265,10 +260,9 @@ const collectBytes = 4 << 20
 
 // collect reads a body without a length into memory, if it is a message of Protocol Buffers. Its receiver
 // can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its messages so.
-// collect reports true if it has the whole body. Then the body has a length, and may go over a connection
-// with history. A body that is longer, or for which there is no memory, is passed on while it is read.
+// collect reports true if it has the whole body. Then the body has a length, and may go in a lane. A body that is longer, or for which there is no memory, is passed on while it is read.
 func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
-	if out.ContentLength >= 0 || x.peerConns == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
+	if out.ContentLength >= 0 || x.links == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
 		return nil, false
 	}
 	b := x.holdRequest(out)
@@ -302,8 +296,8 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	switch {
 	case x.broken != nil:
 		return nil, x.broken
-	case x.peerConn != nil:
-		return x.sendCarried(s, out)
+	case x.link != nil:
+		return x.sendOverLink(s, out)
 	}
 	resp, err := s.sendPlain(x, out)
 	if err != nil {
@@ -335,15 +329,15 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sendPlain sends a request over a connection without history, and records whether a gateway answers it.
+// sendPlain sends a request without a link, and records whether a gateway answers it.
 func (s resender) sendPlain(x *exchange, out *http.Request) (*http.Response, error) {
 	resp, err := s.transport.RoundTrip(out)
 	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && canRepeat(out) {
 		resp, err = s.transport.RoundTrip(out)
 	}
-	if err == nil && x.peerGateway != nil {
-		x.peerGateway.recordReply(resp.Header.Get(pairHeader) == pairVersion)
-		delete(resp.Header, pairHeader)
+	if err == nil && x.links != nil {
+		x.links.far.recordReply(resp.Header.Get(linkHeader))
+		delete(resp.Header, linkHeader)
 	}
 	return resp, err
 }
@@ -362,9 +356,8 @@ func canRepeat(out *http.Request) bool {
 // originalRequest returns the request with its body as the client sent it.
 func (x *exchange) originalRequest(out *http.Request) *http.Request {
 	again := out.Clone(out.Context())
-	delete(again.Header, codingHeader)
 	if x.originalBody == nil {
-		return again // the request has no body
+		return again // its body is as the client sent it
 	}
 	if x.originalBody.encoding == nil {
 		delete(again.Header, "Content-Encoding")

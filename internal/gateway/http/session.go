@@ -15,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // session is a client's connection. It has its own server, which can be drained separately.
@@ -28,16 +29,14 @@ type session struct {
 	server         *http.Server  // for HTTP/1.1
 	grace          time.Duration // see Config
 
-	hijacked  atomic.Bool // the connection was taken over from the server
-	peerConns *peerConns  // to the far gateway; nil: there are none
-	shared    bool        // peerConns is shared by all clients
+	hijacked atomic.Bool // the connection was taken over from the server
+	links    *links      // to the far gateway; nil: there are none
 
-	mu             sync.Mutex
-	http2          *http2.Server // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
-	detecting      bool          // detectVersion is waiting for the client's first bytes
-	upgradedServer *http.Server  // for requests over a connection that was upgraded to pairProtocol
-	drained        bool
-	stopped        bool // no more servers may begin
+	mu        sync.Mutex
+	http2     *http2.Server // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
+	detecting bool          // detectVersion is waiting for the client's first bytes
+	drained   bool
+	stopped   bool // no more servers may begin
 
 	endOnce sync.Once
 	done    chan struct{} // closed when the server, or the code that took over the connection, has closed it
@@ -52,10 +51,10 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if pool := g.common.transport.http2; pool != nil {
 		s.upstreamClient = pool.Client(payer)
 	}
-	s.peerConns, s.shared = g.common.peerConns, true
+	s.links = g.common.links
 	if g.cfg.Link == PerClient {
-		s.peerConns, s.shared = newPeerConns(g.common.peerGateway), false
-		s.peerConns.spare = 1 // many clients send one request on a connection
+		s.links = newLinks(g.common.far, true)
+		s.links.spare.Store(1) // many clients send one request on a connection
 	}
 	s.handler = &handler{common: &g.common, session: s}
 	s.server = newServer(s.handler, s.onConnState)
@@ -81,15 +80,17 @@ func (s *session) Run() {
 		defer s.handler.transport.http2.Leave(s.upstreamClient)
 	}
 	defer s.client.Close()
-	if !s.shared {
-		defer s.peerConns.close()
+	if s.links != s.handler.common.links {
+		defer s.links.close()
 	}
 	switch v, ahead := s.detectVersion(); v {
 	case versionHTTP1:
 		s.lengths.ahead = ahead
 		s.serveHTTP1()
 	case versionHTTP2:
-		s.serveHTTP2(ahead)
+		s.serveHTTP2(s.client, ahead, s.handler, idleTimeout)
+	case versionLink:
+		s.serveLink(ahead)
 	}
 }
 
@@ -105,21 +106,35 @@ func (s *session) serveHTTP1() {
 // detectVersion detects the client's protocol, from TLS or from its first bytes. ahead holds the bytes that
 // were read.
 func (s *session) detectVersion() (v version, ahead []byte) {
-	if secure, ok := s.client.(*tls.Conn); ok {
-		if secure.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
-			return versionHTTP2, nil
-		}
-		return versionHTTP1, nil
+	secure, isTLS := s.client.(*tls.Conn)
+	acceptsLinks := s.handler.cfg.Peers && s.handler.endpoint != nil
+	if isTLS && !acceptsLinks {
+		return versionOf(secure), nil
 	}
 	if !s.startDetection() {
 		return unknownVersion, nil
 	}
-	v, ahead = readVersion(s.client)
+	switch {
+	case !isTLS:
+		v, ahead = readVersion(s.client, acceptsLinks)
+	default:
+		if v, ahead = readVersion(s.client, true); v != versionLink && v != unknownVersion {
+			v = versionOf(secure)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.detecting = false
 	_ = s.client.SetReadDeadline(time.Time{})
 	return v, ahead
+}
+
+// versionOf returns the version of HTTP that was negotiated with TLS.
+func versionOf(c *tls.Conn) version {
+	if c.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
+		return versionHTTP2
+	}
+	return versionHTTP1
 }
 
 // startDetection sets the deadline for the client's first bytes. It reports false if the session is ending.
@@ -131,15 +146,15 @@ func (s *session) startDetection() bool {
 	return !s.stopped
 }
 
-// serveHTTP2 serves the connection until one side ends it.
-func (s *session) serveHTTP2(ahead []byte) {
+// serveHTTP2 serves HTTP/2 on the client's connection, or in a link, until one side ends it.
+func (s *session) serveHTTP2(conn net.Conn, ahead []byte, h *handler, idle time.Duration) {
 	c := s.handler.cfg
 	unread := &memory.Account{}
 	unread.Open(s.memory.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
 	defer unread.Close()
-	server := http2.NewServer(s.client, http2.ServerConfig{
-		Handler: s.handler, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
-		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idleTimeout, Date: true, Ahead: ahead,
+	server := http2.NewServer(conn, http2.ServerConfig{
+		Handler: h, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
+		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idle, Date: true, Ahead: ahead,
 		Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		// Without the server the reverse proxy would end a truncated reply as if it were complete.
 		Context: context.WithValue(context.Background(), http.ServerContextKey, s.server),
@@ -173,53 +188,26 @@ func (s *session) isDrained() bool {
 
 func (s *session) shutDown() {
 	defer gateway.CatchPanic(s.handler.cfg.Log, s.handler.cfg.Stats, func() { _ = s.client.Close() })
-	upgraded, http2Server := s.stopServers()
-	if http2Server != nil {
+	if http2Server := s.stopServers(); http2Server != nil {
 		http2Server.Drain()
 	}
 	go s.shutDownServer(s.server)
-	if upgraded != nil {
-		go s.shutDownServer(upgraded)
-	}
 }
 
-// stopServers prevents servers from beginning, and returns those that have begun.
-func (s *session) stopServers() (upgraded *http.Server, http2Server *http2.Server) {
+// stopServers prevents servers from beginning, and returns that of HTTP/2 if it has begun.
+func (s *session) stopServers() *http2.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
 	if s.detecting {
 		_ = s.client.SetReadDeadline(time.Now().Add(gateway.BeginPatience))
 	}
-	return s.upgradedServer, s.http2
+	return s.http2
 }
 
 func (s *session) shutDownServer(server *http.Server) {
 	defer gateway.CatchPanic(s.handler.cfg.Log, s.handler.cfg.Stats, func() { _ = s.client.Close() })
 	_ = server.Shutdown(context.Background())
-}
-
-// serveCarried serves the requests on a connection that was upgraded to pairProtocol, until it ends. It
-// serves one exchange after the other: with HTTP/2 several goroutines would use the histories.
-func (s *session) serveCarried(conn net.Conn, h *handler) {
-	done := make(chan struct{})
-	var once sync.Once
-	server := newServer(h, func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed || state == http.StateHijacked {
-			once.Do(func() { close(done) })
-		}
-	})
-	server.IdleTimeout = peerConnIdle + time.Minute // the near gateway ends the connection first
-	server.ReadHeaderTimeout = server.IdleTimeout   // for the first exchange it starts now, however late that begins
-	s.mu.Lock()
-	s.upgradedServer = server
-	over := s.stopped
-	s.mu.Unlock()
-	if over {
-		return
-	}
-	_ = server.Serve(newOneConn(conn, done))
-	<-done
 }
 
 func (s *session) end() { s.endOnce.Do(func() { close(s.done) }) }
@@ -281,16 +269,19 @@ const (
 	unknownVersion version = iota
 	versionHTTP1
 	versionHTTP2
+	versionLink // with HTTP/2 inside
 )
 
 // readVersion reads only as many bytes as it needs to know whether a client begins with the preface of
-// HTTP/2.
-func readVersion(c net.Conn) (version, []byte) {
+// HTTP/2, or with the hello of a link, if links are accepted.
+func readVersion(c net.Conn, links bool) (version, []byte) {
 	preface := make([]byte, len(xhttp2.ClientPreface))
 	for n := 0; n < len(preface); {
 		more, err := c.Read(preface[n:])
 		n += more
 		switch {
+		case n > 0 && links && peer.BeginsHello(preface[0]):
+			return versionLink, preface[:n]
 		case string(preface[:n]) != xhttp2.ClientPreface[:n]:
 			return versionHTTP1, preface[:n]
 		case err != nil:

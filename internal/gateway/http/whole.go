@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
-
-	"github.com/cinch-layer/cinch/internal/gateway/http/bodies"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
@@ -65,17 +64,16 @@ func expectEOF(src io.Reader) error {
 	}
 }
 
-// decodeCarried reads a body of n bytes that was sent with history, waiting for memory as long as necessary, and
-// decompresses it.
-func (b *wholeBody) decodeCarried(r *bodies.Reader, n int64, most int) ([]byte, error) {
-	if n <= 0 || n > bodies.MaxLen(most) {
-		return nil, fmt.Errorf("%w: a body of %d bytes", bodies.ErrTooLarge, n)
+// readAll reads a body of n bytes into memory, waiting for memory as long as necessary. A body that is longer than most, or whose
+// length is unknown (-1), is an error.
+func (b *wholeBody) readAll(n, most int64) (err error) {
+	if n < 0 || n > most {
+		return fmt.Errorf("%w: a body of %d bytes", grpccodec.ErrTooLarge, n)
 	}
-	var err error
 	if b.received, err = b.gather.ReadAll(int(n), n); err != nil {
-		return nil, err
+		return err
 	}
-	return r.Open(b.received, most, b.grant.AcquireBeyond)
+	return expectEOF(b.gather.Src)
 }
 
 // newReader returns a reader for a peer that reads p, bytes of the body, and then rest.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // seen returns the error with which a connection ends for a client that sends nothing. Even connecting may

@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/test/testenv"
 
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // Reset reasons that only an exit may send are malformed when an entry sends them.

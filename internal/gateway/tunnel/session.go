@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // session is one client connection: its local side (the client at an entry, the server at an exit) and its

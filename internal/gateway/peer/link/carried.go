@@ -9,7 +9,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // Enter says hello on a connection to another gateway and waits for its answer. What it returns
@@ -115,7 +115,12 @@ func (c *carried) next() (fin bool, err error) {
 }
 
 // Write sends p, all of it before it returns.
-func (c *carried) Write(p []byte) (n int, err error) {
+func (c *carried) Write(p []byte) (n int, err error) { return c.write(p, false) }
+
+// WriteSecret is Write for bytes that must not enter the history. They are not compressed.
+func (c *carried) WriteSecret(p []byte) (n int, err error) { return c.write(p, true) }
+
+func (c *carried) write(p []byte, secret bool) (n int, err error) {
 	defer gateway.CatchPanic(c.l.e.cfg.Log, c.l.e.cfg.Stats, func() {
 		c.stuck.Store(true)
 		c.abort()
@@ -123,7 +128,7 @@ func (c *carried) Write(p []byte) (n int, err error) {
 	})
 	for n < len(p) {
 		part := p[n:min(len(p), n+PieceBytes)]
-		if err := c.l.Send(append(memory.GetBuffer(len(part)), part...), len(part)); err != nil {
+		if err := c.l.out.piece(append(memory.GetBuffer(len(part)), part...), len(part), secret); err != nil {
 			c.stuck.Store(true)
 			return n, err
 		}

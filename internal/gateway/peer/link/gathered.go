@@ -4,7 +4,7 @@ import (
 	"net"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // gatherBytes is the maximum number of bytes gathered for a local connection from frames that have arrived.

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 // What a peer's frames may be wrong with, beside wire.ErrMalformed and codec.ErrCorrupt.
@@ -138,7 +138,7 @@ func (l *Link) Collect(c net.Conn) (buf []byte, n int, err error) {
 }
 
 // Send sends n bytes, which are in front of buf. It owns buf.
-func (l *Link) Send(buf []byte, n int) error { return l.out.piece(buf, n) }
+func (l *Link) Send(buf []byte, n int) error { return l.out.piece(buf, n, false) }
 
 // Finish says that no bytes follow.
 func (l *Link) Finish() error { return l.out.finish() }

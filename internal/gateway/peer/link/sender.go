@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -100,8 +100,9 @@ func (o *sender) more(c net.Conn, p []byte) (n int) {
 	return n
 }
 
-// piece sends what the local side wrote. It owns buf, of which n bytes are the piece.
-func (o *sender) piece(buf []byte, n int) error {
+// piece sends what the local side wrote, or stores it if it must not enter the history. It owns buf, of which n
+// bytes are the piece.
+func (o *sender) piece(buf []byte, n int, secret bool) error {
 	o.memory.wait() // for what others write
 	o.mu.Lock()
 	o.memory.waited()
@@ -116,7 +117,7 @@ func (o *sender) piece(buf []byte, n int) error {
 		o.lastSent = began
 	}
 	out := memory.GetBuffer(headRoom + n + maxStoredHeaders)
-	out, at := o.encodeWhole(out[:headRoom], buf[:n])
+	out, at := o.encodeWhole(out[:headRoom], buf[:n], secret)
 	memory.PutBuffer(buf)
 	if o.e.cfg.Latency {
 		o.e.cfg.Stats.Latency(time.Since(began))
@@ -133,7 +134,10 @@ func (o *sender) piece(buf []byte, n int) error {
 }
 
 // encodeWhole is encode, after whose panic nothing is written any more: the history is half changed.
-func (o *sender) encodeWhole(out, raw []byte) (_ []byte, at int) {
+func (o *sender) encodeWhole(out, raw []byte, secret bool) (_ []byte, at int) {
+	if secret {
+		return o.store(out, raw), headRoom
+	}
 	o.over = true
 	out, at = o.encode(out, raw)
 	o.over = false

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/internal/gateway"
-	wire "github.com/cinch-layer/cinch/internal/wire/tunnel"
+	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
 var makeVectors = flag.Bool("make-vectors", false, "write the vectors anew; zstd's output may differ from one version to the next, so only when the format changes")

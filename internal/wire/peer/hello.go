@@ -1,4 +1,4 @@
-package tunnel
+package peer
 
 import (
 	"encoding/binary"
@@ -8,9 +8,9 @@ import (
 
 // What is wrong with bytes that a peer sent.
 var (
-	ErrMagic     = errors.New("tunnel: the peer is no gateway of a tunnel")
-	ErrVersion   = errors.New("tunnel: no common version")
-	ErrMalformed = errors.New("tunnel: malformed")
+	ErrMagic     = errors.New("link: the peer is no gateway that accepts links")
+	ErrVersion   = errors.New("link: no common version")
+	ErrMalformed = errors.New("link: malformed")
 )
 
 // Version is the one that this package speaks.

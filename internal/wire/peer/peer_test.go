@@ -1,4 +1,4 @@
-package tunnel
+package peer
 
 import (
 	"bytes"
