@@ -74,10 +74,11 @@ type exchange struct {
 	opened    int64      // messages in lanes of the request that the far gateway has decompressed, as it says; -1: it has not said
 	replyRead bool       // the reply that came over the link was read to its end
 
-	isLink    bool           // the client is a gateway, and its connection a link
-	ends      *lanes.Ends    // lanes of that link
-	assigned  lanes.Assigned // the lane of the reply
-	nearOpens int            // the longest body that the near gateway decompresses, in bytes
+	clientLink *headersApart  // the client is a gateway, and its connection this link; nil: it is not
+	ends       *lanes.Ends    // lanes of that link
+	streamID   uint32         // of the exchange on that link
+	assigned   lanes.Assigned // the lane of the reply
+	nearOpens  int            // the longest body that the near gateway decompresses, in bytes
 
 	laneOut *lanes.Out // lane of what this gateway compresses; nil: none
 	laneIn  *lanes.In  // lane of what it decompresses; nil: none
@@ -110,7 +111,7 @@ func (x *exchange) close() {
 	if x.slot != nil {
 		x.slot.Leave()
 	}
-	if x.isLink {
+	if x.clientLink != nil {
 		x.laneOut.Sent(false) // unless all was sent
 	}
 }

@@ -3,7 +3,6 @@ package http
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -23,12 +22,16 @@ func (s *session) serveLink(ahead []byte) {
 	}
 	ends := lanes.OfLink(c, s.handler.lanes)
 	defer ends.Close()
-	h := &handler{common: s.handler.common, session: s, isLink: true, ends: ends}
-	s.serveHTTP2(&headersApart{secretWriter: c.(secretWriter), begun: true}, nil, h, linkIdle+time.Minute) // the near gateway ends it first
+	carried := &headersApart{secretWriter: c.(secretWriter), begun: true}
+	h := &handler{common: s.handler.common, session: s, link: carried, ends: ends}
+	s.serveHTTP2(carried, nil, h, linkIdle+time.Minute) // the near gateway ends it first
 }
 
 // meetPeer takes from a request over a link what is for this gateway, before anything else happens to it.
-func (x *exchange) meetPeer(r *http.Request) {
+func (x *exchange) meetPeer(r *http.Request, w http.ResponseWriter) {
+	if s, ok := w.(interface{ StreamID() uint32 }); ok {
+		x.streamID = s.StreamID()
+	}
 	x.laneIn = x.ends.Readers.Request()
 	x.assigned = x.ends.Writers.Assigned(r.Header.Get(lanes.Header))
 	x.nearOpens, _ = parseTerms(r.Header.Get(linkHeader))
@@ -41,7 +44,7 @@ func (x *exchange) meetPeer(r *http.Request) {
 
 // isPeerBody reports whether the body of a request over a link must be changed back to what the near gateway's client sent.
 func (x *exchange) isPeerBody(h http.Header) bool {
-	return x.isLink && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
+	return x.clientLink != nil && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
 }
 
 // errFromLink is returned for a body of a near gateway that can't be changed back.
@@ -106,20 +109,25 @@ func (x *exchange) recoded(plain []byte, had string) ([]byte, error) {
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
 }
 
-// linkReply prepares a reply for a link. Messages of Protocol Buffers that a rule covers go in a lane; the link compresses the others.
+// linkReply prepares a reply for a link. Messages of Protocol Buffers that a rule covers go in a lane, and the link compresses others that
+// a rule covers.
 func (x *exchange) linkReply(resp *http.Response) {
 	h := resp.Header
 	deletePeerFields(h)
-	if isPeerCoding(h["Content-Encoding"]) {
+	foreign := isPeerCoding(h["Content-Encoding"])
+	if foreign {
 		h[codingHeader] = []string{foreignMark}
-		return
 	}
 	n := resp.ContentLength
-	if n <= 0 || n > int64(min(x.cfg.MaxCompress, x.nearOpens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || len(resp.Trailer) > 0 {
+	rule := x.lookup(policy.Reply, h, n)
+	if rule == nil {
+		x.clientLink.keepOut(x.streamID)
 		return
 	}
-	rule := x.lookup(policy.Reply, h, n)
-	if rule == nil || !asColumns(rule, h) || !x.gatherReply(resp, rule) {
+	if foreign || n <= 0 || n > int64(min(x.cfg.MaxCompress, x.nearOpens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || len(resp.Trailer) > 0 {
+		return
+	}
+	if !asColumns(rule, h) || !x.gatherReply(resp, rule) {
 		return
 	}
 	x.laneOut = x.ends.Writers.Reply(x.assigned)
@@ -215,15 +223,3 @@ func (c coder) openWaiting(in []byte, from string, g *memory.Grant) ([]byte, err
 		}
 	}
 }
-
-// peekLink reads a client's first byte, and reports whether it begins a link.
-func (s *session) peekLink() (ahead []byte, isLink bool) {
-	ahead = make([]byte, 1)
-	n, err := s.client.Read(ahead)
-	if n == 0 || err != nil {
-		return nil, false
-	}
-	return ahead, s.handler.endpoint.IsHello(ahead[0])
-}
-
-var _ net.Conn = (*headersApart)(nil)

@@ -53,6 +53,30 @@ func TestHeadersApart(t *testing.T) {
 	}
 }
 
+// The body of a stream that is kept out of the history does not enter it, up to its end and no further.
+func TestBodiesApart(t *testing.T) {
+	var all bytes.Buffer
+	f := xhttp2.NewFramer(&all, nil)
+	for _, id := range []uint32{1, 3} {
+		_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: []byte("fields"), EndHeaders: true})
+		_ = f.WriteData(id, false, fmt.Appendf(nil, "body %d, ", id))
+		_ = f.WriteData(id, true, fmt.Appendf(nil, "end %d.", id))
+	}
+	r := &secretRecorder{}
+	c := &headersApart{secretWriter: r, begun: true}
+	c.keepOut(1)
+	c.keepOut(5)
+	_, _ = c.Write(all.Bytes())
+	if got := r.open.String(); strings.Contains(got, "body 1") || strings.Contains(got, "end 1") || !strings.Contains(got, "body 3") {
+		t.Errorf("the history has %q", got)
+	}
+	all.Reset()
+	_ = f.WriteRSTStream(5, xhttp2.ErrCodeCancel)
+	if _, _ = c.Write(all.Bytes()); len(c.bodies) > 0 {
+		t.Errorf("%d streams are remembered after their ends", len(c.bodies))
+	}
+}
+
 // series returns a message of Protocol Buffers like those of Prometheus' remote write: series with labels and one value each.
 func series(round int) (b []byte) {
 	for i := range 200 {

@@ -3,8 +3,10 @@ package http
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -188,11 +190,25 @@ func (l *links) close() {
 	}
 }
 
-// headersApart is a link for HTTP/2 that keeps header blocks out of the history: those who can make requests, and see the
-// sizes of what is sent, must not be able to guess the secrets in them. Package http2 writes whole frames.
+// headersApart is a link for HTTP/2 that keeps header blocks, and bodies that no rule covers, out of the history: those who can
+// make requests, and see the sizes of what is sent, must not be able to guess what is in them. Package http2 writes whole
+// frames.
 type headersApart struct {
 	secretWriter
 	begun bool
+
+	mu     sync.Mutex
+	bodies map[uint32]struct{} // streams whose bodies are kept out
+}
+
+// keepOut keeps the body that is sent on a stream out of the history. It must be called before the body is sent.
+func (c *headersApart) keepOut(stream uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bodies == nil {
+		c.bodies = map[uint32]struct{}{}
+	}
+	c.bodies[stream] = struct{}{}
 }
 
 // secretWriter is a link.
@@ -215,11 +231,11 @@ func (c *headersApart) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		secret := false
 		for end < len(p) {
-			next, headers := nextFrame(p[end:])
-			if n < end && headers != secret {
+			next, apart := c.nextFrame(p[end:])
+			if n < end && apart != secret {
 				break
 			}
-			secret = headers
+			secret = apart
 			end += next
 		}
 		write := c.secretWriter.Write
@@ -234,9 +250,9 @@ func (c *headersApart) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// nextFrame returns the length of the frame that begins b, and whether it is a part of a header block. What is no whole frame counts as
+// nextFrame returns the length of the frame that begins b, and whether it is kept out of the history. What is no whole frame counts as
 // one.
-func nextFrame(b []byte) (n int, headers bool) {
+func (c *headersApart) nextFrame(b []byte) (n int, apart bool) {
 	if len(b) < frameHeaderLen {
 		return len(b), true
 	}
@@ -244,9 +260,21 @@ func nextFrame(b []byte) (n int, headers bool) {
 	if n > len(b) {
 		return len(b), true
 	}
-	switch xhttp2.FrameType(b[3]) {
+	kind, flags, stream := xhttp2.FrameType(b[3]), xhttp2.Flags(b[4]), binary.BigEndian.Uint32(b[5:])
+	switch kind {
 	case xhttp2.FrameHeaders, xhttp2.FramePushPromise, xhttp2.FrameContinuation:
-		return n, true
+		apart = true
+	case xhttp2.FrameData, xhttp2.FrameRSTStream:
+	default:
+		return n, false
 	}
-	return n, false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, kept := c.bodies[stream]; kept {
+		apart = true
+		if kind == xhttp2.FrameRSTStream || flags.Has(xhttp2.FlagDataEndStream) && kind != xhttp2.FrameContinuation {
+			delete(c.bodies, stream)
+		}
+	}
+	return n, apart
 }

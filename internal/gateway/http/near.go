@@ -13,7 +13,7 @@ import (
 )
 
 // takeLink takes a link to the far gateway for a request, if one is open. If none is, one is opened for later requests.
-// Upgraded connections don't use links, and neither do bodies that name a coding of gateways.
+// It is for requests without a body, and for bodies that a rule covers: others must not enter the history. Upgraded connections don't use links, and neither do bodies that name a coding of gateways.
 func (x *exchange) takeLink(out *http.Request) {
 	h := out.Header
 	if x.links == nil || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
@@ -40,22 +40,15 @@ func (x *exchange) releaseLink() {
 	x.link, x.laneOut, x.laneIn = nil, nil, nil
 }
 
-// linkBody prepares a body for the link. A body that a rule covers, that is in memory and whose coding the gateway reads is sent
+// linkBody prepares a body that a rule covers for the link. A body that is in memory and whose coding the gateway reads is sent
 // without it, and the far gateway restores the coding; messages of Protocol Buffers go in a lane. Others pass unchanged.
 func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 	n := out.ContentLength
-	if n < 0 || n > int64(x.cfg.MaxCompress) || rule == nil && x.samples == nil || len(x.in.Trailer) > 0 {
-		return
-	}
-	if !x.gatherRequest(out, rule) {
+	if n < 0 || n > int64(x.cfg.MaxCompress) || len(x.in.Trailer) > 0 || !x.gatherRequest(out, rule) {
 		return
 	}
 	x.sample(out)
 	b := x.requestBody
-	if rule == nil {
-		x.setBody(out, b.received)
-		return
-	}
 	x.originalBody = &originalBody{body: b.received, encoding: out.Header["Content-Encoding"]}
 	body, from, opened := b.received, "", false
 	if !mustNotChange(out.Header) {

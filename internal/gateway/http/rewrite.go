@@ -81,9 +81,11 @@ func keepTarget(out *http.Request, target string) {
 func (x *exchange) changeBody(out *http.Request) {
 	n := out.ContentLength
 	rule := x.lookup(policy.Request, out.Header, n)
-	if x.takeLink(out); x.link != nil {
-		x.linkBody(out, rule)
-		return
+	if rule != nil {
+		if x.takeLink(out); x.link != nil {
+			x.linkBody(out, rule)
+			return
+		}
 	}
 	ch, ok := x.chooseFor(out, rule, n)
 	switch {

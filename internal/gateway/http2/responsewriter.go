@@ -47,6 +47,9 @@ type headerField struct {
 	values []string
 }
 
+// StreamID returns the identifier of the request's stream on its connection.
+func (w *response) StreamID() uint32 { return w.call.id }
+
 // Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has
 // announced, and names that begin with http.TrailerPrefix.
 func (w *response) Header() http.Header {
