@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/internal/store/pack"
@@ -82,7 +83,7 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 		}
 	}
 	all := []prometheus.Collector{
-		dictionaries, packing, &mongo.Metrics{Gateways: p.shared.mongo}, &link.Metrics{Endpoints: p.shared.links},
+		dictionaries, packing, &mongo.Metrics{Gateways: p.shared.mongo}, &link.Metrics{Endpoints: p.shared.links}, &lanes.Metrics{Gateways: p.shared.lanes},
 		&postgres.Metrics{Gateways: p.shared.postgres},
 		processMetrics{p.health, &p.draining, &p.reloaded, p.started.Certificates()},
 		traceMetrics{p.shared.tracer},

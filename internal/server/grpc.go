@@ -6,6 +6,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
@@ -82,6 +83,9 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	s.grpc = append(s.grpc, made)
 	if e := made.Links(); e != nil {
 		s.links = append(s.links, e)
+	}
+	if l := made.Lanes(); l != nil {
+		s.lanes = append(s.lanes, lanes.Named{Gateway: g.Name, Shared: l})
 	}
 	if g.Peers && acceptsAnyClient(g) {
 		pair.WarnOfStrangers(r.log)

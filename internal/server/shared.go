@@ -15,6 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/http"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -39,6 +40,7 @@ type shared struct {
 	topology mongo.Topology // which gateways stand for which members of replica sets
 	mongo    []*mongo.Gateway
 	links    []*link.Endpoint
+	lanes    []lanes.Named
 	postgres []*postgres.Gateway
 
 	grpcSet   *grpccodec.Set // of all gateways for gRPC and HTTP; nil without one

@@ -110,7 +110,7 @@ func TestLink(t *testing.T) {
 			if warned := strings.Contains(near.Output(), "CRIME"); warned != (history == "shared") {
 				t.Errorf("warned of a shared history: %v", warned)
 			}
-			if n := near.Metric(t, "cinch_tunnel_streams_total"); n != streams {
+			if n := near.Metric(t, "cinch_link_streams_total"); n != streams {
 				t.Errorf("%.0f histories of what the near gateway sends", n)
 			}
 			side := func(name, side string) float64 {

@@ -15,7 +15,7 @@ import (
 
 // families are prefixes of metric names that belong to one package each. All other metrics are common to
 // all gateways.
-var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_tunnel_", "cinch_postgres_", "cinch_serve_"}
+var families = []string{"cinch_dictionary_", "cinch_pack_", "cinch_grpc_", "cinch_mongo_", "cinch_tarantool_", "cinch_link_lane_", "cinch_link_", "cinch_postgres_", "cinch_serve_"}
 
 // Documented fails the test unless the metrics of a family in docs/METRICS.md are exactly those that the
 // collectors describe. Family "" is the metrics common to all gateways.

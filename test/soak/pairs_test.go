@@ -130,7 +130,7 @@ func TestPairsUnderMixedLoad(t *testing.T) {
 		quarter := len(held) / 4
 		second, end := mean(held[quarter:2*quarter]), mean(held[3*quarter:])
 		t.Logf("%-9s %.0f MB in the second quarter, %.0f MB in the last; %.0f values opened, %.0f histories, %.0f errors", name, second/1e6, end/1e6,
-			g.Metric(t, "cinch_values_opened_total"), g.Metric(t, "cinch_tunnel_streams_total"), g.Metric(t, "cinch_errors_total"))
+			g.Metric(t, "cinch_values_opened_total"), g.Metric(t, "cinch_link_streams_total"), g.Metric(t, "cinch_errors_total"))
 		if strings.HasSuffix(name, " far") && (g.Metric(t, "cinch_values_opened_total") == 0 || g.Metric(t, "cinch_values_sealed_total") == 0) {
 			t.Errorf("%s: nothing goes compressed between the two", name)
 		}

@@ -3,11 +3,10 @@ package grpc
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
-// Metrics is a Prometheus collector for the dictionaries and lanes of gateways. It has no state of its own.
+// Metrics is a Prometheus collector for the dictionaries of gateways. It has no state of its own.
 type Metrics struct{ Gateways []*Gateway }
 
 var (
@@ -19,17 +18,11 @@ var (
 		"Pairs of a method and a direction whose messages are measured.", []string{"gateway"}, nil)
 	descSamples = prometheus.NewDesc("cinch_grpc_sample_bytes",
 		"Memory used by samples of messages, in bytes.", []string{"gateway"}, nil)
-	descLaneMessages = prometheus.NewDesc("cinch_grpc_lane_messages_total",
-		"Messages of calls over links with lanes, by outcome.", []string{"gateway", "outcome"}, nil)
-	descLaneSessions = prometheus.NewDesc("cinch_grpc_lane_sessions_total",
-		"Sessions begun in lanes.", []string{"gateway"}, nil)
-	descLaneBytes = prometheus.NewDesc("cinch_grpc_lane_bytes",
-		"Memory that lanes use of link.memory, in bytes.", []string{"gateway"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descExchanged, descMessages, descKinds, descSamples, descLaneMessages, descLaneSessions, descLaneBytes} {
+	for _, d := range []*prometheus.Desc{descExchanged, descMessages, descKinds, descSamples} {
 		to <- d
 	}
 }
@@ -50,19 +43,5 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 		kinds, bytes := pair.Samples(g.kinds)
 		to <- prometheus.MustNewConstMetric(descKinds, prometheus.GaugeValue, float64(kinds), name)
 		to <- prometheus.MustNewConstMetric(descSamples, prometheus.GaugeValue, float64(bytes), name)
-		if g.shared.lanes != nil {
-			collectLanes(to, name, &g.shared.lanes.Tally)
-		}
 	}
-}
-
-func collectLanes(to chan<- prometheus.Metric, name string, t *lanes.Tally) {
-	for outcome, n := range map[string]uint64{
-		"sealed": t.Sealed.Load(), "opened": t.Opened.Load(), "alone": t.Alone.Load(), "misfit": t.Misfits.Load(),
-		"refused": t.Refused.Load(), "corrupt": t.Broken.Load(),
-	} {
-		to <- prometheus.MustNewConstMetric(descLaneMessages, prometheus.CounterValue, float64(n), name, outcome)
-	}
-	to <- prometheus.MustNewConstMetric(descLaneSessions, prometheus.CounterValue, float64(t.Begun.Load()), name)
-	to <- prometheus.MustNewConstMetric(descLaneBytes, prometheus.GaugeValue, float64(t.Held.Load()), name)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -126,3 +127,6 @@ func (w *linkWriter) Close() { w.stream.Close() }
 
 // Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.common.endpoint }
+
+// Lanes returns what the lanes of these links have in common, for metrics, or nil.
+func (g *Gateway) Lanes() *lanes.Shared { return g.common.lanes }

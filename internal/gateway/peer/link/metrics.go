@@ -9,14 +9,14 @@ import (
 type Metrics struct{ Endpoints []*Endpoint }
 
 var (
-	descSpeed   = desc("cinch_tunnel_link_bytes_per_second", "Speed at which large frames arrive at the peer, of several peers in the last hour the slowest; 0 if there was none.")
-	descSpares  = desc("cinch_tunnel_spare_links", "Links to the exit that were made in advance and wait for a client.")
-	descUsed    = desc("cinch_tunnel_history_bytes", "Memory of the histories of all streams, both ways, as estimated.")
-	descMost    = desc("cinch_tunnel_history_peak_bytes", "Most memory of histories since the start.")
-	descLimit   = desc("cinch_tunnel_history_limit_bytes", "Bound on the memory of histories.")
-	descBegun   = desc("cinch_tunnel_streams_total", "Streams with history begun, by growing ones too.")
-	descDropped = desc("cinch_tunnel_histories_dropped_total", "Histories forgotten because their connection was idle.")
-	descWithout = desc("cinch_tunnel_no_memory_total", "Times that a stream could not begin for want of memory.")
+	descSpeed   = desc("cinch_link_bytes_per_second", "Speed at which large frames arrive at the peer, of several peers in the last hour the slowest; 0 if there was none.")
+	descSpares  = desc("cinch_link_spares", "Links to the exit that were made in advance and wait for a client.")
+	descUsed    = desc("cinch_link_history_bytes", "Memory of the histories of all streams, both ways, as estimated.")
+	descMost    = desc("cinch_link_history_peak_bytes", "Most memory of histories since the start.")
+	descLimit   = desc("cinch_link_history_limit_bytes", "Bound on the memory of histories.")
+	descBegun   = desc("cinch_link_streams_total", "Streams with history begun, by growing ones too.")
+	descDropped = desc("cinch_link_histories_dropped_total", "Histories forgotten because their connection was idle.")
+	descWithout = desc("cinch_link_no_memory_total", "Times that a stream could not begin for want of memory.")
 )
 
 func desc(name, help string) *prometheus.Desc {

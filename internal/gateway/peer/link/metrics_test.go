@@ -8,5 +8,5 @@ import (
 
 // docs/METRICS.md names exactly the metrics that there are.
 func TestMetricsAreDocumented(t *testing.T) {
-	metricstest.Documented(t, "cinch_tunnel_", &Metrics{})
+	metricstest.Documented(t, "cinch_link_", &Metrics{})
 }
