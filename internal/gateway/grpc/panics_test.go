@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"

@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
