@@ -165,6 +165,9 @@ func (p *Passwords) FillArgument(arg string) string {
 		return arg
 	}
 	start := strings.LastIndexByte(arg[:at], '=') + 1
+	if listen, url, pair := strings.Cut(arg, "="); pair && strings.HasPrefix(listen, "unix://") && strings.Contains(url, "://") {
+		start = len(listen) + 1 // the first :// was the listener's
+	}
 	return arg[:start] + p.Fill(arg[start:])
 }
 

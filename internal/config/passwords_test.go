@@ -34,6 +34,10 @@ func TestPasswords(t *testing.T) {
 		"http://me@cache/api":                      "http://me:other@cache/api",
 		"ftp://me@cache":                           "ftp://me@cache",
 		"127.0.0.1:6380=redis://cinch@cache:6379":  "127.0.0.1:6380=redis://cinch:s3cret@cache:6379",
+		"unix:/run/r.sock=redis://cinch@cache":     "unix:/run/r.sock=redis://cinch:s3cret@cache",
+		"unix:///run/r.sock=redis://cinch@cache":   "unix:///run/r.sock=redis://cinch:s3cret@cache",
+		"unix:///run/r.sock=unix://cinch@/run/s":   "unix:///run/r.sock=unix://cinch@/run/s",
+		"unix:///run/a=b.sock":                     "unix:///run/a=b.sock",
 		"/tmp/a=b.rdb":                             "/tmp/a=b.rdb",
 		"key=x://y,setting=zstd-3":                 "key=x://y,setting=zstd-3",
 	} {
