@@ -233,10 +233,30 @@ func TestRedacted(t *testing.T) {
 		"h:6379":                 "h:6379",
 		"u:s3cret@h:6379":        "u:xxxxx@h:6379",
 		"redis://u:s3cret@h:%zz": "xxxxx",
+
+		"redis://u:s3?cret@h": "xxxxx", "redis://u:53?cret@h": "xxxxx", "redis://u:53/cret@h": "xxxxx", "redis://u:53#cret@h": "xxxxx",
+		"redis://u:s3@x?cret@h": "xxxxx", "u:53?cret@h:6379": "xxxxx", "redis+cluster://u:s3?cret@h": "xxxxx",
+		"redis+cluster://u:s3/cret@h":                          "redis+cluster://u:xxxxx@h",
+		"redis+sentinel://u:s3?cret@h/m?sentinel_password=s3":  "xxxxx",
+		"redis+sentinel://u:s3@h,i/m?sentinel_password=s3@ret": "redis+sentinel://u:xxxxx@h,i/m?sentinel_password=xxxxx",
 	} {
 		if got := RedactURL(raw); got != want {
 			t.Errorf("%s: got %s", raw, got)
 		}
+	}
+}
+
+// A ? in a password ends up in the parameters, and no error shows it.
+func TestUnescapedPasswords(t *testing.T) {
+	for _, raw := range []string{"redis+cluster://u:s3?cret@h", "redis+cluster://u:s3?cret=@h", "redis+sentinel://u:s3?cret@h/m", "redis://u:53?cret@h"} {
+		g := RedisGateway("redis", ":1", raw, nil)
+		if _, err := g.RedisServers(); err == nil || strings.Contains(err.Error(), "cret") || !strings.Contains(err.Error(), "%3F") {
+			t.Errorf("%s: %v", raw, err)
+		}
+	}
+	g := RedisGateway("redis", ":1", "redis+sentinel://u:p@h/m?sentinel_user=a@b&sentinel_password=p@ss", nil)
+	if s, err := g.RedisServers(); err != nil || s.SentinelPassword != "p@ss" || s.Hosts[0].Password != "p" {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 

@@ -16,6 +16,9 @@ const (
 	Sentinel = "sentinel"
 
 	sentinelPort = "26379"
+
+	sentinelUser     = "sentinel_user" // parameters of a URL
+	sentinelPassword = "sentinel_password"
 )
 
 // RedisServers holds the servers of a Redis gateway's upstream.
@@ -42,6 +45,9 @@ func (g *Gateway) RedisServers() (s RedisServers, err error) {
 	if (kind != Cluster && kind != Sentinel) || (base != Redis && base != Redis+"s") {
 		return s, fmt.Errorf("%w: unknown scheme %q", endpoint.ErrUpstreamURL, scheme)
 	}
+	if SplitsPassword(g.Upstream) {
+		return s, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, endpoint.ErrUnescaped)
+	}
 	rest, query, _ := strings.Cut(rest, "?")
 	if err := s.readQuery(query); err != nil {
 		return s, fmt.Errorf("%w: %w", endpoint.ErrUpstreamURL, err)
@@ -53,6 +59,25 @@ func (g *Gateway) RedisServers() (s RedisServers, err error) {
 	return s, s.readHosts(base, list)
 }
 
+// SplitsPassword is endpoint.SplitsPassword for all URLs, those of several Redis servers included. Of these only the
+// text after the first ? counts, in which the credentials for Sentinels may have an @.
+func SplitsPassword(raw string) bool {
+	base, rest, several := strings.Cut(raw, "+")
+	if !several || base != Redis && base != Redis+"s" {
+		return endpoint.SplitsPassword(raw)
+	}
+	_, query, _ := strings.Cut(rest, "?")
+	if !strings.Contains(query, "@") {
+		return false
+	}
+	for parameter := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(parameter, "="); name != sentinelUser && name != sentinelPassword {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *RedisServers) readQuery(text string) error {
 	query, err := url.ParseQuery(text)
 	if err != nil {
@@ -60,9 +85,9 @@ func (s *RedisServers) readQuery(text string) error {
 	}
 	for name, values := range query {
 		switch {
-		case s.Kind == Sentinel && name == "sentinel_user" && len(values) == 1:
+		case s.Kind == Sentinel && name == sentinelUser && len(values) == 1:
 			s.SentinelUser = values[0]
-		case s.Kind == Sentinel && name == "sentinel_password" && len(values) == 1:
+		case s.Kind == Sentinel && name == sentinelPassword && len(values) == 1:
 			s.SentinelPassword = values[0]
 		default:
 			return fmt.Errorf("unknown parameter %q", name)

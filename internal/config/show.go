@@ -30,8 +30,11 @@ func (c *Config) Redacted() *Config {
 }
 
 // RedactURL hides the password of a URL, and a user name without one, since some clients send it as the
-// password. Text that is not a URL is hidden as a whole.
+// password. Text that is not a URL is hidden as a whole, and so is a URL of which SplitsPassword is true.
 func RedactURL(raw string) string {
+	if SplitsPassword(raw) {
+		return redacted
+	}
 	if scheme, rest, ok := strings.Cut(raw, "+"); ok && (scheme == Redis || scheme == Redis+"s") {
 		return redactServers(scheme, rest)
 	}
@@ -74,8 +77,8 @@ func redactServers(scheme, rest string) string {
 	if parameters {
 		if values, err := url.ParseQuery(query); err != nil {
 			query = redacted
-		} else if values.Has("sentinel_password") {
-			values.Set("sentinel_password", redacted)
+		} else if values.Has(sentinelPassword) {
+			values.Set(sentinelPassword, redacted)
 			query = values.Encode()
 		}
 		rest += "?" + query

@@ -22,6 +22,8 @@ const (
 var (
 	// ErrUpstreamURL is wrapped by the errors of ParseUpstream.
 	ErrUpstreamURL = errors.New("bad upstream")
+	// ErrUnescaped is returned for URLs of which SplitsPassword is true.
+	ErrUnescaped = errors.New("an @ follows a /, ? or #: write these as %2F, %3F and %23 in a user name or password")
 	// ErrUnreachable is wrapped by the errors of Dial: no connection, or no TLS.
 	ErrUnreachable = errors.New("upstream unreachable")
 )
@@ -51,6 +53,16 @@ var secureSchemes = map[string]bool{
 	"unix": false,
 }
 
+// SplitsPassword reports whether an @ follows the first /, ? or # after a URL's host. These may be characters of the
+// password that should have been escaped, so no part of such a URL may be shown.
+func SplitsPassword(raw string) bool {
+	if _, rest, found := strings.Cut(raw, "://"); found {
+		raw = rest
+	}
+	end := strings.IndexAny(raw, "/?#")
+	return end > 0 && strings.Contains(raw[end:], "@")
+}
+
 // ParseUpstream parses "scheme://[user[:password]@]host[:port][/database]" with the schemes redis, grpc,
 // http, h2c and tarantool, rediss, grpcs, https and tarantools (TLS), tcp and tls, or
 // "unix://[user:password@]/path", or a bare "host:port". The database may also be given as ?db=. An IPv6 host
@@ -58,6 +70,9 @@ var secureSchemes = map[string]bool{
 func ParseUpstream(raw, defaultPort string) (Upstream, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "tcp://" + raw
+	}
+	if SplitsPassword(raw) && !strings.HasPrefix(raw, "unix://") { // the path of a socket may have an @
+		return Upstream{}, fmt.Errorf("%w: %w", ErrUpstreamURL, ErrUnescaped)
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -96,6 +111,9 @@ func withoutQuotes(err error) error {
 
 func (up *Upstream) setQuery(u *url.URL) error {
 	for name, values := range u.Query() {
+		if strings.Contains(u.RawQuery, "@") { // after a unix:// URL whose password has a ?
+			return fmt.Errorf("%w: %w", ErrUpstreamURL, ErrUnescaped)
+		}
 		if name != "db" || len(values) != 1 {
 			return fmt.Errorf("%w: unknown parameter %q", ErrUpstreamURL, name)
 		}

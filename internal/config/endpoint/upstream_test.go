@@ -25,6 +25,7 @@ func TestParseUpstream(t *testing.T) {
 		"redis://:secret@h:1/":        {Network: "tcp", Address: "h:1", Host: "h", Password: "secret"},
 		"redis://h?db=2":              {Network: "tcp", Address: "h:6379", Host: "h", Database: "2"},
 		"unix:///run/r.sock":          {Network: "unix", Address: "/run/r.sock"},
+		"unix://u:p@/run/a@b.sock":    {Network: "unix", Address: "/run/a@b.sock", User: "u", Password: "p"},
 		"unix://u:p@/run/r.sock?db=1": {Network: "unix", Address: "/run/r.sock", User: "u", Password: "p", Database: "1"},
 		"tcp://h":                     {Network: "tcp", Address: "h:6379", Host: "h"},
 	} {
@@ -46,6 +47,8 @@ func TestParseUpstreamErrorsKeepPasswords(t *testing.T) {
 		"", "redis://", "redis:///0", "ftp://u:hunter2@h", "redis://u:hunter2/x@h", "redis://u:hun%zzter2@h",
 		"redis://u:hunter2@h:port", "unix://run/r.sock", "unix://", "redis://u:hunter2@h?timeout=1", "redis://u:hunter2@h?db=1&db=2",
 		"redis://u:hunter2@[::1", "redis://u:hunter2\x01@h",
+		"redis://u:1?hunter2@h", "redis://u:1?db=hunter2@h", "redis://u:1/hunter2@h", "redis://u:1#hunter2@h", "redis://hunter2?@h",
+		"redis://u:x@1?hunter2@h", "u:1?hunter2@h:6379", "unix://u:1?hunter2@/run/r.sock",
 	} {
 		_, err := ParseUpstream(raw, "6379")
 		if !errors.Is(err, ErrUpstreamURL) {

@@ -134,8 +134,11 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 	}
 	o, err := redis.ParseURL(rawURL)
 	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err // the outer error repeats the URL with its password
+	switch {
+	case config.SplitsPassword(rawURL) && (err != nil || o.Network != "unix"):
+		return nil, &store.HintedError{Err: endpoint.ErrUnescaped, Class: store.ErrUsage}
+	case errors.As(err, &wrapped):
+		return nil, &store.HintedError{Err: errURL, Class: store.ErrUsage}
 	}
 	return o, err
 }

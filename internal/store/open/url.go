@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
@@ -76,8 +77,11 @@ func SplitShards(rawURL string) (first string, all []string) {
 	return all[0], all
 }
 
-// Redact returns the URL without credentials.
+// Redact returns the URL without credentials, or "the store" if it can't be said where these end.
 func Redact(rawURL string) string {
+	if config.SplitsPassword(rawURL) {
+		return "the store"
+	}
 	if _, shards := SplitShards(rawURL); isMultiServer(rawURL) || shards != nil {
 		return withoutUser(rawURL)
 	}
@@ -132,11 +136,17 @@ func ParseLocation(rawURL string, databases []int) (l Location, err error) {
 	return l, l.checkDatabases()
 }
 
+// errURL does not wrap the parser's error, which may show a password.
+var errURL = errors.New("the URL can't be parsed: check its port, and write /, ? and # in a password as %2F, %3F and %23")
+
 // takeDatabase moves the database from the URL's path to Databases.
 func (l *Location) takeDatabase() error {
 	u, err := url.Parse(l.URL)
 	if err != nil {
-		return errors.New("the URL can't be parsed") // not shown: it may hold a password
+		return errURL
+	}
+	if u.Scheme != "unix" && config.SplitsPassword(l.URL) {
+		return endpoint.ErrUnescaped
 	}
 	path := strings.Trim(u.Path, "/")
 	if path == "" || u.Scheme == "unix" {
