@@ -146,16 +146,17 @@ func accessOptions(ctx context.Context, rawURL string) (*redis.Options, error) {
 // OpenSample opens a Redis server, or all primaries of a cluster, for a plan. Of a single server it samples the
 // database in the URL, unless databases names others.
 func OpenSample(ctx context.Context, rawURL string, databases []int) (*storeredis.Store, error) {
+	at, err := ParseLocation(rawURL, databases)
+	if err != nil {
+		return nil, err
+	}
 	access, err := openRedisAccess(ctx, rawURL, new(dict.Set))
 	if err != nil {
 		return nil, err
 	}
 	defer access.Close()
 	o := access.Options()
-	if u, err := url.Parse(rawURL); err == nil && databases == nil && len(u.Path) > 1 && u.Scheme != "unix" && !isMultiServer(rawURL) {
-		databases = []int{o.DB}
-	}
 	o.ReadTimeout, o.WriteTimeout = WalkTimeout, WalkTimeout
-	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: o, DBs: databases, ReadOnly: true, Name: access.Name()})
+	s, err := storeredis.Open(ctx, storeredis.OpenOptions{Client: o, DBs: at.Databases, ReadOnly: true, Name: access.Name()})
 	return s, storeredis.ExplainPlan(access.Name(), err)
 }

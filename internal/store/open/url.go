@@ -139,7 +139,7 @@ func ParseLocation(rawURL string, databases []int) (l Location, err error) {
 // errURL does not wrap the parser's error, which may show a password.
 var errURL = errors.New("the URL can't be parsed: check its port, and write /, ? and # in a password as %2F, %3F and %23")
 
-// takeDatabase moves the database from the URL's path to Databases.
+// takeDatabase moves the database from the URL, its path or ?db=, to Databases.
 func (l *Location) takeDatabase() error {
 	u, err := url.Parse(l.URL)
 	if err != nil {
@@ -148,18 +148,29 @@ func (l *Location) takeDatabase() error {
 	if u.Scheme != "unix" && config.SplitsPassword(l.URL) {
 		return endpoint.ErrUnescaped
 	}
-	path := strings.Trim(u.Path, "/")
-	if path == "" || u.Scheme == "unix" {
+	path, query := "", u.Query()
+	if u.Scheme != "unix" {
+		path = strings.Trim(u.Path, "/")
+	}
+	given := slices.DeleteFunc(append(query["db"], path), func(db string) bool { return db == "" })
+	if len(given) == 0 {
 		return nil
 	}
-	db, err := strconv.Atoi(path)
-	if err != nil || db < 0 {
-		return fmt.Errorf("%s: %q is not the number of a database", Redact(l.URL), path)
+	db, err := strconv.Atoi(given[0])
+	switch {
+	case err != nil || db < 0:
+		return fmt.Errorf("%s: %q is not the number of a database", Redact(l.URL), given[0])
+	case len(given) > 1:
+		return fmt.Errorf("%s: the URL names several databases: write one as /N, or repeat --db", Redact(l.URL))
 	}
 	if len(l.Databases) == 0 {
 		l.Databases = []int{db}
 	}
-	u.Path = ""
+	if path != "" {
+		u.Path = ""
+	}
+	query.Del("db")
+	u.RawQuery = query.Encode()
 	l.URL = u.String()
 	return nil
 }
@@ -202,10 +213,13 @@ func GatewayUpstream(rawURL string) (string, error) {
 // withoutDatabase removes the database from a URL: clients of a gateway select their own.
 func withoutDatabase(rawURL string) string {
 	u, err := url.Parse(rawURL)
-	if err != nil || u.Scheme == "unix" || isMultiServer(rawURL) {
+	if err != nil || isMultiServer(rawURL) {
 		return rawURL
 	}
-	u.Path, u.RawQuery = "", ""
+	if u.Scheme != "unix" {
+		u.Path = ""
+	}
+	u.RawQuery = ""
 	return u.String()
 }
 
