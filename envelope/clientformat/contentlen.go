@@ -94,4 +94,9 @@ func frameDeclaredLen(frame []byte) int64 {
 
 // MaxContentLen returns the length in bytes up to which a gateway or packer opens the content of a value of n
 // bytes: 32*n or 32 KiB, whichever is larger, but never more than most.
-func MaxContentLen(n, most int) int { return min(max(32<<10, 32*n), most) }
+func MaxContentLen(n, most int) int {
+	if n > most/32 { // 32*n could overflow
+		return most
+	}
+	return min(max(32<<10, 32*n), most)
+}

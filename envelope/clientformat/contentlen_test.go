@@ -2,6 +2,7 @@ package clientformat
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -43,6 +44,20 @@ func TestExpectNothing(t *testing.T) {
 			if most, may := Expect(formats, []byte(stored), len(stored), 1<<20); may {
 				t.Errorf("%.20q: %s takes it for %d bytes", stored, family, most)
 			}
+		}
+	}
+}
+
+// The limit of a long value does not overflow an int.
+func TestMaxContentLen(t *testing.T) {
+	const most = 64 << 20
+	for _, c := range []struct{ n, most, want int }{
+		{0, most, 32 << 10}, {1, 100, 100}, {1023, most, 32 << 10}, {1024, most, 32 << 10}, {1025, most, 32 * 1025},
+		{most/32 - 1, most, most - 32}, {most / 32, most, most}, {most/32 + 1, most, most},
+		{math.MaxInt/32 + 1, most, most}, {math.MaxInt/16 + 2, most, most}, {math.MaxInt, most, most}, {math.MaxInt, math.MaxInt, math.MaxInt},
+	} {
+		if got := MaxContentLen(c.n, c.most); got != c.want {
+			t.Errorf("%d of at most %d: %d, want %d", c.n, c.most, got, c.want)
 		}
 	}
 }
