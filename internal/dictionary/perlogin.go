@@ -19,8 +19,8 @@ type ruleLogin struct{ rule, login string }
 // don't grow with the number of users. Values of other logins are compressed without a dictionary.
 const maxLogins = 8
 
-// maxOtherLogins limits the known logins, summed over all rules. A value of a known login costs a map lookup, and a
-// value of any further login costs a lock.
+// maxOtherLogins limits the known logins without a dictionary, under all rules together. A value of one costs a map
+// lookup, of any further login a lock.
 const maxOtherLogins = 1024
 
 // labelOf names a login under a rule in logs and metrics.
@@ -53,7 +53,7 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *sampler {
 		return s
 	}
 	ours := f.findRule(rule.Name)
-	if ours == nil || len(before) > maxOtherLogins {
+	if ours == nil {
 		return nil
 	}
 	var s *sampler
@@ -62,6 +62,8 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *sampler {
 		f.managed[r.fingerprint] = r
 		f.divideMemory(ours)
 		s = r.sampler
+	} else if len(before)-len(f.managed) >= maxOtherLogins { // before has all of managed
+		return nil
 	} else {
 		f.o.Log.Warn("too many logins write under a rule for each to get a dictionary; this login's values are compressed without one",
 			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give the login its own rule, or set share_samples: true if the logins may know each other's values")

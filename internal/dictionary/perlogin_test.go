@@ -52,7 +52,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	if n := len(m.all()); n != maxLogins {
 		t.Errorf("%d logins have samples", n)
 	}
-	if n := len(*m.samplers.Load()); n > maxOtherLogins+1 {
+	if n := len(*m.samplers.Load()); n != maxLogins+maxOtherLogins {
 		t.Errorf("%d logins are remembered", n)
 	}
 	total := 0
@@ -65,6 +65,36 @@ func TestLoginsAreBounded(t *testing.T) {
 	}
 	if total > 1<<20 {
 		t.Errorf("samples take %d bytes, the rule may take 1 MiB", total)
+	}
+}
+
+// Logins under other rules, with and without dictionaries, don't take a login's own dictionary.
+func TestLoginsAreBoundedByRule(t *testing.T) {
+	var rules []policy.Rule
+	for i := range 200 {
+		rules = append(rules, policy.Rule{
+			Name: fmt.Sprint("rule", i), Key: fmt.Sprint(i, ":*"), Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true,
+		})
+	}
+	p, err := policy.New(policy.Options{Rules: rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newActivePolicy(optionsForTest(Options{}))
+	m.SetRules(Rules{Policy: p, RuleMemory: 1 << 20})
+	for i := range 2 * maxOtherLogins {
+		m.Sample(p.Rules()[0], fmt.Sprint("user", i), nil, make([]byte, 100), 50)
+	}
+	for _, rule := range p.Rules()[1:] {
+		for i := range maxLogins + 1 {
+			m.Sample(rule, fmt.Sprint("user", i), nil, make([]byte, 100), 50)
+		}
+	}
+	if n := len(m.all()); n != len(rules)*maxLogins {
+		t.Errorf("%d logins have samples", n)
+	}
+	if n := len(*m.samplers.Load()); n != len(rules)*maxLogins+maxOtherLogins {
+		t.Errorf("%d logins are remembered", n)
 	}
 }
 
