@@ -83,6 +83,16 @@ func (r *Report) problem(err error) {
 	}
 }
 
+// takeLooked moves the counts of what was looked at to another report. Those of what was changed and read stay.
+func (r *Report) takeLooked() Report {
+	looked := Report{
+		Keys: r.Keys, Values: r.Values, Skipped: r.Skipped, Opened: r.Opened,
+		Problems: r.Problems, Damaged: r.Damaged, Missing: r.Missing,
+	}
+	r.Keys, r.Values, r.Skipped, r.Opened, r.Problems, r.Damaged, r.Missing = 0, 0, nil, nil, 0, 0, 0
+	return looked
+}
+
 // Join adds a later run over the same stores.
 func (r *Report) Join(later *Report) {
 	r.add(later)

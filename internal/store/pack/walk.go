@@ -29,6 +29,8 @@ type walk struct {
 	quota   int64 // keys to examine for a sample; 0: all
 	scanned int64 // keys returned by the scan
 
+	unpassed []*trackedPage // pages behind the position when the last walkOnce ended; the next one repeats them
+
 	batches atomic.Int64 // of changes, by all workers
 
 	position string // resume from here
@@ -70,6 +72,11 @@ func (w *walk) setPosition(position string, ended bool) {
 // walkWithRetries walks until the end, and retries while the server is unavailable. It gives up when nothing
 // was finished for as long as the run's Patience.
 func (w *walk) walkWithRetries(ctx context.Context) error {
+	defer func() { // these are not repeated any more
+		for _, p := range w.unpassed {
+			w.count(&p.looked)
+		}
+	}()
 	reached, since := w.position, time.Now()
 	for !w.ended {
 		err := w.walkOnce(ctx)
@@ -131,13 +138,16 @@ type job struct {
 func (w *walk) walkOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o := &resumeTracker{position: w.position, setPosition: w.setPosition}
+	for _, p := range w.unpassed {
+		w.scanned -= p.keys
+	}
+	o := &resumeTracker{position: w.position, setPosition: w.setPosition, count: w.count}
 	jobs := make(chan job)
 	var workers sync.WaitGroup
 	for range w.run.Parallel {
 		start(&workers, cancel, func() error {
 			for j := range jobs {
-				if err := w.work(ctx, j.found); err != nil {
+				if err := w.work(ctx, j); err != nil {
 					return err // the page stays unfinished
 				}
 				o.finish(j.page)
@@ -148,6 +158,7 @@ func (w *walk) walkOnce(ctx context.Context) error {
 	err := w.scan(ctx, o, jobs)
 	close(jobs)
 	workers.Wait()
+	w.unpassed = o.pages
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -176,12 +187,13 @@ func (w *walk) scan(ctx context.Context, o *resumeTracker, jobs chan<- job) (err
 		if err != nil {
 			return fmt.Errorf("scan: %w", err)
 		}
-		w.scanned += int64(len(found.Keys))
+		scanned := int64(len(found.Keys))
+		w.scanned += scanned
 		if w.run.Workers > 1 {
 			found = w.run.ownKeys(found)
 		}
 		select {
-		case jobs <- job{found, o.begin(found.Next)}:
+		case jobs <- job{found, o.begin(found.Next, scanned)}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -199,26 +211,36 @@ func (r *run) ownKeys(found store.Page) store.Page {
 	return found
 }
 
-// work processes one page, and then rests as long as the limits require.
-func (w *walk) work(ctx context.Context, found store.Page) error {
+// work processes one page, and then rests as long as the limits require. What the page looks at is counted only when
+// the position has passed it, since until then it may be repeated.
+func (w *walk) work(ctx context.Context, j job) error {
 	if _, err := w.run.waitWhilePaused(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
 	p := &page{walk: w, run: w.run, ctx: ctx, report: newReport()}
-	err := p.do(found)
-	w.run.mu.Lock()
-	w.run.report.add(&p.report)
-	w.seen.keys += p.report.Keys
-	w.seen.saved += p.report.Saved()
-	w.seen.squares += p.report.squares
-	w.run.mu.Unlock()
+	err := p.do(j.found)
+	j.page.looked = p.report
+	if !w.run.DryRun {
+		j.page.looked = p.report.takeLooked()
+		w.count(&p.report)
+	}
 	if err != nil {
 		return err
 	}
-	rest := w.node.pace.after(len(found.Keys), p.report.BytesRead, time.Since(began)-p.pausedFor)
+	rest := w.node.pace.after(len(j.found.Keys), p.report.BytesRead, time.Since(began)-p.pausedFor)
 	_ = sleep(ctx, w.run.Stop, rest) // the page is done even if interrupted
 	return nil
+}
+
+// count adds counts to those of the run and of the walk.
+func (w *walk) count(r *Report) {
+	w.run.mu.Lock()
+	defer w.run.mu.Unlock()
+	w.run.report.add(r)
+	w.seen.keys += r.Keys
+	w.seen.saved += r.Saved()
+	w.seen.squares += r.squares
 }
 
 const (
@@ -504,17 +526,21 @@ type resumeTracker struct {
 	pages    []*trackedPage
 
 	setPosition func(position string, ended bool) // called with mu locked
+	count       func(*Report)                     // called with mu locked, with the pages that the position passes
 }
 
+// trackedPage is a page, or several that were finished one behind the other.
 type trackedPage struct {
-	next string // cursor after the page; "": last page
-	done bool
+	next   string // cursor after the page; "": last page
+	keys   int64  // returned by the scan
+	done   bool
+	looked Report // set when the page is done or has failed
 }
 
-func (o *resumeTracker) begin(next string) *trackedPage {
+func (o *resumeTracker) begin(next string, keys int64) *trackedPage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := &trackedPage{next: next}
+	p := &trackedPage{next: next, keys: keys}
 	o.pages = append(o.pages, p)
 	return p
 }
@@ -525,8 +551,22 @@ func (o *resumeTracker) finish(p *trackedPage) {
 	p.done = true
 	for len(o.pages) > 0 && o.pages[0].done {
 		o.position, o.ended = o.pages[0].next, o.pages[0].next == ""
+		o.count(&o.pages[0].looked)
 		o.pages = o.pages[1:]
 	}
+	// A page with a large key may take long: those finished behind it become one, not to hold many.
+	kept := o.pages[:0]
+	for _, p := range o.pages {
+		if n := len(kept); n > 0 && kept[n-1].done && p.done {
+			before := kept[n-1]
+			before.next, before.keys = p.next, before.keys+p.keys
+			before.looked.add(&p.looked)
+			before.looked.squares += p.looked.squares
+			continue
+		}
+		kept = append(kept, p)
+	}
+	o.pages = kept
 	o.setPosition(o.position, o.ended)
 }
 

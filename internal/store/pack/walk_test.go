@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -187,5 +188,56 @@ func TestTaskIsAskedOnceForAKey(t *testing.T) {
 		if err != nil || r.Keys != 100 || r.Values != values || r.Skipped[NoRule] != 81 || r.Skipped[Plain] != values || task.asked.Load() != 100 {
 			t.Errorf("%T: asked %d times, %+v, %v", space, task.asked.Load(), r, err)
 		}
+	}
+}
+
+// errAway is the error of a server that does not answer for a moment.
+var errAway = errors.New("away")
+
+// flaky is a database that fails once, half-way through the page of key 30, when all later pages are done.
+type flaky struct {
+	database
+	failed atomic.Bool
+}
+
+func (f *flaky) Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error {
+	if string(keys[0]) != "30" || f.failed.Swap(true) {
+		return f.database.Read(ctx, keys, o, emit)
+	}
+	time.Sleep(time.Second)
+	if err := f.database.Read(ctx, keys[:len(keys)/2], o, emit); err != nil {
+		return err
+	}
+	return errAway
+}
+
+// Pages that are repeated since the server did not answer count once, those that were done behind the failed one too.
+func TestRepeatedPagesCountOnce(t *testing.T) {
+	verify := &Verify{Match: func(_ string, key []byte) bool { return !bytes.HasSuffix(key, []byte("9")) }}
+	text := []byte(strings.Repeat("the same again and again ", 40))
+	for _, o := range []Options{{Task: verify, Parallel: 1}, {Task: verify}, {DryRun: true}, {DryRun: true, Sample: 60, Parallel: 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			if o.DryRun {
+				o.Task = newSeal(t, policy.Options{Rules: []policy.Rule{{Key: "*", Setting: zstd(1)}}})
+			}
+			f := &flaky{database: database{name: "0", keys: 100, value: func(int) []byte { return text }}}
+			o.Targets, o.Step, o.NoBackoff = []store.Target{{Node: f, Space: f}}, 10, true
+			o.Unavailable = func(err error) bool { return errors.Is(err, errAway) }
+			r, err := Run(t.Context(), o)
+			if err != nil || !f.failed.Load() {
+				t.Fatal(r, err)
+			}
+			want := Report{Keys: 100, Values: 90}
+			left := int64(90)
+			switch {
+			case o.Sample > 0:
+				want, left = Report{Keys: 60, Values: 60, Replaced: 60}, 0
+			case o.DryRun:
+				want, left = Report{Keys: 100, Values: 100, Replaced: 100}, 0
+			}
+			if r.Keys != want.Keys || r.Values != want.Values || r.Replaced != want.Replaced || r.Skipped[Plain] != left || r.Skipped[NoRule] != want.Keys-want.Values || r.parts["server/0"].keys != want.Keys {
+				t.Errorf("%+v, want %+v", r, want)
+			}
+		})
 	}
 }
