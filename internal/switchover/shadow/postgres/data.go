@@ -74,6 +74,9 @@ var snapshotSettings = []string{
 	"lock_timeout = '5s'", "statement_timeout = 0", "search_path = pg_catalog",
 }
 
+// beginSnapshot begins a transaction with snapshotSettings, which end with it.
+var beginSnapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL " + strings.Join(snapshotSettings, "; SET LOCAL ")
+
 // open begins a snapshot at each server.
 func (d *dataCheck) open(ctx context.Context, servers []*shadow.Target) error {
 	for _, s := range servers {
@@ -82,8 +85,7 @@ func (d *dataCheck) open(ctx context.Context, servers []*shadow.Target) error {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		d.names, d.conns = append(d.names, s.Name), append(d.conns, c)
-		begin := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL " + strings.Join(snapshotSettings, "; SET LOCAL ")
-		if _, err := c.Exec(ctx, begin).ReadAll(); err != nil {
+		if _, err := c.Exec(ctx, beginSnapshot).ReadAll(); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
@@ -236,7 +238,7 @@ func (d *dataCheck) skipTable(ctx context.Context, state *shadow.TableState, err
 		state.State, state.Why = shadow.TableSkipped, fmt.Sprintf("%s refuses: %s (%s)", d.names[i], refused.Message, refused.Code)
 	}
 	for i, c := range d.conns {
-		if _, err := c.Exec(ctx, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").ReadAll(); err != nil {
+		if _, err := c.Exec(ctx, "ROLLBACK; "+beginSnapshot).ReadAll(); err != nil {
 			return fmt.Errorf("%s: %w", d.names[i], err)
 		}
 	}

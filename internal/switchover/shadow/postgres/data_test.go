@@ -1,11 +1,16 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
@@ -102,5 +107,53 @@ func TestSampleOfData(t *testing.T) {
 	}
 	if got := check("UPDATE large SET v = 'w' WHERE a = 99999"); !strings.Contains(got, "with different values") {
 		t.Error(got)
+	}
+}
+
+// After a table that can't be read the new transaction has the settings of the first: SET LOCAL ends with that one.
+func TestSettingsAfterUnreadableTable(t *testing.T) {
+	t.Parallel()
+	client, server := net.Pipe()
+	t.Cleanup(func() { _ = client.Close() })
+	queries := make(chan string, 1)
+	go func() {
+		defer server.Close()
+		in := make([]byte, pg.MaxStartupBytes)
+		if _, err := server.Read(in); err != nil {
+			return
+		}
+		ready := pg.Append(nil, pg.ReadyForQuery, []byte{idle})
+		if _, err := server.Write(append(pg.AppendAuth(nil, 0, nil), ready...)); err != nil {
+			return
+		}
+		n, err := server.Read(in)
+		if err != nil {
+			return
+		}
+		queries <- string(in[:n])
+		_, _ = server.Write(append(pg.Append(nil, pg.EmptyQueryResponse), ready...))
+		_, _ = server.Read(in)
+	}()
+	c, err := pgconn.ParseConfig("host=localhost user=u sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	c.DialFunc = func(context.Context, string, string) (net.Conn, error) { return client, nil }
+	conn, err := pgconn.ConnectConfig(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataCheck{names: []string{"control"}, conns: []*pgconn.PgConn{conn}}
+	defer d.close()
+	var state shadow.TableState
+	if err := d.skipTable(t.Context(), &state, []error{&pgconn.PgError{Code: "42501", Message: "permission denied"}}); err != nil || state.State != shadow.TableSkipped {
+		t.Fatal(state, err)
+	}
+	query := <-queries
+	for _, setting := range snapshotSettings {
+		if !strings.Contains(query, "SET LOCAL "+setting) {
+			t.Errorf("%s is missing in %q", setting, query)
+		}
 	}
 }
