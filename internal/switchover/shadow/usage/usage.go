@@ -51,11 +51,11 @@ func Of(ctx context.Context, s Size, command string) (u Usage) {
 	u.Server, u.ServerBy, u.Missing = s.Bytes, s.By, s.Why
 	u.CPU = s.CPU.Seconds()
 	if s.Process != 0 {
-		p, err := processes(s.Process)
-		if err != nil {
+		if p, err := processes(s.Process); err != nil { // p lacks some of its children
 			u.Misses("CPU and I/O: %v", err)
+		} else {
+			u.CPU, u.Read, u.Written = p.cpu.Seconds(), p.read, p.written
 		}
-		u.CPU, u.Read, u.Written = p.cpu.Seconds(), p.read, p.written
 	}
 	u.disk(ctx, command, s.Files)
 	return u
