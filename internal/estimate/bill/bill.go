@@ -22,7 +22,7 @@ var (
 
 // Line holds the used fields of a line item.
 type Line struct {
-	Product   string // line_item_product_code
+	Product   string // code or name
 	UsageType string
 	Kind      string // line_item_line_item_type
 	Amount    float64
@@ -120,7 +120,7 @@ var kinds = []struct {
 		"data sent to outside clients: cinch plan on a sample of it in a file",
 	},
 	{
-		"NAT and load balancers, by the byte", regexp.MustCompile(`^$|EC2|VPC|ELB|LoadBalanc`), regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
+		"NAT and load balancers, by the byte", regexp.MustCompile(`^$|EC2|VPC|ELB|Load ?Balanc|Elastic Compute Cloud|Virtual Private Cloud`), regexp.MustCompile(`NatGateway-Bytes|TransitGateway-Bytes|VpcEndpoint-Bytes|DataProcessing-Bytes`),
 		"the traffic through them: cinch plan http://GATEWAY:9470, or a sample of it in a file",
 	},
 	{
@@ -148,7 +148,7 @@ var kinds = []struct {
 		"cinch plan on an export",
 	},
 	{
-		"object storage", regexp.MustCompile(`^$|S3|Glacier`), regexp.MustCompile(`TimedStorage-`),
+		"object storage", regexp.MustCompile(`^$|S3|Glacier|Simple Storage Service`), regexp.MustCompile(`TimedStorage-`),
 		"cinch plan on a sample of the objects",
 	},
 }

@@ -209,6 +209,10 @@ func TestProducts(t *testing.T) {
 		{"AmazonDynamoDB", "TimedStorage-ByteHrs", "tables in DynamoDB"},
 		{"AmazonS3", "TimedStorage-ByteHrs", "object storage"},
 		{"", "TimedStorage-ByteHrs", "object storage"},
+		{"Amazon Elastic Compute Cloud", "USE1-NatGateway-Bytes", "NAT and load balancers, by the byte"},
+		{"Elastic Load Balancing", "DataProcessing-Bytes", "NAT and load balancers, by the byte"},
+		{"Amazon Simple Storage Service", "TimedStorage-ByteHrs", "object storage"},
+		{"Amazon DynamoDB", "TimedStorage-ByteHrs", "tables in DynamoDB"},
 		{"AmazonEC2", "USE1-DataTransfer-Out-Bytes", "traffic to the internet"},
 		{"AmazonEC2", "DataTransfer-Regional-Bytes", "traffic between zones"},
 	} {
@@ -219,5 +223,34 @@ func TestProducts(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.product, c.usage, got, c.want)
 		}
+	}
+}
+
+// A report may have the product's code or name in another column than the line item's.
+func TestOtherProductColumns(t *testing.T) {
+	const line = "NodeUsage:cache.r6g.large,150,"
+	for header, product := range map[string]string{
+		"product/ProductName": "Amazon ElastiCache", "product_product_name": "Amazon MemoryDB", "product/servicecode": "AmazonElastiCache",
+		"lineItem/ProductCode": "AmazonElastiCache", "product/ProductName,lineItem/ProductCode": "?,AmazonElastiCache",
+		"lineItem/ProductCode,product/ProductName": ",Amazon ElastiCache",
+	} {
+		file := write(t, "bill.csv", []byte("lineItem/UsageType,lineItem/UnblendedCost,"+header+"\n"+line+product+"\n"))
+		if r, err := Read(t.Context(), file); err != nil || r.Of("caches in memory").Cost != 150 {
+			t.Errorf("%s: %+v, %v", header, r, err)
+		}
+	}
+	type named struct {
+		Usage string  `parquet:"line_item_usage_type"`
+		Cost  float64 `parquet:"line_item_unblended_cost"`
+		Name  string  `parquet:"product_product_name"`
+	}
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[named](&b)
+	if _, err := w.Write([]named{{"NodeUsage:cache.r6g.large", 150, "Amazon ElastiCache"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if r, err := Read(t.Context(), write(t, "bill.parquet", b.Bytes())); err != nil || r.Of("caches in memory").Cost != 150 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -3,6 +3,7 @@ package bill
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/csv"
@@ -25,9 +26,13 @@ const (
 	colCost    = "line_item_unblended_cost"
 	colFrom    = "line_item_usage_start_date"
 	colTo      = "line_item_usage_end_date"
+
+	// Other columns for the product, in reports without colProduct.
+	colService = "product_servicecode"
+	colName    = "product_product_name" // such as Amazon ElastiCache
 )
 
-var columns = []string{colProduct, colUsage, colKind, colAmount, colCost, colFrom, colTo}
+var columns = []string{colProduct, colUsage, colKind, colAmount, colCost, colFrom, colTo, colService, colName}
 
 // maxRow limits the memory for a row of a CSV file, in bytes.
 const maxRow = 4 << 20
@@ -156,7 +161,7 @@ func readCSV(ctx context.Context, from io.Reader, a *adder) error {
 }
 
 func lineOf(field func(name string) string) (l Line, err error) {
-	l = Line{Product: field(colProduct), UsageType: field(colUsage), Kind: field(colKind)}
+	l = Line{Product: cmp.Or(field(colProduct), field(colService), field(colName)), UsageType: field(colUsage), Kind: field(colKind)}
 	if l.Cost, err = number(field(colCost)); err != nil {
 		return l, err
 	}
