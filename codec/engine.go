@@ -113,8 +113,10 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 		return e.lz4.compress(dst, src, s.Level)
 	case Zstd:
 		return e.zstd.Compress(dst, src, s.Level, d)
-	default:
+	case Zlib, Gzip:
 		return e.flate.compress(dst, src, s)
+	default: // Validate knows it, but the cases above don't
+		return dst, ErrUnknownCodec
 	}
 }
 
@@ -170,7 +172,9 @@ func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []
 		return decompressLZ4(dst, src, rawLen)
 	case Zstd:
 		return e.zstd.Decompress(dst, src, rawLen, d)
-	default:
+	case Zlib, Gzip:
 		return e.flate.decompress(dst, src, id, rawLen)
+	default: // Known knows it, but the cases above don't
+		return dst, ErrUnknownCodec
 	}
 }
