@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics is a Prometheus collector for the lanes of gateways. It has no state of its own.
 type Metrics struct{ Gateways []Named }
 
-// Named is what the lanes of one gateway have in common, with the gateway's name.
+// Named holds the state common to the lanes of one gateway, and the gateway's name.
 type Named struct {
 	Gateway string
 	Shared  *Shared
