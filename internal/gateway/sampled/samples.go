@@ -19,11 +19,11 @@ import (
 // Limits. Clients choose the names of kinds, so there may be any number of them.
 const (
 	maxKinds   = 64
-	minKept    = 8        // messages kept of a kind, however long they are
+	minKept    = 8        // messages kept of a kind, however long they are, within maxBytes
 	maxKept    = 64       // messages kept of a kind if they are short
 	kindBytes  = 2 << 20  // limit of a kind beyond minKept
 	MaxMessage = 4 << 20  // bytes of a message as received; longer ones are only counted
-	maxBytes   = 64 << 20 // of all kept messages
+	maxBytes   = 64 << 20 // of all kept messages; the largest kind makes room
 	sizeCount  = 33
 	maxMethod  = 512 // bytes of a name
 )
@@ -66,16 +66,34 @@ func (s *Samples) Add(name Name, m Message, isProtobuf bool) {
 	k := s.countKind(name, len(m.Bytes))
 	k.protobufs = isProtobuf
 	n := len(m.Bytes)
-	if n > MaxMessage || s.bytes+n > maxBytes {
+	if n > MaxMessage {
 		return
+	}
+	for len(k.last) >= maxKept || len(k.last) >= minKept && k.kept+n > kindBytes {
+		s.dropOldest(k)
+	}
+	for s.bytes+n > maxBytes {
+		s.dropOldest(s.largest())
 	}
 	m.Bytes = slices.Clone(m.Bytes)
 	k.last, k.kept, s.bytes = append(k.last, m), k.kept+n, s.bytes+n
-	for len(k.last) > maxKept || len(k.last) > minKept && k.kept > kindBytes {
-		n := len(k.last[0].Bytes)
-		k.last[0] = Message{} // its bytes may be freed
-		k.last, k.kept, s.bytes = k.last[1:], k.kept-n, s.bytes-n
+}
+
+// dropOldest drops the oldest message of a kind. s.mu must be held.
+func (s *Samples) dropOldest(k *kindSamples) {
+	n := len(k.last[0].Bytes)
+	k.last[0] = Message{} // its bytes may be freed
+	k.last, k.kept, s.bytes = k.last[1:], k.kept-n, s.bytes-n
+}
+
+// largest returns the kind of which the most bytes are kept. s.mu must be held.
+func (s *Samples) largest() (most *kindSamples) {
+	for _, k := range s.kinds {
+		if most == nil || k.kept > most.kept {
+			most = k
+		}
 	}
+	return most
 }
 
 // Count counts a message of n bytes that was forwarded without being inspected.

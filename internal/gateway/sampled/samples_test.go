@@ -151,3 +151,31 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d bytes are kept, %d counted", kept, s.bytes)
 	}
 }
+
+// When the samples are full, those of the largest kind make room for new ones of any kind.
+func TestFullSamplesMakeRoom(t *testing.T) {
+	var s Samples
+	large := bytes.Repeat([]byte("x"), MaxMessage)
+	for range minKept {
+		s.Add(Name{"POST /a", "request"}, Message{Bytes: large}, false)
+		s.Add(Name{"POST /b", "request"}, Message{Bytes: large}, false)
+	}
+	if s.bytes != maxBytes {
+		t.Fatalf("%d bytes do not fill the samples", s.bytes)
+	}
+	for i, path := range []string{"a", "b", "new", "new"} {
+		name := Name{"POST /" + path, "request"}
+		m := append([]byte{byte(i)}, large[:MaxMessage-1]...)
+		s.Add(name, Message{Bytes: m}, false)
+		k := s.kinds[name]
+		if n := len(k.last); n == 0 || !bytes.Equal(k.last[n-1].Bytes, m) {
+			t.Errorf("message %d is not kept", i)
+		}
+		if s.bytes > maxBytes {
+			t.Errorf("%d bytes are kept", s.bytes)
+		}
+	}
+	if n := len(s.kinds[Name{"POST /new", "request"}].last); n != 2 {
+		t.Errorf("%d messages of a new kind", n)
+	}
+}
