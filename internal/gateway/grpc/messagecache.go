@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
@@ -115,18 +116,24 @@ func (c *Cache) compressUncached(raw []byte, s codec.Setting) (packed, error) {
 
 // fill compresses a message for an entry that other calls may already wait for.
 func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
+	e.err = gateway.ErrPanicked // unless compressing returns
+	defer c.filled(e)
 	p, err := c.compressUncached(raw, e.key.setting)
 	if err == nil {
 		e.out = append([]byte(nil), p.bytes...) // a copy of the exact length
 	}
 	e.err = err
+	return p, err
+}
+
+// filled lets the calls that wait for an entry go on.
+func (c *Cache) filled(e *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.size = len(e.out)
 	c.bytes += e.size
 	close(e.done)
 	c.trim(time.Now())
-	return p, err
 }
 
 // shouldLookUp reports whether to look up a message.

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -114,6 +115,28 @@ func TestPanicOfPings(t *testing.T) {
 	d.watch(h)
 	<-h.Conn.Done()
 	once()
+}
+
+// If compressing a message panics, copies that wait for it go on, and the cache removes its entry in time.
+func TestPanicOfACachedMessage(t *testing.T) {
+	c := NewCache(nil) // compressing panics
+	message, setting := payload(minCachedBytes), codec.Setting{Codec: codec.Zstd, Level: 1}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = c.compress(t.Context(), message, setting)
+	}()
+	if e, found := c.lookup(cacheKey{sha256.Sum256(message), setting}); !found || !e.isDone() || !errors.Is(e.err, gateway.ErrPanicked) {
+		t.Error("copies wait until their calls end, or get another error")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trim(time.Now().Add(2 * cacheTime)); len(c.order)+len(c.entries) != 0 {
+		t.Error("the entry stays, and all behind it")
+	}
 }
 
 type panickyCall struct{}
