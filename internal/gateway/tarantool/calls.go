@@ -86,13 +86,12 @@ func mayHoldSplice(frame []byte) bool {
 func nestedSplices(r *request) iter.Seq[nestedSplice] {
 	return func(yield func(nestedSplice) bool) {
 		moved := false
-		var parts [10]wire.Span
 		for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
 			h, err := wire.ReadHead(r.bytes, at)
 			if err != nil {
 				return // can't happen: the body has been walked through
 			}
-			switch op, field, end := operationAt(r.bytes, &h, parts[:0]); op {
+			switch op, field, end := operationAt(r.bytes, &h); op {
 			case '!', '#':
 				moved = true
 			case ':':
@@ -117,43 +116,48 @@ func dropSpliceEdits(r *request) (spliced bool) {
 
 // operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map with the
 // keys 1, 2, …, which is the same to Lua. op is 0 if there is none.
-func operationAt(b []byte, h *wire.Head, parts []wire.Span) (op byte, field []byte, end int) {
-	step := 1
-	switch {
-	case h.Count != 3 && h.Count != 5:
-		return 0, nil, 0
-	case h.Kind == wire.Map:
-		step = 2
-	case h.Kind != wire.Array:
+func operationAt(b []byte, h *wire.Head) (op byte, field []byte, end int) {
+	if h.Count != 3 && h.Count != 5 || h.Kind != wire.Array && h.Kind != wire.Map {
 		return 0, nil, 0
 	}
+	var list [2][]byte // the operator and the field
 	end = h.Content.At
-	for range step * h.Count {
-		v, err := wire.ReadHead(b, end)
-		if err != nil || v.Kind == wire.Array || v.Kind == wire.Map {
+	for i := range h.Count {
+		n := float64(i + 1)
+		if h.Kind == wire.Map {
+			key := scalarAt(b, end)
+			end += len(key)
+			n, _ = wire.Number(key)
+		}
+		v := scalarAt(b, end)
+		if v == nil {
 			return 0, nil, 0
 		}
-		parts = append(parts, wire.Span{At: end, Len: v.Content.End() - end})
-		end = v.Content.End()
-	}
-	name, field := parts[0].Of(b), parts[1].Of(b)
-	for i := 0; step == 2 && i < len(parts); i += 2 {
-		switch n, _ := wire.Uint(parts[i].Of(b)); n {
-		case 1:
-			name = parts[i+1].Of(b)
-		case 2:
-			field = parts[i+1].Of(b)
+		end += len(v)
+		for k := range list {
+			if n == float64(k+1) {
+				list[k] = v
+			}
 		}
 	}
-	text, err := wire.ReadHead(name, 0)
-	if err != nil || text.Kind != wire.String && text.Kind != wire.Binary || text.Content.Len != 1 {
+	name, err := wire.ReadHead(list[0], 0)
+	if err != nil || name.Kind != wire.String && name.Kind != wire.Binary || name.Content.Len != 1 {
 		return 0, nil, 0
 	}
-	op = text.Content.Of(name)[0]
+	op = name.Content.Of(list[0])[0]
 	if op == ':' && h.Count == 5 || (op == '!' || op == '#') && h.Count == 3 {
-		return op, field, end
+		return op, list[1], end
 	}
 	return 0, nil, 0
+}
+
+// scalarAt returns the value at b[at:], nil if it is a list or a map.
+func scalarAt(b []byte, at int) []byte {
+	v, err := wire.ReadHead(b, at)
+	if err != nil || v.Kind == wire.Array || v.Kind == wire.Map {
+		return nil
+	}
+	return b[at:v.Content.End()]
 }
 
 // luaSplice matches the beginning of a splice in Lua code: {':', field, …}.

@@ -236,6 +236,12 @@ func TestOperationsInArguments(t *testing.T) {
 		{wire.Call, "crud.update", list{"docs", 1, list{list{"=", 2, ":"}, list{"+", 3, 1}}}, true, false},
 		{wire.Call, "crud.update", list{"other", 1, list{splice("a")}}, false, false},
 		{wire.Call, "crud.update", list{"docs", 1, list{splice("doc")}}, true, true},
+		// Maps that are lists to Lua, with unsigned, signed and floating-point keys.
+		{wire.Call, "g", list{msgp.Raw("\x85\x02\xa1a\x01\xa1:\x03\x01\x04\x03\x05\xa3XXX")}, false, true},
+		{wire.Call, "g", list{msgp.Raw("\x85\xd0\x01\xa1:\xd1\x00\x02\xa1a\xd2\x00\x00\x00\x03\x01\xd3\x00\x00\x00\x00\x00\x00\x00\x04\x03\xd0\x05\xa3XXX")}, false, true},
+		{wire.Call, "g", list{msgp.Raw("\x85\xcb?\xf0\x00\x00\x00\x00\x00\x00\xa1:\xca@\x00\x00\x00\xa1a\x03\x01\x04\x03\x05\xa3XXX")}, false, true},
+		{wire.Call, "g", list{msgp.Raw("\x85\xcb?\xf8\x00\x00\x00\x00\x00\x00\xa1:\x02\xa1a\x03\x01\x04\x03\x05\xa3XXX")}, false, false},
+		{wire.Call, "g", list{msgp.Raw("\x85\xa1:\xa1:\xa1a\xa1a\x03\x01\x04\x03\x05\xa3XXX")}, false, false},
 		{wire.Call, "g", list{splice("doc")}, false, true},
 		{wire.Call, "g", list{list{":", "a", list{}, 3, "XXX"}}, false, false},
 		{wire.Call, "g", list{list{":", 1, 2, 3}}, false, false},

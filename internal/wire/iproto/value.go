@@ -178,6 +178,18 @@ func Int(v []byte) (int64, bool) {
 	return n, err == nil
 }
 
+// Number reads a number of any kind. Lua does not tell them apart.
+func Number(v []byte) (float64, bool) {
+	if n, ok := Int(v); ok {
+		return float64(n), true
+	}
+	if n, ok := Uint(v); ok { // above the largest signed one
+		return float64(n), true
+	}
+	f, _, err := msgp.ReadFloat64Bytes(v)
+	return f, err == nil
+}
+
 // Text returns the bytes of a string, and whether it is one.
 func Text(v []byte) ([]byte, bool) {
 	if msgp.NextType(v) != msgp.StrType {
