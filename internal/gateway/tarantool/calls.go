@@ -76,9 +76,28 @@ type nestedSplice struct {
 	moved   bool   // an operation before it inserts or deletes fields
 }
 
-// mayHoldSplice reports whether ":" may be an element of a frame. Most frames have none.
+// mayHoldSplice reports whether an element of a frame may be a text that begins with ":". Most frames have none.
 func mayHoldSplice(frame []byte) bool {
-	return bytes.Contains(frame, []byte("\xa1:")) || bytes.Contains(frame, []byte("\x01:"))
+	for at := 1; at < len(frame); at++ {
+		next := bytes.IndexByte(frame[at:], ':')
+		if next < 0 {
+			return false
+		}
+		if at += next; mayEndInTextHead(frame[:at]) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayEndInTextHead reports whether the last bytes, at least one, may be the head of a string or binary that is not
+// empty.
+func mayEndInTextHead(b []byte) bool {
+	n := len(b)
+	return b[n-1] > 0xa0 && b[n-1] < 0xc0 ||
+		n > 1 && (b[n-2] == 0xd9 || b[n-2] == 0xc4) ||
+		n > 2 && (b[n-3] == 0xda || b[n-3] == 0xc5) ||
+		n > 4 && (b[n-5] == 0xdb || b[n-5] == 0xc6)
 }
 
 // nestedSplices yields the splices in the arguments, at any depth and however many: functions such as
@@ -115,12 +134,13 @@ func dropSpliceEdits(r *request) (spliced bool) {
 }
 
 // operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map with the
-// keys 1, 2, …, which is the same to Lua. op is 0 if there is none.
+// keys 1, 2, …, which is the same to Lua. op is 0 if there is none. The server ignores the rest of an operator's
+// name. A splice says in numbers where it cuts and how much.
 func operationAt(b []byte, h *wire.Head) (op byte, field []byte, end int) {
 	if h.Count != 3 && h.Count != 5 || h.Kind != wire.Array && h.Kind != wire.Map {
 		return 0, nil, 0
 	}
-	var list [2][]byte // the operator and the field
+	var list [5][]byte // the operator, the field, and a splice's offset, length and text
 	end = h.Content.At
 	for i := range h.Count {
 		n := float64(i + 1)
@@ -141,11 +161,13 @@ func operationAt(b []byte, h *wire.Head) (op byte, field []byte, end int) {
 		}
 	}
 	name, err := wire.ReadHead(list[0], 0)
-	if err != nil || name.Kind != wire.String && name.Kind != wire.Binary || name.Content.Len != 1 {
+	if err != nil || name.Kind != wire.String && name.Kind != wire.Binary || name.Content.Len == 0 {
 		return 0, nil, 0
 	}
+	_, hasOffset := wire.Number(list[2])
+	_, hasLength := wire.Number(list[3])
 	op = name.Content.Of(list[0])[0]
-	if op == ':' && h.Count == 5 || (op == '!' || op == '#') && h.Count == 3 {
+	if op == ':' && h.Count == 5 && hasOffset && hasLength || (op == '!' || op == '#') && h.Count == 3 {
 		return op, list[1], end
 	}
 	return 0, nil, 0
@@ -161,7 +183,7 @@ func scalarAt(b []byte, at int) []byte {
 }
 
 // luaSplice matches the beginning of a splice in Lua code: {':', field, …}.
-var luaSplice = regexp.MustCompile(`\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':'|":"|\[\[:\]\])\s*[,;]`)
+var luaSplice = regexp.MustCompile(`(?s)\{\s*(?:\[\s*1\s*\]\s*=\s*)?(?:':(?:[^'\\\n]|\\.)*'|":(?:[^"\\\n]|\\.)*"|\[\[:.*?\]\])\s*[,;]`)
 
 // luaHasSplice reports whether Lua code contains a splice.
 func luaHasSplice(lua []byte) bool {
