@@ -799,6 +799,17 @@ func TestStatements(t *testing.T) {
 		"SELECT id FROM docs":               {false, true, true},
 		"SELECT id FROM docs WHERE \"a\">1": {false, false, true},
 		"UPDATE docs SET a = 1":             {false, false, true},
+		// Numbers behind ORDER BY may be those of columns, unless they are behind LIMIT.
+		"SELECT id, a FROM docs ORDER BY 2":                       {false, false, true},
+		"SELECT id, a FROM docs ORDER BY credit_limit, 2":         {false, false, true},
+		"SELECT id, a FROM docs ORDER BY \"limit\", 2":            {false, false, true},
+		"SELECT id, a FROM docs ORDER BY \"no limit 1\", 2":       {false, false, true},
+		"SELECT id, a FROM docs, order_limit ORDER BY 2":          {false, false, true},
+		"SELECT id, a FROM docs, \"order limit\" ORDER\tBY 2":     {false, false, true},
+		"SELECT id, a FROM docs ORDER BY id, b2 LIMIT 10":         {false, true, true},
+		"SELECT id, a FROM docs WHERE order_id = 5 ORDER BY id":   {false, true, true},
+		"SELECT id, a FROM docs ORDER BY id LIMIT\n2 OFFSET 10":   {false, true, true},
+		"SELECT id, a FROM docs, \"order\" WHERE id = 5 LIMIT 10": {false, true, true},
 	} {
 		for mode, want := range passes {
 			p.g.cfg.SQL = SQLMode(mode)

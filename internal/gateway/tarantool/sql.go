@@ -3,6 +3,7 @@ package tarantool
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,17 +98,22 @@ func computes(rest string) bool {
 			return true
 		}
 	}
-	_, order, _ := strings.Cut(rest, "order")
-	order, _, _ = strings.Cut(order, "limit")
-	word := false // within one
-	for _, c := range order {
-		if digit := c >= '0' && c <= '9'; digit && !word {
+	ordered := false
+	for _, word := range sqlWords.FindAllString(rest, -1) {
+		switch {
+		case word == "order":
+			ordered = true
+		case word == "limit":
+			ordered = false
+		case ordered && word[0] >= '0' && word[0] <= '9':
 			return true // may be the number of a column
 		}
-		word = c == '_' || c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z'
 	}
 	return false
 }
+
+// sqlWords matches the words of a statement in lower case, and names in quotes.
+var sqlWords = regexp.MustCompile(`"[^"]*"|[0-9a-z_\x{80}-\x{10ffff}]+`)
 
 // isColumn reports whether an expression is * or a name alone.
 func isColumn(text string) bool {
