@@ -122,9 +122,6 @@ func (l *largeRequest) header() (int, error) {
 		return n, nil
 	}
 	n, err := l.reader.in.BulkHeader()
-	if err == nil && n > 1<<40 {
-		err = resp.ErrProtocol
-	}
 	return int(n), err
 }
 

@@ -3,6 +3,7 @@ package redis
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -62,6 +63,27 @@ func TestProtocolErrorBeforeValues(t *testing.T) {
 	want, err := answerTo(t, sock, request)
 	if got, e := answerTo(t, front, request); err != nil || e != nil || got != want {
 		t.Errorf("%q, %v; want %q, %v", got, e, want, err)
+	}
+}
+
+// A request that breaks the protocol behind arguments that were sent already reaches the server byte for byte, with the
+// header that breaks it.
+func TestBrokenHeadersReachTheServer(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", bufferBytes)
+	for _, header := range []string{"$1099511627777\r\n", "$9223372036854775807\r\n", "$-1\r\n", ":1\r\n"} {
+		for _, begin := range []string{"*5\r\n$4\r\nMSET\r\n$1\r\nk\r\n" + bulk(long), "*4\r\n$4\r\nECHO\r\n" + bulk(long)} {
+			client, server := slowly(t, func(*Config) {})
+			request := begin + header + "$1\r\nv\r\n"
+			go func() { _, _ = client.Write([]byte(request)) }()
+			_ = server.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+			got := make([]byte, len(request))
+			if n, err := io.ReadFull(server.in, got); err != nil || string(got) != request {
+				t.Errorf("%q: the server got …%q, %v", header, got[max(0, n-30):n], err)
+			}
+			server.say("-ERR Protocol error\r\n")
+			readExactly(t, client, "-ERR Protocol error\r\n")
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func (r *Reader) LineAt(off int) ([]byte, error) {
 }
 
 // BulkHeader consumes the header of a request's argument and returns its length. It accepts exactly what
-// Parser accepts, since both must find the same end of a request.
+// Parser accepts, since both must find the same end of a request. With ErrProtocol it consumes nothing.
 func (r *Reader) BulkHeader() (int64, error) {
 	for {
 		buf := r.Buffered()
@@ -138,7 +138,7 @@ func (r *Reader) BulkHeader() (int64, error) {
 			return 0, ErrProtocol
 		}
 		n, next, err := headerLine(buf, 0)
-		if err != nil || next > 0 && n < 0 {
+		if err != nil || next > 0 && (n < 0 || n > maxBulkBytes) {
 			return 0, ErrProtocol
 		}
 		if next > 0 {

@@ -13,6 +13,8 @@ const (
 	MaxLineBytes = 64 << 10
 	// MaxArgs is the largest number of arguments that a request may declare.
 	MaxArgs = math.MaxInt32
+	// maxBulkBytes is longer than any argument that a server accepts, or that this machine could hold.
+	maxBulkBytes = min(1<<40, math.MaxInt/2)
 )
 
 // ErrProtocol reports bytes that Redis answers with a protocol error before it closes the connection. A
@@ -173,7 +175,7 @@ func (p *Parser) parseArg(buf []byte) (done bool, err error) {
 		if next == 0 || err != nil {
 			return false, err
 		}
-		if n < 0 || n > math.MaxInt-2-int64(next) {
+		if n < 0 || n > maxBulkBytes {
 			return false, ErrProtocol
 		}
 		p.bulk, p.inBulk, p.pos = int(n), true, next

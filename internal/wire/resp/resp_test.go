@@ -79,7 +79,7 @@ func TestParserSplitsAnywhere(t *testing.T) {
 func TestParserRefuses(t *testing.T) {
 	for _, s := range []string{
 		"*x\r\n", "*2147483648\r\n", "*9223372036854775807\r\n", "*1\r\nPING\r\n", "*1\r\n+3\r\nGET\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
-		"*1\r\n$9223372036854775807\r\n", "*1\r\n$03\r\nGET\r\n", "*\r\n", "*1\r\n$\r\n", "*1\r\n\r\n",
+		"*1\r\n$9223372036854775807\r\n", "*1\r\n$1099511627777\r\n", "*1\r\n$03\r\nGET\r\n", "*\r\n", "*1\r\n$\r\n", "*1\r\n\r\n",
 		"*" + strings.Repeat("1", MaxLineBytes+1), "PING" + strings.Repeat("x", MaxLineBytes+1), "PI\x00NG\r\n",
 	} {
 		if got, _, err := parseAll(s, 1<<20); !errors.Is(err, ErrProtocol) {
