@@ -583,6 +583,9 @@ func (l *largeRequest) giveUp(cause error) error {
 		if err == nil {
 			err = l.reader.in.CopyTo(int64(n)+2, discardBytes)
 		}
+		if errors.Is(err, resp.ErrProtocol) { // alone, the server would take the header for an inline command
+			_ = l.upstream.out.write(resp.AppendArray(l.upstream.head(), 1)) // an error is returned later, too
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package redis
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -84,6 +85,21 @@ func TestBrokenHeadersReachTheServer(t *testing.T) {
 			server.say("-ERR Protocol error\r\n")
 			readExactly(t, client, "-ERR Protocol error\r\n")
 		}
+	}
+}
+
+// If the beginning of the request was discarded, the server gets another one: it would take a header alone for an
+// inline command, and run the lines behind it.
+func TestBrokenHeaderOfADiscardedRequest(t *testing.T) {
+	t.Parallel()
+	client, server := slowly(t, func(*Config) {})
+	request := fmt.Sprintf("*%d\r\n", maxCollectedArgs+1) + "$4\r\nSORT\r\n$1\r\nl\r\n" + bulk(strings.Repeat("x", bufferBytes))
+	go func() { _, _ = client.Write([]byte(request + ":1\r\nPING\r\n")) }()
+	const want = "*1\r\n:1\r\nPING\r\n"
+	_ = server.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(server.in, got); err != nil || string(got) != want {
+		t.Errorf("the server got %q, %v", got[:n], err)
 	}
 }
 
