@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -288,6 +289,34 @@ func TestControlSelectsWithinATransaction(t *testing.T) {
 	}
 	if p.upstream.tx.open || p.upstream.state.database() != defaultDatabase {
 		t.Error("DISCARD leaves a transaction, or its database")
+	}
+}
+
+// An envelope that is too long as stored is reported with that length, not with the value's.
+func TestEnvelopeTooLongAsStored(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	var spill spill
+	var f frames
+	spill.init(p.life, p.codec)
+	f.init(p.life, &spill)
+	if _, err := io.WriteString(p.server, env+strings.Repeat("x", envelope.MaxHeaderLen)); err != nil {
+		t.Fatal(err)
+	}
+	o := replyDecoder{frames: &f, codec: p.codec}
+	for _, test := range []struct {
+		maxOpen, stored int
+		want            string
+	}{
+		{len(lengthy), len(lengthy) + envelope.MaxHeaderLen, ""},
+		{len(lengthy), len(lengthy) + envelope.MaxHeaderLen + 1, fmt.Sprintf("%d bytes as stored, the limit is %d (max_open)", len(lengthy)+envelope.MaxHeaderLen+1, len(lengthy))},
+		{len(lengthy) - 1, len(env), fmt.Sprintf("%d bytes, the limit is %d (max_open)", len(lengthy), len(lengthy)-1)},
+	} {
+		p.codec.maxOpen = test.maxOpen
+		_, err := o.parseHeader(int64(test.stored))
+		if (err != nil) != (test.want != "") || err != nil && !(errors.Is(err, envelope.ErrTooLarge) && strings.HasSuffix(err.Error(), ": "+test.want)) {
+			t.Errorf("%d bytes stored, limit %d: %v, want %q", test.stored, test.maxOpen, err, test.want)
+		}
 	}
 }
 

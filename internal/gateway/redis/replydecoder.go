@@ -117,8 +117,8 @@ func (o *replyDecoder) passBulk(n int64) error {
 	return o.frames.in.CopyTo(n+2, o.frames.pass)
 }
 
-// parseHeader parses the header of the current envelope of n bytes and checks that the value's length is within
-// the limit.
+// parseHeader parses the header of the current envelope of n bytes and checks that its length and that of the value
+// are within the limit.
 func (o *replyDecoder) parseHeader(n int64) (envelope.Header, error) {
 	head, err := o.frames.in.Peek(int(min(n, int64(envelope.MaxHeaderLen))))
 	if err != nil {
@@ -128,8 +128,11 @@ func (o *replyDecoder) parseHeader(n int64) (envelope.Header, error) {
 	if err != nil {
 		return envelope.Header{}, err
 	}
-	if limit := o.codec.maxOpen; h.RawLen > limit || n > int64(limit+envelope.MaxHeaderLen) {
+	switch limit := o.codec.maxOpen; {
+	case h.RawLen > limit:
 		return envelope.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, limit)
+	case n > int64(limit+envelope.MaxHeaderLen):
+		return envelope.Header{}, fmt.Errorf("%w: %d bytes as stored, the limit is %d (max_open)", envelope.ErrTooLarge, n, limit)
 	}
 	return h, nil
 }
