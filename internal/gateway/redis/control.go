@@ -168,7 +168,7 @@ func (c *loginCommands) selectDB(r *request) error {
 // client handles CLIENT REPLY itself: it drops the replies that the client does not want.
 func (c *loginCommands) client(r *request) error {
 	if len(r.args) > 2 && resp.IsWord(r.args[1], "tracking") {
-		c.user.tracking = resp.IsWord(r.args[2], "on")
+		return c.setTracking(r, resp.IsWord(r.args[2], "on"))
 	}
 	// To a subscriber the server refuses CLIENT REPLY.
 	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || c.upstream.isSubscriber() {
@@ -188,6 +188,17 @@ func (c *loginCommands) client(r *request) error {
 		c.upstream.clientReply = clientReply{}
 	}
 	return c.upstream.forward(r, entry{})
+}
+
+// setTracking forwards CLIENT TRACKING and waits for the answer, which decides how the next request's values are read.
+// Inside MULTI the answer comes with EXEC, if at all.
+func (c *loginCommands) setTracking(r *request, on bool) error {
+	c.upstream.tx.changesState = c.upstream.tx.open
+	return c.upstream.forwardAndWait(r, &entryData{after: func(a answer) {
+		if !a.isError() {
+			c.user.tracking.Store(on)
+		}
+	}})
 }
 
 func (c *loginCommands) quit(r *request) error {
@@ -217,7 +228,7 @@ func (c *loginCommands) reset(r *request) error {
 	}
 	c.upstream.tx.endWatch()
 	c.upstream.state.monitoring = false
-	c.user.tracking = false
+	c.user.tracking.Store(false)
 	c.user.sideConn.setReadOnly(false)
 	c.user.invalidate()
 	return nil

@@ -100,7 +100,7 @@ func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err
 	if err != nil {
 		return o, found, err
 	}
-	if u.user.tracking {
+	if u.user.tracking.Load() {
 		if err := u.upstream.await(watch); err != nil {
 			return o, found, err
 		}
@@ -321,7 +321,7 @@ func (u *units) learnExpiries(found *sealedParts) error {
 }
 
 func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
-	if u.user.tracking { // the client would count it as read
+	if u.user.tracking.Load() { // the client would count it as read
 		u.learnExpiriesOnSideConn(found, parts)
 		return nil
 	}

@@ -68,7 +68,7 @@ func (g *guard) inflated(r *request) error {
 	}
 	keys = distinct(keys)
 	switch {
-	case len(r.args) > lua.MaxArgs || g.user.lua.denied || compute.IsWide(r.args) || (g.user.tracking || g.user.sideConn.readOnly) && !g.upstream.tx.open:
+	case len(r.args) > lua.MaxArgs || g.user.lua.denied || compute.IsWide(r.args) || (g.user.tracking.Load() || g.user.sideConn.readOnly) && !g.upstream.tx.open:
 		return g.units.run(r, keys)
 	case g.upstream.tx.open:
 		return g.inTransaction(r, g.guardFor(r), keys)
@@ -204,7 +204,7 @@ func (g *guard) compared(r *request) error {
 		return g.upstream.forward(r, entry{})
 	}
 	switch {
-	case g.user.lua.denied || (g.user.tracking || g.user.sideConn.readOnly) && !g.upstream.tx.open:
+	case g.user.lua.denied || (g.user.tracking.Load() || g.user.sideConn.readOnly) && !g.upstream.tx.open:
 		return g.units.run(r, keys)
 	case g.upstream.tx.open:
 		return g.inTransaction(r, lua.Compare, keys)

@@ -292,6 +292,38 @@ func TestControlSelectsWithinATransaction(t *testing.T) {
 	}
 }
 
+// The gateway goes by what the server answers to CLIENT TRACKING, and in a transaction by what EXEC does.
+func TestControlBelievesAnswersAboutTracking(t *testing.T) {
+	p := newParts(t)
+	c := p.controlled()
+	expect := func(want bool, words ...string) {
+		t.Helper()
+		for _, w := range words {
+			if err := c.handle(requestOf(strings.Fields(w)...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := p.user.tracking.Load(); got != want {
+			t.Errorf("behind %s: tracking %v", words, got)
+		}
+	}
+	p.answer(replied("-ERR no"), replied("+OK"), replied("-ERR no"), replied("-ERR no"))
+	expect(false, "CLIENT TRACKING ON REDIRECT 1")
+	expect(true, "CLIENT TRACKING ON")
+	expect(true, "CLIENT TRACKING OFF")
+	expect(true, "CLIENT TRACKING maybe")
+	p.inTransaction()
+	expect(true, "CLIENT TRACKING OFF", "DISCARD")
+	_, _ = p.queued(), p.queued()
+	p.inTransaction()
+	expect(true, "CLIENT TRACKING OFF")
+	if !p.upstream.tx.changesState {
+		t.Error("EXEC does not wait for its replies")
+	}
+	replied("+OK")(p.queued().data)
+	expect(false)
+}
+
 // An envelope that is too long as stored is reported with that length, not with the value's.
 func TestEnvelopeTooLongAsStored(t *testing.T) {
 	p := newParts(t)

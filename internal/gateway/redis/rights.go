@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 )
 
 // user holds what is known about the rights of the client's user on this connection, and a second connection of the
@@ -12,7 +13,7 @@ type user struct {
 
 	lua      luaRights
 	units    unitRights
-	tracking bool // CLIENT TRACKING is on: keys read on this connection count as cached by the client
+	tracking atomic.Bool // CLIENT TRACKING is on: keys read on this connection count as cached by the client
 }
 
 // luaRights records whether the connection's user may run scripts.
@@ -29,7 +30,7 @@ func (u *user) readOnlyEval() (string, error) {
 	if u.lua.asked {
 		return u.lua.command(), nil
 	}
-	if u.sideConn.upstream.tx.open || u.tracking {
+	if u.sideConn.upstream.tx.open || u.tracking.Load() {
 		u.learnLuaRights()
 		return u.lua.command(), nil
 	}
