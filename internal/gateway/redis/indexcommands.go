@@ -121,7 +121,8 @@ var errSweeping = fmt.Errorf("decompressing them takes a while")
 // indexedPrefixes returns the key prefixes in FT.CREATE. It returns none if the index is not over hashes or
 // the server will refuse the request.
 func indexedPrefixes(args [][]byte) (prefixes []string) {
-	for i := 2; i < len(args) && !resp.IsWord(args[i], "schema"); i++ {
+	i := 2
+	for ; i < len(args) && !resp.IsWord(args[i], "schema"); i++ {
 		switch {
 		case resp.IsWord(args[i], "on") && i+1 < len(args):
 			if i++; !resp.IsWord(args[i], "hash") {
@@ -139,6 +140,9 @@ func indexedPrefixes(args [][]byte) (prefixes []string) {
 		case takesWord(args[i]):
 			i++
 		}
+	}
+	if i+1 >= len(args) { // no schema, or one without fields
+		return nil
 	}
 	if len(prefixes) == 0 {
 		prefixes = []string{""}
