@@ -42,8 +42,12 @@ func (c *indexCommands) createIndex(r *request) error {
 	x := c.indexes
 	prefixes := indexedPrefixes(r.args)
 	prefixes = slices.DeleteFunc(prefixes, x.hasIndex)
+	runsNow := !c.upstream.tx.open && c.upstream.state.database() == defaultDatabase
+	if len(prefixes) > 0 && runsNow && x.hasName(r.args[1]) { // the server changes nothing
+		return c.changeIndexes(r)
+	}
 	x.announce(prefixes)
-	if len(prefixes) > 0 && !c.upstream.tx.open && c.upstream.state.database() == defaultDatabase && c.codec.maySealHashes() {
+	if len(prefixes) > 0 && runsNow && c.codec.maySealHashes() {
 		if refusal := c.inflateUnder(prefixes); refusal != "" {
 			return c.upstream.refuse(refusal)
 		}

@@ -226,3 +226,12 @@ func (x *indexes) hasIndex(prefix string) bool {
 	defer x.mu.Unlock()
 	return x.found.Unknown == nil && x.found.Covers([]byte(prefix))
 }
+
+// hasName asks the server whether it has an index of that name, with which FT.CREATE changes nothing. It reports false
+// if the server can't be asked. If the index is dropped before FT.CREATE arrives, the next poll finds the new one.
+func (x *indexes) hasName(name []byte) bool {
+	ctx, cancel := context.WithTimeout(x.ctx, indexTimeout)
+	defer cancel()
+	names, err := x.client.Do(ctx, "FT._LIST").StringSlice()
+	return err == nil && slices.Contains(names, string(name))
+}

@@ -43,8 +43,8 @@ func TestIndexesAfterTheUpstreamMoves(t *testing.T) {
 func TestRefusedIndexIsNotAnnounced(t *testing.T) {
 	p := newParts(t)
 	p.withSideServer(map[string]string{
-		"MULTI": "+OK\r\n", "FT.CREATE": "+QUEUED\r\n", "DISCARD": "+OK\r\n",
-		"SCAN": "*2\r\n$1\r\n0\r\n*0\r\n",
+		"MULTI": "+OK\r\n", "FT.CREATE": "+QUEUED\r\n", "DISCARD": "+OK\r\n", "SELECT": "+OK\r\n",
+		"FT._LIST": "*1\r\n$3\r\nold\r\n", "SCAN": "*2\r\n$1\r\n0\r\n*0\r\n",
 	})
 	x := newIndexes(p.codec, p.user.sideConn.dialer, nil, false)
 	defer x.stop()
@@ -58,6 +58,7 @@ func TestRefusedIndexIsNotAnnounced(t *testing.T) {
 		{"FT.CREATE new", false},
 		{"FT.CREATE new PREFIX 1 a:", false},
 		{"FT.CREATE new PREFIX 1 a: SCHEMA", false},
+		{"FT.CREATE old PREFIX 1 a: SCHEMA t TEXT", false},
 		{"FT.CREATE new PREFIX 1 a: SCHEMA t TEXT", true},
 		{"FT.CREATE new PREFIX 1 schema SCHEMA t TEXT", true},
 	} {
@@ -73,6 +74,12 @@ func TestRefusedIndexIsNotAnnounced(t *testing.T) {
 		clear(x.announced)
 		clear(x.sweeps)
 		x.mu.Unlock()
+	}
+	// In another database the name may be free.
+	space := "3"
+	p.upstream.state.selected.Store(&space)
+	if err := c.handle(requestOf("FT.CREATE", "old", "SCHEMA", "t", "TEXT")); err != nil || len(x.announced) == 0 {
+		t.Errorf("database 3: %v, announced %v", err, x.announced)
 	}
 }
 
