@@ -141,6 +141,12 @@ func indexedPrefixes(args [][]byte) (prefixes []string) {
 				prefixes = append(prefixes, search.IndexPrefix(string(p)))
 			}
 			i += n
+		case resp.IsWord(args[i], "stopwords") && i+1 < len(args):
+			n, ok := resp.ParseCount(args[i+1])
+			if i++; !ok || n > len(args)-i-1 {
+				return nil
+			}
+			i += n
 		case takesWord(args[i]):
 			i++
 		}

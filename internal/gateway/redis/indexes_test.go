@@ -61,6 +61,8 @@ func TestRefusedIndexIsNotAnnounced(t *testing.T) {
 		{"FT.CREATE old PREFIX 1 a: SCHEMA t TEXT", false},
 		{"FT.CREATE new PREFIX 1 a: SCHEMA t TEXT", true},
 		{"FT.CREATE new PREFIX 1 schema SCHEMA t TEXT", true},
+		{"FT.CREATE new STOPWORDS 1 schema", false},
+		{"FT.CREATE new STOPWORDS 3 prefix on schema SCHEMA t TEXT", true},
 	} {
 		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
 			t.Fatal(err)
