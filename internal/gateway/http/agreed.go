@@ -37,10 +37,9 @@ func parseTerms(value string) (maxOpen int, ok bool) {
 	return maxOpen, strings.TrimSpace(version) == linkVersion
 }
 
-// isPeerCoding reports whether the codings named by a client or an upstream are values that gateways exchange.
+// isPeerCoding reports whether the codings named by a client or an upstream include the one that gateways exchange.
 func isPeerCoding(codings []string) bool {
-	named := strings.ToLower(strings.Join(codings, ", "))
-	return strings.Contains(named, lanesCoding) || strings.HasPrefix(named, openedMark) || named == foreignMark
+	return strings.Contains(strings.ToLower(strings.Join(codings, ",")), lanesCoding)
 }
 
 // setCoding sets the Content-Encoding field; "" removes it.

@@ -68,20 +68,10 @@ type exchange struct {
 	originalBody           *originalBody // the body as the client sent it, if it is in memory and was recoded
 	broken                 error         // rewrite failed; RoundTrip returns this error, and sends nothing
 
-	links     *links     // to the far gateway; nil: there are none
-	link      *linkConn  // the link that the exchange uses; nil: none
-	linkSlot  http2.Slot // its place on that link
-	opened    int64      // messages in lanes of the request that the far gateway has decompressed, as it says; -1: it has not said
-	replyRead bool       // the reply that came over the link was read to its end
-
-	clientLink *headersApart  // the client is a gateway, and its connection this link; nil: it is not
-	ends       *lanes.Ends    // lanes of that link
-	streamID   uint32         // of the exchange on that link
-	assigned   lanes.Assigned // the lane of the reply
-	nearOpens  int            // the longest body that the near gateway decompresses, in bytes
-
-	laneOut *lanes.Out // lane of what this gateway compresses; nil: none
-	laneIn  *lanes.In  // lane of what it decompresses; nil: none
+	links      *links        // to the far gateway; nil: there are none
+	linkClient *http2.Client // the client, for links
+	toFar      farHop
+	fromNear   nearHop
 
 	window   *memory.Account // pays for the reply's receive window beyond upstreamWindow; nil: nothing yet
 	accounts []*memory.Account
@@ -111,9 +101,7 @@ func (x *exchange) close() {
 	if x.slot != nil {
 		x.slot.Leave()
 	}
-	if x.clientLink != nil {
-		x.laneOut.Sent(false) // unless all was sent
-	}
+	x.fromNear.out.Sent(false) // unless all was sent
 }
 
 // bodyEnded reports whether the request's body has been read to its end.
@@ -151,6 +139,9 @@ var errRequest = errors.New("the body of the request could not be read")
 // holdRequest sets and returns requestBody, into which the request's body can be read. holdReply does the
 // same for replyBody and the reply's body.
 func (x *exchange) holdRequest(out *http.Request) *wholeBody {
+	if x.requestBody != nil {
+		x.requestBody.close()
+	}
 	x.requestBody = newWholeBody(x.in.Context(), out.Body, memory.FromClient, x.memory.Requests, x.ahead, x.cut)
 	return x.requestBody
 }
@@ -262,11 +253,6 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		status, class, err = http.StatusServiceUnavailable, "", errDisplaced // counted by Displace
 	case errors.Is(err, errTooMany):
 		status, class = http.StatusServiceUnavailable, "connections"
-	case errors.Is(err, errFromLink):
-		class = "corrupt"
-		if errors.Is(err, grpccodec.ErrTooLarge) || errors.Is(err, lanes.ErrTooLarge) {
-			status, class = http.StatusRequestEntityTooLarge, ""
-		}
 	case errors.Is(err, errBodySlow):
 		status, class = http.StatusRequestTimeout, "request"
 		if x.in.ProtoMajor == 1 {
@@ -276,6 +262,11 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		status, class = http.StatusBadRequest, "request"
 	case errors.Is(err, http2.ErrHeaderSize):
 		status, class = http.StatusRequestHeaderFieldsTooLarge, "request"
+	case errors.Is(err, errFromLink):
+		class = "corrupt"
+		if errors.Is(err, grpccodec.ErrTooLarge) || errors.Is(err, lanes.ErrTooLarge) {
+			status, class = http.StatusRequestEntityTooLarge, "too_large"
+		}
 	case errors.Is(err, endpoint.ErrUnreachable), errors.As(err, &refused) && refused.Op == "dial":
 		class = "" // counted by the dialer
 	}

@@ -14,6 +14,19 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
+// nearHop is the link on which an exchange came from a near gateway.
+type nearHop struct {
+	ends     *lanes.Ends    // lanes of the link; nil: the client is no gateway
+	out      *lanes.Out     // lane of the reply; nil: none
+	in       *lanes.In      // lanes of the request
+	assigned lanes.Assigned // the lane of the reply, as the request declares it
+	opens    int            // the longest body that the near gateway decompresses, in bytes
+	reply    bodyMarker     // of the exchange
+}
+
+// bodyMarker marks the body of a reply, so that it is kept out of the link's history.
+type bodyMarker interface{ MarkBody() }
+
 // serveLink makes a client's connection a link, and serves the requests on it.
 func (s *session) serveLink(ahead []byte) {
 	c, err := s.handler.endpoint.Accept(s.client, ahead)
@@ -21,20 +34,22 @@ func (s *session) serveLink(ahead []byte) {
 		return
 	}
 	ends := lanes.OfLink(c, s.handler.lanes)
+	if ends == nil {
+		s.handler.endpoint.Disconnected("a near gateway of another version, whose links have no lanes, disconnected", s.client, errNoLanes)
+		_ = c.Close()
+		return
+	}
 	defer ends.Close()
-	carried := &headersApart{secretWriter: c.(secretWriter), begun: true}
-	h := &handler{common: s.handler.common, session: s, link: carried, ends: ends}
-	s.serveHTTP2(carried, nil, h, linkIdle+time.Minute) // the near gateway ends it first
+	h := &handler{common: s.handler.common, session: s, ends: ends}
+	s.serveHTTP2(&headersApart{secretWriter: c.(secretWriter), begun: true}, nil, h, linkIdle+time.Minute) // the near gateway ends it first
 }
 
 // meetPeer takes from a request over a link what is for this gateway, before anything else happens to it.
-func (x *exchange) meetPeer(r *http.Request, w http.ResponseWriter) {
-	if s, ok := w.(interface{ StreamID() uint32 }); ok {
-		x.streamID = s.StreamID()
-	}
-	x.laneIn = x.ends.Readers.Request()
-	x.assigned = x.ends.Writers.Assigned(r.Header.Get(lanes.Header))
-	x.nearOpens, _ = parseTerms(r.Header.Get(linkHeader))
+func (x *exchange) meetPeer(r *http.Request, ends *lanes.Ends, w http.ResponseWriter) {
+	f := &x.fromNear
+	f.ends, f.in, f.reply = ends, ends.Readers.Request(), w.(bodyMarker)
+	f.assigned = ends.Writers.Assigned(r.Header.Get(lanes.Header))
+	f.opens, _ = parseTerms(r.Header.Get(linkHeader))
 	coding := r.Header[codingHeader]
 	deletePeerFields(r.Header)
 	if len(coding) > 0 {
@@ -44,7 +59,7 @@ func (x *exchange) meetPeer(r *http.Request, w http.ResponseWriter) {
 
 // isPeerBody reports whether the body of a request over a link must be changed back to what the near gateway's client sent.
 func (x *exchange) isPeerBody(h http.Header) bool {
-	return x.clientLink != nil && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
+	return x.fromNear.ends != nil && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
 }
 
 // errFromLink is returned for a body of a near gateway that can't be changed back.
@@ -57,7 +72,7 @@ func (x *exchange) decodeFromLink(out *http.Request) {
 	var plain []byte
 	var err error
 	if out.Header.Get("Content-Encoding") == lanesCoding {
-		plain, err = x.readLaned(b, x.laneIn, out.ContentLength)
+		plain, err = x.readLaned(b, x.fromNear.in, out.ContentLength)
 		setCoding(out.Header, "")
 	} else {
 		plain, err = x.readPlain(b, out.ContentLength)
@@ -121,18 +136,18 @@ func (x *exchange) linkReply(resp *http.Response) {
 	n := resp.ContentLength
 	rule := x.lookup(policy.Reply, h, n)
 	if rule == nil {
-		x.clientLink.keepOut(x.streamID)
+		x.fromNear.reply.MarkBody()
 		return
 	}
-	if foreign || n <= 0 || n > int64(min(x.cfg.MaxCompress, x.nearOpens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || len(resp.Trailer) > 0 {
+	if foreign || n <= 0 || n > int64(min(x.cfg.MaxCompress, x.fromNear.opens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusNoContent || len(resp.Trailer) > 0 {
 		return
 	}
 	if !asColumns(rule, h) || !x.gatherReply(resp, rule) {
 		return
 	}
-	x.laneOut = x.ends.Writers.Reply(x.assigned)
+	x.fromNear.out = x.fromNear.ends.Writers.Reply(x.fromNear.assigned)
 	body := x.replyBody.received
-	if packed, err := x.appendToLane(x.laneOut, body); err == nil {
+	if packed, err := x.appendToLane(x.fromNear.out, body); err == nil {
 		body = packed
 		h["Content-Encoding"] = []string{lanesCoding}
 	}
@@ -142,10 +157,10 @@ func (x *exchange) linkReply(resp *http.Response) {
 // tellPeer completes the header of a reply over a link.
 func (x *exchange) tellPeer(h http.Header) {
 	h[linkHeader] = []string{formatTerms(x.cfg.MaxOpen)}
-	if rooms := x.ends.Readers.Rooms(); rooms != "" {
+	if rooms := x.fromNear.ends.Readers.Rooms(); rooms != "" {
 		h[lanes.Header] = []string{rooms}
 	}
-	if n := x.laneIn.Opened(); n > 0 {
+	if n := x.fromNear.in.Opened(); n > 0 {
 		h[lanes.OpenedHeader] = []string{fmt.Sprint(n)}
 	}
 }

@@ -63,8 +63,7 @@ func (buffers) Put(b []byte) { memory.PutBuffer(b) }
 type handler struct {
 	*common
 	session *session
-	link    *headersApart // the client is a gateway, and its connection this link; nil: it is not
-	ends    *lanes.Ends   // lanes of that link; nil: none
+	ends    *lanes.Ends // lanes of the client's link, if the client is a gateway
 }
 
 // ServeHTTP serves one exchange.
@@ -86,7 +85,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.session.lengths.hasHiddenLength(r) {
 		w.Header().Set("Connection", "close") // RFC 9112, 6.1: a length with chunks may be an attempt to smuggle a request
 	}
-	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, clientLink: h.link, ends: h.ends, links: h.session.links, control: http.NewResponseController(w)}
+	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, links: h.session.links, linkClient: h.session.linkClient, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
 	x.in, x.cancel = r.WithContext(ctx), cancel
@@ -94,16 +93,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server sends GOAWAY for it
 	}
-	if x.clientLink != nil {
-		x.meetPeer(x.in, w)
+	if h.ends != nil {
+		x.meetPeer(x.in, h.ends, w)
 	} else if h.cfg.Peers && h.endpoint != nil {
 		w.Header()[linkHeader] = []string{formatTerms(h.cfg.MaxOpen)}
 	}
 	_ = x.control.EnableFullDuplex() // else the server would read the rest of the body when a reply begins
 	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
-	if x.clientLink != nil {
-		x.laneOut.Sent(true)
-	}
+	x.fromNear.out.Sent(true)
 }
 
 // catchPanic logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not
@@ -155,7 +152,7 @@ func (w *replyWriter) WriteHeader(status int) {
 	case in.ProtoMajor == 1 && !w.x.bodyEnded():
 		h["Connection"] = []string{"close"} // the rest of the body must not be mistaken for a request
 	}
-	if w.x.clientLink != nil {
+	if w.x.fromNear.ends != nil {
 		w.x.tellPeer(h)
 	}
 	maps.Copy(h, w.own)

@@ -5,9 +5,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/wire/peer"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -59,7 +61,7 @@ func claimsToBeFar(t *testing.T, link func(net.Conn)) (addr string, links chan s
 // With a far gateway that answers hellos wrongly exchanges work, without links.
 func TestHostileFar(t *testing.T) {
 	hello := func(c net.Conn) {
-		_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Window: 17, Codecs: 0x3f}.Append(nil))
+		_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Window: 17, Codecs: 0x3f, Extensions: lanes.Extensions()}.Append(nil))
 	}
 	for name, link := range map[string]func(net.Conn){
 		"closes":          func(net.Conn) {},
@@ -68,6 +70,7 @@ func TestHostileFar(t *testing.T) {
 		"full": func(c net.Conn) {
 			_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Codecs: 1, Status: peer.StatusRefused}.Append(nil))
 		},
+		"no lanes":  func(c net.Conn) { _, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil)) },
 		"ends":      hello,
 		"no HTTP/2": func(c net.Conn) { hello(c); _, _ = c.Write(append(peer.AppendRaw(nil, 7), "garbage"...)) },
 		"endless": func(c net.Conn) {
@@ -91,7 +94,9 @@ func TestHostileFar(t *testing.T) {
 				default:
 				}
 			}
-			testenv.Eventually(t, "the link is given up", func() bool { return near.common.links.open.Load() == 0 && !near.common.links.opening.Load() })
+			testenv.Eventually(t, "the link is given up", func() bool {
+				return !slices.ContainsFunc(near.common.links.Conns(), func(h *linkConn) bool { return !h.Conn.Ended() })
+			})
 			testenv.Eventually(t, "memory is given back", func() bool { return near.common.endpoint.State().Used == 0 })
 		})
 	}

@@ -2,17 +2,23 @@ package http
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/peer"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // secretRecorder is a link that records what enters its history.
@@ -53,27 +59,34 @@ func TestHeadersApart(t *testing.T) {
 	}
 }
 
-// The body of a stream that is kept out of the history does not enter it, up to its end and no further.
+// Marked bodies stay out of the history, and the mark is not sent.
 func TestBodiesApart(t *testing.T) {
 	var all bytes.Buffer
 	f := xhttp2.NewFramer(&all, nil)
 	for _, id := range []uint32{1, 3} {
 		_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: []byte("fields"), EndHeaders: true})
-		_ = f.WriteData(id, false, fmt.Appendf(nil, "body %d, ", id))
-		_ = f.WriteData(id, true, fmt.Appendf(nil, "end %d.", id))
+		for _, end := range []bool{false, true} {
+			begin := all.Len()
+			if _ = f.WriteData(id, end, fmt.Appendf(nil, "body %d", id)); id == 1 {
+				all.Bytes()[begin+4] |= byte(http2.FlagMarked)
+			}
+		}
 	}
 	r := &secretRecorder{}
 	c := &headersApart{secretWriter: r, begun: true}
-	c.keepOut(1)
-	c.keepOut(5)
 	_, _ = c.Write(all.Bytes())
-	if got := r.open.String(); strings.Contains(got, "body 1") || strings.Contains(got, "end 1") || !strings.Contains(got, "body 3") {
+	if got := r.open.String(); strings.Contains(got, "body 1") || strings.Count(got, "body 3") != 2 {
 		t.Errorf("the history has %q", got)
 	}
-	all.Reset()
-	_ = f.WriteRSTStream(5, xhttp2.ErrCodeCancel)
-	if _, _ = c.Write(all.Bytes()); len(c.bodies) > 0 {
-		t.Errorf("%d streams are remembered after their ends", len(c.bodies))
+	read := xhttp2.NewFramer(nil, &r.secret)
+	for {
+		frame, err := read.ReadFrame()
+		if err != nil {
+			break
+		}
+		if frame.Header().Flags&http2.FlagMarked != 0 {
+			t.Errorf("the mark is sent: %v", frame)
+		}
 	}
 }
 
@@ -175,7 +188,165 @@ func TestNoLinkWithoutPeers(t *testing.T) {
 		}
 		<-got
 	}
-	if near.common.links.open.Load() > 0 {
+	if len(near.common.links.Conns()) > 0 {
 		t.Error("there is a link")
+	}
+}
+
+// Three gateways in a row have two links, each with lanes of its own.
+func TestLinksInARow(t *testing.T) {
+	first, last := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	rules := []policy.MessageRule{{Name: "requests", Auto: true, Direction: policy.Request}, {Name: "replies", Auto: true, Direction: policy.Reply}}
+	middle := start(t, strings.TrimPrefix(last.url, "http://"), func(c *Config) { c.Peers, c.Link, c.UpstreamReads = true, Shared, nil }, rules...)
+	first = start(t, strings.TrimPrefix(middle.url, "http://"), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules...)
+	c := client(t)
+	first.untilCarried(c)
+	middle.untilCarried(client(t))
+	for round := range 30 {
+		body, kind := series(round), "application/x-protobuf"
+		if round%3 == 2 {
+			body, kind = text, "text/plain"
+		}
+		if resp, got := send(t, c, http.MethodPost, first.url, body, "Content-Type", kind); resp.StatusCode != 200 || !bytes.Equal(got, body) {
+			t.Errorf("round %d: %s, %d of %d bytes", round, resp.Status, len(got), len(body))
+		}
+	}
+	for name, r := range map[string]*rig{"first": first, "middle": middle, "last": last} {
+		if errors := r.stats.Snapshot().Errors; len(errors) > 0 {
+			t.Errorf("%s: %v", name, errors)
+		}
+	}
+}
+
+// A request that finds all links full goes without one, and waits for none.
+func TestFullLinksAreNotWaitedFor(t *testing.T) {
+	var waiting atomic.Int32
+	release := make(chan struct{})
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/poll" {
+			waiting.Add(1)
+			<-release
+		}
+		echo(w, r)
+	})), func(near, far *Config) { near.Link, far.MaxStreams = Shared, 1 })
+	near.untilCarried(client(t))
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	defer close(release)
+	const number = 2 * maxLinks
+	for range number {
+		polls.Go(func() {
+			if resp, _ := send(t, client(t), http.MethodPost, near.url+"/poll", text); resp.StatusCode != 200 {
+				t.Error(resp.Status)
+			}
+		})
+	}
+	testenv.Eventually(t, "all wait", func() bool { return waiting.Load() == number })
+	if resp, got := send(t, client(t), http.MethodPost, near.url, text); resp.StatusCode != 200 || !bytes.Equal(got, text) {
+		t.Errorf("%s, %d bytes", resp.Status, len(got))
+	}
+}
+
+// Clients that leave before they are answered cost no panic, and the link goes on.
+func TestClientsLeaveLink(t *testing.T) {
+	var waiting atomic.Int32
+	near, far := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not notice that the client leaves
+			waiting.Add(1)
+			<-r.Context().Done()
+			return
+		}
+		echo(w, r)
+	})), func(near, _ *Config) { near.Link = Shared })
+	near.untilCarried(client(t))
+	for i := range int32(10) {
+		ctx, leave := context.WithCancel(t.Context())
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, near.url+"/wait", bytes.NewReader(series(int(i))))
+		r.Header.Set("Content-Type", "application/x-protobuf")
+		done := make(chan error)
+		go func() {
+			_, err := client(t).Do(r)
+			done <- err
+		}()
+		testenv.Eventually(t, "the request arrives", func() bool { return waiting.Load() > i })
+		leave()
+		if err := <-done; err == nil {
+			t.Error("an answer")
+		}
+	}
+	for i := range 5 {
+		if resp, got := send(t, client(t), http.MethodPost, near.url, series(i), "Content-Type", "application/x-protobuf"); resp.StatusCode != 200 || !bytes.Equal(got, series(i)) {
+			t.Errorf("%s, %d bytes", resp.Status, len(got))
+		}
+	}
+	for name, r := range map[string]*rig{"near": near, "far": far} {
+		if n := r.stats.Snapshot().Errors["panic"]; n > 0 {
+			t.Errorf("%s: %d panics", name, n)
+		}
+	}
+}
+
+// arrivedBody is a body that has arrived completely, and whose length is not declared.
+type arrivedBody struct{ io.Reader }
+
+func (arrivedBody) Complete() bool { return true }
+func (arrivedBody) Close() error   { return nil }
+
+// A link that ends between two steps of an exchange costs neither bytes of the body nor trailers.
+func TestLinkEndsBeforeRequest(t *testing.T) {
+	handler, got := recorder(nil)
+	near, _ := startPair(t, startUpstream(t, handler), func(near, _ *Config) { near.Link = Shared })
+	near.untilCarried(client(t))
+	for len(got) > 0 {
+		<-got
+	}
+	in, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, near.url, arrivedBody{bytes.NewReader(text)})
+	in.ContentLength, in.Trailer = -1, http.Header{"X-End": {"the end"}}
+	x := &exchange{common: &near.common, links: near.common.links, in: in}
+	x.toFar.conn = x.links.take(&x.toFar.slot)
+	x.toFar.conn.Conn.Close()
+	testenv.Eventually(t, "it ends", x.toFar.conn.Conn.Ended)
+	resp, err := x.sendOverLink(resender{near.common.transport}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if s := <-got; !bytes.Equal(s.body, text) || s.Trailer.Get("X-End") != "the end" {
+		t.Errorf("%d of %d bytes, trailers %v", len(s.body), len(text), s.Trailer)
+	}
+}
+
+// A near gateway that declares no length for a message in a lane holds no memory for it afterwards.
+func TestLanedWithoutLength(t *testing.T) {
+	handler, got := recorder(nil)
+	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers, c.Sample = true, true }, policy.MessageRule{Auto: true})
+	c := linkTo(t, far)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", chunked{bytes.NewReader(series(0))})
+	r.Header = http.Header{"Content-Type": {"application/x-protobuf"}, "Content-Encoding": {lanesCoding}}
+	resp, err := c.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestEntityTooLarge || len(got) > 0 {
+		t.Errorf("%s, %d requests", resp.Status, len(got))
+	}
+}
+
+// A near gateway whose links have no lanes is disconnected.
+func TestNearWithoutLanes(t *testing.T) {
+	far := start(t, startUpstream(t, http.HandlerFunc(echo)), func(c *Config) { c.Peers = true }, policy.MessageRule{Auto: true})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(far.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write(append(peer.Hello{Lowest: 1, Highest: 1, Codecs: 1}.Append(nil), byte(peer.Open)))
+	if answer, _ := io.ReadAll(conn); len(answer) < peer.HelloLen {
+		t.Errorf("%q", answer)
+	}
+	if n := far.stats.Snapshot().Errors["panic"]; n > 0 {
+		t.Errorf("%d panics", n)
 	}
 }

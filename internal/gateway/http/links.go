@@ -3,10 +3,9 @@ package http
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
-	"sync"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -45,22 +44,19 @@ func newFarGateway(c *Config, e *link.Endpoint, shared *lanes.Shared) *farGatewa
 	return f
 }
 
-// maxOpen returns the longest body that the far gateway decompresses, in bytes.
-func (f *farGateway) maxOpen() int { return int(f.opens.Load()) }
-
 // announced records that the upstream says that it is a gateway that accepts links.
 func (f *farGateway) announced(maxOpen int) {
 	f.opens.Store(int64(maxOpen))
 	f.support.Announced()
 }
 
-// recordReply records what a reply that came without a link says.
-func (f *farGateway) recordReply(terms string) {
+// recordReply records what a reply that came without a link says. Some error replies are not of the gateway's handler.
+func (f *farGateway) recordReply(status int, terms string) {
 	if maxOpen, ok := parseTerms(terms); ok {
 		f.announced(maxOpen)
 		return
 	}
-	if f.isNews(false) {
+	if status < http.StatusBadRequest && !f.support.Accepts() && f.isNews(false) {
 		f.cfg.Log.Warn("the upstream is no gateway that accepts links (peers): bodies are not compressed with what was sent before", "upstream", f.up.String())
 	}
 }
@@ -75,16 +71,16 @@ func (f *farGateway) isNews(linked bool) bool {
 type linkConn struct {
 	http2.Pooled
 	lanes *lanes.Ends
+	opens atomic.Int64 // the longest body that the far gateway decompresses, in bytes
 }
+
+func (c *linkConn) maxOpen() int { return int(c.opens.Load()) }
 
 // links holds the links of one client, or of all clients, to the far gateway.
 type links struct {
 	*http2.Pool[*linkConn]
-	far *farGateway
-
-	open    atomic.Int32 // links that are open
-	opening atomic.Bool  // the first one is being opened
-	spare   atomic.Int32 // number of requests that go without a link before one is opened
+	far   *farGateway
+	spare atomic.Int32 // number of requests that go without a link before one is opened
 }
 
 // newLinks returns no links yet. oneClient says that all requests are of one client.
@@ -96,7 +92,7 @@ func newLinks(f *farGateway, oneClient bool) *links {
 	c := f.cfg
 	l.Pool = http2.NewPool(http2.PoolConfig[*linkConn]{
 		MaxConns: maxLinks, Idle: linkIdle, Linger: closeTimeout, OneClient: oneClient, Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
-		Connect: l.connect,
+		Connect: f.connect,
 		OnIsolated: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own links", "client", client, "upstream", c.Upstream.String())
@@ -105,35 +101,28 @@ func newLinks(f *farGateway, oneClient bool) *links {
 	return l
 }
 
-// take returns a link; the caller must release the slot. If none is open it returns nil, and opens one for later requests.
-func (l *links) take(ctx context.Context, s *http2.Slot) *linkConn {
-	if l.open.Load() == 0 {
-		if l.far.support.Accepts() && l.spare.Add(-1) < 0 && l.opening.CompareAndSwap(false, true) {
-			go l.openFirst()
-		}
-		return nil
-	}
-	h, err := l.Take(ctx, s)
-	if err != nil {
+// take returns a link, if one accepts another request; the caller must release the slot. Otherwise it returns nil, and
+// lets the pool open a link for later requests.
+func (l *links) take(s *http2.Slot) *linkConn {
+	h, ok := l.TryTake(s, l.far.support.Accepts() && l.spare.Add(-1) < 0)
+	if !ok {
 		return nil
 	}
 	return h
 }
 
-// openFirst opens a link, and gives it back.
-func (l *links) openFirst() {
-	defer gateway.CatchPanic(l.far.cfg.Log, l.far.cfg.Stats, nil)
-	defer l.opening.Store(false)
-	var s http2.Slot
-	if _, err := l.Take(context.Background(), &s); err == nil {
-		l.Release(&s)
-	}
-}
+var errNoLanes = errors.New("the far gateway is of another version: its links have no lanes")
 
 // connect opens a link. It is closed with alive.
-func (l *links) connect(alive context.Context) (*linkConn, error) {
-	f := l.far
+func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
 	c, err := f.dial(alive)
+	var ends *lanes.Ends
+	if err == nil {
+		if ends = lanes.OfLink(c, f.lanes); ends == nil {
+			_ = c.Close()
+			err = errNoLanes
+		}
+	}
 	switch {
 	case err == nil:
 		f.support.Made()
@@ -154,17 +143,16 @@ func (l *links) connect(alive context.Context) (*linkConn, error) {
 		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader, ContinueTimeout: expectTimeout,
 		Faults: http2.Faults{Log: f.cfg.Log, Stats: f.cfg.Stats},
 	})
-	h := &linkConn{Pooled: http2.Pooled{Conn: conn}, lanes: lanes.OfLink(c, f.lanes)}
-	l.open.Add(1)
-	go l.awaitEnd(h)
+	h := &linkConn{Pooled: http2.Pooled{Conn: conn}, lanes: ends}
+	h.opens.Store(f.opens.Load())
+	go f.awaitEnd(h)
 	return h, nil
 }
 
 // awaitEnd closes the lanes of a link that has ended.
-func (l *links) awaitEnd(h *linkConn) {
-	defer gateway.CatchPanic(l.far.cfg.Log, l.far.cfg.Stats, nil)
+func (f *farGateway) awaitEnd(h *linkConn) {
+	defer gateway.CatchPanic(f.cfg.Log, f.cfg.Stats, nil)
 	<-h.Conn.Done()
-	l.open.Add(-1)
 	h.lanes.Close()
 }
 
@@ -176,7 +164,12 @@ func (f *farGateway) dial(alive context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })
 	c, err := f.endpoint.Enter(raw)
+	if !stop() && err == nil {
+		_ = c.Close()
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		_ = gateway.Abort(raw)
 	}
@@ -190,25 +183,12 @@ func (l *links) close() {
 	}
 }
 
-// headersApart is a link for HTTP/2 that keeps header blocks, and bodies that no rule covers, out of the history: those who can
-// make requests, and see the sizes of what is sent, must not be able to guess what is in them. Package http2 writes whole
-// frames.
+// headersApart is a link for HTTP/2 that keeps header blocks, and bodies that are marked, out of the history: those who
+// can make requests, and see the sizes of what is sent, must not be able to guess what is in them. Package http2 writes
+// whole frames.
 type headersApart struct {
 	secretWriter
 	begun bool
-
-	mu     sync.Mutex
-	bodies map[uint32]struct{} // streams whose bodies are kept out
-}
-
-// keepOut keeps the body that is sent on a stream out of the history. It must be called before the body is sent.
-func (c *headersApart) keepOut(stream uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.bodies == nil {
-		c.bodies = map[uint32]struct{}{}
-	}
-	c.bodies[stream] = struct{}{}
 }
 
 // secretWriter is a link.
@@ -231,7 +211,7 @@ func (c *headersApart) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		secret := false
 		for end < len(p) {
-			next, apart := c.nextFrame(p[end:])
+			next, apart := nextFrame(p[end:])
 			if n < end && apart != secret {
 				break
 			}
@@ -250,9 +230,9 @@ func (c *headersApart) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// nextFrame returns the length of the frame that begins b, and whether it is kept out of the history. What is no whole frame counts as
-// one.
-func (c *headersApart) nextFrame(b []byte) (n int, apart bool) {
+// nextFrame returns the length of the frame that begins b, and whether it is kept out of the history. What is no whole
+// frame counts as one. It clears the mark.
+func nextFrame(b []byte) (n int, apart bool) {
 	if len(b) < frameHeaderLen {
 		return len(b), true
 	}
@@ -260,21 +240,12 @@ func (c *headersApart) nextFrame(b []byte) (n int, apart bool) {
 	if n > len(b) {
 		return len(b), true
 	}
-	kind, flags, stream := xhttp2.FrameType(b[3]), xhttp2.Flags(b[4]), binary.BigEndian.Uint32(b[5:])
-	switch kind {
+	switch xhttp2.FrameType(b[3]) {
 	case xhttp2.FrameHeaders, xhttp2.FramePushPromise, xhttp2.FrameContinuation:
-		apart = true
-	case xhttp2.FrameData, xhttp2.FrameRSTStream:
-	default:
-		return n, false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, kept := c.bodies[stream]; kept {
-		apart = true
-		if kind == xhttp2.FrameRSTStream || flags.Has(xhttp2.FlagDataEndStream) && kind != xhttp2.FrameContinuation {
-			delete(c.bodies, stream)
-		}
+		return n, true
+	case xhttp2.FrameData:
+		apart = xhttp2.Flags(b[4]).Has(http2.FlagMarked)
+		b[4] &^= byte(http2.FlagMarked)
 	}
 	return n, apart
 }

@@ -12,14 +12,26 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// takeLink takes a link to the far gateway for a request, if one is open. If none is, one is opened for later requests.
-// It is for requests without a body, and for bodies that a rule covers: others must not enter the history. Upgraded connections don't use links, and neither do bodies that name a coding of gateways.
+// farHop is the use of a link to the far gateway by an exchange.
+type farHop struct {
+	conn      *linkConn  // nil: the exchange uses no link
+	slot      http2.Slot // its place on the link
+	out       *lanes.Out // lane of the request; nil: none
+	in        *lanes.In  // lane of the reply; nil: the request has not been sent
+	opened    int64      // messages in lanes of the request that the far gateway has decompressed, as it says; -1: it has not said
+	replyRead bool       // the reply was read to its end
+}
+
+// takeLink takes a link to the far gateway for a request, if there is one. It does not wait. It is for requests without
+// a body, and for bodies that a rule covers: others must not enter the history. Upgraded connections don't use links, and
+// neither do bodies that name the coding of gateways.
 func (x *exchange) takeLink(out *http.Request) {
 	h := out.Header
 	if x.links == nil || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
 		return
 	}
-	if x.link = x.links.take(x.in.Context(), &x.linkSlot); x.link != nil {
+	x.toFar.slot.Client = x.linkClient
+	if x.toFar.conn = x.links.take(&x.toFar.slot); x.toFar.conn != nil {
 		deletePeerFields(h)
 	}
 }
@@ -29,19 +41,22 @@ func (x *exchange) steppedDown() bool {
 	return x.cfg.Effort.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec == codec.Raw
 }
 
-// releaseLink ends the use of the link. The next exchange continues with the lanes if what was sent in them was decompressed.
+// releaseLink ends the use of the link. The next exchange continues with the lanes if what was sent in them was
+// decompressed.
 func (x *exchange) releaseLink() {
-	if x.link == nil {
+	f := &x.toFar
+	if f.conn == nil {
 		return
 	}
-	x.laneOut.Done(x.opened)
-	x.laneIn.Done(x.replyRead)
-	x.links.Release(&x.linkSlot)
-	x.link, x.laneOut, x.laneIn = nil, nil, nil
+	f.out.Done(f.opened)
+	f.in.Done(f.replyRead)
+	x.links.Release(&f.slot)
+	*f = farHop{}
 }
 
-// linkBody prepares a body that a rule covers for the link. A body that is in memory and whose coding the gateway reads is sent
-// without it, and the far gateway restores the coding; messages of Protocol Buffers go in a lane. Others pass unchanged.
+// linkBody prepares a body that a rule covers for the link. A body that is in memory and whose coding the gateway reads
+// is sent without it, and the far gateway restores the coding; messages of Protocol Buffers go in a lane. Others pass
+// unchanged.
 func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 	n := out.ContentLength
 	if n < 0 || n > int64(x.cfg.MaxCompress) || len(x.in.Trailer) > 0 || !x.gatherRequest(out, rule) {
@@ -58,10 +73,10 @@ func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 		setCoding(out.Header, "")
 		out.Header[codingHeader] = []string{openedMark + from}
 	}
-	if asColumns(rule, out.Header) && (opened || len(x.originalBody.encoding) == 0) {
-		x.laneOut = x.link.lanes.Writers.Request()
-		packed, err := x.appendToLane(x.laneOut, body)
-		if err == nil {
+	plain := opened || len(x.originalBody.encoding) == 0
+	if plain && asColumns(rule, out.Header) && len(body) <= x.toFar.conn.maxOpen() {
+		x.toFar.out = x.toFar.conn.lanes.Writers.Request()
+		if packed, err := x.appendToLane(x.toFar.out, body); err == nil {
 			body = packed
 			setCoding(out.Header, lanesCoding)
 		}
@@ -69,8 +84,8 @@ func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 	x.setBody(out, body)
 }
 
-// openForPeer decompresses a body whose coding the gateway reads, unless it is longer than the far gateway would decompress. It
-// returns the coding that the far gateway has to restore.
+// openForPeer decompresses a body whose coding the gateway reads, unless it is longer than the far gateway would
+// decompress. It returns the coding that the far gateway has to restore.
 func (x *exchange) openForPeer(out *http.Request) (plain []byte, from string, opened bool) {
 	b := x.requestBody
 	from, known := codingOf(out.Header)
@@ -78,7 +93,7 @@ func (x *exchange) openForPeer(out *http.Request) (plain []byte, from string, op
 		return b.received, "", false
 	}
 	plain, err := x.coder.open(b.received, from, &b.grant)
-	if err != nil || len(plain) > x.links.far.maxOpen() {
+	if err != nil || len(plain) == 0 || len(plain) > x.toFar.conn.maxOpen() {
 		return b.received, "", false
 	}
 	return plain, from, true
@@ -91,73 +106,72 @@ func asColumns(rule *policy.MessageRule, h http.Header) bool {
 
 // sendOverLink sends a request over its link. If the far gateway has not seen it, it goes without the link instead.
 func (x *exchange) sendOverLink(s resender, out *http.Request) (*http.Response, error) {
-	x.laneIn = x.link.lanes.Readers.Reply()
-	x.opened = -1
+	f := &x.toFar
+	f.in, f.opened = f.conn.lanes.Readers.Reply(), -1
 	out.Header[linkHeader] = []string{formatTerms(x.cfg.MaxOpen)}
-	if text := x.laneIn.Header(); text != "" {
+	if text := f.in.Header(); text != "" {
 		out.Header[lanes.Header] = []string{text}
 	}
 	sending, err := http2.NewSending(out, nil)
 	if err != nil {
 		return nil, err
 	}
-	sending.Client, sending.Widen = x.linkSlot.Client, x.widen
-	resp, err := x.link.Conn.Send(&sending)
+	sending.Client, sending.Widen = f.slot.Client, x.widen
+	resp, err := f.conn.Conn.Send(&sending)
 	if err == nil {
 		return x.receiveFromLink(resp)
 	}
-	untouched := errors.Is(err, http2.ErrUnusable)
-	if untouched || http2.IsUnprocessed(err) {
-		again, ok := x.withoutLink(out, untouched)
-		if ok {
-			x.releaseLink()
-			return s.sendPlain(x, again)
+	var again *http.Request
+	switch {
+	case x.requestBody == nil && err == http2.ErrUnusable: // nothing was sent, and sending has what was read of the body
+		again = sending.Request()
+	case err == http2.ErrUnusable, http2.IsUnprocessed(err), errors.Is(err, http2.ErrHeaderSize):
+		if err == http2.ErrUnusable {
+			sending.Close()
 		}
+		again = x.fromMemory(out)
 	}
-	sending.Close()
-	return nil, err
+	if again == nil {
+		return nil, err
+	}
+	deletePeerFields(again.Header)
+	x.releaseLink()
+	return s.sendPlain(x, again)
 }
 
-// withoutLink returns a request as it goes without a link. It reports false if a part of its body has been read that can't be
-// read again.
-func (x *exchange) withoutLink(out *http.Request, untouched bool) (*http.Request, bool) {
-	again := x.originalRequest(out)
-	deletePeerFields(again.Header)
-	switch {
-	case x.requestBody != nil && again.GetBody != nil:
-		body, err := again.GetBody()
-		again.Body = body
-		return again, err == nil
-	case again.Body == nil || again.Body == http.NoBody:
-		return again, true
+// fromMemory returns a request with its body as the client sent it, from its beginning; nil if the body is not in memory.
+func (x *exchange) fromMemory(out *http.Request) *http.Request {
+	if x.originalBody != nil || out.Body == nil || out.Body == http.NoBody {
+		return x.originalRequest(out)
 	}
-	return again, untouched
+	return nil
 }
 
 // receiveFromLink takes from a reply what is for this gateway, and decompresses a body that came in a lane.
 func (x *exchange) receiveFromLink(resp *http.Response) (*http.Response, error) {
-	h := resp.Header
-	x.laneOut.Told(h[lanes.Header])
+	f, h := &x.toFar, resp.Header
+	f.out.Told(h[lanes.Header])
 	if values := h[lanes.OpenedHeader]; len(values) == 1 {
-		x.opened = lanes.ParseOpened(values[0])
+		f.opened = lanes.ParseOpened(values[0])
 	}
 	if maxOpen, ok := parseTerms(h.Get(linkHeader)); ok {
+		f.conn.opens.Store(int64(maxOpen))
 		x.links.far.announced(maxOpen)
 	}
 	foreign := h.Get(codingHeader) == foreignMark
 	deletePeerFields(h)
 	codings := h["Content-Encoding"]
 	if foreign || len(codings) != 1 || codings[0] != lanesCoding {
-		resp.Body = &trackedBody{ReadCloser: resp.Body, done: func(complete bool) { x.replyRead = complete }}
+		resp.Body = &trackedBody{ReadCloser: resp.Body, done: func(complete bool) { f.replyRead = complete }}
 		return resp, nil
 	}
 	b := x.holdReply(resp)
-	body, err := x.readLaned(b, x.laneIn, resp.ContentLength)
+	body, err := x.readLaned(b, f.in, resp.ContentLength)
 	_ = resp.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("a reply of the far gateway: %w", err)
 	}
-	x.replyRead = true
+	f.replyRead = true
 	setCoding(h, "")
 	x.setReply(resp, body)
 	return resp, nil

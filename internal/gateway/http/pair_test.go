@@ -398,13 +398,20 @@ func TestPairOfDifferentLimits(t *testing.T) {
 		{"a reply above the near limit", len(long) - 1, 32 << 20, "", long},
 		{"a reply at the near limit", len(long), 32 << 20, "", long},
 		{"noise at both limits", len(noise), len(noise), "", noise},
+		{"a message above the far limit", 32 << 20, len(series(0)) - 1, "protobuf", series(0)},
+		{"a reply with a message above the near limit", len(series(0)) - 1, 32 << 20, "protobuf", series(0)},
+		{"nothing, compressed", 32 << 20, 32 << 20, "gzip", gzipped(nil)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, far *Config) { near.MaxOpen, far.MaxOpen = c.near, c.far })
 			one := client(t)
 			near.untilCarried(one)
 			for range 3 { // the connection goes on
-				resp, got := send(t, one, http.MethodPost, near.url, c.body, "Content-Encoding", c.coding)
+				fields := []string{"Content-Encoding", c.coding}
+				if c.coding == "protobuf" {
+					fields = []string{"Content-Type", "application/x-protobuf"}
+				}
+				resp, got := send(t, one, http.MethodPost, near.url, c.body, fields...)
 				if resp.StatusCode != 200 || !bytes.Equal(got, c.body) {
 					t.Errorf("%s, %d of %d bytes", resp.Status, len(got), len(c.body))
 				}

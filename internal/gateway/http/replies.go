@@ -13,7 +13,7 @@ import (
 // reply gives the body of a reply a coding that the client accepts, if a rule asks for it.
 func (x *exchange) reply(resp *http.Response) {
 	x.clearBodyDeadline()
-	if x.clientLink != nil {
+	if x.fromNear.ends != nil {
 		x.linkReply(resp)
 		return
 	}

@@ -82,7 +82,7 @@ func (x *exchange) changeBody(out *http.Request) {
 	n := out.ContentLength
 	rule := x.lookup(policy.Request, out.Header, n)
 	if rule != nil {
-		if x.takeLink(out); x.link != nil {
+		if x.takeLink(out); x.toFar.conn != nil {
 			x.linkBody(out, rule)
 			return
 		}
@@ -264,7 +264,7 @@ const collectBytes = 4 << 20
 // can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its messages so.
 // collect reports true if it has the whole body. Then the body has a length, and may go in a lane. A body that is longer, or for which there is no memory, is passed on while it is read.
 func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
-	if out.ContentLength >= 0 || x.links == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) {
+	if out.ContentLength >= 0 || x.links == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) || x.isPeerBody(out.Header) {
 		return nil, false
 	}
 	b := x.holdRequest(out)
@@ -298,7 +298,7 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	switch {
 	case x.broken != nil:
 		return nil, x.broken
-	case x.link != nil:
+	case x.toFar.conn != nil:
 		return x.sendOverLink(s, out)
 	}
 	resp, err := s.sendPlain(x, out)
@@ -338,7 +338,7 @@ func (s resender) sendPlain(x *exchange, out *http.Request) (*http.Response, err
 		resp, err = s.transport.RoundTrip(out)
 	}
 	if err == nil && x.links != nil {
-		x.links.far.recordReply(resp.Header.Get(linkHeader))
+		x.links.far.recordReply(resp.StatusCode, resp.Header.Get(linkHeader))
 		delete(resp.Header, linkHeader)
 	}
 	return resp, err

@@ -29,8 +29,9 @@ type session struct {
 	server         *http.Server  // for HTTP/1.1
 	grace          time.Duration // see Config
 
-	hijacked atomic.Bool // the connection was taken over from the server
-	links    *links      // to the far gateway; nil: there are none
+	hijacked   atomic.Bool   // the connection was taken over from the server
+	links      *links        // to the far gateway; nil: there are none
+	linkClient *http2.Client // of links
 
 	mu        sync.Mutex
 	http2     *http2.Server // for HTTP/2; nil: the client speaks HTTP/1.1, or has not begun yet
@@ -56,6 +57,9 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.links = newLinks(g.common.far, true)
 		s.links.spare.Store(1) // many clients send one request on a connection
 	}
+	if s.links != nil {
+		s.linkClient = s.links.Client(payer)
+	}
 	s.handler = &handler{common: &g.common, session: s}
 	s.server = newServer(s.handler, s.onConnState)
 	return s
@@ -80,8 +84,8 @@ func (s *session) Run() {
 		defer s.handler.transport.http2.Leave(s.upstreamClient)
 	}
 	defer s.client.Close()
-	if s.links != s.handler.common.links {
-		defer s.links.close()
+	if s.links != nil {
+		defer s.leaveLinks()
 	}
 	switch v, ahead := s.detectVersion(); v {
 	case versionHTTP1:
@@ -91,6 +95,14 @@ func (s *session) Run() {
 		s.serveHTTP2(s.client, ahead, s.handler, idleTimeout)
 	case versionLink:
 		s.serveLink(ahead)
+	}
+}
+
+// leaveLinks closes the session's links, or leaves those that are shared.
+func (s *session) leaveLinks() {
+	s.links.Leave(s.linkClient)
+	if s.links != s.handler.common.links {
+		s.links.close()
 	}
 }
 

@@ -187,6 +187,38 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 	return s.conn.self.(H), nil
 }
 
+// TryTake is Take that does not wait: it reports false if no open connection accepts another request. If mayConnect,
+// the pool may open a connection for later requests.
+func (p *Pool[H]) TryTake(s *Slot, mayConnect bool) (h H, ok bool) {
+	if s.Client == nil {
+		s.Client = p.unattributed
+	}
+	p.mu.Lock()
+	if p.alive.Err() != nil {
+		p.mu.Unlock()
+		return h, false
+	}
+	m, isNew := p.memberOf(s.Client)
+	g := m.group
+	best, room := g.leastBusy()
+	if mayConnect {
+		g.grow(best, room)
+	}
+	if ok = room > 0 && len(g.waiting) == 0; ok {
+		s.err, s.member = nil, m
+		if m.index < 0 {
+			g.addPresent(m)
+		}
+		g.assign(s, best)
+		h = best.self.(H)
+	}
+	p.mu.Unlock()
+	if isNew && p.OnIsolated != nil {
+		p.OnIsolated(s.Client.address.name)
+	}
+	return h, ok
+}
+
 // cancelWait ends a request's wait and returns cause, or returns nil if the request got a connection or an error
 // meanwhile.
 func (p *Pool[H]) cancelWait(s *Slot, cause error) error {
@@ -302,6 +334,7 @@ func (p *Pool[H]) Close() {
 	for _, g := range p.groups() {
 		for _, u := range g.conns {
 			u.Conn.Close()
+			u.stopTimer()
 		}
 		g.conns = nil
 		g.failAll(errPoolClosed)
@@ -359,6 +392,7 @@ func (g *group) leastBusy() (best *Pooled, room int64) {
 // abandon closes a connection after its last request.
 func (g *group) abandon(u *Pooled) {
 	u.retired = true
+	u.stopTimer()
 	if u.active.Load() == 0 {
 		go u.Shut(g.linger)
 	}
@@ -459,6 +493,14 @@ func (g *group) markIdle(u *Pooled) {
 		u.timer.Reset(g.idle)
 	}
 	u.timerRunning = true
+}
+
+// stopTimer stops the check of the time without requests, which would keep the connection in memory.
+func (p *Pooled) stopTimer() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	p.timerRunning = false
 }
 
 // expire closes a connection that has had no requests for too long. mu must not be held.

@@ -47,8 +47,13 @@ type headerField struct {
 	values []string
 }
 
-// StreamID returns the identifier of the request's stream on its connection.
-func (w *response) StreamID() uint32 { return w.call.id }
+// MarkBody sets FlagMarked in the frames of the body, for a connection that treats them in another way. It must be
+// called before the body is written.
+func (w *response) MarkBody() {
+	w.call.c.mu.Lock()
+	defer w.call.c.mu.Unlock()
+	w.call.marked = true
+}
 
 // Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has
 // announced, and names that begin with http.TrailerPrefix.

@@ -17,6 +17,9 @@ import (
 
 const frameHeaderLen = 9
 
+// FlagMarked is a flag of DATA frames for the connection below, which must clear it: HTTP/2 does not define it.
+const FlagMarked xhttp2.Flags = 0x40
+
 // stream is one stream of a connection. The connection's mu guards it.
 type stream struct {
 	c    *conn
@@ -37,7 +40,8 @@ type stream struct {
 	trailers          *http.Header // set or completed at the end of the body
 	trailersAnnounced bool         // trailers is limited to the names that it already has
 
-	widen func(n int64) bool // see Sending.Widen
+	widen  func(n int64) bool // see Sending.Widen
+	marked bool               // its DATA frames have FlagMarked
 
 	sendWindow   int64       // send window
 	localEnd     bool        // END_STREAM has been queued
@@ -273,6 +277,9 @@ func (s *stream) queueData(p []byte, end bool) {
 	var flags xhttp2.Flags
 	if end {
 		flags = xhttp2.FlagDataEndStream
+	}
+	if s.marked {
+		flags |= FlagMarked
 	}
 	var head [frameHeaderLen]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(p))<<8|uint32(xhttp2.FrameData))

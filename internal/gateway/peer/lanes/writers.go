@@ -282,7 +282,7 @@ func (o *Out) leave(opened func() int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner == o {
-		if l.owner = nil; o.sealed != opened() {
+		if l.owner = nil; o.sealed > 0 && o.sealed != opened() {
 			o.w.renew(l)
 		}
 	}
