@@ -71,7 +71,7 @@ func TestInspectStoreWithoutPassword(t *testing.T) {
 		"redis://:wrong@" + store.Addr():       exitFailed,
 		"redis://:right@" + store.Addr():       exitFailed, // no such key
 		"unix:///no/such/socket":               exitUnreachable,
-		"redis://:wrong@" + store.Addr() + "x": exitFailed,
+		"redis://:wrong@" + store.Addr() + "x": exitUsage, // no such port
 	} {
 		err := runInspect(context.Background(), inspectOptions{target: url, key: "none", out: &bytes.Buffer{}})
 		if exitCode(err) != code {
