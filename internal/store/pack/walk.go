@@ -147,10 +147,12 @@ func (w *walk) walkOnce(ctx context.Context) error {
 	for range w.run.Parallel {
 		start(&workers, cancel, func() error {
 			for j := range jobs {
-				if err := w.work(ctx, j); err != nil {
+				rest, err := w.work(ctx, j)
+				if err != nil {
 					return err // the page stays unfinished
 				}
 				o.finish(j.page)
+				_ = sleep(ctx, w.run.Stop, rest) // the page is done even if interrupted
 			}
 			return nil
 		})
@@ -211,26 +213,24 @@ func (r *run) ownKeys(found store.Page) store.Page {
 	return found
 }
 
-// work processes one page, and then rests as long as the limits require. What the page looks at is counted only when
+// work processes one page, and returns how long to rest for the limits. What the page looks at is counted only when
 // the position has passed it, since until then it may be repeated.
-func (w *walk) work(ctx context.Context, j job) error {
+func (w *walk) work(ctx context.Context, j job) (rest time.Duration, err error) {
 	if _, err := w.run.waitWhilePaused(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	began := time.Now()
 	p := &page{walk: w, run: w.run, ctx: ctx, report: newReport()}
-	err := p.do(j.found)
+	err = p.do(j.found)
 	j.page.looked = p.report
 	if !w.run.DryRun {
 		j.page.looked = p.report.takeLooked()
 		w.count(&p.report)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	rest := w.node.pace.after(len(j.found.Keys), p.report.BytesRead, time.Since(began)-p.pausedFor)
-	_ = sleep(ctx, w.run.Stop, rest) // the page is done even if interrupted
-	return nil
+	return w.node.pace.after(len(j.found.Keys), p.report.BytesRead, time.Since(began)-p.pausedFor), nil
 }
 
 // count adds counts to those of the run and of the walk.

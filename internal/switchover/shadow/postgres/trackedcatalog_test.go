@@ -165,6 +165,7 @@ func TestLostConnectionToProduction(t *testing.T) {
 			return contents(t, b.test, "SELECT count(*) FROM pg_class WHERE relname = 'behind_"+name+"'") == "1|\n"
 		})
 		counter.cut()
+		testenv.Eventually(t, "the lost connection is counted", func() bool { _, open, _ := counter.counts(); return open == 0 })
 	}
 	r := b.settle(t)
 	if made, _, top := counter.counts(); made != 4 || top > 1 {
