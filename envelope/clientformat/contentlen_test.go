@@ -52,9 +52,18 @@ func TestExpectNothing(t *testing.T) {
 func TestMaxContentLen(t *testing.T) {
 	const most = 64 << 20
 	for _, c := range []struct{ n, most, want int }{
-		{0, most, 32 << 10}, {1, 100, 100}, {1023, most, 32 << 10}, {1024, most, 32 << 10}, {1025, most, 32 * 1025},
-		{most/32 - 1, most, most - 32}, {most / 32, most, most}, {most/32 + 1, most, most},
-		{math.MaxInt/32 + 1, most, most}, {math.MaxInt/16 + 2, most, most}, {math.MaxInt, most, most}, {math.MaxInt, math.MaxInt, math.MaxInt},
+		{0, most, 32 << 10},
+		{1, 100, 100},
+		{1023, most, 32 << 10},
+		{1024, most, 32 << 10},
+		{1025, most, 32 * 1025},
+		{most/32 - 1, most, most - 32},
+		{most / 32, most, most},
+		{most/32 + 1, most, most},
+		{math.MaxInt/32 + 1, most, most},
+		{math.MaxInt/16 + 2, most, most},
+		{math.MaxInt, most, most},
+		{math.MaxInt, math.MaxInt, math.MaxInt},
 	} {
 		if got := MaxContentLen(c.n, c.most); got != c.want {
 			t.Errorf("%d of at most %d: %d, want %d", c.n, c.most, got, c.want)

@@ -195,10 +195,10 @@ func TestNoLinkWithoutPeers(t *testing.T) {
 
 // Three gateways in a row have two links, each with lanes of its own.
 func TestLinksInARow(t *testing.T) {
-	first, last := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
+	_, last := startPair(t, startUpstream(t, http.HandlerFunc(echo)), nil)
 	rules := []policy.MessageRule{{Name: "requests", Auto: true, Direction: policy.Request}, {Name: "replies", Auto: true, Direction: policy.Reply}}
 	middle := start(t, strings.TrimPrefix(last.url, "http://"), func(c *Config) { c.Peers, c.Link, c.UpstreamReads = true, Shared, nil }, rules...)
-	first = start(t, strings.TrimPrefix(middle.url, "http://"), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules...)
+	first := start(t, strings.TrimPrefix(middle.url, "http://"), func(c *Config) { c.Link, c.UpstreamReads = PerClient, nil }, rules...)
 	c := client(t)
 	first.untilCarried(c)
 	middle.untilCarried(client(t))

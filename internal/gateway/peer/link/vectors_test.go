@@ -36,7 +36,6 @@ var vectorFile = filepath.Join("testdata", "vectors.json")
 type linkBuilder struct {
 	t      testing.TB
 	engine *codec.Engine
-	stream codec.StreamWriter
 	frames []byte
 	bytes  []byte
 }
