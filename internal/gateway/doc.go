@@ -7,7 +7,7 @@
 //	server.go            accept, one goroutine a session, drain
 //	connlimit.go         limits on connections, shared by client address
 //	listen.go            TCP addresses and unix sockets
-//	tls.go               protocols offered by ALPN
+//	alpn.go               protocols offered by ALPN
 //	proxyheader.go       addresses of clients behind load balancers, from PROXY headers
 //	loopbackguard.go     refuses remote clients if the server requires no login and is reached over loopback
 //	reachabilitylog.go   logs when the upstream becomes unreachable, and reachable again

@@ -37,7 +37,7 @@
 //
 //	replay.go    recording a request to send it again, and reading bodies
 //	link.go      connections of two gateways that are compressed as a whole
-//	agreed.go    names and headers that gateways agree on
+//	peerfields.go    names and headers that gateways agree on
 //
 // Package http2 implements HTTP/2 on both sides: header compression, flow control and the defences against
 // hostile peers. Bodies are pulled: one goroutine reads the request and another the response, or one reads

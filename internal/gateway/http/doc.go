@@ -16,14 +16,14 @@
 // Bodies:
 //
 //	whole.go      in memory; stream.go, compressed while they are read
-//	lengthcounter.go
+//	hiddenlength.go
 //	              header fields that net/http's server does not report
 //
 // Two gateways:
 //
 //	near.go       sending requests over links, and receiving replies, at the near gateway; links.go, its links
 //	far.go        the same exchanges at the far gateway
-//	agreed.go     names and values that two gateways exchange
+//	peerfields.go     names and values that two gateways exchange
 //
 // Connections to the upstream:
 //

@@ -23,7 +23,7 @@
 //
 // Replica sets, and requests sent by the gateway itself:
 //
-//	balance.go      the gateway as a load balancer for a replica set's primary
+//	primary.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     ends the balancer's sessions to a former primary
 //	standby.go      several gateways to one replica set: failover when one dies
 //	standbysession.go

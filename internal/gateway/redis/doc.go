@@ -32,14 +32,14 @@
 // decodeBuffer holds values decompressed for a request; keyProber examines the values that keys hold.
 // sideconn.go also connects to the server, for clients and for the gateway itself.
 //
-// foreign.go handles values that a client library has compressed. rewrite.go compresses their content and
+// libraryvalues.go handles values that a client library has compressed. rewrite.go compresses their content and
 // replydecoder.go restores them.
 //
 // trace.go makes the spans of traced commands. It traces one command of a client at a time.
 //
 // The reply pump also delegates: to internalReplies (replies to the gateway's own requests), pushFrames
 // (frames that answer no request), nodeReplies and redirects (nodecommands.go: replies that name other servers) and
-// spill (spilledreplies.go: replies that the client does not read yet).
+// spill (unreadreplies.go: replies that the client does not read yet).
 //
 // Three packages below do not depend on sessions: compute (answers from values alone), lua (the scripts) and
 // cluster (where the servers are).

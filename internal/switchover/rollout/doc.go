@@ -58,7 +58,7 @@
 //	clients.go              holds and moves clients
 //	node.go                 a server by SQL
 //	host.go                 a machine by commands
-//	shell.go                quoting for ssh
+//	shell_quote.go                quoting for ssh
 //	state.go                the state file
-//	cell.go                 the cell's file
+//	cell_file.go                 the cell's file
 package rollout
