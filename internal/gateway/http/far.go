@@ -25,7 +25,7 @@ type nearHop struct {
 }
 
 // bodyMarker marks the body of a reply, so that it is kept out of the link's history.
-type bodyMarker interface{ MarkBody() }
+type bodyMarker interface{ MarkBody(bool) }
 
 // serveLink makes a client's connection a link, and serves the requests on it.
 func (s *session) serveLink(ahead []byte) {
@@ -48,11 +48,12 @@ func (s *session) serveLink(ahead []byte) {
 func (x *exchange) meetPeer(r *http.Request, ends *lanes.Ends, w http.ResponseWriter) {
 	f := &x.fromNear
 	f.ends, f.in, f.reply = ends, ends.Readers.Request(), w.(bodyMarker)
+	f.reply.MarkBody(true) // until a rule covers the reply
 	f.assigned = ends.Writers.Assigned(r.Header.Get(lanes.Header))
 	f.opens, _ = parseTerms(r.Header.Get(linkHeader))
 	coding := r.Header[codingHeader]
 	deletePeerFields(r.Header)
-	if len(coding) > 0 {
+	if len(coding) == 1 && strings.HasPrefix(coding[0], openedMark) {
 		r.Header[codingHeader] = coding // decodeFromLink removes it
 	}
 }
@@ -84,11 +85,27 @@ func (x *exchange) decodeFromLink(out *http.Request) {
 	had, opened := strings.CutPrefix(out.Header.Get(codingHeader), openedMark)
 	delete(out.Header, codingHeader)
 	if !opened {
-		x.sendOpened(out, plain, x.lookup(policy.Request, out.Header, int64(len(plain))))
+		rule := x.lookup(policy.Request, out.Header, int64(len(plain)))
+		if !x.passOn(out, plain, rule) {
+			x.sendOpened(out, plain, rule)
+		}
 		return
 	}
 	setCoding(out.Header, had)
 	x.restore(out, plain, had)
+}
+
+// passOn sends a body that a near gateway has sent, and that a rule covers, over a link to the next gateway. It reports
+// false if there is none.
+func (x *exchange) passOn(out *http.Request, body []byte, rule *policy.MessageRule) bool {
+	if rule == nil {
+		return false
+	}
+	if x.takeLink(out); x.toFar.conn == nil {
+		return false
+	}
+	x.linkReceived(out, body, rule)
+	return true
 }
 
 // restore sends a body that the near gateway has decompressed: in the coding that a rule of this gateway asks
@@ -101,7 +118,11 @@ func (x *exchange) restore(out *http.Request, plain []byte, had string) {
 		return
 	}
 	n := int64(len(coded))
-	ch, ok := x.chooseFor(out, x.lookup(policy.Request, out.Header, n), n)
+	rule := x.lookup(policy.Request, out.Header, n)
+	if x.passOn(out, coded, rule) {
+		return
+	}
+	ch, ok := x.chooseFor(out, rule, n)
 	if ok {
 		ch.from = ""
 		packed, _ := x.coder.recode(plain, ch, &x.requestBody.grant)
@@ -121,6 +142,10 @@ func (x *exchange) recoded(plain []byte, had string) ([]byte, error) {
 	if err != nil || bitOf(had) == 0 {
 		return nil, fmt.Errorf("unknown coding %q", had)
 	}
+	if err := x.requestBody.grant.AcquireBeyond(int64(len(plain))); err != nil {
+		return nil, err
+	}
+	defer x.cfg.Effort.Begin(len(plain)).End()
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
 }
 
@@ -136,9 +161,9 @@ func (x *exchange) linkReply(resp *http.Response) {
 	n := resp.ContentLength
 	rule := x.lookup(policy.Reply, h, n)
 	if rule == nil {
-		x.fromNear.reply.MarkBody()
 		return
 	}
+	x.fromNear.reply.MarkBody(false)
 	if foreign || n <= 0 || n > int64(min(x.cfg.MaxCompress, x.fromNear.opens)) || len(h["Content-Encoding"]) > 0 || x.in.Method == http.MethodHead || resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusNoContent || len(resp.Trailer) > 0 {
 		return
 	}

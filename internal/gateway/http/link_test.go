@@ -211,6 +211,9 @@ func TestLinksInARow(t *testing.T) {
 			t.Errorf("round %d: %s, %d of %d bytes", round, resp.Status, len(got), len(body))
 		}
 	}
+	if n := last.common.lanes.Tally.Opened.Load(); n < 10 {
+		t.Errorf("%d messages came over the second link in lanes", n)
+	}
 	for name, r := range map[string]*rig{"first": first, "middle": middle, "last": last} {
 		if errors := r.stats.Snapshot().Errors; len(errors) > 0 {
 			t.Errorf("%s: %v", name, errors)

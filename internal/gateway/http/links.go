@@ -104,11 +104,21 @@ func newLinks(f *farGateway, oneClient bool) *links {
 // take returns a link, if one accepts another request; the caller must release the slot. Otherwise it returns nil, and
 // lets the pool open a link for later requests.
 func (l *links) take(s *http2.Slot) *linkConn {
-	h, ok := l.TryTake(s, l.far.support.Accepts() && l.spare.Add(-1) < 0)
+	h, ok := l.TryTake(s, l.far.support.Accepts() && !l.isSpared())
 	if !ok {
 		return nil
 	}
 	return h
+}
+
+// isSpared reports whether a request is one of those for which no link is opened.
+func (l *links) isSpared() bool {
+	for n := l.spare.Load(); n > 0; n = l.spare.Load() {
+		if l.spare.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+	return false
 }
 
 var errNoLanes = errors.New("the far gateway is of another version: its links have no lanes")
@@ -140,7 +150,7 @@ func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
 		f.cfg.Log.Info("the upstream is a gateway that accepts links: bodies are compressed with what was sent before", "upstream", f.up.String())
 	}
 	conn := http2.NewClientConn(&headersApart{secretWriter: c.(secretWriter)}, http2.ClientConfig{
-		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader, ContinueTimeout: expectTimeout,
+		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader + usualFields, ContinueTimeout: expectTimeout,
 		Faults: http2.Faults{Log: f.cfg.Log, Stats: f.cfg.Stats},
 	})
 	h := &linkConn{Pooled: http2.Pooled{Conn: conn}, lanes: ends}

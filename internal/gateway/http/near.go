@@ -63,11 +63,15 @@ func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 		return
 	}
 	x.sample(out)
-	b := x.requestBody
-	x.originalBody = &originalBody{body: b.received, encoding: out.Header["Content-Encoding"]}
-	body, from, opened := b.received, "", false
+	x.linkReceived(out, x.requestBody.received, rule)
+}
+
+// linkReceived is linkBody for a body in memory.
+func (x *exchange) linkReceived(out *http.Request, received []byte, rule *policy.MessageRule) {
+	x.originalBody = &originalBody{body: received, encoding: out.Header["Content-Encoding"]}
+	body, from, opened := received, "", false
 	if !mustNotChange(out.Header) {
-		body, from, opened = x.openForPeer(out)
+		body, from, opened = x.openForPeer(out.Header, received)
 	}
 	if opened {
 		setCoding(out.Header, "")
@@ -86,15 +90,14 @@ func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 
 // openForPeer decompresses a body whose coding the gateway reads, unless it is longer than the far gateway would
 // decompress. It returns the coding that the far gateway has to restore.
-func (x *exchange) openForPeer(out *http.Request) (plain []byte, from string, opened bool) {
-	b := x.requestBody
-	from, known := codingOf(out.Header)
+func (x *exchange) openForPeer(h http.Header, received []byte) (plain []byte, from string, opened bool) {
+	from, known := codingOf(h)
 	if !known || from == "" {
-		return b.received, "", false
+		return received, "", false
 	}
-	plain, err := x.coder.open(b.received, from, &b.grant)
+	plain, err := x.coder.open(received, from, &x.requestBody.grant)
 	if err != nil || len(plain) == 0 || len(plain) > x.toFar.conn.maxOpen() {
-		return b.received, "", false
+		return received, "", false
 	}
 	return plain, from, true
 }
@@ -123,9 +126,9 @@ func (x *exchange) sendOverLink(s resender, out *http.Request) (*http.Response, 
 	}
 	var again *http.Request
 	switch {
-	case x.requestBody == nil && err == http2.ErrUnusable: // nothing was sent, and sending has what was read of the body
+	case x.originalBody == nil && err == http2.ErrUnusable: // nothing was sent, and sending has what was read of the body
 		again = sending.Request()
-	case err == http2.ErrUnusable, http2.IsUnprocessed(err), errors.Is(err, http2.ErrHeaderSize):
+	case err == http2.ErrUnusable, http2.IsUnprocessed(err), errors.Is(err, http2.ErrHeaderSize), canRepeat(out) && out.Context().Err() == nil:
 		if err == http2.ErrUnusable {
 			sending.Close()
 		}

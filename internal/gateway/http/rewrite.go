@@ -48,6 +48,10 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Body = in.Body // the body is empty: the reverse proxy has dropped it, and its trailers
 	}
 	if out.Body == nil || out.Body == http.NoBody {
+		if x.isPeerBody(out.Header) {
+			x.broken = fmt.Errorf("%w: it is empty", errFromLink)
+			return
+		}
 		x.takeLink(out)
 		return
 	}
@@ -57,9 +61,9 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		x.setBody(out, body)
 	}
 	switch {
-	case out.ContentLength == 0:
 	case x.isPeerBody(out.Header):
 		x.decodeFromLink(out)
+	case out.ContentLength == 0:
 	default:
 		x.changeBody(out)
 	}

@@ -28,6 +28,8 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written atomic.Int64
 		s := &http.Server{Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			// Without a length the reverse proxy flushes by a timer, whose goroutine would wait for a lock: Wait never ends then.
+			w.Header().Set("Content-Length", "1000000000000")
 			for p := make([]byte, 4<<10); ; {
 				n, err := w.Write(p)
 				if written.Add(int64(n)); err != nil {

@@ -334,6 +334,7 @@ func (p *Pool[H]) Close() {
 	for _, g := range p.groups() {
 		for _, u := range g.conns {
 			u.Conn.Close()
+			u.retired = true
 			u.stopTimer()
 		}
 		g.conns = nil

@@ -47,12 +47,12 @@ type headerField struct {
 	values []string
 }
 
-// MarkBody sets FlagMarked in the frames of the body, for a connection that treats them in another way. It must be
-// called before the body is written.
-func (w *response) MarkBody() {
+// MarkBody sets whether the frames of the body that follow have FlagMarked, for a connection that treats them in
+// another way.
+func (w *response) MarkBody(marked bool) {
 	w.call.c.mu.Lock()
 	defer w.call.c.mu.Unlock()
-	w.call.marked = true
+	w.call.marked = marked
 }
 
 // Header returns the headers until WriteHeader is called, and then the trailers: those that "Trailer" has
