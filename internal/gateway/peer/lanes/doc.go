@@ -1,5 +1,5 @@
 // Package lanes keeps what two gateways remember of the messages of Protocol Buffers that go over a link: sessions of cinch-proto,
-// version 2 (package codec/proto/history). docs/GRPC.md has the protocol.
+// version 2 (package codec/proto/history). docs/PEER.md has the protocol.
 //
 // A link carries many calls at a time, and each is read when its reader gets to it. But a session's messages must be opened in the
 // order in which they were made. So each direction of a link has a few lanes, each of which is a session, and a lane is held by
@@ -29,6 +29,6 @@
 //
 //	ends.go     all lanes of a link at one of its ends
 //	writers.go  those in which this end seals; readers.go, those that it opens
-//	memory.go   what both may take
+//	link.go     lanes of a link; memory.go, what both may take; metrics.go
 //	message.go  what stands in front of a message; said.go, what headers say of lanes
 package lanes

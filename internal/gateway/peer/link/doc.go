@@ -1,6 +1,6 @@
 // Package link carries connections between two Cinches as streams with history: what goes over one is compressed with
-// what has gone over it before, one history a direction. docs/TUNNEL.md has the protocol. Tunnels carry their clients'
-// connections over links, gateways for gRPC those between them.
+// what has gone over it before, one history a direction. docs/PEER.md has the protocol. Tunnels carry their clients'
+// connections over links, gateways for gRPC and HTTP those between them, with HTTP/2 inside.
 //
 //	bytes -> Link.Collect, Link.Send -> sender.encode ==> peer ==> Link.Next, Gathered.Add -> bytes
 //
@@ -15,6 +15,7 @@
 //	receiver.go  frames into bytes, and when to grant a larger window
 //	metrics.go   what is shown of all that
 //	endpoint.go  what all links of a gateway share: configuration, memory, what is known of peers
+//	support.go   whether an upstream accepts links
 //	speed.go     the setting "auto"
 //	history.go   the bound on what all streams remember
 package link

@@ -27,7 +27,7 @@ type Config struct {
 	Growth  Growth        // of histories; zero: SharedGrowth
 	Latency bool          // measure how long pieces take: whose owner counts messages does that itself
 
-	Extensions string // of our hellos, see wire/tunnel; "": none
+	Extensions string // of our hellos, see wire/peer; "": none
 
 	HelloTimeout time.Duration // 0: 10 s
 	IdleTimeout  time.Duration // after which a history is forgotten; 0: 1 min

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	errRefused = errors.New("tunnel: the exit is full or about to end")
-	errUnused  = errors.New("tunnel: nothing came")
+	errRefused = errors.New("link: the other gateway is full or about to end")
+	errUnused  = errors.New("link: nothing came")
 )
 
 // HelloErrorClass names what is wrong with a peer that does not become a link; empty: nothing came, or not all.
