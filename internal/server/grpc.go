@@ -46,6 +46,16 @@ func linkConfig(g *config.Gateway) *link.Config {
 	}
 }
 
+// addLinks adds the links of a gateway, and what their lanes have in common, to the metrics. Both may be nil.
+func (s *shared) addLinks(g *config.Gateway, e *link.Endpoint, l *lanes.Shared) {
+	if e != nil {
+		s.links = append(s.links, e)
+	}
+	if l != nil {
+		s.lanes = append(s.lanes, lanes.Named{Gateway: g.Name, Shared: l})
+	}
+}
+
 // addGRPC makes r a gateway for gRPC.
 func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
 	r.kinds = s.newKinds(l, g, r)
@@ -81,12 +91,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	warnSharedHistory(g, r)
 	r.gateway, r.messages, r.grpc = made, made, made
 	s.grpc = append(s.grpc, made)
-	if e := made.Links(); e != nil {
-		s.links = append(s.links, e)
-	}
-	if l := made.Lanes(); l != nil {
-		s.lanes = append(s.lanes, lanes.Named{Gateway: g.Name, Shared: l})
-	}
+	s.addLinks(g, made.Links(), made.Lanes())
 	if g.Peers && acceptsAnyClient(g) {
 		pair.WarnOfStrangers(r.log)
 	}

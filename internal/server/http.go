@@ -7,7 +7,6 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/http"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
 var httpLinks = map[string]http.Sharing{config.ClientHistory: http.PerClient, config.SharedHistory: http.Shared}
@@ -42,12 +41,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	made.SetPolicy(l.messages[g.Name])
 	r.gateway, r.messages, r.http = made, made, made
 	warnSharedHistory(g, r)
-	if e := made.Links(); e != nil {
-		s.links = append(s.links, e)
-	}
-	if l := made.Lanes(); l != nil {
-		s.lanes = append(s.lanes, lanes.Named{Gateway: g.Name, Shared: l})
-	}
+	s.addLinks(g, made.Links(), made.Lanes())
 	if g.Peers && acceptsAnyClient(g) {
 		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
 	}
