@@ -165,7 +165,7 @@ func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.links.Enter(raw)
+	c, err := d.links.Enter(ctx, raw)
 	if err != nil {
 		_ = gateway.Abort(raw)
 	}

@@ -83,8 +83,7 @@ func NewGateway(c Config) *Gateway {
 // newEndpoint returns the endpoint of a gateway's links.
 func newEndpoint(c *Config) *link.Endpoint {
 	o := *c.Links
-	o.Name, o.Rule, o.Growth = c.Name, "link", link.SharedGrowth
-	o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+	o.Name, o.Engine, o.Stats, o.Log = c.Name, c.Engine, c.Stats, c.Log
 	if !c.noLanes {
 		o.Extensions = lanes.Extensions()
 	}

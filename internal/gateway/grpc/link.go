@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"net"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as
 // columns, and what passes is compressed with all that has passed before.
 type linker interface {
-	Enter(net.Conn) (net.Conn, error)
+	Enter(context.Context, net.Conn) (net.Conn, error)
 	IsHello(first byte) bool
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }

@@ -35,7 +35,7 @@ type tags struct {
 
 const tagHello = 0
 
-func (l *tags) Enter(c net.Conn) (net.Conn, error) {
+func (l *tags) Enter(_ context.Context, c net.Conn) (net.Conn, error) {
 	l.entered.Add(1)
 	if _, err := c.Write([]byte{tagHello}); err != nil {
 		return nil, err

@@ -98,19 +98,30 @@ func (c coder) open(in []byte, from string, g *memory.Grant) ([]byte, error) {
 	}
 	id, _ := codec.ParseID(from)
 	start := time.Now()
+	out, err := c.decompress(in, from, func(limit int) error {
+		if !g.TryAcquire(int64(limit) + int64(len(in)) - g.Held()) {
+			return errNoMemory
+		}
+		return nil
+	})
+	if err == nil {
+		c.cfg.Stats.Opened(id, len(in), len(out), time.Since(start))
+	}
+	return out, err
+}
+
+// decompress decompresses a body of unknown length. It begins with a low limit, and raises it up to max_open. acquire
+// takes the memory for each limit.
+func (c coder) decompress(in []byte, from string, acquire func(limit int) error) ([]byte, error) {
 	for limit := 8*len(in) + 512; ; limit *= 8 {
 		limit = min(limit, c.cfg.MaxOpen)
-		if !g.TryAcquire(int64(limit) + int64(len(in)) - g.Held()) {
-			return nil, errNoMemory
+		if err := acquire(limit); err != nil {
+			return nil, err
 		}
 		out, err := c.cfg.Codecs.AppendDecompress(nil, in, from, limit)
-		if errors.Is(err, grpccodec.ErrTooLarge) && limit < c.cfg.MaxOpen {
-			continue
+		if !errors.Is(err, grpccodec.ErrTooLarge) || limit == c.cfg.MaxOpen {
+			return out, err
 		}
-		if err == nil {
-			c.cfg.Stats.Opened(id, len(in), len(out), time.Since(start))
-		}
-		return out, err
 	}
 }
 

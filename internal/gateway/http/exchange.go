@@ -101,7 +101,9 @@ func (x *exchange) close() {
 	if x.slot != nil {
 		x.slot.Leave()
 	}
-	x.fromNear.out.Sent(false) // unless all was sent
+	if x.fromNear.ends != nil {
+		x.fromNear.out.Sent(false) // unless all was sent
+	}
 }
 
 // bodyEnded reports whether the request's body has been read to its end.

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -41,7 +40,7 @@ func (s *session) serveLink(ahead []byte) {
 	}
 	defer ends.Close()
 	h := &handler{common: s.handler.common, session: s, ends: ends}
-	s.serveHTTP2(&headersApart{secretWriter: c.(secretWriter), begun: true}, nil, h, linkIdle+time.Minute) // the near gateway ends it first
+	s.serveHTTP2(http2.KeepSecrets(c.(http2.SecretConn)), nil, h, linkIdle+time.Minute) // the near gateway ends it first
 }
 
 // meetPeer takes from a request over a link what is for this gateway, before anything else happens to it.
@@ -58,9 +57,10 @@ func (x *exchange) meetPeer(r *http.Request, ends *lanes.Ends, w http.ResponseWr
 	}
 }
 
-// isPeerBody reports whether the body of a request over a link must be changed back to what the near gateway's client sent.
-func (x *exchange) isPeerBody(h http.Header) bool {
-	return x.fromNear.ends != nil && (strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding)
+// isPeerBody reports whether the body of a request over a link must be changed back to what the near gateway's client
+// sent.
+func isPeerBody(h http.Header) bool {
+	return strings.HasPrefix(h.Get(codingHeader), openedMark) || h.Get("Content-Encoding") == lanesCoding
 }
 
 // errFromLink is returned for a body of a near gateway that can't be changed back.
@@ -76,7 +76,8 @@ func (x *exchange) decodeFromLink(out *http.Request) {
 		plain, err = x.readLaned(b, x.fromNear.in, out.ContentLength)
 		setCoding(out.Header, "")
 	} else {
-		plain, err = x.readPlain(b, out.ContentLength)
+		err = b.readAll(out.ContentLength, int64(x.cfg.MaxOpen))
+		plain = b.received
 	}
 	if err != nil {
 		x.broken = fmt.Errorf("%w: %w", errFromLink, err)
@@ -149,8 +150,8 @@ func (x *exchange) recoded(plain []byte, had string) ([]byte, error) {
 	return x.coder.compress(plain, recoding{setting: codec.Setting{Codec: id}})
 }
 
-// linkReply prepares a reply for a link. Messages of Protocol Buffers that a rule covers go in a lane, and the link compresses others that
-// a rule covers.
+// linkReply prepares a reply for a link. Messages of Protocol Buffers that a rule covers go in a lane, and the link
+// compresses others that a rule covers.
 func (x *exchange) linkReply(resp *http.Response) {
 	h := resp.Header
 	deletePeerFields(h)
@@ -190,8 +191,8 @@ func (x *exchange) tellPeer(h http.Header) {
 	}
 }
 
-// appendToLane returns a body as a message of Protocol Buffers, in a lane if there is one. If the message is a part of the lane's
-// session it must be sent, or the lane given up.
+// appendToLane returns a body as a message of Protocol Buffers, in a lane if there is one. If the message is a part of
+// the lane's session it must be sent, or the lane given up.
 func (x *exchange) appendToLane(lane *lanes.Out, body []byte) ([]byte, error) {
 	began, stint := time.Now(), x.cfg.Effort.Begin(len(body))
 	defer stint.End()
@@ -211,7 +212,8 @@ func (x *exchange) appendToLane(lane *lanes.Out, body []byte) ([]byte, error) {
 // maxLaned returns the most bytes of a message in a lane that is decompressed to at most so many.
 func maxLaned(body int) int64 { return int64(body) + int64(body)/64 + 1024 }
 
-// readLaned reads a body of n bytes (-1: unknown) that is a message in a lane, waiting for memory as long as necessary, and decompresses it.
+// readLaned reads a body of n bytes (-1: unknown) that is a message in a lane, waiting for memory as long as necessary,
+// and decompresses it.
 func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, error) {
 	if err := b.readAll(n, maxLaned(x.cfg.MaxOpen)); err != nil {
 		return nil, err
@@ -223,7 +225,14 @@ func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, err
 	}
 	var out []byte
 	if m.Alone {
-		if out, err = x.coder.openWaiting(m.Body, codec.Proto.String(), &b.grant); err == nil {
+		// Its memory is held in addition to that of the body as it came.
+		taken := 0
+		out, err = x.coder.decompress(m.Body, codec.Proto.String(), func(limit int) error {
+			more := int64(limit - taken)
+			taken = limit
+			return b.grant.AcquireBeyond(more)
+		})
+		if err == nil {
 			lane.OpenedAlone(m, len(out))
 		}
 	} else {
@@ -240,26 +249,4 @@ func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, err
 	}
 	x.cfg.Stats.Opened(codec.Proto, len(b.received), len(out), time.Since(began))
 	return out, nil
-}
-
-// readPlain reads a body of n bytes (-1: unknown), waiting for memory as long as necessary.
-func (x *exchange) readPlain(b *wholeBody, n int64) ([]byte, error) {
-	err := b.readAll(n, int64(x.cfg.MaxOpen))
-	return b.received, err
-}
-
-// openWaiting is open for a body that can't be passed on as it is: it waits for memory.
-func (c coder) openWaiting(in []byte, from string, g *memory.Grant) ([]byte, error) {
-	held := int64(0)
-	for limit := 8*len(in) + 512; ; limit *= 8 {
-		limit = min(limit, c.cfg.MaxOpen)
-		if err := g.AcquireBeyond(int64(limit) - held); err != nil {
-			return nil, err
-		}
-		held = int64(limit)
-		out, err := c.cfg.Codecs.AppendDecompress(nil, in, from, limit)
-		if !errors.Is(err, grpccodec.ErrTooLarge) || limit == c.cfg.MaxOpen {
-			return out, err
-		}
-	}
 }

@@ -25,8 +25,7 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 	}
 	if c.Links != nil {
 		o := *c.Links
-		o.Name, o.Rule, o.Growth, o.Extensions = c.Name, "link", link.SharedGrowth, lanes.Extensions()
-		o.Engine, o.Stats, o.Log = c.Engine, c.Stats, c.Log
+		o.Name, o.Extensions, o.Engine, o.Stats, o.Log = c.Name, lanes.Extensions(), c.Engine, c.Stats, c.Log
 		e.endpoint, e.lanes = link.NewEndpoint(o), lanes.NewShared()
 	}
 	if c.Link != NoHistory {
@@ -95,12 +94,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if h.ends != nil {
 		x.meetPeer(x.in, h.ends, w)
-	} else if h.cfg.Peers && h.endpoint != nil {
+	} else if h.cfg.Peers {
 		w.Header()[linkHeader] = []string{formatTerms(h.cfg.MaxOpen)}
 	}
 	_ = x.control.EnableFullDuplex() // else the server would read the rest of the body when a reply begins
 	h.proxy.ServeHTTP(newReplyWriter(w, x), x.in)
-	x.fromNear.out.Sent(true)
+	if h.ends != nil {
+		x.fromNear.out.Sent(true)
+	}
 }
 
 // catchPanic logs a panic and ends the connection. http.ErrAbortHandler only aborts an exchange, and is not

@@ -1,15 +1,12 @@
 package http
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -149,7 +146,7 @@ func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
 	if f.isNews(true) {
 		f.cfg.Log.Info("the upstream is a gateway that accepts links: bodies are compressed with what was sent before", "upstream", f.up.String())
 	}
-	conn := http2.NewClientConn(&headersApart{secretWriter: c.(secretWriter)}, http2.ClientConfig{
+	conn := http2.NewClientConn(http2.KeepSecrets(c.(http2.SecretConn)), http2.ClientConfig{
 		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader + usualFields, ContinueTimeout: expectTimeout,
 		Faults: http2.Faults{Log: f.cfg.Log, Stats: f.cfg.Stats},
 	})
@@ -174,12 +171,7 @@ func (f *farGateway) dial(alive context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Now()) })
-	c, err := f.endpoint.Enter(raw)
-	if !stop() && err == nil {
-		_ = c.Close()
-		return nil, ctx.Err()
-	}
+	c, err := f.endpoint.Enter(ctx, raw)
 	if err != nil {
 		_ = gateway.Abort(raw)
 	}
@@ -191,71 +183,4 @@ func (l *links) close() {
 	if l != nil {
 		l.Close()
 	}
-}
-
-// headersApart is a link for HTTP/2 that keeps header blocks, and bodies that are marked, out of the history: those who
-// can make requests, and see the sizes of what is sent, must not be able to guess what is in them. Package http2 writes
-// whole frames.
-type headersApart struct {
-	secretWriter
-	begun bool
-}
-
-// secretWriter is a link.
-type secretWriter interface {
-	net.Conn
-	WriteSecret(p []byte) (int, error)
-}
-
-// frameHeaderLen is the length in bytes of a frame's header (RFC 9113, section 4.1): a length of 3 bytes, a type,
-// flags, and a stream of 4 bytes.
-const frameHeaderLen = 9
-
-// Write writes frames. Header blocks don't enter the history.
-func (c *headersApart) Write(p []byte) (n int, err error) {
-	end := 0
-	if !c.begun && bytes.HasPrefix(p, []byte(xhttp2.ClientPreface)) {
-		end = len(xhttp2.ClientPreface)
-	}
-	c.begun = c.begun || len(p) > 0
-	for n < len(p) {
-		secret := false
-		for end < len(p) {
-			next, apart := nextFrame(p[end:])
-			if n < end && apart != secret {
-				break
-			}
-			secret = apart
-			end += next
-		}
-		write := c.secretWriter.Write
-		if secret {
-			write = c.WriteSecret
-		}
-		written, err := write(p[n:end])
-		if n += written; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// nextFrame returns the length of the frame that begins b, and whether it is kept out of the history. What is no whole
-// frame counts as one. It clears the mark.
-func nextFrame(b []byte) (n int, apart bool) {
-	if len(b) < frameHeaderLen {
-		return len(b), true
-	}
-	n = frameHeaderLen + int(b[0])<<16 + int(b[1])<<8 + int(b[2])
-	if n > len(b) {
-		return len(b), true
-	}
-	switch xhttp2.FrameType(b[3]) {
-	case xhttp2.FrameHeaders, xhttp2.FramePushPromise, xhttp2.FrameContinuation:
-		return n, true
-	case xhttp2.FrameData:
-		apart = xhttp2.Flags(b[4]).Has(http2.FlagMarked)
-		b[4] &^= byte(http2.FlagMarked)
-	}
-	return n, apart
 }

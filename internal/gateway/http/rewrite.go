@@ -48,7 +48,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		out.Body = in.Body // the body is empty: the reverse proxy has dropped it, and its trailers
 	}
 	if out.Body == nil || out.Body == http.NoBody {
-		if x.isPeerBody(out.Header) {
+		if x.fromNear.ends != nil && isPeerBody(out.Header) {
 			x.broken = fmt.Errorf("%w: it is empty", errFromLink)
 			return
 		}
@@ -61,7 +61,7 @@ func (x *exchange) rewrite(pr *httputil.ProxyRequest) {
 		x.setBody(out, body)
 	}
 	switch {
-	case x.isPeerBody(out.Header):
+	case x.fromNear.ends != nil && isPeerBody(out.Header):
 		x.decodeFromLink(out)
 	case out.ContentLength == 0:
 	default:
@@ -268,7 +268,7 @@ const collectBytes = 4 << 20
 // can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its messages so.
 // collect reports true if it has the whole body. Then the body has a length, and may go in a lane. A body that is longer, or for which there is no memory, is passed on while it is read.
 func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
-	if out.ContentLength >= 0 || x.links == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) || x.isPeerBody(out.Header) {
+	if out.ContentLength >= 0 || x.links == nil && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) || x.fromNear.ends != nil && isPeerBody(out.Header) {
 		return nil, false
 	}
 	b := x.holdRequest(out)

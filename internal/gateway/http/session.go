@@ -118,21 +118,17 @@ func (s *session) serveHTTP1() {
 // detectVersion detects the client's protocol, from TLS or from its first bytes. ahead holds the bytes that
 // were read.
 func (s *session) detectVersion() (v version, ahead []byte) {
-	secure, isTLS := s.client.(*tls.Conn)
-	acceptsLinks := s.handler.cfg.Peers && s.handler.endpoint != nil
+	_, isTLS := s.client.(*tls.Conn)
+	acceptsLinks := s.handler.cfg.Peers
 	if isTLS && !acceptsLinks {
-		return versionOf(secure), nil
+		return versionOf(s.client), nil
 	}
 	if !s.startDetection() {
 		return unknownVersion, nil
 	}
-	switch {
-	case !isTLS:
-		v, ahead = readVersion(s.client, acceptsLinks)
-	default:
-		if v, ahead = readVersion(s.client, true); v != versionLink && v != unknownVersion {
-			v = versionOf(secure)
-		}
+	v, ahead = readVersion(s.client, acceptsLinks)
+	if isTLS && v != versionLink && v != unknownVersion {
+		v = versionOf(s.client)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,11 +138,11 @@ func (s *session) detectVersion() (v version, ahead []byte) {
 }
 
 // versionOf returns the version of HTTP that was negotiated with TLS.
-func versionOf(c *tls.Conn) version {
-	if c.ConnectionState().NegotiatedProtocol == xhttp2.NextProtoTLS {
-		return versionHTTP2
+func versionOf(c net.Conn) version {
+	if isHTTP1(c) {
+		return versionHTTP1
 	}
-	return versionHTTP1
+	return versionHTTP2
 }
 
 // startDetection sets the deadline for the client's first bytes. It reports false if the session is ending.

@@ -14,6 +14,8 @@
 //	frames.go    incoming frames and read-ahead; headers.go, header blocks, their limits and names
 //	stream.go    one stream: its unread data, its windows, its end
 //	output.go    queued frames and the goroutine that writes them
+//	secretframes.go
+//	             frames that are kept out of the history of a link
 //	context.go   contexts of requests; errors.go
 //
 // Frames are parsed and written by golang.org/x/net/http2's Framer, header blocks by its hpack. Compared with

@@ -147,7 +147,6 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 		p.mu.Unlock()
 		return none, errPoolClosed
 	}
-	s.Client.address.sharedConns.Store(int32(len(p.common.conns)))
 	m, isNew := p.memberOf(s.Client)
 	g := m.group
 	s.member = m
@@ -235,6 +234,7 @@ func (p *Pool[H]) cancelWait(s *Slot, cause error) error {
 // memberOf returns the member to which a client's requests belong now. isNew reports whether it was just
 // moved apart. p.mu must be held.
 func (p *Pool[H]) memberOf(c *Client) (m *member, isNew bool) {
+	c.address.sharedConns.Store(int32(len(p.common.conns)))
 	if p.OneClient || c.departed || !c.resets.isExceeded() {
 		if c.isolated != nil {
 			c.isolated.leave()

@@ -47,8 +47,8 @@ type headerField struct {
 	values []string
 }
 
-// MarkBody sets whether the frames of the body that follow have FlagMarked, for a connection that treats them in
-// another way.
+// MarkBody sets whether the frames of the body that follow are kept out of a history. On connections that are not of
+// KeepSecrets no body may be marked.
 func (w *response) MarkBody(marked bool) {
 	w.call.c.mu.Lock()
 	defer w.call.c.mu.Unlock()

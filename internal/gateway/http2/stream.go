@@ -17,8 +17,8 @@ import (
 
 const frameHeaderLen = 9
 
-// FlagMarked is a flag of DATA frames for the connection below, which must clear it: HTTP/2 does not define it.
-const FlagMarked xhttp2.Flags = 0x40
+// flagMarked is a flag of DATA frames for secretFrames, which clears it: HTTP/2 does not define it.
+const flagMarked xhttp2.Flags = 0x40
 
 // stream is one stream of a connection. The connection's mu guards it.
 type stream struct {
@@ -41,7 +41,7 @@ type stream struct {
 	trailersAnnounced bool         // trailers is limited to the names that it already has
 
 	widen  func(n int64) bool // see Sending.Widen
-	marked bool               // its DATA frames have FlagMarked
+	marked bool               // its DATA frames have flagMarked
 
 	sendWindow   int64       // send window
 	localEnd     bool        // END_STREAM has been queued
@@ -279,7 +279,7 @@ func (s *stream) queueData(p []byte, end bool) {
 		flags = xhttp2.FlagDataEndStream
 	}
 	if s.marked {
-		flags |= FlagMarked
+		flags |= flagMarked
 	}
 	var head [frameHeaderLen]byte
 	binary.BigEndian.PutUint32(head[:], uint32(len(p))<<8|uint32(xhttp2.FrameData))

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -12,15 +13,21 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// Enter says hello on a connection to another gateway and waits for its answer. What it returns
-// takes the place of conn. An error leaves conn to the caller, fit for nothing but to be closed.
-func (e *Endpoint) Enter(conn net.Conn) (net.Conn, error) {
+// Enter says hello on a connection to another gateway and waits for its answer, no longer than ctx lasts. What it
+// returns takes the place of conn. An error leaves conn to the caller, fit for nothing but to be closed.
+func (e *Endpoint) Enter(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	l, err := e.Greet(conn)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if err = l.Open(); err != nil {
+			l.Free()
+		}
 	}
-	if err := l.Open(); err != nil {
+	if !stop() && err == nil { // the deadline has passed, or is about to
 		l.Free()
+		err = ctx.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	return carry(l), nil

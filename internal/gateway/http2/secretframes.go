@@ -1,0 +1,70 @@
+package http2
+
+import (
+	"bytes"
+	"net"
+
+	xhttp2 "golang.org/x/net/http2"
+)
+
+// SecretConn is a connection that compresses with a history, which does not get what WriteSecret writes.
+type SecretConn interface {
+	net.Conn
+	WriteSecret(p []byte) (int, error)
+}
+
+// KeepSecrets returns a connection for a Server or a ClientConn that keeps header blocks, and bodies that are marked
+// (MarkBody), out of the history of c: those who can make requests, and see the sizes of what is sent, must not be able
+// to guess what is in them.
+func KeepSecrets(c SecretConn) net.Conn { return secretFrames{c} }
+
+// secretFrames divides what a Server or a ClientConn writes, which is always whole frames.
+type secretFrames struct{ SecretConn }
+
+// Write writes frames, and the preface of clients.
+func (c secretFrames) Write(p []byte) (n int, err error) {
+	end := 0
+	if bytes.HasPrefix(p, []byte(xhttp2.ClientPreface)) { // no frame begins so: it would be too long
+		end = len(xhttp2.ClientPreface)
+	}
+	for n < len(p) {
+		secret := false
+		for end < len(p) {
+			next, isSecret := nextFrame(p[end:])
+			if n < end && isSecret != secret {
+				break
+			}
+			secret = isSecret
+			end += next
+		}
+		write := c.SecretConn.Write
+		if secret {
+			write = c.WriteSecret
+		}
+		written, err := write(p[n:end])
+		if n += written; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// nextFrame returns the length of the frame that begins b, and whether it is secret. What is no whole frame counts as
+// one. It clears the mark.
+func nextFrame(b []byte) (n int, secret bool) {
+	if len(b) < frameHeaderLen {
+		return len(b), true
+	}
+	n = frameHeaderLen + int(b[0])<<16 + int(b[1])<<8 + int(b[2])
+	if n > len(b) {
+		return len(b), true
+	}
+	switch xhttp2.FrameType(b[3]) {
+	case xhttp2.FrameHeaders, xhttp2.FramePushPromise, xhttp2.FrameContinuation:
+		return n, true
+	case xhttp2.FrameData:
+		secret = xhttp2.Flags(b[4]).Has(flagMarked)
+		b[4] &^= byte(flagMarked)
+	}
+	return n, secret
+}
