@@ -45,6 +45,8 @@ type Sending struct {
 	piece []byte // the start of the body, read ahead; pooled unless lent
 	whole bool   // piece is the whole body
 	lent  bool   // piece belongs to the caller of NewSending
+
+	tunnel bool // a StreamConn writes the body
 }
 
 // NewSending checks a request, so that nothing is sent that servers could interpret differently, and reads
@@ -313,6 +315,7 @@ func (a *clientStream) begin() error {
 	c.writeBlock(a.id, bodiless)
 	whole := o.whole && a.outErr == nil && (len(o.piece) == 0 || a.fits(len(o.piece)) == len(o.piece))
 	switch {
+	case o.tunnel:
 	case bodiless:
 		a.endLocal()
 	case !whole || c.continueTimeout > 0 && o.expectsContinue(): // too large for now, or waits for 100 (Continue)

@@ -37,6 +37,7 @@ type ResponseWriter interface {
 	WriteHeaders(h http.Header, status int) // is WriteHeader with h as the headers, without a copy
 	WriteTrailers(h http.Header)            // sets trailers in addition to those in Header()
 	FlushError() error
+	Conn() (*StreamConn, error) // for a CONNECT request
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
 }
