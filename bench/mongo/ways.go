@@ -93,7 +93,7 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 	if s.links, err = link.Start(roundTrip, mbit, "127.0.0.1:0="+b.mongod.addr, b.pair.between+"="+b.pair.far.addr); err != nil {
 		return s, err
 	}
-	if err = b.startNear(s); err != nil {
+	if err = b.startNear(); err != nil {
 		return s, err
 	}
 	for _, w := range ways {

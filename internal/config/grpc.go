@@ -108,7 +108,7 @@ func (v *validator) refuseGRPCKeys(g *Gateway, path string) {
 	only("upstream_encodings", len(g.UpstreamEncodings) > 0 && !isHTTP)
 	only("window", g.Window != 0 && !g.IsTunnel())
 	only("max_header", g.MaxHeader != 0 && !isHTTP)
-	only("link", g.Link != nil && !isHTTP)
+	only("link", g.Link != nil && !isHTTP && g.Protocol != Mongo)
 	for i := range g.Rules {
 		r := &g.Rules[i]
 		only(fmt.Sprintf("rules[%d].service", i), r.Service != "")

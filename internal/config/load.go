@@ -87,7 +87,7 @@ func (c *Config) fillDefaults() {
 			}
 			r.setGain(g.Protocol)
 			if g.Protocol == Mongo && r.MinSize == nil {
-				r.MinSize = new(Bytes) // even short acknowledgements get smaller between gateways
+				r.MinSize = new(Bytes) // over a link short messages get smaller too
 			}
 			size := r.minSize()
 			r.MinSize = &size

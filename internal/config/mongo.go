@@ -25,38 +25,51 @@ func MongoGateway(name, listen, upstream string, rules []Rule) Gateway {
 // MongoGateways is MongoGateway for a URI that may name several members of a replica set. It returns a
 // gateway for each, on consecutive ports.
 func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
-	uri, peers, standbys := cutCinchOptions(uri)
+	uri, o := cutCinchOptions(uri)
 	list, err := MongoGateway(name, listen, uri, rules).perMember()
 	for i := range list {
-		list[i].Peers = peers
+		list[i].Peers = o.peers
+		if o.history != "" {
+			list[i].Link = &Link{History: o.history}
+		}
 	}
-	if err != nil || len(standbys) == 0 {
+	if err != nil || len(o.standbys) == 0 {
 		return list, err
 	}
-	return addStandby(list, name, uri, rules, standbys)
+	return addStandby(list, name, uri, rules, o.standbys)
 }
 
-// cutCinchOptions removes Cinch's options from a URI: peers=true says that clients may be gateways, and
-// standby=HOST:PORT,… names the standbys of other gateways.
-func cutCinchOptions(uri string) (rest string, peers bool, standbys []string) {
+// cinchOptions are the options of a URI that are for Cinch.
+type cinchOptions struct {
+	peers    bool     // peers=true: clients may be gateways
+	history  string   // history=client, shared or none: see Link
+	standbys []string // standby=HOST:PORT,…: the standbys of other gateways
+}
+
+// cutCinchOptions removes Cinch's options from a URI.
+func cutCinchOptions(uri string) (rest string, c cinchOptions) {
 	rest, options, _ := strings.Cut(uri, "?")
 	var kept []string
-	for _, o := range strings.Split(options, "&") {
-		if list, ok := strings.CutPrefix(o, "standby="); ok {
-			standbys = strings.Split(list, ",")
-		} else if o == "peers=true" {
-			peers = true
-		} else if o != "" {
+	found := false
+	for o := range strings.SplitSeq(options, "&") {
+		switch key, value, _ := strings.Cut(o, "="); {
+		case key == "standby":
+			c.standbys, found = strings.Split(value, ","), true
+		case o == "peers=true":
+			c.peers, found = true, true
+		case key == "history":
+			c.history, found = value, true
+		case o != "":
 			kept = append(kept, o)
 		}
 	}
-	if !peers && len(standbys) == 0 {
-		return uri, false, nil
+	if !found {
+		return uri, c
 	}
 	if len(kept) > 0 {
 		rest += "?" + strings.Join(kept, "&")
 	}
-	return rest, peers, standbys
+	return rest, c
 }
 
 // addStandby adds a standby on the port after the gateways'.
@@ -138,7 +151,7 @@ func DefaultMongoRule() Rule {
 	r := DefaultRule()
 	r.MinGain = gainUnset
 	r.setGain(Mongo)
-	r.MinSize = new(Bytes)
+	r.MinSize, r.Dictionary = new(Bytes), ""
 	return r
 }
 
@@ -249,6 +262,7 @@ func (v *validator) mongo(g *Gateway, path string) {
 			v.add(fmt.Sprintf("%s.standby[%d]", path, i), "write the host:port that clients use", "%q is not an address", addr)
 		}
 	}
+	v.link(g, path+".link")
 	for i := range g.Rules {
 		v.mongoRule(&g.Rules[i], fmt.Sprintf("%s.rules[%d]", path, i))
 	}
@@ -290,6 +304,9 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
 	not("format", r.Format != "" || r.To != "")
+	if r.Dictionary != "" {
+		v.add(path+".dictionary", "leave it out: between two gateways a link compresses messages with those before", "is not for MongoDB")
+	}
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

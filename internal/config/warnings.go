@@ -30,7 +30,7 @@ func (c *Config) Warnings() []Problem {
 
 // ruleSetting holds the setting of the rule that gateways made by flags get, by protocol.
 var ruleSetting = map[string]string{
-	Redis: "zstd-3, dictionary: auto", Tarantool: "zstd-3, dictionary: auto", Mongo: "zstd-3, dictionary: auto",
+	Redis: "zstd-3, dictionary: auto", Tarantool: "zstd-3, dictionary: auto", Mongo: "zstd-3",
 	GRPC: "zstd, dictionary: auto", HTTP: "auto",
 }
 

@@ -52,6 +52,10 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
+// NewConn returns a Conn for a stream within another connection, whose bytes are counted there. The other functions of this
+// package measure only connections that are a Conn.
+func NewConn(stream net.Conn) *Conn { return newConn(stream, nil) }
+
 // Dial connects to up like [endpoint.Upstream.Dial], with a *Conn below TLS. stats counts the bytes of a connection
 // that serves a client; it is nil for other connections. If the connection has reached a listener of the gateway
 // that stats belongs to, the error wraps ErrOwnAddress too.

@@ -44,6 +44,13 @@ type Inbound struct {
 	claim   int64  // held when the whole message has come; 0: not counted
 }
 
+// Prepend makes b, which was read from the connection before, the first unread bytes.
+func (r *Inbound) Prepend(b []byte) {
+	r.buf = memory.GetBuffer(inboundBytes)
+	r.buf = r.buf[:cap(r.buf)]
+	r.at, r.end = 0, copy(r.buf, b)
+}
+
 // Unread returns the bytes read but not released. They are valid until the next Fill.
 func (r *Inbound) Unread() []byte { return r.buf[r.at:r.end] }
 

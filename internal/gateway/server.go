@@ -166,11 +166,34 @@ func (s *Server) admit(c net.Conn) {
 		_ = c.Close()
 		return
 	}
+	s.begin(a)
+	go s.serve(a)
+}
+
+// begin counts an admitted connection. If Shutdown has begun since it came, Shutdown waits for it too.
+func (s *Server) begin(a *activeConn) {
 	s.mu.Lock()
-	s.active[a] = struct{}{} // if Shutdown has begun since c came, it waits for c too
+	s.active[a] = struct{}{}
 	s.mu.Unlock()
 	s.Stats.connOpened()
-	go s.serve(a)
+}
+
+// ServeStream serves a client whose connection is a stream within a connection of this server, as if the client had
+// connected, and returns when its session has ended. newSession takes the place of NewSession.
+func (s *Server) ServeStream(stream net.Conn, newSession func(net.Conn) Session) {
+	a := &activeConn{server: s, conn: NewConn(stream)}
+	if a.slot = s.limit.Admit(BudgetAddress(a.conn), a, false); a.slot == nil {
+		s.refuse(a.conn, nil)
+		_ = stream.Close()
+		return
+	}
+	s.begin(a)
+	defer s.remove(a)
+	defer a.conn.Close()
+	defer CatchPanic(s.log(), s.Stats, func() { s.abort(a) })
+	if session := s.beginSession(a, a.conn, newSession); session != nil {
+		session.Run()
+	}
 }
 
 // Stage implements LimitedConn.
@@ -237,7 +260,7 @@ func (s *Server) serve(a *activeConn) {
 		s.log().Debug("tls handshake failed", "remote", remote(a.conn), "err", err)
 		return
 	}
-	if session := s.beginSession(a, c); session != nil {
+	if session := s.beginSession(a, c, s.NewSession); session != nil {
 		session.Run()
 		return
 	}
@@ -297,8 +320,8 @@ func (s *Server) handshake(c *Conn) (net.Conn, error) {
 
 // beginSession makes a's session and registers it for Shutdown. If Shutdown has begun meanwhile, the session is
 // drained before it runs.
-func (s *Server) beginSession(a *activeConn, c net.Conn) Session {
-	session := s.NewSession(c)
+func (s *Server) beginSession(a *activeConn, c net.Conn, newSession func(net.Conn) Session) Session {
+	session := newSession(c)
 	if session == nil {
 		return nil
 	}

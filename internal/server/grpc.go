@@ -20,6 +20,13 @@ func warnSharedHistory(g *config.Gateway, r *running) {
 	}
 }
 
+// warnOpenLinks warns if any client may open links.
+func warnOpenLinks(g *config.Gateway, r *running) {
+	if g.Peers && acceptsAnyClient(g) {
+		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
+	}
+}
+
 func historyOf(g *config.Gateway) string {
 	if g.Link == nil {
 		return ""

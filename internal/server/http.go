@@ -42,9 +42,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	r.gateway, r.messages, r.http = made, made, made
 	warnSharedHistory(g, r)
 	s.addLinks(g, made.Links(), made.Lanes())
-	if g.Peers && acceptsAnyClient(g) {
-		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
-	}
+	warnOpenLinks(g, r)
 	r.onListen = func() {
 		r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}

@@ -6,13 +6,18 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
+
+var mongoLinks = map[string]mongo.Sharing{config.ClientHistory: mongo.PerAddress, config.SharedHistory: mongo.Shared, config.NoHistory: mongo.NoHistory}
 
 // addMongo makes r a gateway for MongoDB.
 func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
 	r.kinds = s.newKinds(l, g, r)
+	links := linkConfig(g)
+	if len(g.Standby) > 0 {
+		links = nil
+	}
 	made := mongo.NewGateway(mongo.Config{
 		Name:        g.Name,
 		Upstream:    r.upstream,
@@ -30,6 +35,8 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Topology:  &s.topology,
 		Engine:    s.engine,
 		Peers:     g.Peers,
+		Link:      mongoLinks[historyOf(g)],
+		Links:     links,
 		Sample:    g.Sample,
 		Kinds:     r.kinds,
 		Requests:  s.requests,
@@ -41,9 +48,9 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	})
 	r.gateway, r.messages = made, made
 	s.mongo = append(s.mongo, made)
-	if g.Peers && acceptsAnyClient(g) {
-		pair.WarnOfStrangers(r.log)
-	}
+	s.addLinks(g, made.Links(), nil)
+	warnSharedHistory(g, r)
+	warnOpenLinks(g, r)
 	if len(g.Standby) > 0 {
 		return
 	}

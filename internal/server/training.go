@@ -7,7 +7,6 @@ import (
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/dictionary"
-	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/policy/simulate"
 	"github.com/cinch-layer/cinch/internal/store/pack"
@@ -79,15 +78,10 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *dictionary
 // newKinds returns the Messages of a gateway: they measure its messages and train dictionaries for its rules.
 func (s *shared) newKinds(l *loaded, g *config.Gateway, r *running) *dictionary.Messages {
 	t := &s.started.Training
-	maxDict := 0
-	if g.Protocol == config.Mongo {
-		maxDict = mongo.MaxTrained
-	}
 	return dictionary.NewMessages(dictionary.MessagesOptions{
 		Trainer:    s.trainer,
 		Log:        r.log,
 		Memory:     l.kindMemory(g.Name),
-		MaxDict:    maxDict,
 		MinSamples: t.MinSamples,
 		MinSaving:  t.MinSaving.Share(),
 		Drift:      t.Drift.Share(),

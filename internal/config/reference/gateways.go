@@ -130,28 +130,28 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: clients are your own gateways, and may exchange dictionaries and make links, see " +
-			"[GRPC.md](GRPC.md#dictionaries-between-two-gateways) and [MONGODB.md](MONGODB.md#a-gateway-at-each-end). " +
+		Meaning: "gRPC, HTTP and MongoDB: clients are your own gateways, and may open [links](PEER.md); with gRPC they may also " +
+			"exchange [dictionaries](GRPC.md#dictionaries-between-two-gateways). " +
 			"Give such a listener a `tls.client_ca`",
 	},
 	{
-		Keys: "`link.history`", Default: "none",
-		Meaning: "gRPC, HTTP: the upstream is a gateway with `peers`, and connections to it are compressed as a whole (for HTTP " +
-			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, one for each client's connection, or `shared`, one for all clients; see " +
-			"[GRPC.md](GRPC.md#a-link-between-two-gateways) before you share",
+		Keys: "`link.history`", Default: "none, MongoDB `client`",
+		Meaning: "the upstream is a gateway with `peers`, and connections to it are compressed as a whole (for HTTP " +
+			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, one for each client's connection (MongoDB: for the connections " +
+			"from one address), or `shared`, one for all clients; see [GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. MongoDB: `none` for no links",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",
-		Meaning: "gRPC, HTTP (`zstd` only): compression of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
+		Meaning: "gRPC, HTTP and MongoDB (`zstd` only): compression of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
 			"`snappy`, `raw` or `auto`",
 	},
 	{
 		Keys: "`link.window`", Default: "`8MiB`",
-		Meaning: "gRPC, HTTP: maximum history of a link, in each direction; a power of two from 64KiB to 8MiB",
+		Meaning: "gRPC, HTTP, MongoDB: maximum history of a link, in each direction; a power of two from 64KiB to 8MiB",
 	},
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
-		Meaning: "gRPC, HTTP: memory for the history of all links of the gateway, 1MiB or more. When it is used up, further links have no " +
+		Meaning: "gRPC, HTTP, MongoDB: memory for the history of all links of the gateway, 1MiB or more. When it is used up, further links have no " +
 			"history",
 	},
 	{

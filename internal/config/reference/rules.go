@@ -177,11 +177,6 @@ var mongoRules = []Row{
 		Meaning: "`zstd-3`, `snappy`, `zlib-6`; `raw` sends messages plain; `auto` measures the link and chooses, see " +
 			"[MONGODB.md](MONGODB.md). The level is for requests: the server has its own for replies",
 	},
-	{
-		Keys: "`dictionary`", Default: "none",
-		Meaning: "for `zstd` and `auto`, towards another gateway: the name of a dictionary of at most 128 KiB, or `auto`; see " +
-			"[MONGODB.md](MONGODB.md#a-gateway-at-each-end)",
-	},
 }
 
 // tarantoolRules has the keys of Tarantool rules.

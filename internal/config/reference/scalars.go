@@ -14,7 +14,7 @@ var choices = map[string][]string{
 	"zstd":                     {"auto", "libzstd", "go"},
 	"gateways.protocol":        config.Protocols(),
 	"gateways.sql":             {"refuse", "projection", "pass"},
-	"gateways.link.history":    {"client", "shared"},
+	"gateways.link.history":    {"client", "shared", "none"},
 	"gateways.pack.mode":       {"seal", "estimate"},
 	"gateways.rules.mode":      {config.RuleSeal, config.RuleObserve},
 	"gateways.rules.type":      {"string", "hash", "stream"},

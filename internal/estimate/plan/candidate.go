@@ -29,8 +29,6 @@ func (c Candidate) String() string {
 	switch {
 	case c.Brotli > 0:
 		return fmt.Sprintf("brotli-%d", c.Brotli)
-	case c.encoding == encodingPair && c.Dictionary:
-		return pairPrefix + c.Setting.String() + "+dict"
 	case c.encoding == encodingPair:
 		return pairPrefix + c.Setting.String()
 	case c.Dictionary:
@@ -80,7 +78,7 @@ func DefaultCandidates() []Candidate {
 	return all
 }
 
-// WireCandidates returns the candidates for exchanges of MongoDB: those of the protocol, and those of two
+// WireCandidates returns the candidates for exchanges of MongoDB: those of the protocol, and a link between two
 // gateways.
 func WireCandidates() []Candidate {
 	zstd := func(level int) codec.Setting { return codec.Setting{Codec: codec.Zstd, Level: level} }
@@ -89,15 +87,13 @@ func WireCandidates() []Candidate {
 		{Setting: zstd(3), encoding: encodingProtocol},
 		{Setting: codec.Setting{Codec: codec.Zlib, Level: 6}, encoding: encodingProtocol},
 		{Setting: zstd(3), encoding: encodingPair},
-		{Setting: zstd(1), Dictionary: true, encoding: encodingPair},
-		{Setting: zstd(3), Dictionary: true, encoding: encodingPair},
 	}
 }
 
-// trained holds a group's dictionaries.
+// trained holds the results of training on a group's values.
 type trained struct {
-	values *codec.Dict // or requests
-	reply  *codec.Dict
+	values *codec.Dict // dictionary of the candidates with one; nil: none
+	link   histories   // of the candidates between two gateways
 }
 
 // sealer compresses and decompresses values with a candidate.
@@ -147,20 +143,17 @@ func (o singleDict) Dictionary(number uint32) (*codec.Dict, error) {
 
 // sealer returns the candidate's sealer.
 func (c Candidate) sealer(e *codec.Engine, d trained) sealer {
-	if !c.Dictionary {
-		d = trained{}
-	}
 	switch {
 	case c.Brotli > 0:
 		return &brotliSealer{quality: c.Brotli}
 	case c.encoding != "":
-		return &exchangeSealer{e: e, st: c.Setting, encoding: c.encoding, request: d.values, reply: d.reply}
+		return &exchangeSealer{e: e, st: c.Setting, encoding: c.encoding, history: d.link}
 	}
-	st := c.Setting
+	st, dictionary := c.Setting, singleDict{}
 	if c.Dictionary {
-		st.Dict = d.values.Number()
+		st.Dict, dictionary.d = d.values.Number(), d.values
 	}
-	return gatewaySealer{envelope.NewSealer(envelope.SealerOptions{Engine: e, Dicts: singleDict{d.values}}), st}
+	return gatewaySealer{envelope.NewSealer(envelope.SealerOptions{Engine: e, Dicts: dictionary}), st}
 }
 
 // brotliSealer compresses with Brotli, after as many bytes as an envelope would have.

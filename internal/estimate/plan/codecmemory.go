@@ -11,6 +11,7 @@ import (
 const (
 	memoryMeasured = "measured"
 	memoryLibrary  = "libzstd's figures"
+	memoryHistory  = "with the largest history of a link"
 )
 
 // memoryKey groups measurements: states grow with their input, and tables have few sizes.
@@ -40,6 +41,10 @@ func (p *planner) memory(c Candidate, d trained, value []byte) Memory {
 }
 
 func (p *planner) measureMemory(c Candidate, d trained, value []byte) Memory {
+	if c.encoding == encodingPair {
+		writer, reader := p.Engine.StreamBytes(c.Setting.Level, codec.MaxStreamWindow)
+		return Memory{Compress: int64(writer), Open: int64(reader), From: memoryHistory}
+	}
 	if c.Brotli == 0 && c.Setting.Codec == codec.Zstd && p.Engine.ZstdName() != "go" {
 		if c.Setting.Level > codec.MaxStreamLevel {
 			return Memory{} // unknown: gateways take no more for streams

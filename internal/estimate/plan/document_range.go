@@ -17,9 +17,10 @@ const (
 // between describes a group whose messages have an unknown number of documents: messages with the fewest,
 // with some numbers in between, and with the most.
 type between struct {
-	what string  // perReply or perInsert
-	n    float64 // number of messages
-	all  []variant
+	what   string  // perReply or perInsert
+	n      float64 // number of messages
+	all    []variant
+	halves bool // messages are made of two halves of the documents, in turn
 }
 
 // variant holds the messages of a group if each had this many documents.
@@ -58,14 +59,19 @@ type withDocuments struct {
 func (c *Collector) between(pattern, kind string, b *between) {
 	for _, m := range []*variant{&b.all[0], &b.all[len(b.all)-1]} {
 		for i, message := range m.messages {
-			c.AddTo(sideOf(i), pattern, kind, message, b.n/2/float64(len(m.messages)))
+			c.AddTo(b.side(i), pattern, kind, message, b.n/2/float64(len(m.messages)))
 		}
 	}
 	c.named("", pattern, kind).between = b
 }
 
-// sideOf returns the half of the documents that a modelled message is made of, alternating.
-func sideOf(i int) side { return []side{toLearn, toTest}[i%2] }
+// side returns the half of the documents that message i is made of.
+func (b *between) side(i int) side {
+	if b.halves && i%2 == 0 {
+		return toLearn
+	}
+	return toTest
+}
 
 // bounds returns the group with each number of documents, and sets the group's own figures, which are in the
 // middle. It returns nil for a group whose messages are known.
@@ -78,7 +84,7 @@ func (p *planner) bounds(f found, g *GroupPlan, r *Report) (all []withDocuments)
 		group, test := newGroup(), make([][]byte, 0, len(m.messages))
 		for i, message := range m.messages {
 			group.sizes.add(len(message), len(message), b.n/float64(len(m.messages)))
-			if sideOf(i) == toTest {
+			if b.side(i) == toTest {
 				test = append(test, message)
 			}
 		}

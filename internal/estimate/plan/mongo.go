@@ -37,8 +37,8 @@ const (
 	wantDocumentBytes  = 8 << 20
 	modelledExchanges  = 600
 	modelledBytes      = 8 << 20
-	modelledRequest    = 1000 // request and reply numbers of modelled messages
-	modelledReply      = 5000
+	modelledRequest    = 1_000_000 // request and reply numbers of modelled messages
+	modelledReply      = 5_000_000
 	mostDocumentsReply = 100000
 )
 
@@ -179,7 +179,7 @@ func (w *mongoWalk) conclude() {
 	}
 	w.note("a value is a request with its reply, as they cross the link; handshakes, TLS and TCP are not included")
 	w.note("mongod compresses replies at its own levels; CPU is that of both ends together")
-	w.note("pair means two gateways, one of them beside the server; their dictionaries, sent once per connection, are not included")
+	w.note("pair means two gateways, one of them beside the server, and a link between them, whose history has other messages of the same kind, up to 512 KiB; a real one has up to 8 MiB of all messages, and documents that are sent again take fewer bytes")
 }
 
 // modeller makes exchanges of one collection.
@@ -201,9 +201,9 @@ type sided struct {
 }
 
 // begin selects the documents for the next exchange: alternately those for training and those for measuring.
-// An exchange of documents that the dictionary was trained on would take almost no bytes.
+// An exchange of documents that a link has carried before would take almost no bytes. A single document is measured.
 func (m *modeller) begin() {
-	if m.side = toTest; m.next[toLearn] <= m.next[toTest] {
+	if m.side = toTest; len(m.documents) > 1 && m.next[toLearn] <= m.next[toTest] {
 		m.side = toLearn
 	}
 }
@@ -228,9 +228,11 @@ func (m *modeller) inserted(n int) (all []bson.Raw) {
 	return all
 }
 
-// returned returns n documents, or all: a query returns none twice, but the next one may return the same.
+// returned returns n documents, or all: a query returns none twice, but the next one may return the same. An exchange
+// with documents of both halves is measured.
 func (m *modeller) returned(n int) []bson.Raw {
 	if n > len(m.half()) {
+		m.side = toTest
 		return m.documents[:min(n, len(m.documents))]
 	}
 	return m.inserted(n)
@@ -333,12 +335,12 @@ func (m *modeller) between(command, what string, n int64, fewest, most float64, 
 	if most > fewest {
 		numbers = append(numbers, most)
 	}
-	b := &between{what: what, n: float64(n)}
+	b := &between{what: what, n: float64(n), halves: len(m.documents) > 1}
 	sampled := max(len(m.documents)/2, 1)
 	for _, documents := range numbers {
 		x := variant{documents: documents, scale: max(documents/float64(sampled), 1)}
 		for size := 0; len(x.messages) < rangeMessages && (len(x.messages) < 4 || size < rangeBytes); {
-			m.side = sideOf(len(x.messages))
+			m.side = b.side(len(x.messages))
 			request, reply := exchange(min(int(math.Ceil(documents)), sampled))
 			size += len(request) + len(reply)
 			x.messages = append(x.messages, append(request, reply...))
@@ -385,7 +387,7 @@ func (m *modeller) add(command string, all []sided, n float64) {
 	m.w.exchanges += n
 	for _, x := range all {
 		if len(all) < 2*trainAtLeast { // too few to train on
-			x.of = eitherSide
+			x.of = toTest
 		}
 		m.w.c.AddTo(x.of, escapeGlob(m.c.Namespace()), command, x.exchange, n/float64(len(all)))
 	}

@@ -120,7 +120,7 @@ func TestAveragesOfOtherCollectionsAreNotTaken(t *testing.T) {
 			continue
 		}
 		o := options(t)
-		few := slices.DeleteFunc(WireCandidates(), func(c Candidate) bool { return c.Setting.Level > 3 || c.Dictionary })
+		few := slices.DeleteFunc(WireCandidates(), func(c Candidate) bool { return c.Setting.Level > 3 })
 		o.Candidates, o.Source.Medium, o.Pair, o.Engine = few, price.OnWire, true, codec.New(codec.Options{})
 		o.CPU = func(Candidate, int, int) (compress, open time.Duration) { return time.Microsecond, time.Microsecond }
 		rep, err := Make(t.Context(), col, o)

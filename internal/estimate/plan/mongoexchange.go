@@ -5,41 +5,57 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message
-// that begins with its own length. A candidate turns it into the same with compressed messages.
+// that begins with its own length. A candidate turns it into the same with compressed messages, or into pieces.
 
 // encoding tells how messages between a gateway and its upstream are encoded.
 type encoding string
 
 const (
 	encodingProtocol encoding = "op"   // OP_COMPRESSED: between a gateway and a server
-	encodingPair     encoding = "pair" // frames between two gateways
+	encodingPair     encoding = "pair" // in a link between two gateways
 )
 
 // sessionID stands for the 16 random bytes of a session in modelled requests.
 var sessionID = [16]byte{0x9c, 0x1f, 0x5a, 0xe3, 0x77, 0x42, 0x4d, 0x18, 0xb6, 0x0d, 0xc9, 0x84, 0x2b, 0xf0, 0x61, 0xd5}
 
 const (
-	minAloneMessage = 96       // bytes from which the gateway tries a request alone
-	maxDictMessage  = 64 << 10 // longer messages go without a dictionary
+	minAloneMessage = 96 // bytes from which the gateway tries a request alone
 	zstdMagic       = "\x28\xb5\x2f\xfd"
 	requestSnappy   = 2 // the level that the gateway uses for requests
 )
 
 var errExchange = errors.New("not an exchange of messages")
 
+// A piece models the bytes that a link sends for a message (docs/PEER.md):
+//
+//	length of the piece, with pieceBit | length of the message | CRC-32C of the message | bytes
+//
+// All numbers have 4 bytes, little endian. The bytes are the message, or if that is shorter a zstd frame that refers to
+// the history. The head has as many bytes as a link adds to a message: 9 of a PIECE's header, whose lengths mostly have
+// 2 bytes each, and about 3 of an HTTP/2 DATA frame's header, which has 9 and is compressed with the message.
+const (
+	pieceHead = 12
+	pieceBit  = 1 << 31 // no message of the protocol is so long
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // splitExchange splits an exchange, compressed or not.
 func splitExchange(b []byte) (request, reply []byte, err error) {
-	if len(b) < wire.PairedLengthLen {
+	if len(b) < pieceHead {
 		return nil, nil, errExchange
 	}
-	n := int(binary.LittleEndian.Uint32(b) &^ (3 << 30))
-	if n < wire.PairedLengthLen || n > len(b) {
+	n := int(binary.LittleEndian.Uint32(b) &^ pieceBit)
+	if n < pieceHead || n > len(b) {
 		return nil, nil, errExchange
 	}
 	return b[:n], b[n:], nil
@@ -50,8 +66,7 @@ type exchangeSealer struct {
 	e        *codec.Engine
 	st       codec.Setting
 	encoding encoding
-	request  *codec.Dict // nil: none
-	reply    *codec.Dict
+	history  histories // of a link
 }
 
 func (x *exchangeSealer) seal(dst, value []byte, worth func(raw, sealed int) bool) []byte {
@@ -60,9 +75,8 @@ func (x *exchangeSealer) seal(dst, value []byte, worth func(raw, sealed int) boo
 		return append(dst, value...)
 	}
 	if x.encoding == encodingPair {
-		dst = x.frame(dst, request, x.request, worth)
-		if len(reply) > 0 {
-			dst = x.frame(dst, reply, x.reply, worth)
+		if dst = x.piece(dst, request, x.history.requests); len(reply) > 0 {
+			dst = x.piece(dst, reply, x.history.replies)
 		}
 		return dst
 	}
@@ -130,60 +144,41 @@ func (x *exchangeSealer) compressed(dst, message []byte, st codec.Setting) ([]by
 	return dst, err
 }
 
-// before returns plausible numbers of the preceding message on the connection.
-func before(h wire.Header) wire.Numbers {
-	return wire.Numbers{Request: h.RequestID - 2, Answer: max(h.ResponseTo-1, 0)}
-}
-
-// frame appends a message as a frame between gateways, compressed if that is worth it. It has the same session as
-// the preceding frame, as usual on a connection.
-func (x *exchangeSealer) frame(dst, message []byte, d *codec.Dict, worth func(raw, sealed int) bool) []byte {
-	h, err := header(message)
-	if err != nil {
-		return append(dst, message...)
+// piece appends a message as a piece, compressed if that makes it smaller.
+func (x *exchangeSealer) piece(dst, message []byte, history *codec.Dict) []byte {
+	start := len(dst)
+	dst = append(dst, make([]byte, pieceHead)...)
+	st := x.st
+	if history != nil {
+		st.Dict = history.Number()
 	}
-	start, body := len(dst), message[wire.HeaderLen:]
-	if len(message) > maxDictMessage {
-		d = nil
+	out, err := x.e.Compress(dst, message, st, history)
+	if err != nil || len(out)-len(dst) >= len(message) {
+		out = append(dst, message...)
 	}
-	if d != nil || len(message) >= minAloneMessage {
-		st, slot := x.st, 0
-		if d != nil {
-			st.Dict, slot = d.Number(), 1
-		}
-		at := bytes.Index(body, sessionID[:])
-		if at >= 0 {
-			body = bytes.Clone(body)
-			clear(body[at : at+len(sessionID)])
-		}
-		dst = wire.AppendPaired(dst, wire.Paired{Header: h, Slot: slot, Session: at >= 0}, before(h))
-		if dst, err = x.e.Compress(dst, body, st, d); err == nil && worth(len(message), len(dst)-start) {
-			wire.FinishPaired(dst[start:])
-			return dst
-		}
-	}
-	dst = wire.AppendPaired(dst[:start], wire.Paired{Header: h, Stored: true}, before(h))
-	dst = append(dst, message[wire.HeaderLen:]...)
-	wire.FinishPaired(dst[start:])
-	return dst
+	head := out[start:]
+	binary.LittleEndian.PutUint32(head, uint32(len(head))|pieceBit)
+	binary.LittleEndian.PutUint32(head[4:], uint32(len(message)))
+	binary.LittleEndian.PutUint32(head[8:], crc32.Checksum(message, castagnoli))
+	return out
 }
 
 func (x *exchangeSealer) open(dst, stored []byte) ([]byte, error) {
-	at := len(dst)
+	history := x.history.requests
 	for rest := stored; len(rest) > 0; {
 		message, more, err := splitExchange(rest)
 		if err != nil {
 			return dst, err
 		}
-		if wire.IsPaired(message) {
-			dst, err = x.openFrame(dst, message, len(dst) == at)
+		if binary.LittleEndian.Uint32(message)&pieceBit != 0 {
+			dst, err = x.openPiece(dst, message, history)
 		} else {
 			dst, err = x.openMessage(dst, message)
 		}
 		if err != nil {
 			return dst, err
 		}
-		rest = more
+		rest, history = more, x.history.replies
 	}
 	return dst, nil
 }
@@ -207,34 +202,68 @@ func (x *exchangeSealer) openMessage(dst, message []byte) ([]byte, error) {
 	return x.e.Decompress(wire.AppendHeader(dst, c.Header), payload, x.st.Codec, c.Length-wire.HeaderLen, nil)
 }
 
-func (x *exchangeSealer) openFrame(dst, frame []byte, request bool) ([]byte, error) {
-	last := before(wire.Header{RequestID: modelledReply, ResponseTo: modelledRequest})
-	d := x.reply
-	if request {
-		last, d = before(wire.Header{RequestID: modelledRequest}), x.request
-	}
-	p, err := wire.ParsePaired(frame, last)
-	if err != nil {
-		return dst, err
-	}
+func (x *exchangeSealer) openPiece(dst, piece []byte, history *codec.Dict) (_ []byte, err error) {
+	n, sum, b := binary.LittleEndian.Uint32(piece[4:]), binary.LittleEndian.Uint32(piece[8:]), piece[pieceHead:]
 	start := len(dst)
-	dst = wire.AppendHeader(dst, p.Header)
-	if p.Stored {
-		return append(dst, frame[p.Head:]...), nil
+	switch {
+	case n > wire.MaxMessage:
+		return dst, errExchange
+	case int(n) == len(b):
+		dst = append(dst, b...)
+	default:
+		if dst, err = x.e.Decompress(dst, b, x.st.Codec, int(n), history); err != nil {
+			return dst, err
+		}
 	}
-	if p.Slot == 0 {
-		d = nil
+	if crc32.Checksum(dst[start:], castagnoli) != sum {
+		return dst, fmt.Errorf("%w: wrong checksum", errExchange)
 	}
-	if dst, err = x.e.Decompress(dst, frame[p.Head:], codec.Zstd, p.Header.Length-wire.HeaderLen, d); err != nil || !p.Session {
-		return dst, err
-	}
-	at := bytes.Index(dst[start:], sessionPlace)
-	if at < 0 {
-		return dst, fmt.Errorf("%w: no room for a session", errExchange)
-	}
-	copy(dst[start+at+len(sessionPlace)-len(sessionID):], sessionID[:])
 	return dst, nil
 }
 
-// sessionPlace is a session in a modelled request with zeros for its identifier.
-var sessionPlace = append([]byte("\x05id\x00\x10\x00\x00\x00\x04"), make([]byte, len(sessionID))...)
+// histories holds the bytes that a link remembers in each direction, as raw content of dictionaries; nil: none.
+type histories struct{ requests, replies *codec.Dict }
+
+// history returns the histories of a link that has carried the training values, which are exchanges; none if there are
+// too few.
+func (p *planner) history(learn [][]byte) histories {
+	if !slices.ContainsFunc(p.Candidates, func(c Candidate) bool { return c.encoding == encodingPair }) || len(learn) < trainAtLeast {
+		return histories{}
+	}
+	var requests, replies [][]byte
+	for _, x := range learn {
+		if request, reply, err := splitExchange(x); err == nil {
+			requests, replies = append(requests, request), append(replies, reply)
+		}
+	}
+	return histories{historyOf(requests), historyOf(replies)}
+}
+
+// historyPart limits the bytes of a message in a history, which would otherwise have few long ones.
+const historyPart = codec.MaxDictLen / 8
+
+// historyOf returns a history of messages. A link remembers up to 8 MiB, and a dictionary codec.MaxDictLen. The messages
+// are mixed, and get the numbers of earlier ones on the connection: equal numbers would compress too well.
+func historyOf(messages [][]byte) *codec.Dict {
+	var content []byte
+	for i, at := range rand.New(rand.NewPCG(uint64(len(messages)), 0)).Perm(len(messages)) {
+		start, m := len(content), messages[at]
+		if len(m) < wire.HeaderLen {
+			continue
+		}
+		content = append(content, m[:min(len(m), historyPart)]...)
+		for _, number := range [][]byte{content[start+4:], content[start+8:]} {
+			if n := binary.LittleEndian.Uint32(number); n != 0 { // 0: a request responds to no message
+				binary.LittleEndian.PutUint32(number, n-2*uint32(len(messages)-i))
+			}
+		}
+		if len(content) >= codec.MaxDictLen {
+			break
+		}
+	}
+	d, err := codec.NewDict(content[max(len(content)-codec.MaxDictLen, 0):])
+	if err != nil {
+		return nil // too short
+	}
+	return d
+}

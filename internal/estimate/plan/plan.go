@@ -10,7 +10,6 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/price"
-	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
 // Make measures what was collected and returns the plan.
@@ -135,11 +134,11 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 	}
 	g.Measured = len(test)
 	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
-	d := p.dictionary(ctx, contents(learn), l.bytes)
+	d := trained{p.dictionary(ctx, contents(learn), l.bytes), p.history(contents(learn))}
 	g.Trained = d.values
 	p.room = slices.Grow(p.room[:0], roomFor(test))
 	for _, c := range p.Candidates {
-		if c.Dictionary && d == (trained{}) {
+		if c.Dictionary && d.values == nil {
 			continue
 		}
 		w := &measurement{sealer: c.sealer(p.Engine, d), rules: rules, room: p.room}
@@ -153,7 +152,7 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 		m.Candidate = c
 		m.Memory = p.memory(c, d, test[len(test)/2].content)
 		if c.Dictionary {
-			m.DictBytes = d.bytes()
+			m.DictBytes = len(d.values.Content())
 			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
 		}
 		o := p.option(g, &m, r)
@@ -166,45 +165,18 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 	}
 	p.choose(g)
 	g.setRange()
-	if o := g.Chosen(); o != nil && o.candidate.Dictionary && o.candidate.encoding == "" && len(l.values) < fewValues {
+	if o := g.Chosen(); o != nil && o.candidate.Dictionary && len(l.values) < fewValues {
 		g.Trained = p.trainOnAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
 	}
 	return nil
 }
 
-// dictionary trains the dictionaries for the candidates: one for values, or one for requests and one for
-// replies. total is the number of bytes of the group.
-func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64) (d trained) {
-	i := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary })
-	if i < 0 || p.NoDictionaries {
-		return d
+// dictionary trains a dictionary if there are candidates with one. total is the number of bytes of the group.
+func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64) *codec.Dict {
+	if p.NoDictionaries || !slices.ContainsFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary }) {
+		return nil
 	}
-	if p.Candidates[i].encoding == "" {
-		d.values = p.train(ctx, learn, total)
-		return d
-	}
-	var requests, replies [][]byte
-	for _, x := range learn {
-		request, reply, err := splitExchange(x)
-		if err == nil && len(request) <= maxDictMessage {
-			requests = append(requests, request[wire.HeaderLen:])
-		}
-		if err == nil && len(reply) > wire.HeaderLen && len(reply) <= maxDictMessage {
-			replies = append(replies, reply[wire.HeaderLen:])
-		}
-	}
-	d.values, d.reply = p.train(ctx, requests, total), p.train(ctx, replies, total)
-	return d
-}
-
-// bytes returns the size of the dictionaries.
-func (d trained) bytes() (n int) {
-	for _, x := range []*codec.Dict{d.values, d.reply} {
-		if x != nil {
-			n += len(x.Content())
-		}
-	}
-	return n
+	return p.train(ctx, learn, total)
 }
 
 func (p *planner) newReport(c *Collector) *Report {

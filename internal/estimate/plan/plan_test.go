@@ -381,6 +381,15 @@ func TestMessagesOfMongo(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `namespace: "shop.orders"`) || !strings.Contains(string(text), `command: ["find"]`) || !strings.Contains(string(text), "direction: [reply]") {
 		t.Errorf("%v\n%s", err, text)
 	}
+	paired := across(t)
+	paired.Pair = true
+	if r, err = Messages(strings.NewReader(`[{"gateway":"db","messages":[`+strings.Replace(find, `{"setting":"s2"`, `{"setting":"pair zstd-3","ratio":20},{"setting":"s2"`, 1)+`]}]`), 60, paired); err != nil {
+		t.Fatal(err)
+	}
+	text, files, err := r.Config(w)
+	if o := r.Groups[0].Chosen(); err != nil || o == nil || o.Name != "pair zstd-3" || len(files) > 0 || strings.Contains(string(text), "dictionar") || !strings.Contains(string(text), "'peers: true'") {
+		t.Errorf("%v: %+v\n%s", err, r.Groups[0], text)
+	}
 	if r, err = Messages(strings.NewReader(`[{"gateway":"db","messages":[`+find+`]},{"gateway":"x","messages":[`+push+`]}]`), 60, across(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -142,9 +142,9 @@ func (w *writer) lines(name string, g *GroupPlan, setting, dictionary string) st
 // dictionary returns a rule's dictionary, or "" for none, and its file if there is one.
 func (w *writer) dictionary(name string, g *GroupPlan, o *Option) (string, []DictionaryFile) {
 	switch {
-	case !o.candidate.Dictionary:
+	case !o.candidate.Dictionary || w.r.Protocol == config.Mongo: // rules for MongoDB have none
 		return "", nil
-	case w.o.Auto || w.r.Protocol == config.Mongo: // pairs train their own
+	case w.o.Auto:
 		return "auto", nil
 	}
 	return name, []DictionaryFile{{name, g.Trained}}
@@ -277,7 +277,7 @@ func pairHint(protocol string) string {
 	case config.GRPC:
 		return "# This is the gateway beside the clients. The other one, beside the server, is the upstream here, and has 'peers: true'\n# (docs/GRPC.md, A link between two gateways).\n"
 	}
-	return "# This is the gateway beside the application. The other one, beside the server, is the upstream here: it has\n# 'peers: true' and 'rules: [{setting: zstd-3, dictionary: auto}]' (docs/MONGODB.md, A gateway at each end).\n"
+	return "# This is the gateway beside the application. The other one, beside the server, is the upstream here, and has\n# 'peers: true' (docs/MONGODB.md, A gateway at each end).\n"
 }
 
 // dictionaries lists the files; those of rules that are comments become comments.

@@ -12,7 +12,7 @@ import (
 // columns, and what passes is compressed with all that has passed before.
 type linker interface {
 	Enter(context.Context, net.Conn) (net.Conn, error)
-	IsHello(first byte) bool
+	IsHello(first []byte) bool
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }
 
@@ -38,7 +38,7 @@ func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried 
 		return nil, nil, false
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	if !links.IsHello(ahead[0]) {
+	if !links.IsHello(ahead) {
 		return conn, ahead, false
 	}
 	c, err := links.Accept(conn, ahead)

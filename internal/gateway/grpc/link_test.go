@@ -46,7 +46,7 @@ func (l *tags) Enter(_ context.Context, c net.Conn) (net.Conn, error) {
 	return &tagged{c, l}, nil
 }
 
-func (l *tags) IsHello(b byte) bool { return b == tagHello }
+func (l *tags) IsHello(b []byte) bool { return b[0] == tagHello }
 
 func (l *tags) Accept(c net.Conn, ahead []byte) (net.Conn, error) {
 	if l.refuse.Load() {

@@ -31,7 +31,7 @@ func (l *linkListener) Accept() (net.Conn, error) {
 			_ = c.Close()
 			continue
 		}
-		if !peer.BeginsHello(first[0]) {
+		if !peer.BeginsHello(first[:1]) {
 			return &lengthCounter{Conn: c, ahead: first}, nil
 		}
 		go func() {

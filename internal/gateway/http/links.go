@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
@@ -16,27 +15,22 @@ import (
 )
 
 const (
-	maxLinks    = 4               // for one client, or for all that share them
-	linkIdle    = 5 * time.Minute // longer than the time between two scrapes
-	linkTimeout = 10 * time.Second
+	maxLinks = 4               // for one client, or for all that share them
+	linkIdle = 5 * time.Minute // longer than the time between two scrapes
 )
 
-// farGateway is the near gateway's view of the upstream as a gateway.
+// farGateway is the upstream as a gateway.
 type farGateway struct {
-	cfg      *Config
-	up       endpoint.Upstream
-	endpoint *link.Endpoint
-	support  link.Support
-	lanes    *lanes.Shared
-	opens    atomic.Int64 // the longest body that it decompresses, in bytes
-
-	logged atomic.Pointer[bool] // the last that was logged: whether links are used; nil: nothing
+	link.FarGateway
+	cfg   *Config
+	lanes *lanes.Shared
+	opens atomic.Int64 // the longest body that it decompresses, in bytes
 }
 
 func newFarGateway(c *Config, e *link.Endpoint, shared *lanes.Shared) *farGateway {
-	f := &farGateway{cfg: c, up: c.Upstream, endpoint: e, lanes: shared}
-	if f.up.TLS != nil {
-		f.up.TLS = tlsConfigFor(f.up.TLS, "http/1.1")
+	f := &farGateway{FarGateway: link.FarGateway{Upstream: c.Upstream, Endpoint: e, Benefit: "bodies are"}, cfg: c, lanes: shared}
+	if f.Upstream.TLS != nil {
+		f.Upstream.TLS = tlsConfigFor(f.Upstream.TLS, "http/1.1")
 	}
 	return f
 }
@@ -44,24 +38,16 @@ func newFarGateway(c *Config, e *link.Endpoint, shared *lanes.Shared) *farGatewa
 // announced records that the upstream says that it is a gateway that accepts links.
 func (f *farGateway) announced(maxOpen int) {
 	f.opens.Store(int64(maxOpen))
-	f.support.Announced()
+	f.Announced()
 }
 
 // recordReply records what a reply that came without a link says. Some error replies are not of the gateway's handler.
 func (f *farGateway) recordReply(status int, terms string) {
 	if maxOpen, ok := parseTerms(terms); ok {
 		f.announced(maxOpen)
-		return
+	} else if status < http.StatusBadRequest {
+		f.Unannounced()
 	}
-	if status < http.StatusBadRequest && !f.support.Accepts() && f.isNews(false) {
-		f.cfg.Log.Warn("the upstream is no gateway that accepts links (peers): bodies are not compressed with what was sent before", "upstream", f.up.String())
-	}
-}
-
-// isNews reports whether the use of links differs from what was logged last, and records it as logged.
-func (f *farGateway) isNews(linked bool) bool {
-	last := f.logged.Swap(&linked)
-	return last == nil || *last != linked
 }
 
 // linkConn is a link to the far gateway, with HTTP/2 inside.
@@ -101,7 +87,7 @@ func newLinks(f *farGateway, oneClient bool) *links {
 // take returns a link, if one accepts another request; the caller must release the slot. Otherwise it returns nil, and
 // lets the pool open a link for later requests.
 func (l *links) take(s *http2.Slot) *linkConn {
-	h, ok := l.TryTake(s, l.far.support.Accepts() && !l.isSpared())
+	h, ok := l.TryTake(s, l.far.Accepts() && !l.isSpared())
 	if !ok {
 		return nil
 	}
@@ -122,29 +108,15 @@ var errNoLanes = errors.New("the far gateway is of another version: its links ha
 
 // connect opens a link. It is closed with alive.
 func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
-	c, err := f.dial(alive)
 	var ends *lanes.Ends
-	if err == nil {
+	c, err := f.Dial(alive, func(c net.Conn) error {
 		if ends = lanes.OfLink(c, f.lanes); ends == nil {
-			_ = c.Close()
-			err = errNoLanes
+			return errNoLanes
 		}
-	}
-	switch {
-	case err == nil:
-		f.support.Made()
-	case alive.Err() != nil, errors.Is(err, endpoint.ErrUnreachable):
+		return nil
+	})
+	if err != nil {
 		return nil, err
-	default:
-		f.support.Refused()
-		if f.isNews(false) {
-			f.cfg.Log.Warn("no link to the far gateway: bodies are not compressed with what was sent before; look for a proxy for HTTP between the gateways",
-				"upstream", f.up.String(), "err", err)
-		}
-		return nil, err
-	}
-	if f.isNews(true) {
-		f.cfg.Log.Info("the upstream is a gateway that accepts links: bodies are compressed with what was sent before", "upstream", f.up.String())
 	}
 	conn := http2.NewClientConn(http2.KeepSecrets(c.(http2.SecretConn)), http2.ClientConfig{
 		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader + usualFields, ContinueTimeout: expectTimeout,
@@ -161,21 +133,6 @@ func (f *farGateway) awaitEnd(h *linkConn) {
 	defer gateway.CatchPanic(f.cfg.Log, f.cfg.Stats, nil)
 	<-h.Conn.Done()
 	h.lanes.Close()
-}
-
-// dial connects to the far gateway, and makes the connection a link.
-func (f *farGateway) dial(alive context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(alive, linkTimeout)
-	defer cancel()
-	raw, err := gateway.Dial(ctx, f.up, f.cfg.Stats)
-	if err != nil {
-		return nil, err
-	}
-	c, err := f.endpoint.Enter(ctx, raw)
-	if err != nil {
-		_ = gateway.Abort(raw)
-	}
-	return c, err
 }
 
 // close closes the links when no request uses them any more.

@@ -288,7 +288,7 @@ func readVersion(c net.Conn, links bool) (version, []byte) {
 		more, err := c.Read(preface[n:])
 		n += more
 		switch {
-		case n > 0 && links && peer.BeginsHello(preface[0]):
+		case n > 0 && links && peer.BeginsHello(preface[:1]):
 			return versionLink, preface[:n]
 		case string(preface[:n]) != xhttp2.ClientPreface[:n]:
 			return versionHTTP1, preface[:n]

@@ -1,11 +1,13 @@
 package http2
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 )
@@ -36,14 +38,15 @@ func (d *streamDeadline) stop() {
 
 // Connect sends a CONNECT request, and returns its stream as a connection at once: what is written before the server has
 // answered goes with the request. If the server refuses the request, reads fail. Connect waits for nothing but a free
-// stream, until the request's context ends, which ends the connection too. It returns ErrUnusable if the caller may
-// try another ClientConn.
-func (c *ClientConn) Connect(r *http.Request) (*StreamConn, error) {
+// stream. The connection ends with ctx. For widen see Sending. Connect returns ErrUnusable if the caller may try another
+// ClientConn.
+func (c *ClientConn) Connect(ctx context.Context, authority string, widen func(n int64) bool) (*StreamConn, error) {
+	r := (&http.Request{Method: http.MethodConnect, URL: &url.URL{Host: authority}}).WithContext(ctx)
 	out, err := NewSending(r, nil)
 	if err != nil {
 		return nil, err
 	}
-	out.tunnel, out.length, out.whole = true, -1, false
+	out.Widen, out.tunnel, out.length, out.whole = widen, true, -1, false
 	a := &clientStream{client: c, out: out}
 	if err := a.begin(); err != nil {
 		return nil, err
@@ -63,7 +66,10 @@ func (w *response) Conn() (*StreamConn, error) {
 	return &StreamConn{s: &s.stream, remote: s.c.net.RemoteAddr()}, nil
 }
 
-var errRefused = errors.New("http2: the server refuses the connection")
+var (
+	errRefused = errors.New("http2: the server refuses the connection")
+	errLost    = errors.New("http2: the connection of the stream was lost")
+)
 
 // Read reads what has arrived, also after the deadline has passed or the server has reset the stream.
 func (c *StreamConn) Read(p []byte) (int, error) {
@@ -84,6 +90,8 @@ func (c *StreamConn) Read(p []byte) (int, error) {
 		s.c.restoreWindow(s, int64(n))
 		s.c.flush()
 		return n, nil
+	case s.inErr == io.ErrUnexpectedEOF: // of the connection: for a reader it would be an end within a message
+		return 0, errLost
 	case s.inErr != nil:
 		return 0, s.inErr
 	case s.remoteEnd:
@@ -92,13 +100,16 @@ func (c *StreamConn) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
+// KeepOut sets whether what is written from now on is kept out of the history of a link. Only connections of KeepSecrets
+// may keep anything out.
+func (c *StreamConn) KeepOut(secret bool) {
+	c.s.c.mu.Lock()
+	defer c.s.c.mu.Unlock()
+	c.s.marked = secret
+}
+
 // Write queues p, and waits while the peer's window or the queue is full.
-func (c *StreamConn) Write(p []byte) (int, error) { return c.write(p, false) }
-
-// WriteSecret is Write for bytes that must not enter the history of a link. The connection must be of KeepSecrets.
-func (c *StreamConn) WriteSecret(p []byte) (int, error) { return c.write(p, true) }
-
-func (c *StreamConn) write(p []byte, secret bool) (n int, err error) {
+func (c *StreamConn) Write(p []byte) (n int, err error) {
 	s := c.s
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -109,7 +120,6 @@ func (c *StreamConn) write(p []byte, secret bool) (n int, err error) {
 		case c.wrote.passed:
 			return n, os.ErrDeadlineExceeded
 		case fits > 0:
-			s.marked = secret
 			s.queueData(p[n:n+fits], false)
 			n += fits
 		default:

@@ -7,17 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
 	"golang.org/x/net/nettest"
 )
-
-// connectRequest is a CONNECT request.
-func connectRequest(ctx context.Context) *http.Request {
-	return (&http.Request{Method: http.MethodConnect, Host: "server", URL: &url.URL{Host: "server"}, Header: http.Header{}}).WithContext(ctx)
-}
 
 // streamPair returns both ends of a StreamConn, on a connection of their own. The handler at the server's end returns
 // when done is called, or the test ends.
@@ -35,7 +29,7 @@ func streamPair(t testing.TB, hidden bool) (client, server *StreamConn, done fun
 		ends <- c
 		<-over.Done()
 	}, nil)
-	client, err := dialWith(t, addr, hidden).Connect(connectRequest(context.Background()))
+	client, err := dialWith(t, addr, hidden).Connect(context.Background(), "server", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +113,7 @@ func TestStreamConnClose(t *testing.T) {
 // A server that refuses says why, and a client that goes away ends the server's reads.
 func TestStreamConnEnds(t *testing.T) {
 	refuse := pair(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil)
-	c, err := refuse.Connect(connectRequest(context.Background()))
+	c, err := refuse.Connect(context.Background(), "server", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +132,7 @@ func TestStreamConnEnds(t *testing.T) {
 		ended <- err
 	}, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	if _, err := h.Connect(connectRequest(ctx)); err != nil {
+	if _, err := h.Connect(ctx, "server", nil); err != nil {
 		t.Fatal(err)
 	}
 	<-begun
@@ -146,8 +140,15 @@ func TestStreamConnEnds(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the server reads on after the client has cancelled")
 	}
+	if _, err := h.Connect(context.Background(), "server", nil); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
 	h.Close()
-	if _, err := h.Connect(connectRequest(context.Background())); err != ErrUnusable {
+	if err := <-ended; err == nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		t.Errorf("with the connection: %v", err)
+	}
+	if _, err := h.Connect(context.Background(), "server", nil); err != ErrUnusable {
 		t.Errorf("on a closed connection: %v", err)
 	}
 }

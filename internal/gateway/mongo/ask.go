@@ -84,8 +84,8 @@ func askHello(ctx context.Context, up endpoint.Upstream) (doc []byte, err error)
 	return at.Of(reply), err
 }
 
-// helloRequest returns an isMaster in the form that every server understands. It offers the compressor of
-// gateways, because a gateway tells another gateway the member's own name.
+// helloRequest returns an isMaster in the form that every server understands. It says that the client is a gateway, which a
+// gateway tells the member's own name, and whether it accepts links.
 func helloRequest() []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
 	b = append(b, 0, 0, 0, 0)
@@ -95,7 +95,7 @@ func helloRequest() []byte {
 	b = append(b, 0, 0, 0, 0)
 	b = bsoncore.AppendInt32Element(b, "isMaster", 1)
 	b = bsoncore.AppendBooleanElement(b, "helloOk", true)
-	b = appendCompression(b, []wire.CompressorID{wire.BetweenGateways}, nil)
+	b = appendCompression(b, nil, true)
 	b = wire.FinishDocument(b, start)
 	wire.PutLength(b)
 	return b

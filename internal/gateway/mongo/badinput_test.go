@@ -9,8 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -155,79 +153,5 @@ func strangeProtocols() []badInput {
 		{"HTTP", "opcode", []byte("\x40\x00\x00\x00GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
 		{"a request of a browser", "too_large", []byte("GET / HTTP/1.1\r\nHost: db\r\n\r\n")},
 		{"TLS where there is none", "malformed", []byte("\x16\x03\x01\x80" + strings.Repeat("\x16\x03\x01\x02", 20))},
-	}
-}
-
-// Each bad frame of a client that claims to be a gateway ends the connection, is counted and logged once, and
-// does not reach the server.
-func TestPairBadInput(t *testing.T) {
-	atServer := taped(t)
-	far := serve(t, atServer.addr, withDicts, peers)
-	good, bad := badFrames(t, far)
-	for _, c := range bad {
-		t.Run(c.name, func(t *testing.T) {
-			raw := dialRaw(t, far.addr)
-			raw.run(plain, hello("cinch"))
-			atServer.take()
-			before := strings.Count(far.log.String(), "disconnected")
-			errorsBefore := errorCount(far, c.class)
-			raw.write(c.bytes)
-			if c.class == "truncated" {
-				_ = gateway.CloseWrite(raw.conn)
-			}
-			if a, err := raw.tryReceive(); err == nil {
-				t.Fatalf("answered with %v", a.doc)
-			}
-			if requests, _ := atServer.take(); len(requests) > 0 {
-				t.Errorf("%q reached the server", requests)
-			}
-			if n := strings.Count(far.log.String(), "disconnected") - before; n != 1 {
-				t.Errorf("%d lines in the log", n)
-			}
-			if c.class != "" && errorCount(far, c.class) != errorsBefore+1 {
-				t.Errorf("class %s was not counted", c.class)
-			}
-		})
-	}
-	// Frames are not accepted before both ends have agreed on them.
-	raw := dialRaw(t, far.addr)
-	raw.write(good)
-	if a, err := raw.tryReceive(); err == nil {
-		t.Fatalf("answered with %v", a.doc)
-	}
-}
-
-// badFrames returns a valid frame, and bad ones.
-func badFrames(t *testing.T, far *served) (good []byte, bad []badInput) {
-	t.Helper()
-	ping := opMsg(5, 0, command("ping", 1))
-	h, _ := wire.ParseHeader(ping)
-	frame := func(body []byte, length int, p wire.Paired) []byte {
-		p.Header = h
-		p.Header.Length = length
-		out, err := far.cfg.Engine.Compress(wire.AppendPaired(nil, p, wire.Numbers{}), body, codec.Setting{Codec: codec.Zstd, Level: 1}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wire.FinishPaired(out)
-		return out
-	}
-	body := ping[wire.HeaderLen:]
-	good = frame(body, len(ping), wire.Paired{})
-	last := len(good) - 1
-	hash := make([]byte, 32)
-	return good, []badInput{
-		{"a slot without dictionary", "pair", frame(body, len(ping), wire.Paired{Slot: 3})},
-		{"a dictionary that is not here", "pair", wire.AppendPairedDict(nil, 1, true, hash)},
-		{"half a hash", "pair", wire.AppendPairedDict(nil, 1, true, hash[:16])},
-		{"a tiny dictionary", "pair", wire.AppendPairedDict(nil, 1, false, hash[:5])},
-		{"a larger size", "corrupt", frame(body, len(ping)+1, wire.Paired{})},
-		{"a smaller size", "corrupt", frame(body, len(ping)-1, wire.Paired{})},
-		{"a size of 47 MB", "corrupt", frame(body, 47_000_000, wire.Paired{})},
-		{"a session in no place", "pair", frame(body, len(ping), wire.Paired{Session: true})},
-		{"a flipped byte", "", change(good, last, ^good[last])},
-		{"a frame that does not end", "truncated", change(good, 0, binary.LittleEndian.AppendUint32(nil, 1<<31|40_000_000)...)},
-		{"too long", "too_large", []byte{0xff, 0xff, 0xff, 0x83, 0}},
-		{"no message within", "malformed", frame([]byte("nonsense that is no document"), wire.HeaderLen+28, wire.Paired{})},
 	}
 }

@@ -16,7 +16,7 @@ type traits uint16
 
 const (
 	// neverCompressed: the protocol forbids compressing it because it contains secrets, or it may contain
-	// some (setParameter), which must not get into dictionaries.
+	// some (setParameter).
 	neverCompressed traits = 1 << iota
 	// isHello: the handshake, whose reply contains the addresses of the servers.
 	isHello
@@ -24,10 +24,6 @@ const (
 	largeReply
 	// namesCollection: the value of the first element names the collection.
 	namesCollection
-	// readsDocuments: it succeeds only for clients that may read the collection.
-	readsDocuments
-	// pipelineReads: the same, if its pipeline begins with documents of the collection.
-	pipelineReads
 	// startsLogin: it begins a login with the mechanism that it names.
 	startsLogin
 	// retriedRead: drivers send it again if the connection is lost.
@@ -55,10 +51,10 @@ var commands = map[string]traits{
 	"copydbgetnonce":   neverCompressed,
 	"copydb":           neverCompressed,
 	"setparameter":     neverCompressed,
-	"find":             largeReply | namesCollection | readsDocuments | retriedRead,
-	"aggregate":        largeReply | namesCollection | pipelineReads | retriedRead,
+	"find":             largeReply | namesCollection | retriedRead,
+	"aggregate":        largeReply | namesCollection | retriedRead,
 	"getmore":          largeReply | continuesCursor,
-	"distinct":         largeReply | namesCollection | readsDocuments | retriedRead,
+	"distinct":         largeReply | namesCollection | retriedRead,
 	"mapreduce":        largeReply | namesCollection,
 	"listcollections":  largeReply | retriedRead,
 	"listindexes":      largeReply | namesCollection | retriedRead,
@@ -71,8 +67,8 @@ var commands = map[string]traits{
 	"insert":           namesCollection,
 	"update":           namesCollection,
 	"delete":           namesCollection,
-	"findandmodify":    namesCollection | readsDocuments,
-	"count":            namesCollection | readsDocuments | retriedRead,
+	"findandmodify":    namesCollection,
+	"count":            namesCollection | retriedRead,
 	"killcursors":      namesCollection,
 	"create":           namesCollection,
 	"createindexes":    namesCollection,
@@ -111,17 +107,16 @@ type request struct {
 	header     wire.Header       // of plain
 	compressor wire.CompressorID // its compressor as received; plain: none
 
-	msg          wire.Msg  // of an OP_MSG
-	document     wire.Span // of the command
-	outer        wire.Span // of the document around it in old queries; empty: none
-	name         []byte    // of the command; nil for legacy operations
-	traits       traits
-	namespace    []byte // "database.collection"; its memory is kept for the next request
-	shape        uint64 // requests of the same shape have similar replies
-	hasReply     bool   // a reply will come
-	requiresRead bool   // if the reply says ok, the client may read the collection
-	writes       bool   // its pipeline ends in a write
-	awaitsData   bool   // it lets the server wait for a cursor's next documents
+	msg        wire.Msg  // of an OP_MSG
+	document   wire.Span // of the command
+	outer      wire.Span // of the document around it in old queries; empty: none
+	name       []byte    // of the command; nil for legacy operations
+	traits     traits
+	namespace  []byte // "database.collection"; its memory is kept for the next request
+	shape      uint64 // requests of the same shape have similar replies
+	hasReply   bool   // a reply will come
+	writes     bool   // its pipeline ends in a write
+	awaitsData bool   // it lets the server wait for a cursor's next documents
 }
 
 var (
@@ -134,7 +129,7 @@ func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
 
 // parse reads r.plain, whose header is r.header.
 func (r *request) parse() error {
-	r.name, r.traits, r.shape, r.hasReply, r.requiresRead, r.writes, r.awaitsData = nil, 0, 0, true, false, false, false
+	r.name, r.traits, r.shape, r.hasReply, r.writes, r.awaitsData = nil, 0, 0, true, false, false
 	r.namespace, r.document, r.outer = r.namespace[:0], wire.Span{}, wire.Span{}
 	switch r.header.OpCode {
 	case wire.OpMsg:
@@ -172,7 +167,7 @@ func (r *request) parseQuery() error {
 		return err
 	}
 	database, _, _ := bytes.Cut(q.Collection.Of(r.plain), []byte(".$cmd"))
-	r.namespace, r.requiresRead = append(append(r.namespace[:0], database...), ".$cmd"...), false
+	r.namespace = append(append(r.namespace[:0], database...), ".$cmd"...)
 	return nil
 }
 
@@ -181,7 +176,6 @@ func (r *request) parseQuery() error {
 func (r *request) parseCommand(doc []byte) error {
 	var first wire.Element
 	var database, collection []byte
-	fromDocuments, twice := false, false
 	shape := emptyHash
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		if r.name == nil {
@@ -192,7 +186,6 @@ func (r *request) parseCommand(doc []byte) error {
 		case "lsid", "txnNumber", "autocommit", "startTransaction", "comment", "readConcern", "writeConcern":
 			return true
 		case "$db":
-			twice = database != nil // a server may use either of the two
 			database = wire.Text(e.Value)
 		case "collection":
 			if r.traits&continuesCursor != 0 {
@@ -204,7 +197,6 @@ func (r *request) parseCommand(doc []byte) error {
 		case "limit", "batchSize", "singleBatch":
 			shape.addBytes(e.Value.Data)
 		case "pipeline":
-			fromDocuments = beginsWithDocuments(e.Value)
 			r.writes = endsInWrite(e.Value)
 			shape.addKeys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
 		case "filter", "query", "projection":
@@ -226,8 +218,6 @@ func (r *request) parseCommand(doc []byte) error {
 	}
 	if collection == nil {
 		collection = []byte(noCollection)
-	} else if !twice {
-		r.requiresRead = r.traits&readsDocuments != 0 || r.traits&pipelineReads != 0 && fromDocuments
 	}
 	r.namespace = append(append(append(r.namespace[:0], database...), '.'), collection...)
 	shape.addBytes(r.namespace)
@@ -279,38 +269,8 @@ func (h *hash) addKeys(doc []byte, array bool) {
 	})
 }
 
-// Dictionaries for replies contain pieces of documents. So another gateway gets the dictionary of a namespace
-// only over a connection on which the server has let a client read that namespace: only the server knows the
-// privileges. A connection has one user, since the other gateway opens one for each of its clients.
-
 // noCollection replaces the collection for commands without one.
 const noCollection = "$cmd"
-
-// readingStages are first stages of pipelines that require the privilege to read the collection's documents.
-// $collStats, $indexStats and the like require other privileges.
-var readingStages = map[string]bool{
-	"$addFields": true, "$changeStream": true, "$count": true, "$geoNear": true, "$group": true, "$limit": true,
-	"$lookup": true, "$match": true, "$project": true, "$sample": true, "$set": true, "$skip": true,
-	"$sort": true, "$unset": true, "$unwind": true,
-}
-
-// beginsWithDocuments reports whether the first stage of a pipeline reads the collection's documents.
-func beginsWithDocuments(pipeline bsoncore.Value) bool {
-	list := wire.Document(pipeline)
-	if list == nil {
-		return false
-	}
-	stage, ok := wire.First(list)
-	if !ok { // an empty pipeline returns all documents
-		return len(list) == emptyDocument
-	}
-	doc := wire.Document(stage.Value)
-	if doc == nil {
-		return false
-	}
-	first, ok := wire.First(doc)
-	return ok && readingStages[string(first.Key)]
-}
 
 // endsInWrite reports whether a pipeline writes its results.
 func endsInWrite(pipeline bsoncore.Value) bool {
@@ -323,6 +283,3 @@ func endsInWrite(pipeline bsoncore.Value) bool {
 	first, ok := wire.First(doc)
 	return ok && (string(first.Key) == "$out" || string(first.Key) == "$merge")
 }
-
-// emptyDocument is the length of a document without elements.
-const emptyDocument = 5

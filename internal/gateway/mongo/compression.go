@@ -17,7 +17,7 @@ type compression struct {
 	engine     *codec.Engine
 	stats      *gateway.Stats
 	effort     *gateway.Effort // limits on the cost of compressing; nil: none
-	link       link
+	link       linkSpeed
 	forecasts  forecasts
 	nsCommands nsCommands
 }
@@ -68,11 +68,8 @@ func (c *compression) offer() []wire.CompressorID {
 		return offer
 	}
 	for _, rule := range p.Rules() {
-		switch {
-		case rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib): // only on request: servers have had vulnerabilities in it
+		if rule.Setting.Codec == codec.Zlib && !slices.Contains(offer, wire.Zlib) { // only on request: servers have had vulnerabilities in it
 			offer = append(offer, wire.Zlib)
-		case (rule.Setting.Codec == codec.Zstd || rule.Auto) && offer[0] != wire.BetweenGateways:
-			offer = slices.Insert(offer, 0, wire.BetweenGateways)
 		}
 	}
 	return offer

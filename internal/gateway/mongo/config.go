@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -40,9 +41,11 @@ type Config struct {
 	Standby  []string
 	Topology *Topology // shared by the gateways of a process; nil: not shared
 
-	Peers  bool                 // clients may be gateways, with which dictionaries are exchanged
+	Peers  bool                 // clients may be gateways, whose links are accepted
+	Link   Sharing              // links to an upstream that is a gateway
+	Links  *link.Config         // of links in both directions; nil: none
 	Sample bool                 // measure all messages
-	Kinds  *dictionary.Messages // holds the measurements, and dictionaries for rules; nil: trains nothing
+	Kinds  *dictionary.Messages // holds the measurements
 
 	// Requests and Replies limit the bytes of large messages in flight. Each direction has its own budget so
 	// that neither waits for the other; nil: no limit.
@@ -62,6 +65,17 @@ type Config struct {
 	Stats *gateway.Stats
 	Log   *slog.Logger
 }
+
+// Sharing says which clients share a link, and with it a history.
+type Sharing int
+
+// The values of Sharing.
+const (
+	Default    Sharing = iota // PerAddress, and a server that accepts no links is not worth a line in the log
+	PerAddress                // those at one address
+	Shared                    // all
+	NoHistory                 // there are no links
+)
 
 // complete sets the defaults of zero fields.
 func (c *Config) complete() {

@@ -20,7 +20,6 @@ var errorClasses = gateway.ErrorClasses{
 	{wire.ErrMalformed, "malformed"},
 	{codec.ErrCorrupt, "corrupt"},
 	{errCompressor, "compressor"},
-	{errPair, "pair"},
 	{io.ErrUnexpectedEOF, "truncated"},
 }
 

@@ -8,7 +8,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// link holds the measured speeds of the link to the server and of the codecs, for rules that leave the choice
+// linkSpeed holds the measured speeds of the link to the server and of the codecs, for rules that leave the choice
 // to the gateway: a message is compressed if it then arrives sooner.
 //
 //	plain:       bytes * link
@@ -17,7 +17,7 @@ import (
 // All speeds are in nanoseconds a byte, which can be added and averaged, unlike bytes a second. The link's
 // speed is the time that large messages took to come in after their first bytes. So it is the link's
 // bandwidth, shared with its other users, windows and congestion included.
-type link struct {
+type linkSpeed struct {
 	mu              sync.Mutex
 	perByte         float64 // of the link
 	samples         int
@@ -48,13 +48,11 @@ var typicalSpeed = [numCompressors][2]float64{
 	wire.Snappy: {1.4, 0.7},
 	wire.Zlib:   {30, 4},
 	wire.Zstd:   {3.8, 1.8},
-
-	wire.BetweenGateways: {3.8, 1.8},
 }
 
 // observeReply records how fast a reply came in. Of its bytes, rest came in the time took after the first ones.
 // roundTrip is the time from the request to the first ones; 0: not measured.
-func (l *link) observeReply(bytes, rest int, took, roundTrip time.Duration) {
+func (l *linkSpeed) observeReply(bytes, rest int, took, roundTrip time.Duration) {
 	if bytes < minSampleBytes && roundTrip <= 0 {
 		return
 	}
@@ -78,7 +76,7 @@ func (l *link) observeReply(bytes, rest int, took, roundTrip time.Duration) {
 
 // measure records the speed of a codec in speeds, which is l.compressSpeed or l.decompressSpeed. It ignores small
 // messages, which would measure the overhead of the call.
-func (l *link) measure(speeds *[numCompressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
+func (l *linkSpeed) measure(speeds *[numCompressors]float64, id wire.CompressorID, bytes int, took time.Duration) {
 	if int(id) >= numCompressors || bytes < minSampleBytes {
 		return
 	}
@@ -90,7 +88,7 @@ func (l *link) measure(speeds *[numCompressors]float64, id wire.CompressorID, by
 
 // fastest returns the compressor with which a request and its expected reply arrive soonest; plain, with a
 // reason, if that is without one. Before the link has been measured it counts as scarce.
-func (l *link) fastest(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
+func (l *linkSpeed) fastest(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.turn++
@@ -107,27 +105,23 @@ func (l *link) fastest(est *estimate, accepted compressorSet) (id wire.Compresso
 
 // explore replaces the choice now and then: by plain, to measure the link, or by the other compressor, to
 // measure its ratio for such messages.
-func (l *link) explore(est *estimate, accepted compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
+func (l *linkSpeed) explore(est *estimate, accepted compressorSet, id wire.CompressorID, reason string) (wire.CompressorID, string) {
 	other := wire.Snappy + wire.Zstd - id
 	switch {
 	case l.turn%exploreEvery == 0 && est.expected.bytes >= minSampleBytes:
 		return plain, "explore"
-	case l.turn%exploreEvery == exploreEvery/2 && id != wire.BetweenGateways && accepted.has(other):
+	case l.turn%exploreEvery == exploreEvery/2 && accepted.has(other):
 		return other, "explore"
 	}
 	return id, reason
 }
 
-func (l *link) best(est *estimate, accepted compressorSet) (wire.CompressorID, string) {
+func (l *linkSpeed) best(est *estimate, accepted compressorSet) (wire.CompressorID, string) {
 	best, least, reason := plain, 0.0, "link_fast"
-	ids := standardCompressors
-	if accepted.has(wire.BetweenGateways) {
-		ids = gatewayCompressors
-	}
-	if l.savesNothing(est, ids) {
+	if l.savesNothing(est) {
 		return plain, "small"
 	}
-	for _, id := range ids {
+	for _, id := range autoCompressors {
 		if !accepted.has(id) {
 			continue
 		}
@@ -142,15 +136,12 @@ func (l *link) best(est *estimate, accepted compressorSet) (wire.CompressorID, s
 	return best, reason
 }
 
-// The compressors to choose from.
-var (
-	standardCompressors = []wire.CompressorID{wire.Snappy, wire.Zstd}
-	gatewayCompressors  = []wire.CompressorID{wire.BetweenGateways}
-)
+// autoCompressors are the compressors to choose from.
+var autoCompressors = []wire.CompressorID{wire.Snappy, wire.Zstd}
 
 // savesNothing reports whether no codec would make the messages smaller.
-func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
-	for _, id := range ids {
+func (l *linkSpeed) savesNothing(est *estimate) bool {
+	for _, id := range autoCompressors {
 		if typicalSaving(float64(est.requestBytes), id) > 0 || est.replySaving(id) > 0 {
 			return false
 		}
@@ -159,7 +150,7 @@ func (l *link) savesNothing(est *estimate, ids []wire.CompressorID) bool {
 }
 
 // gain returns how many nanoseconds earlier request and reply arrive with a compressor.
-func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
+func (l *linkSpeed) gain(est *estimate, id wire.CompressorID) float64 {
 	slowness := l.slowness()
 	compress, open := l.compressSpeed[id], l.decompressSpeed[id]
 	if compress == 0 {
@@ -181,7 +172,7 @@ func (l *link) gain(est *estimate, id wire.CompressorID) float64 {
 
 // slowness returns the ratio of measured to typical speeds on this machine, as an estimate for codecs that
 // have not been measured.
-func (l *link) slowness() float64 {
+func (l *linkSpeed) slowness() float64 {
 	sum, n := 0.0, 0.0
 	for id := range typicalSpeed {
 		for i, measured := range []float64{l.compressSpeed[id], l.decompressSpeed[id]} {
@@ -199,7 +190,7 @@ func (l *link) slowness() float64 {
 // maxChoices limits the choices that are counted.
 const maxChoices = 64
 
-func (l *link) count(id wire.CompressorID, reason string) {
+func (l *linkSpeed) count(id wire.CompressorID, reason string) {
 	if l.choices == nil {
 		l.choices = map[choice]uint64{}
 	}
@@ -391,9 +382,6 @@ func (s *forecast) requestSaving(bytes int, id wire.CompressorID) float64 {
 // server (docs/MONGODB.md): next to nothing for one document, and most of every further byte.
 func typicalSaving(bytes float64, id wire.CompressorID) float64 {
 	const overhead = 15
-	if id == wire.BetweenGateways {
-		return max(bytes-60, 0) * 0.7
-	}
 	if id == wire.Snappy {
 		return max(bytes-450, 0)*0.58 - overhead
 	}

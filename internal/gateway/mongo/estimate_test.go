@@ -22,7 +22,7 @@ func TestAutoFollowsTheLink(t *testing.T) {
 		mbit float64
 		want wire.CompressorID
 	}{{100_000, plain}, {10_000, plain}, {450, wire.Snappy}, {50, wire.Zstd}, {5, wire.Zstd}} {
-		var l link
+		var l linkSpeed
 		for range 100 {
 			l.observeReply(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
 		}
@@ -42,11 +42,11 @@ func TestAutoFollowsTheLink(t *testing.T) {
 			t.Errorf("%v Mbit/s: %d explored, want %d", c.mbit, explored, want)
 		}
 	}
-	var unknown link
+	var unknown linkSpeed
 	if id, _, _ := unknown.fastest(&large, both); id == plain {
 		t.Error("an unknown link counts as fast")
 	}
-	var none link
+	var none linkSpeed
 	if id, _, _ := none.fastest(&large, 1<<wire.Zlib); id != plain {
 		t.Error("zlib was chosen")
 	}
@@ -78,30 +78,5 @@ func TestForecasts(t *testing.T) {
 	}
 	if n := s.len(); n > maxShapes {
 		t.Errorf("%d shapes", n)
-	}
-}
-
-// Between gateways requests and replies are decided separately, and single documents are compressed too.
-func TestAutoBetweenGateways(t *testing.T) {
-	rule := &policy.MessageRule{Auto: true}
-	request := estimate{requestRule: rule, requestBytes: 450}
-	reply := estimate{replyRule: rule, expected: forecast{bytes: 450}, hasReply: true}
-	for _, c := range []struct {
-		mbit float64
-		want wire.CompressorID
-	}{{100_000, plain}, {10, wire.BetweenGateways}} {
-		var l link
-		for range 100 {
-			l.observeReply(35000, 30000, time.Duration(30000*8/c.mbit*1000), 0)
-		}
-		for _, est := range []estimate{request, reply} {
-			if id, _, reason := l.fastest(&est, gatewaysOnly); id != c.want {
-				t.Errorf("%v Mbit/s: %d (%s), want %d", c.mbit, id, reason, c.want)
-			}
-		}
-	}
-	var unknown link
-	if id, _, _ := unknown.fastest(&request, gatewaysOnly); id != wire.BetweenGateways {
-		t.Error("an unknown link counts as fast")
 	}
 }

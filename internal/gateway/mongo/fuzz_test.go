@@ -21,7 +21,7 @@ func FuzzHello(f *testing.F) {
 		f.Add(b)
 	}
 	rename := func(b []byte) (string, bool) { return "gateway:1", string(b) == "a:1" }
-	ours := []string{"compression", dictionariesKey, "me", "primary", "hosts", "passives", "arbiters", speculativeKey, supportedKey}
+	ours := []string{"compression", "me", "primary", "hosts", "passives", "arbiters", speculativeKey, supportedKey}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if len(doc) < 5 || len(doc) > 1<<16 {
 			return
@@ -90,7 +90,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil || held.Length > 1<<20 {
 			return
 		}
-		opened, err := c.decompress(&message{received: b, header: held.Header, compressor: held.Compressor}, nil)
+		opened, err := c.decompress(&message{received: b, header: held.Header, compressor: held.Compressor})
 		if err != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		for _, a := range algorithms {
 			compressed := c.compress(opened, held.Header, a.id, 0)
-			back, err := c.decompress(&message{received: compressed, header: held.Header, compressor: a.id}, nil)
+			back, err := c.decompress(&message{received: compressed, header: held.Header, compressor: a.id})
 			if err != nil || !bytes.Equal(back, opened) {
 				t.Errorf("%s: %v", a.name, err)
 			}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
@@ -23,13 +26,15 @@ type Gateway struct {
 	logins            *loginFilter
 
 	*compression
-	pairs *pairs
+	endpoint *link.Endpoint // of links to and from other gateways; nil: none
+	near     *nearLinks     // nil: the gateway opens no links
 
 	addresses *addresses
 	balancer  *balancer // nil: there is only one upstream
 	standby   *standby
 
-	discovered chan struct{}   // closed when the server has replied to discoverName
+	discovered chan struct{}   // closed when the server has replied to discover
+	asked      chan struct{}   // closed when the server was asked once, whether or not it has replied
 	resolved   func()          // tells the topology that the server has been asked, or will not be
 	ctx        context.Context // ends with Shutdown
 	cancel     context.CancelFunc
@@ -39,15 +44,22 @@ type Gateway struct {
 func NewGateway(cfg Config) *Gateway {
 	cfg.complete()
 	g := &Gateway{
-		cfg: cfg, discovered: make(chan struct{}), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name),
+		cfg: cfg, discovered: make(chan struct{}), asked: make(chan struct{}), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name),
 		logins:      newLoginFilter(cfg.upstreams()[0], cfg.Stats, cfg.Log), // several upstreams differ only in their addresses
 		compression: newCompression(&cfg),
 		addresses:   &addresses{Topology: cfg.Topology, log: cfg.Log},
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.pairs = newPairs(g.compression)
+	if cfg.Links != nil {
+		o := *cfg.Links
+		o.Name, o.Extensions, o.Engine, o.Stats, o.Log = cfg.Name, linkExtensions, cfg.Engine, cfg.Stats, cfg.Log
+		g.endpoint = link.NewEndpoint(o)
+	}
+	if g.endpoint != nil && cfg.Link != NoHistory && !cfg.isStandby() {
+		g.near = newNearLinks(&g.cfg, g.endpoint)
+	}
 	if len(cfg.Members) > 0 {
-		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, stats: cfg.Stats, log: cfg.Log, ask: askIdentity}
+		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, stats: cfg.Stats, log: cfg.Log, ask: askIdentity, heard: g.near.heard}
 	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx, stats: cfg.Stats}
 	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
@@ -63,6 +75,9 @@ func NewGateway(cfg Config) *Gateway {
 	case g.balancer == nil:
 		g.resolved = cfg.Topology.expect()
 	}
+	if g.acceptsLinks() && !cfg.isStandby() {
+		g.server.NewSession = g.newPeerSession
+	}
 	return g
 }
 
@@ -71,12 +86,14 @@ func (g *Gateway) Serve(l net.Listener) error {
 	if own, ok := gateway.ParseAdvertised(g.cfg.Advertise, l.Addr()); ok && g.cfg.isStandby() {
 		g.addresses.own.Store(&own)
 		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.standby.announce)
-	} else if ok && g.balancer == nil {
-		g.addresses.own.Store(&own)
-		if g.cfg.Upstream.Network == "tcp" {
-			g.addresses.learn(g.cfg.Upstream.Address, own)
+	} else if g.balancer == nil && !g.cfg.isStandby() && (ok || g.near != nil) {
+		if ok {
+			g.addresses.own.Store(&own)
+			if g.cfg.Upstream.Network == "tcp" {
+				g.addresses.learn(g.cfg.Upstream.Address, own)
+			}
 		}
-		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.discoverName)
+		go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.discover)
 	} else {
 		g.resolved()
 	}
@@ -84,19 +101,33 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
-// discoverName asks the server for its name in its replica set, so that clients of other members' gateways are told
-// of this gateway before it has a client itself.
-func (g *Gateway) discoverName(context.Context) {
+// discover asks the server for its name in its replica set, so that clients of other members' gateways are told of this
+// gateway before it has a client itself, and again and again whether it is a gateway that accepts links.
+func (g *Gateway) discover(context.Context) {
+	var first sync.Once
 	answered := askUntil(g.ctx, func() error {
 		d, err := askIdentity(g.ctx, g.cfg.Upstream)
 		if err == nil {
 			g.addresses.recordMember(d)
+			g.near.heard(0, d)
 		}
 		g.resolved()
+		first.Do(func() { close(g.asked) })
 		return err
 	})
-	if answered {
-		close(g.discovered)
+	if !answered {
+		return
+	}
+	close(g.discovered)
+	for g.near != nil {
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-time.After(discoverEvery):
+		}
+		if d, err := askIdentity(g.ctx, g.cfg.Upstream); err == nil {
+			g.near.heard(0, d)
+		}
 	}
 }
 
@@ -104,8 +135,19 @@ func (g *Gateway) discoverName(context.Context) {
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.cancel()
 	g.resolved()
-	return g.server.Shutdown(ctx)
+	err := g.server.Shutdown(ctx)
+	g.near.close()
+	if g.endpoint != nil {
+		g.endpoint.Close()
+	}
+	return err
 }
+
+// acceptsLinks reports whether clients that are gateways may open links.
+func (g *Gateway) acceptsLinks() bool { return g.cfg.Peers && g.endpoint != nil }
+
+// Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
+func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
 // SetPolicy replaces the rules for all later requests. The compressors offered to servers change for later
 // hellos.
@@ -114,7 +156,7 @@ func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
 // newSession connects to the upstream. If that fails it returns nil, and the client is disconnected, as by a
 // server that is down.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
-	up, member, err := g.dial()
+	up, member, err := g.dial(client)
 	if err != nil {
 		g.reach.Failed(g.cfg.Log, g.cfg.Stats, "", g.cfg.upstreamNames(), err)
 		return nil
@@ -132,13 +174,27 @@ func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	return s
 }
 
-// dial connects to the upstream, or to the primary if there are several.
-func (g *Gateway) dial() (c net.Conn, member int, err error) {
+// dial connects a client to the upstream, or to the primary if there are several.
+func (g *Gateway) dial(client net.Conn) (c net.Conn, member int, err error) {
 	if g.balancer != nil {
-		return g.balancer.dial()
+		return g.balancer.dial(func(ctx context.Context, member int) (net.Conn, error) { return g.connect(ctx, member, client) })
 	}
-	c, err = gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
+	if g.near != nil {
+		select {
+		case <-g.asked:
+		case <-time.After(discoverWait):
+		}
+	}
+	c, err = g.connect(g.ctx, 0, client)
 	return c, 0, err
+}
+
+// connect connects a client to a member: by a stream on a link, if the member is behind a gateway that accepts links.
+func (g *Gateway) connect(ctx context.Context, member int, client net.Conn) (net.Conn, error) {
+	if c := g.near.dial(ctx, member, client); c != nil {
+		return c, nil
+	}
+	return gateway.Dial(ctx, g.cfg.upstreams()[member], g.cfg.Stats)
 }
 
 // newWatcher returns the session of a driver that watches a standby.

@@ -80,16 +80,12 @@ func startTap(t *testing.T, server string) *tap {
 
 func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	defer dst.Close()
-	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}, frames: &frameReader{}}
-	r.frames.on.Store(true)
+	r := reader{Inbound: gateway.Inbound{Conn: src, Ctx: context.Background()}}
 	defer r.Free()
 	for {
 		m, err := r.next()
 		if err != nil {
 			return
-		}
-		if m.compressor == wire.BetweenGateways && !m.paired.Dictionary {
-			r.frames.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
 		}
 		p.mu.Lock()
 		*into = append(*into, frame{m.compressor, bytes.Clone(m.received)})

@@ -1,14 +1,11 @@
 package mongo
 
 import (
-	"bytes"
-	"encoding/hex"
 	"slices"
 	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -18,9 +15,9 @@ import (
 // compressors, since servers remember the first offer.
 func (s *session) helloForServer(r *request) (out []byte, h *handshake, err error) {
 	doc := r.document.Of(r.plain)
-	edit := helloEdit{offer: s.offer(), inject: !s.helloSent, balancer: s.g.balancer != nil, peers: s.g.cfg.Peers, logins: s.g.logins}
-	if !s.helloSent && slices.Contains(edit.offer, wire.BetweenGateways) {
-		edit.dicts = s.peerFrames.serverIn.pin()
+	edit := helloEdit{inject: !s.helloSent, isGateway: s.g.near != nil, balancer: s.g.balancer != nil, logins: s.g.logins}
+	if s.toServer.stream == nil { // else the link compresses
+		edit.offer = s.offer()
 	}
 	edited, hello, err := rewriteHello(memory.GetBuffer(len(doc)+128), doc, edit)
 	defer memory.PutBuffer(edited)
@@ -32,8 +29,11 @@ func (s *session) helloForServer(r *request) (out []byte, h *handshake, err erro
 	}
 	if hello.hasOffer {
 		s.clientCompressors = hello.offered
+		if hello.byGateway && s.g.cfg.Peers {
+			s.nearClient.Store(true)
+		}
 	}
-	h = &handshake{clientCompressors: s.clientCompressors, offerSent: hello.hasOffer || !s.helloSent, offer: edit.offer, announced: hello.announced, logins: s.g.logins, loadBalanced: hello.loadBalanced}
+	h = &handshake{clientCompressors: s.clientCompressors, acceptsLinks: s.g.acceptsLinks() && s.nearClient.Load(), offerSent: hello.hasOffer || !s.helloSent, offer: edit.offer, logins: s.g.logins, loadBalanced: hello.loadBalanced}
 	if h.loadBalanced {
 		h.serviceID = s.g.balancer.serviceID(s.memberSession.member)
 	}
@@ -51,9 +51,6 @@ func (s *session) helloForClient(h *handshake, r *reply) (out []byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(h.clientCompressors, wire.BetweenGateways) && !s.peerFrames.clientIn.on.Load() {
-		h.ownHashes = appendPrefixes(nil, s.peerFrames.clientIn.pin())
-	}
 	edited, err := rewriteHelloReply(memory.GetBuffer(len(doc)+128), doc, d, h, s.renamer(d, h))
 	defer memory.PutBuffer(edited)
 	if err != nil {
@@ -65,10 +62,19 @@ func (s *session) helloForClient(h *handshake, r *reply) (out []byte, err error)
 		}
 	}
 	if d.ok && h.offerSent {
-		s.peerFrames.withServer(d, h.offer)
+		var accepted compressorSet
+		for _, id := range h.offer {
+			if d.accepted.has(id) {
+				accepted.add(id)
+			}
+		}
+		s.accepted.Store(uint32(accepted))
+		s.g.near.heard(s.memberSession.member, d)
 	}
 	if d.ok {
-		s.peerFrames.withClient(h)
+		for _, id := range h.clientCompressors {
+			s.offered.Or(1 << id)
+		}
 		if d.loggedIn {
 			s.door.Open()
 		}
@@ -88,7 +94,7 @@ func (s *session) renamer(d helloReply, h *handshake) func([]byte) (string, bool
 	if d.me != "" {
 		s.g.addresses.learnMember(d.me)
 	}
-	if slices.Contains(h.clientCompressors, wire.BetweenGateways) {
+	if s.nearClient.Load() {
 		return unchanged
 	}
 	if d.me != "" {
@@ -107,7 +113,7 @@ func (s *session) renamer(d helloReply, h *handshake) func([]byte) (string, bool
 type helloFields struct {
 	hasOffer  bool                // it has a list of compressors
 	offered   []wire.CompressorID // the supported ones of that list, in the client's order
-	announced []hashPrefix        // dictionaries that the client says it has
+	byGateway bool                // the list says that the client is a gateway
 
 	loadBalanced     bool   // the client asks for a load balancer
 	refusedMechanism string // the mechanism of a login that was removed; "": none
@@ -115,12 +121,11 @@ type helloFields struct {
 
 // helloEdit lists the changes to make to a hello.
 type helloEdit struct {
-	offer    []wire.CompressorID // replaces the client's list
-	dicts    []*codec.Dict       // dictionaries to announce to a gateway behind this one
-	inject   bool                // make the offer even if the client makes none
-	balancer bool                // remove loadBalanced, which servers refuse
-	peers    bool                // clients may be gateways
-	logins   *loginFilter        // decides which logins may begin in it
+	offer     []wire.CompressorID // replaces the client's list
+	isGateway bool                // say that the client is a gateway
+	inject    bool                // make the offer even if the client makes none
+	balancer  bool                // remove loadBalanced, which servers refuse
+	logins    *loginFilter        // decides which logins may begin in it
 }
 
 // rewriteHello appends the document of a hello with edit applied. Everything else stays unchanged.
@@ -149,17 +154,14 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, helloFields, error) 
 			return true
 		}
 		if !g.hasOffer {
-			dst = appendCompression(dst, edit.offer, edit.dicts)
+			dst = appendCompression(dst, edit.offer, edit.isGateway)
 		}
 		g.hasOffer = true
-		g.offered = compressorsIn(e.Value, edit.peers)
-		if slices.Contains(g.offered, wire.BetweenGateways) {
-			g.announced = announcedIn(e.Value)
-		}
+		g.offered, g.byGateway = compressorsIn(e.Value)
 		return true
 	})
 	if edit.inject && !g.hasOffer {
-		dst = appendCompression(dst, edit.offer, edit.dicts)
+		dst = appendCompression(dst, edit.offer, edit.isGateway)
 	}
 	return wire.FinishDocument(dst, start), g, err
 }
@@ -169,8 +171,7 @@ type handshake struct {
 	clientCompressors []wire.CompressorID // offered by the client and supported
 	offer             []wire.CompressorID // made to the server
 	offerSent         bool                // the hello sent to the server contained the offer
-	announced         []hashPrefix        // dictionaries that the client has, if it is a gateway
-	ownHashes         []byte              // hashes of the gateway's own dictionaries, for a client that is a gateway
+	acceptsLinks      bool                // tell the client, a gateway, that this one accepts links
 
 	logins *loginFilter // decides which mechanisms the client is told
 
@@ -190,23 +191,23 @@ type helloReply struct {
 	loggedIn   bool   // the login that the hello began has succeeded
 	isPrimary  bool   // it accepts writes
 	electionID string // ID of the election that made it primary; later ones are greater
-	announced  []hashPrefix
+	// acceptsLinks means that the server is a gateway, and accepts links.
+	acceptsLinks bool
 }
 
 // rewriteHelloReply appends the document of a reply to a hello, of which d holds the fields. The client
 // gets h.clientCompressors as compressors, no list if that is empty, and the addresses that rename returns.
 func rewriteHelloReply(dst, doc []byte, d helloReply, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
-	start, done := len(dst), !d.ok || len(h.clientCompressors) == 0
+	start, done := len(dst), !d.ok || len(h.clientCompressors) == 0 && !h.acceptsLinks
 	standbys := h.standbys
 	dst = append(dst, 0, 0, 0, 0)
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		switch string(e.Key) {
 		case "compression":
 			if !done {
-				dst = appendCompression(dst, h.clientCompressors, nil)
+				dst = appendCompression(dst, h.clientCompressors, h.acceptsLinks)
 			}
 			done = true
-		case dictionariesKey:
 		case supportedKey:
 			dst = h.logins.appendSupported(dst, doc, e)
 		case "me", "primary":
@@ -221,12 +222,9 @@ func rewriteHelloReply(dst, doc []byte, d helloReply, h *handshake, rename func(
 		return true
 	})
 	if !done {
-		dst = appendCompression(dst, h.clientCompressors, nil)
+		dst = appendCompression(dst, h.clientCompressors, h.acceptsLinks)
 	}
 	dst = appendStandbys(dst, standbys)
-	if d.ok && len(h.ownHashes) > 0 {
-		dst = bsoncore.AppendBinaryElement(dst, dictionariesKey, 0, h.ownHashes)
-	}
 	if h.loadBalanced && d.ok {
 		dst = bsoncore.AppendObjectIDElement(dst, "serviceId", h.serviceID)
 	}
@@ -241,11 +239,11 @@ func parseHelloReply(doc []byte) (d helloReply, err error) {
 			n, isNumber := e.Value.AsFloat64OK()
 			d.ok = isNumber && n == 1
 		case "compression":
-			for _, id := range compressorsIn(e.Value, true) {
+			var list []wire.CompressorID
+			list, d.acceptsLinks = compressorsIn(e.Value)
+			for _, id := range list {
 				d.accepted.add(id)
 			}
-		case dictionariesKey:
-			d.announced = parsePrefixes(e.Value)
 		case speculativeKey:
 			if doc := wire.Document(e.Value); doc != nil {
 				d.loggedIn = loginEnded(doc)
@@ -306,36 +304,33 @@ func appendStandbys(dst []byte, standbys []string) []byte {
 	return dst
 }
 
-// compressorsIn parses a list of compressor names. It leaves out duplicates and unknown names, and the
-// compressor of gateways unless gateway says that the other end may be one.
-func compressorsIn(v bsoncore.Value, gateway bool) []wire.CompressorID {
-	var list []wire.CompressorID
+// compressorsIn parses a list of compressor names, without duplicates and unknown names. byGateway means that the list has
+// pairName.
+func compressorsIn(v bsoncore.Value) (list []wire.CompressorID, byGateway bool) {
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
-		id := compressorNamed(wire.Text(e.Value))
-		if id == wire.BetweenGateways && !gateway {
-			return true
-		}
-		if id != plain && !slices.Contains(list, id) {
+		name := wire.Text(e.Value)
+		if id := compressorNamed(name); id != plain && !slices.Contains(list, id) {
 			list = append(list, id)
 		}
+		byGateway = byGateway || string(name) == pairName
 		return true
 	})
-	return list
+	return list, byGateway
 }
 
-func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict) []byte {
+// appendCompression appends a list of compressors, with pairName first if pair is true.
+func appendCompression(dst []byte, list []wire.CompressorID, pair bool) []byte {
 	index, dst := bsoncore.AppendArrayElementStart(dst, "compression")
 	n := 0
 	add := func(name string) {
 		dst = bsoncore.AppendStringElement(dst, arrayKey(n), name)
 		n++
 	}
+	if pair {
+		add(pairName)
+	}
 	for _, id := range list {
 		add(nameOf(id))
-	}
-	for _, d := range held {
-		hash := d.Hash()
-		add(dictNamePrefix + hex.EncodeToString(hash[:len(hashPrefix{})]))
 	}
 	dst, _ = bsoncore.AppendArrayEnd(dst, index)
 	return dst
@@ -343,49 +338,3 @@ func appendCompression(dst []byte, list []wire.CompressorID, held []*codec.Dict)
 
 // arrayKey returns the key of an array's n-th element.
 func arrayKey(n int) string { return strconv.Itoa(n) }
-
-// Gateways announce in the handshake which dictionaries they have, so that those need not be sent: in the
-// hello among the names of the compressors, in the reply in a separate field.
-
-// hashPrefix announces a dictionary: the first bytes of its SHA-256.
-type hashPrefix [8]byte
-
-const maxAnnounced = 16 // dictionaries
-
-// dictNamePrefix begins the names in a list of compressors that announce dictionaries: servers and gateways ignore
-// unknown names.
-const dictNamePrefix = pairName + "-"
-
-// dictionariesKey is the field in which a gateway announces its dictionaries in the reply to a hello.
-const dictionariesKey = "cinchDictionaries"
-
-// announcedIn returns the dictionaries announced in a gateway's list of compressors.
-func announcedIn(v bsoncore.Value) (told []hashPrefix) {
-	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
-		var p hashPrefix
-		text, ok := bytes.CutPrefix(wire.Text(e.Value), []byte(dictNamePrefix))
-		if ok && len(text) == hex.EncodedLen(len(p)) && len(told) < maxAnnounced {
-			if _, err := hex.Decode(p[:], text); err == nil {
-				told = append(told, p)
-			}
-		}
-		return true
-	})
-	return told
-}
-
-func parsePrefixes(v bsoncore.Value) (told []hashPrefix) {
-	_, b, _ := v.BinaryOK()
-	for n := len(hashPrefix{}); len(b) >= n && len(told) < maxAnnounced; b = b[n:] {
-		told = append(told, hashPrefix(b))
-	}
-	return told
-}
-
-func appendPrefixes(dst []byte, dicts []*codec.Dict) []byte {
-	for _, d := range dicts {
-		hash := d.Hash()
-		dst = append(dst, hash[:len(hashPrefix{})]...)
-	}
-	return dst
-}

@@ -232,8 +232,8 @@ func TestNobodyLogsInAsTheGateway(t *testing.T) {
 		"single":        single.addr,
 		"load balanced": serve(t, "", withZstd, func(cfg *Config) { cfg.Members = []endpoint.Upstream{c.asMember(t)} }).addr,
 		"far":           far.addr,
-		"pair":          serve(t, far.addr, withDicts).addr,
-		"pair, the near one has the certificate": serve(t, closed.addr, withDicts, func(cfg *Config) {
+		"pair":          serve(t, far.addr, withZstd, linking).addr,
+		"pair, the near one has the certificate": serve(t, closed.addr, withZstd, linking, func(cfg *Config) {
 			cfg.Upstream = c.asMember(t)
 			cfg.Upstream.Address = closed.addr
 		}).addr,

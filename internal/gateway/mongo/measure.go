@@ -15,7 +15,6 @@ import (
 type nsCommand struct {
 	namespace, command []byte
 	measured           [2]atomic.Pointer[cachedKind] // by direction
-	trained            [2]atomic.Pointer[cachedKind]
 }
 
 // cachedKind is a recent result of a lookup in dictionary.Messages.
@@ -65,23 +64,6 @@ func (t *nsCommands) get(namespace, command []byte) *nsCommand {
 	made := &nsCommand{namespace: own[:len(namespace)], command: own[len(namespace)+1:]}
 	t.m[string(own)] = made
 	return made
-}
-
-// trainedKind returns the kind that trains the dictionary for a message under a rule; nil: none. There is one
-// for each namespace and direction, whose documents are similar; a dictionary also has room for the fields of
-// commands. Replies without a collection get none, because it is unknown which clients may see their
-// contents.
-func (t *nsCommands) trainedKind(nc *nsCommand, r *policy.MessageRule, d policy.Direction, now time.Time) *dictionary.Kind {
-	if nc == nil || r == nil || !r.AutoDict || d == policy.Reply && bytes.HasSuffix(nc.namespace, []byte("."+noCollection)) {
-		return nil
-	}
-	known := &nc.trained[d-policy.Request]
-	if k := known.Load(); k != nil && k.rule == r && now.Sub(k.at) < kindTTL {
-		return k.kind
-	}
-	kind := t.kinds.Kind(r, string(nc.namespace), d)
-	known.Store(&cachedKind{r, kind, now})
-	return kind
 }
 
 // measure records a message that took sent bytes on the link; without an nsCommand it does nothing. t.sample must

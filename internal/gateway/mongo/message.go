@@ -18,7 +18,8 @@ const plain wire.CompressorID = 255
 // minCompressed is the length in bytes from which compressing a message by itself may gain.
 const minCompressed = 96
 
-// pairName is the compressor name that gateways offer each other in handshakes.
+// pairName is a name among the compressors in handshakes: in a hello it says that the client is a gateway, and in the reply
+// that the server is one that accepts links.
 const pairName = "cinch"
 
 // zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
@@ -32,7 +33,6 @@ type message struct {
 	header     wire.Header       // of the decompressed message
 	compressor wire.CompressorID // compressor, or plain
 	account    *memory.Account   // holds the memory of the bytes; nil: they don't count in a budget
-	paired     wire.Paired       // header of a frame between gateways
 
 	waited         time.Duration // for memory, while the message came in
 	restBytes      int           // number of bytes that came after the first ones; 0: not measured
@@ -43,7 +43,6 @@ type message struct {
 // reader reads messages from one connection. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	frames  *frameReader   // nil, or not on: no frames between gateways
 	allowed *atomic.Uint32 // the compressorSet that the peer may use; nil: any
 	pace    *gateway.Pace  // nil: not measured
 }
@@ -52,37 +51,26 @@ type reader struct {
 // more. An error between two messages is io.EOF or os.ErrDeadlineExceeded; both leave the reader unchanged.
 func (r *reader) next() (m message, err error) {
 	r.Release()
-	if err = r.Fill(wire.PairedLengthLen); err != nil {
+	if err = r.Fill(wire.HeaderLen); err != nil {
 		return m, err
 	}
-	var length, cost int // bytes of the message on the wire; memory in bytes to handle it
-	if r.frames != nil && r.frames.on.Load() && wire.IsPaired(r.Unread()) {
-		if length, err = r.pairedHead(&m); err != nil {
+	m.compressor = plain
+	if m.header, err = wire.ParseHeader(r.Unread()); err != nil {
+		return m, err
+	}
+	length, cost := m.header.Length, 2*m.header.Length // bytes of the message on the wire; memory in bytes to handle it
+	if m.header.OpCode == wire.OpCompressed {
+		if err = r.Fill(wire.CompressedHeaderLen); err != nil {
 			return m, err
 		}
-		cost = length + 2*m.header.Length
-	} else {
-		if err = r.Fill(wire.HeaderLen); err != nil {
+		c, err := wire.ParseCompressed(m.header, r.Unread())
+		if err != nil {
 			return m, err
 		}
-		m.compressor = plain
-		if m.header, err = wire.ParseHeader(r.Unread()); err != nil {
-			return m, err
+		if _, ok := algorithmOf(c.Compressor); !ok || r.allowed != nil && !compressorSet(r.allowed.Load()).has(c.Compressor) {
+			return m, fmt.Errorf("%w: %d", errCompressor, c.Compressor)
 		}
-		length, cost = m.header.Length, 2*m.header.Length
-		if m.header.OpCode == wire.OpCompressed {
-			if err = r.Fill(wire.CompressedHeaderLen); err != nil {
-				return m, err
-			}
-			c, err := wire.ParseCompressed(m.header, r.Unread())
-			if err != nil {
-				return m, err
-			}
-			if _, ok := algorithmOf(c.Compressor); !ok || r.allowed != nil && !compressorSet(r.allowed.Load()).has(c.Compressor) {
-				return m, fmt.Errorf("%w: %d", errCompressor, c.Compressor)
-			}
-			m.header, m.compressor, cost = c.Header, c.Compressor, length+2*c.Length
-		}
+		m.header, m.compressor, cost = c.Header, c.Compressor, length+2*c.Length
 	}
 	if err = r.Expect(max(length, m.header.Length), cost); err != nil {
 		return m, err
@@ -99,26 +87,9 @@ func (r *reader) next() (m message, err error) {
 	return m, nil
 }
 
-// pairedHead reads the head of a frame between gateways, of which PairedLengthLen bytes have been read, and
-// returns the length of the frame.
-func (r *reader) pairedHead(m *message) (length int, err error) {
-	if length, err = wire.PairedLength(r.Unread()); err != nil {
-		return 0, err
-	}
-	if err = r.Fill(min(length, wire.MaxPairedHead)); err != nil {
-		return 0, err
-	}
-	m.paired, err = wire.ParsePaired(r.Unread(), r.frames.numbers)
-	m.header, m.compressor = m.paired.Header, wire.BetweenGateways
-	return length, err
-}
-
-// decompress decompresses a message into a buffer of the pool. from decodes frames between gateways. If the size is
-// not exactly the declared one, it returns an error.
-func (c *compression) decompress(m *message, from *frameReader) ([]byte, error) {
-	if m.compressor == wire.BetweenGateways {
-		return from.open(m)
-	}
+// decompress decompresses a message into a buffer of the pool. If the size is not exactly the declared one, it returns an
+// error.
+func (c *compression) decompress(m *message) ([]byte, error) {
 	a, ok := algorithmOf(m.compressor)
 	if !ok {
 		return nil, fmt.Errorf("%w: %d", errCompressor, m.compressor)
@@ -227,38 +198,26 @@ func compressorNamed(name []byte) wire.CompressorID {
 			return a.id
 		}
 	}
-	if string(name) == pairName {
-		return wire.BetweenGateways
-	}
 	return plain
 }
 
 // nameOf returns the name of a compressor in handshakes.
 func nameOf(id wire.CompressorID) string {
-	if id == wire.BetweenGateways {
-		return pairName
-	}
 	a, _ := algorithmOf(id)
 	return a.name
 }
 
 // codecOf returns the codec of messages compressed by id.
 func codecOf(id wire.CompressorID) codec.ID {
-	if id == wire.BetweenGateways {
-		return codec.Zstd
-	}
 	a, _ := algorithmOf(id)
 	return a.codec
 }
 
 // numCompressors is the length of arrays indexed by compressor ID.
-const numCompressors = int(wire.BetweenGateways) + 1
+const numCompressors = int(wire.Zstd) + 1
 
 // compressorSet is a set of compressors, one bit each.
 type compressorSet uint32
 
 func (s compressorSet) has(id wire.CompressorID) bool { return id <= 31 && s&(1<<id) != 0 }
 func (s *compressorSet) add(id wire.CompressorID)     { *s |= 1 << id }
-
-// gatewaysOnly is the set with just the compressor of gateways.
-const gatewaysOnly compressorSet = 1 << wire.BetweenGateways

@@ -20,18 +20,8 @@ var (
 	descShapes = prometheus.NewDesc("cinch_mongo_shapes",
 		"Kinds of requests for which the gateway keeps statistics about replies.", []string{"gateway"}, nil)
 
-	descPairs = prometheus.NewDesc("cinch_mongo_pair_connections_total",
-		"Connections to or from other gateways that negotiated frames between gateways.", []string{"gateway"}, nil)
-	descPairMessages = prometheus.NewDesc("cinch_mongo_pair_messages_total",
-		"Messages in frames between gateways, by outcome.", []string{"gateway", "outcome"}, nil)
-	descPairDicts = prometheus.NewDesc("cinch_mongo_pair_dictionaries_total",
-		"Dictionaries exchanged with other gateways, by outcome.", []string{"gateway", "outcome"}, nil)
-	descPairDictBytes = prometheus.NewDesc("cinch_mongo_pair_dictionary_sent_bytes_total",
-		"Bytes of dictionaries sent to other gateways.", []string{"gateway"}, nil)
-	descShelf = prometheus.NewDesc("cinch_mongo_pair_held_bytes",
-		"Memory used by dictionaries of other gateways, in bytes.", []string{"gateway"}, nil)
 	descKinds = prometheus.NewDesc("cinch_mongo_measured_kinds",
-		"Kinds of messages (namespace or command, and direction) that are sampled or get dictionaries.", []string{"gateway"}, nil)
+		"Kinds of messages (namespace or command, and direction) that are sampled.", []string{"gateway"}, nil)
 	descSamples = prometheus.NewDesc("cinch_mongo_sample_bytes",
 		"Memory used by samples of messages, in bytes.", []string{"gateway"}, nil)
 )
@@ -40,7 +30,7 @@ var (
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descLinkSpeed, descLinkRTT, descChoices, descShapes,
-		descPairs, descPairMessages, descPairDicts, descPairDictBytes, descShelf, descKinds, descSamples,
+		descKinds, descSamples,
 	} {
 		ch <- d
 	}
@@ -50,7 +40,6 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range m.Gateways {
 		g.collect(ch)
-		g.collectPairs(ch)
 	}
 }
 
@@ -68,31 +57,12 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	gauge(descLinkSpeed, speed)
 	gauge(descLinkRTT, l.rtt.min().Seconds())
 	gauge(descShapes, float64(g.forecasts.len()))
+	kinds, samples := pair.Samples(g.cfg.Kinds)
+	gauge(descKinds, float64(kinds))
+	gauge(descSamples, float64(samples))
 	for c, n := range l.choices {
 		ch <- prometheus.MustNewConstMetric(descChoices, prometheus.CounterValue, float64(n), g.cfg.Name, c.compressor, c.reason)
 	}
-}
-
-func (g *Gateway) collectPairs(ch chan<- prometheus.Metric) {
-	p := g.pairs
-	counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{g.cfg.Name}, labels...)...)
-	}
-	gauge := func(d *prometheus.Desc, n int) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), g.cfg.Name)
-	}
-	counter(descPairs, p.Connections.Load())
-	counter(descPairMessages, p.Messages.Compressed.Load(), "sealed")
-	counter(descPairMessages, p.Messages.Stored.Load(), "stored")
-	counter(descPairMessages, p.Messages.Opened.Load(), "opened")
-	counter(descPairDicts, p.Dicts.Sent.Load(), "sent")
-	counter(descPairDicts, p.Dicts.Named.Load(), "named")
-	counter(descPairDicts, p.Dicts.Received.Load(), "received")
-	counter(descPairDictBytes, p.Dicts.SentBytes.Load())
-	gauge(descShelf, p.shelf.Bytes())
-	kinds, samples := pair.Samples(g.cfg.Kinds)
-	gauge(descKinds, kinds)
-	gauge(descSamples, samples)
 }
 
 // fastestPerByte limits the speed that is reported for a link, in nanoseconds a byte: 80 Gbit/s. Bytes that

@@ -35,11 +35,6 @@ func compressionBy(t testing.TB, rules []policy.MessageRule) *compression {
 	return newCompression(&cfg)
 }
 
-func pairsOf(t testing.TB, rules []policy.MessageRule) *pairs {
-	t.Helper()
-	return newPairs(compressionBy(t, rules))
-}
-
 // silent is a connection that accepts all writes and has nothing to read.
 type silent struct {
 	net.Conn
@@ -127,10 +122,10 @@ func TestRulesSayWhatIsOffered(t *testing.T) {
 		want  []wire.CompressorID
 	}{
 		{"none", nil, []wire.CompressorID{wire.Zstd, wire.Snappy}},
-		{"zstd", withZstd, []wire.CompressorID{wire.BetweenGateways, wire.Zstd, wire.Snappy}},
+		{"zstd", withZstd, []wire.CompressorID{wire.Zstd, wire.Snappy}},
 		{"snappy", withSnappy, []wire.CompressorID{wire.Zstd, wire.Snappy}},
 		{"zlib", withZlib, []wire.CompressorID{wire.Zstd, wire.Snappy, wire.Zlib}},
-		{"auto", withAuto, []wire.CompressorID{wire.BetweenGateways, wire.Zstd, wire.Snappy}},
+		{"auto", withAuto, []wire.CompressorID{wire.Zstd, wire.Snappy}},
 	} {
 		if got := compressionBy(t, c.rules).offer(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v", c.name, got)
@@ -151,36 +146,10 @@ func TestChooseTakesWhatTheServerTook(t *testing.T) {
 	}
 }
 
-func TestSidesAgree(t *testing.T) {
-	s := newPeerFrames(pairsOf(t, nil))
-	const all, zstd compressorSet = 1<<wire.Zstd | 1<<wire.Snappy | gatewaysOnly, 1 << wire.Zstd
-	s.withServer(helloReply{accepted: all}, []wire.CompressorID{wire.Zstd, wire.Zlib})
-	if s.ofServer() != zstd || s.serverIn.on.Load() {
-		t.Errorf("taken %b, a pair: %v", s.ofServer(), s.serverIn.on.Load())
-	}
-	for range 2 { // hellos may be repeated
-		s.withServer(helloReply{accepted: all, announced: []hashPrefix{{1}}}, []wire.CompressorID{wire.BetweenGateways, wire.Zstd})
-	}
-	if s.ofServer() != zstd || !s.serverIn.on.Load() || len(*s.serverOut.told.Load()) != 1 {
-		t.Errorf("taken %b, or no pair", s.ofServer())
-	}
-	if s.crossed(make([]byte, 3), make([]byte, 5)) != 5 {
-		t.Error("the link is behind a gateway whose client is none")
-	}
-	s.withClient(&handshake{clientCompressors: []wire.CompressorID{wire.Zstd}})
-	if s.clientIn.on.Load() {
-		t.Error("any client is a gateway")
-	}
-	s.withClient(&handshake{clientCompressors: []wire.CompressorID{wire.BetweenGateways}})
-	if !s.clientIn.on.Load() || s.crossed(make([]byte, 3), make([]byte, 5)) != 3 || s.clientIn.pairs.Connections.Load() != 2 {
-		t.Errorf("%d pairs", s.clientIn.pairs.Connections.Load())
-	}
-}
-
 // The first hello always gets the offer, later ones only if the client makes one.
 func TestHellosOfferOnce(t *testing.T) {
 	p := newParts(t, withZstd)
-	for i, want := range []string{pairName + " zstd snappy", "", pairName + " zstd snappy"} {
+	for i, want := range []string{"zstd snappy", "", "zstd snappy"} {
 		doc := hello()
 		if i == 2 {
 			doc = hello("snappy", "unknown")
@@ -223,8 +192,8 @@ func TestHellosAnswer(t *testing.T) {
 	if fmt.Sprint(said) != "{[gateway:27 db1:1] [snappy] [standby:9] gateway:27}" {
 		t.Errorf("%+v", said)
 	}
-	if p.peerFrames.ofServer() != 1<<wire.Zstd|1<<wire.Snappy {
-		t.Errorf("taken: %b", p.peerFrames.ofServer())
+	if compressorSet(p.accepted.Load()) != 1<<wire.Zstd|1<<wire.Snappy {
+		t.Errorf("taken: %b", compressorSet(p.accepted.Load()))
 	}
 	if n := p.log.Count("member has no gateway"); n != 1 {
 		t.Errorf("%d lines about members without a gateway", n)
@@ -243,7 +212,7 @@ func TestOffersOutliveRules(t *testing.T) {
 	if _, err := p.helloForClient(waits, replyOf(t, server)); err != nil {
 		t.Fatal(err)
 	}
-	if taken := p.peerFrames.ofServer(); taken != 1<<wire.Zlib|1<<wire.Snappy {
+	if taken := compressorSet(p.accepted.Load()); taken != 1<<wire.Zlib|1<<wire.Snappy {
 		t.Errorf("taken: %b", taken)
 	}
 }
@@ -282,10 +251,10 @@ func TestRewriterDecides(t *testing.T) {
 		{"a secret", opMsg(1, 0, command("saslContinue", 1, manyDocuments)), 1 << wire.Zstd, "", false},
 	} {
 		p := newParts(t, withZstd)
-		p.peerFrames.taken.Store(uint32(c.taken))
+		p.accepted.Store(uint32(c.taken))
 		r := requestOf(t, c.message)
 		var x exchange
-		out, pooled := p.rewrite(r, &x)
+		out, pooled, _ := p.rewrite(r, &x)
 		if x.reason != c.reason || (len(out) < len(c.message)) != c.smaller {
 			t.Errorf("%s: %q, %d of %d bytes", c.name, x.reason, len(out), len(c.message))
 		}
@@ -308,13 +277,13 @@ func TestRequestsCountForTheirRule(t *testing.T) {
 	p := newParts(t, []policy.MessageRule{
 		{Name: "requests", Direction: policy.Request, Setting: zstd}, {Name: "replies", Direction: policy.Reply, Setting: zstd},
 	})
-	p.peerFrames.taken.Store(1 << wire.Zstd)
+	p.accepted.Store(1 << wire.Zstd)
 	r := requestOf(t, opMsg(1, 0, command("find", "users", manyDocuments)))
 	for range 20 {
 		p.forecasts.observe(r.shape, 10*len(r.plain), 10*len(r.plain), plain)
 	}
 	for range 20 {
-		_, pooled := p.rewrite(r, &exchange{})
+		_, pooled, _ := p.rewrite(r, &exchange{})
 		memory.PutBuffer(pooled)
 	}
 	for _, r := range p.stats.Snapshot().Rules {
@@ -324,28 +293,11 @@ func TestRequestsCountForTheirRule(t *testing.T) {
 	}
 }
 
-// A request to another gateway goes in a frame, which says whether the reply may come in one.
-func TestRewriterFrames(t *testing.T) {
-	p, far := newParts(t, withZstd), newPeerFrames(pairsOf(t, nil))
-	p.peerFrames.serverIn.on.Store(true)
-	insert := opMsg(1, 0, command("insert", "users", manyDocuments))
-	out, pooled := p.rewrite(requestOf(t, insert), &exchange{})
-	defer memory.PutBuffer(pooled)
-	frame, err := wire.ParsePaired(out, wire.Numbers{})
-	if err != nil || !frame.Wants || frame.Stored {
-		t.Fatalf("%+v, %v", frame, err)
-	}
-	whole, err := p.decompress(&message{received: out, header: frame.Header, compressor: wire.BetweenGateways, paired: frame}, &far.clientIn)
-	if err != nil || !bytes.Equal(whole, insert) {
-		t.Errorf("%d bytes became %d, %v", len(insert), len(whole), err)
-	}
-}
-
 func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 	p := newParts(t, withZstd)
 	r := replyOf(t, bson.D{{Key: "ok", Value: 1}, manyDocuments})
 	for _, client := range []wire.CompressorID{plain, wire.Noop, wire.Snappy, wire.Zlib} {
-		out, pooled := p.encodeReply(&exchange{replyCompressor: client}, r, time.Now())
+		out, pooled := p.encodeReply(&exchange{replyCompressor: client}, r)
 		h, _ := wire.ParseHeader(out)
 		if compressed := h.OpCode == wire.OpCompressed; compressed != (client == wire.Snappy || client == wire.Zlib) {
 			t.Errorf("as %d: compressed %v", client, compressed)
@@ -354,7 +306,7 @@ func TestRecoderGivesTheFormOfTheRequest(t *testing.T) {
 	}
 	b := p.compress(r.plain, r.header, wire.Zstd, 0)
 	r.received, r.compressor = b, wire.Zstd
-	if out, _ := p.encodeReply(&exchange{replyCompressor: wire.Zstd}, r, time.Now()); &out[0] != &b[0] {
+	if out, _ := p.encodeReply(&exchange{replyCompressor: wire.Zstd}, r); &out[0] != &b[0] {
 		t.Error("a message in the form that the client wants was changed")
 	}
 }
@@ -380,7 +332,7 @@ func TestRecoderLearns(t *testing.T) {
 // The gateway's own time for a request is not part of the round trip to the server.
 func TestRoundTripsBeginWhenRequestsAreSent(t *testing.T) {
 	p := newParts(t, withZstd)
-	p.peerFrames.taken.Store(1 << wire.Zstd)
+	p.accepted.Store(1 << wire.Zstd)
 	b := opMsg(1, 0, command("insert", "users", manyDocuments))
 	h, _ := wire.ParseHeader(b)
 	before := time.Now()
@@ -629,34 +581,6 @@ func TestTopicsAreRemembered(t *testing.T) {
 	}
 	if n := len(topics.m); n > maxNSCommands {
 		t.Errorf("%d topics", n)
-	}
-}
-
-// A dictionary is sent when the messages that could have used it are as long as the dictionary.
-func TestSpeakerSendsADictionaryThatPays(t *testing.T) {
-	p := pairsOf(t, withDict(dictOf(t, 1)))
-	rule := p.policy.Load().Rules()[0]
-	sp := &frameWriter{pairs: p}
-	message := opMsg(1, 0, command("insert", "users", bson.E{Key: "documents", Value: users(0, 3)}))
-	h, _ := wire.ParseHeader(message)
-	owed := 0
-	for p.Dicts.Sent.Load() == 0 {
-		if owed += len(message); owed > len(rule.Dict.Content())+len(message) {
-			t.Fatal("it was never sent")
-		}
-		out, _ := sp.frame(&outgoing{message: message, header: h, rule: rule, open: true})
-		memory.PutBuffer(out)
-	}
-	if owed < len(rule.Dict.Content()) {
-		t.Errorf("sent after %d bytes", owed)
-	}
-	known := &frameWriter{pairs: p}
-	hash := rule.Dict.Hash()
-	known.told.Store(&[]hashPrefix{hashPrefix(hash[:8])})
-	out, _ := known.frame(&outgoing{message: message, header: h, rule: rule, open: true})
-	defer memory.PutBuffer(out)
-	if p.Dicts.Sent.Load() != 1 || p.Dicts.Named.Load() != 1 {
-		t.Error("what the other end has was sent, or not named")
 	}
 }
 

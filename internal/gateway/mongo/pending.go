@@ -19,7 +19,6 @@ type exchange struct {
 	shape           uint64            // 0: don't record the reply
 	nsCommand       *nsCommand        // nil: no command, or not needed
 	hello           *handshake        // nil: no handshake
-	requiresRead    bool              // if the reply says ok, the client may read nsCommand's collection
 	retryable       bool              // drivers send it again if its connection is lost
 	endsLogin       bool              // its reply may complete a login
 	awaitsData      bool              // the server may wait for documents that never come

@@ -23,6 +23,7 @@ type balancer struct {
 	stats    *gateway.Stats
 	log      *slog.Logger
 	ask      func(context.Context, endpoint.Upstream) (helloReply, error) // askIdentity
+	heard    func(member int, d helloReply)                               // gets each reply to ask
 	sessions memberSessions
 
 	askMu sync.Mutex // held while the members are asked, so that sessions ask once between them
@@ -48,13 +49,13 @@ const (
 	primaryWait    = 8 * time.Second        // for an election to end; drivers wait 10 s for a connection
 )
 
-// dial connects to the primary. It returns the connection and the member's index.
-func (b *balancer) dial() (c net.Conn, member int, err error) {
+// dial finds the primary and connects to it. It returns the connection and the member's index.
+func (b *balancer) dial(connect func(ctx context.Context, member int) (net.Conn, error)) (c net.Conn, member int, err error) {
 	ctx, cancel := context.WithTimeout(b.ctx, primaryWait)
 	defer cancel()
 	for {
 		if member, err = b.findPrimary(); err == nil {
-			if c, err = gateway.Dial(ctx, b.members[member], b.stats); err == nil {
+			if c, err = connect(ctx, member); err == nil {
 				return c, member, nil
 			}
 			b.forgetPrimary(member)
@@ -108,7 +109,11 @@ func (b *balancer) askAll(latest string) (older claim, ok bool) {
 			c := claim{member: -1}
 			defer func() { answers <- c }()
 			defer gateway.CatchPanic(b.log, b.stats, nil)
-			if d, err := b.ask(b.ctx, up); err == nil && d.isPrimary {
+			d, err := b.ask(b.ctx, up)
+			if err != nil {
+				return
+			}
+			if b.heard(i, d); d.isPrimary {
 				c = claim{i, d.electionID}
 			}
 		}()

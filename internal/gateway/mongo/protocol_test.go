@@ -151,7 +151,7 @@ func TestFormsOfZstd(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			requests, _ := tap.take()
-			opened, err := raw.decompress(&message{received: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, compressor: requests[0].came}, nil)
+			opened, err := raw.decompress(&message{received: requests[0].bytes, header: wire.Header{Length: len(request), RequestID: 7, OpCode: wire.OpMsg}, compressor: requests[0].came})
 			if err != nil || !bytes.Equal(opened, request) {
 				t.Errorf("the server got another request: %v", err)
 			}
@@ -245,7 +245,7 @@ func opened(t *testing.T, raw *rawClient, f frame) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := raw.decompress(&message{received: f.bytes, header: c.Header, compressor: c.Compressor}, nil)
+	body, err := raw.decompress(&message{received: f.bytes, header: c.Header, compressor: c.Compressor})
 	if err != nil {
 		t.Fatal(err)
 	}

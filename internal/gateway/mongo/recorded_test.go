@@ -47,7 +47,7 @@ func (r *recording) withoutNumbers(m message) (string, error) {
 	b := m.received
 	if m.compressor != plain {
 		var err error
-		if b, err = r.codecs.decompress(&m, nil); err != nil {
+		if b, err = r.codecs.decompress(&m); err != nil {
 			return "", err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
@@ -67,13 +66,10 @@ func (s *session) pumpReplies() error {
 
 // handleReply carries one message from the server to the client.
 func (s *session) handleReply(m message) (err error) {
-	if m.paired.Dictionary {
-		return s.peerFrames.serverIn.take(m.received, &m.paired)
-	}
 	began, r := time.Now(), &s.reply
 	r.message, r.plain = m, m.received
 	if r.compressor != plain {
-		if r.plain, err = s.decompress(&r.message, &s.peerFrames.serverIn); err != nil {
+		if r.plain, err = s.decompress(&r.message); err != nil {
 			return err
 		}
 		defer memory.PutBuffer(r.plain)
@@ -121,8 +117,6 @@ func (s *session) handleReply(m message) (err error) {
 	}
 	switch {
 	case x.rule == nil:
-	case r.paired.Stored:
-		s.stats.Left(x.rule.Name, "peer", len(r.plain))
 	case r.compressor != plain:
 		s.stats.Sealed(x.rule.Name, codecOf(r.compressor), len(r.plain), len(r.received), 0)
 	case x.reason != "":
@@ -131,18 +125,19 @@ func (s *session) handleReply(m message) (err error) {
 		s.stats.Left(x.rule.Name, "server", len(r.plain))
 	}
 
-	out, pooled := s.encodeReply(&x, r, began)
+	out, pooled := s.encodeReply(&x, r)
 	defer memory.PutBuffer(pooled)
 	if x.trace != nil && pooled != nil {
 		traceEncoded(x.trace, out, encodeBegan)
 	}
 	if s.nsCommands.sample {
-		s.nsCommands.measure(x.nsCommand, policy.Reply, r.plain, s.peerFrames.crossed(out, r.received), began)
+		s.nsCommands.measure(x.nsCommand, policy.Reply, r.plain, s.linkBytes(out, r.received), began)
 	}
 	if ok {
 		s.stats.Latency(x.spent + time.Since(began))
 	}
-	err = s.toClient.send(out, r.account)
+	covered := s.toClient.stream != nil && x.nsCommand != nil && s.inHistory(x.nsCommand.namespace, x.nsCommand.command, policy.Reply, len(r.plain))
+	err = s.toClient.write(out, r.account, covered)
 	s.pending.replySent()
 	if x.trace != nil {
 		traceEnded(x.trace, r.doc, err)
@@ -155,10 +150,8 @@ func (s *session) handleReply(m message) (err error) {
 
 // encodeReply returns the reply compressed like its request if that makes it smaller, and plain otherwise. A reply
 // that already has this form is not changed. The caller gives pooled back to the pool.
-func (s *session) encodeReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
+func (s *session) encodeReply(x *exchange, r *reply) (out, pooled []byte) {
 	switch {
-	case x.replyCompressor == wire.BetweenGateways:
-		return s.frameReply(x, r, began)
 	case x.replyCompressor == plain || x.replyCompressor == wire.Noop || len(r.plain) < minCompressed:
 		return r.plain, nil
 	case x.replyCompressor == r.compressor:
@@ -176,33 +169,6 @@ func (s *session) encodeReply(x *exchange, r *reply, began time.Time) (out, pool
 		return r.plain, compressed
 	}
 	return compressed, compressed
-}
-
-// frameReply returns a reply in a frame for a gateway that asked for one, or plain if no rule covers it.
-func (s *session) frameReply(x *exchange, r *reply, began time.Time) (out, pooled []byte) {
-	if x.nsCommand == nil {
-		return r.plain, nil
-	}
-	p := s.policy.Load()
-	rule := p.Lookup(policy.MessageAddress{Space: x.nsCommand.namespace, Command: x.nsCommand.command, Direction: policy.Reply, Size: len(r.plain)})
-	if rule == nil {
-		return r.plain, nil
-	}
-	o := outgoing{message: r.plain, header: r.header, rule: rule, force: p.Force}
-	if o.open = x.requiresRead && r.header.OpCode == wire.OpMsg && isOK(r.doc); o.open {
-		s.hasRead = true
-	}
-	if s.hasRead { // replies to unauthenticated clients must not be samples or create kinds
-		o.kind = s.nsCommands.trainedKind(x.nsCommand, rule, policy.Reply, began)
-	}
-	now := time.Now()
-	out, reason := s.peerFrames.clientOut.frame(&o)
-	if reason == "" {
-		s.stats.Sealed(rule.Name, codec.Zstd, len(r.plain), o.sent, time.Since(now))
-	} else {
-		s.stats.Left(rule.Name, reason, len(r.plain))
-	}
-	return out, out
 }
 
 // answerHello sends a client the reply to its hello, which is never compressed.

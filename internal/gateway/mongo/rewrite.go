@@ -1,7 +1,6 @@
 package mongo
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -14,19 +13,22 @@ import (
 // many documents are a tenth larger.
 const requestSnappy = 2
 
-// rewrite returns the request as it goes to the server, compressed if that saves enough on it and its reply,
-// and records in x the decisions about the reply. The caller gives pooled back to the pool when out has been
-// sent.
-func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
+// rewrite returns the request as it goes to the server, compressed if that saves enough on it and its reply, and records
+// in x the decisions about the reply. covered means that the history of a link may have the request: a link compresses
+// what it carries. The caller gives pooled back to the pool when out has been sent.
+func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered bool) {
 	if r.name == nil || r.traits&neverCompressed != 0 {
-		return r.plain, nil
+		return r.plain, nil, false
 	}
-	fromGateway, toGateway := s.peerFrames.clientIn.on.Load(), s.peerFrames.serverIn.on.Load()
-	if s.nsCommands.sample || fromGateway || toGateway {
+	fromGateway, linked := s.nearClient.Load(), s.toServer.stream != nil
+	if s.nsCommands.sample || s.toClient.stream != nil {
 		x.nsCommand = s.nsCommands.get(r.namespace, r.name)
 	}
-	if fromGateway {
-		return r.plain, nil // the other gateway's rules decide, and the server is near
+	if linked {
+		return r.plain, nil, s.inHistory(r.namespace, r.name, policy.Request, len(r.plain))
+	}
+	if fromGateway { // the server is near
+		return r.plain, nil, false
 	}
 	p := s.policy.Load()
 	est := estimate{requestBytes: len(r.plain), hasReply: r.hasReply}
@@ -37,22 +39,26 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte) {
 		x.rule = est.replyRule
 	}
 	lead := est.mainRule()
-	switch {
-	case lead == nil:
-		return r.plain, nil
-	case toGateway && (lead.Auto || lead.Setting.Codec == codec.Zstd): // rules with another compressor are followed
-		return s.frameRequest(r, x, &est, p.Force)
+	if lead == nil {
+		return r.plain, nil, false
 	}
 	out, pooled, x.reason = s.compressRequest(r, &est, p.Force)
 	if x.reason != "" && est.requestRule != nil {
 		s.stats.Left(est.requestRule.Name, x.reason, len(r.plain))
 	}
-	return out, pooled
+	return out, pooled, true
+}
+
+// inHistory reports whether the history of a link may have a message: a rule covers it, and the gateway's budgets leave
+// time for compressing.
+func (s *session) inHistory(namespace, command []byte, d policy.Direction, n int) bool {
+	return s.policy.Load().Lookup(policy.MessageAddress{Space: namespace, Command: command, Direction: d, Size: n}) != nil &&
+		s.effort.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec != codec.Raw
 }
 
 // compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.
 func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, pooled []byte, reason string) {
-	accepted := s.peerFrames.ofServer()
+	accepted := compressorSet(s.accepted.Load())
 	id, level, reason := s.chooseCompressor(est, accepted)
 	if reason == "" && id != r.compressor && !forced {
 		if id, level = s.limitEffort(id, level, len(r.plain), accepted); id == plain {
@@ -98,35 +104,4 @@ func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, 
 	}
 	s.stats.Sealed(rule, a.codec, len(r.plain), len(compressed), spent)
 	return compressed, pooled, ""
-}
-
-// frameRequest returns a request for another gateway: in a frame, which also tells whether the reply may be
-// compressed, or as a plain message.
-func (s *session) frameRequest(r *request, x *exchange, est *estimate, forced bool) (out, pooled []byte) {
-	o := outgoing{message: r.plain, header: r.header, rule: est.requestRule, wants: est.hasReply && est.replyRule != nil, open: true, force: forced}
-	reason := "" // why the request is not compressed; x.reason is for the reply
-	if est.requestRule != nil && est.requestRule.Auto {
-		if _, _, reason = s.link.fastest(&estimate{requestRule: est.requestRule, requestBytes: est.requestBytes, expected: est.expected}, gatewaysOnly); reason != "" {
-			o.rule = nil
-		}
-	}
-	if o.wants && est.replyRule.Auto {
-		_, _, x.reason = s.link.fastest(&estimate{replyRule: est.replyRule, expected: est.expected, hasReply: true}, gatewaysOnly)
-		o.wants = x.reason == ""
-	}
-	out = r.plain
-	if o.rule != nil || o.wants {
-		now := time.Now()
-		o.kind = s.nsCommands.trainedKind(x.nsCommand, o.rule, policy.Request, now)
-		frame, stored := s.peerFrames.serverOut.frame(&o)
-		out, pooled = frame, frame
-		if reason = cmp.Or(reason, stored); reason == "" {
-			s.forecasts.observeRequest(r.shape, est.requestBytes, o.sent, wire.BetweenGateways)
-			s.stats.Sealed(est.requestRule.Name, codec.Zstd, est.requestBytes, o.sent, time.Since(now))
-		}
-	}
-	if reason != "" && est.requestRule != nil {
-		s.stats.Left(est.requestRule.Name, reason, est.requestBytes)
-	}
-	return out, pooled
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -22,7 +23,9 @@ type session struct {
 
 	door          gateway.AuthGate // limits messages until the client has logged in
 	pending       pending
-	peerFrames    *peerFrames
+	accepted      atomic.Uint32 // the compressorSet that the server has accepted of our offer
+	offered       atomic.Uint32 // the compressorSet that replies to hellos have told the client
+	nearClient    atomic.Bool   // the client is a gateway
 	memberSession memberSession
 	tracing       tracing
 
@@ -37,11 +40,10 @@ type session struct {
 	fromServer reader
 	toClient   sender
 	reply      reply // the current one
-	hasRead    bool  // the server has let the client read some collection
 }
 
 func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
-	s := &session{g: g, compression: g.compression, peerFrames: newPeerFrames(g.pairs)}
+	s := &session{g: g, compression: g.compression}
 	s.PumpedSession = gateway.NewPumpedSession(gateway.PumpedSessionConfig{
 		Client: client, Upstream: upstream, Requests: g.requests, Replies: g.replies,
 		Stall: g.cfg.Stall, Grace: g.cfg.Grace, Begin: g.cfg.Begin, Stats: g.cfg.Stats, Log: g.cfg.Log,
@@ -50,10 +52,12 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.pending.init()
 	s.door.Probe = &g.keeper
 	s.memberSession = memberSession{member: member, session: s}
-	s.toServer = sender{conn: upstream, peer: memory.FromUpstream}
-	s.toClient = sender{conn: client, peer: memory.FromClient}
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.door}, frames: &s.peerFrames.clientIn, allowed: &s.peerFrames.offered}
-	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, frames: &s.peerFrames.serverIn, pace: gateway.PaceOf(upstream)}
+	s.toServer = sender{conn: upstream, stream: streamOf(upstream), peer: memory.FromUpstream}
+	s.toClient = sender{conn: client, stream: streamOf(client), peer: memory.FromClient}
+	s.nearClient.Store(s.toClient.stream != nil)
+	s.offered.Store(1 << wire.Noop) // it decompresses nothing, and has no name to agree on
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.door}, allowed: &s.offered}
+	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pace: gateway.PaceOf(upstream)}
 	return s
 }
 
@@ -66,11 +70,9 @@ func (s *session) Run() {
 	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
-// free waits for the reply pump to end, gives back the dictionaries of other gateways, and ends the traces of
-// requests that got no reply.
+// free waits for the reply pump to end, and ends the traces of requests that got no reply.
 func (s *session) free() {
 	<-s.RepliesDone()
-	s.peerFrames.free()
 	s.tracing.conn.End()
 }
 
@@ -131,9 +133,6 @@ func (s *session) pumpRequests() {
 
 // handleRequest carries one message from the client to the server.
 func (s *session) handleRequest(m message) (err error) {
-	if m.paired.Dictionary {
-		return s.peerFrames.clientIn.take(m.received, &m.paired)
-	}
 	began, r := time.Now(), &s.req
 	var c *trace.Command // nil: not traced
 	if s.tracing.tracer != nil {
@@ -150,7 +149,7 @@ func (s *session) handleRequest(m message) (err error) {
 	// Decompress and parse the request.
 	r.received, r.plain, r.header, r.compressor = m.received, m.received, m.header, m.compressor
 	if m.compressor != plain {
-		if r.plain, err = s.decompress(&m, &s.peerFrames.clientIn); err != nil {
+		if r.plain, err = s.decompress(&m); err != nil {
 			return err
 		}
 		defer memory.PutBuffer(r.plain)
@@ -180,17 +179,14 @@ func (s *session) handleRequest(m message) (err error) {
 
 	// Choose the form in which the request goes to the server, and its reply to the client.
 	x := exchange{
-		id: r.header.RequestID, replyCompressor: r.compressor, shape: r.shape, requiresRead: r.requiresRead, awaitsData: r.awaitsData,
+		id: r.header.RequestID, replyCompressor: r.compressor, shape: r.shape, awaitsData: r.awaitsData,
 		endsLogin: r.traits&endsLogin != 0, retryable: r.traits&retriedRead != 0 && !r.writes,
 		trace: c,
 	}
 	if r.traits&neverCompressed != 0 {
 		x.replyCompressor, x.shape = plain, 0
 	}
-	if r.compressor == wire.BetweenGateways && !m.paired.Wants {
-		x.replyCompressor = plain
-	}
-	out, pooled := s.rewrite(r, &x)
+	out, pooled, covered := s.rewrite(r, &x)
 	defer memory.PutBuffer(pooled)
 	x.sent = time.Now()
 	x.spent = x.sent.Sub(began)
@@ -202,12 +198,21 @@ func (s *session) handleRequest(m message) (err error) {
 		if pooled != nil {
 			compressing = x.sent.Sub(rewriteBegan)
 		}
-		s.tracing.sent(c, out, rewriteBegan, compressing)
+		s.tracing.sent(c, out, covered && s.toServer.stream != nil, rewriteBegan, compressing)
 	}
 	if s.nsCommands.sample {
-		s.nsCommands.measure(x.nsCommand, policy.Request, r.plain, s.peerFrames.crossed(m.received, out), began)
+		s.nsCommands.measure(x.nsCommand, policy.Request, r.plain, s.linkBytes(m.received, out), began)
 	}
-	return s.toServer.send(out, m.account)
+	return s.toServer.write(out, m.account, covered)
+}
+
+// linkBytes returns the bytes of a message on the link: as it is on the client's side if the client is a gateway, and on
+// the server's side otherwise. Over a link they are counted before the link compresses them.
+func (s *session) linkBytes(clientSide, serverSide []byte) int {
+	if s.nearClient.Load() {
+		return len(clientSide)
+	}
+	return len(serverSide)
 }
 
 // refuseLogin sends the client an error for a login by a mechanism that may not pass.
@@ -242,7 +247,7 @@ func (s *session) sendHello(account *memory.Account, c *trace.Command) error {
 		return net.ErrClosed
 	}
 	if c != nil {
-		s.tracing.sent(c, out, time.Time{}, 0)
+		s.tracing.sent(c, out, false, time.Time{}, 0)
 	}
 	return s.toServer.send(out, account)
 }
@@ -261,19 +266,26 @@ func (s *session) Authenticated() bool { return s.door.IsOpen() }
 
 // sender sends messages to a peer, one at a time.
 type sender struct {
-	conn net.Conn
-	peer memory.Peer
+	conn   net.Conn
+	stream keptOut // conn as a stream of a link; nil: it is none
+	peer   memory.Peer
 
 	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.
 	// Only the request pump sends to the server.
 	mu sync.Mutex
 }
 
-// send writes a message. account holds the message's memory; it may be nil. While other sessions wait for that
-// memory, the peer is checked for stalls.
-func (s *sender) send(b []byte, account *memory.Account) error {
+// send writes a message that no rule covers. account holds the message's memory; it may be nil. While other sessions wait
+// for that memory, the peer is checked for stalls.
+func (s *sender) send(b []byte, account *memory.Account) error { return s.write(b, account, false) }
+
+// write is send for a message that a rule covers or doesn't: a link compresses it only in the first case.
+func (s *sender) write(b []byte, account *memory.Account, covered bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stream != nil {
+		s.stream.KeepOut(!covered)
+	}
 	if account != nil {
 		return account.Send(s.conn, s.peer, b)
 	}

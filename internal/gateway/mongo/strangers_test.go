@@ -3,7 +3,6 @@ package mongo
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"net"
 	"strings"
@@ -11,119 +10,10 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
-	"github.com/cinch-layer/cinch/test/testenv"
 )
-
-// stranger is a client that claims to be a gateway and has not logged in.
-type stranger struct {
-	*rawClient
-	to    frameWriter
-	dicts int // number of dictionaries that it was sent
-}
-
-func meetStranger(t *testing.T, far *served) *stranger {
-	t.Helper()
-	s := &stranger{rawClient: dialRaw(t, far.addr)}
-	s.to.pairs = far.pairs
-	s.run(plain, hello(pairName))
-	s.in.frames = &frameReader{pairs: far.pairs}
-	s.in.frames.on.Store(true)
-	return s
-}
-
-// ask sends a command whose reply may be a frame, and counts the dictionaries that come.
-func (s *stranger) ask(doc bson.D) {
-	s.t.Helper()
-	s.last++
-	b := opMsg(s.last, 0, doc)
-	h, _ := wire.ParseHeader(b)
-	frame, _ := s.to.frame(&outgoing{message: b, header: h, wants: true})
-	s.write(frame)
-	for {
-		m, err := s.in.next()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if !m.paired.Dictionary {
-			s.in.frames.numbers = wire.Numbers{Request: m.header.RequestID, Answer: m.header.ResponseTo}
-			return
-		}
-		s.dicts++
-	}
-}
-
-// Dictionaries contain pieces of documents: a client that may not read a namespace gets none of its
-// dictionaries.
-func TestStrangersGetNoDictionary(t *testing.T) {
-	server := closed(t)
-	p := servePair(t, server.Addr, training)
-	coll := connectAs(t, p.near.uri(), nil, "SCRAM-SHA-256", "secret").Database("shop").Collection("users")
-	if err := coll.Drop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := coll.InsertMany(t.Context(), users(0, 1000)); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "a dictionary", func() bool {
-		for i := range 40 {
-			find(t, coll, 5, i*20)
-		}
-		return p.far.dictionaries() > 0
-	})
-	s := meetStranger(t, p.far)
-	for range 600 {
-		s.ask(command("find", "users"))
-		s.ask(command("ping", 1, bson.E{Key: "collection", Value: "users"}))
-		s.ask(command("listIndexes", "users"))
-	}
-	s.ask(command("find", "strangers"))
-	for _, k := range p.far.cfg.Kinds.Status() {
-		if strings.Contains(k.Method, "strangers") {
-			t.Errorf("%s takes room among what is trained", k.Method)
-		}
-	}
-	if s.dicts > 0 {
-		t.Errorf("a client that has not logged in was sent %d dictionaries", s.dicts)
-	}
-	before := p.far.pairs.Dicts.Sent.Load() + p.far.pairs.Dicts.Named.Load()
-	again := connectAs(t, p.near.uri(), nil, "SCRAM-SHA-256", "secret").Database("shop").Collection("users")
-	for i := range 200 {
-		find(t, again, 5, i*4)
-	}
-	if p.far.pairs.Dicts.Sent.Load()+p.far.pairs.Dicts.Named.Load() == before {
-		t.Error("one that may read was sent none")
-	}
-}
-
-func (s *served) dictionaries() int { return twins{s, s, nil}.dictionaries() / 2 }
-
-// A dictionary may be as large as codec.MaxDictLen.
-func TestPairLargestDictionary(t *testing.T) {
-	content := make([]byte, codec.MaxDictLen)
-	_, _ = rand.Read(content)
-	d, err := codec.NewDict(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := standalone(t)
-	far := serve(t, server.Addr, withDict(d), peers)
-	near := serve(t, far.addr, withDict(d))
-	raw := dialRaw(t, near.addr)
-	raw.run(plain, hello())
-	text := strings.Repeat("the quick brown fox ", 2000)
-	for range 30 {
-		if a := raw.run(plain, command("insert", "texts", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "text", Value: text}}}})); !a.ok() {
-			t.Fatal(a.doc)
-		}
-	}
-	if near.pairs.Dicts.Sent.Load() != 1 || far.pairs.Dicts.Received.Load() != 1 {
-		t.Errorf("%d dictionaries sent, %d received", near.pairs.Dicts.Sent.Load(), far.pairs.Dicts.Received.Load())
-	}
-}
 
 // A server that sends a message other than a reply is disconnected.
 func TestServerSendsNoReply(t *testing.T) {
@@ -143,42 +33,6 @@ func TestServerSendsNoReply(t *testing.T) {
 	}
 	if n := errorCount(s, "upstream_malformed"); n != 1 || strings.Contains(s.log.String(), "panic") {
 		t.Errorf("counted %d times", n)
-	}
-}
-
-// A client may read a collection if the server said ok to a command that requires that right.
-func TestReads(t *testing.T) {
-	stages := func(names ...string) bson.E {
-		list := bson.A{}
-		for _, n := range names {
-			list = append(list, bson.D{{Key: n, Value: bson.D{}}})
-		}
-		return bson.E{Key: "pipeline", Value: list}
-	}
-	for _, c := range []struct {
-		name string
-		doc  bson.D
-		want bool
-	}{
-		{"find", command("find", "users"), true},
-		{"a pipeline", command("aggregate", "users", stages("$match", "$group")), true},
-		{"an empty pipeline", command("aggregate", "users", stages()), true},
-		{"a change stream", command("aggregate", "users", stages("$changeStream")), true},
-		{"statistics", command("aggregate", "users", stages("$collStats", "$match")), false},
-		{"a pipeline of a database", command("aggregate", 1, stages("$match")), false},
-		{"no pipeline", command("aggregate", "users"), false},
-		{"a cursor", command("getMore", int64(1), bson.E{Key: "collection", Value: "users"}), false},
-		{"a write", command("insert", "users"), false},
-		{"what needs no login", command("ping", 1, bson.E{Key: "collection", Value: "users"}), false},
-		{"indexes", command("listIndexes", "users"), false},
-		{"two databases", command("find", "users", bson.E{Key: "$db", Value: "other"}), false},
-	} {
-		var r request
-		r.plain = opMsg(1, 0, c.doc)
-		r.header, _ = wire.ParseHeader(r.plain)
-		if err := r.parse(); err != nil || r.requiresRead != c.want {
-			t.Errorf("%s: %v, %v", c.name, r.requiresRead, err)
-		}
 	}
 }
 
@@ -258,12 +112,6 @@ func TestStrangersMayNotInflate(t *testing.T) {
 	by := func(id wire.CompressorID) func(c *guarded, b []byte) []byte {
 		return func(c *guarded, b []byte) []byte { return c.rawClient.compress(id, b) }
 	}
-	framed := func(c *guarded, b []byte) []byte {
-		h, _ := wire.ParseHeader(b)
-		w := frameWriter{pairs: c.g.pairs}
-		out, _ := w.frame(&outgoing{message: b, header: h, rule: c.rawClient.policy.Load().Rules()[0], force: true})
-		return out
-	}
 	bomb := func(c *guarded, b []byte) []byte { // declares the largest size
 		b = by(wire.Zstd)(c, b)
 		binary.LittleEndian.PutUint32(b[20:], wire.MaxMessage-wire.HeaderLen)
@@ -283,8 +131,6 @@ func TestStrangersMayNotInflate(t *testing.T) {
 		{"compressed", []string{"zstd"}, false, most, by(wire.Zstd), ""},
 		{"compressed and longer", []string{"zstd"}, false, most + 1, by(wire.Zstd), "stranger"},
 		{"a bomb", []string{"zstd"}, false, 1000, bomb, "stranger"},
-		{"a frame", []string{pairName}, false, most, framed, ""},
-		{"a longer frame", []string{pairName}, false, most + 1, framed, "stranger"},
 		{"without hello", nil, false, 100, by(wire.Zstd), "compressor"},
 		{"without hello, long", nil, false, most + 1, by(wire.Zstd), "compressor"},
 		{"none offered", []string{}, false, 100, by(wire.Zstd), "compressor"},

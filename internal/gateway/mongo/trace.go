@@ -46,10 +46,14 @@ func traceParsed(c *trace.Command, r *request, began time.Time, decompressing ti
 	return now
 }
 
-// sent records that a request is about to be sent to the server as out. Compressing it began at since and
-// took took; 0: it was not compressed.
-func (t *tracing) sent(c *trace.Command, out []byte, since time.Time, took time.Duration) {
-	encoding := attribute.String("cinch.encoding", encodingOf(out))
+// sent records that a request is about to be sent to the server as out, and whether a link compresses it. Compressing it
+// here began at since and took took; 0: it was not compressed.
+func (t *tracing) sent(c *trace.Command, out []byte, byLink bool, since time.Time, took time.Duration) {
+	name := encodingOf(out)
+	if byLink {
+		name = "link"
+	}
+	encoding := attribute.String("cinch.encoding", name)
 	c.AddSpan("codec request", since, took, encoding)
 	c.SetUpstreamAttributes(attribute.String("server.address", t.server), encoding)
 	c.StartUpstream()
@@ -118,9 +122,6 @@ func errorCode(doc []byte) (code string) {
 
 // encodingOf returns the name of a message's compression.
 func encodingOf(b []byte) string {
-	if wire.IsPaired(b) {
-		return pairName
-	}
 	h, err := wire.ParseHeader(b)
 	if err != nil || h.OpCode != wire.OpCompressed || len(b) < wire.CompressedHeaderLen {
 		return encodingName(plain)

@@ -68,8 +68,8 @@ func TestTraceOfCommands(t *testing.T) {
 func TestTraceOfDrivers(t *testing.T) {
 	server := standalone(t)
 	c, near := tracetest.StartCommands(t), tracetest.StartCommands(t)
-	far := serve(t, server.Addr, withZstd, traceAll(c), func(o *Config) { o.Peers = true })
-	s := serve(t, far.addr, withZstd, traceAll(near))
+	far := serve(t, server.Addr, withZstd, traceAll(c), peers)
+	s := serve(t, far.addr, withZstd, traceAll(near), linking)
 	client := connect(t, s.uri(), "snappy")
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -95,7 +95,7 @@ func TestTraceOfDrivers(t *testing.T) {
 			t.Errorf("%d inserts, %d finds", len(inserts), len(finds))
 		}
 	}
-	if up := near.Parts(near.Named("insert")[70])["upstream"]; !strings.Contains(up.Attributes["cinch.encoding"], "cinch") {
+	if up := near.Parts(near.Named("insert")[70])["upstream"]; !strings.Contains(up.Attributes["cinch.encoding"], "link") {
 		t.Errorf("to a gateway: %+v", up)
 	}
 }

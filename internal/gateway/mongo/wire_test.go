@@ -124,7 +124,7 @@ func (c *rawClient) tryReceive() (a answer, err error) {
 	body := m.received
 	a.came, a.header, a.size = m.compressor, m.header, len(m.received)
 	if m.compressor != plain {
-		if body, err = c.decompress(&m, nil); err != nil {
+		if body, err = c.decompress(&m); err != nil {
 			return a, err
 		}
 	}
@@ -412,7 +412,7 @@ func TestChecksum(t *testing.T) {
 	}
 	requests, _ := tap.take()
 	sent := requests[len(requests)-1]
-	opened, err := raw.decompress(&message{received: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, compressor: sent.came}, nil)
+	opened, err := raw.decompress(&message{received: sent.bytes, header: wire.Header{Length: len(good), RequestID: raw.last, OpCode: wire.OpMsg}, compressor: sent.came})
 	if err != nil || !bytes.Equal(opened, good) {
 		t.Errorf("the server got another message: %v\n%x\n%x", err, opened, good)
 	}

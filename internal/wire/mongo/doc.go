@@ -10,8 +10,6 @@
 //	OP_QUERY:       flags(4) collection\0 skip(4) return(4) document [document]
 //	OP_REPLY:       flags(4) cursor(8) from(4) number(4) document…
 //
-// Two gateways also exchange frames of Cinch's own; see paired.go.
-//
 // All numbers are little endian. A length includes itself, and a message's length its header; the
 // uncompressed size does not include the header.
 //

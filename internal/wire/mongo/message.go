@@ -137,8 +137,6 @@ const (
 	Snappy CompressorID = 1 // a raw block
 	Zlib   CompressorID = 2 // RFC 1950
 	Zstd   CompressorID = 3 // one frame
-	// BetweenGateways stands for frames between gateways. It is not used in an OP_COMPRESSED.
-	BetweenGateways CompressorID = 4
 )
 
 // CompressedHeaderLen is the offset of the compressed bytes in an OP_COMPRESSED.

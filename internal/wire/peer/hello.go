@@ -62,8 +62,14 @@ func (h Hello) Append(dst []byte) []byte {
 // An Extension tells its number; its content is up to its sender. A receiver skips those that it doesn't know.
 type Extension byte
 
-// Lanes is the extension of gateways for gRPC that open messages in lanes. Its content is one byte, a version.
-const Lanes Extension = 1
+// The extensions.
+const (
+	// Lanes is the extension of gateways for gRPC and HTTP that open messages in lanes. Its content is one byte, a version.
+	Lanes Extension = 1
+	// Streams is the extension of gateways for MongoDB. Its content is the name of the protocol that the streams of the
+	// link's HTTP/2 connection carry.
+	Streams Extension = 2
+)
 
 // AppendExtension appends an extension to those of a hello.
 func AppendExtension(dst string, e Extension, content string) string {
@@ -85,9 +91,11 @@ func (h Hello) Find(e Extension) (content string, ok bool) {
 	return "", false
 }
 
-// BeginsHello reports whether b is the first byte of a hello. No HTTP request begins with it, nor
-// HTTP/2's preface.
-func BeginsHello(b byte) bool { return b == magic[0] }
+// BeginsHello reports whether a connection that begins with b, which is not empty, may begin with a hello. One byte
+// suffices to tell hellos from HTTP, four to tell them from messages of MongoDB.
+func BeginsHello(b []byte) bool {
+	return len(b) > 0 && string(b[:min(len(b), len(magic))]) == magic[:min(len(b), len(magic))]
+}
 
 // HelloSize returns the length of the hello that begins b, which holds HelloLen bytes or
 // more, extensions included.

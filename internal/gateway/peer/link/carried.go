@@ -33,8 +33,8 @@ func (e *Endpoint) Enter(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	return carry(l), nil
 }
 
-// IsHello reports whether a connection that begins with b begins with a hello.
-func (e *Endpoint) IsHello(b byte) bool { return wire.BeginsHello(b) }
+// IsHello reports whether a connection that begins with b may begin with a hello; see [wire.BeginsHello].
+func (e *Endpoint) IsHello(b []byte) bool { return wire.BeginsHello(b) }
 
 // Accept answers the hello of another gateway, whose first bytes were read already, and is like
 // Enter then.

@@ -68,7 +68,7 @@ func carryNew(t *testing.T, near, far *Endpoint) (n, f net.Conn, below [2]net.Co
 	go func() {
 		first := make([]byte, 1)
 		_, err := io.ReadFull(b, first)
-		if err == nil && !far.IsHello(first[0]) {
+		if err == nil && !far.IsHello(first[:1]) {
 			err = errors.New("not a hello")
 		}
 		if err == nil {

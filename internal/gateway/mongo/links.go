@@ -1,0 +1,241 @@
+package mongo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/wire/peer"
+)
+
+// Links are connections between two gateways, which compress with what was sent before (docs/PEER.md). All connections
+// of a client share them: HTTP/2 in a link has a stream for each, opened by CONNECT. A stream carries MongoDB's messages
+// without compression.
+//
+// A far gateway announces links in its replies to hello, to gateways that offer pairName among their compressors. So the
+// near gateway asks before clients connect (discover), and each client's hello asks again.
+
+const (
+	maxLinks      = 4 // to one server, for one client, or for all that share them
+	linkIdle      = 5 * time.Minute
+	linkWait      = 5 * time.Second // longest time that a new client waits for a link
+	linkLinger    = time.Second     // time limit for closing a link
+	discoverEvery = 4 * time.Minute // an announcement counts for 10 minutes
+	discoverWait  = time.Second     // longest time that a client waits for the server's first answer
+
+	linkAuthority = "mongodb" // of CONNECT requests, and in hellos: the far gateway has one server
+	linkHeader    = 16 << 10  // bytes of a header list
+
+	// Bytes of replies that the near gateway has not read yet: for each client, for one that reads as fast as they
+	// come, the sum of the differences, and for all clients of a link. The last is so large that no client that
+	// reads slowly stops others.
+	nearWindow     = 256 << 10
+	maxNearWindow  = 4 << 20
+	sumNearWindows = 64 << 20
+	nearConnWindow = 1 << 30
+	// farWindow limits the bytes of requests that the far gateway has not read yet.
+	farWindow = 1 << 20
+	// maxStreams limits the streams of a link: max_connections of the far gateway is the limit that matters.
+	maxStreams = 1 << 20
+)
+
+// nearLinks holds the links to far gateways.
+type nearLinks struct {
+	cfg      *Config
+	endpoint *link.Endpoint
+	far      []*link.FarGateway // by member
+
+	widened atomic.Int64 // bytes by which windows exceed nearWindow
+
+	mu    sync.Mutex
+	pools map[linkUsers]*linkPool
+}
+
+// linkUsers are the connections that share links: to one member, from one address, or from all.
+type linkUsers struct {
+	member  int
+	address string // "": all
+}
+
+type linkPool struct {
+	*http2.Pool[*linkConn]
+	users int // streams
+}
+
+// linkConn is a link to a far gateway, with HTTP/2 inside.
+type linkConn struct{ http2.Pooled }
+
+func newNearLinks(cfg *Config, e *link.Endpoint) *nearLinks {
+	l := &nearLinks{cfg: cfg, endpoint: e, pools: map[linkUsers]*linkPool{}}
+	for _, up := range cfg.upstreams() {
+		l.far = append(l.far, &link.FarGateway{Upstream: up, Endpoint: e, Benefit: "messages are"})
+	}
+	return l
+}
+
+// heard records a reply of a member to a hello that offered links.
+func (l *nearLinks) heard(member int, d helloReply) {
+	switch {
+	case l == nil || !d.ok:
+	case d.acceptsLinks:
+		l.far[member].Announced()
+	case l.cfg.Link != Default:
+		l.far[member].Unannounced()
+	}
+}
+
+// dial opens a stream to a member for a client, or returns nil if there is no link.
+func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) net.Conn {
+	if l == nil || !l.far[member].Accepts() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, linkWait)
+	defer cancel()
+	users := linkUsers{member: member}
+	if l.cfg.Link != Shared {
+		users.address = memory.AddressOf(gateway.BudgetAddress(client))
+	}
+	s := &nearStream{links: l, users: users, pool: l.join(users)}
+	for range 2 { // a link may end just now
+		h, err := s.pool.Take(ctx, &s.slot)
+		if err != nil {
+			break
+		}
+		s.StreamConn, err = h.Conn.Connect(context.Background(), linkAuthority, s.widen)
+		if err == nil {
+			return gateway.NewConn(s)
+		}
+		s.pool.Release(&s.slot)
+		if err != http2.ErrUnusable {
+			break
+		}
+	}
+	l.leave(users)
+	return nil
+}
+
+// join returns the links of some users, and counts one more stream on them.
+func (l *nearLinks) join(users linkUsers) *linkPool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.pools[users]
+	if p == nil {
+		for other, p := range l.pools { // idle links close by themselves
+			if p.users == 0 && len(p.Conns()) == 0 {
+				p.Close()
+				delete(l.pools, other)
+			}
+		}
+		far := l.far[users.member]
+		p = &linkPool{Pool: http2.NewPool(http2.PoolConfig[*linkConn]{
+			MaxConns: maxLinks, Idle: linkIdle, Linger: linkLinger, OneClient: true,
+			Faults:  http2.Faults{Log: l.cfg.Log, Stats: l.cfg.Stats},
+			Connect: func(alive context.Context) (*linkConn, error) { return l.connect(alive, far) },
+		})}
+		l.pools[users] = p
+	}
+	p.users++
+	return p
+}
+
+func (l *nearLinks) leave(users linkUsers) {
+	l.mu.Lock()
+	l.pools[users].users--
+	l.mu.Unlock()
+}
+
+// connect opens a link.
+func (l *nearLinks) connect(alive context.Context, far *link.FarGateway) (*linkConn, error) {
+	c, err := far.Dial(alive, checkLink)
+	if err != nil {
+		return nil, err
+	}
+	return &linkConn{http2.Pooled{Conn: http2.NewClientConn(http2.KeepSecrets(c.(http2.SecretConn)), http2.ClientConfig{
+		Window: nearWindow, ConnWindow: nearConnWindow, MaxHeader: linkHeader, Faults: http2.Faults{Log: l.cfg.Log, Stats: l.cfg.Stats},
+	})}}, nil
+}
+
+// linkExtensions are the extensions of hellos of gateways for MongoDB. They make a hello longer than the header of a message,
+// so that mongod, which takes it for one, closes the connection at once.
+var linkExtensions = peer.AppendExtension("", peer.Streams, linkAuthority)
+
+var errNotMongo = errors.New("the links of the other gateway don't carry connections to MongoDB: it is of another version, or for another protocol")
+
+// checkLink returns an error if a link is not for MongoDB.
+func checkLink(c net.Conn) error {
+	l, ok := c.(interface {
+		Extension(peer.Extension) (content string, ok bool)
+	})
+	if !ok {
+		return errNotMongo
+	}
+	if name, _ := l.Extension(peer.Streams); name != linkAuthority {
+		return errNotMongo
+	}
+	return nil
+}
+
+// close closes all links.
+func (l *nearLinks) close() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pools {
+		p.Close()
+	}
+}
+
+// nearStream is a client's stream on a link, which takes the place of a connection to the server.
+type nearStream struct {
+	*http2.StreamConn
+	links   *nearLinks
+	users   linkUsers
+	pool    *linkPool
+	slot    http2.Slot
+	closing sync.Once
+	widened atomic.Int64 // bytes by which its window exceeds nearWindow
+}
+
+// Close ends the stream.
+func (s *nearStream) Close() error {
+	err := net.ErrClosed
+	s.closing.Do(func() {
+		err = s.StreamConn.Close()
+		s.links.widened.Add(-s.widened.Load())
+		s.pool.Release(&s.slot)
+		s.links.leave(s.users)
+	})
+	return err
+}
+
+// widen reports whether the window of a client that reads fast may grow by n bytes. The stream calls it for reads.
+func (s *nearStream) widen(n int64) bool {
+	sum := &s.links.widened
+	if nearWindow+s.widened.Load()+n > maxNearWindow || sum.Load()+n > sumNearWindows {
+		return false
+	}
+	sum.Add(n)
+	s.widened.Add(n)
+	return true
+}
+
+// keptOut is a connection that is a stream of a link.
+type keptOut interface{ KeepOut(bool) }
+
+// streamOf returns the stream that a connection is, or nil.
+func streamOf(c net.Conn) keptOut {
+	if wrapped, ok := c.(*gateway.Conn); ok {
+		s, _ := wrapped.Conn.(keptOut)
+		return s
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/gateway"
+)
+
+// FarGateway is an upstream to which links are opened as long as a gateway there announces that it accepts them. All
+// clients share it.
+type FarGateway struct {
+	Support
+	Upstream endpoint.Upstream
+	Endpoint *Endpoint
+	Benefit  string // what is compressed with what was sent before: "bodies are"
+
+	logged atomic.Pointer[bool] // whether the last that was logged is that links are used; nil: nothing was
+}
+
+// dialTimeout limits the time to open a link.
+const dialTimeout = 10 * time.Second
+
+// Dial opens a link, which ends with alive. check (may be nil) returns an error if the gateway at the other end is of another
+// version. If the upstream accepts connections but no link, links pause. Dial logs what has changed.
+func (f *FarGateway) Dial(alive context.Context, check func(net.Conn) error) (net.Conn, error) {
+	c, err := f.dial(alive)
+	if err == nil && check != nil {
+		if err = check(c); err != nil {
+			_ = c.Close()
+		}
+	}
+	log := f.Endpoint.cfg.Log
+	switch {
+	case err == nil:
+		f.Made()
+		if f.isNews(true) {
+			log.Info("the upstream is a gateway that accepts links: "+f.Benefit+" compressed with what was sent before", "upstream", f.Upstream.String())
+		}
+		return c, nil
+	case alive.Err() != nil, errors.Is(err, endpoint.ErrUnreachable):
+		return nil, err
+	}
+	f.Refused()
+	if f.isNews(false) {
+		log.Warn("no link to the far gateway: "+f.Benefit+" not compressed with what was sent before; look for a proxy between the gateways",
+			"upstream", f.Upstream.String(), "err", err)
+	}
+	return nil, err
+}
+
+func (f *FarGateway) dial(alive context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(alive, dialTimeout)
+	defer cancel()
+	raw, err := gateway.Dial(ctx, f.Upstream, f.Endpoint.cfg.Stats)
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Endpoint.Enter(ctx, raw)
+	if err != nil {
+		_ = gateway.Abort(raw)
+	}
+	return c, err
+}
+
+// Unannounced logs, unless it was logged last, that the upstream answers as a server or a gateway that accepts no links.
+func (f *FarGateway) Unannounced() {
+	if !f.Accepts() && f.isNews(false) {
+		f.Endpoint.cfg.Log.Warn("the upstream is no gateway that accepts links (peers): "+f.Benefit+" not compressed with what was sent before", "upstream", f.Upstream.String())
+	}
+}
+
+// isNews reports whether the use of links differs from what was logged last, and records it as logged.
+func (f *FarGateway) isNews(linked bool) bool {
+	last := f.logged.Swap(&linked)
+	return last == nil || *last != linked
+}
