@@ -191,8 +191,8 @@ func (g *Gateway) dial(client net.Conn) (c net.Conn, member int, err error) {
 
 // connect connects a client to a member: by a stream on a link, if the member is behind a gateway that accepts links.
 func (g *Gateway) connect(ctx context.Context, member int, client net.Conn) (net.Conn, error) {
-	if c := g.near.dial(ctx, member, client); c != nil {
-		return c, nil
+	if c, err := g.near.dial(ctx, member, client); c != nil || err != nil {
+		return c, err
 	}
 	return gateway.Dial(ctx, g.cfg.upstreams()[member], g.cfg.Stats)
 }

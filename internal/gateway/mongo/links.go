@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -40,8 +41,10 @@ const (
 	maxNearWindow  = 4 << 20
 	sumNearWindows = 64 << 20
 	nearConnWindow = 1 << 30
-	// farWindow limits the bytes of requests that the far gateway has not read yet.
-	farWindow = 1 << 20
+	// The same for requests that the far gateway has not read yet. The second grows as far as there is memory, if the
+	// sessions of several clients don't read: else they would stop all others.
+	farWindow     = 1 << 20
+	farConnWindow = 4 << 20
 	// maxStreams limits the streams of a link: max_connections of the far gateway is the limit that matters.
 	maxStreams = 1 << 20
 )
@@ -91,10 +94,10 @@ func (l *nearLinks) heard(member int, d helloReply) {
 	}
 }
 
-// dial opens a stream to a member for a client, or returns nil if there is no link.
-func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) net.Conn {
+// dial opens a stream to a member for a client. It returns nil if there is no link: then a connection may do.
+func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.Conn, error) {
 	if l == nil || !l.far[member].Accepts() {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, linkWait)
 	defer cancel()
@@ -103,22 +106,30 @@ func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) net.C
 		users.address = memory.AddressOf(gateway.BudgetAddress(client))
 	}
 	s := &nearStream{links: l, users: users, pool: l.join(users)}
+	var alive context.Context // of the stream: until Close, or while the stream is opened until the end of ctx
+	alive, s.cancel = context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, s.cancel)
+	defer stop()
+	var err error
 	for range 2 { // a link may end just now
-		h, err := s.pool.Take(ctx, &s.slot)
-		if err != nil {
+		var h *linkConn
+		if h, err = s.pool.Take(ctx, &s.slot); err != nil {
 			break
 		}
-		s.StreamConn, err = h.Conn.Connect(context.Background(), linkAuthority, s.widen)
-		if err == nil {
-			return gateway.NewConn(s)
+		if s.StreamConn, err = h.Conn.Connect(alive, linkAuthority, s.widen); err == nil {
+			return gateway.NewConn(s), nil
 		}
 		s.pool.Release(&s.slot)
 		if err != http2.ErrUnusable {
 			break
 		}
 	}
+	s.cancel()
 	l.leave(users)
-	return nil
+	if errors.Is(err, endpoint.ErrUnreachable) {
+		return nil, err
+	}
+	return nil, nil
 }
 
 // join returns the links of some users, and counts one more stream on them.
@@ -201,6 +212,7 @@ type nearStream struct {
 	users   linkUsers
 	pool    *linkPool
 	slot    http2.Slot
+	cancel  context.CancelFunc // ends the context of the CONNECT request
 	closing sync.Once
 	widened atomic.Int64 // bytes by which its window exceeds nearWindow
 }
@@ -210,6 +222,7 @@ func (s *nearStream) Close() error {
 	err := net.ErrClosed
 	s.closing.Do(func() {
 		err = s.StreamConn.Close()
+		s.cancel()
 		s.links.widened.Add(-s.widened.Load())
 		s.pool.Release(&s.slot)
 		s.links.leave(s.users)

@@ -111,7 +111,9 @@ func (s *session) handleReply(m message) (err error) {
 	if !x.sent.IsZero() {
 		roundTrip = began.Sub(x.sent) - r.restTime
 	}
-	s.link.observeReply(len(r.received), r.restBytes, r.restTime, roundTrip)
+	if s.toServer.stream == nil { // a link shares its connection, and decompresses
+		s.link.observeReply(len(r.received), r.restBytes, r.restTime, roundTrip)
+	}
 	if x.shape != 0 {
 		s.forecasts.observe(x.shape, len(r.plain), len(r.received), r.compressor)
 	}
