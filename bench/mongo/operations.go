@@ -27,7 +27,7 @@ const (
 )
 
 // operations returns the operations of one client, in that order. Finds ask for stored users of the second
-// half; the first half is for training dictionaries. Inserts create new users.
+// half; the first half fills the history of a link. Inserts create new users.
 func (b *bench) operations(c *mongo.Client) []operation {
 	db, ctx := c.Database("shop"), context.Background()
 	coll, copies := db.Collection("users"), db.Collection("copies")

@@ -44,6 +44,7 @@ func TestLink(t *testing.T) {
 	}
 	for old, bad := range map[string]string{
 		"history: client":               "history: all",
+		"history: client,":              "history: none,", // which is for MongoDB
 		"history: client, window: 1MiB": "window: 1MiB",
 		"1MiB":                          "1000000",
 		"64MiB":                         "1KiB",

@@ -55,6 +55,65 @@ func TestMongoGateways(t *testing.T) {
 	}
 }
 
+// Links to an upstream that accepts them are the default. history says who shares them, or that there are none.
+func TestMongoLink(t *testing.T) {
+	file := func(settings string) (*Config, error) {
+		return Parse("f", []byte("gateways: [{name: a, protocol: mongo, listen: 127.0.0.1:1, upstream: mongodb://db, rules: [{setting: zstd-3}]"+settings+"}]"), nil)
+	}
+	for settings, wants := range map[string]bool{
+		"":                                     true,
+		", peers: true":                        true,
+		", link: {window: 1MiB}":               true,
+		", link: {history: client}":            true,
+		", link: {history: shared}":            true,
+		", link: {history: none}":              false,
+		", peers: true, link: {history: none}": true, // from other gateways
+	} {
+		c, err := file(settings)
+		if err != nil {
+			t.Errorf("%s: %v", settings, err)
+		} else if got := c.Gateways[0].WantsLink(); got != wants {
+			t.Errorf("%s: links %v", settings, got)
+		}
+	}
+	for settings, want := range map[string]string{
+		", link: {history: all}":     "none",
+		", link: {window: 1000000}":  "link.window",
+		", link: {memory: 1KiB}":     "link.memory",
+		", link: {setting: zstd-19}": "link.setting",
+	} {
+		if _, err := file(settings); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", settings, err)
+		}
+	}
+	for uri, want := range map[string]string{
+		"mongodb://a/":                               "",
+		"mongodb://a/?history=none":                  NoHistory,
+		"mongodb://a/?history=shared&tls=true":       SharedHistory,
+		"mongodb://a,b/?replicaSet=r&history=client": ClientHistory,
+	} {
+		list, err := MongoGateways("db", "127.0.0.1:27018", uri, []Rule{DefaultMongoRule()})
+		if err != nil {
+			t.Errorf("%s: %v", uri, err)
+		}
+		for _, g := range list {
+			if got := g.Link; (got == nil) != (want == "") || got != nil && got.History != want || strings.Contains(g.Upstream, "history") {
+				t.Errorf("%s: %+v to %s", uri, got, g.Upstream)
+			}
+		}
+		if _, err := Load("", list); err != nil {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+	list, err := MongoGateways("db", "127.0.0.1:27018", "mongodb://a/?history=all", []Rule{DefaultMongoRule()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load("", list); err == nil {
+		t.Error("history=all is accepted")
+	}
+}
+
 // A URI with several members makes a gateway for each in a file too, with all of the file's settings.
 func TestMongoMembersInFile(t *testing.T) {
 	c := parse(t, `
@@ -142,11 +201,13 @@ func TestMongoRules(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	for rule, want := range map[string]string{
-		"{setting: lz4}":                                      "does not support lz4",
-		"{setting: zstd-3, key: 'a*'}":                        "for stores",
-		"{setting: snappy, dictionary: auto}":                 "does not support dictionaries",
-		"{setting: zstd-3, dictionary: auto, no_sample: [x]}": "for stores",
-		"{setting: zstd-3, service: x}":                       "is only for protocol: grpc",
+		"{setting: lz4}":                      "does not support lz4",
+		"{setting: zstd-3, key: 'a*'}":        "for stores",
+		"{setting: zstd-3, dictionary: auto}": "dictionary: is not for MongoDB",
+		"{setting: auto, dictionary: auto}":   "dictionary: is not for MongoDB",
+		"{setting: snappy, dictionary: auto}": "dictionary: is not for MongoDB",
+		"{setting: zstd-3, no_sample: [x]}":   "for stores",
+		"{setting: zstd-3, service: x}":       "is only for protocol: grpc",
 	} {
 		if _, err := Parse("f", []byte(head+"      - "+rule+"\n"), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", rule, err)

@@ -136,13 +136,14 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`link.history`", Default: "none, MongoDB `client`",
-		Meaning: "the upstream is a gateway with `peers`, and connections to it are compressed as a whole (for HTTP " +
-			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, one for each client's connection (MongoDB: for the connections " +
-			"from one address), or `shared`, one for all clients; see [GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. MongoDB: `none` for no links",
+		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP and MongoDB: " +
+			"[bodies](HTTP.md#two-gateways) and [messages](MONGODB.md#a-gateway-at-each-end) that rules cover), with a history: `client`, one for " +
+			"each client's connection (MongoDB: for all from one client address), or `shared`, one for all clients; see " +
+			"[GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. MongoDB: `none` for no links",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",
-		Meaning: "gRPC, HTTP and MongoDB (`zstd` only): compression of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
+		Meaning: "gRPC, HTTP, MongoDB: compression of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
 			"`snappy`, `raw` or `auto`",
 	},
 	{

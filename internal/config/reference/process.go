@@ -117,9 +117,9 @@ var process = []Row{
 	{
 		Keys: "", Default: "", Also: "`CINCH_MONGO`, `--mongo`",
 		Meaning: "`LISTEN=URI`: more MongoDB gateways, likewise; a URI with several hosts makes a gateway for each, on " +
-			"consecutive ports. `peers=true` among the options of the URI stands for `peers: true`, and " +
-			"`standby=HOST:PORT,…` adds a gateway with `standby` on the port after the last. Their rule is all messages, " +
-			"`zstd-3`, `min_gain` 5%, `dictionary: auto`",
+			"consecutive ports. `peers=true` among the options of the URI stands for `peers: true`, " +
+			"`history=none` for `link: {history: none}`, and `standby=HOST:PORT,…` adds a gateway with `standby` on the port after the " +
+			"last. Their rule is all messages, `zstd-3`, `min_gain` 5%",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_TARANTOOL`, `--tarantool`",

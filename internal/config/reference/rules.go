@@ -166,16 +166,17 @@ var mongoRules = []Row{
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "`0`, none",
-		Meaning: "size in bytes of the message before compression; for replies, the recent size of replies to such requests",
+		Meaning: "size in bytes of the message before compression; for replies, the recent size of replies to such requests, " +
+			"at the far end of a link their own",
 	},
 	{
 		Keys: "`min_gain`", Default: "`5%`",
-		Meaning: "share of a message's bytes that compression must save, including the reply that it causes",
+		Meaning: "share of a message's bytes that compression must save, including the reply that it causes; not over a link",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd-3`, `snappy`, `zlib-6`; `raw` sends messages plain; `auto` measures the link and chooses, see " +
-			"[MONGODB.md](MONGODB.md). The level is for requests: the server has its own for replies",
+		Meaning: "`zstd-3`, `snappy`, `zlib-6`; `raw` sends messages plain; `auto` measures the connection to the server and chooses, see " +
+			"[MONGODB.md](MONGODB.md). The level is for requests: the server has its own for replies. Over a link only `raw` or not matters",
 	},
 }
 

@@ -12,7 +12,8 @@
 //	client.go    a connection to a server; clientstream.go, one request on it
 //	conn.go      the part common to both ends: streams, settings, closing
 //	frames.go    incoming frames and read-ahead; headers.go, header blocks, their limits and names
-//	stream.go    one stream: its unread data, its windows, its end
+//	stream.go    one stream: its unread data, its windows, its end; streamconn.go, the stream of a CONNECT
+//	             request as a connection
 //	output.go    queued frames and the goroutine that writes them
 //	secretframes.go
 //	             frames that are kept out of the history of a link

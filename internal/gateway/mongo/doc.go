@@ -12,10 +12,11 @@
 //	pending.go      requests that wait for replies
 //	estimate.go     estimates savings from measurements: link, codecs and replies to each kind of request
 //	compression.go  shared by the sessions of a gateway: current policy, codecs, measurements
-//	measure.go      measures messages by namespace and command, to train dictionaries and for statistics
+//	measure.go      measures messages by namespace and command, for statistics
 //	hello.go        rewrites compression and addresses in handshakes, in both directions
 //	login.go        lets only logins pass that prove the client's own identity
-//	pair.go         frames between two gateways, and their dictionaries
+//	links.go        links to a gateway beside the server: discovery, and a stream for each client
+//	far.go          links from gateways beside the clients
 //	trace.go        spans of traced requests
 //	errors.go       error classes, and replies made by the gateway
 //	config.go       configuration
@@ -37,6 +38,11 @@
 // the sizes. So whether a reply is worth compressing is decided when its request is sent, from earlier
 // replies to such requests: a small find may be compressed at a loss for the sake of its reply, a ping never
 // is.
+//
+// # Links compress what they carry
+//
+// If the server is another gateway that accepts links, a client's connection to it is a stream on a link, and messages
+// go plain in it. A rule decides only whether a message enters the link's history.
 //
 // # Client and server negotiate separately
 //

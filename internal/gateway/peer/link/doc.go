@@ -1,6 +1,6 @@
 // Package link carries connections between two Cinches as streams with history: what goes over one is compressed with
 // what has gone over it before, one history a direction. docs/PEER.md has the protocol. Tunnels carry their clients'
-// connections over links, gateways for gRPC and HTTP those between them, with HTTP/2 inside.
+// connections over links, gateways for gRPC, HTTP and MongoDB those between them, with HTTP/2 inside.
 //
 //	bytes -> Link.Collect, Link.Send -> sender.encode ==> peer ==> Link.Next, Gathered.Add -> bytes
 //
@@ -16,6 +16,8 @@
 //	metrics.go   what is shown of all that
 //	endpoint.go  what all links of a gateway share: configuration, memory, what is known of peers
 //	support.go   whether an upstream accepts links
+//	fargateway.go
+//	             an upstream to which links are opened while it accepts them
 //	speed.go     the setting "auto"
 //	history.go   the bound on what all streams remember
 package link

@@ -6,17 +6,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
-// Totals counts what one gateway exchanges with others. A protocol counts what there is in it.
+// Totals counts what one gateway exchanges with others.
 type Totals struct {
-	Connections atomic.Uint64 // that agreed on frames between gateways, on either side
-
-	Messages struct{ Compressed, Stored, Opened atomic.Uint64 }
+	Messages struct{ Compressed, Opened atomic.Uint64 }
 
 	Dicts struct {
-		Sent, Named, Received atomic.Uint64
-		SentBytes             atomic.Uint64
-		Failed                atomic.Uint64 // exchanges
-		Missing               atomic.Uint64 // that the other side had not got
+		Sent, Received atomic.Uint64
+		Failed         atomic.Uint64 // exchanges
+		Missing        atomic.Uint64 // that the other side had not got
 	}
 }
 

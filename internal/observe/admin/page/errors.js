@@ -33,7 +33,6 @@ const meanings = {
   opcode: "A message of an unknown kind. Compare the driver's version with docs/MONGODB.md.",
   compressor: "A message used a compression that was not negotiated. Compare the driver's settings.",
   checksum: "A message was changed in transit, or its sender is at fault. Check the network in between.",
-  pair: "The other end is not a gateway, or has another version. Compare peers: true at both ends.",
   not_primary: "A balancer connected clients to a member that is no longer primary. Clients retry by themselves; if it lasts, check the balancer.",
   schema: "The schema of the server could not be read. May the gateway's user read it?",
   schema_changed: "The server's schema changed, and a request was sent again. Nothing to do.",
