@@ -52,6 +52,24 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
+// accepted returns the connection that the system has accepted: below TLS, and below the link if c is a stream of a link.
+func accepted(c net.Conn) net.Conn {
+	type carrying interface{ NetConn() net.Conn }
+	for {
+		switch v := c.(type) {
+		case *Conn:
+			if _, isStream := v.Conn.(carrying); !isStream {
+				return v
+			}
+			c = v.Conn
+		case carrying:
+			c = v.NetConn()
+		default:
+			return c
+		}
+	}
+}
+
 // NewConn returns a Conn for a stream within another connection, whose bytes are counted there. The other functions of this
 // package measure only connections that are a Conn.
 func NewConn(stream net.Conn) *Conn { return newConn(stream, nil) }

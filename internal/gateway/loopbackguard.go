@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -33,9 +32,7 @@ func (g *LoopbackGuard) Check(ctx context.Context, client, upstream net.Conn) er
 
 // peerAddr returns the address at the other end of the connection. It ignores PROXY headers.
 func peerAddr(c net.Conn) net.Addr {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
+	c = accepted(c)
 	if wrapped, ok := c.(*Conn); ok {
 		c = wrapped.Conn
 	}

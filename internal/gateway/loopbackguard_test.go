@@ -66,3 +66,39 @@ func TestLoopbackGuardIgnoresProxyHeaders(t *testing.T) {
 		t.Errorf("a balancer on this machine: %v", err)
 	}
 }
+
+// nested is a stream within another connection.
+type nested struct {
+	net.Conn
+	below net.Conn
+}
+
+func (n nested) NetConn() net.Conn { return n.below }
+
+// A stream of a link has the address of the connection that the system has accepted, and not that of an untrusted PROXY header.
+func TestAddressesOfStreams(t *testing.T) {
+	a, b := net.Pipe()
+	t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+	real, claimed := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 1}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2}
+	below := newConn(addressed{a, real}, nil)
+	below.remote = claimed
+	stream := NewConn(nested{addressed{b, claimed}, nested{b, below}})
+	if at := peerAddr(stream); at != net.Addr(real) {
+		t.Errorf("the peer is %v", at)
+	}
+	if at := BudgetAddress(stream); at != net.Addr(real) {
+		t.Errorf("memory is counted for %v", at)
+	}
+	below.proxyTrusted = true
+	if at := BudgetAddress(stream); at != net.Addr(claimed) {
+		t.Errorf("behind a trusted balancer memory is counted for %v", at)
+	}
+}
+
+// addressed is a connection from an address.
+type addressed struct {
+	net.Conn
+	remote net.Addr
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a.remote }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -103,11 +102,7 @@ func (p *proxiedConn) readHeader(c *Conn) error {
 // choose it in a PROXY header would have as many shares as it likes, so headers count only from trusted
 // balancers.
 func BudgetAddress(c net.Conn) net.Addr {
-	below := c
-	if t, ok := c.(*tls.Conn); ok {
-		below = t.NetConn()
-	}
-	if wrapped, ok := below.(*Conn); ok && !wrapped.proxyTrusted {
+	if wrapped, ok := accepted(c).(*Conn); ok && !wrapped.proxyTrusted {
 		return wrapped.Conn.RemoteAddr()
 	}
 	return c.RemoteAddr()

@@ -302,7 +302,9 @@ func (a *clientStream) begin() error {
 	if c.next += 2; !c.usable() { // that was the last stream number: waiting requests fail
 		c.failWaiting()
 	}
-	a.stop, a.registered = afterEnd(ctx, a), true
+	if !o.tunnel {
+		a.stop, a.registered = afterEnd(ctx, a), true
+	}
 	secret := o.secrets.list(false)
 	o.eachField(func(name, value string) {
 		lower := name

@@ -21,6 +21,9 @@ func KeepSecrets(c SecretConn) net.Conn { return secretFrames{c} }
 // secretFrames divides what a Server or a ClientConn writes, which is always whole frames.
 type secretFrames struct{ SecretConn }
 
+// NetConn returns the connection that the frames are written to.
+func (c secretFrames) NetConn() net.Conn { return c.SecretConn }
+
 // Write writes frames, and the preface of clients.
 func (c secretFrames) Write(p []byte) (n int, err error) {
 	end := 0

@@ -38,8 +38,8 @@ func (d *streamDeadline) stop() {
 
 // Connect sends a CONNECT request, and returns its stream as a connection at once: what is written before the server has
 // answered goes with the request. If the server refuses the request, reads fail. Connect waits for nothing but a free
-// stream. The connection ends with ctx. For widen see Sending. Connect returns ErrUnusable if the caller may try another
-// ClientConn.
+// stream, as long as ctx lasts. The caller must close the connection. For widen see Sending. Connect returns ErrUnusable
+// if the caller may try another ClientConn.
 func (c *ClientConn) Connect(ctx context.Context, authority string, widen func(n int64) bool) (*StreamConn, error) {
 	r := (&http.Request{Method: http.MethodConnect, URL: &url.URL{Host: authority}}).WithContext(ctx)
 	out, err := NewSending(r, nil)
@@ -169,6 +169,9 @@ func (c *StreamConn) Close() error {
 	s.c.flush()
 	return nil
 }
+
+// NetConn returns the connection that the HTTP/2 connection uses.
+func (c *StreamConn) NetConn() net.Conn { return c.s.c.net }
 
 // LocalAddr returns the address of the HTTP/2 connection.
 func (c *StreamConn) LocalAddr() net.Addr { return c.s.c.net.LocalAddr() }

@@ -47,6 +47,7 @@ var commands = map[string]traits{
 	"authenticate":     neverCompressed | startsLogin | endsLogin,
 	"createuser":       neverCompressed,
 	"updateuser":       neverCompressed,
+	"usersinfo":        neverCompressed, // its reply has credentials with showCredentials
 	"copydbsaslstart":  neverCompressed,
 	"copydbgetnonce":   neverCompressed,
 	"copydb":           neverCompressed,

@@ -33,11 +33,14 @@ type Gateway struct {
 	balancer  *balancer // nil: there is only one upstream
 	standby   *standby
 
-	discovered chan struct{}   // closed when the server has replied to discover
-	asked      chan struct{}   // closed when the server was asked once, whether or not it has replied
-	resolved   func()          // tells the topology that the server has been asked, or will not be
-	ctx        context.Context // ends with Shutdown
-	cancel     context.CancelFunc
+	discovered chan struct{} // closed when the server has replied to discover
+	asked      chan struct{} // closed when the server was asked once, whether or not it has replied
+	// discover may run again after a panic.
+	askedOnce, discoveredOnce sync.Once
+
+	resolved func()          // tells the topology that the server has been asked, or will not be
+	ctx      context.Context // ends with Shutdown
+	cancel   context.CancelFunc
 }
 
 // NewGateway returns a gateway; Serve starts it.
@@ -104,7 +107,6 @@ func (g *Gateway) Serve(l net.Listener) error {
 // discover asks the server for its name in its replica set, so that clients of other members' gateways are told of this
 // gateway before it has a client itself, and again and again whether it is a gateway that accepts links.
 func (g *Gateway) discover(context.Context) {
-	var first sync.Once
 	answered := askUntil(g.ctx, func() error {
 		d, err := askIdentity(g.ctx, g.cfg.Upstream)
 		if err == nil {
@@ -112,13 +114,13 @@ func (g *Gateway) discover(context.Context) {
 			g.near.heard(0, d)
 		}
 		g.resolved()
-		first.Do(func() { close(g.asked) })
+		g.askedOnce.Do(func() { close(g.asked) })
 		return err
 	})
 	if !answered {
 		return
 	}
-	close(g.discovered)
+	g.discoveredOnce.Do(func() { close(g.discovered) })
 	for g.near != nil {
 		select {
 		case <-g.ctx.Done():

@@ -15,7 +15,7 @@ import (
 // compressors, since servers remember the first offer.
 func (s *session) helloForServer(r *request) (out []byte, h *handshake, err error) {
 	doc := r.document.Of(r.plain)
-	edit := helloEdit{inject: !s.helloSent, isGateway: s.g.near != nil, balancer: s.g.balancer != nil, logins: s.g.logins}
+	edit := helloEdit{inject: !s.helloSent, balancer: s.g.balancer != nil, logins: s.g.logins}
 	if s.toServer.stream == nil { // else the link compresses
 		edit.offer = s.offer()
 	}
@@ -121,14 +121,14 @@ type helloFields struct {
 
 // helloEdit lists the changes to make to a hello.
 type helloEdit struct {
-	offer     []wire.CompressorID // replaces the client's list
-	isGateway bool                // say that the client is a gateway
-	inject    bool                // make the offer even if the client makes none
-	balancer  bool                // remove loadBalanced, which servers refuse
-	logins    *loginFilter        // decides which logins may begin in it
+	offer    []wire.CompressorID // replaces the client's list
+	inject   bool                // make the offer even if the client makes none
+	balancer bool                // remove loadBalanced, which servers refuse
+	logins   *loginFilter        // decides which logins may begin in it
 }
 
-// rewriteHello appends the document of a hello with edit applied. Everything else stays unchanged.
+// rewriteHello appends the document of a hello with edit applied, and says that the client is a gateway. Everything else
+// stays unchanged.
 func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, helloFields, error) {
 	var g helloFields
 	start := len(dst)
@@ -154,14 +154,14 @@ func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, helloFields, error) 
 			return true
 		}
 		if !g.hasOffer {
-			dst = appendCompression(dst, edit.offer, edit.isGateway)
+			dst = appendCompression(dst, edit.offer, true)
 		}
 		g.hasOffer = true
 		g.offered, g.byGateway = compressorsIn(e.Value)
 		return true
 	})
 	if edit.inject && !g.hasOffer {
-		dst = appendCompression(dst, edit.offer, edit.isGateway)
+		dst = appendCompression(dst, edit.offer, true)
 	}
 	return wire.FinishDocument(dst, start), g, err
 }

@@ -219,7 +219,7 @@ func TestLinkNegotiation(t *testing.T) {
 			relay := startRelay(t, c.to)
 			near := serve(t, relay.addr, withZstd, linking, func(c *Config) { c.Link = PerAddress })
 			raw := dialRaw(t, near.addr)
-			if a := raw.run(plain, hello("cinch", "snappy")); !slices.Equal(a.compression(), []string{"snappy"}) {
+			if a := raw.run(plain, hello(pairName, "snappy")); !slices.Equal(a.compression(), []string{"snappy"}) {
 				t.Errorf("the client sees %v", a.compression())
 			}
 			atServer.take()

@@ -106,17 +106,13 @@ func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.
 		users.address = memory.AddressOf(gateway.BudgetAddress(client))
 	}
 	s := &nearStream{links: l, users: users, pool: l.join(users)}
-	var alive context.Context // of the stream: until Close, or while the stream is opened until the end of ctx
-	alive, s.cancel = context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, s.cancel)
-	defer stop()
 	var err error
 	for range 2 { // a link may end just now
 		var h *linkConn
 		if h, err = s.pool.Take(ctx, &s.slot); err != nil {
 			break
 		}
-		if s.StreamConn, err = h.Conn.Connect(alive, linkAuthority, s.widen); err == nil {
+		if s.StreamConn, err = h.Conn.Connect(ctx, linkAuthority, s.widen); err == nil {
 			return gateway.NewConn(s), nil
 		}
 		s.pool.Release(&s.slot)
@@ -124,7 +120,6 @@ func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.
 			break
 		}
 	}
-	s.cancel()
 	l.leave(users)
 	if errors.Is(err, endpoint.ErrUnreachable) {
 		return nil, err
@@ -212,7 +207,6 @@ type nearStream struct {
 	users   linkUsers
 	pool    *linkPool
 	slot    http2.Slot
-	cancel  context.CancelFunc // ends the context of the CONNECT request
 	closing sync.Once
 	widened atomic.Int64 // bytes by which its window exceeds nearWindow
 }
@@ -222,7 +216,6 @@ func (s *nearStream) Close() error {
 	err := net.ErrClosed
 	s.closing.Do(func() {
 		err = s.StreamConn.Close()
-		s.cancel()
 		s.links.widened.Add(-s.widened.Load())
 		s.pool.Release(&s.slot)
 		s.links.leave(s.users)

@@ -20,7 +20,7 @@ const minCompressed = 96
 
 // pairName is a name among the compressors in handshakes: in a hello it says that the client is a gateway, and in the reply
 // that the server is one that accepts links.
-const pairName = "cinch"
+const pairName = "cinch-link"
 
 // zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
 const zstdMagic = "\x28\xb5\x2f\xfd"

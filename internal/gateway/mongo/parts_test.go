@@ -149,7 +149,7 @@ func TestChooseTakesWhatTheServerTook(t *testing.T) {
 // The first hello always gets the offer, later ones only if the client makes one.
 func TestHellosOfferOnce(t *testing.T) {
 	p := newParts(t, withZstd)
-	for i, want := range []string{"zstd snappy", "", "zstd snappy"} {
+	for i, want := range []string{pairName + " zstd snappy", "", pairName + " zstd snappy"} {
 		doc := hello()
 		if i == 2 {
 			doc = hello("snappy", "unknown")

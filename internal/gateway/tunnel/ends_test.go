@@ -190,7 +190,7 @@ func TestHostileHello(t *testing.T) {
 			}
 		}
 	}
-	if n := strings.Count(exit.log.String(), "not an entry's hello"); n != 1 {
+	if n := strings.Count(exit.log.String(), "not a gateway's hello"); n != 1 {
 		t.Errorf("%d lines about strangers", n)
 	}
 	before := len(exit.log.String())

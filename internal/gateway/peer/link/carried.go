@@ -185,6 +185,9 @@ func (c *carried) Take(n int64) bool { return c.l.e.history.lend(&c.l.lent, n) }
 // Give gives back n bytes that Take has taken.
 func (c *carried) Give(n int64) { c.l.e.history.giveBack(&c.l.lent, n) }
 
+// NetConn returns the connection below the link.
+func (c *carried) NetConn() net.Conn { return c.l.conn }
+
 func (c *carried) LocalAddr() net.Addr                { return c.l.conn.LocalAddr() }
 func (c *carried) RemoteAddr() net.Addr               { return c.l.conn.RemoteAddr() }
 func (c *carried) SetDeadline(t time.Time) error      { return c.l.conn.SetDeadline(t) }

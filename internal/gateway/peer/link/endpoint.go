@@ -163,7 +163,7 @@ func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	}
 	// Without a class of its own it ended or fell silent.
 	e.cfg.Stats.Error(cmp.Or(HelloErrorClass(err), "bad_hello"))
-	e.Disconnected("not an entry's hello, disconnected", c, err)
+	e.Disconnected("not a gateway's hello, disconnected", c, err)
 }
 
 // Disconnected logs, now and then, that a peer was disconnected for its own mistake.

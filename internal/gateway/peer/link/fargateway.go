@@ -47,7 +47,7 @@ func (f *FarGateway) Dial(alive context.Context, check func(net.Conn) error) (ne
 	}
 	f.Refused()
 	if f.isNews(false) {
-		log.Warn("no link to the far gateway: "+f.Benefit+" not compressed with what was sent before; look for a proxy between the gateways",
+		log.Warn("no link to the far gateway: "+f.Benefit+" not compressed with what was sent before; it may be full, or a proxy between the gateways passes only protocols that it knows",
 			"upstream", f.Upstream.String(), "err", err)
 	}
 	return nil, err
