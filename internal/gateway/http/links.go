@@ -119,7 +119,7 @@ func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
 		return nil, err
 	}
 	conn := http2.NewClientConn(http2.KeepSecrets(c.(http2.SecretConn)), http2.ClientConfig{
-		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader + usualFields, ContinueTimeout: expectTimeout,
+		Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: f.cfg.MaxHeader + usualFields, MaxFrame: http2.LinkFrame, ContinueTimeout: expectTimeout,
 		Faults: http2.Faults{Log: f.cfg.Log, Stats: f.cfg.Stats},
 	})
 	h := &linkConn{Pooled: http2.Pooled{Conn: conn}, lanes: ends}

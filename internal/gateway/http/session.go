@@ -160,8 +160,12 @@ func (s *session) serveHTTP2(conn net.Conn, ahead []byte, h *handler, idle time.
 	unread := &memory.Account{}
 	unread.Open(s.memory.Requests, nil) // it is the upstream that is waited for, so there is no stall detection
 	defer unread.Close()
+	frame := 0
+	if h.ends != nil {
+		frame = http2.LinkFrame
+	}
 	server := http2.NewServer(conn, http2.ServerConfig{
-		Handler: h, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields,
+		Handler: h, MaxStreams: c.MaxStreams, MaxHeader: c.MaxHeader + usualFields, MaxFrame: frame,
 		Window: clientWindow, ConnWindow: clientWindow, Memory: unread, IdleTimeout: idle, Date: true, Ahead: ahead,
 		Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		// Without the server the reverse proxy would end a truncated reply as if it were complete.

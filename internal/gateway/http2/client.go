@@ -28,6 +28,7 @@ type ClientConfig struct {
 	Window     int // receive window of a stream in bytes
 	ConnWindow int // of the connection
 	MaxHeader  int // bytes of a header list, as HTTP/2 counts them
+	MaxFrame   int // bytes of a frame, in both directions; 0: 16 KiB
 
 	ContinueTimeout time.Duration // for 100 (Continue), if the request expects it; 0: none
 
@@ -56,7 +57,7 @@ type ClientConn struct {
 func NewClientConn(n net.Conn, cfg ClientConfig) *ClientConn {
 	c := &ClientConn{continueTimeout: cfg.ContinueTimeout, maxStreams: initialMaxStreams, pings: map[[8]byte]chan struct{}{}}
 	c.clientSide = c
-	c.init(n, c, config{Faults: cfg.Faults, window: cfg.Window, maxHeader: cfg.MaxHeader})
+	c.init(n, c, config{Faults: cfg.Faults, window: cfg.Window, maxHeader: cfg.MaxHeader, frame: cfg.MaxFrame})
 	c.sendPreface(cfg)
 	go c.run()
 	return c
@@ -76,7 +77,7 @@ func (c *ClientConn) sendPreface(cfg ClientConfig) {
 	_ = c.fr.WriteSettings(
 		xhttp2.Setting{ID: xhttp2.SettingEnablePush, Val: 0},
 		xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: uint32(cfg.Window)},
-		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: frameBytes},
+		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: uint32(c.frameBytes)},
 		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: uint32(cfg.MaxHeader)},
 	)
 	c.unackedSettings++

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -76,6 +77,7 @@ type conn struct {
 	settingsApplied bool          // the peer's first SETTINGS were applied
 	emptyFrames     int           // consecutive DATA frames without data
 	window          int           // receive window of a stream
+	frameBytes      int           // largest frame, in both directions
 	unackedSettings int           // SETTINGS frames that the peer has not acknowledged
 
 	mu          sync.Mutex
@@ -106,6 +108,7 @@ type config struct {
 	Faults
 	window    int // receive window of a stream
 	maxHeader int
+	frame     int    // largest frame in bytes, in both directions; 0: frameBytes
 	ahead     []byte // bytes that were already read
 	// headerTimeout limits the time for a header block, or a frame other than DATA; 0: no limit.
 	headerTimeout time.Duration
@@ -120,7 +123,8 @@ func (c *conn) init(n net.Conn, r role, cfg config) {
 	c.headerTimeout = cfg.headerTimeout
 	c.fr = xhttp2.NewFramer(&c.output, c.in)
 	c.fr.SetReuseFrames()
-	c.fr.SetMaxReadFrameSize(frameBytes)
+	c.frameBytes = cmp.Or(cfg.frame, frameBytes)
+	c.fr.SetMaxReadFrameSize(uint32(c.frameBytes))
 	c.block.limit, c.block.maxEncoded = cfg.maxHeader, 2*cfg.maxHeader+frameBytes
 	c.dec = hpack.NewDecoder(tableBytes, c.block.add)
 	c.dec.SetMaxStringLength(c.block.maxEncoded) // longer ones would end the connection, and not only their stream

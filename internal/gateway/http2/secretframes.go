@@ -13,6 +13,10 @@ type SecretConn interface {
 	WriteSecret(p []byte) (int, error)
 }
 
+// LinkFrame is MaxFrame for connections in a link: with its header a frame is a whole piece of the link. Headers within a
+// piece would interrupt what is similar.
+const LinkFrame = 64<<10 - frameHeaderLen
+
 // KeepSecrets returns a connection for a Server or a ClientConn that keeps header blocks, and bodies that are marked
 // (MarkBody), out of the history of c: those who can make requests, and see the sizes of what is sent, must not be able
 // to guess what is in them.

@@ -34,6 +34,7 @@ type ServerConfig struct {
 	// not grow.
 	Memory    *memory.Account
 	MaxHeader int    // bytes of a header list, as HTTP/2 counts them
+	MaxFrame  int    // bytes of a frame, in both directions; 0: 16 KiB
 	Ahead     []byte // bytes already read from the connection
 
 	Context     context.Context // parent of the requests' contexts; nil: the background
@@ -60,7 +61,7 @@ type Server struct {
 func NewServer(n net.Conn, cfg ServerConfig) *Server {
 	s := &Server{cfg: cfg, remote: n.RemoteAddr().String(), tls: tlsState(n)}
 	s.cfg.Window = max(cfg.Window, initialWindow)
-	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, ahead: cfg.Ahead, headerTimeout: headerTimeout})
+	s.init(n, s, config{Faults: cfg.Faults, window: s.cfg.Window, maxHeader: cfg.MaxHeader, frame: cfg.MaxFrame, ahead: cfg.Ahead, headerTimeout: headerTimeout})
 	s.memory = cfg.Memory
 	s.sendSettings()
 	return s
@@ -87,7 +88,7 @@ func (s *Server) sendSettings() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.fr.WriteSettings(
-		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: frameBytes},
+		xhttp2.Setting{ID: xhttp2.SettingMaxFrameSize, Val: uint32(s.frameBytes)},
 		xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: uint32(s.cfg.MaxStreams)},
 		xhttp2.Setting{ID: xhttp2.SettingMaxHeaderListSize, Val: uint32(s.cfg.MaxHeader)},
 		xhttp2.Setting{ID: xhttp2.SettingHeaderTableSize, Val: tableBytes},

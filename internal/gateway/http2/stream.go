@@ -266,7 +266,7 @@ func (s *stream) write(p []byte, end bool) error {
 func (s *stream) fits(n int) int {
 	c := s.c
 	room := maxQueuedBytes - c.output.queuedBytes()
-	return max(0, int(min(int64(n), int64(c.peerMaxFrame), int64(frameBytes), s.sendWindow, c.sendWindow, int64(room))))
+	return max(0, int(min(int64(n), int64(c.peerMaxFrame), int64(c.frameBytes), s.sendWindow, c.sendWindow, int64(room))))
 }
 
 // queueData queues a DATA frame (RFC 9113, section 6.1). The Framer would copy p twice: into its own buffer, and

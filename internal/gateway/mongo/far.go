@@ -62,7 +62,7 @@ func (g *Gateway) newLinkSession(conn net.Conn, first []byte) gateway.Session {
 	s := &linkSession{g: g, link: c, unread: &memory.Account{}}
 	s.unread.Open(g.requests.Client(gateway.BudgetAddress(conn)), nil) // it is the server that is waited for, so there is no stall detection
 	s.server = http2.NewServer(http2.KeepSecrets(c.(http2.SecretConn)), http2.ServerConfig{
-		Handler: http.HandlerFunc(s.serveStream), MaxStreams: maxStreams, MaxHeader: linkHeader,
+		Handler: http.HandlerFunc(s.serveStream), MaxStreams: maxStreams, MaxHeader: linkHeader, MaxFrame: http2.LinkFrame,
 		Window: farWindow, ConnWindow: farConnWindow, Memory: s.unread, IdleTimeout: linkIdle + time.Minute, // the near gateway ends it first
 		Faults: http2.Faults{Log: g.cfg.Log, Stats: g.cfg.Stats},
 	})

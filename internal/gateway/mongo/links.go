@@ -164,7 +164,7 @@ func (l *nearLinks) connect(alive context.Context, far *link.FarGateway) (*linkC
 		return nil, err
 	}
 	return &linkConn{http2.Pooled{Conn: http2.NewClientConn(http2.KeepSecrets(c.(http2.SecretConn)), http2.ClientConfig{
-		Window: nearWindow, ConnWindow: nearConnWindow, MaxHeader: linkHeader, Faults: http2.Faults{Log: l.cfg.Log, Stats: l.cfg.Stats},
+		Window: nearWindow, ConnWindow: nearConnWindow, MaxHeader: linkHeader, MaxFrame: http2.LinkFrame, Faults: http2.Faults{Log: l.cfg.Log, Stats: l.cfg.Stats},
 	})}}, nil
 }
 
