@@ -51,7 +51,7 @@ func TestScenario(t *testing.T) {
 func TestScenarioThroughPair(t *testing.T) {
 	server := setOfOne(t)
 	sentBefore, receivedBefore := server.Compressed(t, "zstd")
-	near, far := startDictPair(t, "", server.Addr)
+	near, far := startPair(t, server)
 	runScenario(t, "pair", near, func(t *testing.T) int64 {
 		saved := func(g *testenv.GatewayServer) float64 {
 			return g.Metric(t, "cinch_value_raw_bytes_total") - g.Metric(t, "cinch_value_stored_bytes_total")

@@ -245,11 +245,23 @@ func topologies(all string) []topology {
 		}},
 		{"a pair a member", func(t *testing.T) string {
 			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return members(listeners(t, serve(t, "mongodb://"+listeners(t, far, 3), "", ""), 3))
+			return members(listeners(t, serveNear(t, listeners(t, far, 3)), 3))
 		}},
 		{"a pair, load balanced", func(t *testing.T) string {
 			far := serve(t, "mongodb://"+all+"/?peers=true", "", "")
-			return balanced(serve(t, "mongodb://"+listeners(t, far, 3)+"/?loadBalanced=true", "", "").Addr)
+			return balanced(serveNear(t, listeners(t, far, 3)+"/?loadBalanced=true").Addr)
 		}},
 	}
+}
+
+// serveNear starts the near gateway of a pair. At the end of the test its clients' messages must have gone over links.
+func serveNear(t *testing.T, upstream string) *testenv.GatewayServer {
+	t.Helper()
+	near := serve(t, "mongodb://"+upstream, "", "")
+	t.Cleanup(func() {
+		if near.Metric(t, "cinch_link_streams_total") == 0 {
+			t.Error("no message went over a link")
+		}
+	})
+	return near
 }

@@ -28,9 +28,9 @@ func TestPairCommands(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
-	for _, g := range []*testenv.GatewayServer{near, far} {
-		if n := g.Metric(t, "cinch_mongo_pair_connections_total"); n == 0 {
-			t.Error("the gateways have not agreed")
+	for name, g := range map[string]*testenv.GatewayServer{"near": near, "far": far} {
+		if n := g.Metric(t, "cinch_link_streams_total"); n == 0 {
+			t.Errorf("the %s gateway has begun no history", name)
 		}
 	}
 	if raw, stored := near.Metric(t, "cinch_value_raw_bytes_total"), near.Metric(t, "cinch_value_stored_bytes_total"); raw < 3*stored {
@@ -41,33 +41,44 @@ func TestPairCommands(t *testing.T) {
 	}
 }
 
-// Dictionaries are trained and used with the settings of a file, and all metrics show it.
-func TestPairDictionaries(t *testing.T) {
-	const (
-		soon = "training: {min_samples: 200, poll: 100ms, interval: 1h, cpu: 90%}"
-		rule = "- {setting: zstd-3, min_size: 0, dictionary: auto}"
-	)
+// The option history says whether there are links. The gateway warns if all clients share them.
+func TestPairHistory(t *testing.T) {
 	server := standalone(t)
-	start := func(upstream, settings string) *testenv.GatewayServer {
-		return testenv.Gateway(t, testenv.GatewayConfig{Protocol: "mongo", Upstream: upstream, Settings: settings, Rules: rule, Process: soon})
+	far := serve(t, "mongodb://"+server.Addr+"/?peers=true", "", "")
+	for history, links := range map[string]bool{"client": true, "shared": true, "none": false} {
+		t.Run(history, func(t *testing.T) {
+			near := serve(t, "mongodb://"+far.Addr+"/?history="+history, "", "")
+			coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database("histories").Collection(history)
+			if _, err := coll.InsertMany(t.Context(), documents(100)); err != nil {
+				t.Fatal(err)
+			}
+			if n := near.Metric(t, "cinch_link_streams_total"); (n > 0) != links {
+				t.Errorf("%v histories were begun", n)
+			}
+			if warned := strings.Contains(near.Output(), "CRIME"); warned != (history == "shared") {
+				t.Errorf("warned of a shared history: %v", warned)
+			}
+		})
 	}
-	far := start("mongodb://"+server.Addr, "peers: true")
-	near := start("mongodb://"+far.Addr, "sample: true")
+}
+
+// With sample: true the near gateway measures what it sends over links, in both directions.
+func TestPairIsMeasured(t *testing.T) {
+	server := standalone(t)
+	far := serve(t, "mongodb://"+server.Addr+"/?peers=true", "", "")
+	near := serve(t, "mongodb://"+far.Addr, "sample: true", "- {setting: zstd-3}")
 	coll := connect(t, "mongodb://"+near.Addr+"/?directConnection=true").Database("shop").Collection("things")
-	ready := func(g *testenv.GatewayServer) bool { return strings.Contains(g.Output(), "messages have a dictionary") }
-	received := func() float64 {
-		return near.Metric(t, "cinch_mongo_pair_dictionaries_total")
-	}
-	for i := 0; !ready(far) || !ready(near) || received() < 2; i++ {
-		if i == 20_000 {
-			t.Fatal("no dictionaries")
-		}
-		if _, err := coll.InsertOne(t.Context(), documents(i + 1)[i]); err != nil {
+	const n = 20
+	for i, d := range documents(n) {
+		if _, err := coll.InsertOne(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		if err := coll.FindOne(t.Context(), bson.D{{Key: "_id", Value: i}}).Err(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if near.Metric(t, "cinch_link_streams_total") == 0 {
+		t.Error("not over a link")
 	}
 	var gateways []struct {
 		Messages []struct {
@@ -79,13 +90,13 @@ func TestPairDictionaries(t *testing.T) {
 	testenv.AdminJSON(t, near.Admin, "/api/messages", &gateways)
 	measured := map[string]bool{}
 	for _, k := range gateways[0].Messages {
-		if k.Messages > 0 && k.Bytes > 0 && len(k.Estimates) > 0 {
+		if k.Messages == n && k.Bytes > 0 && len(k.Estimates) > 0 {
 			measured[k.Method+" "+k.Direction] = true
 		}
 	}
 	for _, want := range []string{"shop.things insert request", "shop.things insert reply", "shop.things find request", "shop.things find reply"} {
 		if !measured[want] {
-			t.Errorf("%s is not measured: %v", want, measured)
+			t.Errorf("%s is not measured: %+v", want, gateways)
 		}
 	}
 }
@@ -110,22 +121,22 @@ func TestPairReplicaSet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if sessions(t, near) == 3 {
+		if linked(t, near) == 3 {
 			return
 		}
 	}
-	t.Errorf("%d of 3 members were reached through the pair", sessions(t, near))
+	t.Errorf("%d of 3 members were reached over links", linked(t, near))
 }
 
-// sessions returns the number of gateways that have decompressed messages of their peer.
-func sessions(t *testing.T, g *testenv.GatewayServer) (n int) {
+// linked returns the number of a process's gateways for three members that have received replies with history.
+func linked(t *testing.T, g *testenv.GatewayServer) (n int) {
 	t.Helper()
 	for i := range 3 {
-		name := `cinch_mongo_pair_messages_total{gateway="mongo`
+		name := "mongo"
 		if i > 0 {
 			name += fmt.Sprintf("-%d", i+1)
 		}
-		if g.Metric(t, name+`",outcome="opened"}`) > 0 {
+		if g.Metric(t, fmt.Sprintf("cinch_values_opened_total{codec=\"zstd\",gateway=%q}", name)) > 0 {
 			n++
 		}
 	}

@@ -35,7 +35,7 @@ func TestStepDown(t *testing.T) {
 	small := []string{"a gateway a member", "load balanced", "a pair, the far one balances"}
 	reached := append(topologies(all), topology{"a pair, the far one balances", func(t *testing.T) string {
 		far := serve(t, "mongodb://"+all+"/?peers=true&loadBalanced=true", "", "")
-		return balanced(serve(t, "mongodb://"+far.Addr, "", "").Addr)
+		return balanced(serveNear(t, far.Addr).Addr)
 	}})
 	for _, way := range reached {
 		for _, driver := range []struct {

@@ -146,17 +146,11 @@ func force(t testing.TB, cfg testenv.GatewayConfig) *testenv.GatewayServer {
 	return testenv.Gateway(t, cfg)
 }
 
-// servePair starts a gateway beside a server and one beside its clients. They train dictionaries soon.
+// servePair starts a gateway beside a server and one beside its clients.
 func servePair(t testing.TB, upstream string) (near, far *testenv.GatewayServer) {
 	t.Helper()
-	cfg := testenv.GatewayConfig{
-		Rules:   strings.Replace(everything, "}", ", dictionary: auto}", 1),
-		Process: "training: {min_samples: 300, poll: 100ms, interval: 1m}",
-	}
-	cfg.Upstream, cfg.Settings = "mongodb://"+upstream, "peers: true"
-	far = force(t, cfg)
-	cfg.Upstream, cfg.Settings = "mongodb://"+far.Addr, ""
-	return force(t, cfg), far
+	far = force(t, testenv.GatewayConfig{Upstream: "mongodb://" + upstream, Settings: "peers: true", Rules: everything})
+	return force(t, testenv.GatewayConfig{Upstream: "mongodb://" + far.Addr, Rules: everything}), far
 }
 
 // check checks the server's own counters: both directions were compressed, and only the gateway connected.
