@@ -29,12 +29,12 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.redis }, config.DefaultRule, one(config.RedisGateway),
 	},
 	{
-		"grpc", "CINCH_GRPC", "a gateway to a gRPC server or to another gateway, `LISTEN=URL`; with ?peers=true clients may be gateways",
+		"grpc", "CINCH_GRPC", "a gateway to a gRPC server or to another gateway, `LISTEN=URL`; with ?peers=true clients may be gateways; ?history=none uses no links",
 		"LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317",
 		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
 	},
 	{
-		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that the server can read; ?history=client needs an upstream gateway with ?peers=true",
+		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that the server can read; with ?peers=true clients may be gateways; ?history=none uses no links",
 		"LISTEN=URL, as in 127.0.0.1:8080=https://host",
 		func(o *serveOptions) *[]string { return &o.http }, config.DefaultHTTPRule, one(config.HTTPGateway),
 	},

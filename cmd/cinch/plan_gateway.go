@@ -59,7 +59,7 @@ func (o *planOptions) planMessages(ctx context.Context, p plan.Options) (*plan.R
 	case errors.Is(err, plan.ErrNotAmong):
 		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "cinch plan %s lists the gateway's traffic", p.Source.Name)
 	case errors.Is(err, plan.ErrNoMessages), errors.Is(err, remote.ErrNotFound):
-		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "this needs a gateway for gRPC, HTTP or MongoDB with sample: true or a rule with dictionary: auto, and some traffic")
+		return nil, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, plan.ErrNoMessages), "this needs a gateway for gRPC, HTTP or MongoDB with sample: true, and some traffic")
 	case err != nil && ctx.Err() == nil:
 		return nil, withCode(exitUnreachable, terminal.WithHint(fmt.Errorf("%s: %w", p.Source.Name, err), "give the address of a running gateway's admin page, http://host:9470"))
 	}

@@ -60,8 +60,9 @@ Without --config and without gateways it starts an embedded in-memory store to t
   gRPC               messages of 64 bytes or more, zstd
   HTTP               requests of 256 bytes or more, in the best coding that the upstream is known to support
   MongoDB            all messages, zstd-3
-All but HTTP's and MongoDB's have dictionary: auto: dictionaries are trained on the traffic. They are kept in the server,
-if the gateway's user may do so. Those for gRPC are used between two gateways, and kept in both (docs/DICTIONARIES.md).
+Those of Redis and Tarantool have dictionary: auto: dictionaries are trained on the traffic. They are kept in the
+server, if the gateway's user may do so (docs/DICTIONARIES.md). Between two gateways for gRPC, HTTP or MongoDB a link
+compresses messages with those before (docs/PEER.md).
 
 Signals (docs/UPGRADE.md):
   SIGINT, SIGTERM    accept no more clients, let commands in flight finish, end idle connections, for at most the drain

@@ -28,7 +28,7 @@ func (g *Gateway) budgetsUnsupported() (why, hint string) {
 	case Tunnel, TunnelExit:
 		return "a tunnel compresses connections as a whole, at one setting", "choose a cheaper setting, such as lz4, or auto, which measures"
 	}
-	if g.Link != nil {
+	if g.Link != nil && g.Link.History != NoHistory {
 		return "a link compresses connections as a whole, at one setting", "drop link, or choose a cheaper setting for it, such as lz4"
 	}
 	return "", ""

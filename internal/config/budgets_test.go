@@ -37,9 +37,11 @@ func TestBudgets(t *testing.T) {
 			t.Errorf("%s is shown as %s, which reads as %v, %v", text, again, back, err)
 		}
 	}
-	for _, protocol := range []string{GRPC, Mongo} {
-		if _, err := Parse("f", []byte(effortFile(protocol, "cpu_budget: 20%, peers: true")), nil); err != nil {
-			t.Error(err)
+	for _, protocol := range []string{GRPC, HTTP, Mongo} {
+		for _, keys := range []string{"peers: true", "link: {history: none}"} {
+			if _, err := Parse("f", []byte(effortFile(protocol, "cpu_budget: 20%, "+keys)), nil); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	cfg, err := Parse("f", []byte(effortFile(Tarantool, "max_connections: 5")), nil)

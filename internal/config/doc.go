@@ -29,7 +29,7 @@
 // Keys of single protocols and features:
 //
 //	redis.go, grpc.go, http.go, mongo.go, tarantool.go, postgres.go, tunnel.go  one protocol each
-//	peers.go           dictionaries for messages between two gateways
+//	peers.go           gateways whose clients are gateways
 //	link.go            compression of whole connections between two gateways
 //	pack.go            packing in the background
 //	proxy.go           PROXY headers

@@ -33,23 +33,29 @@ func (d DirectionName) bit() policy.Direction {
 }
 
 // GRPCGateway returns a gateway for gRPC with defaults for everything but its addresses and its rules. The
-// upstream URL's option peers=true says that clients may be gateways.
+// upstream URL may have options: peers=true says that clients may be gateways, and history=client, shared or none is that
+// of Link.
 func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
-	url, peers := strings.CutSuffix(upstream, "?peers=true") // it has no other options
-	if peers {
-		upstream = strings.TrimSuffix(url, "/")
+	url, o := cutCinchOptions(upstream)
+	switch {
+	case len(o.standbys) > 0: // parsing it reports the error
+		url = upstream
+	case url != upstream:
+		url = strings.TrimSuffix(url, "/")
 	}
-	g := RedisGateway(name, listen, upstream, rules)
-	g.Protocol, g.Peers = GRPC, peers
+	g := RedisGateway(name, listen, url, rules)
+	g.Protocol, g.Peers = GRPC, o.peers
+	if o.history != "" {
+		g.Link = &Link{History: o.history}
+	}
 	return g
 }
 
 // DefaultGRPCRule returns the rule of gRPC gateways that no file describes: all messages from 64 bytes on, in
-// both directions, with zstd at its default level for messages, which the next hop may or may not support,
-// and with automatically trained dictionaries if the next hop is a gateway.
+// both directions, with zstd at its default level for messages, which the next hop may or may not support.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
-	r.Setting = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}
+	r.Setting, r.Dictionary = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}, ""
 	return r
 }
 
@@ -127,6 +133,9 @@ const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, meth
 
 func (v *validator) grpcRule(r *Rule, path string) {
 	refuseStoreKeys(v, r, path, "write service, method and direction")
+	if r.Dictionary != "" {
+		v.add(path+".dictionary", noDictionary, "is only for stores")
+	}
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)

@@ -24,7 +24,7 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Gateways[0].Messages(nil)
+	p, err := c.Gateways[0].Messages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestProtoSetting(t *testing.T) {
 	if s := c.Gateways[0].Rules[0].Setting.String(); s != "cinch-proto" {
 		t.Errorf("printed as %s", s)
 	}
-	p, err := c.Gateways[0].Messages(nil)
+	p, err := c.Gateways[0].Messages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestProtoSetting(t *testing.T) {
 		strings.NewReplacer("protocol: redis", "protocol: mongo", "redis://", "mongodb://").Replace(redis):       "does not support cinch-proto",
 		strings.NewReplacer("protocol: redis", "protocol: tarantool", "redis://", "tarantool://").Replace(redis): "cinch-proto is only for protocol: grpc",
 		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto-1", 1):                               "unknown codec",
-		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "cinch-proto does not support dictionaries",
+		strings.Replace(grpc, "setting: cinch-proto", "setting: cinch-proto, dictionary: auto", 1):               "rules[0].dictionary: is only for stores",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
@@ -99,28 +99,56 @@ func TestProtoSetting(t *testing.T) {
 	}
 }
 
-// Without a file, the option peers=true of the URL says that clients may be gateways.
-func TestPairsWithoutFile(t *testing.T) {
-	for url, want := range map[string]string{
-		"grpc://a:1?peers=true":  "grpc://a:1",
-		"grpc://a:1/?peers=true": "grpc://a:1",
-		"grpc://a:1":             "",
+// Without a file, options of the URL stand for peers and link.history.
+func TestGRPCWithoutFile(t *testing.T) {
+	for url, want := range map[string]struct {
+		upstream, history string
+		peers             bool
+	}{
+		"grpc://a:1":                              {"grpc://a:1", "", false},
+		"grpc://a:1/":                             {"grpc://a:1/", "", false},
+		"grpc://a:1?peers=true":                   {"grpc://a:1", "", true},
+		"grpc://a:1/?peers=true":                  {"grpc://a:1", "", true},
+		"grpcs://a:1?history=none":                {"grpcs://a:1", NoHistory, false},
+		"grpc://a:1/?history=client":              {"grpc://a:1", ClientHistory, false},
+		"grpc://a:1?history=shared":               {"grpc://a:1", SharedHistory, false},
+		"grpc://a:1?peers=true&history=shared":    {"grpc://a:1", SharedHistory, true},
+		"grpc://a:1?history=none&peers=true":      {"grpc://a:1", NoHistory, true},
+		"grpc://a:1?peers=false":                  {"grpc://a:1?peers=false", "", false},
+		"grpc://a:1?history=none&sample=true":     {"grpc://a:1?sample=true", NoHistory, false},
+		"grpc://a:1?standby=b:1":                  {"grpc://a:1?standby=b:1", "", false},
+		"grpc://a:1?peers=true&standby=b:1":       {"grpc://a:1?peers=true&standby=b:1", "", true},
+		"grpc://a:1?standby=b:1,c:1&history=none": {"grpc://a:1?standby=b:1,c:1&history=none", NoHistory, false},
 	} {
 		g := GRPCGateway("grpc", "127.0.0.1:2", url, []Rule{DefaultGRPCRule()})
-		if g.Peers != (want != "") || g.Peers && g.Upstream != want || !g.Peers && g.Upstream != url {
+		history := ""
+		if g.Link != nil {
+			history = g.Link.History
+		}
+		if g.Protocol != GRPC || g.Upstream != want.upstream || history != want.history || g.Peers != want.peers {
 			t.Errorf("%s: %+v", url, g)
 		}
 		c := Config{Gateways: []Gateway{g}}
-		if p, err := c.Gateways[0].Messages(nil); err != nil || !p.Rules()[0].AutoDict {
+		if p, err := c.Gateways[0].Messages(); err != nil || p.Rules()[0].Setting != (codec.Setting{Codec: codec.Zstd}) {
 			t.Errorf("%s: %v, %v", url, p, err)
+		}
+	}
+	for url, want := range map[string]string{
+		"grpc://a:1?peers=true&history=client": "",
+		"grpc://a:1?history=all":               `link.history: unknown value "all"`,
+		"grpc://a:1?peers=false":               "upstream: ",
+		"grpc://a:1?standby=b:1":               "upstream: ",
+		"grpc://a:1?peers=true&standby=b:1":    "upstream: ",
+	} {
+		_, err := Parse("f", nil, []Gateway{GRPCGateway("grpc", "127.0.0.1:2", url, []Rule{DefaultGRPCRule()})})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: want %q, got %v", url, want, err)
 		}
 	}
 }
 
-func TestPairs(t *testing.T) {
-	const good = `dictionaries:
-  - {name: orders, file: orders.dict}
-gateways:
+func TestPeers(t *testing.T) {
+	const good = `gateways:
   - name: a
     protocol: grpc
     listen: 127.0.0.1:1
@@ -128,33 +156,14 @@ gateways:
     peers: true
     sample: true
     rules:
-      - {service: small, setting: zstd-3, dictionary: auto}
-      - {setting: zstd-3, dictionary: orders}
+      - {service: small, setting: zstd-3}
 `
 	c, err := Parse("f", []byte(good), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _ := codec.NewDict([]byte("what orders have in common"))
-	p, err := c.Gateways[0].Messages(map[string]*codec.Dict{"orders": file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := p.Rules()
-	if !r[0].AutoDict || r[0].Dict != nil || r[1].AutoDict || r[1].Dict != file || r[1].Setting.Dict != 0 {
-		t.Errorf("%+v, %+v", r[0], r[1])
-	}
-	if _, err := c.Gateways[0].Messages(nil); err == nil {
-		t.Error("a dictionary that is not there")
-	}
-	large, _ := codec.NewDict(make([]byte, maxPairDictionary+1))
-	if _, err := c.Gateways[0].Messages(map[string]*codec.Dict{"orders": large}); err == nil {
-		t.Error("a dictionary that other gateways don't take")
-	}
 	for bad, want := range map[string]string{
-		strings.Replace(good, "zstd-3, dictionary: auto", "s2, dictionary: auto", 1):                      "s2 does not support dictionaries",
-		strings.Replace(good, "dictionary: auto", "dictionary: others", 1):                                `unknown dictionary "others"`,
-		strings.Replace(good, "dictionary: auto", "dictionary: auto, no_sample: [x]", 1):                  "is only for stores",
+		strings.Replace(good, "zstd-3", "zstd-3, no_sample: [x]", 1):                                      "is only for stores",
 		strings.NewReplacer("grpc\n", "redis\n", "grpc:", "redis:", "service: small, ", "").Replace(good): "peers: is only for protocol: grpc, http and mongo",
 	} {
 		if _, err := Parse("f", []byte(bad), nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -166,6 +175,26 @@ gateways:
 	again.Gateways[0].Peers, again.Gateways[0].Sample = false, false
 	if keys := strings.Join(Frozen(c, &again), " "); keys != "gateways[a].peers gateways[a].sample" {
 		t.Error(keys)
+	}
+}
+
+// Rules for messages have no dictionaries.
+func TestMessagesHaveNoDictionaries(t *testing.T) {
+	for protocol, upstream := range map[string]string{GRPC: "grpc://host:2", HTTP: "http://host", Mongo: "mongodb://host"} {
+		for _, dictionary := range []string{"auto", "orders"} {
+			_, err := Parse("f", []byte(`dictionaries:
+  - {name: orders, file: orders.dict}
+gateways:
+  - name: a
+    protocol: `+protocol+`
+    listen: 127.0.0.1:1
+    upstream: `+upstream+`
+    rules: [{setting: zstd-3, dictionary: `+dictionary+`}]
+`), nil)
+			if err == nil || !strings.Contains(err.Error(), "rules[0].dictionary: is only for stores: "+noDictionary) {
+				t.Errorf("%s, %s: %v", protocol, dictionary, err)
+			}
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func checkHTTPRule(v *validator, r *Rule, path string) {
 		v.glob(fmt.Sprintf("%s.content_type[%d]", path, i), t)
 	}
 	if r.Dictionary != "" {
-		v.add(path+".dictionary", "leave it out", "HTTP has no dictionaries yet")
+		v.add(path+".dictionary", noDictionary, "is only for stores")
 	}
 	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && s.Codec != codec.Proto && !isContentCoding(s.Codec) || s.Dict != 0) {
 		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy, cinch-proto or raw", "HTTP does not support %s", s)

@@ -9,7 +9,7 @@ import (
 // Link configures the link between two gateways: for gRPC it compresses connections as a whole, for HTTP the bodies, and
 // for MongoDB the messages.
 type Link struct {
-	History string   `yaml:"history,omitempty"` // client, shared or none, towards an upstream; "": none is requested, for MongoDB client
+	History string   `yaml:"history,omitempty"` // client, shared or none, towards an upstream; "": client
 	Setting *Setting `yaml:"setting,omitempty"` // for sending; nil: zstd-3
 	Window  Bytes    `yaml:"window,omitempty"`  // window of a history; 0: 8 MiB
 	Memory  Bytes    `yaml:"memory,omitempty"`  // for all histories; 0: 256 MiB
@@ -19,16 +19,14 @@ type Link struct {
 const (
 	ClientHistory = "client" // one history per client connection
 	SharedHistory = "shared" // one history for all clients
-	NoHistory     = "none"   // MongoDB: links are not used
+	NoHistory     = "none"   // links are not used
 )
 
+// noDictionary is the hint for dictionaries in rules for messages.
+const noDictionary = "leave it out: between two gateways a link compresses messages with those before"
+
 // WantsLink reports whether the gateway requests links from its upstream, or accepts them.
-func (g *Gateway) WantsLink() bool {
-	if g.Protocol == Mongo && (g.Link == nil || g.Link.History != NoHistory) {
-		return true
-	}
-	return g.Link != nil && g.Link.History != NoHistory || g.Peers
-}
+func (g *Gateway) WantsLink() bool { return g.Link == nil || g.Link.History != NoHistory || g.Peers }
 
 // LinkOptions returns the options of the gateway's links, with defaults filled in.
 func (g *Gateway) LinkOptions() (l Link, setting Setting, windowLog int) {
@@ -47,14 +45,8 @@ func (v *validator) link(g *Gateway, path string) {
 	if l == nil {
 		return
 	}
-	switch {
-	case g.Protocol == Mongo && l.History == "":
-	case g.Protocol == Mongo:
+	if l.History != "" {
 		v.oneOf(path+".history", l.History, ClientHistory, SharedHistory, NoHistory)
-	case l.History != "":
-		v.oneOf(path+".history", l.History, ClientHistory, SharedHistory)
-	case !g.Peers:
-		v.add(path+".history", "write history: client, or peers: true if other gateways connect to this one", "is missing")
 	}
 	v.historyWindow(l.Window, path+".window")
 	checkRange(v, path+".memory", l.Memory, 1<<20, 1<<40)

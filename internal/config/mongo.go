@@ -305,7 +305,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("share_samples", r.ShareSamples)
 	not("format", r.Format != "" || r.To != "")
 	if r.Dictionary != "" {
-		v.add(path+".dictionary", "leave it out: between two gateways a link compresses messages with those before", "is not for MongoDB")
+		v.add(path+".dictionary", noDictionary, "is only for stores")
 	}
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {

@@ -170,7 +170,7 @@ func TestMongoRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Gateways[0].Messages(nil)
+	p, err := c.Gateways[0].Messages()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -80,9 +79,8 @@ func (g *Gateway) NoSample() map[string][]string {
 	return patterns
 }
 
-// Messages returns the policy of a gateway whose rules are for messages. dicts holds the dictionaries of
-// files by name.
-func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, error) {
+// Messages returns the policy of a gateway whose rules are for messages.
+func (g *Gateway) Messages() (*policy.Messages, error) {
 	var rules []policy.MessageRule
 	for i := range g.Rules {
 		r := &g.Rules[i]
@@ -97,9 +95,6 @@ func (g *Gateway) Messages(dicts map[string]*codec.Dict) (*policy.Messages, erro
 		}
 		if m.Direction == 0 && g.Protocol == HTTP {
 			m.Direction = policy.Request // rules cover replies only if they say so
-		}
-		if err := r.setDictionary(&m, dicts); err != nil {
-			return nil, fmt.Errorf("gateway %s: %w", g.Name, err)
 		}
 		rules = append(rules, m)
 	}

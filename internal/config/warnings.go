@@ -31,7 +31,7 @@ func (c *Config) Warnings() []Problem {
 // ruleSetting holds the setting of the rule that gateways made by flags get, by protocol.
 var ruleSetting = map[string]string{
 	Redis: "zstd-3, dictionary: auto", Tarantool: "zstd-3, dictionary: auto", Mongo: "zstd-3",
-	GRPC: "zstd, dictionary: auto", HTTP: "auto",
+	GRPC: "zstd", HTTP: "auto",
 }
 
 // compressesByRules reports whether a gateway without rules would only forward.
@@ -40,7 +40,7 @@ func (g *Gateway) compressesByRules() bool {
 	case Postgres, Tunnel, TunnelExit:
 		return false
 	}
-	return g.Link == nil && !g.Peers && !g.Sample && len(g.Standby) == 0
+	return (g.Link == nil || g.Link.History == NoHistory) && !g.Peers && !g.Sample && len(g.Standby) == 0
 }
 
 // neverMatches returns why a rule can't match anything, and what to do about it; "" if it may match.

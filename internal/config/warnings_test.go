@@ -16,6 +16,8 @@ func TestWarnings(t *testing.T) {
 		gateway("mongo", "mongodb://h", ""):                                                        "there are no rules, so the gateway compresses nothing",
 		gateway("mongo", "mongodb://h", ", peers: true"):                                           "",
 		gateway("grpc", "grpc://h:1", ", link: {history: client}"):                                 "",
+		gateway("grpc", "grpc://h:1", ""):                                                          "there are no rules, so the gateway compresses nothing",
+		gateway("grpc", "grpc://h:1", ", link: {history: none}"):                                   "there are no rules, so the gateway compresses nothing",
 		gateway("http", "http://h", ", sample: true"):                                              "",
 		gateway("redis", "redis://h", ", enabled: false"):                                          "",
 		gateway("tunnel", "h:1", ""):                                                               "",

@@ -2,8 +2,8 @@
 // trains in the background, rolls out dictionaries that save enough, and detects when one no longer fits.
 //
 //	metrics.go          Prometheus metrics
-//	messagestats.go     statistics of messages on a wire
-//	messages.go         dictionaries for such messages, which are not stored
+//	messages.go         counts and samples of messages on a wire, which have no dictionaries
+//	messagestats.go     their statistics
 //	trainonce.go        training for a job that walks a store once
 //	manager.go          one gateway: reads records, trains, rolls out, adopts
 //	renew.go            a training and its rollout

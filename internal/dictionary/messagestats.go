@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"github.com/cinch-layer/cinch/codec"
 )
 
 // SizeBucket is the number of messages of at most UpTo bytes that are longer than those of the previous
@@ -19,7 +17,6 @@ type SizeBucket struct {
 type KindStatus struct {
 	Method    string       `json:"method"`
 	Direction string       `json:"direction"`
-	Rule      string       `json:"rule,omitempty"` // that trains a dictionary from them
 	Messages  uint64       `json:"messages"`
 	Bytes     uint64       `json:"bytes"` // uncompressed
 	Sizes     []SizeBucket `json:"sizes"`
@@ -29,15 +26,6 @@ type KindStatus struct {
 
 	SampleMessages int `json:"sample_messages"`
 	SampleBytes    int `json:"sample_bytes"` // memory
-
-	Dict     *codec.Dict `json:"-"` // in use; nil: none
-	Promised float64     `json:"-"` // sent/raw bytes; 0: there is no dictionary
-	Observed float64     `json:"-"`
-	Trained  uint64      `json:"trainings"`
-
-	Wanted  int  `json:"-"` // messages needed in the sample for a training
-	Step    Step `json:"-"` // of the running training
-	Refused bool `json:"-"` // the last training found no dictionary worth using
 }
 
 // Status returns the state of every kind, those with the most bytes first.
@@ -46,9 +34,7 @@ func (m *Messages) Status() []KindStatus {
 	defer m.mu.Unlock()
 	all := make([]KindStatus, 0, len(m.kinds))
 	for _, k := range m.kinds {
-		s := k.status()
-		s.Wanted = m.o.MinSamples
-		all = append(all, s)
+		all = append(all, k.status())
 	}
 	slices.SortFunc(all, func(a, b KindStatus) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
@@ -56,10 +42,21 @@ func (m *Messages) Status() []KindStatus {
 	return all
 }
 
+// Samples returns how many kinds there are, and the bytes that their samples take.
+func (m *Messages) Samples() (kinds, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.kinds {
+		_, n := k.sampler.size()
+		bytes += n
+	}
+	return len(m.kinds), bytes
+}
+
 func (k *Kind) status() KindStatus {
 	s := KindStatus{
-		Method: k.name.Method, Direction: k.name.Direction.String(), Rule: k.name.Rule,
-		Bytes: k.sizes.bytes.Load(), Compressed: k.compressed.Load(), CompressedBytes: k.compressedBytes.Load(), Trained: k.train.Load(), Sizes: []SizeBucket{},
+		Method: k.name.Method, Direction: k.name.Direction.String(),
+		Bytes: k.sizes.bytes.Load(), Compressed: k.compressed.Load(), CompressedBytes: k.compressedBytes.Load(), Sizes: []SizeBucket{},
 	}
 	for i := range k.sizes.buckets {
 		if n := k.sizes.buckets[i].Load(); n > 0 {
@@ -68,14 +65,6 @@ func (k *Kind) status() KindStatus {
 		}
 	}
 	s.SampleMessages, s.SampleBytes = k.sampler.size()
-	s.Dict, _ = k.Dictionary()
-	if r := k.ratios.Load(); r != nil {
-		s.Promised, s.Observed = r.promised, r.observed
-	}
-	if at := k.doing.Load(); at != nil {
-		s.Step = *at
-	}
-	s.Refused = k.refused.Load()
 	return s
 }
 
@@ -94,7 +83,7 @@ func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst,
 	var samples [][]byte
 	m.mu.Lock()
 	for name, k := range m.kinds {
-		if name.Method == s.Method && name.Direction.String() == s.Direction && name.Rule == s.Rule {
+		if name.Method == s.Method && name.Direction.String() == s.Direction {
 			samples = bounded(k.sampler.values(), maxValidation, estimateBytes)
 		}
 	}

@@ -92,12 +92,10 @@ type task struct {
 	rule    *policy.Rule // as given, without a dictionary
 	current choice       // in use
 	samples [][]byte
-	volume  float64                    // raw bytes to weigh the dictionary's cost against
-	saving  float64                    // smallest share of what is stored now that must be saved
-	worth   func(raw, sealed int) bool // for messages on a wire; nil: for stored values
-	price   func(bytes int) float64    // cost of a dictionary in the store, in bytes; nil: that of Redis
-	maxDict int                        // bytes of the dictionary; 0: no limit
-	going   func(Step)                 // called before each step, if not nil
+	volume  float64                 // raw bytes to weigh the dictionary's cost against
+	saving  float64                 // smallest share of what is stored now that must be saved
+	price   func(bytes int) float64 // cost of a dictionary in the store, in bytes; nil: that of Redis
+	going   func(Step)              // called before each step, if not nil
 }
 
 // result is the best dictionary found. Ratios are stored to raw bytes as the server allocates them, with
@@ -244,9 +242,6 @@ func (s *search) run() result {
 	worse := 0                          // consecutive sizes without improvement; two end the search
 	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
 	for _, size := range sizes {
-		if s.task.maxDict > 0 && size > s.task.maxDict {
-			break
-		}
 		before, costs := s.cost(best), map[dict.Algorithm]float64{}
 		for _, o := range s.candidates(size) {
 			if s.ctx.Err() != nil {
@@ -392,12 +387,9 @@ func (s *search) cost(r result) float64 {
 	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
 }
 
-// dictCost returns the cost of a dictionary of the given bytes. A dictionary for messages is sent on many connections.
+// dictCost returns the cost of a dictionary of the given bytes.
 func (k *task) dictCost(bytes int) float64 {
-	switch {
-	case k.worth != nil:
-		return dictCost * float64(bytes)
-	case k.price != nil:
+	if k.price != nil {
 		return k.price(bytes)
 	}
 	return dictCost*float64(bytes) + dictFixed
@@ -419,9 +411,6 @@ func (s *search) decide(r result) result {
 // ratio compresses the values for judging as the gateway would, and decompresses them again. A dictionary
 // that fails to restore a value gets the ratio hopeless.
 func (s *search) ratio(c choice) float64 {
-	if s.task.worth != nil {
-		return s.wireRatio(c)
-	}
 	st, o := s.task.rule.Setting, envelope.SealerOptions{Engine: s.engine}
 	st.Dict = 0
 	if c.dict != nil {
@@ -444,41 +433,6 @@ func (s *search) ratio(c choice) float64 {
 		raw, stored = raw+before, stored+after
 	}
 	return float64(stored) / float64(max(raw, 1))
-}
-
-// pairedOverhead is the size of what precedes a message's frame, in bytes: zstd's magic, or the dictionary's
-// number.
-const pairedOverhead = 4
-
-// wireRatio compresses the messages for judging as a gateway would, and decompresses them again.
-func (s *search) wireRatio(c choice) float64 {
-	st := s.task.rule.Setting
-	st.Dict = 0
-	if c.dict != nil {
-		st.Dict = c.dict.Number()
-	}
-	if c.level > 0 && c.level < st.Level {
-		st.Level = c.level
-	}
-	raw, sent := 0, 0
-	var sealed, opened []byte
-	var err error
-	for _, v := range s.validation {
-		if sealed, err = s.engine.Compress(sealed[:0], v, st, c.dict); err != nil {
-			return hopeless
-		}
-		opened, err = s.engine.Decompress(opened[:0], sealed, codec.Zstd, len(v), c.dict)
-		if err != nil || !slices.Equal(opened, v) {
-			return hopeless
-		}
-		raw += len(v)
-		if n := len(sealed) + pairedOverhead; s.task.worth(len(v), n) {
-			sent += n
-		} else {
-			sent += len(v)
-		}
-	}
-	return float64(sent) / float64(max(raw, 1))
 }
 
 // hopeless is worse than the ratio of any setting.

@@ -131,7 +131,7 @@ type priced struct{ *shared }
 
 func (priced) DictCost(bytes int) float64 { return 2 * float64(bytes) }
 
-// The store reports the cost of a dictionary; on a wire nothing is stored.
+// A store may report the cost of a dictionary.
 func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	m := managerForTest(t, newShared(), "a", result{})
 	k := m.task(t.Context(), m.all()[0])
@@ -142,10 +142,6 @@ func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	k = m.task(t.Context(), m.all()[0])
 	if got := k.dictCost(1000); got != 2000 {
 		t.Errorf("a store that says so: %.0f", got)
-	}
-	k.worth = func(int, int) bool { return true }
-	if got := k.dictCost(1000); got != dictCost*1000 {
-		t.Errorf("a wire: %.0f", got)
 	}
 }
 
@@ -158,7 +154,13 @@ func TestTrainingSaysWhatWasSeen(t *testing.T) {
 		Store: newShared(), Apply: optionsForTest(Options{}).Apply, MinSamples: 100, Log: slog.New(slog.NewTextHandler(&logged, nil)),
 		Trainer: NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}),
 		now:     func() time.Time { return now },
-		train:   func(context.Context, task) result { return result{refused: refusedSaving} },
+		train: func(_ context.Context, k task) result {
+			k.going(Step{1, 9, "the current dictionary"})
+			now = now.Add(progressEvery)
+			k.going(Step{2, 9, "cover of 4 KiB"})
+			k.going(Step{3, 9, "too soon for another line"})
+			return result{refused: refusedSaving}
+		},
 	})
 	m.SetRules(Rules{Policy: autoPolicy(t)})
 	raw := 0
@@ -169,7 +171,11 @@ func TestTrainingSaysWhatWasSeen(t *testing.T) {
 	}
 	now = now.Add(2 * time.Second)
 	m.step(t.Context(), m.all()[0])
-	for _, want := range []string{fmt.Sprintf(`samples=500 raw_bytes_seen=%d`, raw), fmt.Sprintf(`weighed_against_raw_bytes=%d`, 1800*raw)} {
+	for _, want := range []string{
+		fmt.Sprintf(`samples=500 raw_bytes_seen=%d`, raw),
+		`msg="training in progress" rule=docs step=2 of=9 trying="cover of 4 KiB"`,
+		fmt.Sprintf(`weighed_against_raw_bytes=%d`, 1800*raw),
+	} {
 		if !strings.Contains(logged.String(), want) {
 			t.Errorf("the log has no %s:\n%s", want, logged.String())
 		}

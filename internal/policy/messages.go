@@ -57,10 +57,6 @@ type MessageRule struct {
 	Setting   codec.Setting
 	Auto      bool // the gateway chooses codec and level, and whether to compress at all
 
-	// Dictionaries for messages to peers that have them; the codec is zstd then.
-	Dict     *codec.Dict // nil: none
-	AutoDict bool        // the gateway trains them
-
 	space, host     Pattern
 	commands, types []Pattern
 	forLink         *MessageRule // see ForLink
@@ -72,9 +68,6 @@ func (r *MessageRule) Raw() bool { return r.Setting.Codec == codec.Raw && !r.Aut
 // ForLink returns the rule for messages over a link. A link compresses all messages together, so the rule leaves
 // each message uncompressed: cinch-proto only rearranges it, and other codecs become raw. It lives as long as r.
 func (r *MessageRule) ForLink() *MessageRule { return r.forLink }
-
-// HasDictionary reports whether messages may be compressed with a dictionary.
-func (r *MessageRule) HasDictionary() bool { return r.Dict != nil || r.AutoDict }
 
 // Messages is an immutable list of rules for messages on a wire.
 type Messages struct {
@@ -92,7 +85,7 @@ func NewMessages(rules []MessageRule) (*Messages, error) {
 			return nil, fmt.Errorf("%w %d (%q): %w", ErrRule, i+1, r.Name, err)
 		}
 		carried := r
-		carried.Dict, carried.AutoDict, carried.Auto, carried.Setting = nil, false, false, codec.Setting{}
+		carried.Auto, carried.Setting = false, codec.Setting{}
 		if r.Setting.IsProto() {
 			carried.Setting = codec.Setting{Codec: codec.Proto, Level: codec.Stored}
 		}
@@ -120,10 +113,6 @@ func (r *MessageRule) prepare(i int) error {
 		return fmt.Errorf("min gain %v is not between 0 and 1", r.MinGain)
 	case r.Auto && r.Setting != codec.Setting{}:
 		return errors.New("names a codec, but leaves the choice to the gateway")
-	case r.HasDictionary() && r.Setting.Codec != codec.Zstd && !r.Auto:
-		return fmt.Errorf("has a dictionary, which %s does not support", r.Setting)
-	case r.Dict != nil && r.AutoDict:
-		return errors.New("names a dictionary, but leaves the choice to the gateway")
 	}
 	r.space, r.host = compileOrAny(r.Space), compileOrAny(r.Host)
 	r.commands, r.types = compileAll(r.Commands), compileAll(r.Types)

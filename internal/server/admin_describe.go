@@ -32,7 +32,7 @@ func (p *Process) describe() admin.Description {
 		}
 		info.Pack = r.packer.describe()
 		if r.kinds != nil {
-			info.Messages = describeKinds(r.kinds)
+			info.Messages = r.kinds.Status()
 		}
 		d.Gateways = append(d.Gateways, info)
 	}
@@ -67,13 +67,8 @@ func describeMessages(info *admin.GatewayInfo, p *policy.Messages) {
 	info.Enabled = !p.Off
 	for _, rule := range p.Rules() {
 		setting := rule.Setting.String()
-		switch {
-		case rule.Auto:
+		if rule.Auto {
 			setting = "auto"
-		case rule.AutoDict:
-			setting += " (dictionary: auto)"
-		case rule.Dict != nil:
-			setting += fmt.Sprintf("@%08x", rule.Dict.Number())
 		}
 		info.Rules = append(info.Rules, admin.RuleInfo{Name: rule.Name, Match: describeMessage(rule), Setting: setting})
 	}
@@ -128,7 +123,6 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 			}
 		}
 	}
-	list = append(list, p.describeMessageDicts()...)
 	for _, r := range p.gateways {
 		if r.auto == nil {
 			continue
@@ -145,9 +139,6 @@ func (p *Process) describeDicts(l *loaded) []admin.Dictionary {
 // describeLearning lists the rules that wait for a dictionary, with the progress of its training.
 func (p *Process) describeLearning() (list []admin.Learning) {
 	for _, r := range p.gateways {
-		if r.kinds != nil {
-			list = append(list, describeLearningKinds(r.name, r.kinds.Status())...)
-		}
 		if r.auto == nil {
 			continue
 		}

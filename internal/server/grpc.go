@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
-var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared}
+var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared, config.NoHistory: grpc.NoLink, "": grpc.LinkDefault}
 
 // warnSharedHistory warns if clients share a history.
 func warnSharedHistory(g *config.Gateway, r *running) {
@@ -65,7 +65,7 @@ func (s *shared) addLinks(g *config.Gateway, e *link.Endpoint, l *lanes.Shared) 
 
 // addGRPC makes r a gateway for gRPC.
 func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	r.kinds = s.newKinds(l, g, r)
+	r.kinds = dictionary.NewMessages(l.ruleMemory())
 	made := grpc.NewGateway(grpc.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,
@@ -99,9 +99,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	r.gateway, r.messages, r.grpc = made, made, made
 	s.grpc = append(s.grpc, made)
 	s.addLinks(g, made.Links(), made.Lanes())
-	if g.Peers && acceptsAnyClient(g) {
-		pair.WarnOfStrangers(r.log)
-	}
+	warnOpenLinks(g, r)
 	r.onListen = func() {
 		r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}

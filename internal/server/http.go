@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/http"
 )
 
-var httpLinks = map[string]http.Sharing{config.ClientHistory: http.PerClient, config.SharedHistory: http.Shared}
+var httpLinks = map[string]http.Sharing{config.ClientHistory: http.PerClient, config.SharedHistory: http.Shared, config.NoHistory: http.NoHistory, "": http.Default}
 
 // addHTTP makes r a gateway for HTTP.
 func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {

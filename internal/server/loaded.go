@@ -33,7 +33,7 @@ func loadFiles(cfg *config.Config, force bool) (*loaded, error) {
 	for i := range cfg.Gateways {
 		g := &cfg.Gateways[i]
 		if !g.HasStore() {
-			if l.messages[g.Name], err = g.Messages(dicts); err != nil {
+			if l.messages[g.Name], err = g.Messages(); err != nil {
 				return nil, err
 			}
 			l.messages[g.Name].Force = force
@@ -79,24 +79,5 @@ func (l *loaded) ruleMemory() int {
 			}
 		}
 	}
-	for _, p := range l.messages {
-		for _, r := range p.Rules() {
-			if r.AutoDict {
-				auto++
-			}
-		}
-	}
 	return min(int(t.RuleMemory), int(t.SampleMemory)/max(auto, 1))
-}
-
-// kindMemory returns how many bytes of samples a gateway's messages may hold: a share for each rule that
-// trains, or one share where messages are only measured.
-func (l *loaded) kindMemory(gateway string) int {
-	auto := 0
-	for _, r := range l.messages[gateway].Rules() {
-		if r.AutoDict {
-			auto++
-		}
-	}
-	return l.ruleMemory() * max(auto, 1)
 }

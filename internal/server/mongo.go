@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
@@ -13,7 +14,7 @@ var mongoLinks = map[string]mongo.Sharing{config.ClientHistory: mongo.PerAddress
 
 // addMongo makes r a gateway for MongoDB.
 func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	r.kinds = s.newKinds(l, g, r)
+	r.kinds = dictionary.NewMessages(l.ruleMemory())
 	links := linkConfig(g)
 	if len(g.Standby) > 0 {
 		links = nil

@@ -101,7 +101,7 @@ func TestReloadsOfSeveralGateways(t *testing.T) {
 	store, log := miniredis.RunT(t), &testenv.Log{}
 	const (
 		tunnel = `{name: t, protocol: tunnel, listen: "127.0.0.1:0", upstream: "tcp://127.0.0.1:1"}`
-		calls  = `{name: a, protocol: grpc, listen: "127.0.0.1:0", upstream: "grpc://127.0.0.1:1", rules: [{setting: zstd-3, dictionary: auto}], peers: true}`
+		calls  = `{name: a, protocol: grpc, listen: "127.0.0.1:0", upstream: "grpc://127.0.0.1:1", rules: [{setting: zstd-3}], peers: true}`
 	)
 	cache := func(name, setting string) string {
 		return fmt.Sprintf(`{name: %s, protocol: redis, listen: "127.0.0.1:0", upstream: "redis://%s", rules: [{name: all, setting: %s}]}`, name, store.Addr(), setting)

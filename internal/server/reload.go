@@ -71,7 +71,7 @@ func (p *Process) applyRules(r *running, l *loaded) {
 	case r.messages != nil && l.messages[r.name] != nil:
 		r.messages.SetPolicy(l.messages[r.name])
 		if r.kinds != nil {
-			r.kinds.Resize(l.kindMemory(r.name))
+			r.kinds.Resize(l.ruleMemory())
 		}
 	case r.auto != nil && l.policies[r.name] != nil:
 		r.store.backend.reconfigure(l.cfg.Gateway(r.name))

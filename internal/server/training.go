@@ -74,18 +74,3 @@ func (s *shared) newAutodict(r *running, apply func(*policy.Policy)) *dictionary
 		Poll:        time.Duration(t.Poll),
 	})
 }
-
-// newKinds returns the Messages of a gateway: they measure its messages and train dictionaries for its rules.
-func (s *shared) newKinds(l *loaded, g *config.Gateway, r *running) *dictionary.Messages {
-	t := &s.started.Training
-	return dictionary.NewMessages(dictionary.MessagesOptions{
-		Trainer:    s.trainer,
-		Log:        r.log,
-		Memory:     l.kindMemory(g.Name),
-		MinSamples: t.MinSamples,
-		MinSaving:  t.MinSaving.Share(),
-		Drift:      t.Drift.Share(),
-		Interval:   time.Duration(t.Interval),
-		Poll:       time.Duration(t.Poll),
-	})
-}

@@ -130,16 +130,14 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: clients are your own gateways, and may open [links](PEER.md); with gRPC they may also " +
-			"exchange [dictionaries](GRPC.md#dictionaries-between-two-gateways). " +
+		Meaning: "gRPC, HTTP and MongoDB: clients are your own gateways, and may open [links](PEER.md). " +
 			"Give such a listener a `tls.client_ca`",
 	},
 	{
-		Keys: "`link.history`", Default: "none, MongoDB `client`",
-		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP and MongoDB: " +
-			"[bodies](HTTP.md#two-gateways) and [messages](MONGODB.md#a-gateway-at-each-end) that rules cover), with a history: `client`, one for " +
-			"each client's connection (MongoDB: for all from one client address), or `shared`, one for all clients; see " +
-			"[GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. MongoDB: `none` for no links",
+		Keys: "`link.history`", Default: "`client`",
+		Meaning: "gRPC, HTTP and MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (for HTTP " +
+			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, one for each client's connection (MongoDB: for the connections " +
+			"from one address), or `shared`, one for all clients; see [GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. `none`: no links",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",

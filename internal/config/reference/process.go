@@ -112,7 +112,8 @@ var process = []Row{
 	{
 		Keys: "", Default: "", Also: "`CINCH_GRPC`, `--grpc`",
 		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; `?peers=true` after the URL stands for `peers: true`, as " +
-			"the gateway near the servers of a pair needs it. Their rule is all messages of 64 bytes or more, `zstd`, `dictionary: auto`",
+			"the gateway near the servers of a pair needs it, and `history=none` for `link.history`. Their rule is all messages of 64 bytes " +
+			"or more, `zstd`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_MONGO`, `--mongo`",

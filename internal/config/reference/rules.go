@@ -105,11 +105,6 @@ var grpcRules = []Row{
 		Meaning: "`zstd` (with a level that suits messages: see [GRPC.md](GRPC.md)) or `zstd-1`, `minlz`, `s2`, " +
 			"`lz4`, `snappy`, `gzip-6`; `raw` sends messages plain",
 	},
-	{
-		Keys: "`dictionary`", Default: "none",
-		Meaning: "for `zstd`, towards another gateway with `peers`: the name of a dictionary of at most 128 KiB, or `auto`; " +
-			"see [GRPC.md](GRPC.md#dictionaries-between-two-gateways)",
-	},
 }
 
 // httpRules has the keys of HTTP rules.

@@ -101,17 +101,49 @@ func (p *rawPeer) next() (uint32, error) {
 	}
 }
 
-// A unary call whose request and reply arrive in one piece each allocates little.
+// A unary call whose request and reply arrive in one piece each allocates little, also if the gateway would open links.
 func TestAllocationsOfAUnaryCall(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("the race detector allocates, too")
 	}
 	message := frame(false, payload(1000))
+	for _, mode := range []LinkMode{NoLink, LinkDefault} {
+		addr := startRawPeer(t, message)
+		g := startGateway(t, "grpc://"+addr, func(c *Config) { c.linker, c.Link = &tags{}, mode })
+		c, err := net.Dial("tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
+			":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
+		}, nil)
+		stream := uint32(1)
+		call := func() {
+			if err := p.send(stream); err != nil {
+				t.Fatal(err)
+			}
+			if ended, err := p.next(); err != nil || ended != stream {
+				t.Fatal(ended, err)
+			}
+			stream += 2
+		}
+		for range 100 {
+			call()
+		}
+		if n := testing.AllocsPerRun(500, call); n > unaryAllocs {
+			t.Errorf("mode %d: %v allocations a call, want %d at most", mode, n, unaryAllocs)
+		}
+	}
+}
+
+// startRawPeer starts a server that answers the requests of one connection with a message.
+func startRawPeer(t *testing.T, message []byte) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		c, err := l.Accept()
 		if err != nil {
@@ -132,31 +164,7 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 			}
 		}
 	}()
-	g := startGateway(t, "grpc://"+l.Addr().String(), nil)
-	c, err := net.Dial("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
-		":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
-	}, nil)
-	stream := uint32(1)
-	call := func() {
-		if err := p.send(stream); err != nil {
-			t.Fatal(err)
-		}
-		if ended, err := p.next(); err != nil || ended != stream {
-			t.Fatal(ended, err)
-		}
-		stream += 2
-	}
-	for range 100 {
-		call()
-	}
-	if n := testing.AllocsPerRun(500, call); n > unaryAllocs {
-		t.Errorf("%v allocations a call, want %d at most", n, unaryAllocs)
-	}
+	return l.Addr().String()
 }
 
 // Data read ahead of a body for a connection that turns out to accept no more requests goes back to the
@@ -175,7 +183,7 @@ func TestBuffersOfUnusableConnections(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, far) }()
 			return near, nil
 		}
-		h := &handler{shared: &g.shared, pool: g.pool, client: g.pool.Client(&net.TCPAddr{})}
+		h, shared := &handler{shared: &g.shared}, clientPool{g.pool, g.pool.Client(&net.TCPAddr{})}
 		const tries, pieceBytes = 50, 16 << 10
 		allocated := func(length int64) int {
 			var before, after runtime.MemStats
@@ -185,7 +193,7 @@ func TestBuffersOfUnusableConnections(t *testing.T) {
 				body.Reset([]byte("hello"))
 				r := newRequest(t.Context(), t)
 				r.Body, r.ContentLength = body, length
-				c := call{handler: h, r: r, terms: noTerms, attempts: 1}
+				c := call{handler: h, clientPool: shared, r: r, terms: noTerms, attempts: 1}
 				c.replay.begin(body, 1000, &replayMemory{})
 				a, _, err := c.try()
 				if !unusable(err) {

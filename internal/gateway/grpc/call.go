@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,12 +42,12 @@ const (
 type shared struct {
 	http2.Faults // the log and the counters, for panics and everything else
 	policy       *atomic.Pointer[policy.Messages]
-	dicts        *dictionaries
 	decompressor *decompressor
 	compressor   *compressor
 	replays      *replayMemory    // recorded requests
 	samples      *sampled.Samples // samples of all messages; nil: they are not measured
 	lanes        *lanes.Shared    // nil: links have none
+	acceptsLinks bool             // clients that are gateways may open links
 	tracer       *trace.Tracer    // nil: no call is traced
 	name         string           // of the gateway, for traces
 }
@@ -58,11 +57,9 @@ type handler struct {
 	*shared
 	calls  *runningCalls
 	memory *memory.ConnMemory
-	peer   *peer // the client as a gateway; nil: it is not one
-	pool   *pool
-	client *http2.Client // of pool
-	isLink bool          // the client's connection is a link
-	ends   *lanes.Ends   // lanes of that link; nil: none
+	pools  *clientPools
+	isLink bool        // the client's connection is a link
+	ends   *lanes.Ends // lanes of that link; nil: none
 
 	lastAccept atomic.Pointer[acceptEncoding] // of the last call
 }
@@ -71,6 +68,7 @@ type handler struct {
 // transport reads the request's body in another one.
 type call struct {
 	*handler
+	clientPool
 	w     http2.ResponseWriter
 	r     *http.Request
 	grpc  bool
@@ -105,7 +103,6 @@ type attempt struct {
 	conn        *upstreamConn
 	slot        http2.Slot // in conn
 	plan        plan
-	dicts       *fetched     // dictionaries for replies that the request listed; nil: it could list none
 	expectsList bool         // the request carried gatewayToken, so the answer tells all that the server reads
 	scope       http2.Scope  // context of the attempt
 	body        *requestBody // nil: no body, or sent without one; changed under call.mu
@@ -124,10 +121,6 @@ type attempt struct {
 // forwards the response. At the end it cancels the attempt, so that it does not wait until the server has
 // read the rest of the request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.URL.Path, pairPaths) {
-		h.peer.serve(w, r)
-		return
-	}
 	metadata, fits := h.memory.TakeMetadata(r)
 	if !fits {
 		h.refuse(w, r)
@@ -136,7 +129,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if metadata > 0 {
 		defer h.memory.Metadata.Release(metadata)
 	}
-	c := call{handler: h, w: w.(http2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	c := call{handler: h, clientPool: *h.pools.get(), w: w.(http2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
 	if h.tracer != nil {
 		c.trace = h.traceCall(r, c.grpc)
 		defer c.trace.of.End()
@@ -235,7 +228,7 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		}
 		a.plan = p.plan
 		untouched = a.plan.isUnchanged()
-		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits || len(c.r.Header[heldHeader]) > 0
+		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits
 	}
 
 	// The upstream gets the same path, authority and headers. The client's header map itself is used where
@@ -247,7 +240,6 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		out.Header = c.r.Header.Clone()
 		if c.grpc {
 			a.expectsList = c.terms.editRequestHeader(out.Header, &a.plan, dialer.links != nil)
-			a.dicts = c.terms.listDictionaries(out.Header, h.capabilities)
 			if h.lanes != nil {
 				a.lanes = takeLanes(h.lanes, &a.plan, out.Header)
 			}
@@ -403,13 +395,7 @@ func (c *call) recordResponse(a *attempt, resp *http.Response) (unread bool) {
 		a.conn.probe.onResponse("")
 		c.pool.replace(a.conn)
 	}
-	switch a.plan.to {
-	case "":
-		return false
-	case pairEncoding:
-		return c.pairRefused(a, resp)
-	}
-	return isTrailersOnly(resp) && c.refused(a, resp.Header)
+	return a.plan.to != "" && isTrailersOnly(resp) && c.refused(a, resp.Header)
 }
 
 // shouldRetry reports whether the request should be sent again: the server has not seen it, or, if err is
@@ -441,25 +427,6 @@ func (c *call) refused(a *attempt, h http.Header) bool {
 	return canOpen(a.plan.to)
 }
 
-// pairRefused records that the next gateway could not read the private encoding, if a response says so, and
-// reports whether the call should be sent again without it.
-func (c *call) pairRefused(a *attempt, resp *http.Response) bool {
-	if !isTrailersOnly(resp) {
-		return false
-	}
-	k, h := a.conn.capabilities, resp.Header
-	if number, again, ok := missingIn(h); ok {
-		k.partner.recordMissing(number)
-		return again
-	}
-	if saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), pairEncoding) {
-		k.partner.stop()
-		c.Stats.Error("encoding_refused")
-		return true
-	}
-	return false
-}
-
 // errClient is wrapped by errors of writing to the client, which then gets no answer.
 var errClient = errors.New("the client is gone")
 
@@ -471,13 +438,10 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	alone := isTrailersOnly(resp)
 	sent := false // the response was forwarded completely
 	if framed {
-		if offer := resp.Header.Get(offerHeader); offer != "" {
-			a.conn.capabilities.partner.fetchOffered(offer)
-		}
 		if a.conn.lanes != nil {
 			a.lanes.told(resp.Header)
 		}
-		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")), a.dicts)
+		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")))
 		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
 			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
 			return

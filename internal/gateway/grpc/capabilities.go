@@ -28,8 +28,6 @@ type serverCapabilities struct {
 	isLink bool // the connection is a link
 	laned  bool // it is a link with lanes
 
-	partner *partner // the server as a gateway that takes dictionaries; nil only in tests
-
 	mu      sync.Mutex
 	listed  []string        // its grpc-accept-encoding; nil: it has never sent one
 	silent  bool            // it has answered without one
@@ -40,8 +38,8 @@ type serverCapabilities struct {
 
 // newServerCapabilities returns the state of a server that has not answered any call yet. If carried, it is
 // known to be a gateway.
-func newServerCapabilities(given []string, carried bool, others *link.Support, p *partner) *serverCapabilities {
-	k := &serverCapabilities{configured: given, linkSupport: others, partner: p, isLink: carried}
+func newServerCapabilities(given []string, carried bool, others *link.Support) *serverCapabilities {
+	k := &serverCapabilities{configured: given, linkSupport: others, isLink: carried}
 	if carried {
 		k.gateway, k.listed = true, slices.Clone(ownNames)
 	}
@@ -85,9 +83,6 @@ func (k *serverCapabilities) recordHeaders(h http.Header) {
 func (k *serverCapabilities) recordList(values []string) {
 	list := splitList(values)
 	isGateway := slices.Contains(list, gatewayToken)
-	if isGateway && slices.Contains(list, pairEncoding) && k.partner != nil {
-		k.partner.setSupported()
-	}
 	if isGateway && slices.Contains(list, linkToken) {
 		k.linkSupport.Announced()
 	}

@@ -42,13 +42,13 @@ type Config struct {
 	MaxOpen       int // limit of a decompressed message in bytes
 
 	Codecs            *grpccodec.Set
-	Engine            *codec.Engine        // for messages with a dictionary; nil: in pure Go
+	Engine            *codec.Engine        // of links; nil: in pure Go
 	Cache             *Cache               // shared by the gateways of a process; nil: a new one
-	Peers             bool                 // clients may be gateways, which may have dictionaries and links
+	Peers             bool                 // clients may be gateways, which may open links
 	Links             *link.Config         // links with other gateways: codec, memory and times; nil: no links
 	Link              LinkMode             // for the upstream, if it turns out to be a gateway
 	Sample            bool                 // measure all messages
-	Kinds             *dictionary.Messages // measures messages and trains dictionaries for rules; nil: no training
+	Kinds             *dictionary.Messages // holds the measurements
 	UpstreamReads     []string             // encodings that the upstream is known to read
 	Requests, Replies *memory.Budget       // budgets for the bytes of messages in memory
 	Grace             time.Duration        // how long a drain waits for quiet streams
@@ -74,7 +74,7 @@ func (c *Config) setDefaults() {
 		c.Engine = codec.New(codec.Options{})
 	}
 	if c.Kinds == nil {
-		c.Kinds = dictionary.NewMessages(dictionary.MessagesOptions{})
+		c.Kinds = dictionary.NewMessages(0)
 	}
 	if c.Cache == nil {
 		c.Cache = NewCache(c.Codecs)

@@ -7,13 +7,19 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/policy/budget"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// If one message uses up the CPU budget, the next ones of its call are sent plain, even with a dictionary.
-// Messages that the client had compressed are recompressed all the same. Without a budget all are
+// plentyOfMemory is the memory of a link's lanes.
+type plentyOfMemory struct{}
+
+func (plentyOfMemory) Take(int64) bool { return true }
+func (plentyOfMemory) Give(int64)      {}
+
+// If one message uses up the CPU budget, the next ones of its call are sent plain, even in a lane. Messages that the client had compressed are recompressed all the same. Without a budget all are
 // recompressed.
 func TestBudgetUsedUp(t *testing.T) {
 	p := newParts(t, 1<<28)
@@ -25,10 +31,10 @@ func TestBudgetUsedUp(t *testing.T) {
 	for i := range 80_000 {
 		fmt.Fprintf(&b, "%d,", i*i)
 	}
-	d := someDict(t, 1)
-	rule := policy.MessageRule{Name: "r", Setting: set(t, "zstd-9"), Dict: d}
-	rules := rulesOf(t, rule).Rules()
-	alone, paired := planFor("", "zstd", rules), plan{to: pairEncoding, rules: rules, pair: &pairing{next: has{d}}}
+	rules := rulesOf(t, policy.MessageRule{Name: "r", Setting: set(t, "zstd-9")}).Rules()
+	alone := planFor("", "zstd", rules)
+	laned := planFor("", lanes.Encoding, overLink(rulesOf(t, policy.MessageRule{Name: "r", Setting: protoRule.Setting}).Rules()))
+	laned.out = lanes.New(plentyOfMemory{}, lanes.NewShared()).Writers.Request()
 	restores := planFor("", "zstd", nil)
 	restores.restore, restores.marked = rules[0], true
 	marked := frame(false, payload(5000))
@@ -43,7 +49,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	// This takes far more than the millisecond that was saved up.
 	compressed("the first", frame(false, b.Bytes()), alone, true)
 	compressed("the second", frame(false, payload(5000)), alone, false)
-	compressed("with a dictionary", frame(false, payload(300)), paired, false)
+	compressed("in a lane", frame(false, protobuf(100)), laned, false)
 	if left := stats.Snapshot().Rules[0].LeftBy; len(left) != 1 || left[0].Reason != gateway.SteppedDown || left[0].Values != 2 {
 		t.Errorf("left %+v", left)
 	}
@@ -53,5 +59,6 @@ func TestBudgetUsedUp(t *testing.T) {
 	compressed("what the client had compressed", marked, restores, true)
 	limits.SetLimits(budget.Limits{})
 	compressed("without the budget", frame(false, payload(5000)), alone, true)
+	compressed("in a lane without the budget", frame(false, protobuf(100)), laned, true)
 	p.idle()
 }

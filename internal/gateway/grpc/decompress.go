@@ -9,12 +9,9 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/envelope"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
@@ -24,71 +21,42 @@ var (
 	errFormat   = errors.New("invalid gRPC message framing")
 )
 
-// missingError says that a message names a dictionary that its sender has not sent.
-type missingError struct {
-	number uint32
-	clean  bool // nothing of the call has been forwarded
-}
-
-func (e *missingError) Error() string {
-	return fmt.Sprintf("dictionary %08x is not here", e.number)
-}
-
-func (e *missingError) header() string {
-	if e.clean {
-		return wire.FormatNumber(e.number) + againWord
-	}
-	return wire.FormatNumber(e.number)
-}
-
 // decompressor decompresses messages for all calls of a gateway.
 type decompressor struct {
 	codecs  *grpccodec.Set
-	engine  *codec.Engine // for messages with a dictionary
 	stats   *gateway.Stats
-	totals  *pair.Totals
 	maxOpen int // limit of a decompressed message in bytes
 	ratio   ratio
 	ahead   chan struct{} // see memory.Grant
 }
 
-func newDecompressor(most int, codecs *grpccodec.Set, engine *codec.Engine, stats *gateway.Stats, totals *pair.Totals) *decompressor {
-	return &decompressor{maxOpen: most, codecs: codecs, engine: engine, stats: stats, totals: totals, ahead: make(chan struct{}, 1)}
+func newDecompressor(most int, codecs *grpccodec.Set, stats *gateway.Stats) *decompressor {
+	return &decompressor{maxOpen: most, codecs: codecs, stats: stats, ahead: make(chan struct{}, 1)}
 }
 
 // limit returns the expected maximum size of a message of n bytes when decompressed.
-func (o *decompressor) limit(n int, paired bool) int {
-	limit := o.ratio.limit(n)
-	if paired {
-		limit = max(limit, dictionary.MaxMessageSample)
-	}
-	return min(o.maxOpen, limit)
-}
+func (o *decompressor) limit(n int) int { return min(o.maxOpen, o.ratio.limit(n)) }
 
 // open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or
 // up to o.most if the grant can be exceeded.
 func (o *decompressor) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
 	dst := memory.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
-	out, err := o.decompress(dst, in, limit, p, g)
+	out, err := o.openPlain(dst, in, p.from, limit, g)
 	if err != nil {
 		return nil, o.explain(g.Ctx, err)
 	}
 	o.ratio.observe(len(in), len(out))
-	id, err := codec.ParseID(p.from)
-	if err != nil {
-		id = codec.Zstd // from a gateway, with a dictionary
-	}
+	id, _ := codec.ParseID(p.from)
 	o.stats.Opened(id, len(in), len(out)-wire.HeaderLen, time.Since(start))
 	return out, nil
 }
 
-// explain counts the error of a message and returns the error to report. The end of the call and a missing
-// dictionary are not counted.
+// explain counts the error of a message and returns the error to report. The end of the call is not
+// counted.
 func (o *decompressor) explain(ctx context.Context, err error) error {
-	var missing *missingError
 	switch {
-	case errors.As(err, &missing), errors.Is(err, ctx.Err()):
+	case errors.Is(err, ctx.Err()):
 		return err
 	case errors.Is(err, lanes.ErrOrder):
 		o.stats.Error("out_of_order")
@@ -101,14 +69,7 @@ func (o *decompressor) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-func (o *decompressor) decompress(dst, in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
-	if p.from == pairEncoding {
-		return o.openPaired(dst, in, limit, p.pair.prev, g)
-	}
-	return o.openPlain(dst, in, p.from, limit, g)
-}
-
-// openPlain appends a message that was compressed without a dictionary.
+// openPlain appends a message, decompressed.
 func (o *decompressor) openPlain(dst, in []byte, encoding string, limit int, g *memory.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
 	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.maxOpen {
@@ -143,7 +104,7 @@ func (o *decompressor) openLaned(in []byte, p *plan, g *memory.Grant) ([]byte, e
 
 // openAlone decompresses a message that was sent without a lane.
 func (o *decompressor) openAlone(m lanes.Laned, p *plan, g *memory.Grant) ([]byte, error) {
-	limit := o.limit(len(m.Body), false)
+	limit := o.limit(len(m.Body))
 	if err := g.Acquire(2*int64(limit), 2*int64(limit)); err != nil {
 		return nil, err
 	}
@@ -172,33 +133,6 @@ func (o *decompressor) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]by
 // acquireMax asks the grant for decompressing up to o.most bytes instead of limit.
 func (o *decompressor) acquireMax(limit int, g *memory.Grant) error {
 	return g.AcquireBeyond(2 * int64(o.maxOpen-limit))
-}
-
-// openPaired appends a message of the private encoding, decompressed.
-func (o *decompressor) openPaired(dst, in []byte, limit int, dicts envelope.Dictionaries, g *memory.Grant) ([]byte, error) {
-	m, err := wire.ParsePaired(in)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.Number == 0:
-		return o.openPlain(dst, in, codec.Zstd.String(), limit, g)
-	case m.Len > uint64(o.maxOpen):
-		return nil, grpccodec.ErrTooLarge
-	}
-	d, err := dicts.Dictionary(m.Number)
-	if err != nil {
-		return nil, &missingError{number: m.Number}
-	}
-	if int(m.Len) > limit {
-		if err := o.acquireMax(limit, g); err != nil {
-			return nil, err
-		}
-	}
-	out, err := o.engine.Decompress(dst, m.Frame, codec.Zstd, int(m.Len), d)
-	if err == nil {
-		o.totals.Messages.Opened.Add(1)
-	}
-	return out, err
 }
 
 // ratio estimates how many times its size a message decompresses to. It follows large ratios at once and

@@ -20,7 +20,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
 // dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
@@ -34,27 +33,26 @@ type dialer struct {
 	lanes               *lanes.Shared
 	configuredEncodings []string // encodings that all servers read
 	codecs              *grpccodec.Set
-	totals              *pair.Totals
 	log                 *slog.Logger
 	pings               pings
 	probeWait           time.Duration // how long a call waits for the gateway to find out what a server reads
 
 	linkSupport *link.Support
 	onceLog     *onceLogger
-	reach       gateway.ReachabilityLog
+	reach       *gateway.ReachabilityLog
 	plainHTTP2  *atomic.Bool // see upstreamConn
 }
 
 // newDialer returns a dialer that makes links if c.Link says so.
-func newDialer(c *Config, links linker, totals *pair.Totals) *dialer {
+func newDialer(c *Config, links linker) *dialer {
 	d := &dialer{
 		up: c.Upstream, configuredEncodings: c.UpstreamReads,
 		clientConfig: http2.ClientConfig{
 			Window: c.Window, ConnWindow: connWindow(c.Window, c.MaxStreams), MaxHeader: c.MaxHeader,
 			Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		},
-		codecs: c.Codecs, totals: totals, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
-		linkSupport: &link.Support{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
+		codecs: c.Codecs, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
+		linkSupport: &link.Support{}, reach: &gateway.ReachabilityLog{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
 	}
 	if c.Link != NoLink {
 		d.links = links
@@ -96,7 +94,7 @@ func (d *dialer) newUpstreamConn(alive context.Context) (*upstreamConn, error) {
 	if h.isLink {
 		h.lanes = d.lanesOf(raw)
 	}
-	h.capabilities = newServerCapabilities(d.configuredEncodings, h.isLink, d.linkSupport, newPartner(alive, conn, d.scheme, d.clientConfig.Faults, d.totals))
+	h.capabilities = newServerCapabilities(d.configuredEncodings, h.isLink, d.linkSupport)
 	h.capabilities.laned = h.lanes != nil
 	h.probe = d.newProbe(alive, h)
 	go d.watch(h)

@@ -63,6 +63,33 @@ func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 	}
 }
 
+// Only what is asked for is sampled, and of what is sampled nothing but numbers is shown.
+func TestMessagesAreMeasured(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Sample = true })
+	quiet := startGateway(t, "grpc://"+server, nil)
+	c := connect(t, g.addr)
+	for range 50 {
+		mustEcho(t, c, payload(1000))
+		mustEcho(t, connect(t, quiet.addr), payload(1000))
+	}
+	mustEcho(t, c, payload(1000), grpc.UseCompressor("gzip"))
+	mustEcho(t, c, payload(100_000))
+	status := g.kinds.Status()
+	if len(status) != 2 || len(quiet.kinds.Status()) != 0 {
+		t.Fatalf("%+v, %+v", status, quiet.kinds.Status())
+	}
+	for _, s := range status {
+		if s.Method != "/test.Echo/Unary" || s.Messages != 51 || s.Bytes != 150_000 || s.Compressed != 1 || s.SampleMessages != 50 {
+			t.Errorf("%+v", s)
+		}
+		estimates := g.kinds.Estimates(s, []string{"s2", "zstd-1"}, g.cfg.Codecs.AppendCompress)
+		if len(estimates) != 2 || estimates[0].Ratio < 2 || estimates[1].Ratio < estimates[0].Ratio {
+			t.Errorf("%+v", estimates)
+		}
+	}
+}
+
 // The estimate for a pair equals what a link makes of messages, except for HTTP/2's headers and its smaller
 // first windows.
 func TestEstimateOfALink(t *testing.T) {

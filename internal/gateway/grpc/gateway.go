@@ -15,17 +15,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
-	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
 // Gateway proxies clients to one upstream.
 type Gateway struct {
-	cfg    Config
-	server gateway.Server
-	pool   *pool
+	cfg        Config
+	server     gateway.Server
+	pool       *pool
+	linkDialer *dialer // of pools that belong to one client
 
 	endpoint *link.Endpoint // nil: no links
 	links    linker         // endpoint, or nil
@@ -39,7 +38,6 @@ type Gateway struct {
 
 	shared shared               // used by all calls
 	kinds  *dictionary.Messages // kinds of messages that the gateway compresses
-	pairs  pair.Totals
 	policy atomic.Pointer[policy.Messages]
 }
 
@@ -51,9 +49,8 @@ func NewGateway(c Config) *Gateway {
 	g.shared = shared{
 		Faults:       http2.Faults{Log: c.Log, Stats: c.Stats},
 		policy:       &g.policy,
-		dicts:        newDictionaries(&g.policy, c.Kinds, &g.pairs),
-		decompressor: newDecompressor(c.MaxOpen, c.Codecs, c.Engine, c.Stats, &g.pairs),
-		compressor:   &compressor{cache: c.Cache, engine: c.Engine, kinds: c.Kinds, totals: &g.pairs, effort: c.Effort, maxLen: c.MaxCompress},
+		decompressor: newDecompressor(c.MaxOpen, c.Codecs, c.Stats),
+		compressor:   &compressor{cache: c.Cache, kinds: c.Kinds, effort: c.Effort, maxLen: c.MaxCompress},
 		replays:      &replayMemory{},
 		lanes:        lanesFor(&c),
 		tracer:       c.Tracer, name: c.Name,
@@ -66,9 +63,14 @@ func NewGateway(c Config) *Gateway {
 		g.endpoint = newEndpoint(&g.cfg)
 		g.links = g.endpoint
 	}
-	dialer := newDialer(&g.cfg, g.links, &g.pairs)
-	dialer.lanes = g.shared.lanes
-	g.pool = newPool(dialer, c.UpstreamConns, false)
+	g.shared.acceptsLinks = c.Peers && g.links != nil
+	g.linkDialer = newDialer(&g.cfg, g.links)
+	g.linkDialer.lanes = g.shared.lanes
+	shared := *g.linkDialer
+	if c.Link == LinkDefault {
+		shared.links = nil
+	}
+	g.pool = newPool(&shared, c.UpstreamConns, false)
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },
@@ -123,17 +125,11 @@ func (g *Gateway) SampleBytes() int {
 
 // SetPolicy applies rules to calls that begin from now on.
 func (g *Gateway) SetPolicy(p *policy.Messages) {
-	if p != nil {
-		g.kinds.Keep(p.Rules())
-	}
 	g.policy.Store(p)
 }
 
 // Serve accepts connections on l until Shutdown; see [gateway.Server].
 func (g *Gateway) Serve(l net.Listener) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go panics.KeepRunning(ctx, g.cfg.Log, g.cfg.Stats, g.kinds.Run)
 	return g.server.Serve(l)
 }
 

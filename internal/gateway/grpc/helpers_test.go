@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -145,7 +146,9 @@ func newGateway(t testing.TB, upstream string, change func(*Config)) rig {
 		change(&c)
 	}
 	g := NewGateway(c)
-	g.pool.dialer.probeWait = 10 * time.Second // also enough for slow machines
+	for _, d := range []*dialer{g.pool.dialer, g.linkDialer} {
+		d.probeWait = 10 * time.Second // also enough for slow machines
+	}
 	return rig{Gateway: g, stats: stats}
 }
 
@@ -193,3 +196,5 @@ func payload(n int) []byte {
 	}
 	return b[:n]
 }
+
+func statusOf(c code) string { return strconv.Itoa(int(c)) }

@@ -19,11 +19,14 @@ type linker interface {
 // LinkMode says whose calls share a link, and with it a history: see docs/GRPC.md.
 type LinkMode int
 
-// The modes. NoLink takes links of others, as all do that have Config.Links and Peers.
+// The modes. NoLink takes links of others, as all do that have Config.Links and Peers. With LinkPerClient each client's
+// connection has connections of its own to the upstream. With LinkDefault it has them from when the upstream is known to
+// accept links; before that all clients share connections.
 const (
 	NoLink LinkMode = iota
 	LinkPerClient
 	LinkShared
+	LinkDefault
 )
 
 // firstByteTimeout limits the time until a client sends its first byte.

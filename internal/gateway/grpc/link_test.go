@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -129,7 +131,7 @@ func TestLinkCarriesPlainMessages(t *testing.T) {
 // Clients share nothing unless that is said.
 func TestLinkOfEachClient(t *testing.T) {
 	const clients = 3
-	for mode, want := range map[LinkMode]int64{LinkPerClient: clients, LinkShared: 1, NoLink: 0} {
+	for mode, want := range map[LinkMode]int64{LinkPerClient: clients, LinkDefault: clients, LinkShared: 1, NoLink: 0} {
 		near, _, l := linked(t, mode, &recorder{}, asItIs)
 		var all []*grpc.ClientConn
 		for range clients {
@@ -144,8 +146,144 @@ func TestLinkOfEachClient(t *testing.T) {
 			t.Errorf("mode %d: %d links of %d clients", mode, n, clients)
 		}
 		if n := len(near.pool.Conns()); mode == LinkPerClient && n != 0 {
-			t.Errorf("%d connections for everybody", n)
+			t.Errorf("%d connections that clients share", n)
 		}
+	}
+}
+
+// openConns waits until a gateway has that many connections of clients.
+func openConns(t *testing.T, g rig, want int64) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("%d connections", want), func() bool { return g.stats.Snapshot().Connections.Open == want })
+}
+
+// In mode LinkDefault clients share connections until the upstream announces that it accepts links. From then on each client's
+// connection has links of its own, which end with it.
+func TestDefaultLinks(t *testing.T) {
+	near, far, l := linked(t, LinkDefault, &recorder{}, asItIs)
+	a, b := connect(t, near.addr), connect(t, near.addr)
+	s := stream(within(t), t, a, "Both") // begins before the announcement
+	exchange(t, s)
+	if n := l.entered.Load(); n != 0 || len(near.pool.Conns()) != 1 {
+		t.Fatalf("%d links before the announcement, %d shared connections", n, len(near.pool.Conns()))
+	}
+	shared := near.pool.Conns()[0]
+	for want, c := range []*grpc.ClientConn{a, b, connect(t, near.addr)} {
+		before := shared.received.Load()
+		for range 5 {
+			mustEcho(t, c, protobuf(50))
+		}
+		if n := l.accepted.Load(); n != int64(want+1) {
+			t.Errorf("%d links of %d clients", n, want+1)
+		}
+		if n := shared.received.Load() - before; n != 0 {
+			t.Errorf("%d messages came over the shared connection", n)
+		}
+	}
+	before := shared.received.Load()
+	exchange(t, s) // continues where it began
+	if shared.received.Load() == before {
+		t.Error("a stream changed its connection")
+	}
+	_ = s.CloseSend()
+	if err := s.RecvMsg(new([]byte)); err != io.EOF {
+		t.Error(err)
+	}
+	if conns := near.pool.Conns(); len(conns) != 1 || conns[0] != shared {
+		t.Errorf("%d shared connections", len(conns))
+	}
+	openConns(t, far, 1+3)
+	_ = a.Close()
+	openConns(t, far, 1+2)
+	mustEcho(t, b, protobuf(50))
+	if n := l.accepted.Load(); n != 3 {
+		t.Errorf("%d links after the end of a client", n)
+	}
+	_ = b.Close()
+	openConns(t, far, 1+1)
+	if err := near.Shutdown(within(t)); err != nil {
+		t.Error(err)
+	}
+	openConns(t, far, 0)
+}
+
+// Calls that begin at the same time as the announcement comes all get answers, and a client's connection gets one pool.
+func TestDefaultLinksAtOnce(t *testing.T) {
+	const clients, calls = 3, 20
+	near, far, _ := linked(t, LinkDefault, &recorder{}, func(near, _ *Config) {
+		if near != nil {
+			near.UpstreamConns = 1
+		}
+	})
+	var all sync.WaitGroup
+	var conns []*grpc.ClientConn
+	for range clients {
+		c := connect(t, near.addr)
+		conns = append(conns, c)
+		for range calls {
+			all.Go(func() {
+				for range 3 {
+					if out, err := unary(within(t), c, "Unary", protobuf(50)); err != nil || !bytes.Equal(out, protobuf(50)) {
+						t.Errorf("%d bytes, %v", len(out), err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	for _, c := range conns {
+		mustEcho(t, c, protobuf(50))
+	}
+	openConns(t, far, 1+clients)
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	openConns(t, far, 1)
+}
+
+// In mode LinkDefault a server that is no gateway has the connections that it would have without links.
+func TestDefaultLinksWithServer(t *testing.T) {
+	seen, log := &recorder{}, &testenv.Log{}
+	l := &tags{}
+	near := startGateway(t, "grpc://"+startServer(t, echo, grpc.StatsHandler(seen)), func(c *Config) {
+		c.linker, c.Link, c.Log = l, LinkDefault, slog.New(slog.NewTextHandler(log, nil))
+	})
+	near.SetPolicy(rulesOf(t, protoRule))
+	for range 5 {
+		c := connect(t, near.addr)
+		for range 5 {
+			mustEcho(t, c, protobuf(100))
+		}
+	}
+	if n := seen.conns.Load(); n != 1 || l.entered.Load() != 0 || len(near.pool.Conns()) != 1 {
+		t.Errorf("%d connections, %d in the pool, %d links tried", n, len(near.pool.Conns()), l.entered.Load())
+	}
+	if strings.Contains(strings.ToLower(log.String()), "link") {
+		t.Errorf("the log speaks of links:\n%s", log)
+	}
+}
+
+// If links are announced and then refused, client connections that come later share connections as before the announcement.
+// The one that was refused a link keeps connections of its own.
+func TestDefaultLinksRefused(t *testing.T) {
+	near, far, l := linked(t, LinkDefault, &recorder{}, asItIs)
+	l.refuse.Store(true)
+	for range 4 {
+		c := connect(t, near.addr)
+		for range 5 {
+			mustEcho(t, c, protobuf(100))
+		}
+	}
+	if l.entered.Load() != 1 || l.accepted.Load() != 0 || len(near.pool.Conns()) != 1 {
+		t.Errorf("%d links tried, %d made, %d shared connections", l.entered.Load(), l.accepted.Load(), len(near.pool.Conns()))
+	}
+	openConns(t, far, 2)
+	l.refuse.Store(false)
+	near.linkDialer.linkSupport.Made() // as if time had passed
+	c := connect(t, near.addr)
+	mustEcho(t, c, protobuf(100))
+	if n := l.accepted.Load(); n != 1 {
+		t.Errorf("%d links when they are accepted again", n)
 	}
 }
 

@@ -69,7 +69,7 @@ func cutRound(t *testing.T, seed uint64) {
 		window = []int{16 << 10, 20_000, 64 << 10, DefaultWindow}[r.IntN(4)]
 	}
 	budget := []int64{1 << 20, 64 << 20}[r.IntN(2)]
-	mode := []LinkMode{LinkPerClient, LinkPerClient, LinkShared}[r.IntN(3)]
+	mode := []LinkMode{LinkPerClient, LinkShared, LinkDefault}[r.IntN(3)]
 	var withTLS *tls.Config // between the gateways; nil: none
 	scheme := "grpc"
 	if r.IntN(3) == 0 {
@@ -125,10 +125,15 @@ func cutRound(t *testing.T, seed uint64) {
 		rough.conns.Load(), farLinks.accepted.Load(), rough.cuts.Load(), rough.moved.Load(), time.Duration(w.longest.Load()), w.quiet)
 }
 
-// countedLinks counts those that are made.
+// countedLinks counts those that are tried, and those that are accepted.
 type countedLinks struct {
 	linker
-	accepted atomic.Int64
+	entered, accepted atomic.Int64
+}
+
+func (l *countedLinks) Enter(ctx context.Context, c net.Conn) (net.Conn, error) {
+	l.entered.Add(1)
+	return l.linker.Enter(ctx, c)
 }
 
 func (l *countedLinks) Accept(c net.Conn, ahead []byte) (net.Conn, error) {

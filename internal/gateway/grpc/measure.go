@@ -6,110 +6,72 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
-	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// meter measures the messages of one body for future dictionaries, and finds the current dictionary. A call
-// has few rules, usually one, so the meter remembers the kind of the last message.
+// meter measures the messages of one body.
 type meter struct {
-	kinds *dictionary.Messages
-	pair  *pairing // nil: nothing is measured, and there are no dictionaries
+	kinds    *dictionary.Messages
+	measured *measuring // nil: nothing is measured
 
-	unlimited bool // compress whatever the budgets
-
-	kind *dictionary.Kind // kind of messages under rule
-	rule *policy.MessageRule
+	kind *dictionary.Kind // of the messages; nil: not known yet, or there are too many
 }
 
-// kindOf returns the kind of messages under a rule, or nil if they are not counted.
-func (m *meter) kindOf(rule *policy.MessageRule) *dictionary.Kind {
-	p := m.pair
-	switch {
-	case p == nil:
-		return nil
-	case rule != nil && rule.AutoDict && p.next != nil:
-	case p.watch:
-		rule = nil
-	default:
-		return nil
-	}
-	if m.kind == nil || m.rule != rule {
-		m.kind, m.rule = m.kinds.Kind(rule, p.method, p.direction), rule
+// kindOf returns the kind of the messages, or nil if they are not counted.
+func (m *meter) kindOf() *dictionary.Kind {
+	if m.measured != nil && m.kind == nil {
+		m.kind = m.kinds.Kind(m.measured.method, m.measured.direction)
 	}
 	return m.kind
 }
 
 // observeSent records a message that was sent as sent bytes.
-func (m *meter) observeSent(rule *policy.MessageRule, message []byte, sent int) {
-	if k := m.kindOf(rule); k != nil {
+func (m *meter) observeSent(message []byte, sent int) {
+	if k := m.kindOf(); k != nil {
 		k.Observe(message, sent)
 	}
 }
 
 // countUnchanged records a plain message of n bytes that was sent unchanged and unread.
-func (m *meter) countUnchanged(rule *policy.MessageRule, n int) {
-	if k := m.kindOf(rule); k != nil {
+func (m *meter) countUnchanged(n int) {
+	if k := m.kindOf(); k != nil {
 		k.Passed(n)
 	}
 }
 
 // countCompressed records a message of n compressed bytes that was sent unchanged.
 func (m *meter) countCompressed(n int) {
-	if k := m.kindOf(nil); k != nil {
+	if k := m.kindOf(); k != nil {
 		k.PassedCompressed(n)
 	}
 }
 
 // shouldRead reports whether to read a plain message of n bytes that no rule covers.
 func (m *meter) shouldRead(n int) bool {
-	k := m.kindOf(nil)
+	k := m.kindOf()
 	return k != nil && k.Wants(n)
 }
 
 // shouldSample reports whether to read a message of n bytes for the samples of received messages.
-func (m *meter) shouldSample(n int) bool {
-	return m.pair != nil && m.pair.samples != nil && n <= sampled.MaxMessage
-}
+func (m *meter) shouldSample(n int) bool { return m.measured != nil && n <= sampled.MaxMessage }
 
 // sampleReceived samples a received message in an encoding.
 func (m *meter) sampleReceived(message []byte, encoding string) {
-	if m.pair != nil && m.pair.samples != nil {
-		m.pair.samples.Add(m.pair.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
+	if m.measured != nil {
+		m.measured.samples.Add(m.measured.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
 	}
 }
 
 // countReceived counts a received message of n bytes that was not read.
 func (m *meter) countReceived(n int) {
-	if m.pair != nil && m.pair.samples != nil {
-		m.pair.samples.Count(m.pair.name(), n)
+	if m.measured != nil {
+		m.measured.samples.Count(m.measured.name(), n)
 	}
 }
 
 // name returns the name of the messages in samples.
-func (p *pairing) name() sampled.Name {
+func (p *measuring) name() sampled.Name {
 	return sampled.Name{Method: p.method, Direction: p.direction.String()}
-}
-
-// dictFor returns the dictionary to compress a message of n bytes with, which the receiver has, or nil.
-// settled is false if there is a dictionary that the receiver does not have yet: sizes of messages meanwhile
-// say nothing about it.
-func (m *meter) dictFor(rule *policy.MessageRule, n int) (d *codec.Dict, level int, settled bool) {
-	p := m.pair
-	if p == nil || p.next == nil || !rule.HasDictionary() || n > dictionary.MaxMessageSample {
-		return nil, 0, true
-	}
-	if d = rule.Dict; d == nil {
-		k := m.kindOf(rule)
-		if k == nil {
-			return nil, 0, true
-		}
-		d, level = k.Dictionary()
-	}
-	if d == nil || p.next.has(d) {
-		return d, level, true
-	}
-	return nil, 0, false
 }
 
 // Settings for measuring links: the defaults of a link's level and largest window.

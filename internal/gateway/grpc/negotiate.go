@@ -9,11 +9,9 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
-	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // terms holds what a call's headers and the policy determine about its encodings. It does not change during
@@ -30,12 +28,9 @@ type terms struct {
 	force    bool // the rules compress even at a loss
 	edits    bool // the headers of a request may change even if its messages do not
 
-	dicts   *dictionaries
-	peer    *peer            // state of the client as a gateway; nil: it is not one
-	listed  bool             // the client is a gateway and accepts the encoding with dictionaries
-	held    heldBy           // dictionaries that the client has for replies
-	samples *sampled.Samples // samples of all messages; nil: they are not measured
-	lanes   laneTerms        // for the client's link
+	acceptsLinks bool             // clients that are gateways may open links
+	samples      *sampled.Samples // samples of all messages; nil: they are not measured
+	lanes        laneTerms        // for the client's link
 }
 
 // noTerms are the terms of a request that is not a gRPC call.
@@ -46,7 +41,6 @@ type acceptEncoding struct {
 	text        string
 	names       []string // encodings that are not private to gateways
 	fromGateway bool     // the client is a gateway
-	paired      bool     // it accepts messages with dictionaries
 }
 
 // noEncodings is the value for a client that lists no encodings.
@@ -69,8 +63,6 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 	for _, name := range splitList(values) {
 		if name == gatewayToken {
 			a.fromGateway = true
-		} else if name == pairEncoding {
-			a.paired = true
 		} else if name != identity && name != lanes.Encoding { // lanes are negotiated with the link, not here
 			a.names = append(a.names, name)
 		}
@@ -84,14 +76,14 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 }
 
 // negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses
-// an encoding that is reserved to gateways, or to links with lanes.
+// an encoding that is reserved to links with lanes.
 func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	t = &terms{
 		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
-		path: r.URL.Path, isLink: h.isLink, peer: h.peer, dicts: h.dicts, samples: h.samples,
+		path: r.URL.Path, isLink: h.isLink, acceptsLinks: h.acceptsLinks, samples: h.samples,
 	}
 	t.accepts = t.names
-	if t.from != "" && t.from != pairEncoding { // servers answer in the encoding of the request
+	if t.from != "" { // servers answer in the encoding of the request
 		if from := unlaned(t.from); !slices.Contains(t.accepts, from) {
 			t.accepts = append(t.accepts, from)
 		}
@@ -99,9 +91,6 @@ func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	if t.fromGateway {
 		if was := r.Header.Get(originalHeader); canOpen(was) {
 			t.original = was
-		}
-		if t.listed = t.paired && h.peer != nil; t.listed {
-			t.held = wire.ParseIDs(r.Header.Get(heldHeader))
 		}
 	}
 	rules := h.policy.Load()
@@ -115,7 +104,7 @@ func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 		t.replies = overLink(t.replies)
 	}
 	t.edits = t.fromGateway || len(t.requests) > 0 || len(t.replies) > 0
-	if t.from == pairEncoding && h.peer == nil || t.from == lanes.Encoding && h.ends == nil {
+	if t.from == lanes.Encoding && h.ends == nil {
 		return t, false
 	}
 	if h.ends != nil {
@@ -147,7 +136,7 @@ func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	}
 	to, byRule, readsOne, readsNone := "", false, false, true
 	// Messages that can't be decompressed stay unchanged.
-	kept := t.from != "" && !canOpen(t.from) && (t.from != pairEncoding || t.peer == nil)
+	kept := t.from != "" && !canOpen(t.from)
 	for _, r := range rules {
 		want := encodingOf(r.Setting)
 		reads := yes
@@ -183,7 +172,7 @@ func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	switch sent := cmp.Or(t.original, t.from); {
 	case kept:
 		to = t.from
-	case byRule, sent == "", sent == pairEncoding:
+	case byRule, sent == "":
 	default:
 		if reads := k.reads(sent); reads == yes || reads == unknown && !chosen(sent) {
 			to = sent
@@ -199,42 +188,26 @@ func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	if was := cmp.Or(t.original, t.from); (p.marked || !p.isUnchanged()) && canOpen(was) && k.isGateway() {
 		p.marks = was
 	}
-	if t.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
-		p.pair = t.pairing(policy.Request)
-		if p.from == pairEncoding && t.peer != nil {
-			p.pair.prev = t.peer
-		}
-		if p.to == pairEncoding {
-			p.pair.next = k.partner
-		}
-	}
+	p.measured = t.measuring(policy.Request)
 	return p
 }
 
-// encodingFor returns the encoding for a rule: a private one if the upstream is a gateway that accepts it.
+// encodingFor returns the encoding for a rule: in lanes if the connection has them.
 func encodingFor(r *policy.MessageRule, k *serverCapabilities) string {
-	if r.HasDictionary() && k.partner.isReady() {
-		return pairEncoding
-	}
 	if k.laned {
 		return toLanes(encodingOf(r.Setting))
 	}
 	return encodingOf(r.Setting)
 }
 
-// planReply plans the messages of a response in the encoding from. has holds the dictionaries that the
-// request listed, or is nil if it could list none.
-func (t *terms) planReply(from string, has *fetched) plan {
+// planReply plans the messages of a response in the encoding from.
+func (t *terms) planReply(from string) plan {
 	to := from // what can't be decompressed stays unchanged
-	if from == "" || canOpen(unlaned(from)) || has != nil && from == pairEncoding {
+	if from == "" || canOpen(unlaned(from)) {
 		if !t.clientReads(from) {
 			to = ""
 		}
 		for _, r := range t.replies {
-			if t.listed && r.HasDictionary() {
-				to = pairEncoding
-				break
-			}
 			if want := encodingOf(r.Setting); t.clientReads(want) {
 				if to = want; t.lanes.ends != nil {
 					to = toLanes(want)
@@ -245,15 +218,7 @@ func (t *terms) planReply(from string, has *fetched) plan {
 	}
 	p := planFor(from, to, t.replies)
 	p.force = t.force
-	if t.samples != nil || p.from == pairEncoding || p.to == pairEncoding {
-		p.pair = t.pairing(policy.Reply)
-		if p.from == pairEncoding && has != nil {
-			p.pair.prev = has
-		}
-		if p.to == pairEncoding && t.listed {
-			p.pair.next = t.held
-		}
-	}
+	p.measured = t.measuring(policy.Reply)
 	return p
 }
 
@@ -273,7 +238,6 @@ func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told boo
 	if p.marks != "" {
 		h[originalHeader] = []string{p.marks}
 	}
-	delete(h, heldHeader)
 	asks := make([]string, 0, 8)
 	for _, r := range t.replies {
 		if name := encodingOf(r.Setting); name != "" && !t.clientReads(name) && !slices.Contains(asks, name) {
@@ -288,36 +252,12 @@ func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told boo
 	return true
 }
 
-// listDictionaries completes a request's headers if rules for replies have dictionaries, and returns the
-// dictionaries that it lists. It names the private encoding only to servers that have named it.
-func (t *terms) listDictionaries(h http.Header, k *serverCapabilities) *fetched {
-	if k.isLink || !k.partner.isReady() || !slices.ContainsFunc(t.replies, (*policy.MessageRule).HasDictionary) {
-		return nil
-	}
-	list := splitList(h["Grpc-Accept-Encoding"])
-	if len(list) == 0 || list[len(list)-1] != gatewayToken {
-		return nil
-	}
-	setList(h, append(list, pairEncoding))
-	has := k.partner.fetched.Load()
-	if has.header != "" {
-		h[heldHeader] = []string{has.header}
-	}
-	return has
-}
-
 // editResponseHeader edits a response's headers: the encoding of its messages and, for another gateway, the
-// encodings that it may send, which are those of this gateway and of the upstream, and a dictionary that it
-// does not have yet.
+// encodings that it may send, which are those of this gateway and of the upstream.
 func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	setEncoding(h, p)
 	if listed := h["Grpc-Accept-Encoding"]; t.fromGateway || len(listed) > 0 {
 		t.editAcceptEncoding(h, splitList(listed))
-	}
-	delete(h, offerHeader)
-	delete(h, missingHeader)
-	if p.pair != nil && p.pair.next != nil {
-		t.offer(h, p)
 	}
 	if t.lanes.ends != nil {
 		t.lanes.tell(h)
@@ -332,26 +272,12 @@ func (t *terms) editAcceptEncoding(h http.Header, list []string) {
 	}
 	if t.fromGateway {
 		list = append(append(list, gatewayToken), ownNames...)
-		if t.peer != nil {
-			list = append(list, pairEncoding)
-			if t.peer.links {
-				list = append(list, linkToken)
-			}
+		if t.acceptsLinks {
+			list = append(list, linkToken)
 		}
 	}
 	if t.fromGateway || i >= 0 {
 		setList(h, list)
-	}
-}
-
-// offer offers the first dictionary that the client does not have yet.
-func (t *terms) offer(h http.Header, p *plan) {
-	for _, r := range p.rules {
-		d := t.dicts.forRule(r, p.pair)
-		if d != nil && !p.pair.next.has(d) && wire.Nameable(d.Number()) && len(d.Content()) <= maxPairDict {
-			h[offerHeader] = []string{hexHash(d.Hash())}
-			return
-		}
 	}
 }
 
@@ -378,7 +304,7 @@ type plan struct {
 	restore *policy.MessageRule // compresses marked messages, and others stay plain; nil: rules decide
 	marks   string              // mark messages that had this encoding; "": none
 
-	pair *pairing // measuring and dictionaries; nil: neither
+	measured *measuring // nil: messages are not measured
 
 	in  *lanes.In  // decompresses messages of a call in lanes; nil: from is another encoding
 	out *lanes.Out // compresses messages in lanes; nil: to is another encoding
@@ -386,14 +312,14 @@ type plan struct {
 
 // planFor returns a plan with the rules that apply to the chosen encoding.
 func planFor(from, to string, rules []*policy.MessageRule) plan {
-	p := plan{from: from, to: to, private: from == pairEncoding || from == lanes.Encoding}
+	p := plan{from: from, to: to, private: from == lanes.Encoding}
 	if to == "" {
 		return p
 	}
 	compresses := false
 	for _, r := range rules {
 		name := encodingOf(r.Setting)
-		if name == "" || name == unlaned(to) || to == pairEncoding && r.Setting.Codec == codec.Zstd {
+		if name == "" || name == unlaned(to) {
 			p.rules = append(p.rules, r)
 			compresses = compresses || name != ""
 		}
@@ -406,7 +332,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 
 // isUnchanged reports whether all messages pass unchanged.
 func (p *plan) isUnchanged() bool {
-	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.pair == nil
+	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.measured == nil
 }
 
 // ruleFor returns the rule for a plain message, or nil if it is to stay plain.
@@ -433,32 +359,26 @@ func (p *plan) ruleFor(n int, marked bool) *policy.MessageRule {
 
 // canOpen reports whether compressed messages can be decompressed.
 func (p *plan) canOpen() bool {
-	switch p.from {
-	case pairEncoding:
-		return p.pair != nil && p.pair.prev != nil
-	case lanes.Encoding:
+	if p.from == lanes.Encoding {
 		return p.in != nil
 	}
 	return canOpen(p.from)
 }
 
-// pairing says how one direction of a call is measured, and which dictionaries it may use. It does not change
-// during the call.
-type pairing struct {
+// measuring says as what the messages of one direction of a call are measured.
+type measuring struct {
 	method    string
 	direction policy.Direction
-	next      holder                // dictionaries of the receiver; nil: use none
-	prev      envelope.Dictionaries // dictionaries that the sender may name; nil: none
-	watch     bool                  // measure all messages
-	samples   *sampled.Samples      // samples of received messages; nil: none
+	samples   *sampled.Samples
 }
 
-func (t *terms) pairing(d policy.Direction) *pairing {
-	return &pairing{method: t.path, direction: d, watch: t.samples != nil, samples: t.samples}
+// measuring returns nil if messages are not measured.
+func (t *terms) measuring(d policy.Direction) *measuring {
+	if t.samples == nil {
+		return nil
+	}
+	return &measuring{method: t.path, direction: d, samples: t.samples}
 }
-
-// holder reports which dictionaries a receiver has.
-type holder interface{ has(d *codec.Dict) bool }
 
 // identity is the header value for no encoding, which this package represents as "".
 const identity = "identity"

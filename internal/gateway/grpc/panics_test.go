@@ -21,7 +21,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -83,24 +82,6 @@ func TestPanicOfAnInquiry(t *testing.T) {
 		defer q.mu.Unlock()
 		return q.running == nil && !q.notBefore.IsZero()
 	})
-}
-
-func TestPanicOfAnExchange(t *testing.T) {
-	f, once := watched(t)
-	var totals pair.Totals
-	p := newPartner(t.Context(), nil, "http", f, &totals)
-	p.mu.Lock()
-	p.begin("put", func(context.Context) error { panic("while sending") })
-	p.mu.Unlock()
-	testenv.Eventually(t, "its end", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return !p.busy && !p.notBefore.IsZero()
-	})
-	once()
-	if n := totals.Dicts.Failed.Load(); n != 1 {
-		t.Errorf("%d exchanges have failed", n)
-	}
 }
 
 // A panic of the goroutine that watches an upstream connection closes the connection, as a dead server would

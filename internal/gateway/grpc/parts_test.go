@@ -13,20 +13,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
-	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // partsOf holds the parts of a gateway that change messages, without the gateway.
 type partsOf struct {
 	t      *testing.T
-	totals pair.Totals
 	budget *memory.Budget
 	open   *decompressor
 	comp   *compressor
@@ -34,12 +31,9 @@ type partsOf struct {
 
 func newParts(t *testing.T, budget int64) *partsOf {
 	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
-	codecs, engine := grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{})
-	p.open = newDecompressor(1<<20, codecs, engine, nil, &p.totals)
-	p.comp = &compressor{
-		cache: NewCache(codecs), engine: engine, kinds: dictionary.NewMessages(dictionary.MessagesOptions{}),
-		totals: &p.totals, maxLen: 1 << 20,
-	}
+	codecs := grpccodec.NewSet(grpccodec.Options{})
+	p.open = newDecompressor(1<<20, codecs, nil)
+	p.comp = &compressor{cache: NewCache(codecs), kinds: dictionary.NewMessages(0), maxLen: 1 << 20}
 	return p
 }
 
@@ -111,81 +105,26 @@ func TestOneMessageGoesAhead(t *testing.T) {
 	p.idle()
 }
 
-// If a message names a missing dictionary, the call may begin again as long as nothing of it has been
-// forwarded.
-func TestMissingDictionary(t *testing.T) {
-	p := newParts(t, 1<<20)
-	d := someDict(t, 1)
-	unknown := frame(true, compressedWith(t, d, payload(300)))
-	pl := plan{from: pairEncoding, pair: &pairing{prev: &fetched{}}}
-	for before, clean := range map[string]bool{"": true, string(frame(false, []byte("x"))): false} {
-		w := p.rewriter(t.Context(), append([]byte(before), unknown...), pl)
-		_, err := io.ReadAll(w)
-		w.close()
-		var missing *missingError
-		if !errors.As(err, &missing) || missing.number != d.Number() || missing.clean != clean {
-			t.Errorf("%v, after %d bytes", err, len(before))
+// A meter counts and samples the messages of a method and direction, if they are measured.
+func TestMeter(t *testing.T) {
+	kinds, samples := dictionary.NewMessages(0), &sampled.Samples{}
+	for _, m := range []*meter{{kinds: kinds}, {kinds: kinds, measured: &measuring{"/a/B", policy.Reply, samples}}} {
+		m.observeSent([]byte("message"), 3)
+		m.countUnchanged(1 << 30)
+		m.countCompressed(5)
+		m.sampleReceived([]byte("received"), "")
+		m.countReceived(1 << 20)
+		wants, counts := m.shouldRead(100) && m.shouldSample(100), []int{len(kinds.Status()), samples.Bytes()}
+		if measured := m.measured != nil; wants != measured || (counts[0] == 1) != measured || (counts[1] > 0) != measured {
+			t.Errorf("measured: %v; messages are read: %v; kinds and bytes: %v", measured, wants, counts)
+		}
+		if m.shouldSample(sampled.MaxMessage + 1) {
+			t.Error("too long messages are sampled")
 		}
 	}
-	pl.pair.prev = &fetched{dicts: []*codec.Dict{d}}
-	if out, err := io.ReadAll(p.rewriter(t.Context(), unknown, pl)); err != nil || !bytes.Equal(out, frame(false, payload(300))) {
-		t.Error(err)
+	if s := kinds.Status()[0]; s.Method != "/a/B" || s.Direction != "reply" || s.Messages != 2 || s.Compressed != 1 || s.SampleMessages != 1 {
+		t.Errorf("%+v", s)
 	}
-	p.idle()
-}
-
-// has is a receiver with one dictionary.
-type has struct{ *codec.Dict }
-
-func (h has) has(d *codec.Dict) bool { return h.Dict == d }
-
-// The meter returns a rule's dictionary when the receiver has it. Messages that are compressed without it
-// meanwhile do not count.
-func TestMeterAndDictionaries(t *testing.T) {
-	d, other := someDict(t, 1), someDict(t, 2)
-	rule := &policy.MessageRule{Name: "r", Setting: set(t, "zstd-3"), Dict: d}
-	for _, c := range []struct {
-		pair    *pairing
-		bytes   int
-		want    *codec.Dict
-		settled bool
-	}{
-		{nil, 100, nil, true},
-		{&pairing{}, 100, nil, true},
-		{&pairing{next: has{d}}, 100, d, true},
-		{&pairing{next: has{other}}, 100, nil, false},
-		{&pairing{next: has{other}}, dictionary.MaxMessageSample, nil, false},
-		{&pairing{next: has{d}}, dictionary.MaxMessageSample + 1, nil, true},
-	} {
-		m := meter{pair: c.pair}
-		if got, _, settled := m.dictFor(rule, c.bytes); got != c.want || settled != c.settled {
-			t.Errorf("%+v, %d bytes: %v, %v", c.pair, c.bytes, got, settled)
-		}
-	}
-	watched := meter{kinds: dictionary.NewMessages(dictionary.MessagesOptions{}), pair: &pairing{method: "/a/B", watch: true}}
-	watched.observeSent(nil, []byte("message"), 3)
-	watched.countUnchanged(nil, 1<<30)
-	watched.countCompressed(5)
-	if status := watched.kinds.Status(); len(status) != 1 {
-		t.Errorf("%+v", status)
-	}
-}
-
-// A compressor uses the dictionary that the meter returns, and counts it.
-func TestCompressorWithDictionary(t *testing.T) {
-	p := newParts(t, 1<<20)
-	d := someDict(t, 1)
-	rule := policy.MessageRule{Name: "r", Setting: set(t, "zstd-3"), Dict: d}
-	pl := plan{to: pairEncoding, rules: rulesOf(t, rule).Rules(), pair: &pairing{next: has{d}}}
-	out, err := io.ReadAll(p.rewriter(t.Context(), frame(false, payload(300)), pl))
-	if err != nil || p.totals.Messages.Compressed.Load() != 1 {
-		t.Fatalf("%v, %d messages", err, p.totals.Messages.Compressed.Load())
-	}
-	back := plan{from: pairEncoding, pair: &pairing{prev: &fetched{dicts: []*codec.Dict{d}}}}
-	if in, err := io.ReadAll(p.rewriter(t.Context(), out, back)); err != nil || !bytes.Equal(in, frame(false, payload(300))) {
-		t.Error(err)
-	}
-	p.idle()
 }
 
 // callFrom returns a call's request with the given headers.
@@ -200,7 +139,7 @@ func callFrom(headers ...string) *http.Request {
 // TestNegotiatedRequests checks which encoding messages to a server get, by what the client sends, what a
 // rule wants and what the server has announced.
 func TestNegotiatedRequests(t *testing.T) {
-	silent := func() *serverCapabilities { return newServerCapabilities(nil, false, &link.Support{}, nil) }
+	silent := func() *serverCapabilities { return newServerCapabilities(nil, false, &link.Support{}) }
 	says := func(list string) *serverCapabilities {
 		k := silent()
 		k.recordList([]string{list})
@@ -244,82 +183,33 @@ func inForce(rules *policy.Messages) *shared {
 	return s
 }
 
-func knows(p *peer, d *codec.Dict) bool {
-	_, err := p.Dictionary(d.Number())
-	return err == nil
-}
-
-// Only a client that is a gateway may use the private encoding, and only one that lists it is answered in it.
-func TestNegotiatedDictionaries(t *testing.T) {
-	d := someDict(t, 1)
-	rules := rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-3"), Dict: d})
-	var total pair.Totals
-	s := inForce(rules)
-	dicts := newDictionaries(s.policy, dictionary.NewMessages(dictionary.MessagesOptions{}), &total)
-	m := memory.NewConnMemory(nil, memory.NewBudget(1<<20).Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
-	s.dicts = dicts
-	p := newPeer(dicts, m, false)
-	negotiate := func(p *peer, headers ...string) (*terms, bool) {
-		return (&handler{shared: s, peer: p}).negotiate(callFrom(headers...))
-	}
-	if _, ok := negotiate(nil, "Grpc-Encoding", pairEncoding); ok {
-		t.Error("any client may use the private encoding")
-	}
-	if _, ok := negotiate(p, "Grpc-Encoding", pairEncoding); !ok {
-		t.Error("a gateway may not use the private encoding")
-	}
-	list := gatewayToken + "," + pairEncoding
+// Only a gateway hears that this one accepts links, if it does. What an upstream says of itself is not passed on.
+func TestLinksAreAnnounced(t *testing.T) {
 	for _, c := range []struct {
-		headers       []string
-		to, offered   string
-		hasDictionary bool
+		client, upstream string
+		accepts          bool
+		want             string
 	}{
-		{[]string{"Grpc-Accept-Encoding", pairEncoding}, "", "", false},
-		{[]string{"Grpc-Accept-Encoding", list}, pairEncoding, hexHash(d.Hash()), false},
-		{[]string{"Grpc-Accept-Encoding", list, heldHeader, wire.FormatIDs([]wire.ID{wire.IDOf(d.Hash())})}, pairEncoding, "", true},
+		{"gzip", "", true, ""},
+		{"gzip", "identity,gzip", true, "identity,gzip"},
+		{"gzip,cinch-link", "", true, ""},
+		{"gzip", "gzip,cinch,zstd,cinch-link", true, "gzip"},
+		{"gzip,cinch", "", true, "cinch," + strings.Join(ownNames, ",") + ",cinch-link"},
+		{"gzip,cinch", "", false, "cinch," + strings.Join(ownNames, ",")},
+		{"gzip,cinch", "lz4,cinch,zstd,cinch-link", false, "lz4,cinch," + strings.Join(ownNames, ",")},
 	} {
-		n, _ := negotiate(p, c.headers...)
-		pl := n.planReply("", nil)
+		s := inForce(rulesOf(t))
+		s.acceptsLinks = c.accepts
+		n, _ := (&handler{shared: s}).negotiate(callFrom("Grpc-Accept-Encoding", c.client))
+		p := n.planReply("")
 		h := http.Header{}
-		n.editResponseHeader(h, &pl)
-		if pl.to != c.to || h.Get(offerHeader) != c.offered || (pl.pair != nil && pl.pair.next.has(d)) != c.hasDictionary {
-			t.Errorf("%q: to %q, offered %q", c.headers, pl.to, h.Get(offerHeader))
+		if c.upstream != "" {
+			h.Set("Grpc-Accept-Encoding", c.upstream)
 		}
-	}
-}
-
-// A peer's dictionaries are found by number until its connection ends. They are limited by the connection's
-// memory.
-func TestPeerWithoutServer(t *testing.T) {
-	var total pair.Totals
-	var none atomic.Pointer[policy.Messages]
-	dicts := newDictionaries(&none, dictionary.NewMessages(dictionary.MessagesOptions{}), &total)
-	budget := memory.NewBudget(1 << 20)
-	m := memory.NewConnMemory(nil, budget.Share("a").Client(nil), memory.NewBudget(1<<20).Share("a").Client(nil))
-	p := newPeer(dicts, m, false)
-	put := func(p *peer, d *codec.Dict) string {
-		r := httptest.NewRequest(http.MethodPost, putPath, bytes.NewReader(carried(d)))
-		r.Header.Set("Content-Type", "application/grpc")
-		w := httptest.NewRecorder()
-		p.serve(w, r)
-		return w.Header().Get("Grpc-Status") + w.Header().Get(http.TrailerPrefix+"Grpc-Status")
-	}
-	d := someDict(t, 1)
-	if s := put(nil, d); s != statusOf(codeUnimplemented) {
-		t.Errorf("a client that is no gateway: %s", s)
-	}
-	if s := put(p, d); s != "0" || !knows(p, d) || total.Dicts.Received.Load() != 1 {
-		t.Errorf("status %s", s)
-	}
-	for i := range maxPeerDicts {
-		put(p, someDict(t, 2+i))
-	}
-	if knows(p, d) || dicts.shelf.Len() != maxPeerDicts {
-		t.Errorf("%d are kept", dicts.shelf.Len())
-	}
-	p.close()
-	if s := put(p, d); s != statusOf(codeUnavailable) || dicts.shelf.Len() != 0 || budget.InUse() != 0 {
-		t.Errorf("after its end: %s, %d dictionaries, %d bytes", s, dicts.shelf.Len(), budget.InUse())
+		n.editResponseHeader(h, &p)
+		if got := h.Get("Grpc-Accept-Encoding"); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
 	}
 }
 

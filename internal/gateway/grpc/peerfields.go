@@ -1,13 +1,6 @@
 package grpc
 
-import (
-	"net/http"
-	"strings"
-	"time"
-
-	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
-	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
-)
+import "github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 
 // What gateways agree on stands here; docs/GRPC.md has the whole exchange.
 
@@ -26,29 +19,7 @@ const originalHeader = "Cinch-Original-Encoding"
 // linkToken in the list that a gateway gives another says that it takes links.
 const linkToken = "cinch-link"
 
-// Messages with dictionaries, and how dictionaries are exchanged.
-const (
-	pairEncoding  = "cinch-zstd"
-	pairPaths     = "/cinch.Pair/"
-	putPath       = pairPaths + "Put"
-	getPath       = pairPaths + "Get"
-	heldHeader    = "Cinch-Dictionaries"       // in requests: a list of IDs
-	offerHeader   = "Cinch-Dictionary"         // in responses: a hash
-	missingHeader = "Cinch-Missing-Dictionary" // in errors: a number, and perhaps againWord
-	againWord     = " again"
-	maxPairDict   = 128 << 10 // bytes of a dictionary
-	pairTimeout   = 10 * time.Second
-)
-
 // isPrivate reports whether a name in grpc-accept-encoding is for gateways only.
 func isPrivate(name string) bool {
-	return name == gatewayToken || name == pairEncoding || name == linkToken || name == lanes.Encoding
-}
-
-// missingIn reads what the other side says of a dictionary that it has not got, and whether
-// the call may be sent again.
-func missingIn(h http.Header) (number uint32, again, ok bool) {
-	text, again := strings.CutSuffix(h.Get(missingHeader), againWord)
-	number, err := wire.ParseNumber(text)
-	return number, again, err == nil
+	return name == gatewayToken || name == linkToken || name == lanes.Encoding
 }

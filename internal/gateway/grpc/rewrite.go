@@ -51,7 +51,7 @@ func newRewriter(ctx context.Context, src io.Reader, p plan, replies bool, o *de
 	}
 	w.grant.Ctx, w.grant.Ahead = ctx, o.ahead
 	w.gather = memory.Gatherer{Src: src, From: from, Grant: &w.grant}
-	w.meter = meter{kinds: c.kinds, pair: p.pair, unlimited: p.force || p.restore != nil}
+	w.meter = meter{kinds: c.kinds, measured: p.measured}
 	return w
 }
 
@@ -153,7 +153,7 @@ func (w *rewriter) passThrough(h wire.Header) error {
 func (w *rewriter) passPlain(h wire.Header) error {
 	n := int(h.Len)
 	if !w.meter.shouldRead(n) {
-		w.meter.countUnchanged(nil, n)
+		w.meter.countUnchanged(n)
 		return w.passSampled(h)
 	}
 	in, err := w.readAvailable(n)
@@ -161,9 +161,9 @@ func (w *rewriter) passPlain(h wire.Header) error {
 		return err
 	}
 	if len(in) == n {
-		w.meter.observeSent(nil, in, n)
+		w.meter.observeSent(in, n)
 	} else {
-		w.meter.countUnchanged(nil, n)
+		w.meter.countUnchanged(n)
 	}
 	w.sendUnchanged(h, in)
 	return nil
@@ -210,7 +210,7 @@ func (w *rewriter) sampleReceived(in []byte, n int, compressed bool) {
 func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	if n > w.compressor.maxLen {
 		w.decompressor.stats.Left(rule.Name, "large", n)
-		w.meter.countUnchanged(rule, n)
+		w.meter.countUnchanged(n)
 		w.meter.countReceived(n)
 		return w.passThrough(wire.Header{Len: uint32(n)})
 	}
@@ -220,7 +220,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 	}
 	if len(in) < n {
 		w.decompressor.stats.Left(rule.Name, "budget", n)
-		w.meter.countUnchanged(rule, n)
+		w.meter.countUnchanged(n)
 		w.sendUnchanged(wire.Header{Len: uint32(n)}, in)
 		return nil
 	}
@@ -233,7 +233,7 @@ func (w *rewriter) compress(rule *policy.MessageRule, n int) error {
 func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	defer memory.PutBuffer(buf)
 	start := time.Now()
-	packed, settled, err := w.compressor.compress(w.grant.Ctx, in, rule, w.plan.out, &w.meter)
+	packed, err := w.compressor.compress(w.grant.Ctx, in, rule, w.plan.out, w.plan.force || w.plan.restore != nil)
 	took := time.Since(start)
 	w.spent.Add(int64(took))
 	if err == nil {
@@ -253,17 +253,13 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	default:
 		w.decompressor.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
 		w.sendPacked(packed)
-		if settled {
-			w.meter.observeSent(rule, in, len(packed.bytes))
-		}
+		w.meter.observeSent(in, len(packed.bytes))
 		packed.done()
 		return
 	}
 	packed.done()
 	w.send(in, false)
-	if settled {
-		w.meter.observeSent(rule, in, raw)
-	}
+	w.meter.observeSent(in, raw)
 }
 
 // open reads a compressed message in another encoding than the next hop's, and sends it plain or
@@ -278,7 +274,7 @@ func (w *rewriter) open(n int) error {
 	if w.plan.from == lanes.Encoding {
 		return w.openLaned(n)
 	}
-	limit := w.decompressor.limit(n, w.plan.from == pairEncoding)
+	limit := w.decompressor.limit(n)
 	in, err := w.gather.ReadAll(n, int64(n)+2*int64(limit))
 	err = cutOff(err)
 	if err != nil {
@@ -289,11 +285,7 @@ func (w *rewriter) open(n int) error {
 	if err != nil {
 		return err
 	}
-	if w.plan.from == pairEncoding {
-		w.meter.countReceived(n) // its dictionary may be gone when the sample is used
-	} else {
-		w.meter.sampleReceived(in, w.plan.from)
-	}
+	w.meter.sampleReceived(in, w.plan.from)
 	w.deliver(out)
 	return nil
 }
@@ -323,7 +315,7 @@ func (w *rewriter) deliver(out []byte) {
 		w.pack(rule, raw, out)
 		return
 	}
-	w.meter.observeSent(nil, raw, len(raw))
+	w.meter.observeSent(raw, len(raw))
 	w.putHeader(out[:0], false, len(raw))
 	w.hold(out)
 }
@@ -332,20 +324,7 @@ func (w *rewriter) deliver(out []byte) {
 func (w *rewriter) expand(in []byte, limit int) ([]byte, error) {
 	start := time.Now()
 	defer func() { w.spent.Add(int64(time.Since(start))) }()
-	out, err := w.decompressor.open(in, limit, &w.plan, &w.grant)
-	if err != nil {
-		return nil, w.markClean(err)
-	}
-	return out, nil
-}
-
-// markClean records in the error for a missing dictionary whether the call can begin again.
-func (w *rewriter) markClean(err error) error {
-	var missing *missingError
-	if errors.As(err, &missing) {
-		missing.clean = !w.started
-	}
-	return err
+	return w.decompressor.open(in, limit, &w.plan, &w.grant)
 }
 
 // send copies a message after its header.

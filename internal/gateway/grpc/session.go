@@ -13,15 +13,12 @@ import (
 
 // session serves a client's connection.
 type session struct {
-	server   *http2.Server
-	pool     *pool              // connections to the upstream
-	ownsPool bool               // pool belongs to this session alone
-	client   *http2.Client      // in pool
-	peer     *peer              // state of the client as a gateway; nil: it is not one
-	ends     *lanes.Ends        // lanes of the client's link; nil: none
-	memory   *memory.ConnMemory // memory budgets of the client
-	faults   http2.Faults
-	done     chan struct{} // closed when Run returns
+	server *http2.Server
+	pools  clientPools        // connections to the upstream
+	ends   *lanes.Ends        // lanes of the client's link; nil: none
+	memory *memory.ConnMemory // memory budgets of the client
+	faults http2.Faults
+	done   chan struct{} // closed when Run returns
 
 	calls runningCalls
 	grace time.Duration   // how long a drain waits for quiet streams
@@ -42,17 +39,11 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	if carried {
 		ends = g.lanesOf(client)
 	}
-	s := &session{pool: g.pool, faults: g.shared.Faults, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
+	s := &session{faults: g.shared.Faults, done: make(chan struct{}), grace: c.Grace, last: g.last, ends: ends}
 	s.memory = memory.NewConnMemory(addr, g.requests.Client(payer), g.replies.Client(payer))
-	if c.Peers {
-		s.peer = newPeer(g.shared.dicts, s.memory, g.links != nil)
-	}
-	if s.ownsPool = g.links != nil && c.Link == LinkPerClient; s.ownsPool {
-		s.pool = newPool(g.pool.dialer, c.UpstreamConns, true)
-	}
-	s.client = s.pool.Client(payer)
+	s.pools.init(g, payer)
 	s.server = http2.NewServer(client, http2.ServerConfig{
-		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, peer: s.peer, pool: s.pool, client: s.client, isLink: carried, ends: ends},
+		Handler:    &handler{shared: &g.shared, calls: &s.calls, memory: s.memory, pools: &s.pools, isLink: carried, ends: ends},
 		MaxStreams: c.MaxStreams, Window: c.Window, ConnWindow: connWindow(max(c.Window, minWindow), c.MaxStreams),
 		MaxHeader: c.MaxHeader, Ahead: ahead,
 		Faults: g.shared.Faults,
@@ -76,12 +67,8 @@ func (g *Gateway) lanesOf(client net.Conn) *lanes.Ends {
 func (s *session) Run() {
 	defer close(s.done)
 	defer s.memory.Close()
-	defer s.peer.close()
 	defer s.ends.Close()
-	if s.ownsPool {
-		defer s.pool.Close()
-	}
-	defer s.pool.Leave(s.client)
+	defer s.pools.close()
 	_ = s.server.Serve()
 }
 

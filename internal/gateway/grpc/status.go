@@ -21,9 +21,7 @@ type code int
 
 const (
 	codeCancelled         code = 1
-	codeInvalid           code = 3
 	codeDeadlineExceeded  code = 4
-	codeNotFound          code = 5
 	codePermissionDenied  code = 7
 	codeResourceExhausted code = 8
 	codeUnimplemented     code = 12
@@ -39,16 +37,12 @@ var errSlow = errors.New("the call stalled while others waited for the memory th
 type callStatus struct {
 	code    code
 	message string
-	missing string // value of missingHeader; "": no such header
 }
 
 // callStatusOf maps an error of the upstream's connection or stream to a status, following gRPC's HTTP/2 mapping.
 func callStatusOf(err error) callStatus {
 	var reset xhttp2.StreamError
-	var missing *missingError
 	switch {
-	case errors.As(err, &missing):
-		return callStatus{codeUnavailable, missing.Error(), missing.header()}
 	case errors.As(err, &reset):
 		return callStatus{code: resetCode(reset.Code), message: "the upstream reset the stream: " + reset.Code.String()}
 	case errors.Is(err, errTooLarge), errors.Is(err, errSlow), errors.Is(err, http2.ErrSilent):
@@ -127,9 +121,6 @@ func (s callStatus) fail(w http.ResponseWriter, headersSent bool) {
 	}
 	h[prefix+"Grpc-Status"] = []string{strconv.Itoa(int(s.code))}
 	h[prefix+"Grpc-Message"] = []string{escapeMessage("cinch: " + s.message)}
-	if s.missing != "" {
-		h[prefix+missingHeader] = []string{s.missing}
-	}
 	if !headersSent {
 		w.WriteHeader(http.StatusOK)
 	}

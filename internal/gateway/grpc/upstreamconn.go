@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -79,9 +81,72 @@ type pool struct {
 	dialer *dialer
 }
 
+// lingerTimeout limits the time to close a connection.
+const lingerTimeout = 10 * time.Second
+
 // newPool returns a pool of at most that many connections, for all clients or for one.
 func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: pairTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
+	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: lingerTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
+}
+
+// clientPool is a pool, and a client's connection in it.
+type clientPool struct {
+	pool   *pool
+	client *http2.Client
+}
+
+// clientPools are the connections to the upstream that the calls of a client's connection use.
+type clientPools struct {
+	g     *Gateway
+	payer net.Addr // the client's address for budgets
+
+	shared clientPool                 // with other clients; its pool is nil in mode LinkPerClient
+	own    atomic.Pointer[clientPool] // nil: none yet
+	mu     sync.Mutex                 // held while own is made
+}
+
+func (p *clientPools) init(g *Gateway, payer net.Addr) {
+	p.g, p.payer = g, payer
+	if g.links != nil && g.cfg.Link == LinkPerClient {
+		p.makeOwn()
+		return
+	}
+	p.shared = clientPool{g.pool, g.pool.Client(payer)}
+}
+
+func (p *clientPools) makeOwn() *clientPool {
+	own := newPool(p.g.linkDialer, p.g.cfg.UpstreamConns, true)
+	c := &clientPool{own, own.Client(p.payer)}
+	p.own.Store(c)
+	return c
+}
+
+// get returns the pool for the next call.
+func (p *clientPools) get() *clientPool {
+	if own := p.own.Load(); own != nil {
+		return own
+	}
+	support := p.g.linkDialer.linkSupport
+	if p.g.links == nil || p.g.cfg.Link != LinkDefault || !support.WasAnnounced() || !support.Accepts() {
+		return &p.shared
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own := p.own.Load(); own != nil {
+		return own
+	}
+	return p.makeOwn()
+}
+
+// close ends the use of the pools, when the client's connection has ended.
+func (p *clientPools) close() {
+	if p.shared.pool != nil {
+		p.shared.pool.Leave(p.shared.client)
+	}
+	if own := p.own.Load(); own != nil {
+		own.pool.Leave(own.client)
+		own.pool.Close()
+	}
 }
 
 // clientIsolated counts and logs that a client's connection is moved to upstream connections of its own.

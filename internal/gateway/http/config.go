@@ -63,6 +63,7 @@ const (
 	NoHistory Sharing = iota
 	PerClient         // each client's connection has links of its own
 	Shared            // all clients share links
+	Default           // PerClient, and an upstream that accepts no links is not worth a line in the log
 )
 
 func (c *Config) setDefaults() {

@@ -27,7 +27,7 @@ type farHop struct {
 // neither do bodies that name the coding of gateways.
 func (x *exchange) takeLink(out *http.Request) {
 	h := out.Header
-	if x.links == nil || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
+	if !x.mayTakeLink() || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
 		return
 	}
 	x.toFar.slot.Client = x.linkClient
@@ -35,6 +35,10 @@ func (x *exchange) takeLink(out *http.Request) {
 		deletePeerFields(h)
 	}
 }
+
+// mayTakeLink reports whether there may be a link to the far gateway. Before one has announced that it accepts links
+// there is none.
+func (x *exchange) mayTakeLink() bool { return x.links != nil && x.links.far.WasAnnounced() }
 
 // steppedDown reports whether the gateway's budgets leave no time for compressing.
 func (x *exchange) steppedDown() bool {

@@ -53,7 +53,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 		s.upstreamClient = pool.Client(payer)
 	}
 	s.links = g.common.links
-	if g.cfg.Link == PerClient {
+	if g.cfg.Link == PerClient || g.cfg.Link == Default {
 		s.links = newLinks(g.common.far, true)
 		s.links.spare.Store(1) // many clients send one request on a connection
 	}

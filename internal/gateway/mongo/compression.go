@@ -27,7 +27,7 @@ func newCompression(cfg *Config) *compression {
 		engine: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
 		nsCommands: nsCommands{kinds: cfg.Kinds, sample: cfg.Sample},
 	}
-	c.setPolicy(cfg.Policy)
+	c.policy.Store(cfg.Policy)
 	return c
 }
 
@@ -50,14 +50,6 @@ func (c *compression) chooseCompressor(est *estimate, accepted compressorSet) (i
 		}
 	}
 	return plain, 0, "not_negotiated"
-}
-
-// setPolicy replaces the rules.
-func (c *compression) setPolicy(p *policy.Messages) {
-	c.policy.Store(p)
-	if p != nil {
-		c.nsCommands.kinds.Keep(p.Rules())
-	}
 }
 
 // offer returns the compressors to offer to servers, according to the rules.

@@ -89,7 +89,7 @@ func (c *Config) complete() {
 		c.Topology = &Topology{}
 	}
 	if c.Kinds == nil {
-		c.Kinds = dictionary.NewMessages(dictionary.MessagesOptions{})
+		c.Kinds = dictionary.NewMessages(0)
 	}
 }
 

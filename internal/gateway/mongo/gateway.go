@@ -100,7 +100,6 @@ func (g *Gateway) Serve(l net.Listener) error {
 	} else {
 		g.resolved()
 	}
-	go panics.KeepRunning(g.ctx, g.cfg.Log, g.cfg.Stats, g.cfg.Kinds.Run)
 	return g.server.Serve(l)
 }
 
@@ -153,7 +152,7 @@ func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
 // SetPolicy replaces the rules for all later requests. The compressors offered to servers change for later
 // hellos.
-func (g *Gateway) SetPolicy(p *policy.Messages) { g.setPolicy(p) }
+func (g *Gateway) SetPolicy(p *policy.Messages) { g.policy.Store(p) }
 
 // newSession connects to the upstream. If that fails it returns nil, and the client is disconnected, as by a
 // server that is down.

@@ -654,7 +654,7 @@ func errorCount(s *served, class string) uint64 { return s.stats.Snapshot().Erro
 // Samples count the bytes on the link, by namespace, command and direction.
 func TestSample(t *testing.T) {
 	server, _ := between(t)
-	kinds := dictionary.NewMessages(dictionary.MessagesOptions{})
+	kinds := dictionary.NewMessages(0)
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Kinds, c.Sample = kinds, true })
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())

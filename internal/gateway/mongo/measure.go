@@ -75,7 +75,7 @@ func (t *nsCommands) measure(nc *nsCommand, d policy.Direction, message []byte, 
 	known := &nc.measured[d-policy.Request]
 	k := known.Load()
 	if k == nil || now.Sub(k.at) >= kindTTL {
-		k = &cachedKind{kind: t.kinds.Kind(nil, string(nc.namespace)+" "+string(nc.command), d), at: now}
+		k = &cachedKind{kind: t.kinds.Kind(string(nc.namespace)+" "+string(nc.command), d), at: now}
 		known.Store(k)
 	}
 	if k.kind != nil {

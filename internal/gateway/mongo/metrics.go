@@ -2,8 +2,6 @@ package mongo
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/cinch-layer/cinch/internal/gateway/peer/pair"
 )
 
 // Metrics exports the measurements and choices of the gateways of a process. It reads them at each scrape and
@@ -57,7 +55,7 @@ func (g *Gateway) collect(ch chan<- prometheus.Metric) {
 	gauge(descLinkSpeed, speed)
 	gauge(descLinkRTT, l.rtt.min().Seconds())
 	gauge(descShapes, float64(g.forecasts.len()))
-	kinds, samples := pair.Samples(g.cfg.Kinds)
+	kinds, samples := g.cfg.Kinds.Samples()
 	gauge(descKinds, float64(kinds))
 	gauge(descSamples, float64(samples))
 	for c, n := range l.choices {

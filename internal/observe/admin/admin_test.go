@@ -54,12 +54,9 @@ func sampleOptions(t *testing.T) Options {
 			Gateways: []GatewayInfo{{
 				Name: "cache", Listen: "127.0.0.1:6380", Upstream: "tcp://h:6379", Enabled: true,
 				Rules: []RuleInfo{{Name: "orders", Match: "order:*", Setting: "lz4"}, {Name: "menus", Match: "menu:* · string", Setting: "zstd-3"}},
-				Messages: []Kind{{
-					KindStatus: dictionary.KindStatus{
-						Method: "/s/<b>M", Direction: "request", Rule: "small", Messages: 2, Bytes: 600,
-						Sizes: []dictionary.SizeBucket{{UpTo: 511, Messages: 2}},
-					},
-					Dictionary: "0a1b2c3d", DictionaryBytes: 4096, PromisedRatio: 5, ObservedRatio: 4.5,
+				Messages: []dictionary.KindStatus{{
+					Method: "/s/<b>M", Direction: "request", Messages: 2, Bytes: 600,
+					Sizes: []dictionary.SizeBucket{{UpTo: 511, Messages: 2}},
 				}},
 				Pack: &Packing{Wanted: true, LastPass: &time.Time{}, Trouble: "upstream unreachable"},
 			}},

@@ -24,9 +24,9 @@ type GatewayInfo struct {
 	Upstream string // without credentials
 	Enabled  bool   // false: compresses nothing, decompresses everything
 	Rules    []RuleInfo
-	Pack     *Packing // nil: not configured to pack in the background
-	Messages []Kind   // for gRPC, if they are measured
-	Report   *Report  // published by a roll-out of the servers behind the gateway
+	Pack     *Packing                // nil: not configured to pack in the background
+	Messages []dictionary.KindStatus // for gRPC, if they are measured
+	Report   *Report                 // published by a roll-out of the servers behind the gateway
 }
 
 // Report is a table that a client of the API has published on the page.
@@ -37,24 +37,16 @@ type Report struct {
 	Latest string     `json:"latest,omitempty"` // the last action
 }
 
-// Kind describes the messages of one method and direction: numbers only, no contents.
-type Kind struct {
-	dictionary.KindStatus
-	Dictionary      string  `json:"dictionary,omitempty"` // in use, 8 hex digits
-	DictionaryBytes int     `json:"dictionary_bytes,omitempty"`
-	PromisedRatio   float64 `json:"promised,omitempty"` // raw by sent bytes
-	ObservedRatio   float64 `json:"observed,omitempty"`
-}
-
 // GatewayKinds is an element of /api/messages.
 type GatewayKinds struct {
 	Gateway  string         `json:"gateway"`
 	Messages []MeasuredKind `json:"messages"`
 }
 
-// MeasuredKind is a Kind with estimates for other settings on the sampled messages.
+// MeasuredKind describes the messages of one method and direction: numbers only, no contents. Estimates are for other
+// settings, on the sampled messages.
 type MeasuredKind struct {
-	Kind
+	dictionary.KindStatus
 	Estimates []dictionary.Estimate `json:"estimates"`
 }
 
@@ -102,27 +94,19 @@ type Dictionary struct {
 	Observed float64 `json:"observed,omitempty"` // the same, for the last values
 	// AnnouncedAt is by the clock of the gateway that trained it.
 	AnnouncedAt *time.Time `json:"announced_at,omitempty"`
-
-	// For a dictionary for messages:
-	Method    string `json:"method,omitempty"`
-	Direction string `json:"direction,omitempty"`
 }
 
 // Learning is a rule with dictionary: auto that has none yet, or whose training is in progress.
 type Learning struct {
 	Gateway string `json:"gateway"`
 	Rule    string `json:"rule"`
-	Samples int    `json:"samples"` // values, or messages
+	Samples int    `json:"samples"` // values
 	Wanted  int    `json:"wanted"`  // before training begins
 	Step    int    `json:"step,omitempty"`
 	Steps   int    `json:"steps,omitempty"`   // some are skipped
 	Trying  string `json:"trying,omitempty"`  // in this step
 	Waiting bool   `json:"waiting,omitempty"` // another training of the process has to end first
 	Refused bool   `json:"refused,omitempty"` // the last training found none that is worth it
-
-	// For messages, each kind of which has a dictionary of its own:
-	Method    string `json:"method,omitempty"`
-	Direction string `json:"direction,omitempty"`
 }
 
 // Status is the document of /api/status, whose contract is docs/METRICS.md.
@@ -152,10 +136,10 @@ type Gateway struct {
 	Enabled  bool   `json:"enabled"`
 	Rules    []Rule `json:"rules"` // replaces Snapshot's
 
-	Pack     *Packing      `json:"pack,omitempty"`
-	Messages []Kind        `json:"messages,omitempty"`
-	Report   *Report       `json:"report,omitempty"`
-	Money    *GatewayMoney `json:"money,omitempty"`
+	Pack     *Packing                `json:"pack,omitempty"`
+	Messages []dictionary.KindStatus `json:"messages,omitempty"`
+	Report   *Report                 `json:"report,omitempty"`
+	Money    *GatewayMoney           `json:"money,omitempty"`
 }
 
 // Rule is one rule: its counters and its configuration.

@@ -2,12 +2,14 @@ package link
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Support records whether an upstream accepts links. A connection is a link from its first byte or not at all, so
 // this must be known in advance: from what a gateway there has said in its own protocol.
 type Support struct {
+	ever      atomic.Bool // it was announced once
 	mu        sync.Mutex
 	announced time.Time // when a gateway last announced that it accepts links
 	refused   time.Time // when one last refused a link
@@ -27,7 +29,11 @@ func (s *Support) Announced() {
 	s.mu.Lock()
 	s.announced = time.Now()
 	s.mu.Unlock()
+	s.ever.Store(true)
 }
+
+// WasAnnounced reports whether a gateway at the upstream has ever said that it accepts links. It costs little.
+func (s *Support) WasAnnounced() bool { return s.ever.Load() }
 
 // Refused records that a link could not be made although the upstream answers otherwise, and reports whether it is the first
 // time since the last link.
@@ -42,7 +48,7 @@ func (s *Support) Refused() (first bool) {
 	return s.refusals == 1
 }
 
-// Made records that a link was made, and clears refusals..
+// Made records that a link was made, and clears refusals.
 func (s *Support) Made() {
 	s.mu.Lock()
 	s.refusals = 0

@@ -2,7 +2,7 @@
 import { el, figure, section, table, tile } from "./dom.js";
 import { dictionaries } from "./dictionaries.js";
 import { meaning, remedy } from "./errors.js";
-import { bytes, count, micros, money, percent, ratio, seconds } from "./format.js";
+import { bytes, count, micros, money, percent, seconds } from "./format.js";
 import { packing } from "./packer.js";
 import { rules } from "./rules.js";
 
@@ -49,11 +49,10 @@ function tiles(g) {
 function messages(list) {
   if (!list || list.length === 0) return null;
   return section("Messages measured", table("Messages measured",
-    [["method"], ["messages"], ["bytes"], ["already compressed"], ["sampled"], ["dictionary"], ["promised"], ["observed"]],
+    [["method"], ["messages"], ["bytes"], ["already compressed"], ["sampled"]],
     list.map((m) => [
-      [m.method, el("div", { class: "small" }, m.rule ? `${m.direction}, ${m.rule}` : m.direction)],
+      [m.method, el("div", { class: "small" }, m.direction)],
       count(m.messages), bytes(m.bytes), count(m.compressed_messages), count(m.sample_messages),
-      m.dictionary ? `${m.dictionary} (${bytes(m.dictionary_bytes)})` : "", ratio(m.promised ?? 0), ratio(m.observed ?? 0),
     ]), true));
 }
 

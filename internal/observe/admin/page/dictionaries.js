@@ -18,7 +18,7 @@ const named = (d) => d.name || d.rule || "(from a store)";
 
 function dictionaryTable(caption, list) {
   return table(caption, [["dictionary"], ["version", true], ["size"], ["promised"], ["gain now"], ["drift"]],
-    list.map((d) => [[el("strong", null, named(d)), d.method ? small(`${d.method}, ${d.direction}`) : d.rule ? small("trained for this rule") : null], d.number, bytes(d.bytes), ratio(d.promised ?? 0), ratio(d.observed ?? 0), drift(d)]), true);
+    list.map((d) => [[el("strong", null, named(d)), d.rule ? small("trained for this rule") : null], d.number, bytes(d.bytes), ratio(d.promised ?? 0), ratio(d.observed ?? 0), drift(d)]), true);
 }
 
 // progress shows how far the training for a rule is.
@@ -31,7 +31,7 @@ function progress(l) {
 
 function learningTable(caption, list) {
   return table(caption, [["in training"], ["state", true], ["samples"]], list.map((l) => [
-    [el("strong", null, l.rule), l.method ? small(`${l.method}, ${l.direction}`) : null], progress(l),
+    [el("strong", null, l.rule)], progress(l),
     l.samples < l.wanted ? `${count(l.samples)} of ${count(l.wanted)}` : `${count(l.samples)}, enough`]), true);
 }
 
