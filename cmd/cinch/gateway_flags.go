@@ -29,17 +29,17 @@ var gatewayFlags = []gatewayFlag{
 		func(o *serveOptions) *[]string { return &o.redis }, config.DefaultRule, one(config.RedisGateway),
 	},
 	{
-		"grpc", "CINCH_GRPC", "a gateway to a gRPC server or to another gateway, `LISTEN=URL`; with ?peers=true clients may be gateways; ?history=none uses no links",
+		"grpc", "CINCH_GRPC", "a gateway to a gRPC server or to another gateway, `LISTEN=URL`; with ?peers=true clients may be gateways; ?history=none uses no links to another gateway",
 		"LISTEN=URL, as in 127.0.0.1:4317=grpc://host:4317",
 		func(o *serveOptions) *[]string { return &o.grpc }, config.DefaultGRPCRule, one(config.GRPCGateway),
 	},
 	{
-		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that the server can read; with ?peers=true clients may be gateways; ?history=none uses no links",
+		config.HTTP, "CINCH_HTTP", "a gateway to an HTTP server, `LISTEN=URL`; with ?upstream_encodings=zstd,gzip request bodies get a coding that the server can read; ?peers=true and ?history=none as for --grpc",
 		"LISTEN=URL, as in 127.0.0.1:8080=https://host",
 		func(o *serveOptions) *[]string { return &o.http }, config.DefaultHTTPRule, one(config.HTTPGateway),
 	},
 	{
-		"mongo", "CINCH_MONGO", "a gateway to a MongoDB server or to another gateway, `LISTEN=URI`; several hosts get a port each from LISTEN on; with ?peers=true clients may be gateways",
+		"mongo", "CINCH_MONGO", "a gateway to a MongoDB server or to another gateway, `LISTEN=URI`; several hosts get a port each from LISTEN on; ?peers=true and ?history=none as for --grpc",
 		"LISTEN=URI, as in 127.0.0.1:27018=mongodb://host:27017",
 		func(o *serveOptions) *[]string { return &o.mongo }, config.DefaultMongoRule, config.MongoGateways,
 	},

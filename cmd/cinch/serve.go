@@ -60,9 +60,11 @@ Without --config and without gateways it starts an embedded in-memory store to t
   gRPC               messages of 64 bytes or more, zstd
   HTTP               requests of 256 bytes or more, in the best coding that the upstream is known to support
   MongoDB            all messages, zstd-3
-Those of Redis and Tarantool have dictionary: auto: dictionaries are trained on the traffic. They are kept in the
-server, if the gateway's user may do so (docs/DICTIONARIES.md). Between two gateways for gRPC, HTTP or MongoDB a link
-compresses messages with those before (docs/PEER.md).
+Those of Redis and Tarantool have dictionary: auto: dictionaries are trained on the values, and kept in the server, if
+the gateway's user may do so (docs/DICTIONARIES.md).
+
+For gRPC, HTTP and MongoDB a gateway at each end saves more: messages are compressed with those before (docs/PEER.md).
+The one beside the server has ?peers=true in its URL, the one beside the clients needs no option.
 
 Signals (docs/UPGRADE.md):
   SIGINT, SIGTERM    accept no more clients, let commands in flight finish, end idle connections, for at most the drain
@@ -82,7 +84,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
   cinch serve --redis 127.0.0.1:7000=redis+cluster://node1.internal,node2.internal,node3.internal
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
-  cinch serve --grpc '0.0.0.0:9096=grpc://127.0.0.1:9095?peers=true'       # beside the server, for another gateway
+  cinch serve --grpc '0.0.0.0:9095=grpc://127.0.0.1:9094?peers=true'       # beside the server, for the gateway above
   cinch serve --http '127.0.0.1:9009=https://mimir.zone-b?upstream_encodings=zstd'
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database

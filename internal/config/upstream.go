@@ -11,8 +11,8 @@ import (
 // upstreamHints holds the hint on how to write an upstream, by protocol.
 var upstreamHints = map[string]string{
 	Redis: "write redis://[user:password@]host[:port], rediss://… for TLS, redis+cluster://host,host,…, redis+sentinel://sentinel,sentinel,…/name, or unix:///path",
-	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path",
-	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path; optional parameters: ?upstream_encodings=zstd,gzip, upstream_host=true, sample=true, peers=true, history=client or shared, joined by &",
+	GRPC:  "write grpc://host:port, grpcs://host:port for TLS, or unix:///path; optional parameters: ?peers=true, history=client, shared or none, joined by &",
+	HTTP:  "write http://host[:port], https://host[:port], h2c://host:port for HTTP/2 without TLS, or unix:///path; optional parameters: ?upstream_encodings=zstd,gzip, upstream_host=true, sample=true, peers=true, history=client, shared or none, joined by &",
 	Mongo: "write mongodb://host[:port], with /?tls=true for TLS",
 
 	Tunnel:     "write host:port of the tunnel-exit, tls://host:port for TLS",

@@ -308,7 +308,7 @@ var lossModes = []lossMode{
 	{"plain pair", "- {min_size: 64, setting: zstd}", "", "- {min_size: 64, setting: zstd}", ""},
 	{"shared link", linkRules, "link: {history: shared}", "- {direction: reply, min_size: 64, setting: cinch-proto}", linkFar},
 	{"columns", "- {min_size: 64, setting: cinch-proto}", "", "- {min_size: 64, setting: zstd}", ""},
-	{"dictionaries", "- {setting: zstd-3, dictionary: auto}", "", "- {direction: reply, setting: zstd-3, dictionary: auto}", "peers: true"},
+	{"link by default", "- {setting: zstd-3}", "", "- {direction: reply, setting: zstd-3}", "peers: true"},
 	{"one is enough for the server", "- {min_size: 64, setting: zstd}", "", "- {min_size: 64, setting: gzip-1}", ""},
 }
 

@@ -105,7 +105,8 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream_connections`", Default: "`8`",
-		Meaning: "gRPC: maximum number of connections to the upstream. A second is opened when 50 calls share the first, and so on. " +
+		Meaning: "gRPC: maximum number of connections to the upstream, or of [links](PEER.md#clients-that-share-a-link) for each client " +
+			"connection. A second is opened when 50 calls share the first, and so on. " +
 			"[Clients that cancel many calls](GRPC.md#clients-share-the-upstream) have additional connections of their own, in up to four groups",
 	},
 	{
@@ -130,14 +131,15 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: clients are your own gateways, and may open [links](PEER.md). " +
+		Meaning: "gRPC, HTTP and MongoDB: clients may be your own gateways, and open [links](PEER.md). " +
 			"Give such a listener a `tls.client_ca`",
 	},
 	{
 		Keys: "`link.history`", Default: "`client`",
-		Meaning: "gRPC, HTTP and MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (for HTTP " +
-			"the [bodies](HTTP.md#two-gateways)), with a history: `client`, one for each client's connection (MongoDB: for the connections " +
-			"from one address), or `shared`, one for all clients; see [GRPC.md](GRPC.md#a-link-between-two-gateways) before you share. `none`: no links",
+		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP and MongoDB: " +
+			"[bodies](HTTP.md#two-gateways) and [messages](MONGODB.md#a-gateway-at-each-end) that rules cover), with a history: `client`, one for " +
+			"each client connection (MongoDB: for all from one client address), or `shared`, one for all clients; `none` for no links. See " +
+			"[PEER.md](PEER.md#clients-that-share-a-link)",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",
@@ -151,7 +153,7 @@ var gateways = []Row{
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
 		Meaning: "gRPC, HTTP, MongoDB: memory for the history of all links of the gateway, 1MiB or more. When it is used up, further links have no " +
-			"history",
+			"history: with more than about [110 client connections](PEER.md#clients-that-share-a-link) of gRPC or HTTP raise it at both ends",
 	},
 	{
 		Keys: "`sample`", Default: "`false`",

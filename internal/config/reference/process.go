@@ -111,15 +111,20 @@ var process = []Row{
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_GRPC`, `--grpc`",
-		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; `?peers=true` after the URL stands for `peers: true`, as " +
-			"the gateway near the servers of a pair needs it, and `history=none` for `link.history`. Their rule is all messages of 64 bytes " +
-			"or more, `zstd`",
+		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; `?peers=true` after the URL stands for `peers: true`, which the far " +
+			"gateway of a pair needs, and `history=none` for `link: {history: none}` (also `client`, `shared`). Their rule is all messages of " +
+			"64 bytes or more, `zstd`",
+	},
+	{
+		Keys: "", Default: "", Also: "`CINCH_HTTP`, `--http`",
+		Meaning: "`LISTEN=URL`: more HTTP gateways, likewise; options of the URL are `upstream_encodings=zstd,gzip`, `upstream_host=true`, " +
+			"`sample=true`, and `peers=true` and `history=none` as for `--grpc`. Their rule is all requests of 256 bytes or more, `auto`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_MONGO`, `--mongo`",
 		Meaning: "`LISTEN=URI`: more MongoDB gateways, likewise; a URI with several hosts makes a gateway for each, on " +
-			"consecutive ports. `peers=true` among the options of the URI stands for `peers: true`, " +
-			"`history=none` for `link: {history: none}`, and `standby=HOST:PORT,…` adds a gateway with `standby` on the port after the " +
+			"consecutive ports. `peers=true` and `history=none` are options of the URI as for `--grpc`, and " +
+			"`standby=HOST:PORT,…` adds a gateway with `standby` on the port after the " +
 			"last. Their rule is all messages, `zstd-3`, `min_gain` 5%",
 	},
 	{

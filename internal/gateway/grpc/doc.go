@@ -12,7 +12,6 @@
 //
 //	negotiate.go the encoding on each hop, and the rules that apply
 //	laned.go     calls over links whose ends remember messages, with package lanes
-//	peer.go      the far gateway's view of the near one
 //	status.go    statuses of the gateway's own answers
 //
 // The upstream:
@@ -22,7 +21,6 @@
 //	             and what they learn for each other
 //	probe.go     asking a server what it reads, and detecting refusals; capabilities.go, what is known of a
 //	             server
-//	partner.go   the near gateway's view of the far one
 //
 // Messages:
 //
@@ -30,8 +28,6 @@
 //	             message
 //	messagecache.go
 //	             the cache of compressed messages
-//	dictionaries.go
-//	             the gateway's dictionaries
 //
 // Common parts:
 //
