@@ -203,9 +203,9 @@ func TestMongoRules(t *testing.T) {
 	for rule, want := range map[string]string{
 		"{setting: lz4}":                      "does not support lz4",
 		"{setting: zstd-3, key: 'a*'}":        "for stores",
-		"{setting: zstd-3, dictionary: auto}": "dictionary: is not for MongoDB",
-		"{setting: auto, dictionary: auto}":   "dictionary: is not for MongoDB",
-		"{setting: snappy, dictionary: auto}": "dictionary: is not for MongoDB",
+		"{setting: zstd-3, dictionary: auto}": "dictionary: is only for stores",
+		"{setting: auto, dictionary: auto}":   "dictionary: is only for stores",
+		"{setting: snappy, dictionary: auto}": "dictionary: is only for stores",
 		"{setting: zstd-3, no_sample: [x]}":   "for stores",
 		"{setting: zstd-3, service: x}":       "is only for protocol: grpc",
 	} {

@@ -679,3 +679,28 @@ func TestSample(t *testing.T) {
 		t.Errorf("replies: %+v, want %d bytes", k, replyBytes)
 	}
 }
+
+// While the far gateway is down, and a proxy before it accepts connections, clients are disconnected, and the first one after
+// that is on a link again.
+func TestLinkAfterDowntime(t *testing.T) {
+	server := standalone(t)
+	p := servePair(t, server.Addr)
+	dialRaw(t, p.near.addr).run(plain, hello())
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = dead.Close()
+	p.between.lead(dead.Addr().String()) // the relay accepts, and closes
+	testenv.Eventually(t, "the streams have ended", func() bool { return p.near.streams() == 0 })
+	c := dialRaw(t, p.near.addr)
+	c.write(opMsg(1, 0, hello()))
+	if n, err := exhausted(c.conn); n > 0 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	p.between.lead(p.far.addr)
+	dialRaw(t, p.near.addr).run(plain, hello())
+	if p.near.streams() != 1 || p.near.log.Count("no link to the far gateway") > 0 {
+		t.Errorf("%d streams: %s", p.near.streams(), p.near.log)
+	}
+}

@@ -78,7 +78,10 @@ type linkConn struct{ http2.Pooled }
 func newNearLinks(cfg *Config, e *link.Endpoint) *nearLinks {
 	l := &nearLinks{cfg: cfg, endpoint: e, pools: map[linkUsers]*linkPool{}}
 	for _, up := range cfg.upstreams() {
-		l.far = append(l.far, &link.FarGateway{Upstream: up, Endpoint: e, Benefit: "messages are"})
+		l.far = append(l.far, &link.FarGateway{Upstream: up, Endpoint: e, Benefit: "messages are", Ask: func(ctx context.Context) (bool, error) {
+			d, err := askIdentity(ctx, up)
+			return d.acceptsLinks, err
+		}})
 	}
 	return l
 }

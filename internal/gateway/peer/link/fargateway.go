@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,9 @@ type FarGateway struct {
 	Upstream endpoint.Upstream
 	Endpoint *Endpoint
 	Benefit  string // what is compressed with what was sent before: "bodies are"
+	// Ask asks the upstream, without a link, whether it accepts links. It is called after a link has failed: the gateway
+	// there may have died just then, which is no reason to go on without links. nil: a failed link is a refusal.
+	Ask func(context.Context) (accepts bool, err error)
 
 	logged atomic.Pointer[bool] // whether the last that was logged is that links are used; nil: nothing was
 }
@@ -26,12 +30,17 @@ type FarGateway struct {
 const dialTimeout = 10 * time.Second
 
 // Dial opens a link, which ends with alive. check (may be nil) returns an error if the gateway at the other end is of another
-// version. If the upstream accepts connections but no link, links pause. Dial logs what has changed.
+// version. If the upstream accepts connections but no link, links pause. An upstream that doesn't answer is unreachable.
+// Dial logs what has changed.
 func (f *FarGateway) Dial(alive context.Context, check func(net.Conn) error) (net.Conn, error) {
-	c, err := f.dial(alive)
-	if err == nil && check != nil {
-		if err = check(c); err != nil {
-			_ = c.Close()
+	c, err := f.dialChecked(alive, check)
+	if err != nil && f.Ask != nil && alive.Err() == nil && !errors.Is(err, endpoint.ErrUnreachable) {
+		accepts, noAnswer := f.Ask(alive)
+		switch {
+		case noAnswer != nil:
+			return nil, fmt.Errorf("%w: %w", endpoint.ErrUnreachable, noAnswer)
+		case accepts:
+			c, err = f.dialChecked(alive, check)
 		}
 	}
 	log := f.Endpoint.cfg.Log
@@ -51,6 +60,16 @@ func (f *FarGateway) Dial(alive context.Context, check func(net.Conn) error) (ne
 			"upstream", f.Upstream.String(), "err", err)
 	}
 	return nil, err
+}
+
+func (f *FarGateway) dialChecked(alive context.Context, check func(net.Conn) error) (net.Conn, error) {
+	c, err := f.dial(alive)
+	if err == nil && check != nil {
+		if err = check(c); err != nil {
+			_ = c.Close()
+		}
+	}
+	return c, err
 }
 
 func (f *FarGateway) dial(alive context.Context) (net.Conn, error) {
