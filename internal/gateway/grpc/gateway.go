@@ -37,7 +37,7 @@ type Gateway struct {
 	lastOnce sync.Once
 
 	shared shared               // used by all calls
-	kinds  *dictionary.Messages // kinds of messages that the gateway compresses
+	kinds  *dictionary.Messages // kinds of messages that are measured
 	policy atomic.Pointer[policy.Messages]
 }
 

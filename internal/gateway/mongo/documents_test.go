@@ -59,29 +59,3 @@ func people(r *rand.Rand, n int) []any {
 	}
 	return list
 }
-
-// phrases returns the phrases that texts of documents are made of.
-func phrases() []string {
-	r := rand.New(rand.NewPCG(99, 1))
-	list := make([]string, 400)
-	for i := range list {
-		w := make([]string, 12+r.IntN(10))
-		for j := range w {
-			w[j] = words[r.IntN(len(words))] + strings.Repeat("x", r.IntN(3))
-		}
-		list[i] = strings.Join(w, " ") + ". "
-	}
-	return list
-}
-
-// page returns a document of about 10 KB: a text of phrases, and numbers.
-func page(r *rand.Rand, phrases []string) bson.D {
-	var b strings.Builder
-	for b.Len() < 9500 {
-		b.WriteString(phrases[r.IntN(len(phrases))])
-		if r.IntN(3) == 0 {
-			fmt.Fprintf(&b, "%x ", r.Uint64())
-		}
-	}
-	return append(person(r), bson.E{Key: "body", Value: b.String()})
-}
