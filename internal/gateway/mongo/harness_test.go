@@ -96,16 +96,6 @@ func (p *tap) copy(into *[]frame, dst, src net.Conn) {
 	}
 }
 
-// lead closes all connections, and forwards new ones to another server.
-func (p *tap) lead(server string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.server, p.conns = server, nil
-}
-
 // take returns the messages since the last call.
 func (p *tap) take() (requests, replies []frame) {
 	p.mu.Lock()

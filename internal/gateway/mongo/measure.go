@@ -19,7 +19,6 @@ type nsCommand struct {
 
 // cachedKind is a recent result of a lookup in dictionary.Messages.
 type cachedKind struct {
-	rule *policy.MessageRule
 	kind *dictionary.Kind // nil: too many kinds
 	at   time.Time
 }

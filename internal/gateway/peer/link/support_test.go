@@ -9,6 +9,9 @@ import (
 // Many clients that are refused at the same time count once.
 func TestSupportAfterRefusals(t *testing.T) {
 	s := &Support{}
+	if s.WasAnnounced() || s.Accepts() {
+		t.Error("links are accepted before anything was announced")
+	}
 	accepts := func(want bool, after time.Duration) {
 		t.Helper()
 		s.Announced()
@@ -32,4 +35,8 @@ func TestSupportAfterRefusals(t *testing.T) {
 		t.Error("a refusal after a link is not the first")
 	}
 	accepts(true, refusalTime+time.Second)
+	s.announced = time.Now().Add(-announcementTime)
+	if s.Accepts() || !s.WasAnnounced() {
+		t.Error("an announcement counts for ever, or is forgotten")
+	}
 }
