@@ -26,7 +26,19 @@ const (
 const noDictionary = "leave it out: between two gateways a link compresses messages with those before"
 
 // WantsLink reports whether the gateway requests links from its upstream, or accepts them.
-func (g *Gateway) WantsLink() bool { return g.Link == nil || g.Link.History != NoHistory || g.Peers }
+func (g *Gateway) WantsLink() bool { return g.LinkHistory() != NoHistory || g.Peers }
+
+// LinkHistory returns link.history; "" stands for the default. A gateway with budgets for compressing uses no links unless it is
+// configured to: budgets do not limit what links compress.
+func (g *Gateway) LinkHistory() string {
+	switch {
+	case g.Link != nil:
+		return g.Link.History
+	case g.CPUBudget != 0 || g.LatencyBudget != 0:
+		return NoHistory
+	}
+	return ""
+}
 
 // LinkOptions returns the options of the gateway's links, with defaults filled in.
 func (g *Gateway) LinkOptions() (l Link, setting Setting, windowLog int) {

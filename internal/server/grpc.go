@@ -15,7 +15,7 @@ var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClien
 
 // warnSharedHistory warns if clients share a history.
 func warnSharedHistory(g *config.Gateway, r *running) {
-	if historyOf(g) == config.SharedHistory {
+	if g.LinkHistory() == config.SharedHistory {
 		r.log.Warn("link.history is shared: a client that sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); set it to client unless all clients trust each other")
 	}
 }
@@ -27,12 +27,6 @@ func warnOpenLinks(g *config.Gateway, r *running) {
 	}
 }
 
-func historyOf(g *config.Gateway) string {
-	if g.Link == nil {
-		return ""
-	}
-	return g.Link.History
-}
 
 // linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
 // linkIdleTimeout exceeds the usual interval between two scrapes.
@@ -82,7 +76,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Engine:        s.engine,
 		Peers:         g.Peers,
 		Links:         linkConfig(g),
-		Link:          linkModes[historyOf(g)],
+		Link:          linkModes[g.LinkHistory()],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,
 		Cache:         s.cache(),

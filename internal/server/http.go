@@ -27,7 +27,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		MaxOpen:       int(*g.MaxOpen),
 		Sample:        g.Sample,
 		Peers:         g.Peers,
-		Link:          httpLinks[historyOf(g)],
+		Link:          httpLinks[g.LinkHistory()],
 		Links:         linkConfig(g),
 		UpstreamReads: g.UpstreamEncodings,
 		Codecs:        s.grpcCodecs(),

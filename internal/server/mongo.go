@@ -36,7 +36,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Topology:  &s.topology,
 		Engine:    s.engine,
 		Peers:     g.Peers,
-		Link:      mongoLinks[historyOf(g)],
+		Link:      mongoLinks[g.LinkHistory()],
 		Links:     links,
 		Sample:    g.Sample,
 		Kinds:     r.kinds,

@@ -135,7 +135,7 @@ var gateways = []Row{
 			"Give such a listener a `tls.client_ca`",
 	},
 	{
-		Keys: "`link.history`", Default: "`client`",
+		Keys: "`link.history`", Default: "`client`; with `cpu_budget` or `latency_budget` `none`",
 		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP and MongoDB: " +
 			"[bodies](HTTP.md#two-gateways) and [messages](MONGODB.md#a-gateway-at-each-end) that rules cover), with a history: `client`, one for " +
 			"each client connection (MongoDB: for all from one client address), or `shared`, one for all clients; `none` for no links. See " +

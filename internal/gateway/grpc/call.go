@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
@@ -205,6 +206,10 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	a.scope.Begin(c.r.Context())
 	a.slot = http2.Slot{Client: c.client, Call: c}
 	h, err := c.pool.Take(&a.scope, &a.slot)
+	if err != nil && !errors.Is(err, endpoint.ErrUnreachable) && a.scope.Err() == nil && c.pools.leaveOwn(&c.clientPool) {
+		a.slot = http2.Slot{Client: c.client, Call: c}
+		h, err = c.pool.Take(&a.scope, &a.slot)
+	}
 	if err != nil {
 		a.scope.End()
 		return nil, nil, err

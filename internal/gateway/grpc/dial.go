@@ -30,6 +30,7 @@ type dialer struct {
 	scheme              string                                  // of requests
 	clientConfig        http2.ClientConfig
 	links               linker // makes connections to gateways links; nil: no links
+	linksOnly           bool   // all connections are links; calls can do without
 	lanes               *lanes.Shared
 	configuredEncodings []string // encodings that all servers read
 	codecs              *grpccodec.Set
@@ -75,7 +76,7 @@ func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
 	switch {
 	case err == nil:
 		d.reach.Succeeded(d.log, d.up.String())
-	case alive.Err() == nil:
+	case alive.Err() == nil && !d.linksOnly:
 		d.reach.Failed(d.log, d.clientConfig.Stats, "", d.up.String(), err)
 	}
 	return h, err
@@ -142,8 +143,21 @@ func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 			return nil, nil, noLink
 		}
 	}
+	if d.linksOnly {
+		if noLink != errNoLink {
+			d.refused(noLink)
+		}
+		return nil, nil, noLink
+	}
 	c, err = d.dialHTTP2(ctx)
 	return c, noLink, err
+}
+
+// refused records that the upstream has refused a link.
+func (d *dialer) refused(why error) {
+	if d.linkSupport.Refused() {
+		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; it may be full, or a proxy between the gateways passes HTTP/2 only", "upstream", d.up.String(), "err", why)
+	}
 }
 
 func (d *dialer) dialHTTP2(ctx context.Context) (net.Conn, error) {
@@ -177,8 +191,8 @@ func (d *dialer) shouldBeLink(h *upstreamConn) bool {
 	if d.links == nil || h.isLink {
 		return false
 	}
-	if why := h.noLink.Swap(nil); why != nil && d.linkSupport.Refused() {
-		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; look for a proxy between the gateways that supports HTTP/2 only", "upstream", d.up.String(), "err", *why)
+	if why := h.noLink.Swap(nil); why != nil {
+		d.refused(*why)
 	}
 	return d.linkSupport.Accepts()
 }

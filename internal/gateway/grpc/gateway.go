@@ -68,7 +68,7 @@ func NewGateway(c Config) *Gateway {
 	g.linkDialer.lanes = g.shared.lanes
 	shared := *g.linkDialer
 	if c.Link == LinkDefault {
-		shared.links = nil
+		shared.links, g.linkDialer.linksOnly = nil, true
 	}
 	g.pool = newPool(&shared, c.UpstreamConns, false)
 	g.server = gateway.Server{

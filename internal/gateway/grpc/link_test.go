@@ -241,6 +241,34 @@ func TestDefaultLinksAtOnce(t *testing.T) {
 	openConns(t, far, 1)
 }
 
+// Calls that begin at the same time use one pool of their client.
+func TestDefaultLinksHaveOnePool(t *testing.T) {
+	g := newGateway(t, "grpc://server:1", func(c *Config) { c.linker, c.Link = &tags{}, LinkDefault })
+	defer g.pool.Close()
+	g.linkDialer.linkSupport.Announced()
+	for range 100 {
+		var p clientPools
+		p.init(g.Gateway, &net.TCPAddr{})
+		got := make([]*clientPool, 8)
+		begin := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				<-begin
+				got[i] = p.get()
+			})
+		}
+		close(begin)
+		all.Wait()
+		for _, c := range got {
+			if c != got[0] || c == &p.shared {
+				t.Fatal("several pools")
+			}
+		}
+		p.close()
+	}
+}
+
 // In mode LinkDefault a server that is no gateway has the connections that it would have without links.
 func TestDefaultLinksWithServer(t *testing.T) {
 	seen, log := &recorder{}, &testenv.Log{}
@@ -277,7 +305,7 @@ func TestDefaultLinksRefused(t *testing.T) {
 	if l.entered.Load() != 1 || l.accepted.Load() != 0 || len(near.pool.Conns()) != 1 {
 		t.Errorf("%d links tried, %d made, %d shared connections", l.entered.Load(), l.accepted.Load(), len(near.pool.Conns()))
 	}
-	openConns(t, far, 2)
+	openConns(t, far, 1) // the client has none of its own
 	l.refuse.Store(false)
 	near.linkDialer.linkSupport.Made() // as if time had passed
 	c := connect(t, near.addr)

@@ -102,7 +102,8 @@ type clientPools struct {
 
 	shared clientPool                 // with other clients; its pool is nil in mode LinkPerClient
 	own    atomic.Pointer[clientPool] // nil: none yet
-	mu     sync.Mutex                 // held while own is made
+	mu     sync.Mutex                 // held while own changes
+	left   []*clientPool              // former own pools, whose calls may go on
 }
 
 func (p *clientPools) init(g *Gateway, payer net.Addr) {
@@ -138,12 +139,31 @@ func (p *clientPools) get() *clientPool {
 	return p.makeOwn()
 }
 
+// leaveOwn lets calls go over the connections of all clients again, since the client's own pool gets no link, and sets c to
+// these connections. It reports false if c is no own pool, or the client has only that one.
+func (p *clientPools) leaveOwn(c *clientPool) bool {
+	if p.shared.pool == nil || c.pool == p.shared.pool {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own := p.own.Load(); own != nil && own.pool == c.pool {
+		p.own.Store(nil)
+		p.left = append(p.left, own)
+	}
+	*c = p.shared
+	return true
+}
+
 // close ends the use of the pools, when the client's connection has ended.
 func (p *clientPools) close() {
 	if p.shared.pool != nil {
 		p.shared.pool.Leave(p.shared.client)
 	}
 	if own := p.own.Load(); own != nil {
+		p.left = append(p.left, own)
+	}
+	for _, own := range p.left {
 		own.pool.Leave(own.client)
 		own.pool.Close()
 	}

@@ -45,7 +45,7 @@ func (f *farGateway) announced(maxOpen int) {
 func (f *farGateway) recordReply(status int, terms string) {
 	if maxOpen, ok := parseTerms(terms); ok {
 		f.announced(maxOpen)
-	} else if status < http.StatusBadRequest && f.cfg.Link != Default {
+	} else if status < http.StatusBadRequest && (f.cfg.Link != Default || f.WasAnnounced()) {
 		f.Unannounced()
 	}
 }

@@ -92,7 +92,7 @@ func (l *nearLinks) heard(member int, d helloReply) {
 	case l == nil || !d.ok:
 	case d.acceptsLinks:
 		l.far[member].Announced()
-	case l.cfg.Link != Default:
+	case l.cfg.Link != Default || l.far[member].WasAnnounced():
 		l.far[member].Unannounced()
 	}
 }
