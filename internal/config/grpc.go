@@ -44,10 +44,8 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 		url = strings.TrimSuffix(url, "/")
 	}
 	g := RedisGateway(name, listen, url, rules)
-	g.Protocol, g.Peers = GRPC, o.peers
-	if o.history != "" {
-		g.Link = &Link{History: o.history}
-	}
+	g.Protocol = GRPC
+	o.applyPeers(&g)
 	return g
 }
 
@@ -133,9 +131,6 @@ const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, meth
 
 func (v *validator) grpcRule(r *Rule, path string) {
 	refuseStoreKeys(v, r, path, "write service, method and direction")
-	if r.Dictionary != "" {
-		v.add(path+".dictionary", noDictionary, "is only for stores")
-	}
 	v.glob(path+".service", r.Service)
 	if strings.Contains(r.Service, "/") {
 		v.add(path+".service", callHint, "%q has a slash in it", r.Service)
@@ -169,4 +164,5 @@ func refuseStoreKeys(v *validator, r *Rule, path, hint string) {
 	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
 	not("format", r.Format != "" || r.To != "")
+	refuseDictionary(v, r, path)
 }

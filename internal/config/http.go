@@ -108,9 +108,6 @@ func checkHTTPRule(v *validator, r *Rule, path string) {
 	for i, t := range r.ContentType {
 		v.glob(fmt.Sprintf("%s.content_type[%d]", path, i), t)
 	}
-	if r.Dictionary != "" {
-		v.add(path+".dictionary", noDictionary, "is only for stores")
-	}
 	if s := r.Setting; s != nil && !s.Auto && (s.Codec != codec.Raw && s.Codec != codec.Proto && !isContentCoding(s.Codec) || s.Dict != 0) {
 		v.add(path+".setting", "write auto, zstd-3, gzip-6, snappy, cinch-proto or raw", "HTTP does not support %s", s)
 	}

@@ -22,8 +22,12 @@ const (
 	NoHistory     = "none"   // links are not used
 )
 
-// noDictionary is the hint for dictionaries in rules for messages.
-const noDictionary = "leave it out: between two gateways a link compresses messages with those before"
+// refuseDictionary refuses a dictionary in a rule for messages.
+func refuseDictionary(v *validator, r *Rule, path string) {
+	if r.Dictionary != "" {
+		v.add(path+".dictionary", "leave it out: between two gateways a link compresses messages with those before", "is only for stores")
+	}
+}
 
 // WantsLink reports whether the gateway requests links from its upstream, or accepts them.
 func (g *Gateway) WantsLink() bool { return g.LinkHistory() != NoHistory || g.Peers }

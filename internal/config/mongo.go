@@ -28,10 +28,7 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 	uri, o := cutCinchOptions(uri)
 	list, err := MongoGateway(name, listen, uri, rules).perMember()
 	for i := range list {
-		list[i].Peers = o.peers
-		if o.history != "" {
-			list[i].Link = &Link{History: o.history}
-		}
+		o.applyPeers(&list[i])
 	}
 	if err != nil || len(o.standbys) == 0 {
 		return list, err
@@ -44,6 +41,14 @@ type cinchOptions struct {
 	peers    bool     // peers=true: clients may be gateways
 	history  string   // history=client, shared or none: see Link
 	standbys []string // standby=HOST:PORT,…: the standbys of other gateways
+}
+
+// applyPeers sets what the options say of other gateways.
+func (o cinchOptions) applyPeers(g *Gateway) {
+	g.Peers = o.peers
+	if o.history != "" {
+		g.Link = &Link{History: o.history}
+	}
 }
 
 // cutCinchOptions removes Cinch's options from a URI.
@@ -304,9 +309,7 @@ func (v *validator) mongoRule(r *Rule, path string) {
 	not("mode", r.Mode != "")
 	not("share_samples", r.ShareSamples)
 	not("format", r.Format != "" || r.To != "")
-	if r.Dictionary != "" {
-		v.add(path+".dictionary", noDictionary, "is only for stores")
-	}
+	refuseDictionary(v, r, path)
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

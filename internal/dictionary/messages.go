@@ -121,17 +121,13 @@ func (m *Messages) dropIdle(now time.Time) bool {
 // Wants reports whether a message of n bytes should be sampled. If so, the caller must pass it to Observe.
 func (k *Kind) Wants(n int) bool { return n <= k.sampler.maxSample && k.sampler.skip.Load() <= 0 }
 
-// Observe counts a message that was sent as sent bytes. Rarely it keeps a copy of it, and never the message
-// itself.
-func (k *Kind) Observe(message []byte, sent int) {
+// Observe counts a message. Rarely it keeps a copy of it, and never the message itself.
+func (k *Kind) Observe(message []byte) {
 	k.sizes.add(len(message))
 	s := k.sampler
 	if len(message) > s.maxSample {
 		return
 	}
-	s.counts.values.Add(1)
-	s.counts.rawBytes.Add(uint64(len(message)))
-	s.counts.storedBytes.Add(uint64(sent))
 	if s.skip.Add(-1) < 0 {
 		s.take(nil, message)
 	}

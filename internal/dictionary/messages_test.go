@@ -26,8 +26,8 @@ func TestMessagesAreCounted(t *testing.T) {
 		t.Error("kinds are not told apart by method and direction")
 	}
 	message := make([]byte, 1000)
-	k.Observe(message, 100)
-	k.Observe(message[:1], 1)
+	k.Observe(message)
+	k.Observe(message[:1])
 	k.Passed(1023)
 	k.Passed(1 << 30)
 	k.PassedCompressed(77)
@@ -36,7 +36,7 @@ func TestMessagesAreCounted(t *testing.T) {
 			t.Errorf("of %d bytes: sampled %v", n, !want)
 		}
 	}
-	k.Observe(make([]byte, MaxMessageSample+1), 10)
+	k.Observe(make([]byte, MaxMessageSample+1))
 	s := m.Status()
 	if len(s) != 2 || s[1].Direction != "reply" || s[1].Messages != 0 {
 		t.Fatalf("%+v", s)
@@ -56,8 +56,8 @@ func TestMessagesAreCounted(t *testing.T) {
 func TestEstimatesOfMessages(t *testing.T) {
 	m := NewMessages(0)
 	for range 10 {
-		m.Kind("/s/M", policy.Request).Observe(make([]byte, 100), 100)
-		m.Kind("/s/M", policy.Reply).Observe(make([]byte, 200), 200)
+		m.Kind("/s/M", policy.Request).Observe(make([]byte, 100))
+		m.Kind("/s/M", policy.Reply).Observe(make([]byte, 200))
 	}
 	compress := func(dst, src []byte, setting string) ([]byte, error) {
 		n := map[string]int{"half": len(src) / 2, "grows": len(src) + 1}[setting]
@@ -87,7 +87,7 @@ func TestKindsAreBounded(t *testing.T) {
 				continue
 			}
 			for range 3000 {
-				k.Observe(reading(r, "x"), 100)
+				k.Observe(reading(r, "x"))
 			}
 		}
 		if n, bytes := m.Samples(); n != 8 || refused != 10_000-8 || bytes > 8<<20 {
@@ -132,7 +132,7 @@ func TestMessagesAtOnce(t *testing.T) {
 				k := m.Kind("/s/M", policy.Reply)
 				v := reading(r, "x")
 				if k.Wants(len(v)) {
-					k.Observe(v, 50)
+					k.Observe(v)
 				} else {
 					k.Passed(len(v))
 				}

@@ -229,6 +229,12 @@ func (e *Effort) lower(g *budget.Governor, st codec.Setting, n int) codec.Settin
 	return countStep(g, step, st, step.Apply(st, n))
 }
 
+// IsSteppedDown reports whether the budgets leave no time for compressing a message with the codec of links. It counts like
+// LowerWithin.
+func (e *Effort) IsSteppedDown() bool {
+	return e.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec == codec.Raw
+}
+
 // LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that
 // codec, or none.
 func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {

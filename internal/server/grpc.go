@@ -27,7 +27,6 @@ func warnOpenLinks(g *config.Gateway, r *running) {
 	}
 }
 
-
 // linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
 // linkIdleTimeout exceeds the usual interval between two scrapes.
 const (

@@ -15,10 +15,6 @@ var mongoLinks = map[string]mongo.Sharing{config.ClientHistory: mongo.PerAddress
 // addMongo makes r a gateway for MongoDB.
 func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
 	r.kinds = dictionary.NewMessages(l.ruleMemory())
-	links := linkConfig(g)
-	if len(g.Standby) > 0 {
-		links = nil
-	}
 	made := mongo.NewGateway(mongo.Config{
 		Name:        g.Name,
 		Upstream:    r.upstream,
@@ -37,7 +33,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Engine:    s.engine,
 		Peers:     g.Peers,
 		Link:      mongoLinks[g.LinkHistory()],
-		Links:     links,
+		Links:     linkConfig(g),
 		Sample:    g.Sample,
 		Kinds:     r.kinds,
 		Requests:  s.requests,

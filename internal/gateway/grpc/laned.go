@@ -102,7 +102,7 @@ type unlanedBody struct {
 // openLanes has the call's attempts read the request's messages as they are without lanes.
 func (c *call) openLanes() *unlanedBody {
 	b := &unlanedBody{in: c.terms.lanes.ends.Readers.Request()}
-	p := plan{from: lanes.Encoding, private: true, marked: c.terms.original != "", marks: c.terms.original, in: b.in}
+	p := plan{from: lanes.Encoding, marked: c.terms.original != "", marks: c.terms.original, in: b.in}
 	b.rewriter = c.rewrite(c.r.Context(), c.r.Body, p, false, c.cancelAttempt)
 	c.terms.from = ""
 	delete(c.r.Header, "Grpc-Encoding")

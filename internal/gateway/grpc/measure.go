@@ -25,10 +25,10 @@ func (m *meter) kindOf() *dictionary.Kind {
 	return m.kind
 }
 
-// observeSent records a message that was sent as sent bytes.
-func (m *meter) observeSent(message []byte, sent int) {
+// observeSent records a message.
+func (m *meter) observeSent(message []byte) {
 	if k := m.kindOf(); k != nil {
-		k.Observe(message, sent)
+		k.Observe(message)
 	}
 }
 

@@ -295,7 +295,6 @@ func setEncoding(h http.Header, p *plan) {
 // plan says what to do with the messages of one direction of a call.
 type plan struct {
 	from, to string                // encodings; "": none
-	private  bool                  // from is specific to the connection
 	byRule   bool                  // a rule chose to
 	rules    []*policy.MessageRule // rules that compress with to or leave messages raw, in order
 	force    bool                  // the rules compress even at a loss
@@ -312,7 +311,7 @@ type plan struct {
 
 // planFor returns a plan with the rules that apply to the chosen encoding.
 func planFor(from, to string, rules []*policy.MessageRule) plan {
-	p := plan{from: from, to: to, private: from == lanes.Encoding}
+	p := plan{from: from, to: to}
 	if to == "" {
 		return p
 	}
@@ -332,7 +331,7 @@ func planFor(from, to string, rules []*policy.MessageRule) plan {
 
 // isUnchanged reports whether all messages pass unchanged.
 func (p *plan) isUnchanged() bool {
-	return p.from == p.to && !p.private && len(p.rules) == 0 && !p.marked && p.marks == "" && p.measured == nil
+	return p.from == p.to && p.from != lanes.Encoding && len(p.rules) == 0 && !p.marked && p.marks == "" && p.measured == nil
 }
 
 // ruleFor returns the rule for a plain message, or nil if it is to stay plain.

@@ -109,7 +109,7 @@ func TestOneMessageGoesAhead(t *testing.T) {
 func TestMeter(t *testing.T) {
 	kinds, samples := dictionary.NewMessages(0), &sampled.Samples{}
 	for _, m := range []*meter{{kinds: kinds}, {kinds: kinds, measured: &measuring{"/a/B", policy.Reply, samples}}} {
-		m.observeSent([]byte("message"), 3)
+		m.observeSent([]byte("message"))
 		m.countUnchanged(1 << 30)
 		m.countCompressed(5)
 		m.sampleReceived([]byte("received"), "")

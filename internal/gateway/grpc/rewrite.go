@@ -118,7 +118,7 @@ func (w *rewriter) next() error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	switch {
-	case h.Compressed && w.plan.from == w.plan.to && !w.plan.private:
+	case h.Compressed && w.plan.from == w.plan.to && w.plan.from != lanes.Encoding:
 		w.meter.countCompressed(int(h.Len))
 		return w.passSampled(h)
 	case h.Compressed:
@@ -161,7 +161,7 @@ func (w *rewriter) passPlain(h wire.Header) error {
 		return err
 	}
 	if len(in) == n {
-		w.meter.observeSent(in, n)
+		w.meter.observeSent(in)
 	} else {
 		w.meter.countUnchanged(n)
 	}
@@ -253,13 +253,13 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	default:
 		w.decompressor.stats.Sealed(rule.Name, rule.Setting.Codec, raw, len(packed.bytes), took)
 		w.sendPacked(packed)
-		w.meter.observeSent(in, len(packed.bytes))
+		w.meter.observeSent(in)
 		packed.done()
 		return
 	}
 	packed.done()
 	w.send(in, false)
-	w.meter.observeSent(in, raw)
+	w.meter.observeSent(in)
 }
 
 // open reads a compressed message in another encoding than the next hop's, and sends it plain or
@@ -315,7 +315,7 @@ func (w *rewriter) deliver(out []byte) {
 		w.pack(rule, raw, out)
 		return
 	}
-	w.meter.observeSent(raw, len(raw))
+	w.meter.observeSent(raw)
 	w.putHeader(out[:0], false, len(raw))
 	w.hold(out)
 }

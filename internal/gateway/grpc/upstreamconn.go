@@ -127,8 +127,7 @@ func (p *clientPools) get() *clientPool {
 	if own := p.own.Load(); own != nil {
 		return own
 	}
-	support := p.g.linkDialer.linkSupport
-	if p.g.links == nil || p.g.cfg.Link != LinkDefault || !support.WasAnnounced() || !support.Accepts() {
+	if p.g.links == nil || p.g.cfg.Link != LinkDefault || !p.g.linkDialer.linkSupport.Accepts() {
 		return &p.shared
 	}
 	p.mu.Lock()

@@ -225,7 +225,7 @@ func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, err
 	}
 	var out []byte
 	if m.Alone {
-		// Its memory is held in addition to that of the body as it came.
+		// Hold memory for the decompressed body, beside that of the received one.
 		taken := 0
 		out, err = x.coder.decompress(m.Body, codec.Proto.String(), func(limit int) error {
 			more := int64(limit - taken)

@@ -27,7 +27,7 @@ type farHop struct {
 // neither do bodies that name the coding of gateways.
 func (x *exchange) takeLink(out *http.Request) {
 	h := out.Header
-	if !x.mayTakeLink() || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.steppedDown() {
+	if !x.mayTakeLink() || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.cfg.Effort.IsSteppedDown() {
 		return
 	}
 	x.toFar.slot.Client = x.linkClient
@@ -39,11 +39,6 @@ func (x *exchange) takeLink(out *http.Request) {
 // mayTakeLink reports whether there may be a link to the far gateway. Before one has announced that it accepts links
 // there is none.
 func (x *exchange) mayTakeLink() bool { return x.links != nil && x.links.far.WasAnnounced() }
-
-// steppedDown reports whether the gateway's budgets leave no time for compressing.
-func (x *exchange) steppedDown() bool {
-	return x.cfg.Effort.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec == codec.Raw
-}
 
 // releaseLink ends the use of the link. The next exchange continues with the lanes if what was sent in them was
 // decompressed.

@@ -53,12 +53,12 @@ func NewGateway(cfg Config) *Gateway {
 		addresses:   &addresses{Topology: cfg.Topology, log: cfg.Log},
 	}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	if cfg.Links != nil {
+	if cfg.Links != nil && !cfg.isStandby() {
 		o := *cfg.Links
 		o.Name, o.Extensions, o.Engine, o.Stats, o.Log = cfg.Name, linkExtensions, cfg.Engine, cfg.Stats, cfg.Log
 		g.endpoint = link.NewEndpoint(o)
 	}
-	if g.endpoint != nil && cfg.Link != NoHistory && !cfg.isStandby() {
+	if g.endpoint != nil && cfg.Link != NoHistory {
 		g.near = newNearLinks(&g.cfg, g.endpoint)
 	}
 	if len(cfg.Members) > 0 {
@@ -78,7 +78,7 @@ func NewGateway(cfg Config) *Gateway {
 	case g.balancer == nil:
 		g.resolved = cfg.Topology.expect()
 	}
-	if g.acceptsLinks() && !cfg.isStandby() {
+	if g.acceptsLinks() {
 		g.server.NewSession = g.newPeerSession
 	}
 	return g

@@ -65,9 +65,8 @@ func (t *nsCommands) get(namespace, command []byte) *nsCommand {
 	return made
 }
 
-// measure records a message that took sent bytes on the link; without an nsCommand it does nothing. t.sample must
-// be set.
-func (t *nsCommands) measure(nc *nsCommand, d policy.Direction, message []byte, sent int, now time.Time) {
+// measure records a message; without an nsCommand it does nothing. t.sample must be set.
+func (t *nsCommands) measure(nc *nsCommand, d policy.Direction, message []byte, now time.Time) {
 	if nc == nil {
 		return
 	}
@@ -78,6 +77,6 @@ func (t *nsCommands) measure(nc *nsCommand, d policy.Direction, message []byte, 
 		known.Store(k)
 	}
 	if k.kind != nil {
-		k.kind.Observe(message, sent)
+		k.kind.Observe(message)
 	}
 }

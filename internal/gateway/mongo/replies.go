@@ -133,7 +133,7 @@ func (s *session) handleReply(m message) (err error) {
 		traceEncoded(x.trace, out, encodeBegan)
 	}
 	if s.nsCommands.sample {
-		s.nsCommands.measure(x.nsCommand, policy.Reply, r.plain, s.linkBytes(out, r.received), began)
+		s.nsCommands.measure(x.nsCommand, policy.Reply, r.plain, began)
 	}
 	if ok {
 		s.stats.Latency(x.spent + time.Since(began))

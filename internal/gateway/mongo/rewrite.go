@@ -53,7 +53,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 // time for compressing.
 func (s *session) inHistory(namespace, command []byte, d policy.Direction, n int) bool {
 	return s.policy.Load().Lookup(policy.MessageAddress{Space: namespace, Command: command, Direction: d, Size: n}) != nil &&
-		s.effort.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec != codec.Raw
+		!s.effort.IsSteppedDown()
 }
 
 // compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.

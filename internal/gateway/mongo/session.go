@@ -201,18 +201,9 @@ func (s *session) handleRequest(m message) (err error) {
 		s.tracing.sent(c, out, covered && s.toServer.stream != nil, rewriteBegan, compressing)
 	}
 	if s.nsCommands.sample {
-		s.nsCommands.measure(x.nsCommand, policy.Request, r.plain, s.linkBytes(m.received, out), began)
+		s.nsCommands.measure(x.nsCommand, policy.Request, r.plain, began)
 	}
 	return s.toServer.write(out, m.account, covered)
-}
-
-// linkBytes returns the bytes of a message on the link: as it is on the client's side if the client is a gateway, and on
-// the server's side otherwise. Over a link they are counted before the link compresses them.
-func (s *session) linkBytes(clientSide, serverSide []byte) int {
-	if s.nearClient.Load() {
-		return len(clientSide)
-	}
-	return len(serverSide)
 }
 
 // refuseLogin sends the client an error for a login by a mechanism that may not pass.

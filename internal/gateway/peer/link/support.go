@@ -62,6 +62,9 @@ func (s *Support) isBackingOff() bool {
 
 // Accepts reports whether the next connection should be a link.
 func (s *Support) Accepts() bool {
+	if !s.WasAnnounced() {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.announced) < announcementTime && !s.isBackingOff()
