@@ -24,8 +24,8 @@ func (b *bench) bytes() error {
 	var rows [][]string
 	for _, r := range s.routes {
 		all[r.name] = map[string][2]float64{}
-		for _, op := range b.operations(r.client) {
-			if err := op.repeat(1000, 10); err != nil { // so that the gateway has seen typical replies
+		for _, op := range b.operations(r.client, &r.unread) {
+			if err := op.repeat(10); err != nil { // so that the gateway has seen typical replies
 				return err
 			}
 			up, down, err := s.bytes(op, n)

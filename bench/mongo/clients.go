@@ -42,14 +42,14 @@ func (b *bench) clients() error {
 func (b *bench) load(r *route, length time.Duration) (times []time.Duration, took time.Duration, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	op := b.operations(r.client)[opFind100]
+	op := b.operations(r.client, &r.unread)[opFind100]
 	began := time.Now()
-	for c := range crowd {
+	for range crowd {
 		all.Go(func() {
 			var own []time.Duration
 			var failed error
-			for i := c * 1000; time.Since(began) < length && failed == nil; i++ {
-				run := op.prepare(i)
+			for time.Since(began) < length && failed == nil {
+				run := op.prepare()
 				start := time.Now()
 				failed = run()
 				own = append(own, time.Since(start))

@@ -41,12 +41,12 @@ func (b *bench) cpu() error {
 
 // spend runs the mix and adds its CPU time.
 func (b *bench) spend(r *route, mixes int, u *usage) error {
-	ops := b.operations(r.client)
+	ops := b.operations(r.client, &r.unread)
 	var runs []func() error
-	for i := range mixes {
-		runs = append(runs, ops[opFind100].prepare(i))
+	for range mixes {
+		runs = append(runs, ops[opFind100].prepare())
 		for range insertsPerFind {
-			runs = append(runs, ops[opInsert1].prepare(i))
+			runs = append(runs, ops[opInsert1].prepare())
 		}
 	}
 	before, err := b.usage(r)

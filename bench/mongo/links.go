@@ -95,21 +95,21 @@ func (b *bench) takeTurns(s *stage, k int) ([][]time.Duration, error) {
 	samples := make([][]time.Duration, len(s.routes))
 	ops := make([]operation, len(s.routes))
 	for i, r := range s.routes {
-		ops[i] = b.operations(r.client)[k]
+		ops[i] = b.operations(r.client, &r.unread)[k]
 	}
 	budget := cellTime
 	if *short {
 		budget /= 10
 	}
 	for i := range ops { // warm up pools, caches and what gateways learn
-		if err := ops[i].repeat(2000, turn); err != nil {
+		if err := ops[i].repeat(turn); err != nil {
 			return nil, err
 		}
 	}
-	for round, began := 0, time.Now(); len(samples[0]) < minSamples || time.Since(began) < budget*time.Duration(len(ops)); round++ {
+	for began := time.Now(); len(samples[0]) < minSamples || time.Since(began) < budget*time.Duration(len(ops)); {
 		for i := range ops {
-			for j := range turn {
-				run := ops[i].prepare(round*turn + j)
+			for range turn {
+				run := ops[i].prepare()
 				start := time.Now()
 				if err := run(); err != nil {
 					return nil, fmt.Errorf("%s: %w", s.routes[i].name, err)

@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// operation is a measured operation. prepare does the work that is not measured; the i-th run differs from
-// all others.
+// operation is a measured operation. prepare does the work that is not measured, for one run.
 type operation struct {
 	name    string
-	prepare func(i int) (run func() error)
+	prepare func() (run func() error)
 }
 
 // operationNames lists the operations in the order of the tables.
@@ -20,35 +20,36 @@ var operationNames = []string{"find 100", "find 10", "find 1", "insert 100", "in
 
 // Indexes into operationNames.
 const (
-	opFind100   = 0
-	opInsert100 = 3
-	opInsert1   = 4
-	opUpdate    = 5
+	opFind100 = 0
+	opInsert1 = 4
 )
 
-// operations returns the operations of one client, in that order. Finds ask for stored users of the second
-// half; the first half fills the history of a link. Inserts create new users.
-func (b *bench) operations(c *mongo.Client) []operation {
+// operations returns the operations of one client, in that order. Finds and updates take stored users from
+// unread. Inserts create new users.
+func (b *bench) operations(c *mongo.Client, unread *unread) []operation {
 	db, ctx := c.Database("shop"), context.Background()
 	coll, copies := db.Collection("users"), db.Collection("copies")
-	find := func(n int) func(int) func() error {
-		return func(i int) func() error { return func() error { return find(coll, measured(i), n) } }
+	find := func(n int) func() func() error {
+		return func() func() error {
+			from := unread.take(n)
+			return func() error { return find(coll, from, n) }
+		}
 	}
-	prepare := []func(i int) func() error{
+	prepare := []func() func() error{
 		find(100), find(10), find(1),
-		func(int) func() error {
+		func() func() error {
 			docs := b.fresh(100)
 			return func() error { _, err := copies.InsertMany(ctx, docs); return err }
 		},
-		func(int) func() error {
+		func() func() error {
 			doc := b.fresh(1)[0]
 			return func() error { _, err := copies.InsertOne(ctx, doc); return err }
 		},
-		func(i int) func() error {
-			filter, change := bson.D{{Key: "seq", Value: measured(i)}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "visits", Value: 1}}}}
+		func() func() error {
+			filter, change := bson.D{{Key: "seq", Value: unread.take(1)}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "visits", Value: 1}}}}
 			return func() error { _, err := coll.UpdateOne(ctx, filter, change); return err }
 		},
-		func(int) func() error {
+		func() func() error {
 			return func() error { return db.RunCommand(ctx, bson.D{{Key: "ping", Value: 1}}).Err() }
 		},
 	}
@@ -60,17 +61,26 @@ func (b *bench) operations(c *mongo.Client) []operation {
 }
 
 // repeat runs the operation n times.
-func (op operation) repeat(from, n int) error {
-	for i := range n {
-		if err := op.prepare(from + i)(); err != nil {
+func (op operation) repeat(n int) error {
+	for range n {
+		if err := op.prepare()(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// measured returns the number of a user in the second half.
-func measured(i int) int { return stored/2 + i*37%(stored/2-100) }
+// unread hands out the numbers of stored users of one half, in order, so that a link has not carried them before. When it
+// begins again, 10 MB have gone by, and a link remembers 8 MiB.
+type unread struct {
+	first int // number of the half's first user
+	taken atomic.Int64
+}
+
+// take returns the first of n users that follow each other.
+func (u *unread) take(n int) int {
+	return u.first + int(u.taken.Add(int64(n))-int64(n))%(stored/2-100)
+}
 
 // fresh returns n users that have not been used before.
 func (b *bench) fresh(n int) []any {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
@@ -50,20 +49,13 @@ func (b *bench) startNear() (err error) {
 
 // fill runs operations on documents that are not measured afterwards.
 func (b *bench) fill(c *mongo.Client) error {
-	coll := c.Database("shop").Collection("users")
-	finds := func(n int) operation {
-		return operation{fmt.Sprint("find ", n), func(i int) func() error { return func() error { return find(coll, lesson(i), n) } }}
-	}
-	ops := b.operations(c)
-	for round := range 10 {
-		for _, op := range []operation{finds(1), finds(10), finds(100), ops[opInsert1], ops[opInsert100], ops[opUpdate]} {
-			if err := op.repeat(round*50, 10); err != nil {
+	ops := b.operations(c, &unread{})
+	for range 10 {
+		for _, op := range ops {
+			if err := op.repeat(10); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
 }
-
-// lesson returns the number of a user in the first half.
-func lesson(i int) int { return i * 37 % (stored/2 - 100) }

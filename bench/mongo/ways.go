@@ -71,6 +71,7 @@ type route struct {
 	way
 	client   *mongo.Client
 	gateways []*server // from the driver's side
+	unread   unread
 }
 
 // stage is a link with routes over it.
@@ -107,7 +108,7 @@ func (b *bench) setUp(roundTrip time.Duration, mbit float64, ways []way) (s *sta
 }
 
 func (b *bench) startRoute(s *stage, w way) (r *route, err error) {
-	r = &route{way: w}
+	r = &route{way: w, unread: unread{first: stored / 2}}
 	addr := s.links.Addrs[0]
 	switch {
 	case w.pair:
@@ -153,7 +154,7 @@ func (s *stage) bytes(op operation, n int) (up, down float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := op.repeat(0, n); err != nil {
+	if err := op.repeat(n); err != nil {
 		return 0, 0, err
 	}
 	time.Sleep(20 * time.Millisecond) // for data sent after the last reply
