@@ -11,5 +11,7 @@
 // would wait for each other, and clients that wait for answers would spare a slow server. Client and server
 // are a few lines above HTTP/2's frames, because a busy client or server would measure itself.
 //
+// With -pair there are two gateways with a link between them. -beside measures another build in turn.
+//
 // With -pin the gateway has one CPU for itself; client and server have the others.
 package main

@@ -15,6 +15,8 @@ import (
 type options struct {
 	results string
 	binary  string
+	beside  string
+	pair    bool
 	setting string
 	size    int
 	conns   int
@@ -30,8 +32,10 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.results, "results", "../results/grpc-hop.md", "file for the results; empty: print only")
+	flag.StringVar(&o.results, "results", "../results/grpc-hop.md", "file for the results; empty: print only, as with -pair or -beside")
 	flag.StringVar(&o.binary, "cinch", "", "path of the gateway's program; empty: build it from this tree")
+	flag.StringVar(&o.beside, "beside", "", "path of another build of the gateway's program, to compare with")
+	flag.BoolVar(&o.pair, "pair", false, "two gateways with a link between them, instead of one gateway and HAProxy")
 	flag.StringVar(&o.setting, "setting", "", "codec and level for requests and replies; empty: the gateway changes nothing")
 	flag.IntVar(&o.size, "size", 1000, "bytes of a request and of a reply")
 	flag.IntVar(&o.conns, "conns", 4, "connections of the client")

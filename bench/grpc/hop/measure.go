@@ -74,7 +74,7 @@ func measure(ctx context.Context, o options) error {
 	}
 	text := report(o, where, c, points)
 	fmt.Print(text)
-	if o.results == "" {
+	if o.results == "" || o.pair || o.beside != "" {
 		return nil
 	}
 	return os.WriteFile(o.results, []byte(text), 0o644)
@@ -143,7 +143,7 @@ func (f flood) line(name string) string {
 
 // cpu returns the CPU time that the proxy uses while do runs.
 func (x proxy) cpu(do func() (outcome, error)) (outcome, time.Duration, error) {
-	before, err := proc.CPU(x.pid)
+	before, err := x.used()
 	if err != nil {
 		return outcome{}, 0, err
 	}
@@ -151,8 +151,20 @@ func (x proxy) cpu(do func() (outcome, error)) (outcome, time.Duration, error) {
 	if err != nil {
 		return out, 0, err
 	}
-	after, err := proc.CPU(x.pid)
+	after, err := x.used()
 	return out, after - before, err
+}
+
+// used returns the CPU time that the proxy's processes have used.
+func (x proxy) used() (sum time.Duration, err error) {
+	for _, pid := range x.pids {
+		used, err := proc.CPU(pid)
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
 }
 
 // turn measures directly and through each proxy, every second time in reverse order.
@@ -184,12 +196,15 @@ func (s *stage) turn(ctx context.Context, p *point, seed int) error {
 
 func report(o options, where string, c capacity, points []point) string {
 	var b strings.Builder
-	setting := "no rules: it changes nothing"
-	if o.setting != "" {
-		setting = "requests and replies in `" + o.setting + "`"
+	gateways := "one gateway, no rules: it changes nothing"
+	switch {
+	case o.pair:
+		gateways = "two gateways with a link, whose rules say `" + cmp.Or(o.setting, "zstd-3") + "`"
+	case o.setting != "":
+		gateways = "one gateway, requests and replies in `" + o.setting + "`"
 	}
 	fmt.Fprintf(&b, "# What a gateway adds to a gRPC call\n\n`cd bench/grpc && go run ./hop %s`, %s.\n%s.\n\n", arguments(o), time.Now().UTC().Format("2006-01-02 15:04 UTC"), where)
-	fmt.Fprintf(&b, "Unary calls of %d bytes each way, %d connections; one gateway, %s. ", o.size, o.conns, setting)
+	fmt.Fprintf(&b, "Unary calls of %d bytes each way, %d connections; %s. ", o.size, o.conns, gateways)
 	if o.pin {
 		b.WriteString("Each proxy has the same CPU for itself, and client and server share the others.\n\n")
 	} else {
@@ -213,6 +228,12 @@ func arguments(o options) string {
 	text := fmt.Sprintf("-time %v -reps %d -size %d", o.each, o.reps, o.size)
 	if o.pin {
 		text = "-pin " + text
+	}
+	if o.pair {
+		text = "-pair " + text
+	}
+	if o.beside != "" {
+		text = "-beside OTHER " + text
 	}
 	if o.setting != "" {
 		text += " -setting " + o.setting

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,16 +27,15 @@ type stage struct {
 	o       options
 	dir     string
 	self    string
-	server  string // address
-	gateway string
-	proxies []proxy // the gateway, and HAProxy
+	server  string  // address
+	proxies []proxy // the gateway or pair, that of the other build, and HAProxy
 	stops   []func()
 }
 
-// proxy is a process between client and server.
+// proxy is a process between client and server, or two, one behind the other.
 type proxy struct {
 	name, addr string
-	pid        int
+	pids       []int
 }
 
 // The CPUs that processes get when they are pinned.
@@ -109,9 +109,6 @@ func (s *stage) set(ctx context.Context) (err error) {
 	if _, err = s.start(ctx, othersCPUs, s.server, s.self, "-role", "server", "-addr", s.server); err != nil {
 		return err
 	}
-	if s.gateway, err = rig.FreeAddr(); err != nil {
-		return err
-	}
 	binary := s.o.binary
 	if binary == "" {
 		binary = filepath.Join(s.dir, "cinch")
@@ -119,16 +116,47 @@ func (s *stage) set(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	config := filepath.Join(s.dir, "cinch.yaml")
-	if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {
+	name := "gateway"
+	if s.o.pair {
+		name = "pair"
+	}
+	if err := s.startGateways(ctx, name, binary); err != nil {
 		return err
 	}
-	pid, err := s.start(ctx, gatewaysCPU, s.gateway, binary, "serve", "--config", config, "--admin", "off")
-	if err != nil {
-		return err
+	if s.o.beside != "" {
+		if err := s.startGateways(ctx, name+" of the other build", s.o.beside); err != nil {
+			return err
+		}
 	}
-	s.proxies = append(s.proxies, proxy{"gateway", s.gateway, pid})
+	if s.o.pair {
+		return nil
+	}
 	return s.setHAProxy(ctx)
+}
+
+// startGateways starts a gateway, or with -pair two, the far one first.
+func (s *stage) startGateways(ctx context.Context, name, binary string) error {
+	x, upstream, roles := proxy{name: name}, s.server, []string{""}
+	if s.o.pair {
+		roles = []string{"far", "near"}
+	}
+	for _, role := range roles {
+		addr, err := rig.FreeAddr()
+		if err != nil {
+			return err
+		}
+		config := filepath.Join(s.dir, fmt.Sprintf("cinch-%d.yaml", len(s.stops)))
+		if err := os.WriteFile(config, []byte(s.config(role, addr, upstream)), 0o600); err != nil {
+			return err
+		}
+		pid, err := s.start(ctx, gatewaysCPU, addr, binary, "serve", "--config", config, "--admin", "off")
+		if err != nil {
+			return err
+		}
+		x.addr, x.pids, upstream = addr, append(x.pids, pid), addr
+	}
+	s.proxies = append(s.proxies, x)
+	return nil
 }
 
 const haproxyText = `global
@@ -159,13 +187,17 @@ func (s *stage) setHAProxy(ctx context.Context) error {
 		return err
 	}
 	pid, err := s.start(ctx, gatewaysCPU, addr, bin, "-db", "-f", file)
-	s.proxies = append(s.proxies, proxy{"HAProxy", addr, pid})
+	s.proxies = append(s.proxies, proxy{"HAProxy", addr, []int{pid}})
 	return err
 }
 
-func (s *stage) config() string {
-	text := fmt.Sprintf("gateways:\n  - name: hop\n    protocol: grpc\n    listen: %s\n    upstream: grpc://%s\n", s.gateway, s.server)
-	if s.o.setting != "" {
+// config returns the configuration of a gateway: far, near, or "" if it is the only one.
+func (s *stage) config(role, listen, upstream string) string {
+	text := fmt.Sprintf("gateways:\n  - name: hop\n    protocol: grpc\n    listen: %s\n    upstream: grpc://%s\n", listen, upstream)
+	switch {
+	case role != "":
+		text += fmt.Sprintf("    peers: %t\n    rules:\n      - {setting: %s}\n", role == "far", cmp.Or(s.o.setting, "zstd-3"))
+	case s.o.setting != "":
 		text += fmt.Sprintf("    upstream_encodings: [zstd, minlz, s2, snappy, lz4, gzip]\n    rules:\n      - {setting: %s}\n", s.o.setting)
 	}
 	return text
