@@ -23,8 +23,7 @@ type redaction struct {
 // treatment redacts an element of a command.
 type treatment func(r *redaction, v bsoncore.Value) bsoncore.Value
 
-// treatments by class and element; other elements make a redaction fail. docs/SHADOW.md has the same list for
-// users.
+// treatments by class and element; other elements make a redaction fail.
 var treatments = map[class]map[string]treatment{
 	find: {
 		"filter": (*redaction).filterOf, "projection": (*redaction).paths, "sort": (*redaction).names, "hint": (*redaction).names, "limit": keep, "skip": keep,

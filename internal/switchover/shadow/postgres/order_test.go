@@ -64,8 +64,7 @@ var crowds = map[string]struct {
 	alike  []string // tables that must be equal at production and targets
 }{
 	"bank transfers": {bankSchema, bankTransfers, []string{"accounts", "moves"}},
-	// Which of two concurrent upserts was the last in production can't be seen (docs/SHADOW.md, "Other
-	// differences from production").
+	// Which of two concurrent upserts was the last in production can't be seen (docs/SHADOW.md, "PostgreSQL").
 	"hot keys":           {"CREATE TABLE hot (k int PRIMARY KEY, n int, last text)", hotKeys, []string{"(SELECT k, n FROM hot) AS t"}},
 	"advisory locks":     {"CREATE TABLE guarded (section int, step int, who text, PRIMARY KEY (section, step))", advisoryLocks, []string{"guarded"}},
 	"skip locked queue":  {queueSchema("jobs", "done"), skipLockedQueue, []string{"jobs", "done"}},

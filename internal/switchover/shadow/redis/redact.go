@@ -22,7 +22,7 @@ type shape struct {
 	byKey    bool // its reply has a string for each key; otherwise all strings of the reply are redacted
 }
 
-// shapes by the command's name. docs/SHADOW.md has the same list for users.
+// shapes by the command's name.
 var shapes = map[string]shape{
 	"get": {}, "getdel": {}, "getex": {}, "mget": {byKey: true}, "strlen": {},
 	"set": {from: 2, to: 3}, "getset": {from: 2, to: 3}, "setnx": {from: 2, to: 3},
