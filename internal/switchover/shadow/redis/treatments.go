@@ -20,7 +20,7 @@ type treatment struct {
 	rewrite        func(op *shadow.Operation, args [][]byte, reply []byte) (keep bool)
 }
 
-// treatments by the command's name. docs/SHADOW.md has a table for users.
+// treatments by the command's name. docs/SHADOW.md has a list for users.
 var treatments = map[string]treatment{
 	// Logins and the connection itself: targets have their own.
 	"auth": {skip: true}, "quit": {skip: true}, "client": {skip: true}, "readonly": {skip: true}, "readwrite": {skip: true}, "asking": {skip: true},
