@@ -133,14 +133,16 @@ func (s *server) publish(t testing.TB, name string, document any) {
 func startCluster(t testing.TB) (nodes []*server, addrs []string) {
 	t.Helper()
 	slots := []int{0, 8192, 16384}
+	var bus string // the last node's cluster port; the default, 10,000 above its own, may be in use by any connection
 	for i := range 2 {
-		n := startRedis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+		bus = freePort(t)
+		n := startRedis(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", bus)
 		must(t, n.plain.ClusterAddSlotsRange(t.Context(), slots[i], slots[i+1]-1).Err())
 		must(t, n.plain.Do(t.Context(), "cluster", "set-config-epoch", i+1).Err())
 		nodes, addrs = append(nodes, n), append(addrs, n.addr)
 	}
 	host, port, _ := net.SplitHostPort(addrs[1])
-	must(t, nodes[0].plain.ClusterMeet(t.Context(), host, port).Err())
+	must(t, nodes[0].plain.Do(t.Context(), "cluster", "meet", host, port, bus).Err())
 	for _, n := range nodes {
 		eventually(t, "the cluster is whole", func() bool {
 			all, err := n.plain.ClusterShards(t.Context()).Result()
