@@ -13,6 +13,9 @@ import (
 // reply gives the body of a reply a coding that the client accepts, if a rule asks for it.
 func (x *exchange) reply(resp *http.Response) {
 	x.clearBodyDeadline()
+	if x.requestBody != nil { // it is not sent again
+		x.requestBody.closeWhenRead()
+	}
 	if x.fromNear.ends != nil {
 		x.linkReply(resp)
 		return

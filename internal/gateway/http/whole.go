@@ -21,8 +21,9 @@ type wholeBody struct {
 	collected bool // all of it was read, and its length was not declared
 
 	readers []*bytesBody
-	mu      sync.Mutex // guards the readers
+	mu      sync.Mutex // guards the readers, and the end
 	open    int        // readers that are not closed
+	closing bool       // the memory is released with the last reader
 }
 
 // newWholeBody returns a wholeBody with an account of a client, for a body from a peer. A peer that moves too
@@ -87,11 +88,27 @@ func (b *wholeBody) newReader(p []byte, rest io.Reader, to memory.Peer) *bytesBo
 	return r
 }
 
+// closeWhenRead releases the memory as soon as nothing reads the body any more. The caller does not use the body after it.
+func (b *wholeBody) closeWhenRead() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing = true; b.open == 0 {
+		b.free()
+	}
+}
+
 // close releases the memory. Pending reads of the body return an error.
 func (b *wholeBody) close() {
 	for _, r := range b.readers {
 		_ = r.Close()
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.free()
+}
+
+// free releases the memory. It may be called again. b.mu is held.
+func (b *wholeBody) free() {
 	memory.PutBuffer(b.received)
 	b.received = nil
 	b.grant.Release()
@@ -154,7 +171,9 @@ func (r *bytesBody) Close() error {
 	}
 	r.gone, r.b = true, nil
 	if r.of.open--; r.of.open == 0 {
-		r.of.grant.Account.Awaited(r.to)
+		if r.of.grant.Account.Awaited(r.to); r.of.closing {
+			r.of.free()
+		}
 	}
 	return nil
 }
