@@ -16,7 +16,7 @@ type linker interface {
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }
 
-// LinkMode says whose calls share a link, and with it a history: see docs/GRPC.md.
+// LinkMode says whose calls share a link, and with it a history: see docs/PEER.md.
 type LinkMode int
 
 // The modes. NoLink takes links of others, as all do that have Config.Links and Peers. With LinkPerClient each client's

@@ -55,7 +55,7 @@ type Config struct {
 	Log               *slog.Logger
 }
 
-// Sharing selects the clients whose bodies share links, and so histories: see docs/HTTP.md.
+// Sharing selects the clients whose bodies share links, and so histories: see docs/PEER.md.
 type Sharing uint8
 
 // Values of Sharing.

@@ -233,6 +233,6 @@ func (r *Report) dataSection() page.Section {
 func judging() page.Section {
 	return page.Section{Title: "How this was judged", Words: []string{
 		"Control and test got the same operations in the same order. The unit is the batch; its observation is the ratio of a quantile of the test target's latencies to the control's, so common effects cancel out. The intervals are a confidence sequence: they hold at all times at once.",
-		"PASS: the intervals of all metrics lie below their margins. FAIL: one lies above, or an operation is significantly slower, corrected for the number of operations. INCONCLUSIVE: neither yet. VOID: answers differ, or the targets did not get the same operations. docs/SHADOW.md has the formulas and their sources.",
+		"PASS: the intervals of all metrics lie below their margins. FAIL: one lies above, or an operation is significantly slower, corrected for the number of operations. INCONCLUSIVE: neither yet. VOID: answers differ, or the targets did not get the same operations. docs/SHADOW.md names the source of the method.",
 	}}
 }
