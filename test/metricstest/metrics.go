@@ -30,9 +30,11 @@ func Documented(t *testing.T, family string, collectors ...prometheus.Collector)
 		t.Fatal(err)
 	}
 	var documented []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(cinch_[a-z0-9_]+)").FindAllStringSubmatch(string(doc), -1) {
-		if familyOf(m[1]) == family {
-			documented = append(documented, m[1])
+	for _, row := range regexp.MustCompile("(?m)^\\| `cinch_[^|]*").FindAllString(string(doc), -1) {
+		for _, m := range regexp.MustCompile("`(cinch_[a-z0-9_]+)`").FindAllStringSubmatch(row, -1) {
+			if familyOf(m[1]) == family {
+				documented = append(documented, m[1])
+			}
 		}
 	}
 	exist := described(collectors)

@@ -55,8 +55,8 @@ func TestErrorsAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := strings.Split(string(doc), "| class in `cinch_errors_total` | meaning |\n")[1:]
-	if len(tables) < 4 {
-		t.Fatalf("%d tables", len(tables))
+	if len(tables) == 0 {
+		t.Fatal("docs/METRICS.md has no table of classes")
 	}
 	for _, table := range tables {
 		rows, _, _ := strings.Cut(table, "\n\n")
