@@ -17,20 +17,12 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream`", Default: "needed",
-		Meaning: "for gRPC `grpc://host:port`, `grpcs://…` for TLS, `unix:///path`; for HTTP `http://host[:port]`, `https://…`, " +
-			"`h2c://host:port` for HTTP/2 without TLS; for MongoDB `mongodb://host[:port]`, with " +
-			"`/?tls=true` for TLS; for Tarantool `tarantool://[user:password@]host[:port]` (port 3301 if not given); for " +
-			"PostgreSQL `postgres://[user:password@]host[:port][/database]`, with `?sslmode=require`, `verify-ca` or " +
-			"`verify-full` for TLS; for a tunnel `host:port` of the other end; for its exit `host:port` or `unix:///path` " +
-			"of the server it leads to; both `tls://host:port` for TLS; for Redis `redis://[user:password@]host[:port]`, " +
-			"`rediss://…` for TLS, `unix:///path`, and for several servers `redis+cluster://host,host,…` " +
-			"(`rediss+cluster://…`) or `redis+sentinel://sentinel,sentinel,…/name` (`rediss+sentinel://…`), see " +
-			"[REDIS.md](REDIS.md#redis-cluster). The port is 6379 if not given. The credentials are for the gateway; " +
-			"clients log in with their own. The URL has no database: clients select theirs",
+		Meaning: "[URL](#upstream) of the server, by protocol: `redis://user@host:6379`. The credentials are for the gateway; clients " +
+			"log in with their own",
 	},
 	{
 		Keys: "`tls.cert`, `tls.key`", Default: "plain",
-		Meaning: "PEM files; with them clients connect by TLS. They are reloaded when they change",
+		Meaning: "PEM files; with them clients connect by TLS. They are read again when they change",
 	},
 	{
 		Keys: "`tls.client_ca`", Default: "none",
@@ -38,13 +30,12 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`allow_open_listener`", Default: "`false`",
-		Meaning: "Redis, MongoDB, Tarantool: `true` allows other machines to reach a server on this machine (loopback, or a unix socket) that requires no " +
-			"password, with a warning in the log. Otherwise the gateway [refuses to start](operations/SECURITY.md#open-listeners)",
+		Meaning: "Redis, MongoDB, Tarantool: `true` lets other machines reach a server on this machine (loopback, or a unix socket) " +
+			"that requires no password. Otherwise the gateway [refuses to start](operations/SECURITY.md#open-listeners)",
 	},
 	{
 		Keys: "`upstream_tls.ca`", Default: "system roots",
-		Meaning: "PEM file with the CA certificates for the upstream; `upstream_tls` needs a `rediss://`, " +
-			"`grpcs://` or `mongodb://…/?tls=true` upstream",
+		Meaning: "PEM file with the CA certificates for the upstream; needs an upstream with TLS",
 	},
 	{
 		Keys: "`upstream_tls.cert`, `.key`", Default: "none",
@@ -68,36 +59,31 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`max_open`", Default: "the larger of `max_seal` and `32MiB`",
-		Meaning: "limit of a value's bytes after decompression; for longer ones the gateway returns an error, so that no envelope can need more memory than " +
-			"this; at least `max_seal`, at most `512MiB`. Lowering `max_seal` keeps all values readable; don't lower " +
-			"this below the longest value ever compressed",
+		Meaning: "longer values, decompressed, are an error; `max_seal` to `512MiB`. Don't lower it below the longest value ever " +
+			"compressed",
 	},
 	{
 		Keys: "`cpu_budget`", Default: "none",
-		Meaning: "Redis, Tarantool, gRPC and MongoDB: limit of CPU time for compressing, `20%` or `0.2` of one core, `2` for two cores. When it would take " +
-			"more, a share of the values gets a cheaper setting, see [below](#budgets). A reload changes it",
+		Meaning: "Redis, Tarantool, gRPC, HTTP and MongoDB: CPU time for compressing, `20%` or `0.2` of one core, `2` for two cores; " +
+			"see [budgets](#budgets). A reload changes it",
 	},
 	{
 		Keys: "`latency_budget`", Default: "none",
-		Meaning: "Redis, Tarantool, gRPC and MongoDB: limit of the latency that compressing adds to 99 of 100 values, such as `500us`; enforced in the same way. A " +
-			"reload changes it",
+		Meaning: "the same for the latency that compressing adds to 99 of 100 values, such as `500us`",
 	},
 	{
 		Keys: "`max_connections`", Default: "`10000`",
-		Meaning: "client connections at a time, [shared by client address](#connections); further ones are refused",
+		Meaning: "client connections at a time, [shared by client address](#connections)",
 	},
 	{
 		Keys: "`proxy_protocol`", Default: "`false`",
-		Meaning: "`true`: clients connect through a load balancer, and every connection begins with a PROXY header, version 1 or 2 " +
-			"(HAProxy's `send-proxy-v2`, AWS NLB's proxy protocol v2), before TLS. The log then shows clients by the " +
-			"addresses in it. A connection without one is closed, after 5 s at the latest; a header has at most 4 KiB. " +
-			"All listeners of a gateway expect it, those of a cluster's nodes too",
+		Meaning: "`true`: every connection, also to nodes of a cluster, must begin with a PROXY header, version 1 or 2 (HAProxy's " +
+			"`send-proxy-v2`), before TLS, within 5 s, of at most 4 KiB",
 	},
 	{
 		Keys: "`proxy_from`", Default: "all",
-		Meaning: "addresses and networks that may send such headers, `[10.0.1.0/24]`: connections from elsewhere are closed. " +
-			"Without it only the balancer should reach the port, since logs trust the headers; [shares of the " +
-			"memory](#memory) and of [connections](#connections) then go by the balancer's address, so that all its clients have one share",
+		Meaning: "addresses and networks that may connect and send such headers, `[10.0.1.0/24]`. Without it let only the balancer " +
+			"reach the port; shares of [memory](#memory) and [connections](#connections) then go by its address",
 	},
 	{
 		Keys: "`max_streams`", Default: "`1000`",
@@ -105,46 +91,43 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`upstream_connections`", Default: "`8`",
-		Meaning: "gRPC: maximum number of connections to the upstream, or of [links](PEER.md#clients-that-share-a-link) for each client " +
-			"connection. A second is opened when 50 calls share the first, and so on. " +
-			"[Clients that cancel many calls](GRPC.md#clients-share-the-upstream) have additional connections of their own, in up to four groups",
+		Meaning: "gRPC: most connections to the upstream, or [links](PEER.md#clients-that-share-a-link) for each client connection; " +
+			"one is added for 50 calls. [Clients that cancel many calls](GRPC.md#cancelled-calls) have more of their own, in up " +
+			"to four groups",
 	},
 	{
 		Keys: "`upstream_encodings`", Default: "none",
 		Meaning: "gRPC: encodings that the upstream certainly supports, such as `[gzip, zstd]`, or `cinch-proto`; others are " +
-			"learnt, see [GRPC.md](GRPC.md). HTTP: content codings that it supports in requests, `[zstd, gzip, snappy]`, see [HTTP.md](HTTP.md)",
+			"[learnt](GRPC.md). HTTP: content codings that it supports in requests, `[zstd, gzip, snappy]`",
 	},
 	{
 		Keys: "`upstream_host`", Default: "`false`",
-		Meaning: "HTTP: `true` sends the upstream's own name as `Host`, instead of the client's `Host`",
+		Meaning: "HTTP: `true` sends the upstream's own name as `Host`, instead of the client's",
 	},
 	{
 		Keys: "`window`", Default: "`128KiB`",
-		Meaning: "gRPC: how many bytes a call's sender may be ahead of its reader, on each side; 16KiB to 16MiB. A stalled " +
-			"call holds at most that much in each direction, but at least 64KiB of a client's request, which HTTP/2 lets " +
-			"it send before it learns of a smaller window. Tunnel, where the default is `8MiB`: maximum history of a stream, a " +
-			"power of two from 64KiB to 8MiB",
+		Meaning: "gRPC: how many bytes a call's sender may be ahead of its reader, on each side; 16KiB to 16MiB. A stalled call holds " +
+			"at most that much each way, of a client's request up to 64KiB in any case. Tunnel, default `8MiB`: maximum history " +
+			"of a stream, a power of two from 64KiB to 8MiB",
 	},
 	{
 		Keys: "`max_header`", Default: "`64KiB`",
-		Meaning: "gRPC, HTTP: limit of the bytes of headers in one request or response; 4KiB to 16MiB",
+		Meaning: "gRPC, HTTP: limit of the headers of one request or response; 4KiB to 16MiB",
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: clients may be your own gateways, and open [links](PEER.md). " +
-			"Give such a listener a `tls.client_ca`",
+		Meaning: "gRPC, HTTP and MongoDB: clients may be your own gateways, and open [links](PEER.md). Give such a listener a " +
+			"`tls.client_ca`",
 	},
 	{
 		Keys: "`link.history`", Default: "`client`; with `cpu_budget` or `latency_budget` `none`",
-		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP and MongoDB: " +
-			"[bodies](HTTP.md#two-gateways) and [messages](MONGODB.md#a-gateway-at-each-end) that rules cover), with a history: `client`, one for " +
-			"each client connection (MongoDB: for all from one client address), or `shared`, one for all clients; `none` for no links. See " +
-			"[PEER.md](PEER.md#clients-that-share-a-link)",
+		Meaning: "gRPC, HTTP, MongoDB: if the upstream is a gateway with `peers`, connections to it are compressed as a whole (HTTP " +
+			"and MongoDB: what rules cover), with a history: `client`, one for each client connection (MongoDB: client address), " +
+			"`shared`, one for all clients; `none`: no links. See [PEER.md](PEER.md#clients-that-share-a-link)",
 	},
 	{
 		Keys: "`link.setting`", Default: "`zstd-3`",
-		Meaning: "gRPC, HTTP, MongoDB: compression of what this end of a link sends, as for tunnels: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, " +
-			"`snappy`, `raw` or `auto`",
+		Meaning: "gRPC, HTTP, MongoDB: compression of what this end sends, as `setting` of tunnels",
 	},
 	{
 		Keys: "`link.window`", Default: "`8MiB`",
@@ -152,88 +135,81 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
-		Meaning: "gRPC, HTTP, MongoDB: memory for the history of all links of the gateway, 1MiB or more. When it is used up, further links have no " +
-			"history: with more than about [110 client connections](PEER.md#clients-that-share-a-link) of gRPC or HTTP raise it at both ends",
+		Meaning: "gRPC, HTTP, MongoDB: memory for the history of all links of the gateway, 1MiB or more. Raise it at both ends with " +
+			"more than about [110 client connections](PEER.md#clients-that-share-a-link) of gRPC or HTTP: further links have no " +
+			"history",
 	},
 	{
 		Keys: "`sample`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: measure all messages, by method (and path) or by namespace and command, and by direction, in memory; " +
-			"numbers on the admin page and under `/api/messages`",
+		Meaning: "gRPC, HTTP and MongoDB: measure all messages by kind, for the admin page and " +
+			"[`/api/messages`](METRICS.md#apimessages)",
 	},
 	{
 		Keys: "`standby`", Default: "none",
-		Meaning: "MongoDB: a list of `host:port`, the standbys of other gateways to the replica set. The gateway is itself one " +
-			"then: it answers handshakes and accepts no operations; `upstream` names all members. See " +
-			"[MONGODB.md](MONGODB.md#how-to-connect)",
+		Meaning: "MongoDB: `host:port` of the standbys of other gateways to the replica set. The gateway is itself one then, and " +
+			"accepts no operations; `upstream` names all members. See [MONGODB.md](MONGODB.md#how-to-connect)",
 	},
 	{
 		Keys: "`advertise`", Default: "the listener's address",
-		Meaning: "`host:port` of the gateway that servers announce to clients. MongoDB: for members of replica " +
-			"sets, see [MONGODB.md](MONGODB.md). Redis Cluster and Sentinel: address of the first listener; the servers' ports " +
-			"follow it",
+		Meaning: "`host:port` that servers announce to clients in place of their own. [MongoDB](MONGODB.md): members of replica sets. " +
+			"Redis Cluster and Sentinel: address of the first listener; the others follow it",
 	},
 	{
 		Keys: "`nodes`", Default: "`32`",
-		Meaning: "Redis Cluster and Sentinel: maximum number of servers that get a listener, on as many ports after `listen`",
+		Meaning: "Redis Cluster and Sentinel: most servers that get a listener, on as many ports after `listen`",
 	},
 	{
 		Keys: "`sentinel`", Default: "none",
-		Meaning: "Redis with Sentinel: where clients ask for the primary, see [REDIS.md](REDIS.md#sentinel)",
+		Meaning: "Redis with Sentinel: address where clients ask for the primary, see [REDIS.md](REDIS.md#sentinel)",
 	},
 	{
 		Keys: "`sql`", Default: "`refuse`",
-		Meaning: "Tarantool: SQL statements that may name spaces that have rules: none (`refuse`), `SELECT` of columns with " +
-			"conditions on others than those with rules (`projection`), all (`pass`); see " +
-			"[TARANTOOL.md](TARANTOOL.md#sql)",
+		Meaning: "Tarantool: [SQL](TARANTOOL.md#sql) that may name spaces that have rules: `refuse` (none), `projection`, `pass` (all)",
 	},
 	{
 		Keys: "`shards`", Default: "as the server reports",
-		Meaning: "Tarantool: URLs of the masters of all shards between which tuples move, including the gateway's own; `none` " +
-			"for a server without other shards, whatever it reports. URLs without a user get the upstream's user. A reload changes " +
-			"it. See [TARANTOOL.md](TARANTOOL.md#shards)",
+		Meaning: "Tarantool: URLs of the masters of all [shards](TARANTOOL.md#shards), including the gateway's own, by default with " +
+			"the upstream's user; `none` for a server without other shards. A reload changes it",
 	},
 	{
 		Keys: "`state_file`", Default: "none",
-		Meaning: "PostgreSQL: file in which the gateway records the server to which it has moved clients. After a restart it uses that server, " +
-			"whatever `upstream` says. Without it clients can't be moved; see [POSTGRES.md](POSTGRES.md)",
+		Meaning: "PostgreSQL: file for the server to which clients were moved, which wins over `upstream` after a restart. Without it " +
+			"clients can't be moved; see [POSTGRES.md](POSTGRES.md)",
 	},
 	{
 		Keys: "`users_file`", Default: "none",
-		Meaning: "PostgreSQL: file with clients' credentials, in the format of PgBouncer's `userlist.txt`, to log them in at another " +
-			"server",
+		Meaning: "PostgreSQL: file with clients' credentials, as PgBouncer's `userlist.txt`, to log them in at another server",
 	},
 	{
 		Keys: "`auth_query`", Default: "reads `pg_authid`",
-		Meaning: "PostgreSQL: query for the same, sent to the new server by the gateway's user, the one in the `upstream` URL. `$1` " +
-			"is the user; the answer is a row of the user and its password or verifier",
+		Meaning: "PostgreSQL: query for the same, sent to the new server by the user of the `upstream` URL. `$1` is the user; the " +
+			"answer is a row of the user and its password or verifier",
 	},
 	{
 		Keys: "`setting`", Default: "`auto`",
-		Meaning: "tunnel, both ends, each for the data that it sends: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, `snappy`, `raw`, or " +
-			"`auto`, which measures link and codecs; see [TUNNEL.md](TUNNEL.md)",
+		Meaning: "tunnel, both ends, each for what it sends: `zstd-1` to `zstd-9`, `s2`, `minlz`, `lz4`, `snappy`, `raw`, or `auto`, " +
+			"which [measures](TUNNEL.md#choosing-a-setting) link and codecs",
 	},
 	{
 		Keys: "`history`", Default: "`256MiB`",
-		Meaning: "tunnel: memory for the history of all streams of the gateway, 1MiB or more. When it is used up, further streams go " +
-			"without history",
+		Meaning: "tunnel: memory for the history of all streams of the gateway, 1MiB or more. Beyond it streams have no history",
 	},
 	{
 		Keys: "`links`", Default: "`4`",
-		Meaning: "tunnel: links to the other end that are opened in advance, so that clients need not wait for handshakes; 0 to " +
-			"1024",
+		Meaning: "tunnel: links to the other end opened in advance, so that clients need not wait for handshakes; 0 to 1024",
 	},
 	{
 		Keys: "`exclude`", Default: "none",
-		Meaning: "patterns of keys that never hold compressed values, so the gateway need not check them: " +
-			"keys that scripts build themselves, such as BullMQ's `bull:*`. Don't exclude keys that already hold compressed values",
+		Meaning: "patterns of keys that the gateway leaves alone, such as those that scripts build themselves (BullMQ's `bull:*`). " +
+			"Don't exclude keys that already hold compressed values",
 	},
 	{
 		Keys: "`pack`", Default: "none",
-		Meaning: "compresses existing data in the background: see below",
+		Meaning: "compresses existing data [in the background](#pack)",
 	},
 	{
 		Keys: "`rules`", Default: "none",
-		Meaning: "which values to compress, and how: see below. Without rules nothing is compressed",
+		Meaning: "which values to compress, and how: [below](#rules). Without rules nothing is compressed",
 	},
 }
 
@@ -249,8 +225,7 @@ var pack = []Row{
 	},
 	{
 		Keys: "`every`", Default: "`6h`",
-		Meaning: "pause between two passes. The next pass finds values that clients wrote without the gateway. A reload " +
-			"changes it for later pauses",
+		Meaning: "pause between two passes. A reload changes it for later pauses",
 	},
 	{
 		Keys: "`parallel`", Default: "`1`",
@@ -258,11 +233,11 @@ var pack = []Row{
 	},
 	{
 		Keys: "`keys_per_second`", Default: "`2000`",
-		Meaning: "maximum number of keys to check in a second; `0`: no limit",
+		Meaning: "most keys to check in a second; `0`: no limit",
 	},
 	{
 		Keys: "`bytes_per_second`", Default: "`10MiB`",
-		Meaning: "maximum number of bytes of values to read in a second; `0`: no limit",
+		Meaning: "most bytes of values to read in a second; `0`: no limit",
 	},
 	{
 		Keys: "`max_latency`", Default: "`0s`",
@@ -270,16 +245,16 @@ var pack = []Row{
 	},
 	{
 		Keys: "`skip_idle_below`", Default: "`0s`",
-		Meaning: "skip keys that were used less than this time ago (Redis)",
+		Meaning: "Redis: skip keys that were used less than this time ago",
 	},
 	{
 		Keys: "`skip_freq_above`", Default: "`0`",
-		Meaning: "skip keys whose LFU counter is above this (Redis servers with an LFU policy)",
+		Meaning: "Redis with an LFU policy: skip keys whose LFU counter is above this",
 	},
 	{
 		Keys: "`allow_recode`", Default: "`false`",
-		Meaning: "compress the content of values that a client's library has compressed even if clients will get it back in other " +
-			"bytes; for rules with a `format` (Redis)",
+		Meaning: "Redis, rules with a `format`: compress also values that clients will get back [in other " +
+			"bytes](PACK.md#values-that-a-library-has-compressed)",
 	},
 	{
 		Keys: "`state`", Default: "none",

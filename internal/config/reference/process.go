@@ -4,50 +4,48 @@ package reference
 var process = []Row{
 	{
 		Keys: "`admin.listen`", Default: "`127.0.0.1:9470`", Also: "`CINCH_ADMIN_LISTEN`, `--admin`",
-		Meaning: "address of the admin page and `/metrics`, `unix:/path`, or `off`. On non-loopback addresses it only answers health probes, " +
+		Meaning: "address of the admin page and `/metrics`, `unix:/path`, or `off`. Beyond loopback it answers only health probes, " +
 			"unless one of the next two keys is set",
 	},
 	{
 		Keys: "`admin.token_file`", Default: "none", Also: "`CINCH_ADMIN_TOKEN_FILE`, `--admin-token-file`",
-		Meaning: "file with a token of 16 bytes or more, required for remote reads and for every action; read again " +
-			"when it changes. See [METRICS.md](METRICS.md#who-may-read)",
+		Meaning: "file with a token of 16 bytes or more for remote reads and all actions, read again when it changes; see " +
+			"[METRICS.md](METRICS.md#who-may-read)",
 	},
 	{
 		Keys: "`admin.tls`", Default: "none", Also: "",
-		Meaning: "`cert`, `key` and `client_ca`, as for gateways; a client certificate signed by `client_ca` counts like " +
-			"the token, and is optional",
+		Meaning: "`cert`, `key` and `client_ca`, as for gateways; a client certificate counts like the token, and is optional",
 	},
 	{
 		Keys: "`admin.hosts`", Default: "none", Also: "",
-		Meaning: "on loopback: host names besides `localhost` under which browsers, or a proxy, may request the page",
+		Meaning: "on loopback: host names besides `localhost` under which browsers or a proxy may request the page",
 	},
 	{
 		Keys: "`admin.ready`", Default: "`all`", Also: "`CINCH_ADMIN_READY`",
-		Meaning: "gateways that must be ready for [`/readyz`](METRICS.md) to report ready: `all`, or `any`",
+		Meaning: "gateways that must be ready for [`/readyz`](METRICS.md#readyz): `all`, or `any`",
 	},
 	{
 		Keys: "`history.path`", Default: "in memory", Also: "",
-		Meaning: "directory, created if missing, for samples of the counters: every 10 s for a day, every " +
-			"5 min for 90 days. They survive restarts and crashes, for [`cinch report`](REPORT.md) and [`/api/history`](METRICS.md#apihistory). " +
-			"Each process needs its own directory. If it can't be used, the log says so and samples are kept in memory",
+		Meaning: "directory for samples of the counters over 90 days ([`cinch report`](REPORT.md), " +
+			"[`/api/history`](METRICS.md#apihistory)), one for each process, created if missing. If it can't be used, they stay " +
+			"in memory; the log says so",
 	},
 	{
 		Keys: "`history.max_size`", Default: "64MiB", Also: "",
-		Meaning: "limit of the samples' bytes, at least `1MiB`; in memory never more than `8MiB`",
+		Meaning: "limit of the samples, at least `1MiB`; in memory at most `8MiB`",
 	},
 	{
 		Keys: "`traces.endpoint`", Default: "none", Also: "",
-		Meaning: "URL of an OpenTelemetry collector's OTLP/HTTP receiver, `http://collector:4318`: receives spans of requests, those " +
-			"of gRPC, MongoDB, Tarantool and Redis. Without it nothing is traced. See [METRICS.md](METRICS.md#traces)",
+		Meaning: "OTLP/HTTP receiver of an OpenTelemetry collector, `http://collector:4318`, for [spans](METRICS.md#traces). Without " +
+			"it nothing is traced",
 	},
 	{
 		Keys: "`traces.ratio`", Default: "`0`", Also: "",
-		Meaning: "share of requests that are traced, `0.01` or `1%` for one in a hundred, if the client does not decide. If the client has " +
-			"decided (W3C `traceparent`) the gateway follows",
+		Meaning: "share of requests to trace, `0.01` or `1%`, unless the client decides (W3C `traceparent`)",
 	},
 	{
 		Keys: "`traces.max_per_second`", Default: "`100`", Also: "",
-		Meaning: "maximum number of requests traced in a second, including those for which the client decides",
+		Meaning: "limit of requests traced in a second, also of those for which the client decides",
 	},
 	{
 		Keys: "`traces.service`", Default: "`cinch`", Also: "",
@@ -59,21 +57,21 @@ var process = []Row{
 	},
 	{
 		Keys: "`prices.zones`", Default: "`3`", Also: "",
-		Meaning: "number of availability zones that clients and servers are evenly spread over: with three, two thirds of the bytes cross zones. `1` if they share a zone, " +
-			"or traffic is not billed: then compression costs CPU and saves no money on traffic",
+		Meaning: "availability zones over which clients and servers are evenly spread: with three, two thirds of the bytes cross " +
+			"zones. `1` if they share a zone, or traffic is not billed",
 	},
 	{
 		Keys: "`prices.cross_zone`", Default: "as `prices.zones` implies", Also: "",
-		Meaning: "share of the traffic that crosses zones, if known: `100%` if clients and servers are never in the same zone",
+		Meaning: "share of the traffic that crosses zones, if known, up to `100%`",
 	},
 	{
 		Keys: "`prices.file`", Default: "none", Also: "",
-		Meaning: "YAML file with your own prices instead, as for `--prices` of [`cinch report`](REPORT.md) and [`cinch plan`](PLAN.md); a reload reads it again",
+		Meaning: "YAML file with [your own prices](METRICS.md#money) instead; a reload reads it again",
 	},
 	{
 		Keys: "`log.level`", Default: "`info`", Also: "`CINCH_LOG_LEVEL`, `--log-level`",
-		Meaning: "`debug`, `info`, `warn` or `error`; the log goes to standard error. `--quiet` means `warn`, unless the flag says otherwise. Of similar warnings and errors " +
-			"(same text, gateway, class) ten are written in 10 s, then one with the number of the others (`repeated`)",
+		Meaning: "`debug`, `info`, `warn` or `error`, to standard error. `--quiet` means `warn`, unless the flag says otherwise. Of " +
+			"similar warnings and errors ten are written in 10 s, then the number of the others (`repeated`)",
 	},
 	{
 		Keys: "`log.format`", Default: "`text`", Also: "`CINCH_LOG_FORMAT`, `--log-format`",
@@ -81,7 +79,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`memory.budget`", Default: "`256MiB`", Also: "`CINCH_MEMORY_BUDGET`, `--memory`",
-		Meaning: "memory for values in flight in the whole process, at least `1MiB`; see below",
+		Meaning: "[memory](#memory) for values in flight in the whole process, at least `1MiB`",
 	},
 	{
 		Keys: "`zstd`", Default: "`auto`", Also: "`CINCH_ZSTD`, `--zstd`",
@@ -89,16 +87,17 @@ var process = []Row{
 	},
 	{
 		Keys: "`drain_delay`", Default: "`0s`", Also: "`CINCH_DRAIN_DELAY`, `--drain-delay`",
-		Meaning: "time after the first signal during which clients are served as before, while `/readyz` answers 503, so that load " +
-			"balancers can notice",
+		Meaning: "time after the first signal during which clients are served while `/readyz` answers 503, so that load balancers " +
+			"notice",
 	},
 	{
 		Keys: "`drain_timeout`", Default: "`30s`", Also: "`CINCH_DRAIN_TIMEOUT`, `--drain-timeout`",
-		Meaning: "time after the first signal for commands in flight to finish before connections are closed; it begins after `drain_delay`",
+		Meaning: "time after `drain_delay` for commands in flight to finish before connections are closed",
 	},
 	{
 		Keys: "`drain_grace`", Default: "`2s`", Also: "`CINCH_DRAIN_GRACE`, `--drain-grace`",
-		Meaning: "time that a drain waits for clients blocked in a command (`BLPOP`, `XREAD BLOCK`, a quiet stream); then they are disconnected as by a server that shuts down, [by protocol](UPGRADE.md#what-a-drain-does)",
+		Meaning: "time that a drain waits for clients blocked in a command (`BLPOP`, `XREAD BLOCK`, a quiet stream) before it " +
+			"disconnects them, [by protocol](UPGRADE.md#what-a-drain-does)",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_CONFIG`, `--config`",
@@ -106,49 +105,45 @@ var process = []Row{
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_REDIS`, `--redis`",
-		Meaning: "`LISTEN=URL`: more Redis gateways (the URL of a cluster also uses the ports after LISTEN), with the defaults " +
-			"below; the variable takes several with spaces between them, the flag may be repeated",
+		Meaning: "`LISTEN=URL`: one more Redis gateway (for a cluster also on the ports after LISTEN). The variable takes several with " +
+			"spaces between them, the flag may be repeated. Likewise the next seven",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_GRPC`, `--grpc`",
-		Meaning: "`LISTEN=URL`: more gRPC gateways, likewise; `?peers=true` after the URL stands for `peers: true`, which the far " +
-			"gateway of a pair needs, and `history=none` for `link: {history: none}` (also `client`, `shared`). Their rule is all messages of " +
-			"64 bytes or more, `zstd`",
+		Meaning: "gRPC; options of the URL: `peers=true`, and `history=none` (also `client`, `shared`) for `link.history`. Rule: all " +
+			"messages of 64 bytes or more, `zstd`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_HTTP`, `--http`",
-		Meaning: "`LISTEN=URL`: more HTTP gateways, likewise; options of the URL are `upstream_encodings=zstd,gzip`, `upstream_host=true`, " +
-			"`sample=true`, and `peers=true` and `history=none` as for `--grpc`. Their rule is all requests of 256 bytes or more, `auto`",
+		Meaning: "HTTP; options as for `--grpc`, and `upstream_encodings=zstd,gzip`, `upstream_host=true`, `sample=true`. Rule: all " +
+			"requests of 256 bytes or more, `auto`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_MONGO`, `--mongo`",
-		Meaning: "`LISTEN=URI`: more MongoDB gateways, likewise; a URI with several hosts makes a gateway for each, on " +
-			"consecutive ports. `peers=true` and `history=none` are options of the URI as for `--grpc`, and " +
-			"`standby=HOST:PORT,…` adds a gateway with `standby` on the port after the " +
-			"last. Their rule is all messages, `zstd-3`, `min_gain` 5%",
+		Meaning: "MongoDB, a gateway for each host of the URI, on consecutive ports; options as for `--grpc`, and " +
+			"`standby=HOST:PORT,…`: one more gateway, with `standby`, on the next port. Rule: all messages, `zstd-3`, `min_gain` " +
+			"5%",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_TARANTOOL`, `--tarantool`",
-		Meaning: "`LISTEN=URL`: more Tarantool gateways, likewise; their rule is all fields of all spaces that the " +
-			"server does not compute on, of 64 bytes or more, `zstd-3`, `dictionary: auto`",
+		Meaning: "Tarantool. Rule: all fields of 64 bytes or more that the server does not compute on, `zstd-3`, `dictionary: auto`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_POSTGRES`, `--postgres`",
-		Meaning: "`LISTEN=URL`: more PostgreSQL gateways, likewise; they have no rules. `state_file`, `users_file` and " +
-			"`auth_query` can be options of the URL. See [POSTGRES.md](POSTGRES.md)",
+		Meaning: "PostgreSQL, without rules; options of the URL: `state_file`, `users_file`, `auth_query`",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_TUNNEL`, `--tunnel`",
-		Meaning: "`LISTEN=PEER`: more tunnel entries, likewise; see [TUNNEL.md](TUNNEL.md)",
+		Meaning: "`LISTEN=PEER`: a tunnel's entry",
 	},
 	{
 		Keys: "", Default: "", Also: "`CINCH_TUNNEL_EXIT`, `--tunnel-exit`",
-		Meaning: "`LISTEN=UPSTREAM`: more tunnel exits, likewise",
+		Meaning: "`LISTEN=UPSTREAM`: a tunnel's exit",
 	},
 	{
 		Keys: "", Default: "", Also: "`--rule`",
-		Meaning: "`key=menu:*,setting=zstd-3`: a rule for the gateways of the flags above and the embedded store, with the " +
-			"keys of a rule below; may be repeated; values can't contain commas",
+		Meaning: "`key=menu:*,setting=zstd-3`: a rule for the gateways of these flags and the embedded store; may be repeated; values " +
+			"can't contain commas",
 	},
 	{
 		Keys: "", Default: "", Also: "`--listen`",
@@ -156,7 +151,7 @@ var process = []Row{
 	},
 	{
 		Keys: "", Default: "", Also: "`--allow-open-listener`",
-		Meaning: "`allow_open_listener: true` for the gateways of the flags above and the embedded store",
+		Meaning: "`allow_open_listener: true` for the same gateways",
 	},
 	{
 		Keys: "", Default: "", Also: "`--pprof`",
@@ -172,8 +167,7 @@ var dictionaries = []Row{
 	},
 	{
 		Keys: "`file`", Default: "needed",
-		Meaning: "file that `cinch dict train` wrote. It holds pieces of your data: keep it private, and keep it as long as any " +
-			"value is compressed with it",
+		Meaning: "file of `cinch dict train`. It holds pieces of your data: keep it private, and as long as any value needs it",
 	},
 }
 
@@ -181,8 +175,7 @@ var dictionaries = []Row{
 var training = []Row{
 	{
 		Keys: "`sample_memory`", Default: "`64MiB`",
-		Meaning: "memory for sampled values, in the whole process; divided among the rules. A training holds its samples a " +
-			"second time",
+		Meaning: "memory for sampled values in the whole process, divided among the rules. A training holds its samples a second time",
 	},
 	{
 		Keys: "`rule_memory`", Default: "`8MiB`",
@@ -202,17 +195,16 @@ var training = []Row{
 	},
 	{
 		Keys: "`drift`", Default: "`15%`",
-		Meaning: "training begins again when stored values are larger than measured at the last training by this share",
+		Meaning: "training begins again when stored values are larger than at the last training by this share",
 	},
 	{
 		Keys: "`interval`", Default: "`10m`",
-		Meaning: "time between two trainings for a rule, in all gateways of a store. A dictionary that no longer fits " +
-			"the values is replaced after a tenth of this time, once in four intervals. After a training without a useful dictionary " +
-			"the time doubles, up to 64 times",
+		Meaning: "time between two trainings for a rule, in all gateways of a store (if values no longer fit, a tenth of it, once in " +
+			"four). After a training without a useful dictionary it doubles, up to 64 times",
 	},
 	{
 		Keys: "`poll`", Default: "`15s`",
-		Meaning: "time between two checks for dictionaries that other gateways have announced",
+		Meaning: "time between two checks for dictionaries of other gateways",
 	},
 	{
 		Keys: "`cpu`", Default: "`50%`",

@@ -9,8 +9,7 @@ var rules = []Row{
 	},
 	{
 		Keys: "`key`", Default: "`*`",
-		Meaning: "pattern as in Redis: `*` any bytes, `?` one byte, `[a-c]`, `[^a]`, `\\` before a " +
-			"literal character. Write it in quotes, as YAML gives `*` and `[` another meaning",
+		Meaning: "pattern as in Redis, in quotes: `*` any bytes, `?` one byte, `[a-c]`, `[^a]`, `\\` before a literal character",
 	},
 	{
 		Keys: "`field`", Default: "any",
@@ -22,8 +21,7 @@ var rules = []Row{
 	},
 	{
 		Keys: "`type`", Default: "`[string, hash]`",
-		Meaning: "one of `string`, `hash`, `stream`, or a list of them. Streams are opt-in; lists, sets and sorted sets are " +
-			"never compressed",
+		Meaning: "`string`, `hash`, `stream`, or a list of them",
 	},
 	{
 		Keys: "`min_size`", Default: "`64`; `0` for `raw`",
@@ -31,46 +29,43 @@ var rules = []Row{
 	},
 	{
 		Keys: "`max_size`", Default: "none",
-		Meaning: "the same; the next rules apply to longer values",
+		Meaning: "the same",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of the server's memory for the value that compression must free, `0%` for any gain. " +
-			"Computed as for Redis 7 with jemalloc: strings of 109 and of 124 bytes both take 128, so compressing from one " +
-			"to the other saves nothing",
+		Meaning: "share of the server's memory for the value that compression must free, `0%` for any gain; computed as for Redis 7 " +
+			"with jemalloc",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
 		Meaning: "codec and level: `zstd-3`, `lz4`, `snappy`, `s2`, `minlz`, `zlib-6`, `gzip-6`; `raw` leaves values uncompressed and " +
-			"ends the search. `zstd-3@0a1b2c3d` uses the dictionary with that number, which must be in the upstream " +
-			"(`cinch dict ls URL`)",
+			"ends the search. `zstd-3@0a1b2c3d` uses the dictionary with that number, which must be in the upstream (`cinch dict " +
+			"ls URL`)",
 	},
 	{
 		Keys: "`dictionary`", Default: "none",
-		Meaning: "name of a dictionary, for `zstd` only; or `auto`: the gateway trains dictionaries on the values that pass " +
-			"and rolls out the useful ones, with the level of `setting` or a lower one that saves as much; see " +
-			"[DICTIONARIES.md](DICTIONARIES.md)",
+		Meaning: "for `zstd`: name of a dictionary; or `auto`: the gateway [trains dictionaries](DICTIONARIES.md) and rolls out the " +
+			"useful ones, with the level of `setting` or a lower one that saves as much",
 	},
 	{
 		Keys: "`no_sample`", Default: "none",
-		Meaning: "patterns of keys whose values are not used for training, for `dictionary: auto`",
+		Meaning: "patterns of keys whose values are not used for training",
 	},
 	{
 		Keys: "`mode`", Default: "`seal`",
-		Meaning: "`observe` compresses each value, decompresses it, compares and counts the result, and stores the value unchanged: so a " +
-			"rule's saving and cost are measured on live traffic before a byte is changed. Not with `dictionary: auto`, " +
-			"which stores dictionaries. A reload to `seal` turns it on. Redis only",
+		Meaning: "Redis: `observe` measures the rule on live traffic, and stores values unchanged, until a reload says `seal`. Not " +
+			"with `dictionary: auto`",
 	},
 	{
 		Keys: "`share_samples`", Default: "`false`",
-		Meaning: "`true`: one dictionary trained on the values of all users that write under the rule, for `dictionary: auto`. " +
-			"Otherwise each of the first eight users has [its own](DICTIONARIES.md#several-logins)",
+		Meaning: "`true`: one dictionary trained on the values of all users. Otherwise each of the first eight users has [its " +
+			"own](DICTIONARIES.md#several-logins)",
 	},
 	{
 		Keys: "`format`", Default: "none",
-		Meaning: "values that the clients' library has compressed in this format (`glide`, `django`, `phpredis`, `zlib`, …) are " +
-			"decompressed, and their content is compressed. Clients get it in the library's format again, from Cinch's encoder and not " +
-			"always in the same bytes; see [LIBRARIES.md](LIBRARIES.md#values-that-other-libraries-compressed)",
+		Meaning: "the content of values that the clients' library has compressed in [this " +
+			"format](LIBRARIES.md#values-that-other-libraries-compressed) (`glide`, `django`, `phpredis`, `zlib`, …) is " +
+			"compressed. Clients get it in the format again, not always in the same bytes",
 	},
 	{
 		Keys: "`to`", Default: "the format",
@@ -98,12 +93,12 @@ var grpcRules = []Row{
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of a message's bytes that compression must save; otherwise the message is sent plain",
+		Meaning: "share of a message's bytes that compression must save; otherwise it is sent plain",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd` (with a level that suits messages: see [GRPC.md](GRPC.md)) or `zstd-1`, `minlz`, `s2`, " +
-			"`lz4`, `snappy`, `gzip-6`; `raw` sends messages plain",
+		Meaning: "`zstd` (its level [suits messages](GRPC.md)) or `zstd-1`, `minlz`, `s2`, `lz4`, `snappy`, `gzip-6`; `raw` sends " +
+			"messages plain",
 	},
 }
 
@@ -123,25 +118,25 @@ var httpRules = []Row{
 	},
 	{
 		Keys: "`content_type`", Default: "any",
-		Meaning: "pattern or list of patterns for the content type of the body, without parameters: `application/json`, `text/*`",
+		Meaning: "the same for the body's content type, without parameters: `application/json`, `text/*`",
 	},
 	{
 		Keys: "`direction`", Default: "`request`",
-		Meaning: "`request`, `reply` or a list. Replies are compressed only if a rule says so, see [HTTP.md](HTTP.md#replies)",
+		Meaning: "`request`, [`reply`](HTTP.md#replies) or a list",
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "as above",
-		Meaning: "size in bytes of the body as received; a rule covers bodies of unknown length whatever their size",
+		Meaning: "size in bytes of the body as received; bodies of unknown length are covered in any case",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
-		Meaning: "share of a body's bytes that another coding must save; otherwise the body is sent unchanged",
+		Meaning: "share of a body's bytes that another coding must save; otherwise it is sent unchanged",
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to support; `cinch-proto` as in " +
-			"[gRPC](GRPC.md#messages-of-protocol-buffers), only between gateways, where `auto` chooses it for content types with " +
-			"`protobuf` in them; `raw` leaves bodies unchanged",
+		Meaning: "`zstd-3`, `gzip-6`, `snappy`, or `auto`: the best that the receiver is known to support; between gateways also " +
+			"[`cinch-proto`](GRPC.md#messages-of-protocol-buffers), which `auto` chooses for content types with `protobuf` in " +
+			"them; `raw` leaves bodies unchanged",
 	},
 }
 
@@ -161,8 +156,8 @@ var mongoRules = []Row{
 	},
 	{
 		Keys: "`min_size`, `max_size`", Default: "`0`, none",
-		Meaning: "size in bytes of the message before compression; for replies, the recent size of replies to such requests, " +
-			"at the far end of a link their own",
+		Meaning: "size in bytes of the message before compression; for replies, the recent size of replies to such requests, at the " +
+			"far end of a link their own",
 	},
 	{
 		Keys: "`min_gain`", Default: "`5%`",
@@ -170,8 +165,8 @@ var mongoRules = []Row{
 	},
 	{
 		Keys: "`setting`", Default: "needed",
-		Meaning: "`zstd-3`, `snappy`, `zlib-6`; `raw` sends messages plain; `auto` measures the connection to the server and chooses, see " +
-			"[MONGODB.md](MONGODB.md). The level is for requests: the server has its own for replies. Over a link only `raw` or not matters",
+		Meaning: "`zstd-3`, `snappy`, `zlib-6`; `raw` sends messages plain; `auto` [measures the connection](MONGODB.md) and chooses. " +
+			"The server has its own level for replies. Over a link only `raw` or not matters",
 	},
 }
 
@@ -183,8 +178,8 @@ var tarantoolRules = []Row{
 	},
 	{
 		Keys: "`field`", Default: "any",
-		Meaning: "pattern for a field's name in the space's format, or its number as Lua counts, from 1. Fields that an index " +
-			"or a constraint touches are never compressed; the log says why",
+		Meaning: "pattern for a field's name in the space's format, or its number as Lua counts, from 1. Fields that an index or a " +
+			"constraint touches are never compressed; the log says why",
 	},
 	{
 		Keys: "`function`", Default: "",
@@ -197,8 +192,8 @@ var tarantoolRules = []Row{
 	},
 	{
 		Keys: "`unconstrained`", Default: "`false`",
-		Meaning: "Tarantool: declares that nothing hidden from the gateway's user reads the field, no check constraint and no foreign " +
-			"key; see [TARANTOOL.md](TARANTOOL.md#rights-to-ones-own-spaces-only)",
+		Meaning: "Tarantool: declares that no check constraint and no foreign key hidden from the gateway's user reads the field; see " +
+			"[TARANTOOL.md](TARANTOOL.md#rights-to-ones-own-spaces-only)",
 	},
 	{
 		Keys: "`min_gain`", Default: "`10%`",
