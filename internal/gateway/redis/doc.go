@@ -5,22 +5,23 @@
 // To follow a common SET and GET, read these files in this order. The command
 // go run ./internal/archtest/walk --path redis-set prints every function that one request enters.
 //
-//	config.go        the configuration of a gateway
-//	gateway.go       the parts of a gateway, and its interface: Serve and Shutdown
-//	session.go       one client: next reads a request, handle looks it up and compresses its values
-//	rewrite.go       sealValue: chooses the setting for a value and compresses it
-//	upstream.go      sends requests to the server and queues the expected replies
-//	commands.go      the table: what each command does with values
-//	queue.go         what the reply pump must know about each request that was sent
-//	sink.go          writes to a connection, copying only what was changed
+//	config.go         the configuration of a gateway
+//	gateway.go        the parts of a gateway, and its interface: Serve and Shutdown
+//	session.go        one client: next reads a request, handle looks it up and compresses its values
+//	rewrite.go        sealValue: chooses the setting for a value and compresses it
+//	upstreamwriter.go sends requests to the server and queues the expected replies
+//	commands.go       the table: what each command does with values; valuepositions.go finds those behind options
+//	queue.go          what the reply pump must know about each request that was sent
+//	sink.go           writes to a connection, copying only what was changed
 //
-//	replies.go       replies: carryBuffered carries the common ones, the others are carried as their queue entries say
-//	replycopier.go   which elements of a reply are values
-//	replydecoder.go  decompresses values, under the reply budget
+//	replies.go        replies: carryBuffered carries the common ones, the others are carried as their queue entries say
+//	replycopier.go    which elements of a reply are values
+//	replydecoder.go   decompresses values, under the reply budget
 //
 // Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests
-// larger than the buffer), control (commands that change the connection's state, by subject: login, multi, feed, nodes,
-// script and index commands) and stored (commands that work on stored values, compressed ones included).
+// larger than the buffer; sealonarrival.go compresses a long value while it arrives), control (control.go: commands that
+// change the connection's state; logincommands.go, transaction.go, pushframes.go, nodecommands.go, scriptcommands.go and
+// indexcommands.go have them by subject) and stored (commands that work on stored values, compressed ones included).
 // Stored commands are run by guard (guard.go: one guarded script runs the command on the value), units
 // (gatewaytransaction.go: scripts and commands that the table does not know, in a transaction of the gateway),
 // nestedUnits (insidetransaction.go: the same while the client has a transaction open or watches keys) and sorter
@@ -30,15 +31,15 @@
 // protocol version) and the transaction; user (rights.go) knows the client's permissions and has a sideConn, a
 // second connection for questions that cannot be asked on the first; valueCodec compresses and decompresses;
 // decodeBuffer holds values decompressed for a request; keyProber examines the values that keys hold.
-// sideconn.go also connects to the server, for clients and for the gateway itself.
+// dialer.go connects to the server, for clients and for the gateway itself.
 //
-// libraryvalues.go handles values that a client library has compressed. rewrite.go compresses their content and
-// replydecoder.go restores them.
+// libraryvalues.go handles values that a client library has compressed, lookalike.go plain values that begin like an
+// envelope, and keypatterns.go keys whose values are decompressed in place again and again.
 //
 // trace.go makes the spans of traced commands. It traces one command of a client at a time.
 //
 // The reply pump also delegates: to internalReplies (replies to the gateway's own requests), pushFrames
-// (frames that answer no request), nodeReplies and redirects (nodecommands.go: replies that name other servers) and
+// (frames that answer no request), nodeReplies and redirects (cluster.go: replies that name other servers) and
 // spill (unreadreplies.go: replies that the client does not read yet).
 //
 // Three packages below do not depend on sessions: compute (answers from values alone), lua (the scripts) and

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/internal/wire/resp/search"
@@ -103,22 +101,6 @@ func (c *indexCommands) awaitSweep(w *sweep, deadline time.Time) error {
 
 // indexPatience limits how long FT.CREATE waits for values under the index to be decompressed in place.
 const indexPatience = 30 * time.Second
-
-// ensureSweep starts a sweep of an announced prefix, unless one has succeeded or is running.
-func (x *indexes) ensureSweep(prefix string, as *goredis.Client) *sweep {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if w := x.sweeps[prefix]; w != nil && (!w.ended() || w.err == nil) {
-		return w
-	}
-	c := x.client
-	if as != nil {
-		c = as
-	}
-	w := x.startSweep(prefix, c, false, false)
-	w.repeat = true
-	return w
-}
 
 var errSweeping = fmt.Errorf("decompressing them takes a while")
 

@@ -49,6 +49,22 @@ func (w *sweep) ended() bool {
 	}
 }
 
+// ensureSweep starts a sweep of an announced prefix, unless one has succeeded or is running.
+func (x *indexes) ensureSweep(prefix string, as *goredis.Client) *sweep {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if w := x.sweeps[prefix]; w != nil && (!w.ended() || w.err == nil) {
+		return w
+	}
+	c := x.client
+	if as != nil {
+		c = as
+	}
+	w := x.startSweep(prefix, c, false, false)
+	w.repeat = true
+	return w
+}
+
 // startSweep starts a sweep with c's connection, slowly if gentle, and a second pass if twice, for values that
 // arrive late. x.mu must be held.
 func (x *indexes) startSweep(prefix string, c *goredis.Client, gentle, twice bool) *sweep {

@@ -177,3 +177,77 @@ func isMonitorLine(line []byte) bool {
 	}
 	return strings.Trim(string(line[1:at]), "0123456789.") == ""
 }
+
+// feedCommands handles commands after which the server sends frames that answer no request: subscriptions, MONITOR
+// and replication.
+type feedCommands struct {
+	upstream *upstreamWriter
+	relay    relayer
+}
+
+// relayer relays the rest of the connection to the server.
+type relayer interface{ relayRest() error }
+
+func (c *feedCommands) subscribe(r *request) error {
+	c.upstream.subscribing = !c.upstream.tx.open
+	c.upstream.tx.changesState = c.upstream.tx.open
+	return c.upstream.forward(r, entry{kind: kindSubscribe, data: &entryData{acks: len(r.args) - 1}})
+}
+
+func (c *feedCommands) unsubscribe(r *request) error {
+	if len(r.args) > 1 {
+		return c.upstream.forward(r, entry{kind: kindSubscribe, data: &entryData{acks: len(r.args) - 1}})
+	}
+	return c.upstream.forward(r, entry{kind: kindUnsubscribe, data: &entryData{class: r.args[0][0] | 0x20}})
+}
+
+// monitor forwards MONITOR. After its answer the server sends lines that answer no request, and it does not
+// answer another MONITOR.
+func (c *feedCommands) monitor(r *request) error {
+	if c.upstream.state.monitoring && !c.upstream.tx.open {
+		return nil
+	}
+	o := &entryData{}
+	o.after = func(a answer) {
+		if !a.isError() {
+			c.upstream.pump.monitor()
+		}
+		o.answer.head = a.head
+	}
+	err := c.upstream.forwardAndWait(r, o)
+	c.upstream.state.monitoring = c.upstream.state.monitoring || err == nil && o.done != nil && !o.answer.isError()
+	return err
+}
+
+// replconf forwards REPLCONF, except the forms that the server does not answer.
+func (c *feedCommands) replconf(r *request) error {
+	for i := 1; i < len(r.args) && len(r.args)%2 == 1; i += 2 {
+		switch {
+		case !resp.IsWord(r.args[i], "ack") && !resp.IsWord(r.args[i], "getack"):
+		case i > 1 || c.upstream.tx.open:
+			return c.upstream.refuse("ERR cinch: REPLCONF ACK and GETACK have no reply, so send them alone and outside MULTI")
+		default:
+			return nil
+		}
+	}
+	return c.upstream.forward(r, entry{})
+}
+
+// replicate relays the connection unchanged from here on, unless the server refuses: a replica must see the stored
+// bytes.
+func (c *feedCommands) replicate(r *request) error {
+	switch {
+	case c.upstream.tx.open:
+		return c.upstream.forward(r, entry{}) // refused
+	case c.upstream.state.monitoring:
+		return nil // the server does not answer either
+	}
+	o := &entryData{done: make(chan struct{})}
+	if err := c.upstream.forward(r, entry{kind: kindRaw, data: o}); err != nil {
+		return err
+	}
+	if err := c.upstream.await(o); err != nil || o.answer.isError() {
+		return err
+	}
+	return c.relay.relayRest()
+}

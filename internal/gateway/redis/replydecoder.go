@@ -288,38 +288,3 @@ func (o *replyDecoder) appendOpened(dst, stored []byte, h envelope.Header, bare 
 	}
 	return append(resp.AppendBulkHeader(dst, len(value)), value...), nil
 }
-
-// openForeign sends the content of the current bulk string of n bytes if it is in one of the formats, otherwise
-// the bytes unchanged. It asks for the memory for the value and the content at once: a session that
-// holds some and asks again may wait for ever.
-func (o *replyDecoder) openForeign(n int64, formats []clientformat.Format) error {
-	head, err := o.frames.in.Peek(int(min(n, clientformat.HeadBytes)))
-	if err != nil {
-		return err
-	}
-	limit, _ := o.codec.contentLimit(int(n))
-	most, may := clientformat.Expect(formats, head, int(n), limit)
-	if !may {
-		return o.passBulk(n)
-	}
-	stored, err := o.stage(n, 2*int64(most))
-	if err != nil {
-		return err
-	}
-	defer stored.free()
-	if o.frames.mute {
-		return nil
-	}
-	content, _, err := clientformat.OpenAny(memory.GetBuffer(min(most, 4*int(n))), formats, stored.buf, limit)
-	defer func() { memory.PutBuffer(content) }()
-	if err != nil {
-		content = append(content[:0], stored.buf...)
-	}
-	if err := o.frames.emit(resp.AppendBulkHeader(nil, len(content))); err != nil {
-		return err
-	}
-	if err := o.emitHeld(content, stored.n > 0); err != nil {
-		return err
-	}
-	return o.frames.emit(crlf)
-}

@@ -2,13 +2,10 @@ package redis
 
 import (
 	"bytes"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
-	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -210,103 +207,6 @@ func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (
 		st.Dict = 0
 	}
 	return st, rule, ""
-}
-
-// sealForeign compresses the content of a value that is in one of the rule's library formats. done is false
-// if the caller must treat the value like any other: it is in none of the formats, or there is no memory for
-// it. If done is true and dst is unchanged, the value is stored unchanged.
-func (v *valueRewriter) sealForeign(dst []byte, a *policy.Address, value []byte, st codec.Setting, rule *policy.Rule, login string) (out []byte, done bool) {
-	limit, free := v.codec.contentLimit(len(value))
-	if !free {
-		if !v.state.tx.account.TakeSpare(int64(limit)) {
-			v.codec.Stats.Error("budget")
-			return dst, rule.ToPlain && !envelope.IsSealed(value) // it can still be unwrapped when read
-		}
-		defer v.state.tx.account.Release(int64(limit))
-	}
-	start, stint := time.Now(), v.codec.Effort.Begin(len(value))
-	content, f, err := clientformat.OpenAny(memory.GetBuffer(min(limit, 4*len(value))), rule.Formats, value, limit)
-	defer memory.PutBuffer(content)
-	if err != nil {
-		stint.End()
-		// If the content is too large, cinch pack reports it.
-		return dst, rule.ToPlain && errors.Is(err, clientformat.ErrTooLarge) && !envelope.IsSealed(value)
-	}
-	wanted := st
-	st = v.codec.Effort.Lower(st, len(content))
-	dst = memory.GrowBuffer(dst, envelope.MaxSealedLen(st, len(content)))
-	of := envelope.Foreign{Format: uint8(f)}
-	if rule.ToPlain {
-		of = envelope.Foreign{}
-	}
-	out, did := v.codec.Sealer.SealContent(dst, content, of, len(value), st, rule.SavesEnoughFunc(a.Type))
-	took := time.Since(start)
-	stint.EndOf(st, took)
-	v.compressTime += took
-	v.codec.Count(rule, &gateway.Compressed{Outcome: did, Setting: st, Took: took, Spent: took}, len(value), len(out)-len(dst))
-	if rule.Auto {
-		stored := len(value)
-		if did.Sealed {
-			stored = len(out) - len(dst)
-		}
-		v.codec.Sample(rule, login, a.Key, content, wanted, st, stored)
-	}
-	return out, did.Sealed || !envelope.IsSealed(value)
-}
-
-// contents returns which values in a command's reply the client gets as bare content; nil: none.
-func (v *valueRewriter) contents(cmd *command, args [][]byte, sh shape) *entryData {
-	if !v.rules.HasToPlain() || sh == shapeNone || sh >= shapeEntries || len(args) < 2 {
-		return nil
-	}
-	if cmd.name != "mget" {
-		t := policy.String
-		if cmd.hash {
-			t = policy.Hash
-		}
-		if f := v.rules.ToPlain(v.state.database(), args[1], t); f != nil {
-			return v.codec.sharedData(f)
-		}
-		return nil
-	}
-	var all contents
-	for i, key := range args[1:] {
-		all = v.noteKey(all, key, i, len(args)-1)
-	}
-	if all == nil {
-		return nil
-	}
-	return &entryData{contents: all, size: sliceBytes * len(all)}
-}
-
-// noteKey sets all[i] to the formats to unwrap for the value at key, element i of a reply of n elements. It returns
-// all, which is nil until a key has formats.
-func (v *valueRewriter) noteKey(all contents, key []byte, i, n int) contents {
-	f := v.rules.ToPlain(v.state.database(), key, policy.String)
-	if f == nil {
-		return all
-	}
-	if all == nil {
-		all = make(contents, max(2, n))
-	}
-	all[i] = f
-	return all
-}
-
-// sliceBytes is the size of an element of contents.
-const sliceBytes = 24
-
-// hasToPlainKey reports whether a key of the command is under a rule to plain. The command would work on
-// content, while clients know values in their library's format.
-func (v *valueRewriter) hasToPlainKey(r *request) bool {
-	rules, database := v.rules, v.state.database()
-	if !rules.HasToPlain() || r.cmd.keys.first == 0 {
-		return false
-	}
-	keys, ok := r.cmd.keys.find(r.args)
-	return ok && slices.ContainsFunc(keys, func(key []byte) bool {
-		return rules.ToPlain(database, key, policy.String) != nil || rules.ToPlain(database, key, policy.Hash) != nil
-	})
 }
 
 // observe compresses a value, decompresses and compares the result, counts the sizes and discards it. So a

@@ -316,68 +316,9 @@ func (c *upstreamWriter) sendHidden(args [][]byte) error {
 	return c.send(args)
 }
 
-// clientReply is the state of CLIENT REPLY. The gateway keeps it itself and has the server reply to
-// everything, since replies could not be matched to requests otherwise.
-type clientReply struct{ off, skip, skipNext bool }
-
-// askingState is the state of ASKING, which the server keeps for the next command only. If the gateway sends
-// several commands for one of the client, it must repeat ASKING before each.
-type askingState struct {
-	next          bool // the client has sent it for the next request
-	on            bool // it applies to the current request
-	sent          bool // the current request has sent something
-	inTransaction bool // in a transaction of the gateway, which keeps it
-}
-
 var invalidRequest = []byte("*1\r\n$4\r\nECHO\r\n")
 
 var askingRequest = []byte("*1\r\n$6\r\nASKING\r\n")
-
-// sessionState is the state of a connection that the server's answers change and later requests depend on.
-type sessionState struct {
-	version       atomic.Int32                // RESP 2 or 3
-	subscriptions atomic.Int64                // of all kinds
-	selected      atomic.Pointer[string]      // the database, as the policy names it
-	credentials   atomic.Pointer[credentials] // the client's login
-	pendingLogins atomic.Int32                // logins without an answer yet
-	auth          gateway.AuthGate            // passed by logging in
-	monitoring    bool                        // MONITOR is on
-	tx            *transaction
-}
-
-func (t *sessionState) init(tx *transaction, authProbe *gateway.AuthProbe) {
-	t.tx = tx
-	t.selected.Store(&defaultDatabase)
-	t.version.Store(2)
-	t.auth.Probe = authProbe
-}
-
-// defaultDatabase is the database of a new connection.
-var defaultDatabase = "0"
-
-// credentials are the client's login. They are kept for the second connection as long as the session lives.
-type credentials struct{ user, password string }
-
-// database returns the database that the next request's values go to.
-func (t *sessionState) database() string {
-	if t.tx.selected != nil {
-		return *t.tx.selected
-	}
-	return *t.selected.Load()
-}
-
-// login returns the name of the user that the current request's values belong to, "" for the server's default
-// user. Dictionaries are trained on, and used for, the values of one user.
-func (t *sessionState) login() string {
-	if t.pendingLogins.Load() > 0 || t.tx.changesLogin {
-		return gateway.LoginUnknown
-	}
-	c := t.credentials.Load()
-	if c == nil || c.user == "default" {
-		return ""
-	}
-	return c.user
-}
 
 // isSubscriber reports whether this is a RESP2 client with subscriptions, from which the server accepts only
 // commands about subscriptions.
