@@ -39,52 +39,6 @@ func TestIndexesAfterTheUpstreamMoves(t *testing.T) {
 	})
 }
 
-// An FT.CREATE that the server will refuse neither decompresses hashes in place nor leaves new ones uncompressed.
-func TestRefusedIndexIsNotAnnounced(t *testing.T) {
-	p := newParts(t)
-	p.withSideServer(map[string]string{
-		"MULTI": "+OK\r\n", "FT.CREATE": "+QUEUED\r\n", "DISCARD": "+OK\r\n", "SELECT": "+OK\r\n",
-		"FT._LIST": "*1\r\n$3\r\nold\r\n", "SCAN": "*2\r\n$1\r\n0\r\n*0\r\n",
-	})
-	x := newIndexes(p.codec, p.user.sideConn.dialer, nil, false)
-	defer x.stop()
-	c := new(control)
-	c.init(&Gateway{codec: p.codec, indexes: x}, &p.upstream, &p.user, nil)
-	for _, test := range []struct {
-		request   string
-		announces bool
-	}{
-		{"FT.CREATE", false},
-		{"FT.CREATE new", false},
-		{"FT.CREATE new PREFIX 1 a:", false},
-		{"FT.CREATE new PREFIX 1 a: SCHEMA", false},
-		{"FT.CREATE old PREFIX 1 a: SCHEMA t TEXT", false},
-		{"FT.CREATE new PREFIX 1 a: SCHEMA t TEXT", true},
-		{"FT.CREATE new PREFIX 1 schema SCHEMA t TEXT", true},
-		{"FT.CREATE new STOPWORDS 1 schema", false},
-		{"FT.CREATE new STOPWORDS 3 prefix on schema SCHEMA t TEXT", true},
-	} {
-		if err := c.handle(requestOf(strings.Fields(test.request)...)); err != nil {
-			t.Fatal(err)
-		}
-		p.expect(test.request)
-		p.queued()
-		x.mu.Lock()
-		if n := len(x.announced) + len(x.sweeps); n > 0 != test.announces {
-			t.Errorf("%s: announced %v, sweeps %v", test.request, x.announced, x.sweeps)
-		}
-		clear(x.announced)
-		clear(x.sweeps)
-		x.mu.Unlock()
-	}
-	// In another database the name may be free.
-	space := "3"
-	p.upstream.state.selected.Store(&space)
-	if err := c.handle(requestOf("FT.CREATE", "old", "SCHEMA", "t", "TEXT")); err != nil || len(x.announced) == 0 {
-		t.Errorf("database 3: %v, announced %v", err, x.announced)
-	}
-}
-
 // answerSearch answers as a server with one index over hashes does, or as one without a search module.
 func answerSearch(c net.Conn, prefix string) {
 	defer c.Close()

@@ -1,14 +1,19 @@
 package redis
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
 // call is a command; a value may take several.
@@ -144,6 +149,93 @@ func TestScriptsGivenEnvelopes(t *testing.T) {
 		}
 		if got := c.HGet(ctx, "h", "f").Val(); got != env {
 			t.Errorf("the field: %.60q, want what was sent", got)
+		}
+	}
+}
+
+func TestEscapesLookForTheMagic(t *testing.T) {
+	p := newParts(t)
+	x := &p.upstream.tx
+	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+envelope.Magic+"b")
+	if x.mayLeaveMagic(plain, nil) || !x.mayLeaveMagic(with, nil) || !x.mayLeaveMagic(requestOf("APPEND", "k", "x"), nil) {
+		t.Error("mayLeaveMagic")
+	}
+	if e := x.echoEntry(with, nil); e.shape != shapeAny || e.data == nil || len(e.data.plainBytes) != 1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A value that begins with the magic stays correct through commands that compute on it.
+func TestMagicSurvivesCommands(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	direct, c := clientOf(t, sock), clientOf(t, path)
+	value := envelope.Magic + "abc"
+	if err := c.Set(ctx, "k", value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "APPEND k x", "7", "GET k", value+"x", "SETRANGE k 3 y", "7", "GET k", envelope.Magic+"ybcx", "STRLEN k", "7")
+	expect(t, c, "EVAL return(redis.call('APPEND',KEYS[1],'z')) 1 k", "8", "GET k", envelope.Magic+"ybcxz")
+	if !isSealed(t, direct, "k") {
+		t.Error("k is not wrapped")
+	}
+	if n := c.Append(ctx, "new", value).Val(); n != int64(len(value)) || c.Get(ctx, "new").Val() != value {
+		t.Errorf("APPEND to nothing: %d, %q", n, c.Get(ctx, "new").Val())
+	}
+	big := envelope.Magic + strings.Repeat("x", 200)
+	if err := c.Eval(ctx, "redis.call('SET',KEYS[1],ARGV[1]) redis.call('HSET',KEYS[2],'f',ARGV[1])", []string{"s", "h"}, big).Err(); err != nil && err != goredis.Nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "GET s", big, "HGET h f", big)
+	off, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
+	if err := clientOf(t, off).Eval(ctx, "redis.call('HSET',KEYS[1],'g',ARGV[1])", []string{"h"}, big).Err(); err != nil && err != goredis.Nil {
+		t.Fatal(err)
+	}
+	expect(t, c, "HGET h g", big, "HGET h f", big)
+}
+
+// A value that begins like an envelope is wrapped, except in keys that are promised to hold none, whether the
+// server computes on it (IDMPAUTO) or not. Other values that it computes on stay unchanged.
+func TestLookalikesOfComputedValues(t *testing.T) {
+	rules, err := policy.New(policy.Options{
+		Rules:   []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}, MinGain: policy.AnyGain, Types: policy.Stream}},
+		Exclude: []string{"plain:*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long, like := strings.Repeat("words and words, ", 60), envelope.Magic+"\xff and no envelope"
+	for _, test := range []struct {
+		key, value string
+		computed   bool
+		changed    bool
+	}{
+		{"s:1", long, false, true},
+		{"s:1", long, true, false},
+		{"plain:1", long, false, false},
+		{"plain:1", long, true, false},
+		{"s:1", like, false, true},
+		{"s:1", like, true, true},
+		{"plain:1", like, false, false},
+		{"plain:1", like, true, false},
+	} {
+		for _, large := range []bool{false, true} {
+			words := []string{"XADD", test.key}
+			if test.computed {
+				words = append(words, "IDMPAUTO", "producer")
+			}
+			words = append(words, "*", "field", test.value)
+			if large { // for the buffer
+				words = append(words, "other", strings.Repeat("x", bufferBytes))
+			}
+			client, server := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}, &recording{}
+			s := newSession(NewGateway(Config{Policy: rules, Stats: gateway.NewStats("test", "redis")}), client, server, time.Now())
+			for s.next() == nil {
+			}
+			if unchanged := bytes.Contains(server.sent, resp.AppendBulk(nil, test.value)); unchanged == test.changed {
+				t.Errorf("%+v, large %v: unchanged %v", test, large, unchanged)
+			}
 		}
 	}
 }

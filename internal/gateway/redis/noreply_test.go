@@ -2,6 +2,8 @@ package redis
 
 import (
 	"bufio"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -58,17 +60,6 @@ func TestMonitorTwice(t *testing.T) {
 	readExactly(t, in, string(resp.AppendBulk(nil, long)))
 }
 
-// Only the words after AUTH are credentials.
-func TestHelloNames(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t, "--requirepass", "secret")
-	front, _ := startGateway(t, sock)
-	c := clientOf(t, front, as("", "secret")).Conn()
-	defer c.Close()
-	expect(t, c, "HELLO 2 SETNAME auth AUTH default secret", "[server", "SET k {long}", "OK",
-		"MULTI", "OK", "APPEND k x", "QUEUED", "EXEC", "[1051]")
-}
-
 // The server refuses CLIENT REPLY to a RESP2 subscriber, and continues to answer.
 func TestSubscriberAsksForSilence(t *testing.T) {
 	t.Parallel()
@@ -77,4 +68,49 @@ func TestSubscriberAsksForSilence(t *testing.T) {
 	c := dialRaw(t, front)
 	write(t, c, "SUBSCRIBE a\r\nCLIENT REPLY OFF\r\nPING\r\n")
 	readExactly(t, c, "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n-ERR Can't execute 'client|reply': only")
+}
+
+// CLIENT REPLY SKIP silences exactly the next request, however large that is.
+func TestReplySkip(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	big := strings.Repeat("x", 20<<10)
+	for _, next := range [][]string{
+		{"GET", "k"},
+		{"SET", "k", long},
+		{"SET", "k", big},
+		{"HSET", "h", "f", big, "g", "1"},
+		{"MSET", "a", big, "b", big},
+		{"RPUSH", "l", big},
+		{"APPEND", "k", big},
+		{"STRLEN", "k"},
+		{"INCRBYFLOAT", "n", "1"},
+		{"EVAL", "return 1", "1", "k"},
+		{"BITOP", "AND", "d", "k", "k"},
+		{"NOSUCH", "k"},
+		{"RESET"},
+	} {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP")
+		request = resp.AppendCommand(request, next...)
+		request = resp.AppendCommand(request, "ECHO", "one")
+		request = resp.AppendCommand(request, "CLIENT", "REPLY", "OFF")
+		request = resp.AppendCommand(request, next...)
+		request = resp.AppendCommand(request, "CLIENT", "REPLY", "ON")
+		request = resp.AppendCommand(request, "QUIT")
+		go func() { _, _ = conn.Write(request) }()
+		b, err := io.ReadAll(conn)
+		want := "$3\r\none\r\n+OK\r\n+OK\r\n"
+		if next[0] == "RESET" { // ends CLIENT REPLY OFF
+			want = "$3\r\none\r\n+RESET\r\n+OK\r\n+OK\r\n"
+		}
+		if err != nil || string(b) != want {
+			t.Errorf("%s: %q %v", next[0], b, err)
+		}
+		_ = conn.Close()
+	}
 }

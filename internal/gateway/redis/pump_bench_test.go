@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -173,4 +176,106 @@ func TestCompressingAllocatesNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations", args[0], n)
 		}
 	}
+}
+
+// In steady state a command that passes unchanged allocates nothing, and one with a compressed value at most
+// twice, however it is pipelined.
+func TestAllocations(t *testing.T) { // alone: it measures the memory of the process
+	if testenv.RaceDetector {
+		t.Skip("the race detector allocates")
+	}
+	sock := startServer(t)
+	clientOf(t, sock).Set(ctx, "short", "0123456789abcdef", 0)
+	value := `{"name": "` + strings.Repeat("sealed value ", 60) + `"}`
+	plain := func(c *Config) { c.Policy = nil }
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		depth  int
+		args   []string
+		most   float64
+	}{
+		{"GET passes", plain, 1, []string{"GET", "short"}, 0},
+		{"GET passes, pipelined", plain, 16, []string{"GET", "short"}, 0},
+		{"SET passes", plain, 1, []string{"SET", "short", "0123456789abcdef"}, 0},
+		{"SET passes, pipelined", plain, 16, []string{"SET", "short", "0123456789abcdef"}, 0},
+		{"SET of 16 KB passes", plain, 4, []string{"SET", "long", strings.Repeat("x", 16<<10)}, 0},
+		{"GET passes under rules", func(*Config) {}, 1, []string{"GET", "short"}, 0},
+		{"GET passes under rules, pipelined", func(*Config) {}, 16, []string{"GET", "short"}, 0},
+		{"SET is left under rules, pipelined", func(*Config) {}, 16, []string{"SET", "short", "0123456789abcdef"}, 0},
+		{"INCR passes under rules", func(*Config) {}, 16, []string{"INCR", "n"}, 0},
+		{"SET is sealed", func(*Config) {}, 1, []string{"SET", "sealed", value}, 2},
+		{"SET is sealed, pipelined", func(*Config) {}, 16, []string{"SET", "sealed", value}, 2},
+		{"GET is opened", func(*Config) {}, 1, []string{"GET", "sealed"}, 2},
+		{"GET is opened, pipelined", func(*Config) {}, 16, []string{"GET", "sealed"}, 2},
+	} {
+		front, _ := startGateway(t, sock, test.change)
+		c := dialRaw(t, front)
+		n := allocsPerCommand(t, c, test.depth, test.args...)
+		for tries := 0; n > test.most+0.1 && tries < 4; tries++ { // other parts of the process allocate, too
+			n = min(n, allocsPerCommand(t, c, test.depth, test.args...))
+		}
+		if n > test.most+0.1 {
+			t.Errorf("%s: %.2f allocations, at most %v are allowed", test.name, n, test.most)
+		}
+	}
+}
+
+// allocsPerCommand sends the command in pipelines and returns the allocations of the process per command. The
+// garbage collector is off, since it empties pools.
+func allocsPerCommand(t *testing.T, c net.Conn, depth int, args ...string) float64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	const rounds = 400
+	one := resp.AppendCommand(nil, args...)
+	batch := bytes.Repeat(one, depth)
+	write(t, c, string(one))
+	reply := make([]byte, 64<<10)
+	n, err := c.Read(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for args[0] == "GET" && n < replyBytes(reply[:n]) {
+		k, err := c.Read(reply[n:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	all := make([]byte, n*depth)
+	round := func() {
+		if _, err := c.Write(batch); err != nil {
+			t.Fatal(err)
+		}
+		if args[0] == "INCR" { // its reply grows
+			all = all[:0]
+			for lines := 0; lines < depth; {
+				n, err := c.Read(reply)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines += bytes.Count(reply[:n], []byte("\n"))
+			}
+			return
+		}
+		if _, err := io.ReadFull(c, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 50 {
+		round()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		round()
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / float64(rounds*depth)
+}
+
+// replyBytes returns the length of the bulk string at the beginning of b.
+func replyBytes(b []byte) int {
+	line, _, _ := bytes.Cut(b[1:], []byte("\r\n"))
+	n, _ := strconv.Atoi(string(line))
+	return 1 + len(line) + 2 + n + 2
 }

@@ -109,3 +109,64 @@ func TestScriptsOfUsersWhoMayNotLook(t *testing.T) {
 		}
 	}
 }
+
+func TestRightsAreAskedOnce(t *testing.T) {
+	p := newParts(t)
+	u := &p.user
+	p.answer(said("-ERR unknown command 'EVAL_RO'"), said("+1"))
+	for range 2 {
+		if verb, err := u.readOnlyEval(); verb != "EVAL" || err != nil {
+			t.Errorf("%q %v", verb, err)
+		}
+	}
+	p.expect("EVAL_RO return 1 0", "EVAL return 1 0")
+	u.invalidate()
+	p.answer(said("-NOPERM no EVAL"))
+	if verb, _ := u.readOnlyEval(); verb != "" || !u.lua.denied {
+		t.Errorf("%q, denied %v", verb, u.lua.denied)
+	}
+}
+
+// reads are answered for a compressed value like for a plain one; {long} has 1050 bytes.
+var reads = []string{
+	"STRLEN k", "1050",
+	"GETRANGE k 7 12", "sealed",
+	"SUBSTR k -2 -1", "; ",
+	"GETBIT k 1", "1",
+	"BITCOUNT k 0 0", "3",
+	"BITPOS k 1", "1",
+	"BITFIELD_RO k GET u8 0", "[104]",
+	"HSTRLEN h f", "1050",
+	"STRLEN h", "error: WRONGTYPE",
+	"STRLEN missing", "0",
+	"GETRANGE k a b", "error: ERR value is not an integer or out of range",
+}
+
+func TestUserWithoutScripts(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	expect(t, direct, "ACL SETUSER app on >pw ~* &* +@all -@scripting", "OK")
+	path, _ := startGateway(t, sock)
+	app := clientOf(t, path, as("app", "pw"))
+	expect(t, app, "SET k {long}", "OK", "HSET h f {long}", "1")
+	if !isSealed(t, direct, "k") {
+		t.Fatal("k is not sealed")
+	}
+	expect(t, app, reads...)
+	expect(t, app, "APPEND k !", "1051", "GET k", long+"!", "SET k {long}", "OK", "SETRANGE k 0 J", "1050", "GETRANGE k 0 4", "Jello")
+	expect(t, app, "SET k {long}", "OK")
+	conn := app.Conn()
+	defer conn.Close()
+	expect(t, conn, "MULTI", "OK", "STRLEN k", "QUEUED", "EXEC", "[1050]")
+	expect(t, conn, "MULTI", "OK", "APPEND k x", "error: ERR cinch:", "EXEC", "error: EXECABORT", "STRLEN k", "1050")
+}
+
+func TestUserWhoOnlyReads(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	expect(t, clientOf(t, sock), "ACL SETUSER reader on >pw %R~* +@all", "OK")
+	path, _ := startGateway(t, sock)
+	expect(t, clientOf(t, path), "SET k {long}", "OK", "HSET h f {long}", "1")
+	expect(t, clientOf(t, path, as("reader", "pw")), reads...)
+}

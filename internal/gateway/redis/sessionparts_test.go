@@ -146,6 +146,21 @@ func requestOf(words ...string) *request {
 	return r
 }
 
+// queued returns the entry of the next reply and marks it as carried.
+func (p *sessionParts) queued() entry {
+	_ = p.upstream.out.Flush() // including entries that were only counted
+	e, _ := p.upstream.queue.pop()
+	p.upstream.queue.carried()
+	return e
+}
+
+// inTransaction opens a transaction of the client.
+func (p *sessionParts) inTransaction() {
+	p.upstream.tx.open, p.upstream.tx.multi = true, new(multiAnswer)
+}
+
+func bulk(s string) string { return string(resp.AppendBulk(nil, s)) }
+
 func given(o *entryData) { o.delivered = true }
 func said(text string) func(*entryData) {
 	return func(o *entryData) { o.answer = answer{head: text[0], text: text[1:]} }
@@ -254,22 +269,6 @@ func TestDecodeBufferHoldsUntilTheRequestEnds(t *testing.T) {
 	}
 }
 
-func TestTransactionEnds(t *testing.T) {
-	p := newParts(t)
-	space := "3"
-	p.upstream.tx.open, p.upstream.tx.selected = true, &space
-	p.upstream.tx.remember([]byte("sealed"), []byte("value"))
-	p.upstream.tx.watch.begin("0", [][]byte{[]byte("k")})
-	if p.upstream.state.database() != "3" || !p.upstream.tx.watch.covers("0", [][]byte{[]byte("k")}) || p.upstream.tx.watch.covers("3", [][]byte{[]byte("k")}) {
-		t.Error("the transaction's database or keys are not known")
-	}
-	p.upstream.tx.open = false // refused, so WATCH stays
-	p.upstream.tx.end()
-	if p.upstream.state.database() != defaultDatabase || len(p.upstream.tx.known)+p.upstream.tx.knownBytes > 0 || !p.upstream.tx.watch.on {
-		t.Errorf("left: %+v", p.upstream.tx)
-	}
-}
-
 func TestSessionStateLogin(t *testing.T) {
 	p := newParts(t)
 	p.upstream.state.credentials.Store(&credentials{"app", "pw"})
@@ -300,35 +299,6 @@ func TestSubscriptionIsActiveOnceAnswered(t *testing.T) {
 	p.upstream.state.version.Store(3)
 	if p.upstream.isSubscriber() {
 		t.Error("active in RESP3, where subscribers may send anything")
-	}
-}
-
-func TestRightsAreAskedOnce(t *testing.T) {
-	p := newParts(t)
-	u := &p.user
-	p.answer(said("-ERR unknown command 'EVAL_RO'"), said("+1"))
-	for range 2 {
-		if verb, err := u.readOnlyEval(); verb != "EVAL" || err != nil {
-			t.Errorf("%q %v", verb, err)
-		}
-	}
-	p.expect("EVAL_RO return 1 0", "EVAL return 1 0")
-	u.invalidate()
-	p.answer(said("-NOPERM no EVAL"))
-	if verb, _ := u.readOnlyEval(); verb != "" || !u.lua.denied {
-		t.Errorf("%q, denied %v", verb, u.lua.denied)
-	}
-}
-
-func TestEscapesLookForTheMagic(t *testing.T) {
-	p := newParts(t)
-	x := &p.upstream.tx
-	plain, with := requestOf("EVAL", "return 1", "1", "k", "a"), requestOf("EVAL", "return 1", "1", "k", "a"+envelope.Magic+"b")
-	if x.mayLeaveMagic(plain, nil) || !x.mayLeaveMagic(with, nil) || !x.mayLeaveMagic(requestOf("APPEND", "k", "x"), nil) {
-		t.Error("mayLeaveMagic")
-	}
-	if e := x.echoEntry(with, nil); e.shape != shapeAny || e.data == nil || len(e.data.plainBytes) != 1 {
-		t.Errorf("%+v", e)
 	}
 }
 
@@ -450,20 +420,5 @@ func TestAnswersAreCaptured(t *testing.T) {
 	}
 	if text := got(); text != "" {
 		t.Errorf("the client got %q", text)
-	}
-}
-
-func TestEveryControlHasAHandler(t *testing.T) {
-	rows := 0
-	for name, row := range newTable() {
-		if row.strategy == controls {
-			rows++
-			if handlers[name] == nil {
-				t.Errorf("%s has none", name)
-			}
-		}
-	}
-	if rows != len(handlers) {
-		t.Errorf("%d handlers for %d commands", len(handlers), rows)
 	}
 }

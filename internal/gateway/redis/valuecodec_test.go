@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
@@ -123,49 +122,4 @@ type recording struct {
 func (r *recording) Write(p []byte) (int, error) {
 	r.sent = append(r.sent, p...)
 	return len(p), nil
-}
-
-// A value that begins like an envelope is wrapped, except in keys that are promised to hold none, whether the
-// server computes on it (IDMPAUTO) or not. Other values that it computes on stay unchanged.
-func TestLookalikesOfComputedValues(t *testing.T) {
-	rules, err := policy.New(policy.Options{
-		Rules:   []policy.Rule{{Name: "all", Setting: codec.Setting{Codec: codec.LZ4}, MinGain: policy.AnyGain, Types: policy.Stream}},
-		Exclude: []string{"plain:*"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	long, like := strings.Repeat("words and words, ", 60), envelope.Magic+"\xff and no envelope"
-	for _, test := range []struct {
-		key, value string
-		computed   bool
-		changed    bool
-	}{
-		{"s:1", long, false, true},
-		{"s:1", long, true, false},
-		{"plain:1", long, false, false},
-		{"plain:1", long, true, false},
-		{"s:1", like, false, true},
-		{"s:1", like, true, true},
-		{"plain:1", like, false, false},
-		{"plain:1", like, true, false},
-	} {
-		for _, large := range []bool{false, true} {
-			words := []string{"XADD", test.key}
-			if test.computed {
-				words = append(words, "IDMPAUTO", "producer")
-			}
-			words = append(words, "*", "field", test.value)
-			if large { // for the buffer
-				words = append(words, "other", strings.Repeat("x", bufferBytes))
-			}
-			client, server := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}, &recording{}
-			s := newSession(NewGateway(Config{Policy: rules, Stats: gateway.NewStats("test", "redis")}), client, server, time.Now())
-			for s.next() == nil {
-			}
-			if unchanged := bytes.Contains(server.sent, resp.AppendBulk(nil, test.value)); unchanged == test.changed {
-				t.Errorf("%+v, large %v: unchanged %v", test, large, unchanged)
-			}
-		}
-	}
 }

@@ -5,6 +5,53 @@ import (
 	"testing"
 )
 
+func TestLocateValues(t *testing.T) {
+	table := newTable()
+	for request, want := range map[string]int{
+		"set k v":                            2,
+		"setex k 1 v":                        3,
+		"mset a 1 b 2":                       2,
+		"mset a 1 b":                         -1,
+		"hset h f v f v":                     3,
+		"hset h f v f":                       -1,
+		"hsetnx h f v":                       3,
+		"xadd s * f v":                       4,
+		"xadd s 1-1 f v f v":                 4,
+		"xadd s nomkstream maxlen ~ 5 * f v": 8,
+		"xadd s MAXLEN = 5 LIMIT 3 1-* f v":  9,
+		"xadd s minid 7 * f v":               6,
+		"xadd s * f":                         -1,
+		"xadd s maxlen 5 limit":              -1,
+		"xadd s nomkstream nomkstream":       -1,
+
+		"xadd s keepref idmp p i maxlen ~ 5 limit 3 * f v": 13,
+		"xadd s acked idmpauto p * f v":                    7,
+		"xadd s idmp p":                                    -1,
+		"xadd s future 1 * f v":                            -3,
+		"hsetex h fields 1 f v":                            5,
+		"hsetex h fnx ex 5 fields 2 f v f v":               8,
+		"hsetex h fields 1 f v keepttl":                    5,
+		"hsetex h fields 2 f v":                            -1,
+		"hsetex h fields 99999999999 f v":                  -1,
+		"hsetex h future fields 1 f v":                     -3,
+		"msetex 1 k v":                                     3,
+		"msetex 2 k v k v nx ex 5":                         3,
+		"msetex 2 k v k":                                   -1,
+		"msetex 0 k v":                                     -1,
+		"msetex 1 k v future":                              -3,
+	} {
+		args := fields(request)
+		at, is := table.lookup(args[0]).args.positions(args, len(args))
+		got := at.first
+		if is != located {
+			got = -int(is)
+		}
+		if got != want {
+			t.Errorf("%s: first value at %d, want %d", request, got, want)
+		}
+	}
+}
+
 // Values are arguments behind the key, whatever the arguments are, and the positions found while arguments
 // arrive one by one are those of the whole request.
 func FuzzValuePositions(f *testing.F) {

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
-	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 	"github.com/cinch-layer/cinch/test/transcript"
 )
@@ -134,6 +134,32 @@ func expect(t *testing.T, c interface {
 	}
 }
 
+func dialRaw(t *testing.T, sock string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("unix", sock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
+	return c
+}
+
+func write(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	if _, err := c.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readExactly(t *testing.T, c io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("%q, %v; want %q", got, err, want)
+	}
+}
+
 // sorted yields a map in the order of its keys, so that tests send the same to the server each time.
 func sorted[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
@@ -152,50 +178,6 @@ func isSealed(t *testing.T, direct *goredis.Client, key string) bool {
 		t.Fatal(err)
 	}
 	return envelope.IsSealed(b)
-}
-
-// reads are answered for a compressed value like for a plain one; {long} has 1050 bytes.
-var reads = []string{
-	"STRLEN k", "1050",
-	"GETRANGE k 7 12", "sealed",
-	"SUBSTR k -2 -1", "; ",
-	"GETBIT k 1", "1",
-	"BITCOUNT k 0 0", "3",
-	"BITPOS k 1", "1",
-	"BITFIELD_RO k GET u8 0", "[104]",
-	"HSTRLEN h f", "1050",
-	"STRLEN h", "error: WRONGTYPE",
-	"STRLEN missing", "0",
-	"GETRANGE k a b", "error: ERR value is not an integer or out of range",
-}
-
-func TestUserWithoutScripts(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	direct := clientOf(t, sock)
-	expect(t, direct, "ACL SETUSER app on >pw ~* &* +@all -@scripting", "OK")
-	path, _ := startGateway(t, sock)
-	app := clientOf(t, path, as("app", "pw"))
-	expect(t, app, "SET k {long}", "OK", "HSET h f {long}", "1")
-	if !isSealed(t, direct, "k") {
-		t.Fatal("k is not sealed")
-	}
-	expect(t, app, reads...)
-	expect(t, app, "APPEND k !", "1051", "GET k", long+"!", "SET k {long}", "OK", "SETRANGE k 0 J", "1050", "GETRANGE k 0 4", "Jello")
-	expect(t, app, "SET k {long}", "OK")
-	conn := app.Conn()
-	defer conn.Close()
-	expect(t, conn, "MULTI", "OK", "STRLEN k", "QUEUED", "EXEC", "[1050]")
-	expect(t, conn, "MULTI", "OK", "APPEND k x", "error: ERR cinch:", "EXEC", "error: EXECABORT", "STRLEN k", "1050")
-}
-
-func TestUserWhoOnlyReads(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	expect(t, clientOf(t, sock), "ACL SETUSER reader on >pw %R~* +@all", "OK")
-	path, _ := startGateway(t, sock)
-	expect(t, clientOf(t, path), "SET k {long}", "OK", "HSET h f {long}", "1")
-	expect(t, clientOf(t, path, as("reader", "pw")), reads...)
 }
 
 func TestReplica(t *testing.T) {
@@ -220,48 +202,6 @@ func TestReplica(t *testing.T) {
 	if !isSealed(t, direct, "k") {
 		t.Error("a read on the replica has put k back")
 	}
-}
-
-// The second connection uses the client's login.
-func TestTransactionsUnderPassword(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t, "--requirepass", "secret")
-	path, _ := startGateway(t, sock)
-	c := clientOf(t, path, as("", "secret")).Conn()
-	defer c.Close()
-	expect(t, c, "SET k {long}", "OK", "SELECT 3", "OK", "SET k3 {long}", "OK")
-	expect(t, c, "MULTI", "OK", "APPEND k3 !", "QUEUED", "SET n {long}", "QUEUED", "APPEND n ?", "QUEUED", "STRLEN n", "QUEUED",
-		"INCRBYFLOAT k3 1", "QUEUED", "EXEC", "[1051 OK 1051 1051 ERR value is not a valid float]")
-	expect(t, c, "GET k3", long+"!", "GET n", long+"?", "SELECT 0", "OK")
-	expect(t, c, "WATCH k", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050")
-	nobody := clientOf(t, path)
-	expect(t, nobody, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
-}
-
-// If the server has no RESET the connection stays unchanged.
-func TestRefusedReset(t *testing.T) {
-	t.Parallel()
-	path, _ := startGateway(t, startServer(t, "--rename-command", "RESET", ""))
-	conn := clientOf(t, path).Conn()
-	defer conn.Close()
-	expect(t, conn, "SELECT 1", "OK", "SET k {long}", "OK", "RESET", "error: ERR unknown command",
-		"MULTI", "OK", "APPEND k !", "QUEUED", "EXEC", "[1051]")
-}
-
-func TestWatchSurvives(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	a, b := clientOf(t, path).Conn(), clientOf(t, path)
-	defer a.Close()
-	expect(t, b, "SET k {long}", "OK", "SET other {long}", "OK")
-	expect(t, a, "WATCH k", "OK", "STRLEN k", "1050", "GETRANGE k 0 4", "hello", "APPEND other x", "1051",
-		"EVAL return(redis.call('STRLEN',KEYS[1])) 1 other", "1051", "MULTI", "OK", "GET k", "QUEUED", "EXEC", "["+long+"]")
-	expect(t, a, "WATCH k", "OK")
-	expect(t, b, "SET k {long}", "OK")
-	expect(t, a, "MULTI", "OK", "GET k", "QUEUED", "EXEC", "error: redis: nil")
-	expect(t, b, "SET k {long}", "OK")
-	expect(t, a, "WATCH other", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050", "MULTI", "OK", "PING", "QUEUED", "EXEC", "[PONG]")
 }
 
 // Numbers above 2^53 must not pass through Lua.
@@ -291,103 +231,6 @@ func TestWideBitfields(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, c, "BITFIELD k SET u8 0 193 SET u8 8 221 SET u8 16 220 SET i64 24 1", "[97 98 99", "GETRANGE k 0 2", envelope.Magic)
-}
-
-// A script in a transaction never runs on a value that was compressed after the script was queued.
-func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	a, b := clientOf(t, path).Conn(), clientOf(t, path)
-	defer a.Close()
-	const body = "return(redis.call('APPEND',KEYS[1],'x'))"
-	sha := do(b, "SCRIPT LOAD "+body)
-	for _, script := range []string{"EVAL " + body, "EVALSHA " + sha} {
-		expect(t, b, "SET k {long}", "OK")
-		expect(t, a, "MULTI", "OK", script+" 1 k", "QUEUED")
-		if err := b.Set(ctx, "k", long+"other", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, a, "EXEC", "[ERR cinch:", "GET k", long+"other", "MULTI", "OK", script+" 1 k", "QUEUED", "EXEC", "[1056]", "GET k", long+"otherx")
-	}
-	expect(t, b, "SET k {long}", "OK")
-	expect(t, a, "WATCH unrelated", "OK", "EVAL "+body+" 1 k", "1051", "UNWATCH", "OK")
-	const wrong = "return(redis.call('INCR',KEYS[1]))"
-	direct := clientOf(t, sock)
-	expect(t, direct, "SET p text", "OK")
-	want := do(direct, "EVAL "+wrong+" 1 p")
-	expect(t, a, "WATCH unrelated", "OK", "EVAL "+wrong+" 1 p", want, "UNWATCH", "OK")
-}
-
-// Earlier commands of the same pipeline are done before the gateway examines the keys.
-func TestTransactionInOnePipeline(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	c := clientOf(t, path)
-	for i := range 50 {
-		value := fmt.Sprint(i, long)
-		cmds, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
-			p.Do(ctx, "SET", "k", value)
-			p.Do(ctx, "HSET", "h", "f", value)
-			p.Do(ctx, "MULTI")
-			p.Do(ctx, "SET", "other", value)
-			p.Do(ctx, "APPEND", "k", "y")
-			p.Do(ctx, "HSET", "h", "g", value)
-			p.Do(ctx, "EVAL", "return #redis.call('GET',KEYS[1])+redis.call('HSTRLEN',KEYS[2],'f')+redis.call('HSTRLEN',KEYS[2],'g')", 2, "other", "h")
-			p.Do(ctx, "EXEC")
-			return nil
-		})
-		n := len(value)
-		if got, want := fmt.Sprint(cmds[len(cmds)-1].(*goredis.Cmd).Val()), fmt.Sprintf("[OK %d 1 %d]", n+1, 3*n); err != nil || got != want && got != strings.Replace(want, " 1 ", " 0 ", 1) {
-			t.Fatalf("%s, want %s, %v", got, want, err)
-		}
-	}
-}
-
-// CLIENT REPLY SKIP silences exactly the next request, however large that is.
-func TestReplySkip(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	big := strings.Repeat("x", 20<<10)
-	for _, next := range [][]string{
-		{"GET", "k"},
-		{"SET", "k", long},
-		{"SET", "k", big},
-		{"HSET", "h", "f", big, "g", "1"},
-		{"MSET", "a", big, "b", big},
-		{"RPUSH", "l", big},
-		{"APPEND", "k", big},
-		{"STRLEN", "k"},
-		{"INCRBYFLOAT", "n", "1"},
-		{"EVAL", "return 1", "1", "k"},
-		{"BITOP", "AND", "d", "k", "k"},
-		{"NOSUCH", "k"},
-		{"RESET"},
-	} {
-		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		request := resp.AppendCommand(nil, "CLIENT", "REPLY", "SKIP")
-		request = resp.AppendCommand(request, next...)
-		request = resp.AppendCommand(request, "ECHO", "one")
-		request = resp.AppendCommand(request, "CLIENT", "REPLY", "OFF")
-		request = resp.AppendCommand(request, next...)
-		request = resp.AppendCommand(request, "CLIENT", "REPLY", "ON")
-		request = resp.AppendCommand(request, "QUIT")
-		go func() { _, _ = conn.Write(request) }()
-		b, err := io.ReadAll(conn)
-		want := "$3\r\none\r\n+OK\r\n+OK\r\n"
-		if next[0] == "RESET" { // ends CLIENT REPLY OFF
-			want = "$3\r\none\r\n+RESET\r\n+OK\r\n+OK\r\n"
-		}
-		if err != nil || string(b) != want {
-			t.Errorf("%s: %q %v", next[0], b, err)
-		}
-		_ = conn.Close()
-	}
 }
 
 // Names in XINFO are not values, even if they begin with the magic.
@@ -448,58 +291,6 @@ func TestLongestCommonSubsequence(t *testing.T) {
 	}
 }
 
-func TestSortOverSealedValues(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	direct, c := clientOf(t, sock), clientOf(t, path)
-	value := func(first string) string { return first + long }
-	magic := envelope.Magic + "x"
-	for key, v := range sorted(map[string]string{"w:a": value("2"), "w:b": value("1"), "w:c": magic, "v:a": value("A"), "v:b": "short"}) {
-		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect(t, c, "RPUSH l a b c", "3")
-	order := fmt.Sprint([]string{"b", "a", "c"})
-	expect(t, c, "SORT l BY w:* ALPHA", order, "SORT_RO l BY w:* ALPHA", order,
-		"SORT l BY w:* ALPHA GET v:* GET #", fmt.Sprint([]any{"short", "b", value("A"), "a", nil, "c"}),
-		"SORT l BY w:* ALPHA GET w:*", fmt.Sprint([]string{value("1"), value("2"), magic}),
-		"SORT l BY w:* ALPHA GET w:* GET v:* STORE out", "6",
-		"LRANGE out 0 -1", fmt.Sprint([]string{value("1"), "short", value("2"), value("A"), magic, ""}))
-	expect(t, direct, "LRANGE out 0 -1", fmt.Sprint([]string{value("1"), "short", value("2"), value("A"), magic, ""}))
-	if !isSealed(t, direct, "w:a") || !isSealed(t, direct, "w:c") {
-		t.Error("SORT left weights plain")
-	}
-	if err := c.RPush(ctx, "odd", magic, "a").Err(); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, c, "SORT odd GET # GET v:* ALPHA STORE out", "4", "LRANGE out 0 -1", fmt.Sprint([]string{"a", value("A"), magic, ""}))
-	expect(t, c, "SORT_RO l STORE x", "error: ERR syntax error", "SORT l BY w:* STORE", "error: ERR syntax error", "GET w:c", magic)
-}
-
-// A transaction may replace the key that it sorts, which may have had another type.
-func TestSortOfKeyThatTheTransactionReplaces(t *testing.T) {
-	t.Parallel()
-	path, _ := startGateway(t, startServer(t))
-	c := clientOf(t, path)
-	for key, v := range sorted(map[string]string{"w:a": "2" + long, "w:b": "1" + long, "k": "a string"}) {
-		if err := c.Set(ctx, key, v, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := c.TxPipelined(ctx, func(p goredis.Pipeliner) error {
-		p.Del(ctx, "k")
-		p.RPush(ctx, "k", "a", "b")
-		p.Do(ctx, "SORT", "k", "BY", "w:*", "ALPHA", "GET", "w:*", "STORE", "out")
-		return nil
-	})
-	if want := "the value was compressed while this transaction was queued"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("EXEC: %v, want %q", err, want)
-	}
-	expect(t, c, "LRANGE out 0 -1", "[]")
-}
-
 // A command that is not in the table sees plain values.
 func TestUnknownCommand(t *testing.T) {
 	t.Parallel()
@@ -526,36 +317,6 @@ func TestCommandsUnderTracking(t *testing.T) {
 	c := clientOf(t, path, func(o *goredis.Options) { o.Protocol = 3 }).Conn()
 	defer c.Close()
 	expect(t, c, "SET k {long}", "OK", "CLIENT TRACKING ON", "OK", "APPEND k x", "1051", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1051", "GET k", long+"x")
-}
-
-// A value that begins with the magic stays correct through commands that compute on it.
-func TestMagicSurvivesCommands(t *testing.T) {
-	t.Parallel()
-	sock := startServer(t)
-	path, _ := startGateway(t, sock)
-	direct, c := clientOf(t, sock), clientOf(t, path)
-	value := envelope.Magic + "abc"
-	if err := c.Set(ctx, "k", value, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, c, "APPEND k x", "7", "GET k", value+"x", "SETRANGE k 3 y", "7", "GET k", envelope.Magic+"ybcx", "STRLEN k", "7")
-	expect(t, c, "EVAL return(redis.call('APPEND',KEYS[1],'z')) 1 k", "8", "GET k", envelope.Magic+"ybcxz")
-	if !isSealed(t, direct, "k") {
-		t.Error("k is not wrapped")
-	}
-	if n := c.Append(ctx, "new", value).Val(); n != int64(len(value)) || c.Get(ctx, "new").Val() != value {
-		t.Errorf("APPEND to nothing: %d, %q", n, c.Get(ctx, "new").Val())
-	}
-	big := envelope.Magic + strings.Repeat("x", 200)
-	if err := c.Eval(ctx, "redis.call('SET',KEYS[1],ARGV[1]) redis.call('HSET',KEYS[2],'f',ARGV[1])", []string{"s", "h"}, big).Err(); err != nil && err != goredis.Nil {
-		t.Fatal(err)
-	}
-	expect(t, c, "GET s", big, "HGET h f", big)
-	off, _ := startGateway(t, sock, func(c *Config) { c.Policy = nil })
-	if err := clientOf(t, off).Eval(ctx, "redis.call('HSET',KEYS[1],'g',ARGV[1])", []string{"h"}, big).Err(); err != nil && err != goredis.Nil {
-		t.Fatal(err)
-	}
-	expect(t, c, "HGET h g", big, "HGET h f", big)
 }
 
 func TestDictionaryOfARule(t *testing.T) {
@@ -604,5 +365,28 @@ func TestDictionaryOfARule(t *testing.T) {
 	late := storeredis.NewDicts(storeredis.DictsOptions{Client: clientOf(t, sock), Local: &dict.Set{}})
 	if _, err := late.Dictionary(d.Number()); err != nil {
 		t.Errorf("after FUNCTION FLUSH: %v", err)
+	}
+}
+
+// A server that can't save its data refuses writes, and also PING. It counts as ready: it serves reads, and
+// its error tells writers the reason, which they would not see if the gateway got no clients.
+func TestReadyWithoutSaving(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	direct := clientOf(t, sock)
+	_, g := startGateway(t, sock)
+	if err := os.Mkdir(filepath.Join(filepath.Dir(sock), "dump.rdb"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	direct.ConfigSet(ctx, "save", "3600 1000000")
+	direct.BgSave(ctx)
+	testenv.Eventually(t, "a save fails", func() bool {
+		return strings.Contains(direct.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
+	if err := direct.Ping(ctx).Err(); err == nil || !strings.HasPrefix(err.Error(), "MISCONF") {
+		t.Fatalf("PING: %v", err)
+	}
+	if _, err := g.Ready(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,9 +1,12 @@
 package redis
 
 import (
+	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/envelope"
 )
 
 // unknownTo returns clients of a gateway whose table lacks the commands names: one that writes through it, a
@@ -77,4 +80,79 @@ func TestUnknownUnderWatch(t *testing.T) {
 	expect(t, c, "SET k {long}", "OK")
 	expect(t, conn, "EXEC", "error: redis: nil")
 	expect(t, c, "GET k", "{long}")
+}
+
+func TestNestedUnitInflatesBeforeScript(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	p.withSideServer(holdingSealed(env))
+	p.inTransaction()
+	if err := p.stored.nested.run(requestOf("EVAL", "return 1", "1", "k"), [][]byte{[]byte("k")}); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("EVAL INFLATE 2 k k 1 "+env+" "+lengthy, "EVAL COMPOSED 1 k "+envelope.Magic+" 0 1 0")
+	for i, flags := range []entryFlags{flagQueued | flagHidden, flagQueued} {
+		if e := p.queued(); e.flags != flags {
+			t.Errorf("entry %d has the flags %b", i, e.flags)
+		}
+	}
+}
+
+func TestNestedUnitRefusesPossibleEnvelopes(t *testing.T) {
+	p := newParts(t)
+	p.user.sideConn.commands.noScriptShow.Store(true)
+	p.user.lua.denied = true
+	p.withSideServer(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	p.inTransaction()
+	for _, test := range []struct{ request, want string }{
+		{"EVALSHA 0123456789012345678901234567890123456789 1 k", "NOSCRIPT"},
+		{"FCALL f 1 k", "ERR cinch: inside MULTI"},
+	} {
+		if err := p.stored.nested.run(requestOf(strings.Fields(test.request)...), [][]byte{[]byte("k")}); err != nil {
+			t.Fatal(err)
+		}
+		p.expect("ECHO")
+		if e := p.queued(); e.kind != kindRefuse || !strings.HasPrefix(e.data.text, test.want) {
+			t.Errorf("%s: %+v", test.request, e.data)
+		}
+	}
+}
+
+// A key that was watched before it was examined can't become compressed unnoticed.
+func TestNestedUnitTrustsWatchedKeys(t *testing.T) {
+	p := newParts(t)
+	p.withSideServer(map[string]string{"TYPE": "+string\r\n", "GETRANGE": "$5\r\nplain\r\n"})
+	keys := [][]byte{[]byte("k")}
+	p.upstream.tx.watch.begin(defaultDatabase, keys)
+	p.inTransaction()
+	if err := p.stored.nested.run(requestOf("FCALL", "f", "1", "k"), keys); err != nil {
+		t.Fatal(err)
+	}
+	p.expect("FCALL f 1 k")
+}
+
+// A script in a transaction never runs on a value that was compressed after the script was queued.
+func TestScriptInTransactionMeetsNewEnvelope(t *testing.T) {
+	t.Parallel()
+	sock := startServer(t)
+	path, _ := startGateway(t, sock)
+	a, b := clientOf(t, path).Conn(), clientOf(t, path)
+	defer a.Close()
+	const body = "return(redis.call('APPEND',KEYS[1],'x'))"
+	sha := do(b, "SCRIPT LOAD "+body)
+	for _, script := range []string{"EVAL " + body, "EVALSHA " + sha} {
+		expect(t, b, "SET k {long}", "OK")
+		expect(t, a, "MULTI", "OK", script+" 1 k", "QUEUED")
+		if err := b.Set(ctx, "k", long+"other", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, a, "EXEC", "[ERR cinch:", "GET k", long+"other", "MULTI", "OK", script+" 1 k", "QUEUED", "EXEC", "[1056]", "GET k", long+"otherx")
+	}
+	expect(t, b, "SET k {long}", "OK")
+	expect(t, a, "WATCH unrelated", "OK", "EVAL "+body+" 1 k", "1051", "UNWATCH", "OK")
+	const wrong = "return(redis.call('INCR',KEYS[1]))"
+	direct := clientOf(t, sock)
+	expect(t, direct, "SET p text", "OK")
+	want := do(direct, "EVAL "+wrong+" 1 p")
+	expect(t, a, "WATCH unrelated", "OK", "EVAL "+wrong+" 1 p", want, "UNWATCH", "OK")
 }

@@ -3,14 +3,17 @@ package redis
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
@@ -187,4 +190,85 @@ func totalBytes() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
+}
+
+// recordingHandler records what a large passes on.
+type recordingHandler struct{ collected [][]byte }
+
+func (d *recordingHandler) handleCollected(args [][]byte) error { d.collected = args; return nil }
+func (*recordingHandler) failWith(text string) error            { return errors.New(text) }
+func (*recordingHandler) passProtocolError() error              { return resp.ErrProtocol }
+
+// largely passes a request to a large, which handles it. The beginning of the request fills the buffer.
+func (p *sessionParts) largely(words ...string) *recordingHandler {
+	p.t.Helper()
+	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
+	in, d := new(requestReader), new(recordingHandler)
+	in.init(&p.upstream, newTable())
+	l := large{reader: in, upstream: &p.upstream, rewriter: &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}, decoded: &p.decoded, handler: d}
+	for !in.isLarge() {
+		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {
+			p.t.Fatal(err)
+		}
+		if in.isLarge() {
+			break
+		}
+		if err := in.in.Fill(); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if err := l.request(); err != nil {
+		p.t.Fatal(err)
+	}
+	return d
+}
+
+func TestLargeRequestsByTheirRows(t *testing.T) {
+	long := strings.Repeat("a long value ", 4000)
+	for name, test := range map[string]struct {
+		words     []string
+		collected bool
+		sealed    []int // arguments that are compressed
+	}{
+		"no value arguments": {words: []string{"ECHO", long}},
+		"value by value":     {words: []string{"MSET", "k1", long, "other", long, "k2", long}, sealed: []int{2, 6}},
+		"no rule":            {words: []string{"SET", "other", long}},
+		"computed on":        {words: []string{"APPEND", "k1", long}, collected: true},
+		"stored and known":   {words: []string{"SET", "k1", long, "EX", "10"}, collected: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParts(t)
+			d := p.largely(test.words...)
+			if got := d.collected != nil; got != test.collected {
+				t.Fatalf("collected: %v", got)
+			}
+			if test.collected {
+				for i, word := range test.words {
+					if string(d.collected[i]) != word {
+						t.Errorf("argument %d has %d bytes, want %d", i, len(d.collected[i]), len(word))
+					}
+				}
+				return
+			}
+			for i, got := range p.words(1)[0] {
+				switch {
+				case slices.Contains(test.sealed, i):
+					if !strings.HasPrefix(got, envelope.Magic) {
+						t.Errorf("argument %d is not sealed", i)
+					}
+				case got != test.words[i]:
+					t.Errorf("argument %d is another", i)
+				}
+			}
+		})
+	}
+}
+
+// The budget that a large request has taken is released with it.
+func TestLargeRequestsHoldNothing(t *testing.T) {
+	p := newParts(t)
+	p.largely("APPEND", "k1", strings.Repeat("x", 200<<10))
+	if !p.life.Requests.TryAcquire(1 << 17) {
+		t.Error("memory is missing")
+	}
 }

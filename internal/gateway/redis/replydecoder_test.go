@@ -2,7 +2,9 @@ package redis
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -102,5 +104,33 @@ func TestServerThatStopsInAReply(t *testing.T) {
 				t.Error("no client was cut off")
 			}
 		})
+	}
+}
+
+// An envelope that is too long as stored is reported with that length, not with the value's.
+func TestEnvelopeTooLongAsStored(t *testing.T) {
+	p := newParts(t)
+	env := p.sealed(lengthy)
+	var spill spill
+	var f frames
+	spill.init(p.life, p.codec)
+	f.init(p.life, &spill)
+	if _, err := io.WriteString(p.server, env+strings.Repeat("x", envelope.MaxHeaderLen)); err != nil {
+		t.Fatal(err)
+	}
+	o := replyDecoder{frames: &f, codec: p.codec}
+	for _, test := range []struct {
+		maxOpen, stored int
+		want            string
+	}{
+		{len(lengthy), len(lengthy) + envelope.MaxHeaderLen, ""},
+		{len(lengthy), len(lengthy) + envelope.MaxHeaderLen + 1, fmt.Sprintf("%d bytes as stored, the limit is %d (max_open)", len(lengthy)+envelope.MaxHeaderLen+1, len(lengthy))},
+		{len(lengthy) - 1, len(env), fmt.Sprintf("%d bytes, the limit is %d (max_open)", len(lengthy), len(lengthy)-1)},
+	} {
+		p.codec.maxOpen = test.maxOpen
+		_, err := o.parseHeader(int64(test.stored))
+		if (err != nil) != (test.want != "") || err != nil && !(errors.Is(err, envelope.ErrTooLarge) && strings.HasSuffix(err.Error(), ": "+test.want)) {
+			t.Errorf("%d bytes stored, limit %d: %v, want %q", test.stored, test.maxOpen, err, test.want)
+		}
 	}
 }
