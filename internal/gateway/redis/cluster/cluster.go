@@ -120,26 +120,6 @@ type Cluster struct {
 	closed    bool
 }
 
-// member is a node with a gateway.
-type member struct {
-	id         string
-	gateway    Gateway
-	listener   net.Listener
-	advertised gateway.Advertised
-	distance   int // distance of its port from the entry's
-	node       atomic.Pointer[node]
-	lastSeen   time.Time   // when a node last knew it; guarded by Cluster.mu
-	stale      atomic.Bool // not seen for a while: the node may have been removed
-}
-
-// nodeTable maps the addresses of nodes to members.
-type nodeTable struct {
-	byAddress map[string]*member
-	byPort    map[string]*member // nil for a port that several members have
-	portless  map[string]bool    // addresses of nodes that have no gateway since no port was free
-	all       []*member          // working primaries first
-}
-
 // New returns a gateway that is not serving yet.
 func New(cfg Config) *Cluster {
 	if cfg.Nodes <= 0 {
@@ -282,64 +262,6 @@ func (c *Cluster) dial(m *member, stats *gateway.Stats) func(context.Context) (n
 		}
 		return conn, err
 	}
-}
-
-// join creates the gateway of a node. c.mu must be held.
-func (c *Cluster) join(n *node, now time.Time) error {
-	m := &member{id: n.id, lastSeen: now}
-	m.node.Store(n)
-	if err := c.listen(m, n); err != nil {
-		return err
-	}
-	address := net.JoinHostPort(n.dialHost(), n.port)
-	m.gateway = c.cfg.New(Site{
-		ID: n.id, Address: address, Policy: c.policy,
-		Dial: c.dial(m, c.cfg.Stats), DialOwn: c.dial(m, nil), View: &View{c: c, member: m},
-	})
-	c.members[n.id] = m
-	c.serving.Go(func() { c.serve(m) })
-	c.log.Info("gateway started for a cluster node", "node", address, "id", n.id, "listen", m.listener.Addr().String())
-	return nil
-}
-
-// listen opens a member's listener: at the port of its seed, or after those of all seeds. c.mu must be held.
-func (c *Cluster) listen(m *member, n *node) (err error) {
-	seed := c.seeds.indexOf(n)
-	if m.listener, m.distance, err = c.ports.listen(seed); err != nil {
-		return err
-	}
-	m.advertised = c.ports.advertisedAt(m.distance)
-	if seed > 0 && m.distance != seed {
-		c.log.Warn("the port of a cluster node is in use, so this gateway serves it on another port than other gateways do",
-			"node", Address(n.dialHost(), n.port), "port", c.ports.at(m.distance))
-	}
-	return nil
-}
-
-func (c *Cluster) serve(m *member) {
-	defer gateway.CatchPanic(c.log, c.cfg.Stats, func() { _ = m.listener.Close() })
-	if err := m.gateway.Serve(m.listener); err != nil && !errors.Is(err, net.ErrClosed) { // leave has closed it
-		c.log.Error("gateway of a cluster node failed", "id", m.id, "err", err)
-	}
-}
-
-// leave ends the gateway of a node that has left, or whose port another one needs. c.mu must be held.
-func (c *Cluster) leave(m *member) {
-	delete(c.members, m.id)
-	_ = m.listener.Close() // now, for the next node
-	c.ports.free(m.distance)
-	c.log.Info("gateway stopped for a cluster node", "id", m.id, "listen", m.listener.Addr().String())
-	go func() {
-		defer gateway.CatchPanic(c.log, c.cfg.Stats, nil)
-		ctx, cancel := context.WithTimeout(c.ctx, leaveTime)
-		defer cancel()
-		_ = m.gateway.Shutdown(ctx)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.cfg.Follower != nil && c.members[m.id] == nil { // it may have joined again
-			c.cfg.Follower.Leave(m.id)
-		}
-	}()
 }
 
 // entrySessions holds the sessions of clients that have connected to the entry.

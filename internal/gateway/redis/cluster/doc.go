@@ -3,8 +3,10 @@
 //
 //	cluster.go   Cluster: the listeners, a gateway for each node, the entry for clients
 //	poll.go      polling nodes about each other
+//	members.go   nodes that join, leave, or give their port to a node that clients need more
 //	nodes.go     parses CLUSTER NODES
-//	ports.go     which port a node gets, so that several gateways agree: by the order of the seeds
+//	ports.go     the ports that follow the entry's
+//	seeds.go     which node has which of them, so that several gateways agree: by the order of the seeds
 //	sentinel.go  servers that Sentinels watch
 //	view.go      View: the addresses at which clients of one gateway reach the other nodes
 //	rewrite.go   replaces addresses in replies that name nodes, and in messages of Sentinels

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -152,6 +154,25 @@ func TestNodeReturnsWhileItLeaves(t *testing.T) {
 	})
 }
 
+// A node that drops what is sent to it does not use up the time of the others.
+func TestSilentNodeLeavesTimeForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Config{Stats: gateway.NewStats("c", "redis"), Log: nil})
+		silent, working := &member{id: "silent", gateway: fakeGateway{}}, &member{id: "working", gateway: fakeGateway{answers: true}}
+		for _, m := range []*member{silent, working} {
+			m.node.Store(&node{id: m.id, primary: true})
+		}
+		c.table.Store(&nodeTable{all: []*member{silent, working}})
+		for range 2 { // they take turns
+			began := time.Now()
+			if s := c.newSession(nil); s == nil || time.Since(began) > nodeTime {
+				t.Errorf("no session after %v", time.Since(began))
+			}
+		}
+		c.cancel()
+	})
+}
+
 type followed map[string]bool
 
 func (f followed) Leave(id string) { f[id] = true }
@@ -268,3 +289,18 @@ func (s *fakeEntry) Close() error {
 	s.closed = true
 	return nil
 }
+
+type fakeGateway struct {
+	Gateway
+	answers bool
+}
+
+func (g fakeGateway) Connect(ctx context.Context, _ net.Conn) (Session, error) {
+	if g.answers {
+		return fakeSession{}, nil
+	}
+	<-ctx.Done()
+	return nil, errors.Join(endpoint.ErrUnreachable, ctx.Err())
+}
+
+type fakeSession struct{ Session }

@@ -1,14 +1,11 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"net"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -88,38 +85,4 @@ func TestOldAnswersOfSentinels(t *testing.T) {
 			t.Errorf("%s: the answer of Sentinel %q counts (%v), want that of %d", test.name, a.host, err, test.want)
 		}
 	}
-}
-
-// A node that drops what is sent to it does not use up the time of the others.
-func TestSilentNodeLeavesTimeForOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := New(Config{Stats: gateway.NewStats("c", "redis"), Log: nil})
-		silent, working := &member{id: "silent", gateway: fakeGateway{}}, &member{id: "working", gateway: fakeGateway{answers: true}}
-		for _, m := range []*member{silent, working} {
-			m.node.Store(&node{id: m.id, primary: true})
-		}
-		c.table.Store(&nodeTable{all: []*member{silent, working}})
-		for range 2 { // they take turns
-			began := time.Now()
-			if s := c.newSession(nil); s == nil || time.Since(began) > nodeTime {
-				t.Errorf("no session after %v", time.Since(began))
-			}
-		}
-		c.cancel()
-	})
-}
-
-type fakeGateway struct {
-	Gateway
-	answers bool
-}
-
-type fakeSession struct{ Session }
-
-func (g fakeGateway) Connect(ctx context.Context, _ net.Conn) (Session, error) {
-	if g.answers {
-		return fakeSession{}, nil
-	}
-	<-ctx.Done()
-	return nil, errors.Join(endpoint.ErrUnreachable, ctx.Err())
 }
