@@ -14,5 +14,4 @@
 //	reply.go            reply elements: ParseHead, and the Append functions
 //	reader.go           Reader: frames from a connection, without a buffer while it waits
 //	number.go, word.go  numbers and keywords as the server reads them
-//	gateway.go          the command that asks whether the peer is a gateway
 package resp

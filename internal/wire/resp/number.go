@@ -25,6 +25,12 @@ func ParseInt(b []byte) (int64, bool) {
 	return signed(u, neg)
 }
 
+// ParseCount parses a count, such as a number of keys, from 0 to 1<<31 - 1.
+func ParseCount(arg []byte) (int, bool) {
+	n, ok := ParseInt(arg)
+	return int(n), ok && n >= 0 && n < 1<<31
+}
+
 func parseDigits(b []byte) (uint64, bool) {
 	var u uint64
 	for _, c := range b {

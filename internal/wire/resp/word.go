@@ -32,9 +32,3 @@ func Lower(c byte) byte {
 	}
 	return c
 }
-
-// ParseCount parses a count, such as a number of keys, from 0 to 1<<31 - 1.
-func ParseCount(arg []byte) (int, bool) {
-	n, ok := ParseInt(arg)
-	return int(n), ok && n >= 0 && n < 1<<31
-}
