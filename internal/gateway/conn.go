@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -173,49 +172,6 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 		return wrapped.writeBuffers(bufs)
 	}
 	return bufs.WriteTo(c)
-}
-
-// relayBufferBytes is the buffer size of Relay.
-const relayBufferBytes = 32 << 10
-
-// ErrRelayWrite is wrapped by Relay's error if dst takes no more bytes. What dst has sent may still be unread.
-var ErrRelayWrite = errors.New("the connection takes no more bytes")
-
-// RelayWriteError wraps an error of writing to a connection or of half-closing it.
-func RelayWriteError(err error) error {
-	if err == nil || errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", ErrRelayWrite, err)
-}
-
-// Relay copies src to dst until EOF and then closes dst for writing, so that the other direction can go on.
-// It returns nil after an EOF. To splice two connections the caller runs one Relay for each direction, and
-// closes both connections at the end. While Relay waits for bytes it holds no buffer (see ReadFirst).
-func Relay(dst, src net.Conn) error { return RelayFunc(dst, src, nil) }
-
-// RelayFunc is Relay, and calls show with each piece before it is written; b is valid during the call. show
-// may be nil.
-func RelayFunc(dst, src net.Conn, show func(b []byte)) error {
-	var buf []byte
-	for {
-		var n int
-		var err error
-		buf, n, err = ReadNext(src, buf, relayBufferBytes)
-		if errors.Is(err, io.EOF) {
-			return RelayWriteError(CloseWrite(dst))
-		}
-		if err != nil {
-			return err
-		}
-		if show != nil {
-			show(buf[:n])
-		}
-		if _, err = dst.Write(buf[:n]); err != nil {
-			memory.PutBuffer(buf)
-			return RelayWriteError(err)
-		}
-	}
 }
 
 // A TLS connection half-closes as a plain one does.

@@ -90,6 +90,25 @@ func TestBudgetReleaseOfTooMuchPanics(t *testing.T) {
 	}
 }
 
+// remove takes an account off the list wherever it is, and does nothing for one that is not on it.
+func TestHolders(t *testing.T) {
+	var h holders
+	accounts := make([]Account, 4)
+	for i := range 3 {
+		h.add(&accounts[i])
+	}
+	for _, remove := range []int{3, 1, 1, 2, 0} {
+		h.remove(&accounts[remove])
+	}
+	if h.first != nil {
+		t.Error("an account is left")
+	}
+	h.add(&accounts[1])
+	if h.first != &accounts[1] || accounts[1].nextOne != nil || accounts[1].prev != nil {
+		t.Error("not alone")
+	}
+}
+
 func TestNoBudget(t *testing.T) {
 	for _, b := range []*Budget{nil, NewBudget(0)} {
 		a := b.Share("g").Account(nil, nil)

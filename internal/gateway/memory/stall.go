@@ -15,7 +15,7 @@ import (
 //     for its turn. Until then a client may read as slowly as it likes, above the minimum.
 //
 // Progress is the number of bytes that the peer's machine has sent or acknowledged while the gateway waited for it, as
-// counted by the kernel (gateway/transferred_linux.go). So a byte now and then does not save a peer, and time spent
+// counted by the kernel (gateway/tcpinfo_linux.go). So a byte now and then does not save a peer, and time spent
 // waiting for a slow server or in the gateway's own queues does not count against one. A slow reader makes visible
 // progress, although the kernel lets the gateway write only now and then.
 const (

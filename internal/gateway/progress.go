@@ -41,17 +41,6 @@ func (s *Stream) Cut(v memory.StallReason) {
 	_ = Abort(s.To)
 }
 
-// LogCut counts and logs that a peer was disconnected because its message holds memory that others wait for.
-func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v memory.StallReason) {
-	stats.Error("stalled")
-	why := "it is stalled while others wait for the memory that its message holds"
-	if v.Turn {
-		why = "it takes too long to finish a message while others wait for their turn"
-	}
-	log.Warn(v.Peer.String()+" is too slow, disconnected", "client", client.String(), "why", why, "held_bytes", v.Held,
-		"moved_bytes", v.Moved, "in", v.In.Round(time.Millisecond))
-}
-
 // transferred returns how many bytes have come from the other end of c, and how many that end has acknowledged.
 func transferred(c net.Conn) (received, taken int64) {
 	if t, ok := c.(*tls.Conn); ok {
