@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -23,8 +24,8 @@ const defaultRuleMemory = 8 << 20
 // the store. Its methods may be called from any goroutine.
 type activePolicy struct {
 	o        *Options
-	samplers atomic.Pointer[map[ruleLogin]*sampler] // replaced as a whole; a nil sampler: none for this login
-	joined   chan struct{}                          // capacity 1: a login joined
+	samplers atomic.Pointer[map[ruleLogin]*reservoir.Sampler] // replaced as a whole; a nil sampler: none for this login
+	joined   chan struct{}                                    // capacity 1: a login joined
 
 	mu      sync.Mutex // guards what follows
 	rules   Rules
@@ -35,7 +36,7 @@ type activePolicy struct {
 
 func newActivePolicy(o *Options) *activePolicy {
 	f := &activePolicy{o: o, joined: make(chan struct{}, 1), managed: map[string]*managedRule{}, stats: map[string]*ruleStats{}}
-	f.samplers.Store(&map[ruleLogin]*sampler{})
+	f.samplers.Store(&map[ruleLogin]*reservoir.Sampler{})
 	return f
 }
 
@@ -51,7 +52,7 @@ func (f *activePolicy) Sample(rule *policy.Rule, login string, key, value []byte
 		s = f.join(rule, login)
 	}
 	if s != nil {
-		s.observe(valueType(rule), key, value, stored)
+		s.Observe(valueType(rule), key, value, stored)
 	}
 }
 
@@ -65,7 +66,7 @@ func (f *activePolicy) SetRules(rules Rules) {
 	f.rules = rules
 	before := f.managed
 	f.managed = map[string]*managedRule{}
-	samplers := map[ruleLogin]*sampler{}
+	samplers := map[ruleLogin]*reservoir.Sampler{}
 	for _, rule := range rules.Policy.Rules() {
 		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // a second such rule is never reached
 			continue
@@ -214,7 +215,7 @@ func (f *activePolicy) Status() []Status {
 		s := t.read()
 		if r := active[t]; r != nil {
 			s.Active = true
-			s.SampleValues, s.SampleBytes = r.sampler.size()
+			s.SampleValues, s.SampleBytes = r.sampler.Size()
 			s.WantedValues = f.o.MinSamples
 			if d := r.current.dict; d != nil {
 				s.Number = d.Number()

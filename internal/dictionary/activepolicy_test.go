@@ -60,3 +60,26 @@ func TestLookedIsForAllRules(t *testing.T) {
 		t.Error("it is not enough to have looked")
 	}
 }
+
+func TestSampleIsCheap(t *testing.T) {
+	m := New(Options{Apply: func(*policy.Policy) {}})
+	m.SetRules(Rules{Policy: autoPolicy(t), RuleMemory: 64 << 10})
+	rule := m.Policy().Rules()[0]
+	key, value := []byte("doc:1"), make([]byte, 300)
+	for range 100_000 {
+		m.Sample(rule, "", key, value, 100)
+	}
+	if n := testing.AllocsPerRun(1000, func() { m.Sample(rule, "", key, value, 100) }); n > 0.1 {
+		t.Errorf("%v allocations a value", n)
+	}
+}
+
+func BenchmarkSample(b *testing.B) {
+	m := New(Options{Apply: func(*policy.Policy) {}})
+	m.SetRules(Rules{Policy: autoPolicy(b)})
+	rule := m.Policy().Rules()[0]
+	key, value := []byte("doc:1"), make([]byte, 300)
+	for b.Loop() {
+		m.Sample(rule, "", key, value, 100)
+	}
+}

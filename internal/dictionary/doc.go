@@ -2,8 +2,6 @@
 // trains in the background, rolls out dictionaries that save enough, and detects when one no longer fits.
 //
 //	metrics.go          Prometheus metrics
-//	messages.go         counts and samples of messages on a wire, which have no dictionaries
-//	messagestats.go     their statistics
 //	trainonce.go        training for a job that walks a store once
 //	manager.go          one gateway: reads records, trains, rolls out, adopts
 //	renew.go            a training and its rollout
@@ -20,8 +18,7 @@
 //	drift.go            whether values still fit the dictionary
 //	volume.go           how many bytes a dictionary would save on
 //	schedule.go         when to train; reads no clock and does no I/O
-//	sampler.go          called on the data path: one counter, and rarely a copy
-//	reservoir.go        a uniform sample of a stream within a number of bytes
+//	reservoir           the samples, below: a uniform sample of a stream within a number of bytes
 //
 // A rollout takes steps. After each, the store is readable for every reader:
 //

@@ -5,16 +5,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // monitorForTest returns a monitor of a sampler, and a function that makes it observe values of 1000 bytes.
 func monitorForTest(now time.Time) (*monitor, func(values, stored int)) {
-	s := newSampler(1<<20, 2000, nil)
+	s := reservoir.New(1<<20, 2000, nil)
 	w := newMonitor(optionsForTest(Options{MinSamples: 100, now: func() time.Time { return now }}), s)
 	return &w, func(values, stored int) {
 		for i := range values {
-			s.observe(policy.Argument, nil, fmt.Appendf(nil, "%01000d", i), stored)
+			s.Observe(policy.Argument, nil, fmt.Appendf(nil, "%01000d", i), stored)
 		}
 	}
 }
@@ -55,7 +56,7 @@ func TestVolume(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w, see := monitorForTest(now)
 	see(100, 500)
-	raw := float64(w.sampler.snapshot().rawBytes)
+	raw := float64(w.sampler.Snapshot().RawBytes)
 	for _, c := range []struct {
 		after time.Duration
 		want  float64

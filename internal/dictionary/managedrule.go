@@ -3,6 +3,7 @@ package dictionary
 import (
 	"sync/atomic"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -10,9 +11,9 @@ import (
 // to the goroutine of Run.
 type managedRule struct {
 	fingerprint string
-	login       string   // see perlogin.go; never changed
-	noSample    []string // never changed
-	sampler     *sampler // never changed
+	login       string             // see perlogin.go; never changed
+	noSample    []string           // never changed
+	sampler     *reservoir.Sampler // never changed
 
 	config  atomic.Pointer[ruleConfig]
 	current choice // guarded by activePolicy.mu, written only by Run's goroutine
@@ -33,7 +34,7 @@ type ruleConfig struct {
 // newManagedRule returns the state for the values of a login. memory limits the sample, in bytes.
 func newManagedRule(o *Options, fingerprint, login string, memory int, noSample []string) *managedRule {
 	r := &managedRule{fingerprint: fingerprint, login: login, noSample: noSample}
-	r.sampler = newSampler(memory, o.MaxSample, noSample)
+	r.sampler = reservoir.New(memory, o.MaxSample, noSample)
 	r.monitor = newMonitor(o, r.sampler)
 	r.announcer = announcer{o: o, name: fingerprint, stats: r.stats}
 	return r

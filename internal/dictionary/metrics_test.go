@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/metricstest"
 )
@@ -41,7 +42,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"cinch_dictionary_promised_ratio": 4, "cinch_dictionary_info": 1, "cinch_dictionary_sample_values": 1,
-		"cinch_dictionary_sample_bytes": 100 + itemOverhead, "cinch_dictionary_trainings_total": 1, "cinch_dictionary_refused_total": 1,
+		"cinch_dictionary_sample_bytes": 100 + reservoir.ItemOverhead, "cinch_dictionary_trainings_total": 1, "cinch_dictionary_refused_total": 1,
 	} {
 		if values[name] != want {
 			t.Errorf("%s is %v, want %v", name, values[name], want)

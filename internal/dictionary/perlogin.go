@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -45,7 +46,7 @@ func loginsOf(known map[string]*managedRule, rule *policy.Rule) []string {
 
 // join adds a login that writes under a rule for the first time. It returns nil if there are too many logins,
 // or if the rule was removed.
-func (f *activePolicy) join(rule *policy.Rule, login string) *sampler {
+func (f *activePolicy) join(rule *policy.Rule, login string) *reservoir.Sampler {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := *f.samplers.Load()
@@ -56,7 +57,7 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *sampler {
 	if ours == nil {
 		return nil
 	}
-	var s *sampler
+	var s *reservoir.Sampler
 	if others := f.managedFor(ours); len(others) < maxLogins {
 		r := f.newOrKnown(nil, ours, login)
 		f.managed[r.fingerprint] = r
@@ -102,7 +103,7 @@ func (f *activePolicy) findRule(name string) *policy.Rule {
 func (f *activePolicy) divideMemory(rule *policy.Rule) {
 	all := f.managedFor(rule)
 	for _, r := range all {
-		r.sampler.resize(f.rules.RuleMemory / len(all))
+		r.sampler.Resize(f.rules.RuleMemory / len(all))
 	}
 }
 

@@ -32,7 +32,7 @@ func TestSamplesOfLoginsAreApart(t *testing.T) {
 		}
 		var got []string
 		for _, r := range m.all() {
-			got = append(got, fmt.Sprint(labelOf(r.rule().Name, r.login), " ", len(r.sampler.values())))
+			got = append(got, fmt.Sprint(labelOf(r.rule().Name, r.login), " ", len(r.sampler.Values())))
 		}
 		want := "[docs 10 docs@alice 20 docs@bob 30]"
 		if shared {
@@ -60,7 +60,7 @@ func TestLoginsAreBounded(t *testing.T) {
 		for range 2000 {
 			m.Sample(rule, r.login, nil, make([]byte, 1000), 500)
 		}
-		_, memory := r.sampler.size()
+		_, memory := r.sampler.Size()
 		total += memory
 	}
 	if total > 1<<20 {

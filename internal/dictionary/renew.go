@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
 // adopt puts the dictionary that another gateway has announced into force, if it does as well on the values here.
@@ -31,7 +32,7 @@ func (m *Manager) adopt(ctx context.Context, r *managedRule) bool {
 	}
 	r.monitor.schedule.rolledOut(at, promised)
 	r.monitor.recordVolume(v.Stored)
-	r.sampler.reset()
+	r.sampler.Reset()
 	m.use(r, announced)
 	r.stats().update(func(s *Status) { s.Adopted++; s.Version = *v; s.Promised, s.Observed = promised, 0 })
 	r.stats().log.Info("dictionary adopted", "dictionary", name(d), "by", v.By, "ratio", forLog(promised))
@@ -45,7 +46,7 @@ const asGood = 1.02
 // isAsGood reports whether the announced dictionary does as well on the values here, and returns the ratio that
 // it promises. If there are too few values to judge by, it accepts the announced ratio.
 func (m *Manager) isAsGood(ctx context.Context, r *managedRule, announced choice, v *Version) (promised float64, ok bool) {
-	if samples, _ := r.sampler.size(); samples < minValuesInSample {
+	if samples, _ := r.sampler.Size(); samples < reservoir.MinValues {
 		return v.Promised, true
 	}
 	current, with, ok := m.o.Trainer.compare(ctx, m.task(ctx, r), announced)
@@ -134,7 +135,7 @@ func (m *Manager) lease(ctx context.Context, r *managedRule) (refused string) {
 // task returns the inputs of a training for the rule.
 func (m *Manager) task(ctx context.Context, r *managedRule) task {
 	k := task{
-		rule: r.rule(), current: r.current, samples: r.sampler.values(),
+		rule: r.rule(), current: r.current, samples: r.sampler.Values(),
 		volume: m.expectedVolume(ctx, r), saving: m.o.MinSaving,
 	}
 	if p, ok := m.o.Store.(costReporter); ok {

@@ -3,6 +3,8 @@ package dictionary
 import (
 	"math"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
 // schedule decides when a rule's dictionary is trained: first when there are enough samples, later when
@@ -47,17 +49,17 @@ const (
 
 // observe adds counts since the last call, and reports whether the dictionary has just been found not to fit
 // any more: then the caller must begin a new sample.
-func (p *schedule) observe(s snapshot) (began bool) {
-	if s.rawBytes == 0 {
+func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
+	if s.RawBytes == 0 {
 		return false
 	}
-	ratio := float64(s.storedBytes) / float64(s.rawBytes)
+	ratio := float64(s.StoredBytes) / float64(s.RawBytes)
 	share := 1.0
 	if p.weight > 0 {
-		share = 1 - math.Exp(-float64(s.values)/memoryValues)
+		share = 1 - math.Exp(-float64(s.Values)/memoryValues)
 	}
 	p.observed += share * (ratio - p.observed)
-	p.weight = min(p.weight+float64(s.values), memoryValues)
+	p.weight = min(p.weight+float64(s.Values), memoryValues)
 	if p.promised == 0 || p.drifted || p.weight < minObserved {
 		return false
 	}
@@ -81,7 +83,7 @@ func (p *schedule) due(now time.Time, samples int, full bool) string {
 }
 
 func (p *schedule) enough(samples int, full bool) bool {
-	return samples >= p.minSamples || full && samples >= minValuesInSample/2
+	return samples >= p.minSamples || full && samples >= reservoir.MinValues/2
 }
 
 // ready reports whether training may begin at the minimum wait after the last one.

@@ -3,6 +3,8 @@ package dictionary
 import (
 	"testing"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
 func TestSchedule(t *testing.T) {
@@ -16,7 +18,7 @@ func TestSchedule(t *testing.T) {
 	}
 	stored := func(values uint64, ratio float64, wantDrift bool) {
 		t.Helper()
-		if began := p.observe(snapshot{values, values * 1000, uint64(float64(values) * 1000 * ratio)}); began != wantDrift {
+		if began := p.observe(reservoir.Snapshot{Values: values, RawBytes: values * 1000, StoredBytes: uint64(float64(values) * 1000 * ratio)}); began != wantDrift {
 			t.Errorf("drift %v at %.3f of %.3f, want %v", began, p.observed, p.promised, wantDrift)
 		}
 	}
@@ -76,13 +78,13 @@ func TestSchedule(t *testing.T) {
 func TestDriftForgetsSlowly(t *testing.T) {
 	p := schedule{drift: 0.15}
 	p.rolledOut(time.Unix(1, 0), 0.3)
-	p.observe(snapshot{1000, 1_000_000, 300_000})
-	if p.observe(snapshot{20, 20_000, 20_000}) {
+	p.observe(reservoir.Snapshot{Values: 1000, RawBytes: 1_000_000, StoredBytes: 300_000})
+	if p.observe(reservoir.Snapshot{Values: 20, RawBytes: 20_000, StoredBytes: 20_000}) {
 		t.Error("20 of 1000 are called drift")
 	}
 	began := false
 	for i := 0; i < 20 && !began; i++ {
-		began = p.observe(snapshot{100, 100_000, 65_000})
+		began = p.observe(reservoir.Snapshot{Values: 100, RawBytes: 100_000, StoredBytes: 65_000})
 	}
 	if !began {
 		t.Errorf("no drift at %.3f", p.observed)
@@ -105,7 +107,7 @@ func drifts(perSecond, seconds int, changes ...int) (rollouts []int) {
 			ratio = 0.3
 		}
 		samples += int(n)
-		if p.observe(snapshot{n, n * 1000, uint64(float64(n*1000) * ratio)}) {
+		if p.observe(reservoir.Snapshot{Values: n, RawBytes: n * 1000, StoredBytes: uint64(float64(n*1000) * ratio)}) {
 			samples = 0
 		}
 		if now := start.Add(time.Duration(at) * time.Second); p.due(now, samples, false) != "" {

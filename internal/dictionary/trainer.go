@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/system/cputime"
 )
@@ -151,7 +152,7 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 	}
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
-	s.validation = bounded(k.samples, maxValidation, maxValidationBytes)
+	s.validation = reservoir.Bounded(k.samples, maxValidation, maxValidationBytes)
 	s.work("another gateway's dictionary", func() {
 		current, with = s.ratio(k.current), s.ratio(other)
 	})
@@ -193,17 +194,7 @@ func divide(samples [][]byte) (training, validation [][]byte, inMemory int64) {
 			training = append(training, s)
 		}
 	}
-	return bounded(training, maxTraining, maxTrainingBytes), bounded(validation, maxValidation, maxValidationBytes), inMemory
-}
-
-// bounded returns the longest prefix of the samples, which are in no order, within the limits.
-func bounded(samples [][]byte, most, bytes int) [][]byte {
-	for i, s := range samples {
-		if bytes -= len(s); bytes < 0 || i == most {
-			return samples[:i]
-		}
-	}
-	return samples
+	return reservoir.Bounded(training, maxTraining, maxTrainingBytes), reservoir.Bounded(validation, maxValidation, maxValidationBytes), inMemory
 }
 
 // search is the state of one training.
@@ -304,7 +295,7 @@ func (s *search) tryLevels(best *result, lower []int) {
 // values not used for training.
 func (s *search) useAll(best *result) {
 	all := append(slices.Clip(s.training), unique(s.validation)...)
-	if best.dict == nil || s.ctx.Err() != nil || len(bounded(all, maxTraining, maxTrainingBytes)) < len(all) {
+	if best.dict == nil || s.ctx.Err() != nil || len(reservoir.Bounded(all, maxTraining, maxTrainingBytes)) < len(all) {
 		return
 	}
 	s.work("all values", func() {

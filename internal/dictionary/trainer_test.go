@@ -12,6 +12,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/system/cputime"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -129,11 +130,11 @@ func TestBounded(t *testing.T) {
 		ten[i] = make([]byte, 10)
 	}
 	for most, want := range map[int]int{9: 0, 10: 1, 19: 1, 20: 2, 99: 9, 100: 10, 1000: 10} {
-		if got := len(bounded(ten, 10, most)); got != want {
+		if got := len(reservoir.Bounded(ten, 10, most)); got != want {
 			t.Errorf("%d bytes: %d, want %d", most, got, want)
 		}
 	}
-	if got := len(bounded(ten, 3, 1000)); got != 3 {
+	if got := len(reservoir.Bounded(ten, 3, 1000)); got != 3 {
 		t.Errorf("%d of 3", got)
 	}
 	if algorithmName(dict.External) != "libzstd" {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // minOnceSamples is the smallest number of values from which TrainOnce trains a dictionary.
-const minOnceSamples = minValuesInSample / 2
+const minOnceSamples = reservoir.MinValues / 2
 
 // TrainOnce trains dictionaries from the current samples for rules that have none, rolls them out, and returns the
 // policy in force afterwards. It is for jobs that walk a store once and so have all values at once. whole is the
@@ -38,7 +39,7 @@ func (m *Manager) trainRule(ctx context.Context, r *managedRule, waits func(rule
 		if m.adopt(ctx, r) || r.current.dict != nil {
 			return ""
 		}
-		if samples, _ := r.sampler.size(); samples < minOnceSamples {
+		if samples, _ := r.sampler.Size(); samples < minOnceSamples {
 			return refusedSamples
 		}
 		if refused = m.retrain(ctx, r, reasonFirst); refused != refusedRace {

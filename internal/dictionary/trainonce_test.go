@@ -107,7 +107,7 @@ func TestOnceWaitsForATraining(t *testing.T) {
 					t.Fatal("no lease")
 				}
 				j, few := jobForTest(t, s, "pack", time.Second, made(own)), jobForTest(t, s, "few", 0, made(own))
-				few.all()[0].sampler.reset()
+				few.all()[0].sampler.Reset()
 				few.sampleForTest(documents(minOnceSamples-1, 0))
 				few.run(t.Context())
 				if few.waits+few.trainings > 0 || few.number != 0 {

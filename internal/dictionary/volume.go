@@ -30,7 +30,7 @@ const (
 )
 
 // rawBytes returns the raw bytes seen since the count began.
-func (w *monitor) rawBytes() float64 { return float64(w.sampler.snapshot().minus(w.begunAt).rawBytes) }
+func (w *monitor) rawBytes() float64 { return float64(w.sampler.Snapshot().Minus(w.begunAt).RawBytes) }
 
 // volume estimates from the traffic how many raw bytes a new dictionary will save on: as many as were seen
 // since the count began, or as will be within the horizon, whichever is more.
@@ -66,13 +66,13 @@ func (m *Manager) expectedVolume(ctx context.Context, r *managedRule) float64 {
 // sample shows. Values that repeat count once, those that occur once in proportion. It is for servers that
 // can't be asked.
 func (w *monitor) uniqueVolume(volume float64) float64 {
-	single, again, all := w.sampler.repeats()
+	single, again, all := w.sampler.Repeats()
 	if single == all {
 		return volume
 	}
-	values, _ := w.sampler.size()
-	seen := w.sampler.snapshot()
-	sampled := float64(values) * float64(seen.rawBytes) / float64(max(seen.values, 1)) // as allocated
+	values, _ := w.sampler.Size()
+	seen := w.sampler.Snapshot()
+	sampled := float64(values) * float64(seen.RawBytes) / float64(max(seen.Values, 1)) // as allocated
 	return min(volume, (float64(single)*volume+float64(again)*sampled)/float64(all))
 }
 

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/grpc"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 )
 
 var linkModes = map[string]grpc.LinkMode{config.ClientHistory: grpc.LinkPerClient, config.SharedHistory: grpc.LinkShared, config.NoHistory: grpc.NoLink, "": grpc.LinkDefault}
@@ -58,7 +58,7 @@ func (s *shared) addLinks(g *config.Gateway, e *link.Endpoint, l *lanes.Shared) 
 
 // addGRPC makes r a gateway for gRPC.
 func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	r.kinds = dictionary.NewMessages(l.ruleMemory())
+	r.kinds = sampled.NewMessages(l.ruleMemory())
 	made := grpc.NewGateway(grpc.Config{
 		Name:          g.Name,
 		Upstream:      r.upstream,

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/store/open"
 )
 
@@ -14,7 +14,7 @@ var mongoLinks = map[string]mongo.Sharing{config.ClientHistory: mongo.PerAddress
 
 // addMongo makes r a gateway for MongoDB.
 func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.Config) {
-	r.kinds = dictionary.NewMessages(l.ruleMemory())
+	r.kinds = sampled.NewMessages(l.ruleMemory())
 	made := mongo.NewGateway(mongo.Config{
 		Name:        g.Name,
 		Upstream:    r.upstream,

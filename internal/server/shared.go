@@ -17,6 +17,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/mongo"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/policy/simulate"
@@ -85,7 +86,7 @@ type running struct {
 
 	// For gateways that compress messages on the wire; nil for others.
 	messages messageGateway
-	kinds    *dictionary.Messages
+	kinds    *sampled.Messages
 
 	http *http.Gateway // nil for other protocols
 	grpc *grpc.Gateway // likewise

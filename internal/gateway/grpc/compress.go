@@ -5,19 +5,19 @@ import (
 	"errors"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // compressor compresses messages for all calls of a gateway.
 type compressor struct {
 	cache  *Cache
-	kinds  *dictionary.Messages // kinds of messages that are measured
-	effort *gateway.Effort      // CPU budget; nil: no limits
-	maxLen int                  // longer messages are not compressed
+	kinds  *sampled.Messages // kinds of messages that are measured
+	effort *gateway.Effort   // CPU budget; nil: no limits
+	maxLen int               // longer messages are not compressed
 }
 
 // errSteppedDown means that the gateway's budgets leave no time for compressing a message.

@@ -8,10 +8,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 )
 
@@ -42,18 +42,18 @@ type Config struct {
 	MaxOpen       int // limit of a decompressed message in bytes
 
 	Codecs            *grpccodec.Set
-	Engine            *codec.Engine        // of links; nil: in pure Go
-	Cache             *Cache               // shared by the gateways of a process; nil: a new one
-	Peers             bool                 // clients may be gateways, which may open links
-	Links             *link.Config         // links with other gateways: codec, memory and times; nil: no links
-	Link              LinkMode             // for the upstream, if it turns out to be a gateway
-	Sample            bool                 // measure all messages
-	Kinds             *dictionary.Messages // holds the measurements
-	UpstreamReads     []string             // encodings that the upstream is known to read
-	Requests, Replies *memory.Budget       // budgets for the bytes of messages in memory
-	Grace             time.Duration        // how long a drain waits for quiet streams
-	Effort            *gateway.Effort      // CPU budget for compressing; nil: no limits
-	Tracer            *trace.Tracer        // nil: no traces
+	Engine            *codec.Engine     // of links; nil: in pure Go
+	Cache             *Cache            // shared by the gateways of a process; nil: a new one
+	Peers             bool              // clients may be gateways, which may open links
+	Links             *link.Config      // links with other gateways: codec, memory and times; nil: no links
+	Link              LinkMode          // for the upstream, if it turns out to be a gateway
+	Sample            bool              // measure all messages
+	Kinds             *sampled.Messages // holds the measurements
+	UpstreamReads     []string          // encodings that the upstream is known to read
+	Requests, Replies *memory.Budget    // budgets for the bytes of messages in memory
+	Grace             time.Duration     // how long a drain waits for quiet streams
+	Effort            *gateway.Effort   // CPU budget for compressing; nil: no limits
+	Tracer            *trace.Tracer     // nil: no traces
 	Stats             *gateway.Stats
 	Log               *slog.Logger
 
@@ -74,7 +74,7 @@ func (c *Config) setDefaults() {
 		c.Engine = codec.New(codec.Options{})
 	}
 	if c.Kinds == nil {
-		c.Kinds = dictionary.NewMessages(0)
+		c.Kinds = sampled.NewMessages(0)
 	}
 	if c.Cache == nil {
 		c.Cache = NewCache(c.Codecs)

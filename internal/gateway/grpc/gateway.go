@@ -9,7 +9,6 @@ import (
 
 	xhttp2 "golang.org/x/net/http2"
 
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -36,8 +35,8 @@ type Gateway struct {
 	last     chan struct{} // closed when a drain has so little time left that it ends calls
 	lastOnce sync.Once
 
-	shared shared               // used by all calls
-	kinds  *dictionary.Messages // kinds of messages that are measured
+	shared shared            // used by all calls
+	kinds  *sampled.Messages // kinds of messages that are measured
 	policy atomic.Pointer[policy.Messages]
 }
 

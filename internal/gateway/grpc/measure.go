@@ -4,21 +4,20 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/codec/proto/history"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
 // meter measures the messages of one body.
 type meter struct {
-	kinds    *dictionary.Messages
+	kinds    *sampled.Messages
 	measured *measuring // nil: nothing is measured
 
-	kind *dictionary.Kind // of the messages; nil: not known yet, or there are too many
+	kind *sampled.Kind // of the messages; nil: not known yet, or there are too many
 }
 
 // kindOf returns the kind of the messages, or nil if they are not counted.
-func (m *meter) kindOf() *dictionary.Kind {
+func (m *meter) kindOf() *sampled.Kind {
 	if m.measured != nil && m.kind == nil {
 		m.kind = m.kinds.Kind(m.measured.method, m.measured.direction)
 	}

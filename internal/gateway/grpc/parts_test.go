@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
@@ -33,7 +32,7 @@ func newParts(t *testing.T, budget int64) *partsOf {
 	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
 	codecs := grpccodec.NewSet(grpccodec.Options{})
 	p.open = newDecompressor(1<<20, codecs, nil)
-	p.comp = &compressor{cache: NewCache(codecs), kinds: dictionary.NewMessages(0), maxLen: 1 << 20}
+	p.comp = &compressor{cache: NewCache(codecs), kinds: sampled.NewMessages(0), maxLen: 1 << 20}
 	return p
 }
 
@@ -107,7 +106,7 @@ func TestOneMessageGoesAhead(t *testing.T) {
 
 // A meter counts and samples the messages of a method and direction, if they are measured.
 func TestMeter(t *testing.T) {
-	kinds, samples := dictionary.NewMessages(0), &sampled.Samples{}
+	kinds, samples := sampled.NewMessages(0), &sampled.Samples{}
 	for _, m := range []*meter{{kinds: kinds}, {kinds: kinds, measured: &measuring{"/a/B", policy.Reply, samples}}} {
 		m.observeSent([]byte("message"))
 		m.countUnchanged(1 << 30)

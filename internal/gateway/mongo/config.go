@@ -8,10 +8,10 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -41,11 +41,11 @@ type Config struct {
 	Standby  []string
 	Topology *Topology // shared by the gateways of a process; nil: not shared
 
-	Peers  bool                 // clients may be gateways, whose links are accepted
-	Link   Sharing              // links to an upstream that is a gateway
-	Links  *link.Config         // of links in both directions; nil: none
-	Sample bool                 // measure all messages
-	Kinds  *dictionary.Messages // holds the measurements
+	Peers  bool              // clients may be gateways, whose links are accepted
+	Link   Sharing           // links to an upstream that is a gateway
+	Links  *link.Config      // of links in both directions; nil: none
+	Sample bool              // measure all messages
+	Kinds  *sampled.Messages // holds the measurements
 
 	// Requests and Replies limit the bytes of large messages in flight. Each direction has its own budget so
 	// that neither waits for the other; nil: no limit.
@@ -89,7 +89,7 @@ func (c *Config) complete() {
 		c.Topology = &Topology{}
 	}
 	if c.Kinds == nil {
-		c.Kinds = dictionary.NewMessages(0)
+		c.Kinds = sampled.NewMessages(0)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/internal/wire/peer"
@@ -654,7 +654,7 @@ func errorCount(s *served, class string) uint64 { return s.stats.Snapshot().Erro
 // Samples count the bytes on the link, by namespace, command and direction.
 func TestSample(t *testing.T) {
 	server, _ := between(t)
-	kinds := dictionary.NewMessages(0)
+	kinds := sampled.NewMessages(0)
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.Kinds, c.Sample = kinds, true })
 	raw := dialRaw(t, s.addr)
 	raw.run(plain, hello())
@@ -665,7 +665,7 @@ func TestSample(t *testing.T) {
 		a := raw.run(plain, command("find", "users"))
 		replyBytes += a.size
 	}
-	got := map[string]dictionary.KindStatus{}
+	got := map[string]sampled.KindStatus{}
 	for _, k := range kinds.Status() {
 		got[k.Method+" "+k.Direction] = k
 	}

@@ -6,30 +6,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
 // nsCommand identifies messages by their namespace and command. An exchange passes it from a request to its
-// replies. It caches the dictionary.Kinds that measure such messages.
+// replies. It caches the sampled.Kinds that measure such messages.
 type nsCommand struct {
 	namespace, command []byte
 	measured           [2]atomic.Pointer[cachedKind] // by direction
 }
 
-// cachedKind is a recent result of a lookup in dictionary.Messages.
+// cachedKind is a recent result of a lookup in sampled.Messages.
 type cachedKind struct {
-	kind *dictionary.Kind // nil: too many kinds
+	kind *sampled.Kind // nil: too many kinds
 	at   time.Time
 }
 
-// kindTTL is the time after which a kind is looked up again. dictionary.Messages forgets kinds that are not looked
+// kindTTL is the time after which a kind is looked up again. sampled.Messages forgets kinds that are not looked
 // up.
 const kindTTL = 10 * time.Second
 
 // nsCommands holds every nsCommand of a gateway.
 type nsCommands struct {
-	kinds  *dictionary.Messages
+	kinds  *sampled.Messages
 	sample bool // measure all messages
 
 	mu  sync.Mutex

@@ -3,7 +3,7 @@ package sampled
 import (
 	"slices"
 
-	"github.com/cinch-layer/cinch/internal/dictionary"
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
 // Names of the settings of a pair of gateways in estimates, which package plan reads: one for any messages, and one
@@ -45,6 +45,12 @@ type decoded struct {
 	receivedBytes int // bytes received, before decompression
 }
 
+// Estimate is the expected effect of a setting on the sampled messages.
+type Estimate struct {
+	Setting string  `json:"setting"`
+	Ratio   float64 `json:"ratio"` // bytes before/after; messages that would grow count unchanged
+}
+
 // Limits on the bytes decompressed for measuring, which bound its memory and time.
 const (
 	measuredOfKind = 16 << 20
@@ -69,11 +75,11 @@ func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 
 // estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. Without
 // messages there are none.
-func estimateAll(w *Methods, list []decoded, protobufs bool) []dictionary.Estimate {
-	all := []dictionary.Estimate{}
+func estimateAll(w *Methods, list []decoded, protobufs bool) []Estimate {
+	all := []Estimate{}
 	add := func(setting string, before, after int) {
 		if before > 0 && after > 0 {
-			all = append(all, dictionary.Estimate{Setting: setting, Ratio: float64(before) / float64(after)})
+			all = append(all, Estimate{Setting: setting, Ratio: float64(before) / float64(after)})
 		}
 	}
 	for _, way := range w.Each {
@@ -123,4 +129,39 @@ func (s *Sequence) sizesWithHistory(list []decoded) (before, after int) {
 		}
 	}
 	return before, after
+}
+
+// Limits on the part of a sample that is compressed for an estimate.
+const (
+	estimateMessages = 2000
+	estimateBytes    = 128 << 10
+)
+
+// Estimates compresses a part of a kind's samples with each setting, on the caller's goroutine. It returns
+// none without samples.
+func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst, src []byte, setting string) ([]byte, error)) []Estimate {
+	var samples [][]byte
+	m.mu.Lock()
+	for name, k := range m.kinds {
+		if name.Method == s.Method && name.Direction.String() == s.Direction {
+			samples = reservoir.Bounded(k.sampler.Values(), estimateMessages, estimateBytes)
+		}
+	}
+	m.mu.Unlock()
+	all := []Estimate{}
+	var buf []byte
+	for _, setting := range settings {
+		raw, sent := 0, 0
+		for _, v := range samples {
+			var err error
+			if buf, err = compress(buf[:0], v, setting); err != nil {
+				return all
+			}
+			raw, sent = raw+len(v), sent+min(len(v), len(buf))
+		}
+		if raw > 0 {
+			all = append(all, Estimate{setting, float64(raw) / float64(max(sent, 1))})
+		}
+	}
+	return all
 }

@@ -1,9 +1,10 @@
-// Package sampled keeps samples of the messages that a gateway received: for each kind the last ones, in memory and in
-// their order. From these it estimates how well other codings, and a pair of gateways, would compress them. It reports
-// numbers only, never contents. The bodies of HTTP requests count as messages too.
+// Package sampled counts and samples messages by their kind, and estimates from the samples how well other codings
+// would compress them. It reports numbers only, never contents.
 //
-//	samples.go   the samples
-//	estimate.go  the estimates
+//	messages.go  the messages that a gateway sends: counts, and a uniform sample of each kind
+//	samples.go   the messages that a gateway received: the last ones of each kind, in memory and in their order. The
+//	             bodies of HTTP requests count as messages too
+//	estimate.go  the estimates, for Samples also of a pair of gateways
 package sampled
 
 import (
@@ -12,8 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
 // Limits. Clients choose the names of kinds, so there may be any number of them.
@@ -132,8 +131,8 @@ func (s *Samples) Bytes() int {
 
 // Measured holds the counts and estimates for one kind.
 type Measured struct {
-	dictionary.KindStatus
-	Estimates []dictionary.Estimate
+	KindStatus
+	Estimates []Estimate
 }
 
 // Measure tries the methods on the kept messages, in the caller's goroutine.
@@ -165,11 +164,11 @@ func (s *Samples) snapshots() (all []snapshot) {
 	defer s.mu.Unlock()
 	for name, k := range s.kinds {
 		c := snapshot{last: slices.Clone(k.last), protobufs: k.protobufs}
-		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []dictionary.SizeBucket{}
+		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []SizeBucket{}
 		for i, n := range k.sizes {
 			if n > 0 {
 				c.Messages += n
-				c.Sizes = append(c.Sizes, dictionary.SizeBucket{UpTo: 1<<i - 1, Messages: n})
+				c.Sizes = append(c.Sizes, SizeBucket{UpTo: 1<<i - 1, Messages: n})
 			}
 		}
 		c.SampleMessages, c.SampleBytes = len(k.last), k.kept

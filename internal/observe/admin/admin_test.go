@@ -20,9 +20,9 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/price"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -54,9 +54,9 @@ func sampleOptions(t *testing.T) Options {
 			Gateways: []GatewayInfo{{
 				Name: "cache", Listen: "127.0.0.1:6380", Upstream: "tcp://h:6379", Enabled: true,
 				Rules: []RuleInfo{{Name: "orders", Match: "order:*", Setting: "lz4"}, {Name: "menus", Match: "menu:* · string", Setting: "zstd-3"}},
-				Messages: []dictionary.KindStatus{{
+				Messages: []sampled.KindStatus{{
 					Method: "/s/<b>M", Direction: "request", Messages: 2, Bytes: 600,
-					Sizes: []dictionary.SizeBucket{{UpTo: 511, Messages: 2}},
+					Sizes: []sampled.SizeBucket{{UpTo: 511, Messages: 2}},
 				}},
 				Pack: &Packing{Wanted: true, LastPass: &time.Time{}, Trouble: "upstream unreachable"},
 			}},
@@ -274,7 +274,7 @@ func TestMessagesAreMeasuredRarely(t *testing.T) {
 	asked := 0
 	opts.Messages = func() []GatewayKinds {
 		asked++
-		return []GatewayKinds{{Gateway: "ingest", Messages: []MeasuredKind{{Estimates: []dictionary.Estimate{{Setting: "s2", Ratio: 2.5}}}}}}
+		return []GatewayKinds{{Gateway: "ingest", Messages: []MeasuredKind{{Estimates: []sampled.Estimate{{Setting: "s2", Ratio: 2.5}}}}}}
 	}
 	h := New(opts).Handler()
 	for range 3 {

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/price"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 )
 
 // Description is the configuration, to complement the counters. It may change with a reload.
@@ -24,9 +24,9 @@ type GatewayInfo struct {
 	Upstream string // without credentials
 	Enabled  bool   // false: compresses nothing, decompresses everything
 	Rules    []RuleInfo
-	Pack     *Packing                // nil: not configured to pack in the background
-	Messages []dictionary.KindStatus // for gRPC, if they are measured
-	Report   *Report                 // published by a roll-out of the servers behind the gateway
+	Pack     *Packing             // nil: not configured to pack in the background
+	Messages []sampled.KindStatus // for gRPC, if they are measured
+	Report   *Report              // published by a roll-out of the servers behind the gateway
 }
 
 // Report is a table that a client of the API has published on the page.
@@ -46,8 +46,8 @@ type GatewayKinds struct {
 // MeasuredKind describes the messages of one method and direction: numbers only, no contents. Estimates are for other
 // settings, on the sampled messages.
 type MeasuredKind struct {
-	dictionary.KindStatus
-	Estimates []dictionary.Estimate `json:"estimates"`
+	sampled.KindStatus
+	Estimates []sampled.Estimate `json:"estimates"`
 }
 
 // Packing describes background packing of what the upstream already holds. Counts are since the process began, or,
@@ -136,10 +136,10 @@ type Gateway struct {
 	Enabled  bool   `json:"enabled"`
 	Rules    []Rule `json:"rules"` // replaces Snapshot's
 
-	Pack     *Packing                `json:"pack,omitempty"`
-	Messages []dictionary.KindStatus `json:"messages,omitempty"`
-	Report   *Report                 `json:"report,omitempty"`
-	Money    *GatewayMoney           `json:"money,omitempty"`
+	Pack     *Packing             `json:"pack,omitempty"`
+	Messages []sampled.KindStatus `json:"messages,omitempty"`
+	Report   *Report              `json:"report,omitempty"`
+	Money    *GatewayMoney        `json:"money,omitempty"`
 }
 
 // Rule is one rule: its counters and its configuration.

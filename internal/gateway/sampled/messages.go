@@ -1,23 +1,23 @@
-package dictionary
+package sampled
 
 import (
 	"cmp"
 	"math/bits"
-	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Limits. They are needed because clients choose the names of methods.
+// Limits of Messages, beside those of Samples.
 const (
 	MaxMessageSample = 16 << 10 // bytes; longer messages are counted, and not sampled
 	maxKindMemory    = 1 << 20  // bytes for the sample of one kind
-	maxKinds         = 64
-	maxMethod        = 512 // bytes of a method's name
+	defaultMemory    = 8 << 20  // bytes for all samples
 	kindIdle         = time.Minute
 )
 
@@ -38,7 +38,7 @@ type KindName struct {
 // goroutine.
 type Kind struct {
 	name    KindName
-	sampler *sampler
+	sampler *reservoir.Sampler
 	sizes   sizes
 
 	compressed, compressedBytes atomic.Uint64 // messages that arrived compressed
@@ -59,7 +59,7 @@ func (s *sizes) add(n int) {
 
 // NewMessages returns an empty Messages, whose samples take at most so many bytes; 0: 8 MiB.
 func NewMessages(memory int) *Messages {
-	return &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(memory, defaultRuleMemory)}
+	return &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(memory, defaultMemory)}
 }
 
 // maxKindCount returns the largest number of kinds. m.mu must be held.
@@ -71,7 +71,7 @@ func (m *Messages) Resize(memory int) {
 	defer m.mu.Unlock()
 	m.memory = memory
 	for _, k := range m.kinds {
-		k.sampler.resize(min(maxKindMemory, memory/m.maxKindCount()))
+		k.sampler.Resize(min(maxKindMemory, memory/m.maxKindCount()))
 	}
 }
 
@@ -96,11 +96,7 @@ func (m *Messages) Kind(method string, d policy.Direction) *Kind {
 }
 
 func (m *Messages) newKind(name KindName) *Kind {
-	k := &Kind{name: name}
-	memory := min(maxKindMemory, m.memory/m.maxKindCount())
-	k.sampler = &sampler{maxSample: min(MaxMessageSample, memory/minValuesInSample)}
-	k.sampler.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
-	return k
+	return &Kind{name: name, sampler: reservoir.New(min(maxKindMemory, m.memory/m.maxKindCount()), MaxMessageSample, nil)}
 }
 
 // dropIdle removes the least recently used kind if it has been idle long enough. m.mu must be held.
@@ -119,25 +115,25 @@ func (m *Messages) dropIdle(now time.Time) bool {
 }
 
 // Wants reports whether a message of n bytes should be sampled. If so, the caller must pass it to Observe.
-func (k *Kind) Wants(n int) bool { return n <= k.sampler.maxSample && k.sampler.skip.Load() <= 0 }
+func (k *Kind) Wants(n int) bool { return n <= k.sampler.MaxSample && k.sampler.Skip.Load() <= 0 }
 
 // Observe counts a message. Rarely it keeps a copy of it, and never the message itself.
 func (k *Kind) Observe(message []byte) {
 	k.sizes.add(len(message))
 	s := k.sampler
-	if len(message) > s.maxSample {
+	if len(message) > s.MaxSample {
 		return
 	}
-	if s.skip.Add(-1) < 0 {
-		s.take(nil, message)
+	if s.Skip.Add(-1) < 0 {
+		s.Take(nil, message)
 	}
 }
 
 // Passed counts a plain message of n bytes that was sent unchanged and unread.
 func (k *Kind) Passed(n int) {
 	k.sizes.add(n)
-	if n <= k.sampler.maxSample {
-		k.sampler.skip.Add(-1)
+	if n <= k.sampler.MaxSample {
+		k.sampler.Skip.Add(-1)
 	}
 }
 
@@ -145,4 +141,66 @@ func (k *Kind) Passed(n int) {
 func (k *Kind) PassedCompressed(sent int) {
 	k.compressed.Add(1)
 	k.compressedBytes.Add(uint64(sent))
+}
+
+// SizeBucket is the number of messages of at most UpTo bytes that are longer than those of the previous
+// bucket.
+type SizeBucket struct {
+	UpTo     uint64 `json:"up_to_bytes"`
+	Messages uint64 `json:"messages"`
+}
+
+// KindStatus holds statistics of the messages of one method and direction, and nothing of their content.
+type KindStatus struct {
+	Method    string       `json:"method"`
+	Direction string       `json:"direction"`
+	Messages  uint64       `json:"messages"`
+	Bytes     uint64       `json:"bytes"` // uncompressed
+	Sizes     []SizeBucket `json:"sizes"`
+
+	Compressed      uint64 `json:"compressed_messages"` // not included in the above; content not examined
+	CompressedBytes uint64 `json:"compressed_bytes"`
+
+	SampleMessages int `json:"sample_messages"`
+	SampleBytes    int `json:"sample_bytes"` // memory
+}
+
+// Status returns the state of every kind, those with the most bytes first.
+func (m *Messages) Status() []KindStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]KindStatus, 0, len(m.kinds))
+	for _, k := range m.kinds {
+		all = append(all, k.status())
+	}
+	slices.SortFunc(all, func(a, b KindStatus) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Method, b.Method), strings.Compare(a.Direction, b.Direction))
+	})
+	return all
+}
+
+// Samples returns how many kinds there are, and the bytes that their samples take.
+func (m *Messages) Samples() (kinds, bytes int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.kinds {
+		_, n := k.sampler.Size()
+		bytes += n
+	}
+	return len(m.kinds), bytes
+}
+
+func (k *Kind) status() KindStatus {
+	s := KindStatus{
+		Method: k.name.Method, Direction: k.name.Direction.String(),
+		Bytes: k.sizes.bytes.Load(), Compressed: k.compressed.Load(), CompressedBytes: k.compressedBytes.Load(), Sizes: []SizeBucket{},
+	}
+	for i := range k.sizes.buckets {
+		if n := k.sizes.buckets[i].Load(); n > 0 {
+			s.Messages += n
+			s.Sizes = append(s.Sizes, SizeBucket{1<<i - 1, n})
+		}
+	}
+	s.SampleMessages, s.SampleBytes = k.sampler.Size()
+	return s
 }

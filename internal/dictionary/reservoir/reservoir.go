@@ -1,4 +1,8 @@
-package dictionary
+// Package reservoir keeps uniform samples of streams of values within a number of bytes.
+//
+//	reservoir.go  the sample
+//	sampler.go    called on the data path: one counter, and rarely a copy
+package reservoir
 
 import (
 	"container/heap"
@@ -24,8 +28,8 @@ type reservoir struct {
 	bytes     int
 }
 
-// itemOverhead is the memory of an item besides its value, in bytes.
-const itemOverhead = 72
+// ItemOverhead is the memory of an item besides its value, in bytes.
+const ItemOverhead = 72
 
 type item struct {
 	key   float64
@@ -65,14 +69,14 @@ func (r *reservoir) gap() int64 {
 // add adds the value that the last gap has led to. It keeps value.
 func (r *reservoir) add(value []byte, as uint64) {
 	heap.Push(&r.items, item{r.random.Float64() * r.threshold, value, as})
-	r.bytes += len(value) + itemOverhead
+	r.bytes += len(value) + ItemOverhead
 	r.shrink()
 }
 
 func (r *reservoir) shrink() {
 	for r.bytes > r.maxBytes && len(r.items) > 0 {
 		out := heap.Pop(&r.items).(item)
-		r.bytes -= len(out.value) + itemOverhead
+		r.bytes -= len(out.value) + ItemOverhead
 		r.threshold = out.key
 	}
 }
@@ -115,4 +119,14 @@ func (r *reservoir) values() [][]byte {
 		all[i] = r.items[i].value
 	}
 	return all
+}
+
+// Bounded returns the longest prefix of the samples, which are in no order, within the limits.
+func Bounded(samples [][]byte, most, bytes int) [][]byte {
+	for i, s := range samples {
+		if bytes -= len(s); bytes < 0 || i == most {
+			return samples[:i]
+		}
+	}
+	return samples
 }

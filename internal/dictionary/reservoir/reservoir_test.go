@@ -1,4 +1,4 @@
-package dictionary
+package reservoir
 
 import (
 	"encoding/binary"
@@ -71,7 +71,7 @@ func TestReservoirIsBounded(t *testing.T) {
 		taken++
 		bytes := 0
 		for _, v := range r.values() {
-			bytes += len(v) + itemOverhead
+			bytes += len(v) + ItemOverhead
 		}
 		if bytes != r.bytes || bytes > most {
 			t.Fatalf("after %d: %d bytes, it says %d", i, bytes, r.bytes)
@@ -91,19 +91,19 @@ func TestReservoirIsBounded(t *testing.T) {
 }
 
 func TestSampler(t *testing.T) {
-	s := newSampler(100_000, 1000, []string{"secret:*"})
-	s.observe(policy.String, []byte("k"), make([]byte, 1001), 1001)
-	if s.snapshot().values != 0 {
+	s := New(100_000, 1000, []string{"secret:*"})
+	s.Observe(policy.String, []byte("k"), make([]byte, 1001), 1001)
+	if s.Snapshot().Values != 0 {
 		t.Error("a value that is too long was counted")
 	}
 	value := []byte("a value")
-	s.observe(policy.String, []byte("k"), value, 5)
+	s.Observe(policy.String, []byte("k"), value, 5)
 	value[0] = 'X' // the caller owns it
-	s.observe(policy.String, []byte("secret:1"), []byte("password"), 8)
-	if got := s.values(); len(got) != 1 || string(got[0]) != "a value" {
+	s.Observe(policy.String, []byte("secret:1"), []byte("password"), 8)
+	if got := s.Values(); len(got) != 1 || string(got[0]) != "a value" {
 		t.Errorf("%q", got)
 	}
-	if got := s.snapshot(); got != (snapshot{2, 64, 64}) {
+	if got := s.Snapshot(); got != (Snapshot{2, 64, 64}) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -111,47 +111,24 @@ func TestSampler(t *testing.T) {
 // With many writers the limit holds, and few values cost an allocation.
 func TestSamplerConcurrently(t *testing.T) {
 	const memory = 64 << 10
-	s := newSampler(memory, 1000, nil)
+	s := New(memory, 1000, nil)
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
 			for i := range 20_000 {
-				s.observe(policy.String, []byte("k"), fmt.Appendf(nil, "%d/%d", g, i), 5)
+				s.Observe(policy.String, []byte("k"), fmt.Appendf(nil, "%d/%d", g, i), 5)
 			}
 		})
 	}
 	for range 100 {
-		s.values()
-		s.reset()
+		s.Values()
+		s.Reset()
 	}
 	all.Wait()
-	if n, bytes := s.size(); bytes > memory || n == 0 {
+	if n, bytes := s.Size(); bytes > memory || n == 0 {
 		t.Errorf("%d values in %d bytes", n, bytes)
 	}
-	if s.snapshot().values != 80_000 {
-		t.Errorf("%d were counted", s.snapshot().values)
-	}
-}
-
-func TestSampleIsCheap(t *testing.T) {
-	m := New(Options{Apply: func(*policy.Policy) {}})
-	m.SetRules(Rules{Policy: autoPolicy(t), RuleMemory: 64 << 10})
-	rule := m.Policy().Rules()[0]
-	key, value := []byte("doc:1"), make([]byte, 300)
-	for range 100_000 {
-		m.Sample(rule, "", key, value, 100)
-	}
-	if n := testing.AllocsPerRun(1000, func() { m.Sample(rule, "", key, value, 100) }); n > 0.1 {
-		t.Errorf("%v allocations a value", n)
-	}
-}
-
-func BenchmarkSample(b *testing.B) {
-	m := New(Options{Apply: func(*policy.Policy) {}})
-	m.SetRules(Rules{Policy: autoPolicy(b)})
-	rule := m.Policy().Rules()[0]
-	key, value := []byte("doc:1"), make([]byte, 300)
-	for b.Loop() {
-		m.Sample(rule, "", key, value, 100)
+	if s.Snapshot().Values != 80_000 {
+		t.Errorf("%d were counted", s.Snapshot().Values)
 	}
 }
