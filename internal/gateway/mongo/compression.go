@@ -1,11 +1,15 @@
 package mongo
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -66,3 +70,149 @@ func (c *compression) offer() []wire.CompressorID {
 	}
 	return offer
 }
+
+// plain means that a message is not compressed. It is not a compressor ID of the protocol.
+const plain wire.CompressorID = 255
+
+// minCompressed is the length in bytes from which compressing a message by itself may gain.
+const minCompressed = 96
+
+// zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
+const zstdMagic = "\x28\xb5\x2f\xfd"
+
+var errCompressor = errors.New("compressor that was not negotiated")
+
+// decompress decompresses a message into a buffer of the pool. If the size is not exactly the declared one, it returns an
+// error.
+func (c *compression) decompress(m *message) ([]byte, error) {
+	a, ok := algorithmOf(m.compressor)
+	if !ok {
+		return nil, fmt.Errorf("%w: %d", errCompressor, m.compressor)
+	}
+	payload := m.received[wire.CompressedHeaderLen:]
+	if a.id == wire.Zstd {
+		if len(payload) < len(zstdMagic) || string(payload[:len(zstdMagic)]) != zstdMagic {
+			return nil, fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
+		}
+		payload = payload[len(zstdMagic):]
+	}
+	began := time.Now()
+	buf := wire.AppendHeader(memory.GetBuffer(m.header.Length), m.header)
+	out, err := c.engine.Decompress(buf, payload, a.codec, m.header.Length-wire.HeaderLen, nil)
+	if err != nil {
+		memory.PutBuffer(buf)
+		return nil, err
+	}
+	m.decompressTime = time.Since(began)
+	c.stats.Opened(a.codec, len(m.received), len(out), m.decompressTime)
+	c.link.measure(&c.link.decompressSpeed, a.id, len(out), m.decompressTime)
+	return out, nil
+}
+
+// limitEffort returns the compressor and level to use for n bytes within the gateway's budgets: of the same
+// compressor, or of another one in accepted, which the other end accepts; plain if a budget allows no time.
+func (c *compression) limitEffort(id wire.CompressorID, level, n int, accepted compressorSet) (wire.CompressorID, int) {
+	a, ok := algorithmOf(id)
+	if !ok || a.codec == codec.Raw {
+		return id, level
+	}
+	switch st := c.effort.Lower(codec.Setting{Codec: a.codec, Level: level}, n); {
+	case st.Codec == codec.Raw:
+		return plain, 0
+	case st.Codec == a.codec:
+		return id, st.Level
+	case accepted.has(wire.Snappy): // costs about as much as lz4
+		return wire.Snappy, 1
+	}
+	return id, 1
+}
+
+// compress returns message as an OP_COMPRESSED in a buffer of the pool, or nil on an error, which it counts.
+func (c *compression) compress(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
+	a, _ := algorithmOf(id)
+	body := message[wire.HeaderLen:]
+	room := wire.CompressedHeaderLen + len(zstdMagic) + codec.MaxEncodedLen(a.codec, len(body))
+	buf := wire.AppendCompressed(memory.GetBuffer(room), h, id)
+	if id == wire.Zstd {
+		buf = append(buf, zstdMagic...)
+	}
+	out, err := c.encode(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
+	if err != nil {
+		memory.PutBuffer(buf)
+		c.stats.Error("seal")
+		return nil
+	}
+	wire.PutLength(out)
+	return out
+}
+
+// encode appends the compressed body to dst, and counts the time for the budgets.
+func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) ([]byte, error) {
+	began, stint := time.Now(), c.effort.Begin(len(body))
+	out, err := c.engine.Compress(dst, body, st, d)
+	stint.End()
+	c.effort.RecordLatency(time.Since(began))
+	return out, err
+}
+
+// algorithm maps a compressor's ID to its name in handshakes and to the codec.
+type algorithm struct {
+	id    wire.CompressorID
+	name  string
+	codec codec.ID
+}
+
+// algorithms lists the supported compressors in order of preference.
+var algorithms = [...]algorithm{
+	{wire.Zstd, "zstd", codec.Zstd},
+	{wire.Snappy, "snappy", codec.Snappy},
+	{wire.Zlib, "zlib", codec.Zlib},
+}
+
+func algorithmOf(id wire.CompressorID) (algorithm, bool) {
+	for _, a := range algorithms {
+		if a.id == id {
+			return a, true
+		}
+	}
+	return algorithm{id: id, name: "noop", codec: codec.Raw}, id == wire.Noop
+}
+
+func compressorOf(id codec.ID) wire.CompressorID {
+	for _, a := range algorithms {
+		if a.codec == id {
+			return a.id
+		}
+	}
+	return plain
+}
+
+func compressorNamed(name []byte) wire.CompressorID {
+	for _, a := range algorithms {
+		if a.name == string(name) {
+			return a.id
+		}
+	}
+	return plain
+}
+
+// nameOf returns the name of a compressor in handshakes.
+func nameOf(id wire.CompressorID) string {
+	a, _ := algorithmOf(id)
+	return a.name
+}
+
+// codecOf returns the codec of messages compressed by id.
+func codecOf(id wire.CompressorID) codec.ID {
+	a, _ := algorithmOf(id)
+	return a.codec
+}
+
+// numCompressors is the length of arrays indexed by compressor ID.
+const numCompressors = int(wire.Zstd) + 1
+
+// compressorSet is a set of compressors, one bit each.
+type compressorSet uint32
+
+func (s compressorSet) has(id wire.CompressorID) bool { return id <= 31 && s&(1<<id) != 0 }
+func (s *compressorSet) add(id wire.CompressorID)     { *s |= 1 << id }

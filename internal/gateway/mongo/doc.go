@@ -5,13 +5,13 @@
 //
 //	gateway.go      Gateway: Serve and Shutdown
 //	session.go      one client's session: handleRequest carries a request from the client to the server
-//	rewrite.go      chooses the form of the request, together with that of its reply
+//	rewrite.go      parses the request: command, namespace, shape; chooses its form, together with that of its reply
 //	replies.go      handleReply carries a reply from the server to the client
-//	message.go      reads messages from a connection, decompresses and compresses OP_COMPRESSED
-//	commands.go     parses requests: command, namespace, shape; the table of commands
+//	message.go      reads messages from a connection
+//	commands.go     the table of commands
 //	pending.go      requests that wait for replies
+//	compression.go  shared by the sessions of a gateway: current policy, compressors; OP_COMPRESSED
 //	estimate.go     estimates savings from measurements: link, codecs and replies to each kind of request
-//	compression.go  shared by the sessions of a gateway: current policy, codecs, measurements
 //	measure.go      measures messages by namespace and command, for statistics
 //	hello.go        rewrites compression and addresses in handshakes, in both directions
 //	login.go        lets only logins pass that prove the client's own identity

@@ -3,12 +3,17 @@ package mongo
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -228,3 +233,146 @@ var (
 	withZlib   = []policy.MessageRule{{Name: "all", Setting: codec.Setting{Codec: codec.Zlib, Level: 6}}}
 	withAuto   = []policy.MessageRule{{Name: "all", Auto: true}}
 )
+
+// compressionBy returns the compression of a gateway with these rules, without the gateway.
+func compressionBy(t testing.TB, rules []policy.MessageRule) *compression {
+	t.Helper()
+	p, err := policy.NewMessages(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Policy: p, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("test", "mongo")}
+	cfg.complete()
+	return newCompression(&cfg)
+}
+
+// silent is a connection that accepts all writes and has nothing to read.
+type silent struct {
+	net.Conn
+	told bytes.Buffer
+}
+
+func (s *silent) Read([]byte) (int, error)    { return 0, io.EOF }
+func (s *silent) Write(p []byte) (int, error) { return s.told.Write(p) }
+func (s *silent) Close() error                { return nil }
+func (s *silent) LocalAddr() net.Addr         { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7} }
+func (s *silent) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+
+// drains counts how often a session was asked to end.
+type drains int
+
+func (d *drains) Drain() { *d++ }
+
+// partsOf is a session that does not run. It has no server; the test makes up the replies.
+type partsOf struct {
+	*session
+	client *silent
+	log    *testenv.Log
+	drains drains
+}
+
+func newParts(t *testing.T, rules []policy.MessageRule, members ...endpoint.Upstream) *partsOf {
+	t.Helper()
+	policy, err := policy.NewMessages(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &partsOf{client: &silent{}, log: &testenv.Log{}}
+	g := NewGateway(Config{
+		Policy: policy, Engine: codec.New(codec.Options{}), Upstream: endpoint.Upstream{Network: "tcp"}, Members: members,
+		Stats: gateway.NewStats("test", "mongo"), Log: p.log.Logger(),
+	})
+	g.resolved()
+	t.Cleanup(g.cancel)
+	g.addresses.own.Store(&gateway.Advertised{Host: "gateway", Port: "27"})
+	p.session = newSession(g, p.client, &silent{}, 0)
+	p.memberSession.session = &p.drains
+	if g.balancer != nil {
+		g.balancer.sessions.add(&p.memberSession)
+	}
+	return p
+}
+
+// requestOf returns a parsed request.
+func requestOf(t testing.TB, b []byte) *request {
+	t.Helper()
+	r := &request{received: b, plain: b, compressor: plain}
+	r.header, _ = wire.ParseHeader(b)
+	if err := r.parse(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// answers returns a message of the server in reply to request 1.
+func answers(doc bson.D) message {
+	b := opMsg(9, 0, doc)
+	h, _ := wire.ParseHeader(b)
+	h.ResponseTo = 1
+	copy(b, wire.AppendHeader(nil, h))
+	return message{received: b, header: h, compressor: plain}
+}
+
+// replyOf returns a parsed reply.
+func replyOf(t testing.TB, doc bson.D) *reply {
+	t.Helper()
+	r := &reply{message: answers(doc)}
+	r.plain = r.received
+	if err := r.parse(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+var manyDocuments = bson.E{Key: "documents", Value: users(0, 50)}
+
+var (
+	firstNames = strings.Fields("Amelia Björn Chiara Dimitri Elif Farah Goran Hanna Ibrahim Jun Katarzyna Luca Mireille Nikhil Olga Pedro Quentin Rosa Stefan Tomasz Ursula Viktor Wanjiru Xenia Yusuf Zoë")
+	lastNames  = strings.Fields("Abernathy Bianchi Castellanos Dubois Eriksson Fernández Grünwald Haddad Ivanova Jansen Kowalski Lindqvist Marchetti Nakamura Okafor Petrov Quispe Rasmussen Silva Tanaka Ueda Vasquez Weber Xu Yılmaz Zhang")
+	streets    = strings.Fields("Acacia Birch Chestnut Dogwood Elm Fir Gingko Hazel Ivy Juniper Larch Maple Oak Poplar Rowan Spruce Walnut Willow")
+	cities     = strings.Fields("Aarhus Bergamo Coimbra Dresden Eindhoven Freiburg Galway Helsinki Innsbruck Kraków Ljubljana Málaga Nantes Ostrava Porto Rijeka Salzburg Tartu Uppsala Vilnius Zürich")
+	plans      = strings.Fields("free starter team business enterprise")
+	countries  = strings.Fields("Austria Denmark Finland France Germany Italy Norway Poland Portugal Spain Sweden Switzerland")
+	states     = strings.Fields("active active active invited suspended")
+	languages  = strings.Fields("de de en en en fr it pl")
+	words      = strings.Fields("asked about invoice delivery late second attempt card expired wants refund upgraded yearly discount called support again prefers email contract renewed moved office new contact person training booked export broken report missing total import done")
+)
+
+// person returns a document of about 340 bytes like those of applications: with repeated names and words, and
+// random numbers.
+func person(r *rand.Rand) bson.D {
+	pick := func(list []string) string { return list[r.IntN(len(list))] }
+	first, last := pick(firstNames), pick(lastNames)
+	note := make([]string, 4+r.IntN(5))
+	for i := range note {
+		note[i] = pick(words)
+	}
+	var id bson.ObjectID
+	for i := range id {
+		id[i] = byte(r.Uint32())
+	}
+	copy(id[:], "\x65\x8a\x11") // timestamps within a few days
+	return bson.D{
+		{Key: "_id", Value: id},
+		{Key: "name", Value: first + " " + last},
+		{Key: "email", Value: strings.ToLower(fmt.Sprintf("%s.%s%d@example.com", first, last, r.IntN(100)))},
+		{Key: "address", Value: bson.D{{Key: "street", Value: fmt.Sprintf("%d %s Street", 1+r.IntN(200), pick(streets))}, {Key: "city", Value: pick(cities)}, {Key: "zip", Value: fmt.Sprint(10000 + r.IntN(89999))}}},
+		{Key: "country", Value: pick(countries)},
+		{Key: "status", Value: pick(states)},
+		{Key: "plan", Value: pick(plans)},
+		{Key: "created", Value: bson.NewDateTimeFromTime(time.UnixMilli(1_700_000_000_000 + r.Int64N(1e10)))},
+		{Key: "balance", Value: float64(r.IntN(1_000_000)) / 100},
+		{Key: "visits", Value: int32(r.IntN(2000))},
+		{Key: "newsletter", Value: r.IntN(4) > 0},
+		{Key: "language", Value: pick(languages)},
+		{Key: "notes", Value: strings.Join(note, " ")},
+	}
+}
+
+func people(r *rand.Rand, n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = person(r)
+	}
+	return list
+}

@@ -10,6 +10,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
+// pairName is a name among the compressors in handshakes: in a hello it says that the client is a gateway, and in the reply
+// that the server is one that accepts links.
+const pairName = "cinch-link"
+
 // helloForServer returns a client's hello with the gateway's offer of compressors, for the server, in a
 // buffer of the pool. The first hello always gets the offer. Later ones get it only if they have a list of
 // compressors, since servers remember the first offer.

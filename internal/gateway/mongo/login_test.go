@@ -1,6 +1,8 @@
 package mongo
 
 import (
+	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/binary"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/mongotest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -369,5 +372,75 @@ func TestPlainNeedsTLS(t *testing.T) {
 	}
 	if err := connect(t, s.uri()).Ping(t.Context(), nil); err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
 		t.Error(err)
+	}
+}
+
+// A login may end in the reply to the hello that began it: by OIDC with a token that is still valid, and by
+// X.509.
+func TestLoginsEndWithinHello(t *testing.T) {
+	// Reply of mongod 6.0.5 to X.509.
+	user := bson.D{{Key: "dbname", Value: "$external"}, {Key: "user", Value: "CN=u"}}
+	step := func(done any) bson.D {
+		return bson.D{{Key: "conversationId", Value: 1}, {Key: "done", Value: done}, {Key: "payload", Value: []byte("r=1,s=2,i=3")}}
+	}
+	for _, c := range []struct {
+		name     string
+		first    any // nil: the server's reply has no such field
+		ok       int
+		stranger bool
+	}{
+		{"no answer", nil, 1, true},
+		{"a step", step(false), 1, true},
+		{"the last step", step(true), 1, false},
+		{"a certificate", user, 1, false},
+		{"done in another form", step("true"), 1, true},
+		{"no document", "done", 1, true},
+		{"the hello is refused", step(true), 0, true},
+	} {
+		p := newParts(t, withZstd)
+		p.door.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, hello: &handshake{logins: p.g.logins}}, nil)
+		doc := bson.D{{Key: "me", Value: "db0:1"}, {Key: "ok", Value: c.ok}}
+		if c.first != nil {
+			doc = append(doc, bson.E{Key: speculativeKey, Value: c.first})
+		}
+		if err := p.handleReply(answers(doc)); err != nil || p.client.told.Len() == 0 {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := p.door.MustAuthenticate(t.Context()); got != c.stranger {
+			t.Errorf("%s: a stranger %v", c.name, got)
+		}
+	}
+}
+
+func TestLoginsAreChecked(t *testing.T) {
+	p := newParts(t, nil)
+	l := p.g.logins
+	start := func(mechanism string) []byte {
+		return opMsg(1, 0, command("saslStart", 1, bson.E{Key: "mechanism", Value: mechanism}))
+	}
+	for _, c := range []struct {
+		name    string
+		message []byte
+		want    string
+	}{
+		{"its own proof", start("SCRAM-SHA-256"), ""},
+		{"a certificate", start(mechanismX509), mechanismX509},
+		{"in a section", behindSection(1, mechanismKey, command("saslStart", 1)), unknownMechanism},
+	} {
+		if got, err := l.refusedMechanism(requestOf(t, c.message)); got != c.want || err != nil {
+			t.Errorf("%s: %q, %v", c.name, got, err)
+		}
+	}
+	if err := p.handleRequest(answers(command("find", "users", bson.E{Key: "mechanism", Value: mechanismX509}))); err != nil || p.client.told.Len() > 0 {
+		t.Errorf("another command: %v, %q", err, p.client.told.String())
+	}
+	b := l.refusalReply(wire.Header{RequestID: 4, OpCode: wire.OpMsg}, mechanismX509)
+	if h, _ := wire.ParseHeader(b); h.ResponseTo != 4 || !bytes.Contains(b, []byte("log in with SCRAM")) {
+		t.Errorf("%+v: %q", h, b)
+	}
+	l.recordRefused(p.client, "X")
+	if p.log.Count("login refused") != 1 || l.stats.Snapshot().Errors["login_refused"] != 1 {
+		t.Error("a refusal is not told")
 	}
 }

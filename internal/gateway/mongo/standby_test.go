@@ -2,7 +2,9 @@ package mongo
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -75,4 +77,31 @@ func TestStandby(t *testing.T) {
 	raw = dialRaw(t, alone.addr)
 	raw.write(opMsg(1, 0, hello()))
 	raw.ended()
+}
+
+func TestWatcherAnswers(t *testing.T) {
+	p := newParts(t, nil)
+	doc, _ := bson.Marshal(bson.D{{Key: "hosts", Value: bson.A{"db0:1"}}, {Key: "setName", Value: "rs"}, {Key: "secondary", Value: true}, {Key: "ok", Value: 1}})
+	p.g.addresses.learnMember("db0:1")
+	s := &standby{addresses: p.g.addresses, ctx: t.Context(), doc: doc, set: "rs", askedAt: time.Now().Add(time.Hour)}
+	for _, c := range []struct {
+		doc  bson.D
+		want string
+	}{
+		{hello(), "arbiterOnly"},
+		{command("ping", 1), ""},
+		{command("find", "users"), "NotPrimaryOrSecondary"},
+	} {
+		w := newWatcher(s, p.client, nil, p.stats)
+		b := opMsg(1, 0, c.doc)
+		h, _ := wire.ParseHeader(b)
+		p.client.told.Reset()
+		if err := w.answer(message{received: b, header: h, compressor: plain}); err != nil {
+			t.Fatal(err)
+		}
+		got := p.client.told.String()
+		if !strings.Contains(got, c.want) || strings.Contains(got, "db0:1") || strings.Contains(got, "gateway:27") != (c.want == "arbiterOnly") {
+			t.Errorf("to %v: %q", c.doc, got)
+		}
+	}
 }

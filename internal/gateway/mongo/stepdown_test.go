@@ -192,3 +192,43 @@ func TestTheLatestElectionCounts(t *testing.T) {
 	_ = other.conn.SetDeadline(time.Now().Add(time.Minute))
 	other.ended()
 }
+
+// An error of a member that is no longer primary ends the session, before or after it is delivered to the
+// client.
+func TestReplyPumpEndsAtALostPrimary(t *testing.T) {
+	lost := bson.D{{Key: "code", Value: 10107}, {Key: "ok", Value: 0}}
+	for _, retried := range []bool{false, true} {
+		p := newParts(t, nil, endpoint.Upstream{Address: "db0:1"}, endpoint.Upstream{Address: "db1:1"})
+		var others [2]drains
+		p.g.balancer.sessions.add(&memberSession{session: &others[0]})
+		p.g.balancer.sessions.add(&memberSession{session: &others[1], member: 1})
+		p.g.balancer.askedAt = time.Now()
+		p.pending.push(&exchange{id: 1, replyCompressor: plain, retryable: retried}, nil)
+		if err := p.handleReply(answers(lost)); !errors.Is(err, errNotPrimary) {
+			t.Error(err)
+		}
+		if told := p.client.told.Len() > 0; told == retried {
+			t.Errorf("retried %v, and the client was told: %v", retried, told)
+		}
+		if others != [2]drains{1, 0} || p.drains != 0 || !p.g.balancer.askedAt.IsZero() {
+			t.Errorf("drained: %v, and itself %d times", others, p.drains)
+		}
+	}
+}
+
+func TestFollowersLeave(t *testing.T) {
+	var all memberSessions
+	var ended [3]drains
+	for i := range ended {
+		all.add(&memberSession{member: i, session: &ended[i]})
+	}
+	gone := &memberSession{member: 0, session: new(drains)}
+	all.add(gone)
+	all.remove(gone)
+	if all.retireOthers(1); ended != [3]drains{1, 0, 1} || gone.stale.Load() {
+		t.Errorf("ended %v", ended)
+	}
+	if all.retireOthers(1); ended != [3]drains{1, 0, 1} {
+		t.Errorf("again: %v", ended)
+	}
+}

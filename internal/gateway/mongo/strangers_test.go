@@ -15,27 +15,6 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// A server that sends a message other than a reply is disconnected.
-func TestServerSendsNoReply(t *testing.T) {
-	server := startLiar(t)
-	s := serve(t, server.addr, withZstd)
-	server.mu.Lock()
-	server.next = opMsg(9, 0, bson.D{{Key: "ok", Value: 1}, {Key: "padding", Value: strings.Repeat("x", 4000)}})
-	odd := wire.AppendHeader(nil, wire.Header{RequestID: 10, ResponseTo: 1, OpCode: wire.OpUpdate})
-	wire.PutLength(odd)
-	server.next = append(server.next, odd...)
-	server.mu.Unlock()
-	raw := dialRaw(t, s.addr)
-	raw.send(plain, 0, hello())
-	_, err := raw.tryReceive()
-	for err == nil {
-		_, err = raw.tryReceive()
-	}
-	if n := errorCount(s, "upstream_malformed"); n != 1 || strings.Contains(s.log.String(), "panic") {
-		t.Errorf("counted %d times", n)
-	}
-}
-
 // guarded runs a session whose server requires a login. Every login succeeds.
 type guarded struct {
 	*partsOf

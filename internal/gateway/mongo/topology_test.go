@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"log/slog"
+	"net"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -71,5 +72,22 @@ func TestNobodyWaitsForAGatewayThatEnded(t *testing.T) {
 	}
 	if shared.awaitResolved() {
 		t.Error("it is still waited for")
+	}
+}
+
+func TestAddressesOfMembers(t *testing.T) {
+	a := newParts(t, nil).g.addresses
+	local := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}
+	if _, ok := a.addressOf([]byte("db0:1"), local); ok {
+		t.Error("a member is known before it was heard of")
+	}
+	a.recordMember(helloReply{me: "DB0:1", setName: "rs"})
+	if at, ok := a.addressOf([]byte("db0:1"), local); !ok || at != "gateway:27" {
+		t.Errorf("%q", at)
+	}
+	a.own.Store(&gateway.Advertised{Port: "28"})
+	a.learnMember("db0:1")
+	if at, _ := a.addressOf([]byte("db0:1"), local); at != "10.0.0.1:28" {
+		t.Errorf("at a gateway that is known by its port: %q", at)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,190 +201,6 @@ func betweenAnd(t *testing.T, server *mongotest.Server) *tap {
 	return startTap(t, server.Addr)
 }
 
-// withLess returns a shared server that supports only the compressor has, or none if has is "disabled", and
-// logins by PLAIN.
-func withLess(t testing.TB, has string) *mongotest.Server {
-	t.Helper()
-	return testenv.Shared(t, "mongod "+has, func(t testing.TB) *mongotest.Server {
-		return mongotest.Start(t, mongotest.Config{Args: []string{
-			"--networkMessageCompressors", has, "--setParameter", "authenticationMechanisms=PLAIN,SCRAM-SHA-256",
-		}})
-	})
-}
-
-func TestNegotiation(t *testing.T) {
-	tap := taped(t)
-	s := serve(t, tap.addr, withZstd)
-	for _, c := range []struct {
-		name    string
-		request func(int32) []byte
-		want    []string
-	}{
-		{"hello, nothing offered", func(id int32) []byte { return opMsg(id, 0, hello()) }, nil},
-		{"hello, all offered", func(id int32) []byte { return opMsg(id, 0, hello("zlib", "lzma", "snappy", "zlib", "zstd")) }, []string{"zlib", "snappy", "zstd"}},
-		{"hello, nothing that we have", func(id int32) []byte { return opMsg(id, 0, hello("lzma")) }, nil},
-		{"old isMaster", func(id int32) []byte { return opQuery(id, bson.D{{Key: "isMaster", Value: 1}}) }, nil},
-		{"old ismaster with an offer", func(id int32) []byte {
-			return opQuery(id, bson.D{{Key: "ismaster", Value: 1}, {Key: "compression", Value: bson.A{"snappy"}}})
-		}, []string{"snappy"}},
-		{"within $query", func(id int32) []byte {
-			return opQuery(id, bson.D{{Key: "$query", Value: bson.D{{Key: "ismaster", Value: 1}}}, {Key: "$readPreference", Value: bson.D{{Key: "mode", Value: "nearest"}}}})
-		}, nil},
-		{"with a checksum", func(id int32) []byte { return opMsg(id, uint32(wire.ChecksumPresent), hello("zstd")) }, []string{"zstd"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tap.take()
-			raw := dialRaw(t, s.addr)
-			raw.write(c.request(77))
-			a := raw.receive()
-			if !a.ok() || a.header.ResponseTo != 77 || a.came != plain {
-				t.Fatalf("%+v", a)
-			}
-			if got := a.compression(); !slices.Equal(got, c.want) {
-				t.Errorf("the client sees %v, not %v", got, c.want)
-			}
-			if _, err := a.doc.LookupErr("compression"); c.want == nil && err == nil {
-				t.Error("a client that offered nothing sees compression")
-			}
-			requests, replies := tap.take()
-			if len(requests) != 1 || !bytes.Contains(requests[0].bytes, []byte("compression\x00")) || requests[0].header().RequestID != 77 {
-				t.Fatalf("upstream got %q", requests)
-			}
-			for _, name := range []string{"zstd", "snappy"} {
-				if !bytes.Contains(requests[0].bytes, []byte(name)) || !bytes.Contains(replies[0].bytes, []byte(name)) {
-					t.Errorf("%s was not offered and taken", name)
-				}
-			}
-			if bytes.Contains(requests[0].bytes, []byte("zlib")) {
-				t.Error("zlib was offered, which no rule names")
-			}
-			// A later handshake does not change the negotiated compressors.
-			raw.last = 100
-			raw.run(plain, hello())
-			a = raw.run(plain, command("find", "users"))
-			requests, replies = tap.take()
-			if got := len(replies) - 1; requests[got].came != wire.Zstd || replies[got].came != wire.Zstd || a.came != plain {
-				t.Errorf("find went out as %d and came back as %d, %d for the client", requests[got].came, replies[got].came, a.came)
-			}
-		})
-	}
-}
-
-func TestServerWithLess(t *testing.T) {
-	for _, c := range []struct {
-		has  string
-		want wire.CompressorID
-	}{{"disabled", plain}, {"snappy", wire.Snappy}, {"zlib", plain}} {
-		t.Run(c.has, func(t *testing.T) {
-			tap := betweenAnd(t, withLess(t, c.has))
-			s := serve(t, tap.addr, withZstd)
-			raw := dialRaw(t, s.addr)
-			a := raw.run(plain, hello("zstd", "snappy"))
-			if got := a.compression(); !slices.Equal(got, []string{"zstd", "snappy"}) {
-				t.Errorf("the client may use %v", got)
-			}
-			tap.take()
-			a = raw.run(wire.Zstd, command("find", "users"))
-			requests, replies := tap.take()
-			if requests[0].came != c.want || replies[0].came != c.want {
-				t.Errorf("compressed by %d and %d, want %d", requests[0].came, replies[0].came, c.want)
-			}
-			if a.came != wire.Zstd || !a.ok() {
-				t.Errorf("the client's reply came as %d: %v", a.came, a.doc)
-			}
-		})
-	}
-}
-
-// Nothing is compressed before the server has agreed.
-func TestNothingBeforeHello(t *testing.T) {
-	tap := taped(t)
-	s := serve(t, tap.addr, withZstd)
-	tap.take()
-	raw := dialRaw(t, s.addr)
-	if a := raw.run(plain, command("find", "users")); !a.ok() {
-		t.Fatal(a.doc)
-	}
-	if requests, _ := tap.take(); requests[0].came != plain {
-		t.Error("compressed without negotiation")
-	}
-}
-
-func TestNeverCompressed(t *testing.T) {
-	tap := taped(t)
-	s := serve(t, tap.addr, withZstd, func(c *Config) { c.Policy.Force = true })
-	raw := dialRaw(t, s.addr)
-	raw.run(plain, hello("zstd"))
-	for _, name := range []string{"hello", "isMaster", "ismaster", "saslStart", "saslContinue", "getnonce", "authenticate", "createUser", "updateUser", "copydbSaslStart", "copydbgetnonce", "copydb", "setParameter"} {
-		tap.take()
-		a := raw.run(wire.Zstd, command(name, 1, bson.E{Key: "filler", Value: strings.Repeat("x", 2000)}))
-		requests, replies := tap.take()
-		if requests[0].came != plain || replies[0].came != plain || a.came != plain {
-			t.Errorf("%s went out as %d, came back as %d and %d", name, requests[0].came, replies[0].came, a.came)
-		}
-	}
-	// The command may come after a document sequence.
-	raw.last++
-	doc, _ := bson.Marshal(command("saslStart", 1))
-	b := wire.AppendHeader(nil, wire.Header{RequestID: raw.last, OpCode: wire.OpMsg})
-	b = append(b, 0, 0, 0, 0, 1, 7, 0, 0, 0)
-	b = append(append(b, "ab\x00\x00"...), doc...)
-	wire.PutLength(b)
-	raw.write(raw.compress(wire.Zstd, b))
-	raw.receive()
-	if requests, _ := tap.take(); requests[0].came != plain {
-		t.Error("saslStart behind a section was compressed")
-	}
-}
-
-func TestMirror(t *testing.T) {
-	tap := taped(t)
-	s := serve(t, tap.addr, withZstd)
-	raw := dialRaw(t, s.addr)
-	raw.run(plain, hello("snappy"))
-	last := func(doc bson.D, id wire.CompressorID) (request, reply frame, a answer) {
-		t.Helper()
-		tap.take()
-		a = raw.run(id, doc)
-		requests, replies := tap.take()
-		return requests[0], replies[0], a
-	}
-	many := command("find", "users")
-	one := command("find", "users", bson.E{Key: "filter", Value: bson.D{{Key: "_id", Value: 1}}}, bson.E{Key: "limit", Value: 1}, bson.E{Key: "projection", Value: bson.D{{Key: "active", Value: 1}}})
-	request, reply, a := last(many, plain)
-	if request.came != wire.Zstd || reply.came != wire.Zstd || a.came != plain {
-		t.Errorf("a large find: %d %d %d", request.came, reply.came, a.came)
-	}
-	if _, reply, a = last(many, wire.Snappy); reply.came != wire.Zstd || a.came != wire.Snappy {
-		t.Errorf("a large find, the client's compressed: %d %d", reply.came, a.came)
-	}
-	for range 3 { // until the gateway knows that the replies are small
-		request, reply, a = last(one, wire.Snappy)
-	}
-	if request.came != plain || reply.came != plain || a.came != plain {
-		t.Errorf("a small find: %d %d %d", request.came, reply.came, a.came)
-	}
-	if request, reply, _ = last(command("ping", 1), wire.Snappy); request.came != plain || reply.came != plain {
-		t.Errorf("a ping: %d %d", request.came, reply.came)
-	}
-	if request, reply, _ = last(many, plain); request.came != wire.Zstd || reply.came != wire.Zstd {
-		t.Errorf("a large find was taken for a small one")
-	}
-	insert := command("insert", "copies", bson.E{Key: "documents", Value: users(1000, 50)})
-	if request, reply, _ = last(insert, plain); request.came != wire.Zstd || reply.came != wire.Zstd {
-		t.Errorf("a large insert: %d %d", request.came, reply.came)
-	}
-	noise := make([]byte, 20000)
-	for i := range noise {
-		noise[i] = byte(uint32(i*i*2654435761) >> 13)
-	}
-	noise = codecNoise(noise)
-	insert = command("insert", "copies", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "v", Value: noise}}}})
-	if request, _, _ = last(insert, wire.Snappy); request.came != plain {
-		t.Errorf("noise was compressed, to %d bytes", len(request.bytes))
-	}
-}
-
 // codecNoise fills b with incompressible bytes.
 func codecNoise(b []byte) []byte {
 	state := uint64(88172645463325252)
@@ -445,94 +260,6 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// Streams of replies to one request, hellos and batches of a cursor, pass with one compressor, without
-// further requests.
-func TestExhaust(t *testing.T) {
-	server, tap := between(t)
-	s := serve(t, tap.addr, withZstd)
-	raw := dialRaw(t, s.addr)
-	first := raw.run(plain, hello("zstd"))
-	version := first.doc.Lookup("topologyVersion").Document()
-	await := append(hello(), bson.E{Key: "topologyVersion", Value: version}, bson.E{Key: "maxAwaitTimeMS", Value: 200})
-	id := raw.send(plain, uint32(wire.ExhaustAllowed), await)
-	for range 3 {
-		a := raw.receive()
-		if a.header.ResponseTo != id || a.flags&uint32(wire.MoreToCome) == 0 || !a.ok() {
-			t.Fatalf("in the stream of hellos: %+v", a)
-		}
-		if !slices.Equal(a.compression(), []string{"zstd"}) {
-			t.Errorf("in the stream compression is %v", a.compression())
-		}
-		id = a.header.RequestID
-	}
-	raw = dialRaw(t, s.addr)
-	raw.run(plain, hello("snappy"))
-	opened := raw.run(wire.Snappy, command("find", "users", bson.E{Key: "batchSize", Value: 2}))
-	cursor := opened.doc.Lookup("cursor", "id").Int64()
-	tap.take()
-	id = raw.send(wire.Snappy, uint32(wire.ExhaustAllowed), command("getMore", cursor, bson.E{Key: "collection", Value: "users"}, bson.E{Key: "batchSize", Value: 10}))
-	got := 2
-	for more := true; more; {
-		a := raw.receive()
-		if a.header.ResponseTo != id || a.came != wire.Snappy {
-			t.Fatalf("in the stream of batches: %+v", a)
-		}
-		batch, _ := a.doc.Lookup("cursor", "nextBatch").Array().Values()
-		got += len(batch)
-		id, more = a.header.RequestID, a.flags&uint32(wire.MoreToCome) != 0
-	}
-	if got != 100 {
-		t.Errorf("%d documents came", got)
-	}
-	requests, replies := tap.take()
-	compressed := 0 // the stream of hellos goes on, uncompressed
-	for _, r := range replies {
-		if r.came == wire.Zstd {
-			compressed++
-		}
-	}
-	if len(requests) != 1 || compressed < 9 {
-		t.Errorf("%d requests, %d replies, %d of them compressed", len(requests), len(replies), compressed)
-	}
-	if sent, _ := server.Compressed(t, "zstd"); sent.In == 0 {
-		t.Error("mongod compressed nothing")
-	}
-}
-
-// The handshake's other fields arrive unchanged.
-func TestHelloKeepsTheRest(t *testing.T) {
-	tap := taped(t)
-	s := serve(t, tap.addr, withZstd)
-	auth := bson.D{{Key: "saslStart", Value: 1}, {Key: "mechanism", Value: "SCRAM-SHA-256"}, {Key: "payload", Value: []byte("n,,n=u,r=compression")}, {Key: "db", Value: "admin"}}
-	sent := append(hello("snappy"), bson.E{Key: "speculativeAuthenticate", Value: auth}, bson.E{Key: "client", Value: bson.D{{Key: "driver", Value: bson.D{{Key: "name", Value: "raw"}}}}})
-	tap.take()
-	raw := dialRaw(t, s.addr)
-	raw.run(plain, sent)
-	requests, _ := tap.take()
-	var msg wire.Msg
-	if err := msg.Parse(requests[0].bytes); err != nil {
-		t.Fatalf("%v: %q", err, requests[0].bytes)
-	}
-	var got bson.D
-	if err := bson.Unmarshal(msg.Body.Of(requests[0].bytes), &got); err != nil {
-		t.Fatal(err)
-	}
-	var keys []string
-	for i, e := range got {
-		keys = append(keys, e.Key)
-		if e.Key == "compression" {
-			continue
-		}
-		want, _ := bson.Marshal(bson.D{sent[i]})
-		if have, _ := bson.Marshal(bson.D{e}); !bytes.Equal(want, have) {
-			t.Errorf("%s was changed to %v", e.Key, e.Value)
-		}
-	}
-	if !slices.Equal(keys, []string{"hello", "$db", "compression", "speculativeAuthenticate", "client"}) {
-		t.Errorf("the server got %v", keys)
-	}
-}
-
 // expectClosed checks that the gateway closed the connection and logged that once.
 func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	t.Helper()
@@ -548,54 +275,6 @@ func expectClosed(t *testing.T, s *served, c *rawClient, class string) {
 	if n := strings.Count(s.log.String(), "disconnected"); n != 1 {
 		t.Errorf("%d lines about it in the log:\n%s", n, s.log)
 	}
-}
-
-// A server sends nonsense, or compresses replies to plain requests.
-func TestBadServer(t *testing.T) {
-	l := listen(t)
-	answers := make(chan []byte, 1)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 4096)
-				if n, _ := c.Read(buf); n == 0 || bytes.Contains(buf[:n], []byte("isMaster")) {
-					return // the gateway's own hello
-				}
-				_, _ = c.Write(<-answers)
-				_, _ = c.Read(buf)
-			}()
-		}
-	}()
-	c := dialRaw(t, l.Addr().String())
-	reply := opMsg(9, 0, bson.D{{Key: "ok", Value: 1}, {Key: "filler", Value: strings.Repeat("abc", 500)}})
-	binary.LittleEndian.PutUint32(reply[8:], 1)
-	nested := c.compress(wire.Noop, c.compress(wire.Zstd, reply))
-	for class, bad := range map[string][]byte{
-		"upstream_nested":    nested,
-		"upstream_malformed": codecNoise(make([]byte, 1000)),
-		"upstream_opcode":    append(bytes.Clone(reply[:12]), "xxxxxxxxxxxxxxxx"...),
-	} {
-		t.Run(class, func(t *testing.T) {
-			s := serve(t, l.Addr().String(), withZstd)
-			answers <- bad
-			raw := dialRaw(t, s.addr)
-			raw.send(plain, 0, command("ping", 1))
-			expectClosed(t, s, raw, class)
-		})
-	}
-	t.Run("compressed unasked", func(t *testing.T) {
-		s := serve(t, l.Addr().String(), withZstd)
-		answers <- c.compress(wire.Zstd, reply)
-		raw := dialRaw(t, s.addr)
-		if a := raw.run(plain, command("ping", 1)); a.came != plain || !a.ok() {
-			t.Errorf("%+v", a)
-		}
-	})
 }
 
 // A message of the largest size passes in both directions, and its memory is given back.
@@ -631,4 +310,106 @@ func TestLargestMessage(t *testing.T) {
 		}
 	}
 	_ = gateway.CloseWrite(raw.conn)
+}
+
+// Documents of users arrive unchanged, byte by byte, even if they look like a handshake, repeat keys, or
+// contain all types.
+func TestDocumentsAreNotTouched(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd)
+	raw := dialRaw(t, s.addr)
+	raw.run(plain, hello("snappy"))
+	docs := bson.A{
+		bson.D{{Key: "_id", Value: 1}, {Key: "hello", Value: 1}, {Key: "compression", Value: bson.A{"zstd"}}, {Key: "hosts", Value: bson.A{tap.addr}}, {Key: "me", Value: tap.addr}, {Key: "primary", Value: tap.addr}},
+		bson.D{{Key: "_id", Value: 2}, {Key: "a", Value: 1}, {Key: "a", Value: 2}, {Key: "", Value: 3}, {Key: "$db", Value: "x"}},
+		bson.D{
+			{Key: "_id", Value: 3},
+			{Key: "f", Value: 1.5},
+			{Key: "bin", Value: bson.Binary{Subtype: 0x80, Data: []byte{0, 1}}},
+			{Key: "undefined", Value: bson.Undefined{}},
+			{Key: "oid", Value: bson.ObjectID{1}},
+			{Key: "date", Value: bson.DateTime(-1)},
+			{Key: "null", Value: nil},
+			{Key: "re", Value: bson.Regex{Pattern: "^a", Options: "i"}},
+			{Key: "ptr", Value: bson.DBPointer{DB: "a.b", Pointer: bson.ObjectID{2}}},
+			{Key: "js", Value: bson.JavaScript("1")},
+			{Key: "sym", Value: bson.Symbol("s")},
+			{Key: "scope", Value: bson.CodeWithScope{Code: "1", Scope: bson.D{{Key: "x", Value: 1}}}},
+			{Key: "ts", Value: bson.Timestamp{T: 1, I: 2}},
+			{Key: "long", Value: int64(1) << 40},
+			{Key: "dec", Value: bson.NewDecimal128(1, 2)},
+			{Key: "min", Value: bson.MinKey{}},
+			{Key: "max", Value: bson.MaxKey{}},
+			{Key: "text", Value: "a\x00b"},
+		},
+	}
+	insert := command("insert", "hello", bson.E{Key: "documents", Value: docs})
+	tap.take()
+	raw.last++
+	message := opMsg(raw.last, 0, insert)
+	raw.write(raw.compress(wire.Snappy, message))
+	if a := raw.receive(); !a.ok() || a.doc.Lookup("n").AsInt64() != 3 {
+		t.Fatal(a.doc)
+	}
+	a := raw.run(wire.Snappy, command("find", "hello", bson.E{Key: "sort", Value: bson.D{{Key: "_id", Value: 1}}}))
+	requests, replies := tap.take()
+	for i, f := range requests {
+		body := opened(t, raw, f)
+		if i == 0 && !bytes.Equal(body, message) {
+			t.Errorf("the server got\n%x, sent was\n%x", body, message)
+		}
+	}
+	last := opened(t, raw, replies[len(replies)-1])
+	if !bytes.HasSuffix(last, a.doc) {
+		t.Errorf("the client got\n%x, the server sent\n%x", a.doc, last)
+	}
+	batch, err := a.doc.Lookup("cursor", "firstBatch").Array().Values()
+	if err != nil || len(batch) != len(docs) {
+		t.Fatal(len(batch), err)
+	}
+	for i, d := range docs {
+		if want, _ := bson.Marshal(d); !bytes.Equal(batch[i].Document(), want) {
+			t.Errorf("document %d came back as %v", i, batch[i])
+		}
+	}
+}
+
+// opened returns the decompressed message of a frame.
+func opened(t *testing.T, raw *rawClient, f frame) []byte {
+	t.Helper()
+	if f.came == plain {
+		return f.bytes
+	}
+	outer := f.header()
+	c, err := wire.ParseCompressed(outer, f.bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := raw.decompress(&message{received: f.bytes, header: c.Header, compressor: c.Compressor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// Many compressed requests without replies don't get the connection out of step.
+func TestSilentStorm(t *testing.T) {
+	_, tap := between(t)
+	s := serve(t, tap.addr, withZstd)
+	raw := dialRaw(t, s.addr)
+	raw.run(plain, hello("snappy"))
+	const n = 2000
+	for i := range n {
+		raw.send(wire.Snappy, uint32(wire.MoreToCome), command("insert", "storm", bson.E{Key: "documents", Value: users(i*3, 3)},
+			bson.E{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 0}}}))
+		if i%500 == 0 {
+			raw.run(wire.Snappy, command("ping", 1))
+		}
+	}
+	if a := raw.run(plain, command("count", "storm")); a.doc.Lookup("n").AsInt64() != 3*n {
+		t.Errorf("%v of %d documents", a.doc.Lookup("n"), 3*n)
+	}
+	if left := s.stats.Snapshot().Errors; len(left) > 0 {
+		t.Errorf("errors: %v", left)
+	}
 }
