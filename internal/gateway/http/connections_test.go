@@ -1,13 +1,18 @@
 package http
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -84,4 +89,55 @@ func TestConnectionsOfHTTP2Clients(t *testing.T) {
 		}
 		return free == most
 	})
+}
+
+// A session that has to drain before it has begun ends at once, for example when Shutdown overtakes a
+// handshake.
+func TestDrainBeforeRun(t *testing.T) {
+	g := start(t, "127.0.0.1:1", nil)
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		s := newSession(g.Gateway, here)
+		s.Drain()
+		synctest.Wait() // it drains in its own goroutine
+		ended := false
+		go func() {
+			s.Run()
+			ended = true
+		}()
+		synctest.Wait()
+		if !ended {
+			t.Error("the session continues")
+		}
+		_ = there.Close()
+	})
+}
+
+// The refusal of a connection above the limit has a correct Content-Length.
+func TestRefusal(t *testing.T) {
+	g := start(t, "127.0.0.1:1", nil)
+	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(g.server.Refusal)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.HasSuffix(string(g.server.Refusal), "\r\n\r\n"+string(body)) {
+		t.Errorf("%q, %v", body, err)
+	}
+}
+
+// A client that sends one request on a connection makes the gateways open no link, since it would not be used.
+func TestOneRequestAConnection(t *testing.T) {
+	far, links := claimsToBeFar(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	near := start(t, far, func(c *Config) { c.Link = PerClient }, policy.MessageRule{Auto: true})
+	for range 20 {
+		_ = post(t, near.url, bytes.NewReader(text)).Body.Close()
+	}
+	if n := len(links); n > 0 {
+		t.Errorf("%d links", n)
+	}
+	c := client(t)
+	for len(links) == 0 {
+		send(t, c, http.MethodPost, near.url, text)
+	}
 }

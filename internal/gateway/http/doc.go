@@ -7,7 +7,7 @@
 //	gateway.go    the gateway: NewGateway, Serve and Shutdown
 //	session.go    a client's connection: net/http's server for HTTP/1.1, http2's for HTTP/2, and detecting the version
 //	handler.go    ServeHTTP serves one exchange with httputil's reverse proxy: refusals, and replies kept unchanged
-//	rewrite.go    rewrite builds the request for the upstream; RoundTrip sends it, again if its coding is refused
+//	rewrite.go    rewrite builds the request for the upstream
 //	choose.go     which rule, which coding: what the upstream reads, what a client accepts, what must not change
 //	coder.go      changing a body from one coding to another
 //	replies.go    reply gives the body of a reply the coding that the client accepts
@@ -23,11 +23,11 @@
 //
 //	near.go       sending requests over links, and receiving replies, at the near gateway; links.go, its links
 //	far.go        the same exchanges at the far gateway
-//	peerfields.go     names and values that two gateways exchange
+//	peerfields.go names and values that two gateways exchange
 //
 // Connections to the upstream:
 //
-//	transport.go  HTTP/1.1 or HTTP/2; pool.go, those of HTTP/2
+//	transport.go  sends requests, again if their coding is refused, by HTTP/1.1 or HTTP/2; pool.go, those of HTTP/2
 //	config.go     the configuration of a gateway
 //
 // HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by http2, and the rules of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -19,7 +20,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
-
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
@@ -44,6 +44,41 @@ type common struct {
 	lanes    *lanes.Shared    // of these links
 	far      *farGateway      // the upstream as a gateway; nil: without Link
 	links    *links           // shared by all clients; nil: each client has its own, or there are none
+}
+
+func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
+	e := common{cfg: c, policy: p, coder: coder{c}, acceptedCodings: newAcceptedCodings(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
+	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // errors of clients and upstreams
+	if c.Sample {
+		e.samples = &sampled.Samples{}
+	}
+	if c.Links != nil {
+		o := *c.Links
+		o.Name, o.Extensions, o.Engine, o.Stats, o.Log = c.Name, lanes.Extensions(), c.Engine, c.Stats, c.Log
+		e.endpoint, e.lanes = link.NewEndpoint(o), lanes.NewShared()
+	}
+	if c.Link != NoHistory {
+		e.far = newFarGateway(c, e.endpoint, e.lanes)
+	}
+	if c.Link == Shared {
+		e.links = newLinks(e.far, false)
+	}
+	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
+	if c.Upstream.TLS != nil {
+		e.upstream.Scheme = "https"
+	}
+	if c.Upstream.Network == "unix" {
+		e.upstream.Host = "localhost" // the name is never resolved
+	}
+	e.proxy = &httputil.ReverseProxy{
+		Rewrite:        func(pr *httputil.ProxyRequest) { exchangeOf(pr.In).rewrite(pr) },
+		Transport:      resender{e.transport},
+		ModifyResponse: func(r *http.Response) error { exchangeOf(r.Request).reply(r); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { exchangeOf(r).fail(w, err) },
+		BufferPool:     buffers{},
+		ErrorLog:       e.errorLog,
+	}
+	return e
 }
 
 // exchange is one request and its reply.

@@ -2,55 +2,13 @@ package http
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"sync/atomic"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
-	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
-	"github.com/cinch-layer/cinch/internal/gateway/sampled"
-	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
-
-func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
-	e := common{cfg: c, policy: p, coder: coder{c}, acceptedCodings: newAcceptedCodings(c.UpstreamReads), transport: newTransport(c), ahead: make(chan struct{}, 1)}
-	e.errorLog = slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug) // errors of clients and upstreams
-	if c.Sample {
-		e.samples = &sampled.Samples{}
-	}
-	if c.Links != nil {
-		o := *c.Links
-		o.Name, o.Extensions, o.Engine, o.Stats, o.Log = c.Name, lanes.Extensions(), c.Engine, c.Stats, c.Log
-		e.endpoint, e.lanes = link.NewEndpoint(o), lanes.NewShared()
-	}
-	if c.Link != NoHistory {
-		e.far = newFarGateway(c, e.endpoint, e.lanes)
-	}
-	if c.Link == Shared {
-		e.links = newLinks(e.far, false)
-	}
-	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
-	if c.Upstream.TLS != nil {
-		e.upstream.Scheme = "https"
-	}
-	if c.Upstream.Network == "unix" {
-		e.upstream.Host = "localhost" // the name is never resolved
-	}
-	e.proxy = &httputil.ReverseProxy{
-		Rewrite:        func(pr *httputil.ProxyRequest) { exchangeOf(pr.In).rewrite(pr) },
-		Transport:      resender{e.transport},
-		ModifyResponse: func(r *http.Response) error { exchangeOf(r.Request).reply(r); return nil },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { exchangeOf(r).fail(w, err) },
-		BufferPool:     buffers{},
-		ErrorLog:       e.errorLog,
-	}
-	return e
-}
 
 // buffers provides buffers for copying bodies.
 type buffers struct{}

@@ -5,15 +5,24 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/wire/peer"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -280,5 +289,52 @@ func TestNearWithoutLanes(t *testing.T) {
 	}
 	if n := far.stats.Snapshot().Errors["panic"]; n > 0 {
 		t.Errorf("%d panics", n)
+	}
+}
+
+// A link without exchanges lasts as long as the near gateway keeps it.
+func TestLinkWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := testenv.Pipe()
+		c := Config{Name: "test", Stats: gateway.NewStats("test", "http"), Peers: true, Links: &link.Config{}, Log: slog.New(slog.DiscardHandler)}
+		c.Requests, c.Replies = memory.NewBudget(1<<20), memory.NewBudget(1<<20)
+		g := NewGateway(c)
+		s := newSession(g, here)
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.Run() }()
+		e := link.NewEndpoint(link.Config{Name: "near", Engine: codec.New(codec.Options{}), Extensions: lanes.Extensions(), Stats: gateway.NewStats("near", "http")})
+		carried, err := e.Enter(t.Context(), there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := http2.NewClientConn(carried, http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: DefaultMaxHeader})
+		if time.Sleep(linkIdle); near.Ended() {
+			t.Error("the link has ended before the near gateway would end it")
+		}
+		if time.Sleep(2 * time.Minute); !near.Ended() {
+			t.Error("the far gateway keeps an unused link")
+		}
+		near.Close()
+		<-ended
+		e.Close()
+		_ = g.Shutdown(t.Context())
+	})
+}
+
+// A far gateway without memory for a request's headers does not read its body. The link goes on.
+func TestNoMemoryForHeadersOverLink(t *testing.T) {
+	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
+		far.Requests = memory.NewBudget(16 << 10)
+	})
+	c := client(t)
+	near.untilCarried(c)
+	for i := range 3 {
+		lost := bytes.Repeat(fmt.Appendf(nil, "This is number %d of those that are lost. ", i), 100)
+		if resp, _ := send(t, c, http.MethodPost, near.url, lost, "X-Large", strings.Repeat("x", 20<<10)); resp.StatusCode != http.StatusServiceUnavailable {
+			t.Error(resp.Status)
+		}
+		if resp, got := send(t, c, http.MethodPost, near.url, lost); resp.StatusCode != 200 || !bytes.Equal(got, lost) {
+			t.Errorf("%s: %s", resp.Status, got)
+		}
 	}
 }

@@ -1,9 +1,12 @@
 package http
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httputil"
 	"strings"
 	"testing"
 
@@ -34,5 +37,29 @@ func TestPanicInAStream(t *testing.T) {
 	_ = s.Close()
 	if n := s.stats.Snapshot().Errors["panic"]; n != 1 || log.Count("stack=") != 1 || freed != 1 || !w.closed {
 		t.Errorf("%d panics, %d stacks, freed %d times, closed %v", n, log.Count("stack="), freed, w.closed)
+	}
+}
+
+// A panic ends its connection, is counted, and ends nothing else.
+func TestPanic(t *testing.T) {
+	handler, _ := recorder(nil)
+	g := start(t, startUpstream(t, handler), nil)
+	rewrite := g.common.proxy.Rewrite
+	g.common.proxy.Rewrite = func(pr *httputil.ProxyRequest) {
+		if pr.In.URL.Path == "/fault" {
+			panic("a fault")
+		}
+		rewrite(pr)
+	}
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url+"/fault", nil)
+	if resp, err := (&http.Transport{}).RoundTrip(r); err == nil {
+		_ = resp.Body.Close()
+		t.Error(resp.Status)
+	}
+	if resp := post(t, g.url, bytes.NewReader(text)); resp.StatusCode != 200 {
+		t.Error(resp.Status)
+	}
+	if n := g.stats.Snapshot().Errors["panic"]; n != 1 {
+		t.Errorf("%d panics counted", n)
 	}
 }

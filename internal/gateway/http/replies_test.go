@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // Replies are compressed if a rule says so, for clients that accept the coding.
@@ -110,5 +112,43 @@ func TestRepliesThatStay(t *testing.T) {
 	status = http.StatusInternalServerError
 	if resp := get(http.MethodGet); resp.StatusCode != status || resp.Header.Get("Content-Encoding") != "" {
 		t.Error(resp.Status, resp.Header)
+	}
+}
+
+// When the reply begins, a request that was sent whole takes no memory any more: a long poll may take hours.
+func TestRequestMemoryDuringReply(t *testing.T) {
+	end := make(chan struct{})
+	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Error(err)
+		}
+		if r.URL.Path == "/poll" {
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-end
+		}
+	}))
+	t.Cleanup(func() { close(end) })
+	budgets := map[string]*memory.Budget{"one": memory.NewBudget(64 << 20), "near": memory.NewBudget(64 << 20), "far": memory.NewBudget(64 << 20)}
+	one := start(t, upstream, func(c *Config) { c.Requests, c.UpstreamReads = budgets["one"], []string{"zstd"} }, requestsTo(t, "zstd"))
+	near, _ := startPair(t, upstream, func(near, far *Config) { near.Requests, far.Requests = budgets["near"], budgets["far"] })
+	for _, g := range []*rig{one, near} {
+		c := client(t)
+		if g == near {
+			near.untilCarried(c)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+"/poll", bytes.NewReader(bytes.Repeat(text, 400)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+	}
+	for name, b := range budgets {
+		testenv.Eventually(t, name+" holds nothing of the requests", func() bool { return b.InUse() == 0 })
 	}
 }

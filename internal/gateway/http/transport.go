@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -179,4 +180,91 @@ func (t *transport) close() {
 	if t.http2 != nil {
 		t.http2.Close()
 	}
+}
+
+// resender sends requests to the upstream. If the upstream answers 415 (Unsupported Media Type) to a coding
+// that the gateway has chosen, it sends the original request once more: the upstream has done nothing with
+// the first.
+type resender struct{ transport http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
+	x := exchangeOf(out)
+	switch {
+	case x.broken != nil:
+		return nil, x.broken
+	case x.toFar.conn != nil:
+		return x.sendOverLink(s, out)
+	}
+	resp, err := s.sendPlain(x, out)
+	if err != nil {
+		return nil, err
+	}
+	path := pathOf(x.in)
+	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
+		x.acceptedCodings.recordNamed(path, accepted(resp.Header))
+	}
+	if x.sentCoding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
+		if x.sentCoding != "" && resp.StatusCode < http.StatusMultipleChoices {
+			x.acceptedCodings.recordAccepted(path, x.sentCoding)
+		}
+		return resp, nil
+	}
+	coding := x.sentCoding
+	if x.originalBody != nil { // else the body can't be sent again
+		_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
+		_ = resp.Body.Close()
+		resp, err = s.sendPlain(x, x.originalRequest(out))
+		if err != nil || resp.StatusCode == http.StatusUnsupportedMediaType {
+			return resp, err // the coding was not the reason
+		}
+	}
+	x.cfg.Stats.Error("coding_refused")
+	if x.acceptedCodings.recordRefused(path, coding) {
+		x.cfg.Log.Warn("the upstream refuses a content coding: requests to that path are sent without it for a minute", "coding", coding, "path", x.in.URL.Path)
+	}
+	return resp, nil
+}
+
+// sendPlain sends a request without a link, and records whether a gateway answers it.
+func (s resender) sendPlain(x *exchange, out *http.Request) (*http.Response, error) {
+	resp, err := s.transport.RoundTrip(out)
+	if errors.Is(err, context.Canceled) && out.Context().Err() == nil && canRepeat(out) {
+		resp, err = s.transport.RoundTrip(out)
+	}
+	if err == nil && x.links != nil {
+		x.links.far.recordReply(resp.StatusCode, resp.Header.Get(linkHeader))
+		delete(resp.Header, linkHeader)
+	}
+	return resp, err
+}
+
+// canRepeat reports whether a request may be sent twice. net/http gives a connection to the next request
+// before it has delivered the reply to the previous one. If the previous request is cancelled at that moment,
+// the next one fails with the error of the previous one.
+func canRepeat(out *http.Request) bool {
+	switch out.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return out.Body == nil || out.Body == http.NoBody
+	}
+	return false
+}
+
+// originalRequest returns the request with its body as the client sent it.
+func (x *exchange) originalRequest(out *http.Request) *http.Request {
+	again := out.Clone(out.Context())
+	if x.originalBody == nil {
+		return again // its body is as the client sent it
+	}
+	if x.originalBody.encoding == nil {
+		delete(again.Header, "Content-Encoding")
+	} else {
+		again.Header["Content-Encoding"] = x.originalBody.encoding
+	}
+	x.setBody(again, x.originalBody.body)
+	if len(again.Trailer) > 0 {
+		again.ContentLength = -1
+	}
+	x.originalBody, x.sentCoding = nil, ""
+	return again
 }

@@ -2,52 +2,13 @@ package http
 
 import (
 	"bufio"
-	"bytes"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
-
-// A session that has to drain before it has begun ends at once, for example when Shutdown overtakes a
-// handshake.
-func TestDrainBeforeRun(t *testing.T) {
-	g := start(t, "127.0.0.1:1", nil)
-	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		s := newSession(g.Gateway, here)
-		s.Drain()
-		synctest.Wait() // it drains in its own goroutine
-		ended := false
-		go func() {
-			s.Run()
-			ended = true
-		}()
-		synctest.Wait()
-		if !ended {
-			t.Error("the session continues")
-		}
-		_ = there.Close()
-	})
-}
-
-// The refusal of a connection above the limit has a correct Content-Length.
-func TestRefusal(t *testing.T) {
-	g := start(t, "127.0.0.1:1", nil)
-	resp, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(g.server.Refusal)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.HasSuffix(string(g.server.Refusal), "\r\n\r\n"+string(body)) {
-		t.Errorf("%q, %v", body, err)
-	}
-}
 
 // A Content-Length is detected wherever reads split it, and whatever its case.
 func TestHeads(t *testing.T) {
@@ -127,49 +88,4 @@ func TestReadsEndWithChunkedHeads(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The account waits for a peer until all readers of a body are closed, not only the first, which may be slow
-// to close when the body is sent again.
-func TestBodySentOnceMoreIsAwaited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		budget := memory.NewBudget(1 << 20)
-		share := budget.Share("test")
-		cut := make(chan memory.StallReason, 1)
-		b := newWholeBody(t.Context(), strings.NewReader(strings.Repeat("x", 64<<10)), memory.FromClient, share.Client(&net.TCPAddr{}), make(chan struct{}, 1), func(v memory.StallReason) { cut <- v })
-		if complete, err := b.read(64 << 10); !complete || err != nil {
-			t.Fatal(complete, err)
-		}
-		first := b.newReader(b.received, nil, memory.FromUpstream)
-		second := b.newReader(b.received, nil, memory.FromUpstream)
-		_ = first.Close()
-		_ = first.Close()
-		other := &memory.Account{}
-		other.Open(share.Client(&net.UnixAddr{}), nil)
-		want := func() {
-			for range 100 {
-				other.TryAcquire(4 << 20)
-				time.Sleep(time.Second)
-			}
-		}
-		want()
-		select {
-		case v := <-cut:
-			if v.Peer != memory.FromUpstream {
-				t.Error(v)
-			}
-		default:
-			t.Error("it is not waited for")
-		}
-		_ = second.Close()
-		for len(cut) > 0 {
-			<-cut
-		}
-		want()
-		if len(cut) > 0 {
-			t.Error("it is waited for without a reader")
-		}
-		b.close()
-		other.Close()
-	})
 }

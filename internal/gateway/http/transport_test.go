@@ -8,6 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // cancelled is a transport whose first request fails because another one was cancelled.
@@ -85,4 +89,49 @@ func TestRefusedForOtherReasons(t *testing.T) {
 	if s := <-got; s.Header.Get("Content-Encoding") != "zstd" {
 		t.Errorf("%v", s.Header)
 	}
+}
+
+// The account waits for a peer until all readers of a body are closed, not only the first, which may be slow
+// to close when the body is sent again.
+func TestBodySentOnceMoreIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := memory.NewBudget(1 << 20)
+		share := budget.Share("test")
+		cut := make(chan memory.StallReason, 1)
+		b := newWholeBody(t.Context(), strings.NewReader(strings.Repeat("x", 64<<10)), memory.FromClient, share.Client(&net.TCPAddr{}), make(chan struct{}, 1), func(v memory.StallReason) { cut <- v })
+		if complete, err := b.read(64 << 10); !complete || err != nil {
+			t.Fatal(complete, err)
+		}
+		first := b.newReader(b.received, nil, memory.FromUpstream)
+		second := b.newReader(b.received, nil, memory.FromUpstream)
+		_ = first.Close()
+		_ = first.Close()
+		other := &memory.Account{}
+		other.Open(share.Client(&net.UnixAddr{}), nil)
+		want := func() {
+			for range 100 {
+				other.TryAcquire(4 << 20)
+				time.Sleep(time.Second)
+			}
+		}
+		want()
+		select {
+		case v := <-cut:
+			if v.Peer != memory.FromUpstream {
+				t.Error(v)
+			}
+		default:
+			t.Error("it is not waited for")
+		}
+		_ = second.Close()
+		for len(cut) > 0 {
+			<-cut
+		}
+		want()
+		if len(cut) > 0 {
+			t.Error("it is waited for without a reader")
+		}
+		b.close()
+		other.Close()
+	})
 }
