@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -135,4 +136,16 @@ func readHello(c io.Reader) (wire.Hello, error) {
 func waitFor(t testing.TB, done func() bool) {
 	t.Helper()
 	testenv.Eventually(t, "it happens", done)
+}
+
+// exchange sends a message and requires it back before anything else is sent.
+func exchange(t *testing.T, c io.ReadWriter, message []byte) {
+	t.Helper()
+	if _, err := c.Write(message); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(message))
+	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, message) {
+		t.Fatalf("%d bytes did not come back: %v", len(message), err)
+	}
 }

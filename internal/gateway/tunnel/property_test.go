@@ -22,6 +22,23 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
+func TestEcho(t *testing.T) {
+	entry, exit := pair(t, server(t, echo), nil)
+	c := dial(t, entry.addr)
+	for i := range 200 {
+		exchange(t, c, fmt.Appendf(nil, "message %d of a conversation that says much the same all the time", i))
+	}
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+		t.Fatalf("%q, %v after the end", rest, err)
+	}
+	for _, e := range []*end{entry, exit} {
+		waitFor(t, func() bool { return e.stats.Snapshot().Connections.Open == 0 })
+	}
+}
+
 var steps = flag.Int("tunnel.steps", 0, "reads and writes of the property test; 0: few, but with make full")
 
 // speech is an endless stream of bytes that both sides can generate: repeated text, noise, and earlier bytes.
