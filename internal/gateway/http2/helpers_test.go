@@ -7,11 +7,15 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	xhttp2 "golang.org/x/net/http2"
+
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 const (
@@ -136,4 +140,85 @@ func mustEcho(t testing.TB, rt http.RoundTripper, n int) {
 	if err != nil || string(got) != body || resp.Trailer.Get("X-End") != "EOF" || resp.Header.Get("X-Path") != "/echo" {
 		t.Fatalf("%d bytes of %d came back, trailers %v, %v", len(got), n, resp.Trailer, err)
 	}
+}
+
+func aSecondAgo() time.Time { return time.Now().Add(-time.Second) }
+
+// quiet is a body without any bytes until it is closed.
+type quiet struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (q *quiet) init() { q.once.Do(func() { q.done = make(chan struct{}) }) }
+
+func (q *quiet) Read([]byte) (int, error) {
+	q.init()
+	<-q.done
+	return 0, errBodyClosed
+}
+
+func (q *quiet) Close() error {
+	q.init()
+	select {
+	case <-q.done:
+	default:
+		close(q.done)
+	}
+	return nil
+}
+
+// introduced wraps a handler so that a request for /server sends the Server that serves it on the channel.
+func introduced(handler http.HandlerFunc) (http.HandlerFunc, <-chan *Server) {
+	servers := make(chan *Server, 1)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/server" {
+			servers <- w.(*response).call.server
+			return
+		}
+		handler(w, r)
+	}, servers
+}
+
+// serverOf returns the server end of a connection. The client has the server's settings when it returns.
+func serverOf(t *testing.T, c *ClientConn, servers <-chan *Server) *Server {
+	t.Helper()
+	resp, err := c.RoundTrip(request(within(t), t, "GET", "/server", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return <-servers
+}
+
+// awaitHandlers waits until the server has processed all resets of a client, and no handler runs or waits.
+// Handlers of streams that were reset count until they return, and the server ends a connection with more
+// than twice MaxStreams of them. So a client may reset MaxStreams streams between two calls, beside as many
+// open ones.
+func awaitHandlers(t *testing.T, c *ClientConn, s *Server) {
+	t.Helper()
+	if err := c.Ping(within(t)); err != nil {
+		t.Error(err)
+		return
+	}
+	testenv.Eventually(t, "handlers end", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.running+len(s.waiting)+len(s.newCalls) == 0
+	})
+}
+
+// scripted starts a server that runs do on its first connection, once it has the client's preface.
+func scripted(t *testing.T, do func(r *raw)) string {
+	l := listen(t)
+	go func() {
+		n, err := l.Accept()
+		if err != nil {
+			return
+		}
+		r := newRaw(t, n)
+		_, _ = io.ReadFull(n, make([]byte, len(xhttp2.ClientPreface)))
+		do(r)
+	}()
+	return l.Addr().String()
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,5 +176,63 @@ func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
 			<-over
 			memory.Close()
 		})
+	}
+}
+
+// Streams that are not read do not stop others while the connection's window has room, even if that is
+// little.
+func TestMostOfTheWindowHeld(t *testing.T) {
+	const window = 100 << 10
+	held := make(chan struct{}, 3)
+	c := pair(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/echo" {
+			echo(w, r)
+			return
+		}
+		held <- struct{}{}
+		<-r.Context().Done()
+	}, func(cfg *ServerConfig) { cfg.Window, cfg.ConnWindow = window, window })
+	for range 3 {
+		go func() {
+			resp, err := c.RoundTrip(request(within(t), t, "POST", "/held", strings.NewReader(strings.Repeat("x", 30<<10))))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+	}
+	for range 3 {
+		<-held
+	}
+	mustEcho(t, c, 1<<20)
+}
+
+// Bytes read on one stream are announced when another stream, which is not read, takes the rest of the
+// connection's window.
+func TestRestOfTheWindowTaken(t *testing.T) {
+	const window, first = 100 << 10, 16 << 10
+	read := make(chan struct{})
+	addr := serveWith(t, false, func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Read") != "" {
+			_, _ = io.ReadFull(r.Body, make([]byte, first))
+			close(read)
+		}
+		<-r.Context().Done()
+	}, func(cfg *ServerConfig) { cfg.Window, cfg.ConnWindow = window, window })
+	r := rawClient(t, addr)
+	r.headers(1, false, with("x-read", "yes")...)
+	if err := r.WriteData(1, false, make([]byte, first)); err != nil {
+		t.Fatal(err)
+	}
+	<-read
+	r.headers(3, false, get...)
+	for left := window - first; left > 0; left -= first {
+		if err := r.WriteData(3, false, make([]byte, min(left, first))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		if f, ok := r.read().(*xhttp2.WindowUpdateFrame); ok && f.StreamID == 0 && f.Increment == first {
+			return
+		}
 	}
 }
