@@ -2,11 +2,17 @@ package grpc
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"sync"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A message that must be decompressed gets through although other messages, which may wait for it, hold the
@@ -59,4 +65,51 @@ func TestSharedBudget(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// A thousand calls whose readers have stopped hold their windows only, and others go on.
+func TestSlowReadersAreBounded(t *testing.T) {
+	t.Parallel()
+	server := startServer(t, func(_ any, s grpc.ServerStream) error {
+		if m, _ := grpc.MethodFromServerStream(s); m == "/test.Echo/Unary" {
+			return echoAll(s)
+		}
+		m := make([]byte, 16<<10) // noise: compressed data would fit the client's windows for long
+		_, _ = rand.Read(m)
+		for {
+			if err := s.SendMsg(&m); err != nil {
+				return err
+			}
+		}
+	})
+	const streams, window = 1000, 16 << 10
+	g := startGateway(t, "grpc://"+server, func(c *Config) {
+		c.Window = window
+		c.Replies = memory.NewBudget(8 << 20)
+		c.MaxStreams = 2000
+	})
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	c := connect(t, g.addr, grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(1<<30))
+	ctx, cancel := context.WithCancel(within(t))
+	defer cancel()
+	for range streams {
+		s := stream(ctx, t, c, "Flood")
+		_ = s.CloseSend()
+	}
+	last := uint64(0)
+	for range 100 { // until no more bytes move
+		time.Sleep(50 * time.Millisecond)
+		now := g.stats.Snapshot().Wire.Upstream.ReceivedBytes
+		if now == last && now > 0 {
+			break
+		}
+		last = now
+	}
+	// Each stream: the gateway's window, the memory of its message, and the client's window.
+	if most := uint64(streams * (3*window + 64<<10 + 16<<10)); last == 0 || last > most {
+		t.Errorf("%d bytes came for %d streams, %d are bounded", last, streams, most)
+	}
+	mustEcho(t, connect(t, g.addr), payload(100_000))
+	cancel()
+	testenv.Eventually(t, "the budget", func() bool { return g.cfg.Replies.InUse() == 0 })
 }

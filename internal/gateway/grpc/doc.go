@@ -17,8 +17,8 @@
 // The upstream:
 //
 //	upstreamconn.go
-//	             a connection, its use by calls, and the detection of dead ones; dial.go, opening connections,
-//	             and what they learn for each other
+//	             a connection, its use by calls, pools of them, and the detection of dead ones
+//	dial.go      opening connections, and what they learn for each other; oncelogger.go, logging that once
 //	probe.go     asking a server what it reads, and detecting refusals; capabilities.go, what is known of a
 //	             server
 //
@@ -33,7 +33,7 @@
 //
 //	replay.go    recording a request to send it again, and reading bodies
 //	link.go      connections of two gateways that are compressed as a whole
-//	peerfields.go    names and headers that gateways agree on
+//	peerfields.go names and headers that gateways agree on
 //
 // Package http2 implements HTTP/2 on both sides: header compression, flow control and the defences against
 // hostile peers. Bodies are pulled: one goroutine reads the request and another the response, or one reads

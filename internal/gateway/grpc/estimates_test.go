@@ -7,6 +7,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -108,5 +109,27 @@ func TestEstimateOfALink(t *testing.T) {
 			t.Errorf("%s: %d bytes, then %d: %v", s.Setting, len(first), len(again), err)
 		}
 		w.Close()
+	}
+}
+
+// A meter counts and samples the messages of a method and direction, if they are measured.
+func TestMeter(t *testing.T) {
+	kinds, samples := dictionary.NewMessages(0), &sampled.Samples{}
+	for _, m := range []*meter{{kinds: kinds}, {kinds: kinds, measured: &measuring{"/a/B", policy.Reply, samples}}} {
+		m.observeSent([]byte("message"))
+		m.countUnchanged(1 << 30)
+		m.countCompressed(5)
+		m.sampleReceived([]byte("received"), "")
+		m.countReceived(1 << 20)
+		wants, counts := m.shouldRead(100) && m.shouldSample(100), []int{len(kinds.Status()), samples.Bytes()}
+		if measured := m.measured != nil; wants != measured || (counts[0] == 1) != measured || (counts[1] > 0) != measured {
+			t.Errorf("measured: %v; messages are read: %v; kinds and bytes: %v", measured, wants, counts)
+		}
+		if m.shouldSample(sampled.MaxMessage + 1) {
+			t.Error("too long messages are sampled")
+		}
+	}
+	if s := kinds.Status()[0]; s.Method != "/a/B" || s.Direction != "reply" || s.Messages != 2 || s.Compressed != 1 || s.SampleMessages != 1 {
+		t.Errorf("%+v", s)
 	}
 }

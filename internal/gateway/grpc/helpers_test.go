@@ -1,23 +1,33 @@
 package grpc
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
 )
 
@@ -198,3 +208,136 @@ func payload(n int) []byte {
 }
 
 func statusOf(c code) string { return strconv.Itoa(int(c)) }
+
+// partsOf holds the parts of a gateway that change messages, without the gateway.
+type partsOf struct {
+	t      *testing.T
+	budget *memory.Budget
+	open   *decompressor
+	comp   *compressor
+}
+
+func newParts(t *testing.T, budget int64) *partsOf {
+	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
+	codecs := grpccodec.NewSet(grpccodec.Options{})
+	p.open = newDecompressor(1<<20, codecs, nil)
+	p.comp = &compressor{cache: NewCache(codecs), kinds: dictionary.NewMessages(0), maxLen: 1 << 20}
+	return p
+}
+
+// patient is a flow that is not cut off.
+type patient struct{}
+
+func (patient) Progress() int64         { return 0 }
+func (patient) Patience() time.Duration { return time.Hour }
+func (patient) Cut(memory.StallReason)  {}
+
+// rewriter returns a rewriter for a call of its own.
+func (p *partsOf) rewriter(ctx context.Context, body []byte, plan plan) *rewriter {
+	w := newRewriter(ctx, bytes.NewReader(body), plan, false, p.open, p.comp)
+	w.grant.Account.Open(p.budget.Share("test").Client(nil), patient{})
+	p.t.Cleanup(w.close)
+	return w
+}
+
+func (p *partsOf) idle() {
+	p.t.Helper()
+	if n := p.budget.InUse(); n != 0 || len(p.open.ahead) != 0 {
+		p.t.Errorf("%d bytes and %d tokens are held", n, len(p.open.ahead))
+	}
+}
+
+// callFrom returns a call's request with the given headers.
+func callFrom(headers ...string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/service/Method", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// inForce returns the state of calls under the given rules.
+func inForce(rules *policy.Messages) *shared {
+	s := &shared{policy: &atomic.Pointer[policy.Messages]{}}
+	s.policy.Store(rules)
+	return s
+}
+
+// rawClient returns an HTTP/2 client for bodies that no gRPC library would send.
+func rawClient(t testing.TB, addr string) *http.Client {
+	tr := &xhttp2.Transport{
+		AllowHTTP: true, DisableCompression: true,
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// post makes a call and returns its status and the body of its response.
+func post(t testing.TB, c *http.Client, method string, body io.Reader, headers ...string) (status, message string, out []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(within(t), http.MethodPost, "http://test/test.Echo/"+method, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/grpc")
+	r.Header.Set("Te", "trailers")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out, err = io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := resp.Trailer
+	if resp.Header.Get("Grpc-Status") != "" {
+		h = resp.Header
+	}
+	return h.Get("Grpc-Status"), h.Get("Grpc-Message"), out
+}
+
+func frame(compressed bool, m []byte) []byte {
+	return append(wire.AppendHeader(nil, compressed, len(m)), m...)
+}
+
+func pack(t testing.TB, encoding string, raw []byte) []byte {
+	t.Helper()
+	out, err := grpccodec.NewSet(grpccodec.Options{}).AppendCompress(nil, raw, encoding)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// startRaw starts an HTTP/2 server without a gRPC library.
+func startRaw(t testing.TB, handler http.HandlerFunc) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(http.Protocols)
+	p.SetUnencryptedHTTP2(true)
+	s := &http.Server{Handler: handler, Protocols: p}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+func exchange(t *testing.T, s grpc.ClientStream) {
+	t.Helper()
+	in, out := payload(1000), []byte(nil)
+	if err := s.SendMsg(&in); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RecvMsg(&out); err != nil || !bytes.Equal(in, out) {
+		t.Fatal(err)
+	}
+}

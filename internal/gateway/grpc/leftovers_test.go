@@ -2,9 +2,11 @@ package grpc
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -235,5 +238,36 @@ func TestTrailersWithoutABody(t *testing.T) {
 		if err != nil || len(got) > 0 || resp.StatusCode != status || resp.Trailer.Get("X-End") != "1" {
 			t.Errorf("%d: %s, %q, %v, trailers %v", status, resp.Status, got, err, resp.Trailer)
 		}
+	}
+}
+
+// Sessions, attempts and readers end with their calls, however those end.
+func TestNothingLeaks(t *testing.T) {
+	server := startServer(t, echo)
+	g := startGateway(t, "grpc://"+server, nil)
+	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
+	mustEcho(t, connect(t, g.addr), payload(100_000))
+	testenv.Eventually(t, "idle", func() bool { return true })
+	before := runtime.NumGoroutine()
+	c := connect(t, g.addr)
+	for i := range 50 {
+		ctx, cancel := context.WithCancel(within(t))
+		s := stream(ctx, t, c, "Both")
+		in, out := payload(50_000), []byte(nil)
+		_ = s.SendMsg(&in)
+		if i%2 == 0 {
+			_ = s.RecvMsg(&out)
+		}
+		cancel()
+		_, _ = unary(within(t), c, "Fail", in)
+	}
+	_ = c.Close()
+	testenv.Eventually(t, "goroutines", func() bool { return runtime.NumGoroutine() <= before+4 })
+	testenv.Eventually(t, "budgets", func() bool {
+		return g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0 && g.shared.replays.inUse.Load() == 0
+	})
+	if t.Failed() {
+		buf := make([]byte, 1<<20)
+		t.Log(strings.TrimSpace(string(buf[:runtime.Stack(buf, true)])))
 	}
 }

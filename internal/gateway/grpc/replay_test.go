@@ -141,3 +141,30 @@ func TestWholeBodiesTakeMemory(t *testing.T) {
 		}
 	}
 }
+
+// Pieces of any size make the same body, and a message that fits is forwarded in one piece.
+func TestWholes(t *testing.T) {
+	const size = 100
+	var body []byte
+	for _, n := range []int{0, 1, 94, 95, 96, 300, 10, 0, 95, 1000} {
+		body = append(body, frame(n%2 == 0, payload(n))...)
+	}
+	for piece := 1; piece <= size; piece++ {
+		var w messageSplitter
+		var out, buf []byte
+		for at := 0; at < len(body); {
+			n := min(piece, size-len(buf), len(body)-at)
+			if n == 0 {
+				t.Fatal("the buffer is full")
+			}
+			buf = append(buf, body[at:at+n]...)
+			at += n
+			ready := w.ready(buf, size)
+			out = append(out, buf[:ready]...)
+			buf = append([]byte(nil), buf[ready:]...)
+		}
+		if !bytes.Equal(out, body) || len(buf) > 0 {
+			t.Fatalf("pieces of %d: %d bytes of %d, %d left", piece, len(out), len(body), len(buf))
+		}
+	}
+}

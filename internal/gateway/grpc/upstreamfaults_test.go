@@ -3,8 +3,10 @@ package grpc
 //lint:file-ignore SA1019 the same library as the gateway's.
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -12,11 +14,13 @@ import (
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/internal/policy"
+	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -225,6 +229,87 @@ func TestPlainHTTPPasses(t *testing.T) {
 		}
 		if got[0] != got[1] {
 			t.Errorf("directly   %s\nby gateway %s", got[0], got[1])
+		}
+	}
+}
+
+// Facts that several connections find out are logged once.
+func TestNotices(t *testing.T) {
+	var b strings.Builder
+	n := newOnceLogger(slog.New(slog.NewTextHandler(&b, nil)), "there")
+	if !n.unreadEncoding("zstd") || n.unreadEncoding("zstd") || !n.unreadEncoding("s2") {
+		t.Error("not once for each encoding")
+	}
+	n.probeUnavailable()
+	n.probeUnavailable()
+	n.refusedEncoding("zstd")
+	if lines := strings.Count(b.String(), "\n"); lines != 4 {
+		t.Errorf("%d lines:\n%s", lines, &b)
+	}
+}
+
+// A connection that was given up explains why its calls failed, and counts what arrived until then.
+func TestGivenUpHop(t *testing.T) {
+	h := &upstreamConn{}
+	if err := h.explain(io.EOF); err != io.EOF {
+		t.Error(err)
+	}
+	h.givenUp.Store(true)
+	b := countedBody{strings.NewReader("x"), h}
+	if n, err := b.Read(make([]byte, 10)); n != 1 || err != nil || h.received.Load() != 1 {
+		t.Error(n, err)
+	}
+	if err := h.explain(io.ErrUnexpectedEOF); err != errSilent {
+		t.Error(err)
+	}
+}
+
+// breaking starts a server that answers each call with headers and the beginning of a message, and then
+// breaks the connection.
+func breaking(t *testing.T, encoding string, message []byte, part int) string {
+	addr, _ := refusing(t, func(fr *xhttp2.Framer, id uint32, _ int64) bool {
+		var b bytes.Buffer
+		e := hpack.NewEncoder(&b)
+		fields := [][2]string{{":status", "200"}, {"content-type", "application/grpc"}}
+		if encoding != "" {
+			fields = append(fields, [2]string{"grpc-encoding", encoding})
+		}
+		for _, h := range fields {
+			_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
+		}
+		_ = fr.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: b.Bytes(), EndHeaders: true})
+		m := append(wire.AppendHeader(nil, encoding != "", len(message)), message...)
+		_ = fr.WriteData(id, false, m[:part])
+		return false
+	})
+	return addr
+}
+
+// A connection that breaks within a message is UNAVAILABLE, as without a gateway, whatever the gateway does
+// with the message.
+func TestUpstreamBreaksWithinAMessage(t *testing.T) {
+	plain := payload(10_000)
+	for _, encoding := range []string{"", "zstd"} {
+		message := plain
+		if encoding != "" {
+			message = pack(t, encoding, plain)
+		}
+		for _, part := range []int{0, 3, 5, 100} {
+			server := breaking(t, encoding, message, part)
+			for _, rule := range []string{"", "raw", "s2"} {
+				g := startGateway(t, "grpc://"+server, nil)
+				if rule != "" {
+					g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, rule), Direction: policy.Reply}))
+				}
+				c := connect(t, g.addr, grpc.WithDisableRetry())
+				if _, err := unary(within(t), c, "Unary", payload(10)); status.Code(err) != codes.Unavailable {
+					t.Errorf("%q, %d bytes, rule %q: %v", encoding, part, rule, err)
+				}
+			}
+		}
+		c := connect(t, breaking(t, encoding, message, 100), grpc.WithDisableRetry())
+		if _, err := unary(within(t), c, "Unary", payload(10)); status.Code(err) != codes.Unavailable {
+			t.Errorf("direct: %v", err)
 		}
 	}
 }
