@@ -18,7 +18,9 @@
 //
 //	retry.go        sending requests again that the server refused for their schema version, or in steps
 //	steps.go        requests that need the stored tuple are carried out in steps
-//	updater.go      adapting operations to a stored tuple; what each server version accepts of splices
+//	updater.go      an UPDATE or UPSERT as calls of the stored function, and what each server version accepts
+//	tuplesimulator.go
+//	                adapting operations to a stored tuple, field by field
 //	operations.go   what UPDATE and UPSERT do to fields, and which fields they name
 //	calls.go        compressing arguments of functions; operations in them, which may not cut envelopes
 //	sql.go          SQL statements that may use spaces with compressed fields
@@ -34,7 +36,7 @@
 //	errors.go       classes of errors, and error replies of the gateway
 //	config.go       the configuration of a gateway
 //
-// A session can be built and tested without a server (parts_test.go).
+// A session can be built and tested without a server (newParts in harness_test.go).
 //
 // # Schema versions
 //

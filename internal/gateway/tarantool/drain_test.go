@@ -11,6 +11,7 @@ import (
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
+	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -188,4 +189,51 @@ func drainOf(t *testing.T, g *Gateway, addr string) (ended <-chan error) {
 		return err != nil
 	})
 	return end
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	idle, busy := b.client(), b.client()
+	b.put(busy, 1, document(1))
+	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{})
+	b.asleep()
+	ended := make(chan error, 1)
+	go func() { ended <- b.g.Shutdown(context.Background()) }()
+	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle client: %v", err)
+	}
+	b.wake()
+	if a := busy.read(); a.sync != sync || a.code != wire.OK {
+		t.Errorf("%#x", a.code)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A session with an open transaction gets the grace period of a drain, since its end would roll the
+// transaction back.
+func TestDrainAwaitsTransactions(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Grace = time.Hour })
+	busy := b.client()
+	busy.sync++
+	busy.write(encode(t, wire.Begin, busy.sync, keyed{0x0a, uint64(1)}, nil))
+	busy.read()
+	b.put(busy, 1, document(1))
+	idle := b.client() // it becomes idle later
+	ended := make(chan error, 1)
+	go func() { ended <- b.g.Shutdown(context.Background()) }()
+	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle client: %v", err)
+	}
+	busy.sync++
+	busy.write(encode(t, wire.Rollback, busy.sync, keyed{0x0a, uint64(1)}, nil))
+	if a, err := busy.tryRead(); err != nil || a.sync != busy.sync {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,7 @@
 package tarantool
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -348,4 +349,138 @@ func sealed(v any) bool {
 		return envelope.IsSealed(v)
 	}
 	return false
+}
+
+// partsOf holds a session whose pumps do not run. There is no server; the test makes up replies.
+type partsOf struct {
+	t *testing.T
+	g *Gateway
+	s *session
+
+	server, client taker         // receive the frames that the session sends
+	replies        *memory.Share // of a budget of 1 MiB
+}
+
+// taker is a connection that queues the frames that are written to it.
+type taker struct {
+	nowhere
+	frames chan *request
+}
+
+func (k *taker) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n, size, err := wire.Prefix(rest)
+		if err != nil || size+n > len(rest) {
+			return 0, io.ErrShortWrite
+		}
+		f := &request{bytes: bytes.Clone(rest[size : size+n])}
+		if err := parse(f); err != nil {
+			return 0, err
+		}
+		k.frames <- f
+		rest = rest[size+n:]
+	}
+	return len(p), nil
+}
+
+// next returns the next frame.
+func (k *taker) next(t *testing.T) *request {
+	t.Helper()
+	select {
+	case f := <-k.frames:
+		return f
+	case <-time.After(time.Minute):
+		t.Fatal("no frame came")
+	}
+	return nil
+}
+
+// expect takes a frame of that type, sync and stamp.
+func (k *taker) expect(t *testing.T, typ wire.Type, sync, stamp uint64) *request {
+	t.Helper()
+	f := k.next(t)
+	if h := f.header; h.Type != typ || h.Sync != sync || h.Schema != stamp {
+		t.Errorf("%d with sync %d and stamp %d; want %d, %d, %d", h.Type, h.Sync, h.Schema, typ, sync, stamp)
+	}
+	return f
+}
+
+// nothing checks that no frame was written.
+func (k *taker) nothing(t *testing.T) {
+	t.Helper()
+	if n := len(k.frames); n > 0 {
+		t.Errorf("%d frames too many", n)
+	}
+}
+
+func newParts(t *testing.T) *partsOf {
+	p := &partsOf{t: t, g: offline(t)}
+	t.Cleanup(p.g.cancel)
+	p.g.cfg.Stats = gateway.NewStats("test", "tarantool")
+	p.g.codec.Stats = p.g.cfg.Stats
+	p.server.frames, p.client.frames = make(chan *request, 1000), make(chan *request, 1000)
+	p.g.cfg.Stall = time.Millisecond
+	room := memory.NewBudget(1 << 20)
+	p.replies = room.Share("replies")
+	p.g.requests, p.g.replies = room.Share("requests"), p.replies
+	p.s = newSession(p.g, &p.client, &p.server)
+	t.Cleanup(func() { _ = p.s.Close() })
+	return p
+}
+
+// moved sets the version of the schema.
+func (p *partsOf) moved(version uint64) {
+	all := *p.g.catalog.spaces.Load()
+	all.version = version
+	p.g.catalog.spaces.Store(&all)
+}
+
+// parse parses header and body.
+func parse(r *request) error {
+	if err := r.header.Parse(r.bytes); err != nil {
+		return err
+	}
+	return r.body.Parse(r.bytes, r.header.Map.End())
+}
+
+func (p *partsOf) request(typ wire.Type, body ...any) *request {
+	p.t.Helper()
+	r := &request{bytes: encode(p.t, typ, 7, nil, body)[5:]}
+	if err := parse(r); err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// sends submits a client's request with a stamp.
+func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
+	p.t.Helper()
+	f := frame{encode(p.t, typ, sync, keyed{0x05, stamp}, body), 5}
+	e := exchange{kind: typ, stamp: stamp}
+	original := frame{encode(p.t, typ, sync, nil, body), 5}
+	if stamp != 0 && !p.s.outstanding.retryBuffer.keep(&e, &original, 0) {
+		p.t.Fatal("no room")
+	}
+	if err := p.s.submit(sync, e, f.bytes); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.s.toServer.flush(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.server.expect(p.t, typ, sync, stamp)
+}
+
+// reply passes a reply of the server to the session.
+func (p *partsOf) reply(typ wire.Type, sync uint64, body ...any) {
+	p.t.Helper()
+	if err := p.s.handleReply(&frame{encode(p.t, typ, sync, keyed{0x05, uint64(9)}, body), 5}); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.s.toClient.flush(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *partsOf) sealed(value string) string {
+	return string(p.g.codec.Sealer.Seal(nil, []byte(value), codec.Setting{Codec: codec.LZ4}, nil))
 }

@@ -1,6 +1,7 @@
 package tarantool
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/base64"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
@@ -101,4 +103,49 @@ func TestWhoWrites(t *testing.T) {
 		t.Errorf("after an AUTH: %q", got)
 	}
 	wrote("after it", "alice")
+}
+
+func TestIdentity(t *testing.T) {
+	keeper := &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
+	l := &identity{door: gateway.AuthGate{Probe: keeper}}
+	l.recordLogin(1, "alice")
+	l.recordLogin(2, "bob")
+	if l.login() != loginPending {
+		t.Error("a login without an answer is believed")
+	}
+	l.recordReply(wire.Auth, 2, wire.ErrorFlag)
+	if !l.door.MustAuthenticate(t.Context()) {
+		t.Error("a refused login counts as a login")
+	}
+	l.recordReply(wire.Select, 1, wire.OK)
+	if l.login() != loginPending || !l.door.MustAuthenticate(t.Context()) {
+		t.Error("the answer to another request is taken for the login's")
+	}
+	l.recordReply(wire.Auth, 1, wire.OK)
+	if l.login() != "alice" || l.door.MustAuthenticate(t.Context()) {
+		t.Errorf("login %q", l.login())
+	}
+	l.recordLogin(3, "guest")
+	if l.recordReply(wire.Auth, 3, wire.OK); l.login() != "" {
+		t.Errorf("guest is %q", l.login())
+	}
+	l = &identity{door: gateway.AuthGate{Probe: keeper}}
+	if l.recordReply(wire.Insert, 1, wire.OK); l.door.MustAuthenticate(t.Context()) {
+		t.Error("a guest that has written something counts as not logged in")
+	}
+}
+
+// Clients log in with their own passwords, which the gateway does not know.
+func TestLogin(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	b.direct().must(wire.Eval, 0x27, "box.schema.user.create('alice', {password = 'secret'})", 0x21, []any{})
+	for password, ok := range map[string]bool{"secret": true, "wrong": false} {
+		c, err := connectAs(t, b.addr, "alice", password)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", password, err)
+		}
+		if c != nil {
+			_ = c.Close()
+		}
+	}
 }

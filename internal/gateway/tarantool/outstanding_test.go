@@ -126,3 +126,41 @@ func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 		})
 	}
 }
+
+func TestExchangesWithOneSync(t *testing.T) {
+	var x exchanges
+	for n := range int16(3) {
+		x.add(7, &exchange{tries: n})
+	}
+	x.update(func(e *exchange) bool { e.stream = 1; return true })
+	if !x.any(func(e *exchange) bool { return e.tries == 2 && e.stream == 1 }) {
+		t.Error("the last is not found")
+	}
+	for n := range int16(3) {
+		if e, ok := x.take(7); !ok || e.tries != n {
+			t.Errorf("%d in place of %d", e.tries, n)
+		}
+	}
+	if _, ok := x.take(7); ok || x.count != 0 || len(x.duplicates) > 0 {
+		t.Error("one is left")
+	}
+}
+
+func TestOriginalsTakeBudget(t *testing.T) {
+	budget := memory.NewBudget(1 << 20)
+	o := retryBuffer{budget: budget.Share("test").Account(nil, nil)}
+	f := frame{bytes: make([]byte, maxKept)}
+	var free, held, none exchange
+	if !o.keep(&free, &f, 0) || free.budgetBytes != 0 || !o.keep(&held, &f, 1) || held.budgetBytes != 2*maxKept {
+		t.Errorf("%d bytes of the budget", held.budgetBytes)
+	}
+	if o.keep(&none, &f, 100) || none.original != nil {
+		t.Error("more than the budget was kept")
+	}
+	o.drop(&held)
+	o.drop(&held)
+	o.drop(&free)
+	if o.kept != 0 || budget.InUse() != 0 {
+		t.Errorf("%d and %d bytes are left", o.kept, budget.InUse())
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	tnt "github.com/tarantool/go-tarantool/v2"
+
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -277,89 +279,6 @@ func TestTupleAboveTheServersLimit(t *testing.T) {
 	b.check(c, 1, doc, true)
 }
 
-// A reply that does not fit the memory budget is an error, until other sessions release their memory.
-func TestRepliesWithinBudget(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
-		c.Replies, c.Stall = memory.NewBudget(1<<20), 10*time.Millisecond
-	})
-	c := b.client()
-	doc := strings.Repeat(document(1), (512<<10)/len(document(1)))
-	c.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
-	other := b.g.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
-	if err := other.Acquire(t.Context(), 2<<20); err != nil {
-		t.Fatal(err)
-	}
-	a := c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1})
-	if a.code != wire.ErrorFlag|wire.ErrNoMemory {
-		t.Errorf("%#x %s", a.code, a.text)
-	}
-	other.Close()
-	testenv.Eventually(t, "the reply fits", func() bool { return b.g.cfg.Replies.InUse() == 0 })
-	b.check(c, 1, doc, true)
-}
-
-// Clients log in with their own passwords, which the gateway does not know.
-func TestLogin(t *testing.T) {
-	b := newBed(t, policy.Options{Rules: rules()}, nil)
-	b.direct().must(wire.Eval, 0x27, "box.schema.user.create('alice', {password = 'secret'})", 0x21, []any{})
-	for password, ok := range map[string]bool{"secret": true, "wrong": false} {
-		c, err := connectAs(t, b.addr, "alice", password)
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", password, err)
-		}
-		if c != nil {
-			_ = c.Close()
-		}
-	}
-}
-
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, policy.Options{Rules: rules()}, nil)
-	idle, busy := b.client(), b.client()
-	b.put(busy, 1, document(1))
-	sync := busy.send(wire.Call, 0x22, "slow", 0x21, []any{})
-	b.asleep()
-	ended := make(chan error, 1)
-	go func() { ended <- b.g.Shutdown(context.Background()) }()
-	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
-		t.Errorf("an idle client: %v", err)
-	}
-	b.wake()
-	if a := busy.read(); a.sync != sync || a.code != wire.OK {
-		t.Errorf("%#x", a.code)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// A session with an open transaction gets the grace period of a drain, since its end would roll the
-// transaction back.
-func TestDrainAwaitsTransactions(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.Grace = time.Hour })
-	busy := b.client()
-	busy.sync++
-	busy.write(encode(t, wire.Begin, busy.sync, keyed{0x0a, uint64(1)}, nil))
-	busy.read()
-	b.put(busy, 1, document(1))
-	idle := b.client() // it becomes idle later
-	ended := make(chan error, 1)
-	go func() { ended <- b.g.Shutdown(context.Background()) }()
-	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {
-		t.Errorf("an idle client: %v", err)
-	}
-	busy.sync++
-	busy.write(encode(t, wire.Rollback, busy.sync, keyed{0x0a, uint64(1)}, nil))
-	if a, err := busy.tryRead(); err != nil || a.sync != busy.sync {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 // After a half-close a client gets the outstanding replies as from the server itself, and the connection
 // ends.
 func TestHalfClose(t *testing.T) {
@@ -420,4 +339,90 @@ func TestReplication(t *testing.T) {
 	if there, here := replica.must(wire.Select, all...), b.direct().must(wire.Select, all...); fmt.Sprint(there) != fmt.Sprint(here) || !sealed(there.([]any)[0].([]any)[2]) {
 		t.Errorf("replica %.80q, master %.80q", there, here)
 	}
+}
+
+// connectAs connects with a driver.
+func connectAs(t *testing.T, addr, user, password string) (*tnt.Connection, error) {
+	t.Helper()
+	return tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: time.Minute})
+}
+
+// updateDoc splices a document's first byte.
+func updateDoc(id int, with string) tnt.Request {
+	return tnt.NewUpdateRequest("docs").Key([]any{id}).Operations(tnt.NewOperations().Splice(2, 0, 1, with))
+}
+
+// TestDriver uses a driver that reads the schema, names spaces and sends several requests at a time.
+func TestDriver(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c, err := connectAs(t, b.addr, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const n = 500
+	var futures []*tnt.Future
+	for i := range n {
+		futures = append(futures, c.Do(tnt.NewReplaceRequest("docs").Tuple([]any{i, "tag", document(i)})))
+	}
+	for _, f := range futures {
+		if _, err := f.Get(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	futures = futures[:0]
+	for i := range n {
+		futures = append(futures, c.Do(tnt.NewSelectRequest("docs").Key([]any{i})))
+	}
+	for i, f := range futures {
+		got, err := f.Get()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if doc := got[0].([]any)[2]; doc != document(i) {
+			t.Fatalf("%d: %.60q", i, doc)
+		}
+	}
+	b.check(b.client(), 7, document(7), true)
+	if snap := b.stats.Snapshot(); snap.Total.Sealed < n || snap.Total.Opened < n {
+		t.Errorf("%d sealed, %d opened", snap.Total.Sealed, snap.Total.Opened)
+	}
+}
+
+func TestSubmit(t *testing.T) {
+	p := newParts(t)
+	if err := p.s.probe(); err != nil {
+		t.Fatal(err)
+	}
+	probe := p.server.next(t)
+	if e, ok := p.s.outstanding.take(probe.header.Sync); !ok || !e.probe || probe.header.Type != wire.Ping || probe.header.SyncAt.Len != 9 {
+		t.Errorf("%+v %+v", e, probe.header)
+	}
+	if err := p.s.sendRefusal(3, nil, unsupported("sql", "it")); err != nil {
+		t.Fatal(err)
+	}
+	p.client.expect(t, wire.ErrorFlag|wire.ErrUnsupported, 3, 0)
+	p.s.outstanding.close()
+	if err := p.s.submit(4, exchange{}, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	p.server.nothing(t)
+}
+
+// Replication begins when no reply is outstanding, or not at all.
+func TestPipeSettles(t *testing.T) {
+	p := newParts(t)
+	p.sends(1, 0, wire.Ping)
+	settled := make(chan error)
+	go func() { settled <- p.s.awaitReplies() }()
+	p.reply(wire.OK, 1)
+	if err := <-settled; err != nil {
+		t.Error(err)
+	}
+	p.sends(2, 0, wire.Ping)
+	p.s.PumpedSession.Run(func() {
+		if err := p.s.awaitReplies(); !errors.Is(err, errBusy) {
+			t.Error(err)
+		}
+	}, func() {})
 }

@@ -313,3 +313,18 @@ func TestSpliceByOverflow(t *testing.T) {
 		}
 	}
 }
+
+// A space that the schema does not have may be newer, and hold envelopes of another gateway.
+func TestSplicesOfUnknownSpacesAreFenced(t *testing.T) {
+	p := newParts(t)
+	for op, stamp := range map[string]uint64{":": 9, "!": 9, "#": 9, "=": 0} {
+		for _, r := range []*request{
+			p.request(wire.Update, 0x10, 999, 0x20, []any{1}, 0x21, []any{[]any{op, 1, 1, 1, "x"}}),
+			p.request(wire.Upsert, 0x5e, "newer", 0x21, []any{1}, 0x28, []any{[]any{op, 1, 1, 1, "x"}}),
+		} {
+			if w, refused := p.g.rewrite(t.Context(), r, handlingOf(r.header.Type), 0); w.stamp != stamp || refused != nil {
+				t.Errorf("%s: stamp %d, %v", op, w.stamp, refused)
+			}
+		}
+	}
+}
