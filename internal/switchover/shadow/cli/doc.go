@@ -2,5 +2,5 @@
 // files of recordings.
 //
 // Reading order: mirror.go (a run), preflight.go, flagchecks.go, watch.go, page.go, metrics.go, record.go,
-// openrecording.go, servers.go, protocol.go, errors.go.
+// replay.go, servers.go, protocol.go, errors.go.
 package cli

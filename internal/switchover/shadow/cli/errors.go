@@ -1,9 +1,16 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cinch-layer/cinch/internal/store"
+)
+
+// Outcomes of a run that has ended without a PASS.
+var (
+	ErrFail      = errors.New("the verdict is FAIL")
+	ErrNoVerdict = errors.New("the verdict is")
 )
 
 // fault is an error that matches a kind, which is not part of its text.

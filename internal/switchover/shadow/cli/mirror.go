@@ -98,69 +98,6 @@ func (m *Mirror) openPage(r *shadow.Run, errs io.Writer) (closing func(), err er
 	return closing, err
 }
 
-// ReplayOptions names a recording, and how it is played.
-type ReplayOptions struct {
-	File       string
-	Identities []string // files
-	Speed      string
-}
-
-// Replay drives the targets from a recording. It returns the same errors as Run.
-func (m *Mirror) Replay(ctx context.Context, p ReplayOptions, signals <-chan os.Signal, out, errs io.Writer) error {
-	speed, err := parseSpeed(p.Speed)
-	if err != nil {
-		return err
-	}
-	in, size, err := openRecording(p.File, p.Identities)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	fmt.Fprintln(errs, size)
-	m.Servers.RecordedProtocol = in.Protocol
-	page, err := createReportFile(m.HTML)
-	if err != nil {
-		return err
-	}
-	defer removeEmptyReport(page)
-	r, _, err := m.prepare(ctx, signals, errs)
-	if err != nil {
-		return err
-	}
-	defer gc.Follow(r.MemoryLimit)()
-	w := m.watcher(r, signals, page, out, errs)
-	if err := m.selfTest(ctx, r, w); err != nil {
-		return err
-	}
-	if err := r.Replay(ctx, in.Reader, size, speed); err != nil {
-		return err
-	}
-	return w.Watch(nil)
-}
-
-// Check prints the problems that a run would have, and returns how many of them prevent it.
-func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Writer) (problems int, err error) {
-	if probe <= 0 {
-		return 0, terminal.WithHint(usage("--probe: %v must be longer than 0", probe), "leave it out for the default 20s")
-	}
-	if _, _, err := m.configure(ctx, errs); err != nil {
-		return 0, err
-	}
-	r := shadow.New(m.Config)
-	var found []shadow.Finding
-	if err := r.Load(); err != nil {
-		found = append(found, shadow.Finding{Problem: true, Text: err.Error(), Hint: terminal.Hint(err)})
-	}
-	more, err := r.Check(ctx, probe)
-	if err != nil {
-		if terminal.Hint(err) == "" {
-			err = terminal.WithHint(err, shadow.HintReach)
-		}
-		return 0, fault{err, store.ErrUnreachable}
-	}
-	return printFindings(out, append(found, more...), m.JSON)
-}
-
 // configure checks the flags, and fills in the configuration. It connects to the control target.
 func (m *Mirror) configure(ctx context.Context, errs io.Writer) (p Protocol, listen string, err error) {
 	p, listen, production, err := m.Servers.Protocol()

@@ -140,3 +140,26 @@ func runInterruptible(ctx context.Context, signals <-chan os.Signal, work func(c
 		}
 	}
 }
+
+// Check prints the problems that a run would have, and returns how many of them prevent it.
+func (m *Mirror) Check(ctx context.Context, probe time.Duration, out, errs io.Writer) (problems int, err error) {
+	if probe <= 0 {
+		return 0, terminal.WithHint(usage("--probe: %v must be longer than 0", probe), "leave it out for the default 20s")
+	}
+	if _, _, err := m.configure(ctx, errs); err != nil {
+		return 0, err
+	}
+	r := shadow.New(m.Config)
+	var found []shadow.Finding
+	if err := r.Load(); err != nil {
+		found = append(found, shadow.Finding{Problem: true, Text: err.Error(), Hint: terminal.Hint(err)})
+	}
+	more, err := r.Check(ctx, probe)
+	if err != nil {
+		if terminal.Hint(err) == "" {
+			err = terminal.WithHint(err, shadow.HintReach)
+		}
+		return 0, fault{err, store.ErrUnreachable}
+	}
+	return printFindings(out, append(found, more...), m.JSON)
+}

@@ -14,12 +14,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
-// Outcomes of a run that has ended without a PASS.
-var (
-	ErrFail      = errors.New("the verdict is FAIL")
-	ErrNoVerdict = errors.New("the verdict is")
-)
-
 // Watcher follows a run, prints its progress and handles signals.
 type Watcher struct {
 	Run        *shadow.Run

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"strconv"
 
@@ -9,7 +12,48 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/output/terminal"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/recording"
+	"github.com/cinch-layer/cinch/internal/system/gc"
 )
+
+// ReplayOptions names a recording, and how it is played.
+type ReplayOptions struct {
+	File       string
+	Identities []string // files
+	Speed      string
+}
+
+// Replay drives the targets from a recording. It returns the same errors as Run.
+func (m *Mirror) Replay(ctx context.Context, p ReplayOptions, signals <-chan os.Signal, out, errs io.Writer) error {
+	speed, err := parseSpeed(p.Speed)
+	if err != nil {
+		return err
+	}
+	in, size, err := openRecording(p.File, p.Identities)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	fmt.Fprintln(errs, size)
+	m.Servers.RecordedProtocol = in.Protocol
+	page, err := createReportFile(m.HTML)
+	if err != nil {
+		return err
+	}
+	defer removeEmptyReport(page)
+	r, _, err := m.prepare(ctx, signals, errs)
+	if err != nil {
+		return err
+	}
+	defer gc.Follow(r.MemoryLimit)()
+	w := m.watcher(r, signals, page, out, errs)
+	if err := m.selfTest(ctx, r, w); err != nil {
+		return err
+	}
+	if err := r.Replay(ctx, in.Reader, size, speed); err != nil {
+		return err
+	}
+	return w.Watch(nil)
+}
 
 // parseSpeed parses the speed of a replay: a factor, or max, which is 0.
 func parseSpeed(text string) (float64, error) {
