@@ -1,17 +1,16 @@
 package mongo
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
@@ -43,267 +42,238 @@ func process(ctx context.Context, t *shadow.Target) (bson.ObjectID, error) {
 	return h.Topology.Process, err
 }
 
-// greet runs hello on a server.
-func greet(ctx context.Context, up endpoint.Upstream) (h hello, err error) {
-	client, err := connect(ctx, up)
-	if err != nil {
-		return h, err
+// report collects findings.
+type report struct{ shadow.Findings }
+
+func findings(production, control, test *server) []shadow.Finding {
+	var r report
+	if !production.known {
+		r.Note("production requires a login: put it into its URI to compare production here (it is not used for clients)")
 	}
-	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	return h, sayHello(ctx, client, &h)
-}
-
-// hello is the answer to hello, which needs no login.
-type hello struct {
-	Writable bool     `bson:"isWritablePrimary"`
-	Set      string   `bson:"setName"`
-	Hosts    []string `bson:"hosts"`
-	Msg      string   `bson:"msg"` // "isdbgrid" from a mongos
-	Topology struct {
-		Process bson.ObjectID `bson:"processId"` // of the running server
-	} `bson:"topologyVersion"`
-}
-
-func (h hello) isMongos() bool { return h.Msg == "isdbgrid" }
-
-// server holds what a server reports about itself.
-type server struct {
-	hello
-	name        string
-	known       bool // it answered: production may require a login that the mirror does not have
-	version     string
-	numbers     []int // of the version
-	compatible  string
-	engine      string
-	user        string // "": no login is required
-	rights      []right
-	settings    map[string]string
-	profiled    []string // databases
-	collections map[string]collection
-	fullest     float64 // share of its disk that is used
-}
-
-// collection describes a collection of a server.
-type collection struct {
-	view       bool
-	options    string // without those for storage
-	indexes    string // without their options for storage
-	expires    bool
-	documents  int64
-	data       int64 // bytes
-	files      int64
-	compressor string
-}
-
-// right is a privilege of a user.
-type right struct {
-	Resource struct {
-		DB         string
-		Collection string
-		Any        bool `bson:"anyResource"`
+	for _, s := range []*server{production, control, test} {
+		r.describe(s)
 	}
-	Actions []string
-}
-
-func ask(ctx context.Context, t *shadow.Target) (*server, error) {
-	s := &server{name: t.Name, collections: map[string]collection{}, settings: map[string]string{}}
-	client, err := connect(ctx, t.Upstream)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
-	if err := sayHello(ctx, client, &s.hello); err != nil {
-		return nil, err
-	}
-	if err := s.read(ctx, client); err != nil {
-		if _, refused := err.(mongo.CommandError); refused && t.Name == "production" {
-			s.known = false
-			return s, nil
+	for _, s := range []*server{control, test} {
+		r.alone(s, production)
+		if s.Topology.Process == production.Topology.Process && !s.Topology.Process.IsZero() {
+			r.Problem("use a separate server for each target", "%s is production itself", s.name)
 		}
-		return nil, err
-	}
-	s.known = true
-	return s, nil
-}
-
-// read collects what a server that requires logins reports only after one.
-func (s *server) read(ctx context.Context, client *mongo.Client) error {
-	admin := client.Database("admin")
-	var build struct {
-		Version string
-		Array   []int `bson:"versionArray"`
-	}
-	if err := admin.RunCommand(ctx, bson.D{{Key: "buildInfo", Value: 1}}).Decode(&build); err != nil {
-		return err
-	}
-	s.version, s.numbers = build.Version, build.Array
-	s.readSettings(ctx, admin)
-	databases, err := client.ListDatabaseNames(ctx, bson.D{})
-	if err != nil {
-		return err
-	}
-	for _, name := range databases {
-		if name == "admin" || name == "local" || name == "config" || name == scratchDB {
-			continue
-		}
-		if err := s.readDatabase(ctx, client.Database(name)); err != nil {
-			return err
+		if production.known {
+			r.older(s, production)
+			r.data(s, production)
 		}
 	}
-	return nil
+	r.targets(control, test)
+	return r.Findings
 }
 
-// readSettings collects what managed servers may refuse to tell.
-func (s *server) readSettings(ctx context.Context, admin *mongo.Database) {
-	var status struct {
-		Engine struct{ Name string } `bson:"storageEngine"`
+// describe reports a server's version and data.
+func (r *report) describe(s *server) {
+	if !s.known {
+		return
 	}
-	_ = admin.RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status)
-	s.engine = status.Engine.Name
-	var parameters bson.M
-	_ = admin.RunCommand(ctx, bson.D{{Key: "getParameter", Value: "*"}}).Decode(&parameters)
-	for k, v := range parameters {
-		s.settings[k] = fmt.Sprint(v)
+	documents, data, files := s.totals()
+	line := fmt.Sprintf("%s: MongoDB %s", s.name, s.version)
+	if s.compatible != "" {
+		line += ", compatible with " + s.compatible
 	}
-	var compatible struct {
-		Of struct{ Version string } `bson:"featureCompatibilityVersion"`
+	line += ", " + cmp.Or(s.engine, "unknown storage engine")
+	if s.Set != "" {
+		line += fmt.Sprintf(", replica set %s of %d", s.Set, len(s.Hosts))
 	}
-	_ = admin.RunCommand(ctx, bson.D{{Key: "getParameter", Value: 1}, {Key: "featureCompatibilityVersion", Value: 1}}).Decode(&compatible)
-	s.compatible = compatible.Of.Version
-	var options struct{ Parsed bson.M }
-	_ = admin.RunCommand(ctx, bson.D{{Key: "getCmdLineOpts", Value: 1}}).Decode(&options)
-	s.flatten("", options.Parsed)
-	var connection struct {
-		Auth struct {
-			Users      []struct{ User, DB string } `bson:"authenticatedUsers"`
-			Privileges []right                     `bson:"authenticatedUserPrivileges"`
-		} `bson:"authInfo"`
+	line += fmt.Sprintf(", %d collections with %d documents", len(s.collections), documents)
+	if files > 0 {
+		line += fmt.Sprintf(", %d MiB in files of %d MiB (%s)", data>>20, files>>20, s.compressors())
 	}
-	_ = admin.RunCommand(ctx, bson.D{{Key: "connectionStatus", Value: 1}, {Key: "showPrivileges", Value: true}}).Decode(&connection)
-	if len(connection.Auth.Users) > 0 {
-		s.user, s.rights = connection.Auth.Users[0].User, connection.Auth.Privileges
+	r.Note("%s", line)
+	if s.isMongos() {
+		r.Problem("mirror a single server, or one primary", "%s is a mongos", s.name)
+	} else if s.older(5, 1) {
+		r.Problem("mirror servers from 5.1 on: older ones use other messages", "%s has MongoDB %s", s.name, s.version)
 	}
 }
 
-// flatten adds the options that a server was started with.
-func (s *server) flatten(prefix string, of bson.M) {
-	for k, v := range of {
-		switch v := v.(type) {
-		case bson.M:
-			s.flatten(prefix+k+".", v)
-		case bson.D:
-			inner := bson.M{}
-			for _, e := range v {
-				inner[e.Key] = e.Value
-			}
-			s.flatten(prefix+k+".", inner)
-		default:
-			s.settings[prefix+k] = fmt.Sprint(v)
+// older reports whether a server's version comes before another.
+func (s *server) older(than ...int) bool {
+	return len(s.numbers) >= len(than) && slices.Compare(s.numbers[:len(than)], than) < 0
+}
+
+// fullDisk is the share from which on a disk is too full for a run that writes.
+const fullDisk = 0.95
+
+// alone reports problems of a single target.
+func (r *report) alone(s, production *server) {
+	if !s.Writable {
+		r.Problem("name the primary, or a standalone server", "%s is a secondary, which refuses writes", s.name)
+	}
+	if s.Set == "" && production.Set != "" {
+		r.Note("%s is not a replica set: it gets a transaction's statements without the transaction, and none of aborted ones", s.name)
+	}
+	if len(s.Hosts) > 1 {
+		r.Note("%s has %d other members: its writes with the write concern majority wait for them", s.name, len(s.Hosts)-1)
+	}
+	if len(s.profiled) > 0 {
+		r.Note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
+	}
+	if s.fullest > fullDisk {
+		r.Problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
+	}
+	r.allowed(s, production)
+}
+
+// needed lists the actions that clients' commands need, besides those that the check uses.
+var needed = []string{"find", "insert", "update", "remove", "createCollection", "dropCollection", "createIndex", "dropIndex"}
+
+// allowed reports rights that a target's user lacks.
+func (r *report) allowed(s, production *server) {
+	if s.user == "" {
+		return
+	}
+	databases := map[string]bool{scratchDB: true}
+	for _, of := range []*server{s, production} {
+		for namespace := range of.collections {
+			db, _, _ := strings.Cut(namespace, ".")
+			databases[db] = true
 		}
 	}
-}
-
-func (s *server) readDatabase(ctx context.Context, db *mongo.Database) error {
-	var profile struct{ Was int }
-	if db.RunCommand(ctx, bson.D{{Key: "profile", Value: -1}}).Decode(&profile) == nil && profile.Was > 0 {
-		s.profiled = append(s.profiled, db.Name())
-	}
-	var stats struct {
-		Used  float64 `bson:"fsUsedSize"`
-		Total float64 `bson:"fsTotalSize"`
-	}
-	if db.RunCommand(ctx, bson.D{{Key: "dbStats", Value: 1}}).Decode(&stats) == nil && stats.Total > 0 {
-		s.fullest = max(s.fullest, stats.Used/stats.Total)
-	}
-	list, err := db.ListCollectionSpecifications(ctx, bson.D{})
-	if err != nil {
-		return err
-	}
-	for _, spec := range list {
-		if strings.HasPrefix(spec.Name, "system.") {
-			continue
-		}
-		c := collection{view: spec.Type == "view", options: plainText(spec.Options)}
-		c.expires = spec.Options != nil && has(spec.Options, "expireAfterSeconds")
-		if !c.view {
-			if err := c.read(ctx, db.Collection(spec.Name)); err != nil {
-				return err
+	for _, db := range slices.Sorted(maps.Keys(databases)) {
+		for _, action := range needed {
+			if !s.may(db, action) {
+				r.Problem("give it the roles readWriteAnyDatabase and dbAdminAnyDatabase", "%s: the user %s may not %s in %s", s.name, s.user, action, db)
+				return
 			}
 		}
-		s.collections[db.Name()+"."+spec.Name] = c
 	}
-	return nil
 }
 
-// plainText returns a description without parts that differ between copies: collection IDs, and options for
-// storage.
-func plainText(doc []byte) string {
-	for _, key := range []string{"uuid", "storageEngine", "v", "ns", "background"} {
-		doc = without(doc, key)
-	}
-	return bson.Raw(doc).String()
+func (s *server) may(db, action string) bool {
+	return slices.ContainsFunc(s.rights, func(r right) bool {
+		on := r.Resource.Any || r.Resource.Collection == "" && (r.Resource.DB == "" || r.Resource.DB == db)
+		return on && slices.Contains(r.Actions, action)
+	})
 }
 
-var blockCompressor = regexp.MustCompile(`block_compressor=(\w*)`)
+// older reports a target that is older than production.
+func (r *report) older(s, production *server) {
+	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
+		r.Problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
+	}
+}
 
-func (c *collection) read(ctx context.Context, of *mongo.Collection) error {
-	indexes, err := indexesOf(ctx, of)
-	if err != nil {
-		return err
+// maxNamed limits the collections in a line.
+const maxNamed = 5
+
+// data reports collections that a target lacks, or that differ from production's.
+func (r *report) data(s, production *server) {
+	var missing, other, fewer []string
+	for _, namespace := range slices.Sorted(maps.Keys(production.collections)) {
+		want := production.collections[namespace]
+		got, ok := s.collections[namespace]
+		switch {
+		case !ok:
+			missing = append(missing, namespace)
+		case got.indexes != want.indexes || got.options != want.options:
+			other = append(other, namespace)
+		case different(got.documents, want.documents):
+			fewer = append(fewer, fmt.Sprintf("%s (%d, %d)", namespace, got.documents, want.documents))
+		}
 	}
-	texts := make([]string, 0, len(indexes))
-	for _, index := range indexes {
-		c.expires = c.expires || has(index, "expireAfterSeconds")
-		texts = append(texts, plainText(index))
+	const restore = "restore production's data to both targets shortly before the run"
+	if len(missing) > 0 {
+		r.Problem(restore, "%s lacks collections: %s", s.name, named(missing))
 	}
-	slices.Sort(texts)
-	c.indexes = strings.Join(texts, " ")
-	if c.documents, err = of.EstimatedDocumentCount(ctx); err != nil {
-		return err
+	if len(other) > 0 {
+		r.Problem("create the same indexes and options as in production", "%s has different indexes or options than production: %s", s.name, named(other))
 	}
-	cursor, err := of.Aggregate(ctx, bson.A{bson.D{{Key: "$collStats", Value: bson.D{{Key: "storageStats", Value: bson.D{}}}}}})
-	if err != nil {
-		return nil // the user may lack this right, which is not needed otherwise
+	if len(fewer) > 0 {
+		r.Problem(restore, "%s has a different number of documents than production: %s", s.name, named(fewer))
 	}
-	var stats []struct {
-		Of struct {
-			Size    int64
-			Files   int64 `bson:"storageSize"`
-			Created struct {
-				Text string `bson:"creationString"`
-			} `bson:"wiredTiger"`
-		} `bson:"storageStats"`
+}
+
+func named(all []string) string {
+	if len(all) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxNamed], ", "), len(all)-maxNamed)
 	}
-	if cursor.All(ctx, &stats) == nil && len(stats) == 1 {
-		c.data, c.files = stats[0].Of.Size, stats[0].Of.Files
-		if m := blockCompressor.FindStringSubmatch(stats[0].Of.Created.Text); m != nil {
-			c.compressor = m[1]
+	return strings.Join(all, ", ")
+}
+
+// different reports whether numbers of documents differ by more than clients change during a restore.
+func different(a, b int64) bool {
+	d := a - b
+	return max(d, -d) > max(a, b)/100+100
+}
+
+// targets reports differences between the targets.
+func (r *report) targets(control, test *server) {
+	if control.Topology.Process == test.Topology.Process && !control.Topology.Process.IsZero() {
+		r.Problem("use a separate server for each target", "control and test are the same server")
+	}
+	if (control.Set == "") != (test.Set == "") {
+		r.Note("only one target is a replica set: both get transactions' statements without the transaction, and only one writes an oplog")
+	}
+	var other, counts, expire []string
+	for _, namespace := range slices.Sorted(maps.Keys(control.collections)) {
+		a := control.collections[namespace]
+		b, ok := test.collections[namespace]
+		switch {
+		case !ok:
+			other = append(other, namespace)
+		case a.options != b.options || a.indexes != b.indexes:
+			other = append(other, namespace)
+		case a.documents != b.documents:
+			counts = append(counts, fmt.Sprintf("%s (%d, %d)", namespace, a.documents, b.documents))
+		}
+		if a.expires {
+			expire = append(expire, namespace)
+		}
+	}
+	if len(other) > 0 {
+		r.Problem("both targets need the same collections, indexes and validators, because answers depend on them", "collections of the targets differ: %s", named(other))
+	}
+	if len(counts) > 0 {
+		r.Problem("restore both targets from the same backup", "the targets have different numbers of documents: %s", named(counts))
+	}
+	if len(expire) > 0 {
+		r.Note("documents expire in these collections, where differences do not count: %s", named(expire))
+	}
+	for _, line := range settingsThatDiffer(control.settings, test.settings) {
+		r.Note("the targets' settings differ: %s", line)
+	}
+}
+
+// ownSettings differ between any two servers, without effect.
+var ownSettings = []string{
+	"net.port", "net.bindIp", "storage.dbPath", "systemLog.path", "processManagement.pidFilePath", "net.unixDomainSocket.pathPrefix", "replication.replSet",
+	"replication.replSetName", "config", "diagnosticDataCollectionDirectoryPath", "$clusterTime", "operationTime", "security.keyFile", "ok",
+}
+
+func settingsThatDiffer(control, test map[string]string) (out []string) {
+	keys := maps.Clone(control)
+	maps.Copy(keys, test)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if a, b := control[k], test[k]; a != b && !slices.Contains(ownSettings, k) {
+			out = append(out, fmt.Sprintf("%s is %q at control, %q at test", k, a, b))
+		}
+	}
+	return out
+}
+
+var errMongos = errors.New("it is a mongos: mirror a single server, or one primary")
+
+// Fit fails if a server is known to be unsuited for its role. New has checked the targets' logins, and that
+// they accept writes.
+func (p *Protocol) Fit(ctx context.Context, production, control, test *shadow.Target) error {
+	for _, t := range []*shadow.Target{production, control, test} {
+		if t.Upstream.Address == "" {
+			continue
+		}
+		h, err := greet(ctx, t.Upstream)
+		switch {
+		case err != nil && t != production: // production may come back
+			return fmt.Errorf("%s: %w", t, err)
+		case err == nil && h.isMongos():
+			return fmt.Errorf("%s: %w", t, errMongos)
 		}
 	}
 	return nil
-}
-
-// compressors returns how many collections use each compressor.
-func (s *server) compressors() string {
-	of := map[string]int{}
-	for _, c := range s.collections {
-		if !c.view {
-			of[c.compressor]++
-		}
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		if name != "" {
-			parts = append(parts, fmt.Sprintf("%d with %s", of[name], name))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// totals adds up all collections.
-func (s *server) totals() (documents, data, files int64) {
-	for _, c := range s.collections {
-		documents, data, files = documents+c.documents, data+c.data, files+c.files
-	}
-	return documents, data, files
 }

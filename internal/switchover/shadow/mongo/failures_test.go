@@ -263,3 +263,75 @@ func fill(t *testing.T, file string) {
 		}
 	}
 }
+
+// With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
+// are counted.
+func TestFrozenTargets(t *testing.T) {
+	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime = 4*shadow.MiB, time.Second })
+	for _, s := range []*mongotest.Server{b.control, b.test} {
+		if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(s.Pid(), syscall.SIGCONT) })
+	}
+	c := b.client(t, options.Client().SetMaxPoolSize(1)).Database("shop").Collection("c")
+	for i := range 1000 {
+		if _, err := c.InsertOne(t.Context(), m{"_id": i, "text": strings.Repeat("v", 10_000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held := b.run.Held(); held > 4*shadow.MiB {
+		t.Errorf("%d bytes are held", held)
+	}
+	b.run.Off("enough")
+	<-b.run.Over()
+	if r := b.run.Report(); r.Dropped == 0 || r.Ended != "enough" {
+		t.Errorf("%d connections dropped, ended: %q", r.Dropped, r.Ended)
+	}
+	if _, err := c.InsertOne(t.Context(), m{"_id": "after"}); err != nil {
+		t.Errorf("with the mirror off: %v", err)
+	}
+}
+
+// A killed target voids the run and turns the mirror off. Production continues.
+func TestKilledTarget(t *testing.T) {
+	b := servers(t, "")
+	b.test = mongotest.Start(t, mongotest.Config{})
+	b.start(t, func(c *shadow.Config) { c.Patience = time.Second })
+	c := b.client(t).Database("shop").Collection("c")
+	b.test.Kill()
+	n := 0
+	testenv.Eventually(t, "the mirror is off", func() bool {
+		n++
+		if _, err := c.InsertOne(t.Context(), m{"_id": n}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-b.run.Over():
+			return true
+		default:
+			return false
+		}
+	})
+	if r := b.run.Report(); r.Outcome != "VOID" || len(r.Reasons) == 0 {
+		t.Errorf("%s: %q", r.Outcome, r.Reasons)
+	}
+	if _, err := c.InsertOne(t.Context(), m{"_id": "after"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A document that differs at a target is found, and its collection is named without showing data.
+func TestDifferentData(t *testing.T) {
+	b := newBench(t, "", nil)
+	c := b.client(t).Database("shop").Collection("users")
+	_, _ = c.InsertOne(t.Context(), m{"_id": 1, "name": "secret"})
+	direct := b.test.Client(t).Database("shop").Collection("users")
+	testenv.Eventually(t, "the write has come", func() bool {
+		n, _ := direct.CountDocuments(t.Context(), m{})
+		return n == 1
+	})
+	_, _ = direct.UpdateOne(t.Context(), m{"_id": 1}, m{"$set": m{"name": "secrets"}})
+	_ = c.FindOne(t.Context(), m{"_id": 1})
+	shadowtest.FindsOne(t, b.run, "find shop.users {_id}", "secret")
+}

@@ -1,7 +1,6 @@
 package mongo
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,72 +100,6 @@ var errMute = errors.New("it accepts connections, but does not answer as MongoDB
 
 // Reader returns the Reader of a new connection.
 func (p *Protocol) Reader() shadow.Reader { return &reader{p: p, pending: map[int32]*request{}} }
-
-// ownFailures holds the errors that are due to production's state at that moment, not to the command.
-var ownFailures = map[string]bool{
-	"Unauthorized": true, "AuthenticationFailed": true, "MaxTimeMSExpired": true, "ExceededTimeLimit": true, "Interrupted": true, "WriteConflict": true,
-	"NotWritablePrimary": true, "NotPrimaryNoSecondaryOk": true, "NotPrimaryOrSecondary": true, "PrimarySteppedDown": true, "ShutdownInProgress": true,
-	"InterruptedAtShutdown": true, "InterruptedDueToReplStateChange": true, "CursorNotFound": true, "CursorKilled": true, "CursorInUse": true,
-	"SnapshotUnavailable": true, "SnapshotTooOld": true, "NoSuchTransaction": true, "TransactionTooOld": true, "IncompleteTransactionHistory": true,
-	"LockTimeout": true, "ReadConcernMajorityNotAvailableYet": true, "UnknownReplWriteConcern": true, "UnsatisfiableWriteConcern": true,
-	"NotAReplicaSet": true, "IllegalOperation": true, "WriteConcernFailed": true, "RetryChangeStream": true, "OutOfDiskSpace": true,
-}
-
-// answered returns the operations that an answer completes.
-func (p *Protocol) answered(q *request, reply []byte, at time.Time) []*shadow.Operation {
-	if q.inTransaction {
-		return p.inTransaction(q, reply, at)
-	}
-	if code := failure(reply); ownFailures[code] || labelled(reply, "RetryableWriteError") {
-		return leftOut("failed in production by itself: " + cmp.Or(code, text(document(reply, "writeConcernError"), "codeName"), "to be tried again"))
-	}
-	if p.transactions.retried(q) {
-		return leftOut("retried writes that had been executed")
-	}
-	ops, why := p.operations(q, reply, at)
-	if why != "" {
-		return leftOut(why)
-	}
-	return ops
-}
-
-// operations returns the operations of a request and its answer; why: there are none.
-func (p *Protocol) operations(q *request, reply []byte, at time.Time) (ops []*shadow.Operation, why string) {
-	switch {
-	case q.class == unknown, q.class == left:
-		return nil, q.name
-	case q.class == commit, q.class == abort:
-		return nil, ""
-	case q.class == killCursors:
-		return p.endCursors(q, reply, at), ""
-	case q.class == getMore:
-		return []*shadow.Operation{p.readOn(q, reply, at)}, ""
-	}
-	if why := q.excluded(); why != "" {
-		return nil, why
-	}
-	return []*shadow.Operation{p.build(q, reply, at)}, ""
-}
-
-// excluded returns why a command on data is not mirrored; "": it is.
-func (q *request) excluded() string {
-	switch q.class {
-	case define, look, bulkWrite:
-		return ""
-	}
-	stages := q.pipeline()
-	switch {
-	case q.class == aggregate && len(stages) > 0 && stage(stages[0]) == "$changeStream":
-		return "change streams"
-	case truth(q.body, "tailable"):
-		return "tailable cursors"
-	case q.collection == "":
-		return q.name + " without a collection"
-	case q.ofServer():
-		return q.name + " of the server's own collections"
-	}
-	return ""
-}
 
 // Excuse reports whether the answers may differ because documents expire.
 func (p *Protocol) Excuse(_ context.Context, op *shadow.Operation, _, _ *shadow.Target) bool {

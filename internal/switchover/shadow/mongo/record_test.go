@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -294,5 +295,54 @@ func FuzzFilter(f *testing.F) {
 		one := filters.Filter()
 		_, _ = one.Request(appendMsg(nil, 1, body, nil, nil))
 		_ = filters.reply(body)
+	})
+}
+
+// While there are too many cursors of commands that are left out, any cursor may be one of them; afterwards
+// it may not.
+func TestLeftCursorsAreBounded(t *testing.T) {
+	reply := func(id int64) []byte {
+		b, _ := bson.Marshal(bson.D{{Key: "cursor", Value: bson.D{{Key: "id", Value: id}}}})
+		return b
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var c leftCursors
+		const other = maxCursors + 2
+		for i := range int64(maxCursors) {
+			c.leave(0, reply(i+1))
+		}
+		if c.has(other) || !c.has(1) || !c.has(maxCursors) {
+			t.Fatal("with as many as fit")
+		}
+		c.leave(1, fine) // it failed, and may be open
+		if !c.has(1) {
+			t.Error("a cursor is dropped without its last batch")
+		}
+		c.leave(1, reply(0))
+		if c.has(1) {
+			t.Error("a cursor is held after its last batch")
+		}
+		c.leave(0, reply(1))
+		c.leave(0, reply(maxCursors+1))
+		if !c.has(maxCursors+1) || !c.has(other) || len(c.open) != maxCursors {
+			t.Errorf("with one too many, %d are held", len(c.open))
+		}
+		time.Sleep(cursorTime)
+		for i := range int64(maxCursors) {
+			c.leave(i+1, reply(i+1)) // they are read
+		}
+		c.leave(maxCursors+1, reply(maxCursors+1)) // and so is this one
+		time.Sleep(cursorTime)
+		if !c.has(other) {
+			t.Error("the one too many may be another")
+		}
+		time.Sleep(time.Nanosecond)
+		if c.has(other) || !c.has(1) {
+			t.Error("after the server has closed the one too many")
+		}
+		c.leave(0, reply(maxCursors+1))
+		if len(c.open) != 1 || c.has(other) {
+			t.Errorf("%d are held when the others are closed", len(c.open))
+		}
 	})
 }

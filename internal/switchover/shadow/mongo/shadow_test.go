@@ -2,8 +2,11 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -278,4 +282,184 @@ func drain(ctx context.Context, find func(context.Context, any, ...options.Liste
 	var all []bson.Raw
 	_ = cur.All(ctx, &all)
 	return len(all)
+}
+
+// Unacknowledged writes, compressed messages, documents in sections, and ids chosen by the server.
+func TestWaysToWrite(t *testing.T) {
+	b := newBench(t, "", nil)
+	for _, compressor := range []string{"zlib", "snappy", "zstd"} {
+		c := b.client(t, options.Client().SetCompressors([]string{compressor})).Database("shop").Collection(compressor)
+		for i := range 50 {
+			_, _ = c.InsertOne(t.Context(), m{"_id": i, "text": strings.Repeat(compressor, 50)})
+			_ = c.FindOne(t.Context(), m{"_id": i})
+		}
+	}
+	silent := b.client(t, options.Client().SetWriteConcern(writeconcern.Unacknowledged())).Database("shop").Collection("silent")
+	for i := range 50 {
+		_, _ = silent.InsertOne(t.Context(), m{"_id": i})
+		_, _ = silent.UpdateOne(t.Context(), m{"_id": i}, m{"$set": m{"i": i}})
+	}
+	db := b.client(t).Database("shop")
+	if err := db.RunCommand(t.Context(), bson.D{{Key: "insert", Value: "given"}, {Key: "documents", Value: bson.A{m{"a": 1}, m{"a": 2}}}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	direct := b.production.Client(t).Database("shop").Collection("silent")
+	testenv.Eventually(t, "production has written all", func() bool {
+		n, _ := direct.CountDocuments(t.Context(), m{"i": m{"$gte": 0}})
+		return n == 50
+	})
+	r := b.settle(t)
+	if len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "shop.given: ") || r.Compared.Diverged > 0 {
+		t.Errorf("notes %q, %+v", r.Notes, r.Compared)
+	}
+	same(t, b.control, b.test)
+	want, got := hashes(t, b.production, "shop"), hashes(t, b.test, "shop")
+	for _, name := range []string{"zlib", "snappy", "zstd", "silent"} {
+		if want[name] != got[name] {
+			t.Errorf("%s differs from production's", name)
+		}
+	}
+}
+
+// With a unique index, freeing a value and taking it concern different documents, but keep their order.
+// Collections, indexes and views are created and dropped.
+func TestUniqueIndexesAndViews(t *testing.T) {
+	b := newBench(t, "", nil)
+	ctx := t.Context()
+	a, other := b.client(t).Database("shop"), b.client(t).Database("shop")
+	unique := mongo.IndexModel{Keys: m{"mail": 1}, Options: options.Index().SetUnique(true)}
+	if _, err := a.Collection("users").Indexes().CreateOne(ctx, unique); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.CreateView(ctx, "everybody", "users", bson.A{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		_, _ = a.Collection("users").InsertOne(ctx, m{"_id": i, "mail": "one@example.org"})
+		drain(ctx, other.Collection("everybody").Find, m{})
+		_, _ = other.Collection("users").DeleteOne(ctx, m{"_id": i})
+	}
+	_ = a.Collection("gone").Drop(ctx)
+	if c := b.settle(t).Compared; c.Diverged > 0 {
+		t.Errorf("%+v", c)
+	}
+	same(t, b.production, b.test)
+}
+
+// Operations that can't be mirrored are counted; those that differ by nature are named and compared by
+// success.
+func TestLeftOut(t *testing.T) {
+	b := newBench(t, "rs0", nil)
+	ctx := t.Context()
+	db := b.client(t).Database("shop")
+	_ = db.CreateCollection(ctx, "log", options.CreateCollection().SetCapped(true).SetSizeInBytes(1<<20))
+	_, _ = db.Collection("log").InsertOne(ctx, m{"_id": 1})
+	tail, err := db.Collection("log").Find(ctx, m{}, options.Find().SetCursorType(options.TailableAwait))
+	if err != nil || !tail.Next(ctx) {
+		t.Fatal(err)
+	}
+	stream, err := db.Collection("log").Watch(ctx, bson.A{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = stream.TryNext(ctx)
+	_ = stream.Close(ctx)
+	_ = tail.Close(ctx)
+	_, _ = db.Collection("c").UpdateOne(ctx, m{"_id": 1}, m{"$currentDate": m{"at": true}}, options.UpdateOne().SetUpsert(true))
+	_ = db.Collection("c").FindOne(ctx, m{"_id": 1})
+	r := b.settle(t)
+	if r.Left["change streams"] != 1 || r.Left["tailable cursors"] != 1 || len(r.Notes) != 1 || r.Compared.Timed != 1 {
+		t.Errorf("left %v, notes %q, %+v", r.Left, r.Notes, r.Compared)
+	}
+}
+
+func TestSelfTestFindsWhatItPlants(t *testing.T) {
+	b := newBench(t, "", nil)
+	err := b.run.SelfTest(t.Context())
+	switch {
+	case errors.Is(err, shadow.ErrNoisy): // the slowdown comes last: the other faults were found
+		t.Log(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	for _, s := range []*mongotest.Server{b.control, b.test} {
+		if left, err := s.Client(t).ListDatabaseNames(t.Context(), m{"name": scratchDB}); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	}
+}
+
+// Clients log in to production; the mirror logs in to targets with their own users, by either mechanism.
+func TestLogins(t *testing.T) {
+	for mechanism, password := range map[string]string{"SCRAM-SHA-256": "t:ü", "SCRAM-SHA-1": "t"} {
+		t.Run(mechanism, func(t *testing.T) { logins(t, mechanism, password) })
+	}
+}
+
+// logins runs with a test server that requires logins; production accepts them without requiring any.
+func logins(t *testing.T, mechanism, password string) {
+	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
+	admin := b.production.Client(t).Database("admin")
+	addUser(t, admin, "app", "p", "SCRAM-SHA-256")
+	t.Cleanup(func() { _ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: "app"}}).Err() })
+	addUser(t, administrator(t, b.test), "mirror", password, mechanism)
+	b.start(t, func(c *shadow.Config) {
+		c.Test = upstream(t, "mongodb://mirror:"+url.QueryEscape(password)+"@"+b.test.Addr+"/?authSource=admin")
+	})
+	client := b.client(t, options.Client().SetAuth(options.Credential{Username: "app", Password: "p"}))
+	var status struct {
+		AuthInfo struct {
+			Users []struct{ User string } `bson:"authenticatedUsers"`
+		} `bson:"authInfo"`
+	}
+	if err := client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "connectionStatus", Value: 1}}).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	if users := status.AuthInfo.Users; len(users) != 1 || users[0].User != "app" {
+		t.Errorf("production knows the client as %v", users)
+	}
+	c := client.Database("shop").Collection("c")
+	for i := range 10 {
+		if _, err := c.InsertOne(t.Context(), m{"_id": i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := b.settle(t); r.Compared.Equal != 10 {
+		t.Log(r.Reasons)
+		t.Errorf("%+v", r.Compared)
+	}
+	wrong := upstream(t, "mongodb://mirror:wrong@"+b.test.Addr)
+	if _, err := New(t.Context(), wrong, wrong); err == nil || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("with a wrong password: %v", err)
+	}
+}
+
+func addUser(t testing.TB, admin *mongo.Database, name, password, mechanism string) {
+	t.Helper()
+	err := admin.RunCommand(t.Context(), bson.D{
+		{Key: "createUser", Value: name},
+		{Key: "pwd", Value: password},
+		{Key: "roles", Value: bson.A{"root"}},
+		{Key: "mechanisms", Value: bson.A{mechanism}},
+	}).Err()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every command that a server lists has a class.
+func TestCommandsHaveClasses(t *testing.T) {
+	var r struct{ Commands map[string]bson.Raw }
+	s := server1(t, "", "production")
+	if err := s.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "listCommands", Value: 1}}).Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Commands) < 100 {
+		t.Fatalf("the server lists %d commands", len(r.Commands))
+	}
+	for name := range r.Commands {
+		if classOf(name) == unknown {
+			t.Errorf("%s has no class", name)
+		}
+	}
 }

@@ -1,13 +1,15 @@
 package mongo
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
@@ -107,51 +109,97 @@ func TestRetriedAmongManySessions(t *testing.T) {
 	}
 }
 
-// While there are too many cursors of commands that are left out, any cursor may be one of them; afterwards
-// it may not.
-func TestLeftCursorsAreBounded(t *testing.T) {
-	reply := func(id int64) []byte {
-		b, _ := bson.Marshal(bson.D{{Key: "cursor", Value: bson.D{{Key: "id", Value: id}}}})
-		return b
+// Transfers between accounts, some of them aborted, in sessions that share a pool: the targets' balances
+// equal production's.
+func TestTransactions(t *testing.T) {
+	b := newBench(t, "rs0", nil)
+	setUp := b.client(t).Database("shop").Collection("accounts")
+	for i := range 6 {
+		if _, err := setUp.InsertOne(t.Context(), m{"_id": i, "money": 100}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		var c leftCursors
-		const other = maxCursors + 2
-		for i := range int64(maxCursors) {
-			c.leave(0, reply(i+1))
+	c := b.client(t)
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() {
+			for n := range 20 {
+				transfer(t.Context(), c, (i+n)%6, (i+2*n+1)%6, n%5 == 4)
+			}
+		})
+	}
+	clients.Wait()
+	r := b.settle(t)
+	if r.Compared.Equal < 60 {
+		t.Errorf("%d answers were compared", r.Compared.Equal)
+	}
+	same(t, b.production, b.control)
+	same(t, b.production, b.test)
+}
+
+func transfer(ctx context.Context, c *mongo.Client, from, to int, abort bool) {
+	accounts := c.Database("shop").Collection("accounts")
+	s, err := c.StartSession()
+	if err != nil {
+		return
+	}
+	defer s.EndSession(ctx)
+	_, _ = s.WithTransaction(ctx, func(ctx context.Context) (any, error) {
+		_ = accounts.FindOne(ctx, m{"_id": from})
+		if _, err := accounts.UpdateOne(ctx, m{"_id": from}, m{"$inc": m{"money": -1}}); err != nil {
+			return nil, err
 		}
-		if c.has(other) || !c.has(1) || !c.has(maxCursors) {
-			t.Fatal("with as many as fit")
+		if _, err := accounts.UpdateOne(ctx, m{"_id": to}, m{"$inc": m{"money": 1}}); err != nil {
+			return nil, err
 		}
-		c.leave(1, fine) // it failed, and may be open
-		if !c.has(1) {
-			t.Error("a cursor is dropped without its last batch")
+		if abort {
+			return nil, fmt.Errorf("changed my mind")
 		}
-		c.leave(1, reply(0))
-		if c.has(1) {
-			t.Error("a cursor is held after its last batch")
-		}
-		c.leave(0, reply(1))
-		c.leave(0, reply(maxCursors+1))
-		if !c.has(maxCursors+1) || !c.has(other) || len(c.open) != maxCursors {
-			t.Errorf("with one too many, %d are held", len(c.open))
-		}
-		time.Sleep(cursorTime)
-		for i := range int64(maxCursors) {
-			c.leave(i+1, reply(i+1)) // they are read
-		}
-		c.leave(maxCursors+1, reply(maxCursors+1)) // and so is this one
-		time.Sleep(cursorTime)
-		if !c.has(other) {
-			t.Error("the one too many may be another")
-		}
-		time.Sleep(time.Nanosecond)
-		if c.has(other) || !c.has(1) {
-			t.Error("after the server has closed the one too many")
-		}
-		c.leave(0, reply(maxCursors+1))
-		if len(c.open) != 1 || c.has(other) {
-			t.Errorf("%d are held when the others are closed", len(c.open))
-		}
+		return nil, nil
 	})
+}
+
+// A target that is not in a replica set gets the statements of a transaction without the transaction.
+func TestTransactionsAtStandaloneTargets(t *testing.T) {
+	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
+	b.start(t, nil)
+	c := b.client(t)
+	for i := range 2 {
+		if _, err := c.Database("shop").Collection("accounts").InsertOne(t.Context(), m{"_id": i, "money": 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		transfer(t.Context(), c, i%2, (i+1)%2, i == 5)
+	}
+	if r := b.settle(t); r.Left["transactions that clients aborted (a target is not a replica set)"] != 1 {
+		t.Errorf("left out: %v", r.Left)
+	}
+	same(t, b.production, b.control)
+	same(t, b.production, b.test)
+}
+
+// A retried write that production had executed is not executed twice.
+func TestRetriedWrite(t *testing.T) {
+	b := newBench(t, "rs0", nil)
+	c := b.client(t)
+	s, err := c.StartSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.EndSession(t.Context())
+	again := bson.D{
+		{Key: "update", Value: "c"},
+		{Key: "txnNumber", Value: int64(7)},
+		{Key: "updates", Value: bson.A{m{"q": m{"_id": 1}, "u": m{"$inc": m{"n": 1}}, "upsert": true}}},
+	}
+	for range 3 {
+		if err := c.Database("shop").RunCommand(mongo.NewSessionContext(t.Context(), s), again).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := b.settle(t); r.Left["retried writes that had been executed"] != 2 {
+		t.Errorf("left out: %v", r.Left)
+	}
+	same(t, b.production, b.test)
 }
