@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 func healthy(name, run string) server {
@@ -71,5 +72,44 @@ func TestCheck(t *testing.T) {
 	}
 	if left := len(contents(t, b.control)) + len(contents(t, b.test)) + len(contents(t, b.production)); left > 0 {
 		t.Errorf("%d keys are left behind", left)
+	}
+}
+
+// Servers that can't be mirrored, or be targets, are reported before a run.
+func TestFit(t *testing.T) {
+	ctx := t.Context()
+	single := testenv.Redis(t)
+	replica := testenv.Redis(t)
+	tell(t, replica, nowhere...)
+	silent := testenv.Redis(t)
+	tell(t, silent, "acl", "setuser", "default", "-info")
+	loading := testenv.Redis(t, "--enable-debug-command", "yes")
+	done := loads(t, loading)
+	defer done()
+	servers := map[string]*testenv.RedisServer{
+		"single": single, "replica": replica, "silent": silent, "loading": loading, "cluster": testenv.ClusterNode(t), "login": testenv.Redis(t, "--requirepass", "p"),
+	}
+	p, err := New(ctx, upstream(t, single))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := func(name, server string) *shadow.Target {
+		return &shadow.Target{Name: name, Upstream: upstream(t, servers[server])}
+	}
+	for _, c := range []struct{ production, test, want string }{
+		{"single", "single", ""},
+		{"single", "silent", ""},
+		{"login", "single", ""}, // clients have their own logins
+		{"replica", "single", ""},
+		{"cluster", "single", "production (tcp://" + servers["cluster"].Addr + "): it is a node of a cluster"},
+		{"single", "cluster", "it is a node of a cluster"},
+		{"single", "replica", "it is a replica"},
+		{"single", "loading", "it is still loading"},
+		{"single", "login", "NOAUTH"},
+	} {
+		err := p.Fit(ctx, target("production", c.production), target("control", "single"), target("test", c.test))
+		if got := fmt.Sprint(err); (c.want == "") != (err == nil) || !strings.Contains(got, c.want) {
+			t.Errorf("production %s, test %s: %v, not %q", c.production, c.test, err, c.want)
+		}
 	}
 }

@@ -92,3 +92,49 @@ func (o *replySplitter) each(b []byte, f func(frame []byte) error) error {
 	o.buf = shadow.Remainder(o.buf, left)
 	return nil
 }
+
+// frameScanner finds the end of reply frames in a growing buffer. The zero value is ready.
+type frameScanner struct {
+	pos       int   // up to here the first frame is scanned
+	remaining int64 // elements of it still to come; 0: it has not begun
+}
+
+// scan returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every
+// call must pass at least the bytes that earlier calls got.
+func (f *frameScanner) scan(buf []byte) (int, error) {
+	if f.remaining == 0 {
+		f.remaining = 1
+	}
+	for f.remaining > 0 {
+		i := bytes.Index(buf[f.pos:], crlf)
+		if i < 0 {
+			if len(buf)-f.pos > resp.MaxLineBytes {
+				return 0, resp.ErrLineTooLong
+			}
+			return 0, nil
+		}
+		next := f.pos + i + 2
+		h, err := resp.ParseHead(buf[f.pos:next])
+		if err != nil {
+			return 0, err
+		}
+		if h.IsString() && h.N >= 0 {
+			if next += int(h.N) + 2; next > len(buf) {
+				return 0, nil
+			}
+		}
+		f.remaining--
+		if h.IsAggregate() {
+			f.remaining += max(h.N, 0)
+		}
+		if h.Kind == resp.Attribute {
+			f.remaining++ // it stands before an element
+		}
+		f.pos = next
+	}
+	n := f.pos
+	*f = frameScanner{}
+	return n, nil
+}
+
+var crlf = []byte("\r\n")

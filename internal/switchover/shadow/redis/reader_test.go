@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"runtime"
 	"slices"
@@ -190,5 +191,17 @@ func TestLargeAnswersAreForgotten(t *testing.T) {
 	}
 	if cap(c.in) > 2*shadow.ReadBytes {
 		t.Errorf("%d bytes are kept", cap(c.in))
+	}
+}
+
+// CLIENT REPLY ends the mirroring of its connection, since replies can't be matched afterwards. Servers from
+// 7.0 on list it as a subcommand.
+func TestClientReplyEndsTheMirroring(t *testing.T) {
+	p, err := New(t.Context(), upstream(t, testenv.Redis(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Reader().Request(resp.AppendCommand(nil, "CLIENT", "REPLY", "OFF"), time.Now()); !errors.Is(err, shadow.ErrUnmirrored) {
+		t.Errorf("%v", err)
 	}
 }

@@ -9,52 +9,6 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// frameScanner finds the end of reply frames in a growing buffer. The zero value is ready.
-type frameScanner struct {
-	pos       int   // up to here the first frame is scanned
-	remaining int64 // elements of it still to come; 0: it has not begun
-}
-
-// scan returns the length of the first frame of buf, 0 if it is incomplete. Until a frame is found, every
-// call must pass at least the bytes that earlier calls got.
-func (f *frameScanner) scan(buf []byte) (int, error) {
-	if f.remaining == 0 {
-		f.remaining = 1
-	}
-	for f.remaining > 0 {
-		i := bytes.Index(buf[f.pos:], crlf)
-		if i < 0 {
-			if len(buf)-f.pos > resp.MaxLineBytes {
-				return 0, resp.ErrLineTooLong
-			}
-			return 0, nil
-		}
-		next := f.pos + i + 2
-		h, err := resp.ParseHead(buf[f.pos:next])
-		if err != nil {
-			return 0, err
-		}
-		if h.IsString() && h.N >= 0 {
-			if next += int(h.N) + 2; next > len(buf) {
-				return 0, nil
-			}
-		}
-		f.remaining--
-		if h.IsAggregate() {
-			f.remaining += max(h.N, 0)
-		}
-		if h.Kind == resp.Attribute {
-			f.remaining++ // it stands before an element
-		}
-		f.pos = next
-	}
-	n := f.pos
-	*f = frameScanner{}
-	return n, nil
-}
-
-var crlf = []byte("\r\n")
-
 // Forms in which answers are compared.
 const (
 	plain     uint8 = iota // byte by byte
@@ -191,3 +145,25 @@ func stringsOf(frame []byte) (out [][]byte) {
 	}
 	return out
 }
+
+// productionErrors holds the codes of errors that are due to production's state at that moment or to the
+// client's rights, not to the command. Targets would execute it.
+var productionErrors = map[string]bool{
+	"NOAUTH": true, "NOPERM": true, // the client's rights
+	"LOADING": true, "MASTERDOWN": true, "READONLY": true, "UNBLOCKED": true, // a restart, a failover
+	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "BUSY": true, // a shortage
+	"CLUSTERDOWN": true, "MOVED": true, "ASK": true, "TRYAGAIN": true, "REDIRECT": true,
+}
+
+// productionErrorCode returns the error code of a reply if it is one of productionErrors, otherwise "".
+func productionErrorCode(frame []byte) string {
+	if frame[0] != resp.Error && frame[0] != resp.BulkError {
+		return ""
+	}
+	if code := answerOf(frame, plain).Error; productionErrors[code] {
+		return code
+	}
+	return ""
+}
+
+const productionErrorPrefix = "failed in production by itself: "

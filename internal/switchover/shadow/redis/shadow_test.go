@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -240,79 +238,6 @@ func TestSelfTestFindsWhatItPlants(t *testing.T) {
 			t.Errorf("left behind: %v", left)
 		}
 	}
-}
-
-// With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
-// are counted.
-func TestFrozenTargets(t *testing.T) {
-	b := newBench(t, func(c *shadow.Config) { c.Memory, c.OffTime = 2*shadow.MiB, time.Second })
-	for _, s := range []*testenv.RedisServer{b.control, b.test} {
-		freeze(t, s)
-	}
-	c := b.client(t)
-	value := strings.Repeat("v", 10_000)
-	for i := range 1000 {
-		if err := c.Set(t.Context(), fmt.Sprint("k", i%10), value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if held := b.run.Held(); held > 2*shadow.MiB {
-		t.Errorf("%d bytes are held", held)
-	}
-	b.run.Off("enough")
-	<-b.run.Over()
-	if r := b.run.Report(); r.Dropped != 1 || r.Ended != "enough" {
-		t.Errorf("%d connections dropped, ended: %q", r.Dropped, r.Ended)
-	}
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Errorf("with the mirror off: %v", err)
-	}
-}
-
-func freeze(t *testing.T, s *testenv.RedisServer) {
-	t.Helper()
-	if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Kill(s.Pid(), syscall.SIGCONT) })
-}
-
-// A killed target voids the run and turns the mirror off. Production continues.
-func TestKilledTarget(t *testing.T) {
-	b := newBench(t, nil)
-	c := b.client(t)
-	c.Set(t.Context(), "k", "v", 0)
-	b.test.Kill()
-	testenv.Eventually(t, "the mirror is off", func() bool {
-		if err := c.Incr(t.Context(), "n").Err(); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-b.run.Over():
-			return true
-		default:
-			return false
-		}
-	})
-	if r := b.run.Report(); r.Outcome != "VOID" || len(r.Reasons) == 0 {
-		t.Errorf("%s: %q", r.Outcome, r.Reasons)
-	}
-	if n := c.Incr(t.Context(), "n").Val(); n < 2 {
-		t.Errorf("production answers %d", n)
-	}
-}
-
-// A wrong value at a target is found, and its key's pattern is named without showing the value.
-func TestDifferentData(t *testing.T) {
-	b := newBench(t, nil)
-	c := b.client(t)
-	c.Set(t.Context(), "user:1", "secret", 0)
-	direct := goredis.NewClient(&goredis.Options{Addr: b.test.Addr})
-	defer direct.Close()
-	testenv.Eventually(t, "the write has come", func() bool { return direct.Get(t.Context(), "user:1").Val() == "secret" })
-	direct.Set(t.Context(), "user:1", "secrets", 0)
-	c.Get(t.Context(), "user:1")
-	shadowtest.FindsOne(t, b.run, "GET user:*", "secret")
 }
 
 // Clients are served before the run begins, and mirrored from its beginning with the state of their
