@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
@@ -190,61 +189,3 @@ const (
 		FROM (SELECT * FROM pg_catalog.pg_locks WHERE locktype = 'advisory' AND pid = pg_catalog.pg_backend_pid()
 		AND ` + lockText + ` <> ALL (pg_catalog.string_to_array('$held', ','))) AS l`
 )
-
-// exec runs a statement of the tool itself.
-func (c *conn) exec(text string) error {
-	_, err := c.value(text)
-	return err
-}
-
-// value runs a statement of the tool itself and returns the first value of its result. It uses a named
-// prepared statement, because a simple query would drop the client's unnamed statement.
-func (c *conn) value(text string) (string, error) {
-	const name = "cinch_own\x00"
-	// An error may have left the statement and the portal.
-	request := pg.Append(pg.Append(nil, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
-	request = pg.Append(request, pg.Parse, []byte(name+text+"\x00\x00\x00"))
-	request = pg.Append(request, pg.Bind, []byte(name+name+"\x00\x00\x00\x00\x00\x00"))
-	request = pg.Append(request, pg.Execute, []byte(name+"\x00\x00\x00\x00"))
-	request = pg.Append(pg.Append(request, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
-	request = pg.Append(request, pg.Sync)
-	if _, err := c.net.Write(request); err != nil {
-		return "", err
-	}
-	return c.readFirst(text)
-}
-
-// readFirst reads the response and returns its first value.
-func (c *conn) readFirst(text string) (value string, err error) {
-	failed := ""
-	for {
-		m, err := c.message()
-		if err != nil {
-			return "", err
-		}
-		switch m.Type {
-		case pg.DataRow:
-			err = pg.Fields(m.Body, func(i int, v []byte) {
-				if i == 0 {
-					value = string(v)
-				}
-			})
-		case pg.ErrorResponse:
-			failed = pg.Code(m.Body)
-		case pg.ReadyForQuery:
-			c.status = m.Body[0]
-			if failed != "" {
-				err = toolError{text, failed}
-			}
-			return value, err
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-}
-
-// toolError is the error of a statement of the tool itself.
-type toolError struct{ text, code string }
-
-func (e toolError) Error() string { return "error " + e.code + " to " + e.text }

@@ -1,15 +1,12 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
@@ -147,89 +144,6 @@ func (c *conn) forEachSequence(numbers []sequenceNumbers, do func(*sequences, st
 	return nil
 }
 
-// connect logs in with the client's startup parameters.
-func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
-	var parameters map[string]string
-	if op.Form == formStart {
-		var err error
-		if parameters, err = pg.StartupParameters(op.Request); err != nil {
-			return err
-		}
-		if parameters["database"] == "" {
-			parameters["database"] = parameters["user"]
-		}
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
-	defer cancel()
-	made, err := connect(ctx, c.target.Upstream, parameters)
-	if err != nil {
-		return err
-	}
-	own, err := hijack(ctx, made)
-	if err != nil {
-		return err
-	}
-	if err := c.setNet(own.Conn, deadline); err != nil {
-		return err
-	}
-	c.start, c.status = op, idle
-	pid, err := c.probe.pool.process(ctx, own.PID, c.backend)
-	if err != nil {
-		return errors.Join(err, c.Close())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pid.Store(pid); !c.closed {
-		c.probe.processes.add(pid, 1)
-	}
-	return nil
-}
-
-// hijack takes the network connection from pgconn. After a write that took longer than 15 ms pgconn reads in
-// the background, and may still do so after the login. It would then take the next answer, for which the
-// mirror would wait until the deadline.
-func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, error) {
-	if err := made.SyncConn(ctx); err != nil {
-		return nil, errors.Join(err, made.Close(ctx))
-	}
-	return made.Hijack()
-}
-
-// setNet sets the network connection of c, unless c was closed meanwhile.
-func (c *conn) setNet(made net.Conn, deadline time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.net = made
-	if c.closed {
-		return errors.Join(net.ErrClosed, made.Close())
-	}
-	return made.SetDeadline(deadline)
-}
-
-// backend returns the process at the server that serves the connection.
-func (c *conn) backend() (pid uint32, err error) {
-	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuery)); err != nil {
-		return 0, err
-	}
-	for {
-		m, err := c.message()
-		if err != nil {
-			return 0, err
-		}
-		switch m.Type {
-		case pg.DataRow:
-			err = pg.Fields(m.Body, func(_ int, value []byte) { pid, err = processNumber(string(value)) })
-		case pg.ErrorResponse:
-			err = errors.New(pg.Text(m.Body))
-		case pg.ReadyForQuery:
-			return pid, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-}
-
 // exchange sends one operation and adds its answer to d.
 func (c *conn) exchange(op *shadow.Operation, d *digest, deadline time.Time, answered func(shadow.Answer)) error {
 	if err := c.net.SetDeadline(deadline); err != nil {
@@ -297,3 +211,61 @@ func (c *conn) message() (pg.Message, error) {
 		}
 	}
 }
+
+// exec runs a statement of the tool itself.
+func (c *conn) exec(text string) error {
+	_, err := c.value(text)
+	return err
+}
+
+// value runs a statement of the tool itself and returns the first value of its result. It uses a named
+// prepared statement, because a simple query would drop the client's unnamed statement.
+func (c *conn) value(text string) (string, error) {
+	const name = "cinch_own\x00"
+	// An error may have left the statement and the portal.
+	request := pg.Append(pg.Append(nil, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
+	request = pg.Append(request, pg.Parse, []byte(name+text+"\x00\x00\x00"))
+	request = pg.Append(request, pg.Bind, []byte(name+name+"\x00\x00\x00\x00\x00\x00"))
+	request = pg.Append(request, pg.Execute, []byte(name+"\x00\x00\x00\x00"))
+	request = pg.Append(pg.Append(request, pg.Close, []byte("S"+name)), pg.Close, []byte("P"+name))
+	request = pg.Append(request, pg.Sync)
+	if _, err := c.net.Write(request); err != nil {
+		return "", err
+	}
+	return c.readFirst(text)
+}
+
+// readFirst reads the response and returns its first value.
+func (c *conn) readFirst(text string) (value string, err error) {
+	failed := ""
+	for {
+		m, err := c.message()
+		if err != nil {
+			return "", err
+		}
+		switch m.Type {
+		case pg.DataRow:
+			err = pg.Fields(m.Body, func(i int, v []byte) {
+				if i == 0 {
+					value = string(v)
+				}
+			})
+		case pg.ErrorResponse:
+			failed = pg.Code(m.Body)
+		case pg.ReadyForQuery:
+			c.status = m.Body[0]
+			if failed != "" {
+				err = toolError{text, failed}
+			}
+			return value, err
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// toolError is the error of a statement of the tool itself.
+type toolError struct{ text, code string }
+
+func (e toolError) Error() string { return "error " + e.code + " to " + e.text }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/postgres"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
 // connectTime limits a login without another limit: the server may speak another protocol.
@@ -66,4 +69,87 @@ func notPassed(name string) bool {
 		return true
 	}
 	return len(name) > 5 && name[:5] == "_pq_."
+}
+
+// connect logs in with the client's startup parameters.
+func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
+	var parameters map[string]string
+	if op.Form == formStart {
+		var err error
+		if parameters, err = pg.StartupParameters(op.Request); err != nil {
+			return err
+		}
+		if parameters["database"] == "" {
+			parameters["database"] = parameters["user"]
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	made, err := connect(ctx, c.target.Upstream, parameters)
+	if err != nil {
+		return err
+	}
+	own, err := hijack(ctx, made)
+	if err != nil {
+		return err
+	}
+	if err := c.setNet(own.Conn, deadline); err != nil {
+		return err
+	}
+	c.start, c.status = op, idle
+	pid, err := c.probe.pool.process(ctx, own.PID, c.backend)
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pid.Store(pid); !c.closed {
+		c.probe.processes.add(pid, 1)
+	}
+	return nil
+}
+
+// hijack takes the network connection from pgconn. After a write that took longer than 15 ms pgconn reads in
+// the background, and may still do so after the login. It would then take the next answer, for which the
+// mirror would wait until the deadline.
+func hijack(ctx context.Context, made *pgconn.PgConn) (*pgconn.HijackedConn, error) {
+	if err := made.SyncConn(ctx); err != nil {
+		return nil, errors.Join(err, made.Close(ctx))
+	}
+	return made.Hijack()
+}
+
+// setNet sets the network connection of c, unless c was closed meanwhile.
+func (c *conn) setNet(made net.Conn, deadline time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.net = made
+	if c.closed {
+		return errors.Join(net.ErrClosed, made.Close())
+	}
+	return made.SetDeadline(deadline)
+}
+
+// backend returns the process at the server that serves the connection.
+func (c *conn) backend() (pid uint32, err error) {
+	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuery)); err != nil {
+		return 0, err
+	}
+	for {
+		m, err := c.message()
+		if err != nil {
+			return 0, err
+		}
+		switch m.Type {
+		case pg.DataRow:
+			err = pg.Fields(m.Body, func(_ int, value []byte) { pid, err = processNumber(string(value)) })
+		case pg.ErrorResponse:
+			err = errors.New(pg.Text(m.Body))
+		case pg.ReadyForQuery:
+			return pid, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 }

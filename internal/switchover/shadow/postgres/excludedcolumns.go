@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -255,4 +256,75 @@ func (c *catalog) allExcluded() (columns, notes []string) {
 	}
 	slices.Sort(columns)
 	return columns, slices.Sorted(maps.Keys(c.notes))
+}
+
+// exclusions lists what is left out of an operation's results. It is decided once, from production's column
+// descriptions, so that both targets' answers are compared alike.
+type exclusions struct {
+	byResult map[int][]int // columns by the index of the result
+}
+
+// all stands for all columns of a result with unknown columns.
+const all = -1
+
+func (s *exclusions) columns(result int) []int {
+	if s == nil {
+		return nil
+	}
+	return s.byResult[result]
+}
+
+func (s *exclusions) add(result int, columns []int) *exclusions {
+	if len(columns) == 0 {
+		return s
+	}
+	if s == nil {
+		s = &exclusions{byResult: map[int][]int{}}
+	}
+	s.byResult[result] = columns
+	return s
+}
+
+// appendKept appends the values of a row to dst, except for the columns in left.
+func appendKept(dst, row []byte, left []int) []byte {
+	if left[0] == all {
+		return dst
+	}
+	err := pg.Fields(row, func(i int, value []byte) {
+		if len(left) > 0 && left[0] == i {
+			left = left[1:]
+			return
+		}
+		length := int32(-1)
+		if value != nil {
+			length = int32(len(value))
+		}
+		dst = append(binary.BigEndian.AppendUint32(dst, uint32(length)), value...)
+	})
+	if err != nil {
+		return append(dst, row...)
+	}
+	return dst
+}
+
+// excludedOfNext returns the columns that are left out of the next rows.
+func (u *unit) excludedOfNext(c *catalog) []int {
+	s := u.next().of
+	switch {
+	case s == nil:
+		return nil
+	case s.described:
+		return c.positions(s.columns, s.Statement)
+	case c.mayReturnExcluded(s.Statement):
+		return []int{all}
+	}
+	return nil
+}
+
+// mayReturnExcluded reports whether a statement may return columns that are left out.
+func (c *catalog) mayReturnExcluded(s *sql.Statement) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tables := c.excludedTables(s)
+	return len(tables) > 0 && (s.Star || c.computesExcluded(tables, s))
 }

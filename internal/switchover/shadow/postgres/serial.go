@@ -93,3 +93,12 @@ func (c *catalog) excludeShifted(columns []serial, tells bool) {
 		}
 	}
 }
+
+// sourcesOfNext returns the columns of the next rows that show numbers from sequences.
+func (u *unit) sourcesOfNext(c *catalog) []source {
+	p := u.next()
+	if p.of == nil || !p.of.described {
+		return nil
+	}
+	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
+}

@@ -2,61 +2,11 @@ package postgres
 
 import (
 	"bytes"
-	"encoding/binary"
 	"slices"
 
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/pg/sql"
 )
-
-// exclusions lists what is left out of an operation's results. It is decided once, from production's column
-// descriptions, so that both targets' answers are compared alike.
-type exclusions struct {
-	byResult map[int][]int // columns by the index of the result
-}
-
-// all stands for all columns of a result with unknown columns.
-const all = -1
-
-func (s *exclusions) columns(result int) []int {
-	if s == nil {
-		return nil
-	}
-	return s.byResult[result]
-}
-
-func (s *exclusions) add(result int, columns []int) *exclusions {
-	if len(columns) == 0 {
-		return s
-	}
-	if s == nil {
-		s = &exclusions{byResult: map[int][]int{}}
-	}
-	s.byResult[result] = columns
-	return s
-}
-
-// appendKept appends the values of a row to dst, except for the columns in left.
-func appendKept(dst, row []byte, left []int) []byte {
-	if left[0] == all {
-		return dst
-	}
-	err := pg.Fields(row, func(i int, value []byte) {
-		if len(left) > 0 && left[0] == i {
-			left = left[1:]
-			return
-		}
-		length := int32(-1)
-		if value != nil {
-			length = int32(len(value))
-		}
-		dst = append(binary.BigEndian.AppendUint32(dst, uint32(length)), value...)
-	})
-	if err != nil {
-		return append(dst, row...)
-	}
-	return dst
-}
 
 // statement is a prepared statement of a connection.
 type statement struct {
@@ -183,29 +133,6 @@ func (u *unit) next() portal {
 	return portal{}
 }
 
-// excludedOfNext returns the columns that are left out of the next rows.
-func (u *unit) excludedOfNext(c *catalog) []int {
-	s := u.next().of
-	switch {
-	case s == nil:
-		return nil
-	case s.described:
-		return c.positions(s.columns, s.Statement)
-	case c.mayReturnExcluded(s.Statement):
-		return []int{all}
-	}
-	return nil
-}
-
-// sourcesOfNext returns the columns of the next rows that show numbers from sequences.
-func (u *unit) sourcesOfNext(c *catalog) []source {
-	p := u.next()
-	if p.of == nil || !p.of.described {
-		return nil
-	}
-	return c.sources(p.of.columns, p.of.Statement, func(i int) bool { return pg.FormatOf(p.formats, i) != 0 })
-}
-
 // answeredStatement returns the statement that a message answers and the columns of its rows, if comparing
 // the message needs a catalog.
 func (u *unit) answeredStatement(m pg.Message) (s *sql.Statement, columns []pg.Column) {
@@ -233,12 +160,4 @@ func counts(tag []byte) bool {
 		}
 	}
 	return false
-}
-
-// mayReturnExcluded reports whether a statement may return columns that are left out.
-func (c *catalog) mayReturnExcluded(s *sql.Statement) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	tables := c.excludedTables(s)
-	return len(tables) > 0 && (s.Star || c.computesExcluded(tables, s))
 }
