@@ -30,8 +30,8 @@
 // concurrent operation first, the Conn undoes its own and has that one sent first (Target.Ahead).
 //
 // Reading order: recorder.go; run.go, replay.go, check.go, selftest.go, candidateprocess.go, state.go;
-// output: html.go, text.go, report.go, next.go, distribution.go; data.go; usagemeter.go, queryplans.go; the mirror:
-// proxy.go, mirror.go, heldback.go, connstate.go, tap.go, budget.go, order.go, targetconn.go, waitturn.go,
-// sendahead.go, plant.go, pipeline.go, compare.go, target.go, latencies.go, counter.go, recentmap.go,
-// config.go, operation.go (with the interfaces that a protocol implements).
+// output: html.go, text.go, report.go, next.go, distribution.go; data.go; usagemeter.go, queryplans.go; the
+// mirror: proxy.go, mirror.go, heldback.go, connstate.go, tap.go, budget.go, order.go, targetconn.go,
+// waitturn.go, sendahead.go, pipeline.go, compare.go, target.go, latencies.go, counter.go, recentmap.go,
+// config.go, operation.go, protocol.go (the interfaces that a protocol implements).
 package shadow

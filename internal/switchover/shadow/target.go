@@ -35,14 +35,6 @@ type Target struct {
 	forced  atomic.Uint64
 }
 
-// Plant is a fault that the self-test puts into the mirror's own path to a target.
-type Plant struct {
-	Slower float64               // latencies grow by this fraction
-	Wrong  func(*Operation) bool // selects operations whose answer is damaged
-	Lose   func(*Operation) bool // selects operations that are answered but not sent
-	Drop   func(*Operation) bool // selects operations that are lost, and counted as such
-}
-
 // burst is a group of operations of a connection that are sent in one piece.
 type burst struct {
 	ops    []*Operation
