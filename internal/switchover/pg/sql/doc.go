@@ -3,5 +3,6 @@
 // parser: a statement that it is not sure of counts as a write.
 //
 // Reading order: statement.go, analysis.go, nondeterministic_columns.go, place.go (the clause in which a word
-// stands), normalize.go (names of statements in reports), passwords.go, scan.go (splits a text into tokens).
+// stands), normalize.go (names of statements in reports), settings.go (settings that a text sets),
+// passwords.go, scan.go (splits a text into tokens).
 package sql
