@@ -1,13 +1,18 @@
 package rollout
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -111,4 +116,54 @@ func endLease(t *testing.T, g *testenv.GatewayServer, token string) {
 		s, err := client.State(t.Context())
 		return err == nil && s.Phase == control.Open
 	})
+}
+
+// Clients that go through cinch serve --postgres keep their connections, and see no error.
+func TestThroughGateway(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a, dir := &c.Nodes[0], t.TempDir()
+	mustExec(t, a, accounts)
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("a token of some length\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gateway := testenv.Gateway(t, testenv.GatewayConfig{
+		Protocol: "postgres", Upstream: a.URL + "?state_file=" + filepath.Join(dir, "gateway.json"), Args: []string{"--admin-token-file", token},
+	})
+	c.Hooks, c.Gateway = Hooks{}, Gateway{Admin: gateway.Admin, TokenFile: token}
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	var done atomic.Int64
+	for i := range 4 {
+		conn, err := pgx.Connect(t.Context(), "postgres://postgres@"+gateway.Addr+"/postgres?sslmode=disable")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		clients.Go(func() {
+			for number := 0; ctx.Err() == nil; number++ {
+				if _, err := conn.Exec(context.Background(), "INSERT INTO ledger VALUES ($1, $2)", i, number); err != nil {
+					t.Error(err)
+					return
+				}
+				done.Add(1)
+				_ = pauseFor(ctx, pollPause/20)
+			}
+		})
+	}
+	err := (&Rollout{Cell: c, Yes: true, Tell: func(node, text string) { t.Log(node, text) }}).Run(t.Context())
+	cancel()
+	clients.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ledger(t, a.Replacement); got != fmt.Sprintf("%d transfers, 2000 in accounts", done.Load()) {
+		t.Errorf("%s, and %d were committed", got, done.Load())
+	}
+	var status admin.Status
+	testenv.AdminJSON(t, gateway.Admin, "/api/status", &status)
+	if shown := status.Gateways[0].Report; shown == nil || shown.Title != "Roll-out of orders" || len(shown.Rows) != 1 || shown.Rows[0][1] != "replaced" || len(shown.Rows[0]) != len(shown.Header) {
+		t.Errorf("the admin page shows %+v", shown)
+	}
 }

@@ -56,9 +56,8 @@
 // What the steps use:
 //
 //	clients.go              holds and moves clients
-//	node.go                 a server by SQL
-//	host.go                 a machine by commands
-//	shell_quote.go                quoting for ssh
+//	node.go                 a server: how it is reached, queries
+//	host.go                 a machine by commands, here or by ssh
 //	state.go                the state file
-//	cell_file.go                 the cell's file
+//	cell_file.go            the cell's file
 package rollout

@@ -3,6 +3,7 @@ package rollout
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,5 +82,47 @@ func TestCollations(t *testing.T) {
 	run("false", "collation")
 	if err := (&Rollout{Cell: c}).Abort(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A row that differs on the new node closes the gate, and the cell stays as it is.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	a, made := &c.Nodes[0], c.Nodes[0].Replacement
+	mustExec(t, a, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'content-' || i FROM generate_series(1, 1000) i; CHECKPOINT")
+	file, err := value[string](t.Context(), a, "SELECT pg_relation_filepath('t')")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{url: a.URL}
+	r := &Rollout{Cell: c, clients: g, Yes: true}
+	r.dies = func(s Step, done bool) bool {
+		if s == StepBackup && done {
+			if _, err := made.command(t.Context(), "sed", "-i", "s/content-777/content-778/", filepath.Join(made.Directory, file)); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	}
+	if err := r.Run(t.Context()); !errors.Is(err, ErrGate) || !strings.Contains(err.Error(), "table public.t: ") {
+		t.Errorf("a row that differs: %v", err)
+	}
+	if got := onePrimary(t, c); got != "a" {
+		t.Errorf("the primary is %s", got)
+	}
+	c.Hooks.Gate = []string{"sh", "-c", "echo latency is worse; exit 1"}
+	mustExec(t, a, "UPDATE t SET v = v || '.'")
+	if err := (&Rollout{Cell: c, clients: g, Yes: true}).Run(t.Context()); !errors.Is(err, ErrGate) || !strings.Contains(err.Error(), "latency is worse") {
+		t.Errorf("a gate of the fleet's own: %v", err)
+	}
+	if err := (&Rollout{Cell: c, clients: g}).Abort(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if running, err := made.running(t.Context()); err != nil || running {
+		t.Errorf("the new node after the abort: %t %v", running, err)
+	}
+	if slots, err := value[int](t.Context(), a, "SELECT count(*) FROM pg_replication_slots"); err != nil || slots != 0 {
+		t.Errorf("%d slots %v", slots, err)
 	}
 }

@@ -419,3 +419,48 @@ func TestPatroniLeaderAnswersItself(t *testing.T) {
 		t.Errorf("Patroni was asked for %q", asked)
 	}
 }
+
+// A REST API with TLS that requires a client certificate and a password; a wrong one of each is found before
+// anything is made.
+func TestPatroniSecure(t *testing.T) {
+	testenv.Full(t)
+	t.Parallel()
+	of := testenv.NewPatroni(t)
+	authority := testenv.NewAuthority(t)
+	cert := authority.Issue(t, "member")
+	file := func(from string) string {
+		name := filepath.Join(of.Dir, filepath.Base(from))
+		testenv.Run(t, of.Dir, "cp", from, name)
+		testenv.Run(t, of.Dir, "chown", "--reference="+of.Dir, name)
+		return name
+	}
+	pair, ca := "\n  certfile: "+file(cert.Cert)+"\n  keyfile: "+file(cert.Key), file(authority.File)
+	// Members ask each other, too.
+	of.API = pair + "\n  cafile: " + ca + "\n  verify_client: required\nctl:" + pair + "\n  cacert: " + ca
+	good := patroni.Access{User: "patroni", PasswordFile: passwordFile(t, "secret"), CA: authority.File, Cert: cert.Cert, Key: cert.Key}
+	p := patroniCellOf(t, of, good, "")
+	for says, access := range map[string]patroni.Access{
+		"certificate required": {User: good.User, PasswordFile: good.PasswordFile, CA: good.CA},
+		"unknown authority":    {User: good.User, PasswordFile: good.PasswordFile, Cert: good.Cert, Key: good.Key},
+		"Patroni answered 401": {User: good.User, PasswordFile: passwordFile(t, "another"), CA: good.CA, Cert: good.Cert, Key: good.Key},
+	} {
+		c := *p.Cell
+		c.Patroni = &access
+		problems, err := (&Rollout{Cell: &c, clients: &gate{}}).Plan(t.Context(), new(strings.Builder))
+		runs := (&Rollout{Cell: &c, clients: &gate{}}).Run(t.Context())
+		if runs == nil || !strings.Contains(runs.Error(), says) || err == nil && problems == 0 {
+			t.Errorf("%s: %d problems, %v; %v", says, problems, err, runs)
+		}
+	}
+	mustExec(t, &p.Nodes[0], accounts)
+	g := &gate{url: p.Nodes[0].URL}
+	stop := g.transfers(t, 2, false)
+	if err := (&Rollout{Cell: p.Cell, clients: g, Yes: true, Tell: telling(t)}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	committed := stop()
+	if got := onePrimary(t, p.Cell); got != "a2" {
+		t.Fatalf("the primary is %q", got)
+	}
+	mustHold(t, p.Nodes[0].Replacement, committed, 0)
+}

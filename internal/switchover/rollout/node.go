@@ -16,6 +16,68 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
+// Node is a server of a cell: an existing one, or one to be made.
+type Node struct {
+	Name      string `yaml:"name"`
+	URL       string `yaml:"url"`       // postgres://…, of a superuser
+	Directory string `yaml:"directory"` // data directory
+	// Prefix for commands on its machine, such as [ssh, db1]; none: this machine.
+	Run []string `yaml:"run"`
+	// The same for compsize, on btrfs, which needs root; none: as run.
+	Root []string `yaml:"root"`
+	Bin  string   `yaml:"bin"` // directory of PostgreSQL's programs; none: PATH
+	// This program there, which predicts the size on disk; none: cinch.
+	Cinch       string            `yaml:"cinch"`
+	Start       []string          `yaml:"start"`       // commands in place of pg_ctl's
+	Stop        []string          `yaml:"stop"`        // must shut down cleanly
+	Tablespaces map[string]string `yaml:"tablespaces"` // old directory: new directory
+	Options     map[string]string `yaml:"options"`     // settings in which the new node differs
+
+	Patroni *Agent `yaml:"patroni"` // the member must have the node's name
+
+	Replacement *Node `yaml:"replacement"`
+}
+
+// Agent is the Patroni of a node. The node's start and stop commands start and stop it.
+type Agent struct {
+	API string `yaml:"api"` // its REST API: http://host:8008
+	// Its configuration, on the node's machine. If a replacement's is missing it is made from that of the old
+	// node.
+	Config string `yaml:"config"`
+}
+
+func (n *Node) validate() error {
+	u, err := url.Parse(n.URL)
+	if err != nil || n.Name == "" || n.Directory == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return fmt.Errorf("node %q needs name, url: postgres://user@host:port/database and directory", n.Name)
+	}
+	if strings.Contains(u.Host, ",") {
+		return fmt.Errorf("node %q: its url must have one host: with several, another server could answer for it", n.Name)
+	}
+	if !slotName.MatchString(n.slot()) {
+		return fmt.Errorf("node %q: a name may have letters, digits, - and _ only, as it becomes a replication slot's name", n.Name)
+	}
+	return nil
+}
+
+// validateAgent checks the patroni section, which all nodes must have or none.
+func (n *Node) validateAgent(managed bool) error {
+	switch {
+	case !managed && n.Patroni != nil:
+		return fmt.Errorf("node %q has patroni, but the cell has not: set patroni: {} in the cell if the REST API needs no user", n.Name)
+	case !managed:
+		return nil
+	case n.Patroni == nil || n.Patroni.Config == "" || !strings.HasPrefix(n.Patroni.API, "http://") && !strings.HasPrefix(n.Patroni.API, "https://"):
+		return fmt.Errorf("node %q needs patroni: {api: http://host:8008, config: its configuration file}", n.Name)
+	case len(n.Start) == 0 || len(n.Stop) == 0:
+		return fmt.Errorf("node %q needs start and stop: commands that start and stop Patroni there, such as [sudo, systemctl, start, patroni]", n.Name)
+	}
+	return nil
+}
+
+// directories returns the data directory and the tablespaces of a node.
+func (n *Node) directories() []string { return append([]string{n.Directory}, values(n.Tablespaces)...) }
+
 // connectTime limits connecting to a server, which may be down.
 const connectTime = 5 * time.Second
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,4 +255,52 @@ func hookedFile(t *testing.T, c *Cell) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// Nothing is deleted without --destroy-old, and nothing before the new node has been confirmed.
+func TestDestroy(t *testing.T) {
+	testenv.Full(t)
+	t.Parallel()
+	c := newCell(t, "b")
+	kept := func(name string, want bool) {
+		t.Helper()
+		n := c.node(name)
+		if there, err := n.exists(t.Context(), filepath.Join(n.Directory, "PG_VERSION")); err != nil || there != want {
+			t.Errorf("data of %s: %t %v, want %t", name, there, err, want)
+		}
+	}
+	run := func(destroy bool, want error) {
+		t.Helper()
+		if err := (&Rollout{Cell: c, DestroyOld: destroy}).Run(t.Context()); !errors.Is(err, want) {
+			t.Fatalf("%v, want %v", err, want)
+		}
+	}
+	confirm := func() {
+		t.Helper()
+		if err := (&Rollout{Cell: c}).Confirm(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(true, ErrUnconfirmed)
+	kept("b", true)
+	if _, err := (&Rollout{Cell: c}).Plan(t.Context(), io.Discard); err != nil {
+		t.Errorf("a plan while b waits to be confirmed: %v", err)
+	}
+	confirm()
+	kept("b", true)
+	run(false, ErrUnconfirmed) // b is confirmed, and not destroyed; a waits
+	kept("b", true)
+	run(true, ErrUnconfirmed)
+	kept("a", true)
+	confirm()
+	run(true, nil)
+	kept("a", false)
+	kept("b", true)
+	if err := (&Rollout{Cell: c, DestroyOld: true}).Abort(t.Context()); !errors.Is(err, ErrState) {
+		t.Errorf("abort of what is done: %v", err)
+	}
+	var out strings.Builder
+	if _, err := (&Rollout{Cell: c}).Plan(t.Context(), &out); err != nil || !strings.Contains(out.String(), "nothing is left to do") {
+		t.Errorf("a plan of what is done: %v, %s", err, &out)
+	}
 }

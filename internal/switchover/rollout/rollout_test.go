@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cinch-layer/cinch/internal/config"
-	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -442,48 +440,6 @@ func kill9(t *testing.T, n *Node) {
 	})
 }
 
-// A row that differs on the new node closes the gate, and the cell stays as it is.
-func TestGates(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	a, made := &c.Nodes[0], c.Nodes[0].Replacement
-	mustExec(t, a, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT i, 'content-' || i FROM generate_series(1, 1000) i; CHECKPOINT")
-	file, err := value[string](t.Context(), a, "SELECT pg_relation_filepath('t')")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{url: a.URL}
-	r := &Rollout{Cell: c, clients: g, Yes: true}
-	r.dies = func(s Step, done bool) bool {
-		if s == StepBackup && done {
-			if _, err := made.command(t.Context(), "sed", "-i", "s/content-777/content-778/", filepath.Join(made.Directory, file)); err != nil {
-				t.Error(err)
-			}
-		}
-		return false
-	}
-	if err := r.Run(t.Context()); !errors.Is(err, ErrGate) || !strings.Contains(err.Error(), "table public.t: ") {
-		t.Errorf("a row that differs: %v", err)
-	}
-	if got := onePrimary(t, c); got != "a" {
-		t.Errorf("the primary is %s", got)
-	}
-	c.Hooks.Gate = []string{"sh", "-c", "echo latency is worse; exit 1"}
-	mustExec(t, a, "UPDATE t SET v = v || '.'")
-	if err := (&Rollout{Cell: c, clients: g, Yes: true}).Run(t.Context()); !errors.Is(err, ErrGate) || !strings.Contains(err.Error(), "latency is worse") {
-		t.Errorf("a gate of the fleet's own: %v", err)
-	}
-	if err := (&Rollout{Cell: c, clients: g}).Abort(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if running, err := made.running(t.Context()); err != nil || running {
-		t.Errorf("the new node after the abort: %t %v", running, err)
-	}
-	if slots, err := value[int](t.Context(), a, "SELECT count(*) FROM pg_replication_slots"); err != nil || slots != 0 {
-		t.Errorf("%d slots %v", slots, err)
-	}
-}
-
 // A standby whose lag does not shrink closes the gate.
 func TestLag(t *testing.T) {
 	testenv.Full(t)
@@ -525,56 +481,6 @@ func TestCheck(t *testing.T) {
 	}
 	if there, err := c.Nodes[0].Replacement.exists(t.Context(), c.Nodes[0].Replacement.Directory); there || err != nil {
 		t.Errorf("the new directory: %t %v", there, err)
-	}
-}
-
-// Clients that go through cinch serve --postgres keep their connections, and see no error.
-func TestThroughGateway(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	a, dir := &c.Nodes[0], t.TempDir()
-	mustExec(t, a, accounts)
-	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("a token of some length\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	gateway := testenv.Gateway(t, testenv.GatewayConfig{
-		Protocol: "postgres", Upstream: a.URL + "?state_file=" + filepath.Join(dir, "gateway.json"), Args: []string{"--admin-token-file", token},
-	})
-	c.Hooks, c.Gateway = Hooks{}, Gateway{Admin: gateway.Admin, TokenFile: token}
-	ctx, cancel := context.WithCancel(t.Context())
-	var clients sync.WaitGroup
-	var done atomic.Int64
-	for i := range 4 {
-		conn, err := pgx.Connect(t.Context(), "postgres://postgres@"+gateway.Addr+"/postgres?sslmode=disable")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(context.Background())
-		clients.Go(func() {
-			for number := 0; ctx.Err() == nil; number++ {
-				if _, err := conn.Exec(context.Background(), "INSERT INTO ledger VALUES ($1, $2)", i, number); err != nil {
-					t.Error(err)
-					return
-				}
-				done.Add(1)
-				_ = pauseFor(ctx, pollPause/20)
-			}
-		})
-	}
-	err := (&Rollout{Cell: c, Yes: true, Tell: func(node, text string) { t.Log(node, text) }}).Run(t.Context())
-	cancel()
-	clients.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := ledger(t, a.Replacement); got != fmt.Sprintf("%d transfers, 2000 in accounts", done.Load()) {
-		t.Errorf("%s, and %d were committed", got, done.Load())
-	}
-	var status admin.Status
-	testenv.AdminJSON(t, gateway.Admin, "/api/status", &status)
-	if shown := status.Gateways[0].Report; shown == nil || shown.Title != "Roll-out of orders" || len(shown.Rows) != 1 || shown.Rows[0][1] != "replaced" || len(shown.Rows[0]) != len(shown.Header) {
-		t.Errorf("the admin page shows %+v", shown)
 	}
 }
 
