@@ -22,11 +22,14 @@
 //	state_file.go         the file with the server that clients were moved to
 //	metrics.go
 //	hold.go, held.go      holding all clients, and the session operations of a hold
-//	session.go            one client: its login, its two copy loops, its end
+//	session.go            one client: its two copy loops, its end
+//	drain.go              its end when the gateway shuts down
 //	tracker.go            whether a transaction is open
 //	read_buffer.go        buffered reads
 //	sessionstate.go       session state
-//	credentials.go        logging a session in again
+//	replacement.go        a session's new connection: restoring its state
+//	relogin.go            logging a session in again
+//	credentials.go        the passwords and verifiers for that
 //	login.go              the client's own login
 //	parameter_status.go   the settings that a server reports
 //	cancel.go, gateway.go, config.go

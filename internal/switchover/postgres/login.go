@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
 )
 
@@ -186,4 +188,97 @@ func (g *Gateway) connect(ctx context.Context) (*backend, error) {
 	}
 	g.reach.Succeeded(g.cfg.Log, up.String())
 	return &backend{conn: c, at: up}, nil
+}
+
+// oldestVersion is protocol 3.0, the only one that servers support since PostgreSQL 14.
+const oldestVersion = 3 << 16
+
+// begin reads the client's first packet and performs its login. It returns what the client has sent after the
+// login.
+func (s *session) begin() (readAhead []byte, err error) {
+	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.client, s.startup = client, packet
+	s.mu.Unlock()
+	switch _, code, _ := pg.StartupHead(packet); {
+	case code == pg.CancelRequest:
+		s.g.forwardCancel(client, packet)
+		return nil, errEnded
+	case s.g.cfg.TLS != nil && !isTLS(client):
+		return nil, errPlain
+	case code < oldestVersion: // the gateway could not parse the server's response
+		return nil, ErrFirstPacket
+	}
+	if s.params, err = pg.StartupParameters(packet); err != nil {
+		return nil, err
+	}
+	if !s.g.register(s) {
+		return nil, errEnded
+	}
+	return s.login()
+}
+
+func (s *session) login() (readAhead []byte, err error) {
+	b, err := s.g.connect(s.g.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.logInAt(b)
+}
+
+// logInAt performs the login at a server that is connected.
+func (s *session) logInAt(b *backend) (readAhead []byte, err error) {
+	if !s.adopt(b) {
+		_ = gateway.Abort(b.conn)
+		return nil, errEnded
+	}
+	a := loginProxy{s: s, client: newMessageConn(s.client), server: newMessageConn(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
+	if err := a.run(s.startup); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.farewell != nil {
+		return nil, errEnded
+	}
+	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
+	s.ready, s.tracker.lost, s.statuses = true, wantsReplication(s.params), a.statuses
+	s.credentials = credentials{proof: a.proof, password: a.password}
+	b.rest = a.server.rest()
+	s.changed.Broadcast()
+	return a.client.rest(), nil
+}
+
+// adopt sets the session's first connection to a server, and the deadline of the login. It returns false if
+// the session has ended.
+func (s *session) adopt(b *backend) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.farewell != nil {
+		return false
+	}
+	s.backend = b
+	end := time.Now().Add(s.g.cfg.LoginTimeout)
+	_, _ = s.client.SetDeadline(end), b.conn.SetDeadline(end)
+	return true
+}
+
+// setAuthPending records whether the client still has to answer an authentication request.
+func (s *session) setAuthPending(owes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.authPending = owes
+	s.changed.Broadcast()
+}
+
+// wantsReplication reports whether the client asks for replication, which has its own protocol.
+func wantsReplication(who map[string]string) bool {
+	switch who["replication"] {
+	case "", "false", "off", "no", "0":
+		return false
+	}
+	return true
 }

@@ -93,99 +93,6 @@ func (s *session) Run() {
 	<-done
 }
 
-// oldestVersion is protocol 3.0, the only one that servers support since PostgreSQL 14.
-const oldestVersion = 3 << 16
-
-// begin reads the client's first packet and performs its login. It returns what the client has sent after the
-// login.
-func (s *session) begin() (readAhead []byte, err error) {
-	client, packet, err := Accept(s.raw, s.g.cfg.TLS)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	s.client, s.startup = client, packet
-	s.mu.Unlock()
-	switch _, code, _ := pg.StartupHead(packet); {
-	case code == pg.CancelRequest:
-		s.g.forwardCancel(client, packet)
-		return nil, errEnded
-	case s.g.cfg.TLS != nil && !isTLS(client):
-		return nil, errPlain
-	case code < oldestVersion: // the gateway could not parse the server's response
-		return nil, ErrFirstPacket
-	}
-	if s.params, err = pg.StartupParameters(packet); err != nil {
-		return nil, err
-	}
-	if !s.g.register(s) {
-		return nil, errEnded
-	}
-	return s.login()
-}
-
-func (s *session) login() (readAhead []byte, err error) {
-	b, err := s.g.connect(s.g.ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.logInAt(b)
-}
-
-// logInAt performs the login at a server that is connected.
-func (s *session) logInAt(b *backend) (readAhead []byte, err error) {
-	if !s.adopt(b) {
-		_ = gateway.Abort(b.conn)
-		return nil, errEnded
-	}
-	a := loginProxy{s: s, client: newMessageConn(s.client), server: newMessageConn(b.conn), binding: NewBinding(s.client, b.conn, s.g.cfg.TLS)}
-	if err := a.run(s.startup); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.farewell != nil {
-		return nil, errEnded
-	}
-	_, _ = s.client.SetDeadline(time.Time{}), b.conn.SetDeadline(time.Time{})
-	s.ready, s.tracker.lost, s.statuses = true, wantsReplication(s.params), a.statuses
-	s.credentials = credentials{proof: a.proof, password: a.password}
-	b.rest = a.server.rest()
-	s.changed.Broadcast()
-	return a.client.rest(), nil
-}
-
-// adopt sets the session's first connection to a server, and the deadline of the login. It returns false if
-// the session has ended.
-func (s *session) adopt(b *backend) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.farewell != nil {
-		return false
-	}
-	s.backend = b
-	end := time.Now().Add(s.g.cfg.LoginTimeout)
-	_, _ = s.client.SetDeadline(end), b.conn.SetDeadline(end)
-	return true
-}
-
-// setAuthPending records whether the client still has to answer an authentication request.
-func (s *session) setAuthPending(owes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.authPending = owes
-	s.changed.Broadcast()
-}
-
-// wantsReplication reports whether the client asks for replication, which has its own protocol.
-func wantsReplication(who map[string]string) bool {
-	switch who["replication"] {
-	case "", "false", "off", "no", "0":
-		return false
-	}
-	return true
-}
-
 // refuse tells the client why the session failed, unless the server has done so.
 func (s *session) refuse(err error) {
 	s.mu.Lock()
@@ -526,60 +433,6 @@ func (s *session) switchTo(b *backend) {
 // executes a statement, it does not notice the closed connection. So the statement is cancelled, and the client
 // gets 57P01 in place of query_canceled.
 
-// noticeTime is the time between the error to busy clients and the cut of their connections.
-const noticeTime = time.Second
-
-// untilNotice returns how long a drain waits for transactions, given the time left.
-func untilNotice(left time.Duration) time.Duration { return left - min(noticeTime, left/2) }
-
-// expireSessions ends the sessions that are still busy near the end of a drain.
-func expireSessions(list []*session) {
-	for _, s := range list {
-		go expireSession(s)
-	}
-}
-
-// expireSession ends a session that is still busy. If the server is executing a statement, expireSession cancels
-// it; recordReply then drops the rest and endIfDrained ends the session.
-func expireSession(s *session) {
-	defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-	s.mu.Lock()
-	s.expired = true
-	ready, b := s.ready, s.backend
-	works := ready && s.tracker.executing() && b.key != ""
-	s.mu.Unlock()
-	switch {
-	case !ready:
-		_ = s.Close()
-	case !works:
-		s.end(shutdownNotice())
-	default:
-		if err := sendCancel(s.g.ctx, b.at, b.key); err != nil {
-			s.g.cfg.Log.Debug("could not cancel a statement at the end of a drain", "client", s.raw.RemoteAddr(), "err", err)
-		}
-	}
-}
-
-func shutdownNotice() []byte {
-	return fatal(codeShutdown, "terminating connection because the gateway is shutting down")
-}
-
-// isCancelled reports whether an ErrorResponse is query_canceled.
-func isCancelled(body []byte) bool { return bytes.Contains(body, []byte("\x00C"+codeCancelled+"\x00")) }
-
-// endIfDrained returns errEnded if a drain ends the session now.
-func (s *session) endIfDrained() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	idle := s.draining && !s.tracker.busy() && !time.Now().Before(s.newUntil)
-	if over := s.expired && !s.tracker.executing(); !idle && !over {
-		return nil
-	}
-	s.farewell = shutdownNotice()
-	s.changed.Broadcast()
-	return errEnded
-}
-
 // sendFarewell writes the last message to the client, if it is between two messages.
 func (s *session) sendFarewell(between bool) {
 	s.mu.Lock()
@@ -627,26 +480,6 @@ func (s *session) end(farewell []byte) {
 	}
 	if s.backend != nil {
 		_ = gateway.Abort(s.backend.conn) // wakes the reading goroutine
-	}
-}
-
-// Drain ends the session as soon as it is idle. A new client gets a moment for its login and its first
-// requests.
-func (s *session) Drain() {
-	s.mu.Lock()
-	s.draining = true
-	moment, ready := time.Until(s.newUntil), s.ready
-	s.mu.Unlock()
-	switch {
-	case moment > 0:
-		time.AfterFunc(moment, func() {
-			defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
-			s.Drain()
-		})
-	case !ready:
-		_ = s.Close()
-	case errors.Is(s.endIfDrained(), errEnded):
-		s.end(nil)
 	}
 }
 

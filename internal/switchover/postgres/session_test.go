@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
-	"github.com/cinch-layer/cinch/internal/switchover/postgres/control"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -47,87 +47,6 @@ func TestNamesInMessages(t *testing.T) {
 			t.Errorf("%s: %q, more: %t", name, s.custom.names, s.custom.more)
 		}
 	}
-}
-
-// loggingInAt returns a session whose login begins at a server, and the other ends of its two connections.
-func loggingInAt(t *testing.T, g *Gateway) (s *session, client, server net.Conn) {
-	t.Helper()
-	client, accepted := net.Pipe()
-	server, upstream := net.Pipe()
-	s = g.newSession(accepted).(*session)
-	s.startup = pg.AppendStartup(nil, "user", "slow")
-	if !g.register(s) {
-		t.Fatal("not registered")
-	}
-	go func() { // as Run does
-		defer close(s.done)
-		defer g.forget(s)
-		defer s.Close()
-		if _, err := s.logInAt(&backend{conn: upstream}); err != nil {
-			s.refuse(err)
-		}
-	}()
-	if _, err := io.ReadFull(server, make([]byte, len(s.startup))); err != nil {
-		t.Fatal(err)
-	}
-	return s, client, server
-}
-
-// A client that does not answer an authentication request delays a hold by authTime at most, and is ended
-// with an error. LoginTimeout and the time for open transactions are longer.
-func TestHoldEndsUnansweredLogin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewGateway(Config{Name: "test", LoginTimeout: 2 * time.Hour})
-		_, client, server := loggingInAt(t, g)
-		request := pg.AppendAuth(nil, pg.AuthCleartext, nil)
-		if _, err := server.Write(request); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(client, make([]byte, len(request))); err != nil {
-			t.Fatal(err)
-		}
-		told := make(chan string, 1)
-		go func() {
-			b, _ := io.ReadAll(client)
-			told <- string(b)
-		}()
-		began := time.Now()
-		st, err := g.Hold(t.Context(), control.HoldRequest{Within: 3600})
-		if err != nil || len(st.Sessions) != 0 {
-			t.Errorf("%d sessions are held: %v", len(st.Sessions), err)
-		}
-		if took := time.Since(began); took != authTime {
-			t.Errorf("the hold began after %v", took)
-		}
-		if text := <-told; !strings.Contains(text, codeShutdown) {
-			t.Errorf("the client was told %q", text)
-		}
-		if _, err := g.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// A login that waits for the server has as much time as an open transaction.
-func TestAwaitLogin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for took, want := range map[time.Duration]bool{59 * time.Second: true, 61 * time.Second: false} {
-			s := NewGateway(Config{Name: "test"}).newSession(nil).(*session)
-			within, cancel := context.WithTimeout(t.Context(), time.Minute)
-			answers, stop := context.WithTimeout(within, authTime)
-			time.AfterFunc(took, func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.ready = true
-				s.changed.Broadcast()
-			})
-			if got := s.awaitIdle(within, answers); got != want {
-				t.Errorf("after %v: %t", took, got)
-			}
-			stop()
-			cancel()
-		}
-	})
 }
 
 // A client that goes on sending after a message that the gateway can't parse reads the error and then the end
@@ -189,4 +108,95 @@ func TestErrorWhileSending(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestCancel(t *testing.T) {
+	r := newRig(t, nil)
+	c := r.connect(t, "scrammer", "")
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := c.PgConn().Exec(context.Background(), "SELECT pg_sleep(600)").ReadAll()
+		stopped <- err
+	}()
+	testenv.Eventually(t, "the statement runs", func() bool {
+		return r.node.SQL(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
+	})
+	if err := c.PgConn().CancelRequest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stopped; err == nil || !strings.Contains(err.Error(), "57014") {
+		t.Errorf("cancelled: %v", err)
+	}
+	ask(t, c, "SELECT 'still there'")
+}
+
+// pgbench and psql, with every protocol.
+func TestPrograms(t *testing.T) {
+	r := newRig(t, nil)
+	r.run(t, "pgbench", "-i", "-q", "-s", "1", "--no-vacuum")
+	for _, mode := range []string{"simple", "extended", "prepared"} {
+		out := r.run(t, "pgbench", "-n", "-c", "8", "-j", "2", "-t", "10", "-M", mode)
+		if !strings.Contains(out, "80/80") {
+			t.Errorf("%s: %s", mode, out)
+		}
+	}
+	out := r.run(t, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", "CREATE TEMP TABLE x (a int)", "-c",
+		"\\copy x from program 'seq 50000'", "-c", "SELECT sum(a) FROM x", "-c", "SELECT repeat('v', 5000000)", "-c", "\\copy x to '/dev/null'")
+	if !strings.Contains(out, "1250025000") || len(out) < 5_000_000 {
+		t.Errorf("psql: %.200s", out)
+	}
+	s := r.g.counts.transactions.Load()
+	if s < 240 {
+		t.Errorf("%d transactions were counted", s)
+	}
+}
+
+// A client that does not speak PostgreSQL's protocol, or stops doing so, gets an error and is cut off. Others
+// notice nothing.
+func TestHostileClients(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxConns = 3 })
+	c := r.connect(t, "trusted", "")
+	for name, bytes := range map[string]string{
+		"http":      "GET / HTTP/1.0\r\n\r\n",
+		"long":      "\x00\xff\xff\xff\x00\x03\x00\x00",
+		"short":     "\x00\x00\x00\x04\x00\x03\x00\x00",
+		"no end":    "\x00\x00\x00\x0d\x00\x03\x00\x00user\x00",
+		"cancel":    "\x00\x00\x00\x10\x04\xd2\x16\x2e\x00\x00\x00\x01\x00\x00\x00\x02",
+		"cancelled": "\x00\x00\x00\x08\x04\xd2\x16\x2e",
+	} {
+		conn, err := net.Dial("tcp", net.JoinHostPort(r.host, r.port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = conn.Write([]byte(bytes))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		buf := make([]byte, 1000)
+		for err == nil {
+			_, err = conn.Read(buf)
+		}
+		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			t.Errorf("%s: not cut off", name)
+		}
+		_ = conn.Close()
+	}
+	raw := c.PgConn().Conn()
+	_, _ = raw.Write([]byte("Q\x00\x00\x00\x01"))
+	buf := make([]byte, 1000)
+	if n, _ := raw.Read(buf); !strings.Contains(string(buf[:n]), "08P01") {
+		t.Errorf("a length of 1 is answered with %q", buf[:n])
+	}
+	ask(t, r.connect(t, "trusted", ""), "SELECT 'x'")
+}
+
+// When the server is unreachable clients get an error in their protocol.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	r := newRigAt(t, newNode(t, testenv.PostgresConfig{}), "", nil)
+	r.node.Stop()
+	_, err := pgx.Connect(t.Context(), r.url("trusted", ""))
+	if err == nil || !strings.Contains(err.Error(), "57P03") {
+		t.Errorf("%v", err)
+	}
+	r.node.Start(t)
+	ask(t, r.connect(t, "trusted", ""), "SELECT 'x'")
 }
