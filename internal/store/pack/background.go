@@ -2,10 +2,13 @@ package pack
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -432,4 +435,13 @@ func openOwnState(file, fingerprint string) (*State, error) {
 		return nil, err
 	}
 	return OpenState(file, backgroundRun, fingerprint)
+}
+
+// UniqueHolder returns a unique name for a gateway or run of this process, as the holder of a lease or the trainer
+// of a dictionary: host/name/random.
+func UniqueHolder(name string) string {
+	host, _ := os.Hostname()
+	var random [4]byte
+	_, _ = rand.Read(random[:])
+	return strings.ToValidUTF8(host, "") + "/" + name + "/" + hex.EncodeToString(random[:])
 }

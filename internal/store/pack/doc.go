@@ -6,8 +6,8 @@
 //	untilstable.go  repeating runs while slots of a cluster move
 //	memoryforecast.go  estimating whether the server's memory will suffice
 //	pack.go      Run: its start and end
-//	walk.go      one database from the scan to the write: pages to workers; read, decide, replace, and retry
-//	             values that a client changed; the position to resume from
+//	walk.go      one database: its scan, pages to workers, the position to resume from
+//	page.go      one page: read, decide, replace, and retry values that a client changed
 //	task.go, task_seal.go, task_foreign.go, task_unpack.go, task_verify.go  deciding about a value
 //	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is paused
 //	memoryguard.go  whether the server has memory for values that grow
@@ -15,7 +15,6 @@
 //	state.go     positions in a file
 //	options.go   options and events of a run
 //	errors.go    why a run ended, and why values were left unchanged; panics as errors
-//	holder.go    unique names for the holders of leases
 //
 // No value is replaced before its replacement was verified against it. No replacement overwrites a newer
 // write: the store compares and sets in one step.

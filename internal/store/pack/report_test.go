@@ -111,3 +111,22 @@ func TestFingerprintSeesObserve(t *testing.T) {
 		t.Error("they are the same")
 	}
 }
+
+func TestEstimate(t *testing.T) {
+	r := newReport()
+	p := part{keys: 100, total: 1000, saved: 100 * 600, squares: 100 * 600 * 600}
+	r.parts["0"] = p
+	if saved, margin := r.Estimate(); saved != 600_000 || margin != 0 {
+		t.Errorf("all alike: %d, %d", saved, margin)
+	}
+	p.squares *= 4
+	r.parts["0"] = p
+	if _, margin := r.Estimate(); margin < 150_000 || margin > 250_000 {
+		t.Errorf("unlike: %d", margin) // 2 * 1000 * sqrt(3*600²/100 * 0.9) = 197,180
+	}
+	p.keys = 1000
+	r.parts["0"] = p
+	if _, margin := r.Estimate(); margin != 0 {
+		t.Errorf("everything was looked at: %d", margin)
+	}
+}

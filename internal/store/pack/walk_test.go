@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -240,4 +241,47 @@ func TestRepeatedPagesCountOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOrder finishes pages in random order: the position never passes one in work.
+func TestOrder(t *testing.T) {
+	for range 200 {
+		var position string
+		ended, counted := false, int64(0)
+		o := &resumeTracker{setPosition: func(p string, e bool) { position, ended = p, e }, count: func(r *Report) { counted += r.Keys }}
+		const n = 20
+		var pages []*trackedPage
+		for i := range n {
+			pages = append(pages, o.begin(place(i+1, n), 10))
+			pages[i].looked = newReport()
+			pages[i].looked.Keys = 1
+		}
+		done := map[int]bool{}
+		for _, i := range rand.Perm(n) {
+			o.finish(pages[i])
+			done[i] = true
+			first := 0
+			for done[first] {
+				first++
+			}
+			if want := place(first, n); position != want || ended != (first == n) || counted != int64(first) {
+				t.Fatalf("position %q, ended %v, %d pages counted, first page in work %d", position, ended, counted, first)
+			}
+			left, keys := int64(0), int64(0)
+			for _, p := range o.pages {
+				left, keys = left+p.looked.Keys, keys+p.keys
+			}
+			if left != int64(n-first) || keys != 10*left || len(o.pages) > 2*(n-len(done)) {
+				t.Fatalf("%d pages with %d keys left in %d, first page in work %d", left, keys, len(o.pages), first)
+			}
+		}
+	}
+}
+
+// place returns the cursor after the given number of n pages. It is "" before the first and after the last page.
+func place(behind, n int) string {
+	if behind%n == 0 {
+		return ""
+	}
+	return fmt.Sprint(behind)
 }
