@@ -35,8 +35,8 @@
 //	dicts.go, dictcheck.go, storedbytes.go          of one server, for a gateway: finding, storing and checking them
 //	dictreadiness.go, serverchange.go               which of them new values may name, and on which connections
 //	dictreader.go                                   access for readers only
-//	list.go, archive.go, dictbackends.go            where a server stores them, and their states
-//	dictbackend.go, oncelogger.go                   the interface of a place; logging each trouble once
+//	dictbackends.go, inventory.go, list.go          where a server stores them; what it holds, for gateways and people
+//	archive.go, oncelogger.go                       retiring, archiving, forgetting; logging each trouble once
 //	keybackend.go, functionbackend.go, library.go   the two places, and the libraries' source
 //	records.go                                      texts beside the dictionaries, which gateways share
 //	errorhints.go, errors.go                        errors, for people and for callers
