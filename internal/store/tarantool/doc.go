@@ -24,9 +24,8 @@
 //	replace.go       replacing fields by compare-and-set
 //	sample.go        samples, for users that may only read
 //	activity.go      a server's counters
-//	scan.go          steps of a walk, and the values in tuples
+//	scan.go          steps of a walk, the values in tuples, and reading one tuple
 //	store.go         a server and the spaces to walk; walk.go makes a store.Store of one or several
-//	fetch.go         reading one tuple
 //
 // The schema, see internal/wire/iproto/schema:
 //
