@@ -2,18 +2,18 @@
 // (Access, Store), walks over stored values and their replacement (Node, Space, Value, Change), and dictionaries
 // (Dicts, DictAdmin).
 //
-//	store.go           the interfaces of a store, its nodes and spaces, leases, the pause of packing
-//	page.go, value.go  a step of a scan; a value, and a change of it
-//	dicts.go           the interfaces of dictionaries, for gateways and for administrators
-//	memorydicts.go, dryrundicts.go, lookuplimiter.go  dictionaries in memory; without writing; limits on lookups
-//	writinguser.go     finding the only user that may have written a store's values
-//	gateway.go         refusing a store's address that leads to a gateway
-//	errors.go          classes of errors, and hints
-//	activity.go        a server's counters
+//	store.go          the interfaces of a store, its nodes, spaces and scans, leases, the pause of packing; a server's
+//	                  counters, and the only user that may have written its values
+//	value.go          a value, and a change of it
+//	dicts.go          the interfaces of dictionaries, for gateways and for administrators; without a store behind them,
+//	                  or without writing
+//	lookuplimiter.go  limits on lookups
+//	errors.go         classes of errors, hints, and refusing a store's address that leads to a gateway
 package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -148,4 +148,55 @@ type Pause interface {
 	Clear(ctx context.Context) error
 	// Get reports whether the store is paused, and since when; the zero time if that is unknown.
 	Get(ctx context.Context) (since time.Time, paused bool, err error)
+}
+
+// ScanOptions configure one step of a scan.
+type ScanOptions struct {
+	Count int    // approximate number of keys
+	Match string // a pattern for the server to choose keys by; "": all
+	Kind  string // a type for the server to choose keys by; "": all
+	RunID string // of the node that returned the cursor, or Page returns ErrRestarted; "": not checked
+	Read  ReadOptions
+}
+
+// A Page is the result of one step of a scan.
+type Page struct {
+	Keys [][]byte
+	// Values are the values at Keys, in the same order, if the scan returns them anyway. Nil: they must be
+	// read.
+	Values []*Value
+	// Next is the cursor of the next step, opaque to callers; "" at the end.
+	Next string
+}
+
+// Activity holds a server's own counters since its start.
+type Activity struct {
+	Uptime float64 // seconds
+	Reads  float64 // of values that existed
+	Writes float64 // calls of commands that carry values
+	Keys   float64 // number of keys, not a counter; 0: unknown
+}
+
+// SoleWriter returns the only user that may have written values on the nodes, and whether there is only one. writers
+// lists the users of a node. unauthenticated is the name of the user of clients that don't log in, for which
+// SoleWriter returns "". If no node lists a user, clients must use own, the user of the store's connections.
+func SoleWriter[Node any](nodes []Node, writers func(Node) ([]string, error), own, unauthenticated string) (login string, one bool) {
+	var all []string
+	for _, n := range nodes {
+		some, err := writers(n)
+		if err != nil {
+			return "", false
+		}
+		all = append(all, some...)
+	}
+	slices.Sort(all)
+	switch all = slices.Compact(all); {
+	case len(all) == 0:
+		return own, true
+	case len(all) > 1:
+		return "", false
+	case all[0] == unauthenticated:
+		return "", true
+	}
+	return all[0], true
 }
