@@ -12,7 +12,8 @@
 //	policypublisher.go  the policy record, for libraries that compress by themselves
 //	rulestats.go        status of a rule's dictionaries, for people
 //	oncelogger.go       troubles with the store, each logged once
-//	trainer.go          trains, compares and chooses dictionaries; one training at a time in a process
+//	trainer.go          trains dictionaries, one training at a time in a process
+//	search.go           one training: candidates, compared by what they store
 //	options.go          options of all of these
 //	record.go           the record of a rule that the gateways of a store share
 //	drift.go            whether values still fit the dictionary
