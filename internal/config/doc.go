@@ -29,8 +29,7 @@
 // Keys of single protocols and features:
 //
 //	redis.go, grpc.go, http.go, mongo.go, tarantool.go, postgres.go, tunnel.go  one protocol each
-//	peers.go           gateways whose clients are gateways
-//	link.go            compression of whole connections between two gateways
+//	link.go            gateways whose clients are gateways, and the links between the two
 //	pack.go            packing in the background
 //	proxy.go           PROXY headers
 //	budgets.go         limits on the cost of compressing
