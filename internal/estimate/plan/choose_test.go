@@ -3,6 +3,7 @@ package plan
 import (
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,5 +171,55 @@ func TestBalanceIsTheBill(t *testing.T) {
 				t.Errorf("ten times the CPU for 2 %% of the bytes: %d", g.Choice)
 			}
 		}
+	}
+}
+
+// The objective and the limits decide.
+func TestChoose(t *testing.T) {
+	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 1))
+	var lines strings.Builder
+	for range codectest.Amount(40, 40, 300) {
+		var items []string
+		for range 150 {
+			items = append(items, order(r))
+		}
+		lines.WriteString("[" + strings.Join(items, ",") + "]\n")
+	}
+	file := write(t, dir, "big.jsonl", []byte(lines.String()))
+	fast, _ := ParseLink("10gbit,0ms")
+	slow, _ := ParseLink("10mbit,1ms")
+	with := func(change func(*Options)) *GroupPlan {
+		o := options(t)
+		o.NoDictionaries = true
+		change(&o)
+		return planFiles(t, o, FileOptions{}, file).Groups[0]
+	}
+	least := with(func(o *Options) { o.Minimize = MinBytes })
+	for _, o := range least.Options {
+		// Half a percent of the plain bytes is given up for less CPU, and CPU is measured.
+		if !o.Comparison && o.After < least.After()-least.Now/200 {
+			t.Errorf("%s takes %d, and %s was chosen with %d", o.Name, o.After, least.Chosen().Name, least.After())
+		}
+	}
+	if g := with(func(o *Options) { o.Minimize, o.Links = MinLatency, []Link{slow} }); g.Chosen() == nil || g.Chosen().Latency[0].ReadMicros >= 0 {
+		t.Errorf("on a slow link: %s", g.Why)
+	}
+	if g := with(func(o *Options) { o.MaxCPU = time.Nanosecond }); g.Choice >= 0 || !strings.Contains(g.Why, "CPU") {
+		t.Errorf("without any CPU: %d %s", g.Choice, g.Why)
+	}
+	if g := with(func(o *Options) { o.MaxLatency, o.Links = time.Microsecond, []Link{fast} }); g.Choice >= 0 || !strings.Contains(g.Why, "adds more than") {
+		t.Errorf("on a fast link: %d %s", g.Choice, g.Why)
+	}
+	if g := with(func(o *Options) { o.Minimize, o.Rates = MinCost, Rates{1e9, 1e9} }); g.Choice >= 0 {
+		t.Errorf("at a price of CPU far above that of bytes: %s", g.Chosen().Name)
+	}
+	front := 0
+	for _, o := range least.Options {
+		if o.Front {
+			front++
+		}
+	}
+	if front == 0 || front == len(least.Options) {
+		t.Errorf("%d of %d on the front", front, len(least.Options))
 	}
 }

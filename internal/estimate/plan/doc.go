@@ -7,17 +7,19 @@
 //	messages.go, plan.go        a plan from a running gateway's measurements, or from a collected sample
 //	ratesprompt.go              asks the user for rates
 //	tarantool.go, redis.go, mongo.go, files.go, fileformats.go   sources of values and messages
-//	choose.go, balance_score.go                                  the Pareto front, one recommendation
+//	choose.go                                                    the Pareto front, one recommendation
 //	train.go, codecmemory.go, measure.go                         measuring each setting on a sample
-//	createdfiles.go, html.go, write.go, text.go, unmeasured.go   output
+//	createdfiles.go, html.go, text.go, unmeasured.go             output
 //	rates.go                    operations per second
 //	report.go                   the plan as a value, with the figures of each group
 //	foreign.go                  values that clients' libraries have compressed
 //	similar.go, collect.go      groups, found while reading; merging similar ones
-//	planner.go, options.go, words.go                             what the files above share
+//	options.go, format.go       what the files above share; numbers for people
+//	writeconfig.go              the recommendations as a configuration
 //	shape.go                    documents by their keys
-//	candidate.go                the settings to measure
-//	mongoexchange.go            MongoDB's messages
+//	candidate.go, sealer.go     the settings to measure, and compressing with one
+//	mongomodel.go, mongoexchange.go   MongoDB's messages: modelled from documents; compressed
+//	telemetry.go                telemetry between two places: ways to send all of it
 //	link.go                     networks
 //	patterntree.go, pattern.go  names by pattern
 //	openedsample.go, group.go   a decompressed sample; a group and its sample

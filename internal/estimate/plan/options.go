@@ -14,7 +14,7 @@ import (
 // Objective is the quantity to minimize.
 type Objective string
 
-// The objectives. Balance is cost, with a preference for less CPU: see balance_score.go.
+// The objectives. Balance is cost, with a preference for less CPU: see choose.go.
 const (
 	Balance    Objective = "balance"
 	MinCost    Objective = "cost"
