@@ -8,7 +8,7 @@
 //	sum.go                    the sums of a setting, and the error of a sample
 //	result.go                 options and results
 //	zfs.go                    one record of ZFS
-//	btrfs.go                  one range of btrfs
+//	btrfs.go                  one range of btrfs, and the parts into which it splits files
 //	heuristic.go              whether btrfs tries to compress it
 //	compressor.go             all codecs
 //	lz4.go, lzo.go            compressed lengths of LZ4 and LZO
@@ -16,7 +16,6 @@
 //	match.go                  the search for repetitions of LZ4 and LZO
 //	accuracy.go               the accuracy compared with real filesystems
 //	nevercompressed_linux.go  files that btrfs never compresses
-//	btrfs_sizes.go            sizes of the parts into which btrfs splits files
 //	errors.go                 errors that callers distinguish
 //
 // Lengths are computed from the published formats (LZ4's block format, LZO's as the kernel documents it, RFC

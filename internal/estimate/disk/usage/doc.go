@@ -4,7 +4,6 @@
 //	search_linux.go   btrfs: extents, each once, as compsize counts them
 //	filesystem_linux.go, search_other.go   the kind of filesystem; other systems
 //	zfs.go            what ZFS reports on the dataset
-//	errors.go         errors
 //
 // The block counts of stat(2) are right except on btrfs, where they are those of the data before compression.
 package usage

@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// ErrRoot reports that only root can query the size of files.
+var ErrRoot = errors.New("btrfs shows only root the space that files take")
+
 // Space is the size on disk of the files below a directory.
 type Space struct {
 	Bytes int64
