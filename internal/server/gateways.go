@@ -4,9 +4,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 )
 
 // newGateway builds a gateway that does not listen yet.
@@ -99,4 +102,47 @@ func listen(o *Options, addr, name, label string) (net.Listener, error) {
 		return nil, &ListenError{label, err}
 	}
 	return l, nil
+}
+
+// warnSharedHistory warns if clients share a history.
+func warnSharedHistory(g *config.Gateway, r *running) {
+	if g.LinkHistory() == config.SharedHistory {
+		r.log.Warn("link.history is shared: a client that sends chosen bytes through this gateway and sees the sizes on the link can guess what other clients send (CRIME, BREACH); set it to client unless all clients trust each other")
+	}
+}
+
+// warnOpenLinks warns if any client may open links.
+func warnOpenLinks(g *config.Gateway, r *running) {
+	if g.Peers && acceptsAnyClient(g) {
+		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
+	}
+}
+
+// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
+// linkIdleTimeout exceeds the usual interval between two scrapes.
+const (
+	linkHelloTimeout = 5 * time.Second
+	linkIdleTimeout  = 5 * time.Minute
+)
+
+// linkConfig returns the settings of links to other gateways, or nil if the gateway has none.
+func linkConfig(g *config.Gateway) *link.Config {
+	if !g.WantsLink() {
+		return nil
+	}
+	o, setting, window := g.LinkOptions()
+	return &link.Config{
+		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory),
+		HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout,
+	}
+}
+
+// addLinks adds the links of a gateway, and what their lanes have in common, to the metrics. Both may be nil.
+func (s *shared) addLinks(g *config.Gateway, e *link.Endpoint, l *lanes.Shared) {
+	if e != nil {
+		s.links = append(s.links, e)
+	}
+	if l != nil {
+		s.lanes = append(s.lanes, lanes.Named{Gateway: g.Name, Shared: l})
+	}
 }

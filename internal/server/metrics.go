@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
 // processMetrics exports to Prometheus whether clients are served, how reloads went, and when certificates
@@ -131,4 +133,62 @@ func (r *reloads) read() reloadState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
+}
+
+// whatIfMetrics exports the number of overridden rules to Prometheus, and the cost of sampling for
+// /api/whatif.
+type whatIfMetrics struct{ gateways []*running }
+
+var (
+	descOverrides   = prometheus.NewDesc("cinch_serve_rule_overrides", "Rules with a setting tried on the admin page, in effect until the next reload.", []string{"gateway"}, nil)
+	descWhatIf      = prometheus.NewDesc("cinch_serve_whatif_values_total", "Values sampled to measure other settings, by result.", []string{"gateway", "result"}, nil)
+	descWhatIfSpent = prometheus.NewDesc("cinch_serve_whatif_cpu_seconds_total", "CPU time spent on measuring other settings, in seconds.", []string{"gateway"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m whatIfMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descOverrides, descWhatIf, descWhatIfSpent} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m whatIfMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, r := range m.gateways {
+		if r.whatIf == nil {
+			continue
+		}
+		c := r.whatIf.watch.Counts()
+		ch <- prometheus.MustNewConstMetric(descOverrides, prometheus.GaugeValue, float64(len(r.whatIf.overrides.Applied())), r.name)
+		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Measured), r.name, "measured")
+		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Dropped), r.name, "dropped")
+		ch <- prometheus.MustNewConstMetric(descWhatIfSpent, prometheus.CounterValue, c.Spent.Seconds(), r.name)
+	}
+}
+
+// priceMetrics exports the prices that the page uses for savings, so that Prometheus can price any period.
+type priceMetrics struct {
+	gateways []config.Gateway
+	current  *atomic.Pointer[loaded]
+}
+
+var descPrice = prometheus.NewDesc("cinch_serve_price_dollars", "Price in US dollars of one unit that the gateway counts.", []string{"gateway", "per"}, nil)
+
+// Describe implements prometheus.Collector.
+func (priceMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descPrice }
+
+// Collect implements prometheus.Collector.
+func (m priceMetrics) Collect(ch chan<- prometheus.Metric) {
+	r := m.current.Load().prices
+	saved, second := r.Saving(price.Work{SavedBytes: 1}).Traffic, r.Saving(price.Work{CPUSeconds: 1}).CPU
+	for i := range m.gateways {
+		g := &m.gateways[i]
+		opened := 0.0
+		if gateway.StoresValues(g.Protocol) {
+			opened = saved
+		}
+		for per, dollars := range map[string]float64{"saved_byte": saved, "opened_byte": opened, "cpu_second": second} {
+			ch <- prometheus.MustNewConstMetric(descPrice, prometheus.GaugeValue, dollars, g.Name, per)
+		}
+	}
 }

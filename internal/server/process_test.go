@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -156,5 +158,51 @@ func TestDrainIsCutOff(t *testing.T) {
 	cut()
 	if err := <-ended; !errors.Is(err, ErrCutOff) {
 		t.Error(err)
+	}
+}
+
+func TestDurationsInJSONAreText(t *testing.T) {
+	var out strings.Builder
+	log := newLogger(config.Log{Level: "info", Format: "json"}, new(slog.LevelVar), &out)
+	log.Info("drained", "after", 1500*time.Millisecond, slog.Group("client", "waited", time.Minute))
+	for _, want := range []string{`"after":"1.5s"`, `"waited":"1m0s"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in %s", want, out.String())
+		}
+	}
+}
+
+// everyGateway has one gateway of each kind, without reachable upstreams.
+const everyGateway = `admin: {listen: off}
+drain_timeout: 20s
+gateways:
+  - {name: redis, protocol: redis, listen: '127.0.0.1:0', upstream: 'redis://127.0.0.1:1', rules: [{setting: lz4}]}
+  - {name: cluster, protocol: redis, listen: '127.0.0.1:0', upstream: 'redis+cluster://127.0.0.1:1', rules: [{setting: lz4}]}
+  - {name: sentinels, protocol: redis, listen: '127.0.0.1:0', sentinel: '127.0.0.1:0', upstream: 'redis+sentinel://127.0.0.1:1/main', rules: [{setting: lz4}]}
+  - {name: mongo, protocol: mongo, listen: '127.0.0.1:0', upstream: 'mongodb://127.0.0.1:1', sample: true}
+  - {name: tarantool, protocol: tarantool, listen: '127.0.0.1:0', upstream: 'tarantool://127.0.0.1:1', rules: [{space: a, field: b, setting: lz4}]}
+  - {name: postgres, protocol: postgres, listen: '127.0.0.1:0', upstream: 'postgres://127.0.0.1:1'}
+  - {name: grpc, protocol: grpc, listen: '127.0.0.1:0', upstream: 'grpc://127.0.0.1:1', sample: true}
+  - {name: near, protocol: tunnel, listen: '127.0.0.1:0', upstream: '127.0.0.1:1'}
+  - {name: far, protocol: tunnel-exit, listen: '127.0.0.1:0', upstream: '127.0.0.1:1'}
+`
+
+// A process that is told to stop while it starts does so, whether the start or the drain reaches a gateway first.
+// The race detector checks the rest.
+func TestDrainWhileStarting(t *testing.T) {
+	for round := range 10 {
+		p, err := New(Options{
+			Load: func() (*config.Config, error) { return config.Parse("", []byte(everyGateway), nil) },
+			Log:  io.Discard,
+			Zstd: Zstd{Engine: func(string) (*codec.Engine, error) { return codec.New(codec.Options{}), nil }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, drain := context.WithCancel(t.Context())
+		time.AfterFunc(time.Duration(round)*10*time.Microsecond, drain)
+		if err := p.Run(ctx, t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
