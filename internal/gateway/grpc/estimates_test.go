@@ -7,7 +7,6 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -114,7 +113,7 @@ func TestEstimateOfALink(t *testing.T) {
 
 // A meter counts and samples the messages of a method and direction, if they are measured.
 func TestMeter(t *testing.T) {
-	kinds, samples := dictionary.NewMessages(0), &sampled.Samples{}
+	kinds, samples := sampled.NewMessages(0), &sampled.Samples{}
 	for _, m := range []*meter{{kinds: kinds}, {kinds: kinds, measured: &measuring{"/a/B", policy.Reply, samples}}} {
 		m.observeSent([]byte("message"))
 		m.countUnchanged(1 << 30)

@@ -23,9 +23,9 @@ import (
 
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
-	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 	"github.com/cinch-layer/cinch/test/rig/rawgrpc"
@@ -221,7 +221,7 @@ func newParts(t *testing.T, budget int64) *partsOf {
 	p := &partsOf{t: t, budget: memory.NewBudget(budget)}
 	codecs := grpccodec.NewSet(grpccodec.Options{})
 	p.open = newDecompressor(1<<20, codecs, nil)
-	p.comp = &compressor{cache: NewCache(codecs), kinds: dictionary.NewMessages(0), maxLen: 1 << 20}
+	p.comp = &compressor{cache: NewCache(codecs), kinds: sampled.NewMessages(0), maxLen: 1 << 20}
 	return p
 }
 
