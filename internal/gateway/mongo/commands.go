@@ -29,6 +29,10 @@ const (
 	continuesCursor
 	// isGatewayQuery: Cinch's commands ask whether this is a gateway.
 	isGatewayQuery
+	// wrapsCommand: the value of the first element is another command.
+	wrapsCommand
+	// listsNamespaces: nsInfo has the namespaces that it writes to.
+	listsNamespaces
 )
 
 // commands maps names in lower case to traits. For other commands, compression depends on their size and on
@@ -56,7 +60,8 @@ var commands = map[string]traits{
 	"listindexes":      largeReply | namesCollection | retriedRead,
 	"listdatabases":    largeReply | retriedRead,
 	"serverstatus":     largeReply,
-	"explain":          largeReply,
+	"explain":          largeReply | wrapsCommand,
+	"bulkwrite":        listsNamespaces,
 	"currentop":        largeReply,
 	"getlog":           largeReply,
 	"top":              largeReply,

@@ -24,6 +24,7 @@ type compression struct {
 	link       linkSpeed
 	forecasts  forecasts
 	nsCommands nsCommands
+	uncovered  uncoveredCursors
 }
 
 func newCompression(cfg *Config) *compression {

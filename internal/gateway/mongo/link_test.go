@@ -416,6 +416,7 @@ func TestLinkRules(t *testing.T) {
 	raw := func(d policy.Direction) []policy.MessageRule {
 		return append([]policy.MessageRule{{Name: "raw", Space: "shop.users", Direction: d}}, withZstd...)
 	}
+	union := command("aggregate", "none", bson.E{Key: "pipeline", Value: bson.A{bson.D{{Key: "$unionWith", Value: "users"}}}}, bson.E{Key: "cursor", Value: bson.D{}})
 	secret := func(doc bson.D) bson.D { // a text that nothing else has; the server repeats it in an error
 		text := make([]byte, 20_000)
 		random := rand.NewChaCha8([32]byte{1})
@@ -435,6 +436,9 @@ func TestLinkRules(t *testing.T) {
 		{"covered", withZstd, withZstd, command("find", "users"), true, true, 2000},
 		{"requests raw near", raw(policy.Request), withZstd, command("find", "users"), false, true, 2000},
 		{"replies raw far", withZstd, raw(policy.Reply), command("find", "users"), true, false, 2000},
+		{"requests raw near, explain", raw(policy.Request), withZstd, command("explain", bson.D{{Key: "find", Value: "users"}}), false, true, 0},
+		{"requests raw near, $unionWith", raw(policy.Request), withZstd, union, false, true, 2000},
+		{"replies raw far, $unionWith", withZstd, raw(policy.Reply), union, true, false, 2000},
 		{"a login", withZstd, withZstd, command("saslStart", 1), false, true, 0},
 		{"a hello", withZstd, withZstd, hello(), false, true, 0},
 	} {

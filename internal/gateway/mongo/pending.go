@@ -18,6 +18,8 @@ type exchange struct {
 	replyCompressor wire.CompressorID // compressor of the reply to the client; plain: none
 	shape           uint64            // 0: don't record the reply
 	nsCommand       *nsCommand        // nil: no command, or not needed
+	others          [][]byte          // further namespaces whose documents the reply may have
+	uncovered       bool              // no rule covers the reply, whatever its namespace
 	hello           *handshake        // nil: no handshake
 	retryable       bool              // drivers send it again if its connection is lost
 	endsLogin       bool              // its reply may complete a login

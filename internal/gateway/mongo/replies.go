@@ -138,7 +138,14 @@ func (s *session) handleReply(m message) (err error) {
 	if ok {
 		s.stats.Latency(x.spent + time.Since(began))
 	}
-	covered := s.toClient.stream != nil && x.nsCommand != nil && s.inHistory(x.nsCommand.namespace, x.nsCommand.command, policy.Reply, len(r.plain))
+	covered := false
+	if nc := x.nsCommand; nc != nil {
+		covered = x.lookup(s.policy.Load(), nc.namespace, nc.command, policy.Reply, len(r.plain)) != nil
+	}
+	if !covered && (x.uncovered || len(x.others) > 0) {
+		s.uncovered.add(r.doc)
+	}
+	covered = covered && s.toClient.stream != nil && !s.effort.IsSteppedDown()
 	err = s.toClient.write(out, r.account, covered)
 	s.pending.replySent()
 	if x.trace != nil {

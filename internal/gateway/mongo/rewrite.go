@@ -21,16 +21,19 @@ type request struct {
 	header     wire.Header       // of plain
 	compressor wire.CompressorID // its compressor as received; plain: none
 
-	msg        wire.Msg  // of an OP_MSG
-	document   wire.Span // of the command
-	outer      wire.Span // of the document around it in old queries; empty: none
-	name       []byte    // of the command; nil for legacy operations
-	traits     traits
-	namespace  []byte // "database.collection"; its memory is kept for the next request
-	shape      uint64 // requests of the same shape have similar replies
-	hasReply   bool   // a reply will come
-	writes     bool   // its pipeline ends in a write
-	awaitsData bool   // it lets the server wait for a cursor's next documents
+	msg               wire.Msg  // of an OP_MSG
+	document          wire.Span // of the command
+	outer             wire.Span // of the document around it in old queries; empty: none
+	name              []byte    // of the command; nil for legacy operations
+	traits            traits
+	namespace         []byte   // "database.collection"; its memory is kept for the next request
+	others            [][]byte // further namespaces whose documents it, or its reply, may have
+	unknownNamespaces bool     // there are more of them than are looked for
+	cursor            int64    // the cursor that it continues; 0: none
+	shape             uint64   // requests of the same shape have similar replies
+	hasReply          bool     // a reply will come
+	writes            bool     // its pipeline ends in a write
+	awaitsData        bool     // it lets the server wait for a cursor's next documents
 }
 
 var (
@@ -45,6 +48,7 @@ func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
 func (r *request) parse() error {
 	r.name, r.traits, r.shape, r.hasReply, r.writes, r.awaitsData = nil, 0, 0, true, false, false
 	r.namespace, r.document, r.outer = r.namespace[:0], wire.Span{}, wire.Span{}
+	r.others, r.unknownNamespaces, r.cursor = nil, false, 0
 	switch r.header.OpCode {
 	case wire.OpMsg:
 		if err := r.msg.Parse(r.plain); err != nil {
@@ -90,6 +94,7 @@ func (r *request) parseQuery() error {
 func (r *request) parseCommand(doc []byte) error {
 	var first wire.Element
 	var database, collection []byte
+	var pipeline bsoncore.Value
 	shape := emptyHash
 	err := wire.Elements(doc, func(e wire.Element) bool {
 		if r.name == nil {
@@ -111,6 +116,7 @@ func (r *request) parseCommand(doc []byte) error {
 		case "limit", "batchSize", "singleBatch":
 			shape.addBytes(e.Value.Data)
 		case "pipeline":
+			pipeline = e.Value
 			r.writes = endsInWrite(e.Value)
 			shape.addKeys(wire.Document(e.Value), e.Value.Type == bsoncore.TypeArray)
 		case "filter", "query", "projection":
@@ -127,13 +133,31 @@ func (r *request) parseCommand(doc []byte) error {
 	if r.name == nil {
 		return errNoCommand
 	}
-	if r.traits&namesCollection != 0 {
+	switch {
+	case r.traits&namesCollection != 0:
 		collection = wire.Text(first.Value)
+	case r.traits&continuesCursor != 0:
+		r.cursor, _ = first.Value.AsInt64OK()
+	case r.traits&wrapsCommand != 0:
+		wrapped := wire.Document(first.Value)
+		if inner, ok := wire.First(wrapped); ok && traitsOf(inner.Key)&namesCollection != 0 {
+			collection = wire.Text(inner.Value)
+		}
+		stages, _, _ := wire.Find(wrapped, "pipeline")
+		pipeline = stages.Value
+	case r.traits&listsNamespaces != 0:
+		r.addListed(doc)
+	}
+	if pipeline.Type == bsoncore.TypeArray {
+		r.addStages(database, pipeline, 0)
 	}
 	if collection == nil {
 		collection = []byte(noCollection)
 	}
 	r.namespace = append(append(append(r.namespace[:0], database...), '.'), collection...)
+	if r.traits&listsNamespaces != 0 && len(r.others) > 0 {
+		r.namespace, r.others = append(r.namespace[:0], r.others[0]...), r.others[1:]
+	}
 	shape.addBytes(r.namespace)
 	r.shape = uint64(shape)
 	return nil
@@ -209,22 +233,23 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 	if r.name == nil || r.traits&neverCompressed != 0 {
 		return r.plain, nil, false
 	}
-	fromGateway, linked := s.nearClient.Load(), s.toServer.stream != nil
-	if s.nsCommands.sample || s.toClient.stream != nil {
+	p, fromGateway, linked := s.policy.Load(), s.nearClient.Load(), s.toServer.stream != nil
+	if s.nsCommands.sample || s.toClient.stream != nil || len(r.others) > 0 {
 		x.nsCommand = s.nsCommands.get(r.namespace, r.name)
 	}
+	x.others, x.uncovered = r.others, r.unknownNamespaces || r.cursor != 0 && s.uncovered.has(r.cursor)
 	if linked {
-		return r.plain, nil, s.inHistory(r.namespace, r.name, policy.Request, len(r.plain))
+		covered := x.lookup(p, r.namespace, r.name, policy.Request, len(r.plain)) != nil
+		return r.plain, nil, covered && !s.effort.IsSteppedDown()
 	}
 	if fromGateway { // the server is near
 		return r.plain, nil, false
 	}
-	p := s.policy.Load()
 	est := estimate{requestBytes: len(r.plain), hasReply: r.hasReply}
-	est.requestRule = p.Lookup(policy.MessageAddress{Space: r.namespace, Command: r.name, Direction: policy.Request, Size: len(r.plain)})
+	est.requestRule = x.lookup(p, r.namespace, r.name, policy.Request, len(r.plain))
 	if r.hasReply {
 		est.expected = s.forecasts.predict(r.shape, r.traits)
-		est.replyRule = p.Lookup(policy.MessageAddress{Space: r.namespace, Command: r.name, Direction: policy.Reply, Size: int(est.expected.bytes)})
+		est.replyRule = x.lookup(p, r.namespace, r.name, policy.Reply, int(est.expected.bytes))
 		x.rule = est.replyRule
 	}
 	lead := est.mainRule()
@@ -236,13 +261,6 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 		s.stats.Left(est.requestRule.Name, x.reason, len(r.plain))
 	}
 	return out, pooled, true
-}
-
-// inHistory reports whether the history of a link may have a message: a rule covers it, and the gateway's budgets leave
-// time for compressing.
-func (s *session) inHistory(namespace, command []byte, d policy.Direction, n int) bool {
-	return s.policy.Load().Lookup(policy.MessageAddress{Space: namespace, Command: command, Direction: d, Size: n}) != nil &&
-		!s.effort.IsSteppedDown()
 }
 
 // compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.
