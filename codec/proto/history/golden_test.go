@@ -44,6 +44,8 @@ func vectors() map[string][][]byte {
 	add("long-values", 10, func(i int) []byte { return longValues(i/2+i%2*2, 1300) })
 	add("mixed", 4, func(int) []byte { return mixed(rng, 400) })
 	add("records-in-use", 1, func(int) []byte { return codectest.ForgottenRecords() })
+	add("first-after-list", 4, firstAfterList)
+	add("key-of-two-fields", 6, keyOfTwoFields)
 	return all
 }
 
@@ -137,6 +139,27 @@ func manyKeys(at, n int) (b []byte) {
 			m = bytesField(m, 1, label("first", fmt.Sprint(i)))
 		}
 		b = bytesField(b, 1, m)
+	}
+	return b
+}
+
+// firstAfterList returns a message whose first list is guessed from the second message on, and whose second one is
+// new: the first value of a guessed list is not the node's first.
+func firstAfterList(at int) (b []byte) {
+	for i, id := range []int{0, 1 + at} {
+		m := bytesField(nil, 1, fmt.Sprint("value ", id))
+		m = bytesField(m, 1, fmt.Sprint("other ", id))
+		b = bytesField(b, 1, varintField(m, 2, uint64(2*at+i)))
+	}
+	return b
+}
+
+// keyOfTwoFields returns a message of values that begin with the same text in one of two fields: the text that was
+// last the key of their block is that of the other field's node.
+func keyOfTwoFields(at int) (b []byte) {
+	for i := range 12 {
+		m := bytesField(nil, 1+i%2, "the same text")
+		b = bytesField(b, 1, bytesField(m, 3, fmt.Sprint((at*5+i*i)%17)))
 	}
 	return b
 }
