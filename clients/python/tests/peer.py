@@ -3,6 +3,7 @@
 It decompresses and checks; it neither writes nor talks to a network.
 """
 
+import hmac
 import struct
 
 from cinch import blocks
@@ -15,6 +16,7 @@ HELLO_LEN = 15
 MAX_RAW = 64 << 10
 MAX_OVERHEAD = 1024
 MIN_WINDOW, MAX_WINDOW = 16, 23
+KEY, NONCE_LEN, PROOF_LEN = 3, 16, 32  # the extension of gateways with a key
 
 RAW, SNAPPY, S2, MINLZ, LZ4, ZSTD = 0, 1, 2, 3, 4, 5
 
@@ -63,6 +65,20 @@ class Hello:
         while at + 2 <= len(b) and at + 2 + b[at + 1] <= len(b):
             self.extensions.setdefault(b[at], b[at + 2 : at + 2 + b[at + 1]])
             at += 2 + b[at + 1]
+
+
+def proof(key, side, near, far):
+    """What proves that a side, b"near" or b"far", has the key. near and far are the hellos."""
+    return hmac.digest(key, side + near + far[:-PROOF_LEN], "sha256")
+
+
+def far_proves(key, near, far):
+    content = Hello(far).extensions.get(KEY, b"")
+    return len(content) == NONCE_LEN + PROOF_LEN and hmac.compare_digest(far[-PROOF_LEN:], proof(key, b"far", near, far))
+
+
+def near_proves(key, near, far, frame):
+    return hmac.compare_digest(frame, b"\x21" + proof(key, b"near", near, far))
 
 
 class Link:

@@ -11,7 +11,8 @@ from cinch import errors
 
 from . import peer
 
-VECTORS = pathlib.Path(__file__).resolve().parents[3] / "internal" / "gateway" / "peer" / "link" / "testdata" / "vectors.json"
+TESTDATA = pathlib.Path(__file__).resolve().parents[3] / "internal" / "gateway" / "peer" / "link" / "testdata"
+VECTORS = TESTDATA / "vectors.json"
 GRANTED = 17  # log2 of the window that the reader's own hello grants
 
 
@@ -41,6 +42,16 @@ class Links(unittest.TestCase):
         for at, value in ((0, 1), (8, 2), (9, 0), (10, 15), (10, 24), (13, 0), (14, 1)):
             with self.subTest(at=at, value=value), self.assertRaises(errors.Damaged):
                 peer.Hello(good[:at] + bytes([value]) + good[at + 1 :])
+
+    def test_keys(self):
+        vectors = json.loads((TESTDATA / "keys.json").read_text())
+        self.assertGreater(len(vectors), 10)
+        for v in vectors:
+            with self.subTest(v["name"]):
+                key, near, far, frame = (bytes.fromhex(v[name]) for name in ("key", "near", "far", "proof"))
+                self.assertEqual(peer.far_proves(key, near, far), v.get("refuse") != "far")
+                if v.get("refuse") != "far":
+                    self.assertEqual(peer.near_proves(key, near, far, frame), v.get("refuse") != "near")
 
 
 if __name__ == "__main__":

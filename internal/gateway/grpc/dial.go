@@ -155,7 +155,7 @@ func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 // refused records that the upstream has refused a link.
 func (d *dialer) refused(why error) {
 	if d.linkSupport.Refused() {
-		d.log.Warn("the upstream does not accept links, so each message is compressed by itself; it may be full, or a proxy between the gateways passes HTTP/2 only", "upstream", d.up.String(), "err", why)
+		d.log.Warn("the upstream does not accept links, so each message is compressed by itself"+link.RefusalCause(why), "upstream", d.up.String(), "err", why)
 	}
 }
 

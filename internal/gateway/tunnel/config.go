@@ -24,6 +24,7 @@ type Config struct {
 	Window  int           // log2 of the largest history in bytes; 0: 8 MiB
 	History int64         // bytes; limit on the histories of all streams; 0: 256 MiB
 	Links   int           // links that an entry connects in advance; 0: none
+	Key     []byte        // that both ends share; nil: none
 
 	HelloTimeout time.Duration // 0: 10 s
 	OpenTimeout  time.Duration // limits the time until a link is used; 0: 2 min

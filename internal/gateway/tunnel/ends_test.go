@@ -157,6 +157,34 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// Both ends need the same key, or none. Otherwise clients are refused, and the logs of both say why.
+func TestKeys(t *testing.T) {
+	key := func(k string) func(*Config) { return func(c *Config) { c.Key = []byte(k) } }
+	none := func(*Config) {}
+	exit := serve(t, server(t, echo), true, key("a key of both ends"))
+	c := dial(t, serve(t, exit.addr, false, key("a key of both ends")).addr)
+	_, _ = c.Write([]byte("ping"))
+	_ = c.CloseWrite()
+	if got, err := io.ReadAll(c); err != nil || string(got) != "ping" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, change := range map[string][2]func(*Config){
+		"different":    {key("a key of the exit"), key("a key of the entry")},
+		"of the exit":  {key("a key of the exit"), none},
+		"of the entry": {none, key("a key of the entry")},
+	} {
+		exit := serve(t, server(t, echo), true, change[0])
+		entry := serve(t, exit.addr, false, change[1])
+		if err := seen(entry.addr); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, e := range []*end{entry, exit} {
+			waitFor(t, func() bool { return e.stats.Snapshot().Errors["bad_key"] > 0 })
+			waitFor(t, func() bool { return strings.Contains(e.log.String(), "peer_key_file") })
+		}
+	}
+}
+
 // A link over TLS that is lost, even within a record, is not logged as a peer's error.
 func TestLostTLSLink(t *testing.T) {
 	ca := testenv.NewAuthority(t)

@@ -34,7 +34,7 @@ func NewGateway(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg, spares: spares{max: cfg.Links}, requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
 	g.links = link.NewEndpoint(link.Config{
 		Name: cfg.Name, Rule: "tunnel", Setting: cfg.Setting, Auto: cfg.Auto, Window: cfg.Window, History: cfg.History,
-		Growth: link.ClientGrowth, Latency: true, HelloTimeout: cfg.HelloTimeout, IdleTimeout: cfg.IdleTimeout,
+		Key: cfg.Key, Growth: link.ClientGrowth, Latency: true, HelloTimeout: cfg.HelloTimeout, IdleTimeout: cfg.IdleTimeout,
 		Spares: g.spares.len, Engine: cfg.Engine, Stats: cfg.Stats, Log: cfg.Log,
 	})
 	g.ctx, g.cancel = context.WithCancel(context.Background())

@@ -8,12 +8,14 @@ import (
 // Kind is the kind of a frame.
 type Kind byte
 
-// The kinds, as the first byte of a frame; Block has the codec in its low four bits.
+// The kinds, as the first byte of a frame; Block has the codec in its low four bits. Parse does not know Proof, which a near
+// gateway with a key sends in front of Open.
 const (
 	Block Kind = 0x00
 	Piece Kind = 0x10
 	Begin Kind = 0x11
 	Open  Kind = 0x20
+	Proof Kind = 0x21
 	Fin   Kind = 0x30
 	Reset Kind = 0x31
 	Grant Kind = 0x40

@@ -30,6 +30,7 @@ const (
 	StatusOK      Status = 0
 	StatusVersion Status = 1 // no common version
 	StatusRefused Status = 2 // full, or about to end
+	StatusKey     Status = 3 // only one of the two has a key
 )
 
 const magic = "\x00CINCHT\n"
@@ -69,6 +70,9 @@ const (
 	// Streams is the extension of gateways for MongoDB. Its content is the name of the protocol that the streams of the
 	// link's HTTP/2 connection carry.
 	Streams Extension = 2
+	// Key is the extension of gateways with a key. Its content is a nonce. In an answer, where it is the last extension, the
+	// far gateway's proof follows.
+	Key Extension = 3
 )
 
 // AppendExtension appends an extension to those of a hello.

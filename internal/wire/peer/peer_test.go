@@ -15,6 +15,8 @@ func hellos() []Hello {
 		{Lowest: 0, Highest: 1, Window: MinWindow, Codecs: 0x21},
 		{Lowest: 1, Highest: 1, Codecs: 1, Extensions: AppendExtension("", Lanes, "\x01")},
 		{Lowest: 1, Highest: 1, Codecs: 1, Extensions: strings.Repeat("\xff", MaxExtensions)},
+		{Lowest: 1, Highest: 1, Codecs: 1, Extensions: AppendExtension("", Key, strings.Repeat("n", NonceLen))},
+		{Lowest: 1, Highest: 1, Codecs: 1, Status: StatusKey, Extensions: AppendExtension("", Key, strings.Repeat("n", NonceLen+ProofLen))},
 	}
 }
 
@@ -50,6 +52,44 @@ func TestExtensions(t *testing.T) {
 	}
 	if _, ok := (Hello{Extensions: all}).Find(7); !ok {
 		t.Error("the last one was not found")
+	}
+}
+
+// A proof depends on the key, the side, and every byte of both hellos except the far one's proof.
+func TestKeyProof(t *testing.T) {
+	key := []byte("sixteen bytes or more")
+	near, far := hellos()[5], hellos()[6]
+	proof := KeyProof(key, Near, near, far)
+	changed := far
+	changed.Extensions = far.Extensions[:len(far.Extensions)-ProofLen] + strings.Repeat("p", ProofLen)
+	if again := KeyProof(key, Near, near, changed); !bytes.Equal(again, proof) {
+		t.Error("the proof covers that of the far gateway")
+	}
+	seen := map[string]bool{string(proof): true}
+	once := func(what string, proof []byte) {
+		if seen[string(proof)] {
+			t.Errorf("the proof does not depend on %s", what)
+		}
+		seen[string(proof)] = true
+	}
+	once("the key", KeyProof(key[1:], Near, near, far))
+	once("the side", KeyProof(key, Far, near, far))
+	once("which hello is whose", KeyProof(key, Near, far, near))
+	for _, change := range []func(*Hello){
+		func(h *Hello) { h.Lowest-- },
+		func(h *Hello) { h.Highest++ },
+		func(h *Hello) { h.Window = MaxWindow },
+		func(h *Hello) { h.Status++ },
+		func(h *Hello) { h.Codecs = 3 },
+		func(h *Hello) { h.Extensions = h.Extensions[:2] + "m" + h.Extensions[3:] },
+		func(h *Hello) { h.Extensions = AppendExtension("", Lanes, "\x01") + h.Extensions },
+	} {
+		other := near
+		change(&other)
+		once("the near one's hello", KeyProof(key, Near, other, far))
+		other = far
+		change(&other)
+		once("the far one's hello", KeyProof(key, Near, near, other))
 	}
 }
 

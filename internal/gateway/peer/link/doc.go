@@ -8,6 +8,7 @@
 //
 //	carried.go   a link as a net.Conn
 //	hello.go     how a connection becomes a link
+//	key.go       proofs that both gateways have the same key
 //	link.go      one link, as its owner sees it
 //	gathered.go  bytes on their way to a connection on our side
 //	sender.go    pieces into frames, and who may write to a link when

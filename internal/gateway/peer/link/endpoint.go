@@ -28,6 +28,7 @@ type Config struct {
 	Latency bool          // measure how long pieces take: whose owner counts messages does that itself
 
 	Extensions string // of our hellos, see wire/peer; "": none
+	Key        []byte // that the other gateway has to prove, see key.go; nil: none
 
 	HelloTimeout time.Duration // 0: 10 s
 	IdleTimeout  time.Duration // after which a history is forgotten; 0: 1 min
@@ -162,8 +163,12 @@ func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 		return
 	}
 	// Without a class of its own it ended or fell silent.
-	e.cfg.Stats.Error(cmp.Or(HelloErrorClass(err), "bad_hello"))
-	e.Disconnected("not a gateway's hello, disconnected", c, err)
+	class, why := cmp.Or(HelloErrorClass(err), "bad_hello"), "not a gateway's hello, disconnected"
+	if class == "bad_key" {
+		why = "no link: the keys of the two gateways differ, disconnected"
+	}
+	e.cfg.Stats.Error(class)
+	e.Disconnected(why, c, err)
 }
 
 // Disconnected logs, now and then, that a peer was disconnected for its own mistake.

@@ -56,10 +56,17 @@ func (f *FarGateway) Dial(alive context.Context, check func(net.Conn) error) (ne
 	}
 	f.Refused()
 	if f.isNews(false) {
-		log.Warn("no link to the far gateway: "+f.Benefit+" not compressed with what was sent before; it may be full, or a proxy between the gateways passes only protocols that it knows",
-			"upstream", f.Upstream.String(), "err", err)
+		log.Warn("no link to the far gateway: "+f.Benefit+" not compressed with what was sent before"+RefusalCause(err), "upstream", f.Upstream.String(), "err", err)
 	}
 	return nil, err
+}
+
+// RefusalCause returns the likely causes, for the log, of an error that does not name one.
+func RefusalCause(err error) string {
+	if errors.Is(err, errKey) {
+		return ""
+	}
+	return "; it may be full, or a proxy between the gateways passes only protocols that it knows"
 }
 
 func (f *FarGateway) dialChecked(alive context.Context, check func(net.Conn) error) (net.Conn, error) {

@@ -71,7 +71,7 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var heard [][]byte
 		for _, e := range all {
-			l, _ := e.newLink(spoken{bytes.NewReader(said)})
+			l, _ := e.newLink(spoken{bytes.NewReader(said)}, true)
 			l.out.init(l, wire.Hello{Window: firstWindow, Codecs: sends})
 			c := carry(l)
 			got, err := io.ReadAll(c)

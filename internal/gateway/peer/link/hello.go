@@ -26,6 +26,7 @@ var helloErrors = gateway.ErrorClasses{
 	{wire.ErrMagic, "bad_hello"},
 	{wire.ErrMalformed, "bad_hello"},
 	{errRefused, "refused"},
+	{errKey, "bad_key"},
 }
 
 // sends are the codecs of pieces. What the format has beside them compresses less at more CPU.
@@ -34,12 +35,13 @@ const sends = 1<<codec.Raw | 1<<codec.Snappy | 1<<codec.S2 | 1<<codec.MinLZ | 1<
 // ourHello grants nothing yet.
 var ourHello = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
 
-// newLink sets aside what our hello is to grant, where there is memory for it.
-func (e *Endpoint) newLink(c net.Conn) (*Link, wire.Hello) {
+// newLink sets aside what our hello is to grant, where there is memory for it. It grants nothing to a peer that has still to
+// prove a key.
+func (e *Endpoint) newLink(c net.Conn, grant bool) (*Link, wire.Hello) {
 	ours, window := ourHello, byte(min(firstWindow, e.cfg.Window))
 	ours.Extensions = e.cfg.Extensions
 	kept := e.readerBytes(window)
-	if !e.history.promise(kept) {
+	if !grant || !e.history.promise(kept) {
 		window, kept = 0, 0
 	}
 	ours.Window = window
@@ -55,17 +57,32 @@ func (e *Endpoint) answer(c net.Conn, ahead []byte) (*Link, error) {
 	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
 		return nil, err
 	}
-	if errors.Is(err, wire.ErrVersion) {
-		refusal := ourHello
+	if err == nil {
+		err = e.checkNonce(theirs)
+	}
+	refusal := ourHello
+	switch {
+	case errors.Is(err, wire.ErrVersion):
 		refusal.Status = wire.StatusVersion
+	case errors.Is(err, errKey):
+		refusal.Status = wire.StatusKey
+	}
+	if refusal.Status != wire.StatusOK {
 		_, _ = c.Write(refusal.Append(nil))
 	}
 	if err != nil {
 		return nil, err
 	}
-	l, ours := e.newLink(c)
+	key := e.cfg.Key
+	l, ours := e.newLink(c, key == nil)
+	if key != nil {
+		ours = prove(key, theirs, ours, newNonce())
+	}
 	l.meet(theirs)
 	_, err = c.Write(ours.Append(nil))
+	if err == nil && key != nil {
+		err = checkNear(key, theirs, ours, c)
+	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
@@ -121,11 +138,20 @@ func (l *Link) awaitOpen(timeout time.Duration) error {
 	return l.conn.SetReadDeadline(time.Time{})
 }
 
-// Greet says hello on c and waits for the answer. An error leaves c to the caller.
+// Greet says hello on c and waits for the answer. With a key it checks the far gateway's proof, and then sends its own. An
+// error leaves c to the caller.
 func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
 	_ = c.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
-	l, ours := e.newLink(c)
-	theirs, err := exchangeHellos(c, ours)
+	l, ours := e.newLink(c, true)
+	if e.cfg.Key != nil {
+		ours.Extensions = wire.AppendExtension(ours.Extensions, wire.Key, newNonce())
+	}
+	theirs, err := e.exchangeHellos(c, ours)
+	if err == nil && e.cfg.Key != nil {
+		if err = checkFar(e.cfg.Key, ours, theirs); err == nil {
+			_, err = c.Write(append([]byte{byte(wire.Proof)}, wire.KeyProof(e.cfg.Key, wire.Near, ours, theirs)...))
+		}
+	}
 	if err == nil {
 		err = c.SetDeadline(time.Time{})
 	}
@@ -137,7 +163,7 @@ func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
 	return l, nil
 }
 
-func exchangeHellos(c net.Conn, ours wire.Hello) (theirs wire.Hello, err error) {
+func (e *Endpoint) exchangeHellos(c net.Conn, ours wire.Hello) (theirs wire.Hello, err error) {
 	if _, err := c.Write(ours.Append(nil)); err != nil {
 		return theirs, fmt.Errorf("hello: %w", err)
 	}
@@ -149,6 +175,11 @@ func exchangeHellos(c net.Conn, ours wire.Hello) (theirs wire.Hello, err error) 
 		return theirs, nil
 	case wire.StatusVersion:
 		return theirs, fmt.Errorf("%w, says the exit", wire.ErrVersion)
+	case wire.StatusKey:
+		if e.cfg.Key == nil {
+			return theirs, fmt.Errorf("%w: this one has none", errKey)
+		}
+		return theirs, fmt.Errorf("%w: the far one has none", errKey)
 	default:
 		return theirs, errRefused
 	}

@@ -72,7 +72,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 	var all []*Link
 	for range links {
 		local, peer, says := &stuck{closed: closed}, &stuck{says: frame, taking: &writing, closed: closed}, speaker(t, server, noise)
-		l, _ := e.newLink(peer)
+		l, _ := e.newLink(peer, true)
 		l.out.init(l, wire.Hello{Codecs: sends})
 		sent, received := requests.Share("g").Account(&net.TCPAddr{}, flow{}), replies.Share("g").Account(&net.TCPAddr{}, flow{})
 		l.Start(Owner{Abort: func() {}, Sent: sent, Received: received, Near: memory.FromClient, Far: memory.FromUpstream})
@@ -196,7 +196,7 @@ func TestStuckNoteIsJudged(t *testing.T) {
 	closed := make(chan struct{})
 	var taking sync.WaitGroup
 	taking.Add(1)
-	l, _ := e.newLink(&stuck{taking: &taking, closed: closed})
+	l, _ := e.newLink(&stuck{taking: &taking, closed: closed}, true)
 	l.out.init(l, wire.Hello{Codecs: sends})
 	l.Start(Owner{Abort: func() {}, Sent: sent, Near: memory.FromClient, Far: memory.FromUpstream})
 	l.out.note(wire.Frame{Kind: wire.Speed, Speed: 1})
