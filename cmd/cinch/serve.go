@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/server/upgrade"
 )
 
-const configVariable = "CINCH_CONFIG"
+const (
+	configVariable  = "CINCH_CONFIG"
+	peerKeyVariable = "CINCH_PEER_KEY_FILE"
+)
 
 type serveOptions struct {
 	configFile string
@@ -33,7 +37,9 @@ type serveOptions struct {
 	listen     string   // address of the gateway to the embedded store
 	rules      []string // KEY=VALUE,…
 	overrides  []config.Override
-	open       bool // gateways of flags may listen in front of a server without a password
+	open       bool   // gateways of flags may listen in front of a server without a password
+	peerKey    string // file with the key of links, for gateways of flags
+	openPeers  bool   // gateways of flags accept links of any client
 	pprof      bool
 	testForce  bool
 
@@ -64,7 +70,8 @@ Those of Redis and Tarantool have dictionary: auto: dictionaries are trained on 
 the gateway's user may do so (docs/DICTIONARIES.md).
 
 For gRPC, HTTP and MongoDB a gateway at each end saves more: messages are compressed with those before (docs/PEER.md).
-The one beside the server has ?peers=true in its URL, the one beside the clients needs no option.
+The one beside the server has ?peers=true in its URL. Both have the same key (--peer-key-file), which is a file that
+'head -c 32 /dev/urandom | base64' writes, unless the one beside the server listens on loopback.
 
 Signals (docs/UPGRADE.md):
   SIGINT, SIGTERM    accept no more clients, let commands in flight finish, end idle connections, for at most the drain
@@ -84,15 +91,16 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --redis 127.0.0.1:6380=rediss://cinch:secret@cache.internal --rule 'key=menu:*,setting=zstd-6'
   cinch serve --redis 127.0.0.1:7000=redis+cluster://node1.internal,node2.internal,node3.internal
   cinch serve --grpc 127.0.0.1:9095=grpc://ingester.zone-b:9095
-  cinch serve --grpc '0.0.0.0:9095=grpc://127.0.0.1:9094?peers=true'       # beside the server, for the gateway above
+  cinch serve --grpc '0.0.0.0:9095=grpc://127.0.0.1:9094?peers=true' --peer-key-file key   # beside the server
+  cinch serve --grpc 127.0.0.1:9095=grpc://gateway.zone-b:9095 --peer-key-file key   # beside the clients
   cinch serve --http '127.0.0.1:9009=https://mimir.zone-b?upstream_encodings=zstd'
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
-  cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true'      # beside the database
+  cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true' --peer-key-file key  # beside the database
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too
   cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
   cinch serve --postgres 127.0.0.1:6432=postgres://db.internal:5432
-  cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432
-  cinch serve --tunnel 127.0.0.1:5432=gateway.zone-b.internal:9480
+  cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432 --peer-key-file key
+  cinch serve --tunnel 127.0.0.1:5432=gateway.zone-b.internal:9480 --peer-key-file key
   cinch serve --config /etc/cinch.yaml --log-level debug`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -116,6 +124,8 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 		f.String(flag.name, "", flag.usage)
 	}
 	f.BoolVar(&o.open, "allow-open-listener", false, "allow other machines to reach, through the gateways of flags, servers on this machine that require no password")
+	f.StringVar(&o.peerKey, "peer-key-file", "", "`FILE` with the key by which the gateways of flags, and those at the other end of their links, know each other; variable "+peerKeyVariable)
+	f.BoolVar(&o.openPeers, "insecure-peers", false, "let any client on other machines open links to the gateways of flags, without a key or a certificate")
 	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
 	f.BoolVar(&o.testForce, "test-force", false, "for tests: compress every value that rules cover, even at a loss")
 	_ = f.MarkHidden("test-force")
@@ -180,7 +190,12 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 		more = append(more, gateways...)
 	}
 	for i := range more {
-		more[i].AllowOpenListener = o.open
+		g := &more[i]
+		g.AllowOpenListener = o.open
+		g.InsecurePeers = o.openPeers && g.AcceptsLinks()
+		if g.HasLinks() {
+			g.PeerKeyFile = cmp.Or(o.peerKey, getenv(peerKeyVariable))
+		}
 	}
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)

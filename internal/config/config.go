@@ -118,6 +118,10 @@ type Gateway struct {
 	// authentication.
 	AllowOpenListener bool `yaml:"allow_open_listener,omitempty"`
 
+	// For gateways with links; see peers.go.
+	PeerKeyFile   string `yaml:"peer_key_file,omitempty"`  // key that the other gateway has to prove; relative to the config file's directory
+	InsecurePeers bool   `yaml:"insecure_peers,omitempty"` // any client on other machines may open links
+
 	// Connections begin with a PROXY header, which these addresses may send; see proxy.go.
 	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`
 	ProxyFrom     []string `yaml:"proxy_from,omitempty,flow"` // addresses and networks; none: all

@@ -68,16 +68,3 @@ func (v *validator) link(g *Gateway, path string) {
 	checkRange(v, path+".memory", l.Memory, 1<<20, 1<<40)
 	v.tunnelSetting(l.Setting, path+".setting")
 }
-
-// pair checks the keys peers and sample.
-func (v *validator) pair(g *Gateway, path string) {
-	if g.Protocol == GRPC || g.Protocol == Mongo {
-		return
-	}
-	if g.Peers && g.Protocol != HTTP {
-		v.add(path+".peers", "", "is only for protocol: grpc, http and mongo")
-	}
-	if g.Sample && g.Protocol != HTTP {
-		v.add(path+".sample", "", "is only for protocol: grpc, http and mongo")
-	}
-}

@@ -62,6 +62,11 @@ func (c *Config) addReadableSecrets(ps *problems) {
 	if file := c.AdminToken(); file != "" && readableByAll(file) {
 		ps.add("admin.token_file", "chmod 600 "+file, "other users of this machine may read the token in %s", file)
 	}
+	for i := range c.Gateways {
+		if file := c.path(c.Gateways[i].PeerKeyFile); file != "" && readableByAll(file) {
+			ps.add(c.Gateways[i].path+".peer_key_file", "chmod 600 "+file, "other users of this machine may read the key in %s", file)
+		}
+	}
 	if c.hasSecrets && readableByAll(c.file) {
 		ps.add("gateways", "chmod 600 "+c.file+", or put them into a file that "+PasswordFileVariable+" names",
 			"other users of this machine may read the passwords in %s", c.file)

@@ -11,6 +11,7 @@ import (
 func TestReadableSecrets(t *testing.T) {
 	const withPassword = "gateways: [{name: g, protocol: redis, listen: 127.0.0.1:1, upstream: redis://u:secret@h, rules: [{setting: lz4}]}]\n"
 	const without = "gateways: [{name: g, protocol: redis, listen: 127.0.0.1:1, upstream: redis://u@h, rules: [{setting: lz4}]}]\n"
+	const withKey = "gateways: [{name: g, protocol: tunnel, listen: 127.0.0.1:1, upstream: 'h:1', peer_key_file: token}]\n"
 	for _, c := range []struct {
 		text             string
 		mode, token, dir os.FileMode
@@ -22,6 +23,8 @@ func TestReadableSecrets(t *testing.T) {
 		{withPassword, 0o640, 0o640, 0o755, 0},
 		{withPassword, 0o644, 0o644, 0o755, 2},
 		{withPassword, 0o644, 0o644, 0o750, 0},
+		{withKey, 0o644, 0o600, 0o755, 0},
+		{withKey, 0o644, 0o644, 0o755, 2}, // it is the token too
 	} {
 		dir := filepath.Join(t.TempDir(), "etc")
 		if err := os.Mkdir(dir, 0o700); err != nil {

@@ -14,7 +14,7 @@ func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		gateway("redis", "redis://h", ""):                                                          "there are no rules, so the gateway compresses nothing",
 		gateway("mongo", "mongodb://h", ""):                                                        "there are no rules, so the gateway compresses nothing",
-		gateway("mongo", "mongodb://h", ", peers: true"):                                           "",
+		gateway("mongo", "mongodb://h", ", peers: true, peer_key_file: f"):                         "",
 		gateway("grpc", "grpc://h:1", ", link: {history: client}"):                                 "",
 		gateway("grpc", "grpc://h:1", ""):                                                          "there are no rules, so the gateway compresses nothing",
 		gateway("grpc", "grpc://h:1", ", link: {history: none}"):                                   "there are no rules, so the gateway compresses nothing",

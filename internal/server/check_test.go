@@ -141,7 +141,7 @@ func files(t *testing.T) map[string]string {
 	}
 	return map[string]string{
 		"cert": issued.Cert, "key": issued.Key, "ca": a.File, "client_ca": a.File,
-		"token_file": write("token", []byte("sixteen bytes and more")), "state_file": filepath.Join(dir, "state"),
+		"token_file": write("token", []byte("sixteen bytes and more")), "peer_key_file": write("peer", []byte("sixteen bytes and more")), "state_file": filepath.Join(dir, "state"),
 		"state": filepath.Join(dir, "position"), "users_file": write("users", nil), "file": dictionary, "path": "",
 	}
 }
@@ -203,7 +203,7 @@ func wrong(n node) []any {
 	case "listen", "upstream", "sentinel", "advertise", "standby":
 		list = append(list, "127.0.0.1:200010", "unix:/no/such/directory/s", "unix:/", "localhost:6380", "127.0.0.1:6380", "0.0.0.0:6380", "[::1]:6380", ":6380", "[::]:9470",
 			"localhost:9470", strings.Replace(text, ":6", ":70", 1), "redis://h:200010", "mongodb://a,b,c", "unix:"+strings.Repeat("x", 120))
-	case "cert", "key", "ca", "client_ca", "token_file", "file", "users_file", "state_file", "state", "path":
+	case "cert", "key", "ca", "client_ca", "token_file", "peer_key_file", "file", "users_file", "state_file", "state", "path":
 		list = append(list, "/no/such/file", "/")
 	case "argument":
 		list = append(list, "2.*.3", "2.3.4", "2.", "0")

@@ -24,7 +24,11 @@ func (s *shared) newGateway(l *loaded, g *config.Gateway) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &running{name: g.Name, upstream: up, stats: stats, effort: gateway.NewEffort(), log: log}
+	key, err := l.cfg.PeerKey(g)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{name: g.Name, upstream: up, peerKey: key, stats: stats, effort: gateway.NewEffort(), log: log}
 	r.effort.SetLimits(g.Budgets())
 	stats.ShowEffort(r.effort)
 	if err := s.addProtocol(l, g, r, secure); err != nil {
@@ -111,13 +115,6 @@ func warnSharedHistory(g *config.Gateway, r *running) {
 	}
 }
 
-// warnOpenLinks warns if any client may open links.
-func warnOpenLinks(g *config.Gateway, r *running) {
-	if g.Peers && acceptsAnyClient(g) {
-		r.log.Warn("peers without tls.client_ca: any client that reaches the gateway can make it keep histories, up to link.memory")
-	}
-}
-
 // linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
 // linkIdleTimeout exceeds the usual interval between two scrapes.
 const (
@@ -126,13 +123,13 @@ const (
 )
 
 // linkConfig returns the settings of links to other gateways, or nil if the gateway has none.
-func linkConfig(g *config.Gateway) *link.Config {
+func linkConfig(g *config.Gateway, key []byte) *link.Config {
 	if !g.WantsLink() {
 		return nil
 	}
 	o, setting, window := g.LinkOptions()
 	return &link.Config{
-		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory),
+		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory), Key: key,
 		HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout,
 	}
 }

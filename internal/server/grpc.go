@@ -29,7 +29,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
 		Peers:         g.Peers,
-		Links:         linkConfig(g),
+		Links:         linkConfig(g, r.peerKey),
 		Link:          linkModes[g.LinkHistory()],
 		Sample:        g.Sample,
 		Kinds:         r.kinds,
@@ -47,7 +47,6 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	r.gateway, r.messages, r.grpc = made, made, made
 	s.grpc = append(s.grpc, made)
 	s.addLinks(g, made.Links(), made.Lanes())
-	warnOpenLinks(g, r)
 	r.onListen = func() {
 		r.log.Info("point gRPC clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}

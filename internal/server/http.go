@@ -28,7 +28,7 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		Sample:        g.Sample,
 		Peers:         g.Peers,
 		Link:          httpLinks[g.LinkHistory()],
-		Links:         linkConfig(g),
+		Links:         linkConfig(g, r.peerKey),
 		UpstreamReads: g.UpstreamEncodings,
 		Codecs:        s.grpcCodecs(),
 		Engine:        s.engine,
@@ -42,7 +42,6 @@ func (s *shared) addHTTP(l *loaded, g *config.Gateway, r *running, secure *tls.C
 	r.gateway, r.messages, r.http = made, made, made
 	warnSharedHistory(g, r)
 	s.addLinks(g, made.Links(), made.Lanes())
-	warnOpenLinks(g, r)
 	r.onListen = func() {
 		r.log.Info("point HTTP clients at the gateway instead of its upstream", "clients", r.listener.Addr().String(), "tls", secure != nil)
 	}

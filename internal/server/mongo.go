@@ -33,7 +33,7 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 		Engine:    s.engine,
 		Peers:     g.Peers,
 		Link:      mongoLinks[g.LinkHistory()],
-		Links:     linkConfig(g),
+		Links:     linkConfig(g, r.peerKey),
 		Sample:    g.Sample,
 		Kinds:     r.kinds,
 		Requests:  s.requests,
@@ -47,7 +47,6 @@ func (s *shared) addMongo(l *loaded, g *config.Gateway, r *running, secure *tls.
 	s.mongo = append(s.mongo, made)
 	s.addLinks(g, made.Links(), nil)
 	warnSharedHistory(g, r)
-	warnOpenLinks(g, r)
 	if len(g.Standby) > 0 {
 		return
 	}

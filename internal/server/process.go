@@ -78,9 +78,18 @@ func New(o Options) (*Process, error) {
 // listen takes the port or socket of every gateway and of the admin page.
 func (p *Process) listen() (err error) {
 	for i, r := range p.gateways {
-		if err := r.listen(p.options, &p.started.Gateways[i]); err != nil {
+		g := &p.started.Gateways[i]
+		if err := r.listen(p.options, g); err != nil {
 			return err
 		}
+		if !g.AcceptsAnyPeer() || isLoopback(r.listener.Addr()) {
+			continue
+		}
+		address := r.listener.Addr().String()
+		if !g.InsecurePeers {
+			return asConfigError(p.started.OpenPeersError(g, address))
+		}
+		r.log.Warn("insecure_peers: any client that reaches the gateway can open links, reach the upstream over them, and use up the memory for histories", "address", address)
 	}
 	if p.started.Admin.Listen != config.Off {
 		p.admin, err = p.listenAdmin()

@@ -66,6 +66,7 @@ type running struct {
 	name     string
 	upstream endpoint.Upstream
 	others   []endpoint.Upstream // servers that can serve in the upstream's place
+	peerKey  []byte              // nil: none
 	listener net.Listener        // nil until listen
 	sentinel *pendingListener    // for clients of Sentinels; nil: not configured
 	onListen func()              // logs warnings that depend on the listener's address; or nil

@@ -23,6 +23,7 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 		Window:   g.WindowLog(),
 		History:  int64(g.History),
 		Links:    g.SpareLinks(),
+		Key:      r.peerKey,
 		Engine:   s.engine,
 		Requests: s.requests,
 		Replies:  s.replies,
@@ -31,11 +32,6 @@ func (s *shared) addTunnel(g *config.Gateway, r *running, secure *tls.Config) {
 	})
 	r.gateway, r.tunnelSetting = made, setting.String()
 	s.links = append(s.links, made.Links())
-	r.onListen = func() {
-		if g.Protocol == config.TunnelExit && acceptsAnyClient(g) && !isLoopback(r.listener.Addr()) {
-			r.log.Warn("tunnel-exit without tls.client_ca: any client that reaches it reaches its upstream", "address", r.listener.Addr().String(), "upstream", r.upstream.String())
-		}
-	}
 }
 
 func isLoopback(addr net.Addr) bool {
@@ -48,6 +44,3 @@ func describeTunnel(info *admin.GatewayInfo, r *running) {
 	info.Enabled = r.tunnelSetting != "raw"
 	info.Rules = []admin.RuleInfo{{Name: "tunnel", Match: "every connection", Setting: r.tunnelSetting}}
 }
-
-// acceptsAnyClient reports whether a gateway accepts clients without certificates.
-func acceptsAnyClient(g *config.Gateway) bool { return g.TLS == nil || g.TLS.ClientCA == "" }

@@ -116,8 +116,20 @@ var gateways = []Row{
 	},
 	{
 		Keys: "`peers`", Default: "`false`",
-		Meaning: "gRPC, HTTP and MongoDB: clients may be your own gateways, and open [links](PEER.md). Give such a listener a " +
-			"`tls.client_ca`",
+		Meaning: "gRPC, HTTP and MongoDB: clients may be your own gateways, and open [links](PEER.md). Outside loopback this " +
+			"needs `peer_key_file`, `tls.client_ca` or `insecure_peers`",
+	},
+	{
+		Keys: "`peer_key_file`", Default: "none",
+		Meaning: "gRPC, HTTP, MongoDB, both ends of tunnels: file with a key of 16 to 1,024 bytes, which " +
+			"`head -c 32 /dev/urandom | base64` makes. This gateway and those at the other ends of its links " +
+			"[prove to each other](PEER.md#shared-key) that they have the same one; without that there is no link. A " +
+			"newline at its end does not count. The file is read at the start only: another key needs a restart",
+	},
+	{
+		Keys: "`insecure_peers`", Default: "`false`",
+		Meaning: "`true` allows `peers`, or a `tunnel-exit`, outside loopback without `peer_key_file` and `tls.client_ca`, with a " +
+			"warning in the log: any client may open links. Otherwise the gateway [refuses to start](operations/SECURITY.md#peers)",
 	},
 	{
 		Keys: "`link.history`", Default: "`client`; with `cpu_budget` or `latency_budget` `none`",

@@ -154,6 +154,14 @@ var process = []Row{
 		Meaning: "`allow_open_listener: true` for the same gateways",
 	},
 	{
+		Keys: "", Default: "", Also: "`CINCH_PEER_KEY_FILE`, `--peer-key-file`",
+		Meaning: "`peer_key_file` for the gateways of the flags above",
+	},
+	{
+		Keys: "", Default: "", Also: "`--insecure-peers`",
+		Meaning: "`insecure_peers: true` for those that accept links",
+	},
+	{
 		Keys: "", Default: "", Also: "`--pprof`",
 		Meaning: "serve profiles under `/debug/pprof/` on the admin address",
 	},

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
+	"github.com/cinch-layer/cinch/internal/output/terminal"
+)
+
+// minPeerKey and maxPeerKey limit the bytes of a key that gateways share.
+const (
+	minPeerKey = 16
+	maxPeerKey = 1024
+)
+
+// pair checks the keys peers, sample, peer_key_file and insecure_peers.
+func (v *validator) pair(g *Gateway, path string) {
+	isMessages := g.Protocol == GRPC || g.Protocol == HTTP || g.Protocol == Mongo
+	if g.Peers && !isMessages {
+		v.add(path+".peers", "", "is only for protocol: grpc, http and mongo")
+	}
+	if g.Sample && !isMessages {
+		v.add(path+".sample", "", "is only for protocol: grpc, http and mongo")
+	}
+	if g.PeerKeyFile != "" && !g.HasLinks() {
+		v.add(path+".peer_key_file", "", "is only for protocol: grpc, http, mongo, tunnel and tunnel-exit")
+	}
+	switch {
+	case g.InsecurePeers && !g.AcceptsLinks():
+		v.add(path+".insecure_peers", "", "is only for peers: true and protocol: tunnel-exit")
+	case g.AcceptsAnyPeer() && !g.InsecurePeers && !endpoint.OnLoopback(g.Listen):
+		v.openPeers(g, g.Listen)
+	}
+}
+
+// HasLinks reports whether gateways of the protocol may have links with others.
+func (g *Gateway) HasLinks() bool {
+	return g.IsTunnel() || g.Protocol == GRPC || g.Protocol == HTTP || g.Protocol == Mongo
+}
+
+// AcceptsLinks reports whether clients may be gateways that open links.
+func (g *Gateway) AcceptsLinks() bool { return g.Peers || g.Protocol == TunnelExit }
+
+// AcceptsAnyPeer reports whether every client that reaches the gateway may open links.
+func (g *Gateway) AcceptsAnyPeer() bool {
+	return g.AcceptsLinks() && g.PeerKeyFile == "" && !g.requiresClientCert()
+}
+
+// openPeers refuses a gateway of which AcceptsAnyPeer is true at an address that other machines reach.
+func (ps *problems) openPeers(g *Gateway, address string) {
+	ps.add(g.path+".listen", "name a file with a key that both gateways have in peer_key_file (--peer-key-file), set tls.client_ca, listen on 127.0.0.1, or allow it with insecure_peers: true (--insecure-peers)",
+		"any client on another machine that reaches %s could open links to the gateway", address)
+}
+
+// OpenPeersError returns the error for a gateway that has got a listener off loopback from systemd, though its configuration
+// has one on loopback.
+func (c *Config) OpenPeersError(g *Gateway, address string) error {
+	ps := problems{c: c}
+	ps.openPeers(g, address)
+	return ps.err()
+}
+
+// PeerKey returns the key that the gateway shares with other gateways, or nil if it has none. The file may end with a
+// newline.
+func (c *Config) PeerKey(g *Gateway) ([]byte, error) {
+	if g.PeerKeyFile == "" {
+		return nil, nil
+	}
+	file := c.path(g.PeerKeyFile)
+	key, err := os.ReadFile(file)
+	key = bytes.TrimSuffix(key, []byte("\n"))
+	if err == nil && (len(key) < minPeerKey || len(key) > maxPeerKey) {
+		err = fmt.Errorf("%s: %d bytes, and a key has %d to %d", file, len(key), minPeerKey, maxPeerKey)
+	}
+	if err != nil {
+		err = terminal.WithHint(err, "make one for both gateways with: head -c 32 /dev/urandom | base64 > %s", file)
+	}
+	return key, c.InvalidGateway(g, "peer_key_file", err)
+}
