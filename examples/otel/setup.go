@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	_ "embed"
 	"fmt"
 	"net"
@@ -50,6 +51,9 @@ func (s *setup) stop() {
 
 func (s *setup) start() error {
 	if err := s.server.start(s.listen); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(s.work, "peer.key"), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
 	if err := s.count(&s.direct, addresses{s.server.http, s.server.grpc}); err != nil {

@@ -85,6 +85,7 @@ func secrets(t *testing.T) string {
 		put(name, content)
 	}
 	put("admin/token", []byte("0123456789abcdef0123456789abcdef"))
+	put("peer/key", []byte("0123456789abcdef0123456789abcdef\n"))
 	put("passwords/passwords", []byte("redis:6379:cinch:secret\n"))
 	trained, err := os.ReadFile(root + "/envelope/testdata/vectors/dictionaries/trained.dict")
 	if err != nil {
