@@ -221,7 +221,7 @@ func FuzzWarm(f *testing.F) {
 		}
 		said := append(p.said, byte(wire.Fin))
 		for _, e := range all {
-			l, _ := e.newLink(spoken{bytes.NewReader(said)})
+			l, _ := e.newLink(spoken{bytes.NewReader(said)}, true)
 			l.out.init(l, wire.Hello{Window: firstWindow, Codecs: sends})
 			c := carry(l)
 			got, err := io.ReadAll(c)

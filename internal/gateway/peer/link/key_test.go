@@ -265,6 +265,21 @@ func TestUnprovenPeersGetNothing(t *testing.T) {
 	}
 }
 
+// A link that got no window in the hello gets one although its pieces are too small to gain anything alone.
+func TestSmallPiecesGetAHistory(t *testing.T) {
+	near, _ := withKey(t, "near", testKey)
+	far, _ := withKey(t, "far", testKey)
+	n, f, _ := carryNew(t, near, far)
+	go func() { _, _ = io.Copy(io.Discard, n) }()
+	go func() { _, _ = io.Copy(io.Discard, f) }()
+	testenv.Eventually(t, "there is a stream with history", func() bool {
+		if _, err := n.Write([]byte("7f3a9c52e1d80b64, which repeats")); err != nil {
+			t.Fatal(err)
+		}
+		return near.State().Begun == 1
+	})
+}
+
 // FuzzKey lets a stranger send anything to both sides that have a key. It gets no link.
 func FuzzKey(f *testing.F) {
 	for _, v := range newKeyVectors() {

@@ -173,6 +173,9 @@ func (r *receiver) arrived(size, rest int, took time.Duration) {
 // open appends the bytes of a Block, Piece or Begin.
 func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
 	if f.Kind == wire.Block && f.Codec == byte(codec.Raw) {
+		if r.granted == 0 && f.RawLen >= minPieceBytes { // alone, small pieces gain nothing
+			r.offerMore(f.RawLen)
+		}
 		return append(dst, f.Payload...), nil
 	}
 	began := time.Now()
