@@ -46,6 +46,7 @@ const meanings = {
   permission: "Calls were refused: the client lacks permission, or a certificate is missing.",
   internal: "A fault in Cinch, or an invalid answer. Please report the log lines.",
   bad_hello: "The two ends of a link could not agree. Is the other end a gateway of the same kind?",
+  bad_key: "The two ends of a link do not have the same key. Give both gateways the same peer_key_file.",
   version: "The two ends of a link have different versions. Upgrade the older one.",
   refused: "The other end is full, or can't reach its upstream. Check it.",
   coding_refused: "The server does not support an HTTP content coding, so bodies are sent without it for a minute. Name a supported one in the rules.",
