@@ -13,6 +13,8 @@ const (
 	minPieceBytes = 24
 	// Below this, what looks random may be something that the history knows.
 	minLookBytes = 1 << 10
+	// lookBytes is the length of the parts that are looked at one by one.
+	lookBytes = 16 << 10
 	// changeBytes is the least number of bytes that a stream carries between two changes of level.
 	changeBytes = 16 << 20
 )
@@ -30,8 +32,23 @@ func (o *sender) choose(raw []byte) *choice {
 		c.setting, c.reason = codec.Setting{}, "small"
 	case o.codecs&(1<<c.setting.Codec) == 0:
 		c.setting, c.reason = codec.Setting{}, "not_negotiated"
-	case len(raw) >= minLookBytes && codec.Incompressible(raw):
+	case len(raw) >= minLookBytes && isIncompressible(raw):
 		c.setting, c.reason = codec.Setting{}, "incompressible"
 	}
 	return c
+}
+
+// isIncompressible reports whether compressing a piece would be useless. The estimate reads few bytes of a long piece, so
+// it is made of each part too: a form may have texts between pictures.
+func isIncompressible(raw []byte) bool {
+	if !codec.Incompressible(raw) {
+		return false
+	}
+	for len(raw) > lookBytes {
+		if !codec.Incompressible(raw[:lookBytes]) {
+			return false
+		}
+		raw = raw[lookBytes:]
+	}
+	return len(raw) < minLookBytes || codec.Incompressible(raw)
 }

@@ -3,9 +3,11 @@ package link
 import (
 	"crypto/tls"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -109,5 +111,26 @@ func TestPiecesWithoutMemory(t *testing.T) {
 	}
 	if u := b.Use(); u.InUse != taken || u.Waits > 0 {
 		t.Errorf("%+v", u)
+	}
+}
+
+// A piece that looks random is compressed if a part of it does not: a form may have texts between pictures.
+func TestTextBetweenRandomBytes(t *testing.T) {
+	random := codectest.Random(PieceBytes, 1)
+	for _, n := range []int{minLookBytes, lookBytes, lookBytes + 1, lookBytes + minLookBytes, PieceBytes} {
+		if !isIncompressible(random[:n]) {
+			t.Errorf("%d random bytes are compressed", n)
+		}
+	}
+	missed := 0
+	for at := 0; at < PieceBytes-3000; at += 997 {
+		piece := slices.Clone(random)
+		copy(piece[at:], codectest.JSON(3000, uint64(at)))
+		if isIncompressible(piece) {
+			missed++
+		}
+	}
+	if missed > 0 {
+		t.Errorf("3,000 bytes of JSON are missed at %d places", missed)
 	}
 }
