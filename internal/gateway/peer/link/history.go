@@ -142,7 +142,7 @@ type Growth struct {
 // Links that many share are kept for long, and what goes over them comes from fewer bytes than it stands for.
 var (
 	ClientGrowth = Growth{fills: 2, turn: 64}
-	SharedGrowth = Growth{fills: 0, turn: 8}
+	SharedGrowth = Growth{fills: 0, turn: 2}
 )
 
 // worth is the number of bytes that a stream carries first. One without a window gets it with the first compressed piece.
