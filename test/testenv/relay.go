@@ -13,6 +13,10 @@ import (
 type Relay struct {
 	Addr string
 
+	// Watch sees the bytes of a client's connection before they are forwarded, from a goroutine for each direction.
+	// nil: no function does. It must be set before clients connect.
+	Watch func(client net.Conn, toServer bool, p []byte)
+
 	listener net.Listener
 	ready    <-chan struct{} // connections wait until it is closed; nil: they do not wait
 	mu       sync.Mutex
@@ -106,11 +110,26 @@ func (r *Relay) carry(c net.Conn) {
 	var both sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{s, c}, {c, s}} {
 		both.Go(func() {
-			if _, err := io.Copy(pair[0], pair[1]); err != nil {
+			var to io.Writer = pair[0]
+			if r.Watch != nil {
+				to = &watched{to, func(p []byte) { r.Watch(c, pair[0] == s, p) }}
+			}
+			if _, err := io.Copy(to, pair[1]); err != nil {
 				_ = pair[1].Close()
 			}
 			_ = pair[0].(interface{ CloseWrite() error }).CloseWrite()
 		})
 	}
 	both.Wait()
+}
+
+// watched calls see before it writes.
+type watched struct {
+	io.Writer
+	see func([]byte)
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	w.see(p)
+	return w.Writer.Write(p)
 }

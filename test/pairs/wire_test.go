@@ -1,0 +1,241 @@
+package pairs
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/codectest"
+	"github.com/cinch-layer/cinch/codec/libzstd"
+	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/server"
+	"github.com/cinch-layer/cinch/internal/wire/peer"
+	"github.com/cinch-layer/cinch/test/testenv"
+)
+
+var (
+	number = flag.Int("pairs.sequences", 0, "sequences for each protocol; 0: few, but with make full")
+	only   = flag.Uint64("pairs.only", 0, "the seed of the only sequence; 0: many sequences")
+)
+
+// What a pair may need beyond one gateway, as shares of the bytes or in bytes.
+const (
+	share      = 0.01
+	perMessage = 64
+	perLink    = 1 << 10 // for the hello and the settings of HTTP/2
+)
+
+// What is known to be worse (issue 38).
+const (
+	// Pieces of a link are shorter than what one gateway compresses at once.
+	pieceBytes   = 64 << 10
+	longBytes    = 2 * pieceBytes
+	shareOfLongs = 0.02
+	// Long messages that repeat what is farther back than the first history of a link.
+	shareOfCold = 0.6
+	// A link decompresses what clients have compressed. If its own zstd-3 is worse, and the history of no use, that costs.
+	shareOfCoded = 0.2
+	// What is not like the messages before: one gateway's cinch-proto has zstd at another level (2 with libzstd), and pieces of any length.
+	shareOfProto = 0.1
+)
+
+// overLinks returns the share of the bytes that a pair may add if it talks over links.
+func overLinks(s *sequence) float64 {
+	switch {
+	case s.isCold():
+		return shareOfCold
+	case s.coding != "":
+		return shareOfCoded
+	case s.longest() > longBytes:
+		return shareOfLongs
+	}
+	return share
+}
+
+// meteredWire is a connection that bytes are counted on.
+type meteredWire struct {
+	*testenv.Relay
+	up, down atomic.Int64 // to the server, and from it
+	plain    atomic.Int64 // of both those that are not in links
+	links    atomic.Int64
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool // true: links
+}
+
+func startWire(t *testing.T, server string) *meteredWire {
+	t.Helper()
+	w := &meteredWire{Relay: testenv.StartRelay(t, server), conns: map[net.Conn]bool{}}
+	w.Watch = w.count
+	return w
+}
+
+func (w *meteredWire) count(c net.Conn, toServer bool, p []byte) {
+	w.mu.Lock()
+	isLink, known := w.conns[c]
+	if !known && toServer {
+		isLink = peer.BeginsHello(p)
+		w.conns[c] = isLink
+		if isLink {
+			w.links.Add(1)
+		}
+	}
+	w.mu.Unlock()
+	n := int64(len(p))
+	if toServer {
+		w.up.Add(n)
+	} else {
+		w.down.Add(n)
+	}
+	if !isLink {
+		w.plain.Add(n)
+	}
+}
+
+// mark returns the bytes since the call, in both directions.
+func (w *meteredWire) mark() (since func() (up, down int64)) {
+	up, down := w.up.Load(), w.down.Load()
+	return func() (int64, int64) { return w.up.Load() - up, w.down.Load() - down }
+}
+
+// untilLinked repeats an exchange of a client until it goes over a link.
+func (w *meteredWire) untilLinked(t *testing.T, exchange func()) {
+	t.Helper()
+	testenv.Eventually(t, "an exchange goes over a link", func() bool {
+		before := w.plain.Load()
+		exchange()
+		return w.links.Load() > 0 && w.plain.Load() == before
+	})
+}
+
+// gateway starts `cinch serve` in this process with a gateway, and returns its address.
+func gateway(t *testing.T, protocol, upstream, settings string) (addr string) {
+	t.Helper()
+	log := &testenv.Log{}
+	text := fmt.Sprintf("admin: {listen: off}\ndrain_timeout: 1s\ngateways: [{name: a, protocol: %s, listen: '127.0.0.1:0', upstream: '%s', %s}]\n", protocol, upstream, settings)
+	p, err := server.New(server.Options{
+		Load: func() (*config.Config, error) { return config.Parse("", []byte(text), nil) },
+		Log:  log,
+		Zstd: server.Zstd{Engine: func(string) (*codec.Engine, error) { return codec.New(codec.Options{Zstd: native()}), nil }, Native: native},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx, context.Background()) }()
+	t.Cleanup(func() {
+		stop(errors.New("the test ends"))
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if t.Failed() && log.Count("level=WARN")+log.Count("level=ERROR") > 0 {
+			t.Logf("log of the gateway for %s:\n%s", upstream, log)
+		}
+	})
+	addrs, _ := p.Addresses()
+	return addrs[0].String()
+}
+
+// native returns libzstd, or nil without cgo.
+func native() codec.ZstdCoder {
+	if z, ok := libzstd.New(); ok {
+		return z
+	}
+	return nil
+}
+
+// client runs the exchanges of one client of a sequence.
+type client struct {
+	prepare  func()                                // an exchange that is not counted
+	exchange func(i int, x exchange)               // the i-th of the client
+	stream   func(first int, exchanges []exchange) // in one call, from the first-th on; nil: exchange is called for each
+	close    func()
+}
+
+// play runs all clients, after the first one of each has prepared. Nothing is counted before begin.
+func (s *sequence) play(t *testing.T, atOnce int, begin func(), connect func(c int) client, prepare func(exchange func())) {
+	t.Helper()
+	var all []client
+	for c := range s.clients {
+		one := connect(c)
+		defer one.close()
+		prepare(one.prepare)
+		all = append(all, one)
+	}
+	for c, one := range all {
+		for i, x := range s.clients[c][:s.warm] {
+			one.exchange(i, x)
+		}
+	}
+	begin()
+	var clients sync.WaitGroup
+	for c, one := range all {
+		clients.Go(func() {
+			if one.stream != nil {
+				one.stream(s.warm, s.clients[c][s.warm:])
+				return
+			}
+			turns := make(chan struct{}, atOnce)
+			for i, x := range s.clients[c][s.warm:] {
+				turns <- struct{}{}
+				clients.Go(func() {
+					defer func() { <-turns }()
+					one.exchange(s.warm+i, x)
+				})
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// playLinked runs all clients through two gateways, and returns the bytes between them.
+func (s *sequence) playLinked(t *testing.T, atOnce int, between *meteredWire, connect func(c int) client) int64 {
+	t.Helper()
+	var since func() (up, down int64)
+	s.play(t, atOnce, func() { since = between.mark() }, connect, func(exchange func()) { between.untilLinked(t, exchange) })
+	up, down := since()
+	return up + down
+}
+
+// once calls what prepares a client for one gateway.
+func once(exchange func()) { exchange() }
+
+// protocol runs a sequence through one gateway and through two, and returns the bytes on the wire that costs, and how many
+// links there were.
+type protocol func(t *testing.T, s *sequence) (one, pair, links int64)
+
+// neverWorse compares the bytes of many sequences. allowed returns the share of them that a pair may add.
+func neverWorse(t *testing.T, run protocol, allowed func(*sequence) float64) {
+	first := testenv.Seed(t) * 1000
+	n := uint64(*number)
+	if n == 0 {
+		n = codectest.Amount[uint64](4, 10, 400)
+	}
+	if *only != 0 {
+		first, n = *only, 1
+	}
+	for seed := first; seed < first+n; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			s := draw(seed)
+			s.compare(t, run, allowed(s))
+		})
+	}
+}
+
+func (s *sequence) compare(t *testing.T, run protocol, allowed float64) {
+	began := time.Now()
+	one, pair, links := run(t, s)
+	limit := one + int64(allowed*float64(one)) + perMessage*int64(s.messages()) + perLink*links
+	t.Logf("%s%s: %d messages, one gateway %d bytes, a pair %d (%.3f), %v", s.style, s.options(), s.messages(), one, pair, float64(pair)/float64(max(one, 1)), time.Since(began).Round(time.Millisecond))
+	if pair > limit {
+		t.Errorf("a pair needs %d bytes more than %d, which is what one gateway sends and what a pair may add", pair-limit, limit)
+	}
+}
