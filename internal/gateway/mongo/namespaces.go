@@ -6,7 +6,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
-	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
@@ -103,19 +102,6 @@ func (r *request) addListed(doc []byte) {
 			rest = after
 		}
 	}
-}
-
-// lookup returns the rule that covers a message of n bytes; nil if none does, or none covers it in another of its namespaces.
-func (x *exchange) lookup(p *policy.Messages, namespace, command []byte, d policy.Direction, n int) *policy.MessageRule {
-	if x.uncovered {
-		return nil
-	}
-	for _, other := range x.others {
-		if p.Lookup(policy.MessageAddress{Space: other, Command: command, Direction: d, Size: n}) == nil {
-			return nil
-		}
-	}
-	return p.Lookup(policy.MessageAddress{Space: namespace, Command: command, Direction: d, Size: n})
 }
 
 // cursorsPerGeneration limits the cursors that uncoveredCursors holds, in each of two generations.

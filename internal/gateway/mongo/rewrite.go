@@ -263,6 +263,19 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 	return out, pooled, true
 }
 
+// lookup returns the rule that covers a message of n bytes; nil if none does, or none covers it in another of its namespaces.
+func (x *exchange) lookup(p *policy.Messages, namespace, command []byte, d policy.Direction, n int) *policy.MessageRule {
+	if x.uncovered {
+		return nil
+	}
+	for _, other := range x.others {
+		if p.Lookup(policy.MessageAddress{Space: other, Command: command, Direction: d, Size: n}) == nil {
+			return nil
+		}
+	}
+	return p.Lookup(policy.MessageAddress{Space: namespace, Command: command, Direction: d, Size: n})
+}
+
 // compressRequest returns a request compressed if that saves enough; otherwise plain, and reason says why.
 func (s *session) compressRequest(r *request, est *estimate, forced bool) (out, pooled []byte, reason string) {
 	accepted := compressorSet(s.accepted.Load())
