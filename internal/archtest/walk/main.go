@@ -34,8 +34,8 @@ var paths = []path{
 	{"redis-get", 22, 72, (*walker).redisGet},
 	{"mongo-find", 24, 95, (*walker).mongoFind},
 	{"tarantool-replace", 39, 152, (*walker).tarantoolReplace},
-	{"http-post", 37, 142, (*walker).httpPost},
-	{"grpc-unary", 27, 150, (*walker).grpcUnary},
+	{"http-post", 37, 146, (*walker).httpPost},
+	{"grpc-unary", 28, 150, (*walker).grpcUnary},
 	{"grpc-unary-rule", 57, 278, (*walker).grpcUnaryRule},
 	{"pack", 22, 91, (*walker).pack},
 }
