@@ -96,7 +96,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
   cinch serve --http '127.0.0.1:9009=https://mimir.zone-b?upstream_encodings=zstd'
   cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal,db2.internal,db3.internal
   cinch serve --mongo '0.0.0.0:27018=mongodb://127.0.0.1/?peers=true' --peer-key-file key  # beside the database
-  cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018         # beside the application: small messages shrink too
+  cinch serve --mongo 127.0.0.1:27018=mongodb://db1.internal:27018 --peer-key-file key  # beside the application
   cinch serve --tarantool 127.0.0.1:3302=tarantool://cinch:secret@db.internal:3301 --rule 'space=docs,field=body,setting=zstd-3'
   cinch serve --postgres 127.0.0.1:6432=postgres://db.internal:5432
   cinch serve --tunnel-exit 0.0.0.0:9480=db.internal:5432 --peer-key-file key
