@@ -135,5 +135,11 @@ func (b *builder) ways(server string) (list []*way, err error) {
 		return list, err
 	}
 	add("cinch, a pair with history", cinch("?peers=true"), cinch("?history=client"))
+	if b.beside != "" {
+		other := func(options string) func(string) (*rig.Process, error) {
+			return func(to string) (*rig.Process, error) { return b.gateway(b.beside, to, options) }
+		}
+		add(b.beside+", a pair with history", other("?peers=true"), other("?history=client"))
+	}
 	return list, err
 }
