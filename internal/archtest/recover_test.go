@@ -32,7 +32,7 @@ var unprotected = map[string]string{
 	"internal/gateway/grpc/messagecache.go startSweep": "forgets by age",
 	"internal/gateway/grpc/gateway.go Shutdown":        "closes a channel",
 	"internal/gateway/http/transport.go connectHTTP2":  "closes a connection",
-	"internal/gateway/peer/link/carried.go Enter":      "sets a deadline",
+	"internal/gateway/peer/link/linkconn.go Enter":     "sets a deadline",
 	"internal/gateway/mongo/topology.go expect":        "closes a channel",
 	"internal/switchover/postgres/gateway.go Shutdown": "starts goroutines that recover",
 	"internal/switchover/postgres/held.go awaitIdle":   "wakes those that wait",

@@ -122,7 +122,7 @@ type Gateway struct {
 	PeerKeyFile   string `yaml:"peer_key_file,omitempty"`  // key that the other gateway has to prove; relative to the config file's directory
 	InsecurePeers bool   `yaml:"insecure_peers,omitempty"` // any client on other machines may open links
 
-	// Connections begin with a PROXY header, which these addresses may send; see proxy.go.
+	// Connections begin with a PROXY header, which these addresses may send; see proxyprotocol.go.
 	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`
 	ProxyFrom     []string `yaml:"proxy_from,omitempty,flow"` // addresses and networks; none: all
 

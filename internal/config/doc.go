@@ -31,7 +31,7 @@
 //	redis.go, grpc.go, http.go, mongo.go, tarantool.go, postgres.go, tunnel.go  one protocol each
 //	link.go            gateways whose clients are gateways, and the links between the two
 //	pack.go            packing in the background
-//	proxy.go           PROXY headers
+//	proxyprotocol.go           PROXY headers
 //	budgets.go         limits on the cost of compressing
 //	clientformats.go   rules for values that the clients' library compresses
 //

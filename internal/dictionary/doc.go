@@ -16,7 +16,7 @@
 //	search.go           one training: candidates, compared by what they store
 //	options.go          options of all of these
 //	record.go           the record of a rule that the gateways of a store share
-//	drift.go            whether values still fit the dictionary
+//	monitor.go            whether values still fit the dictionary
 //	volume.go           how many bytes a dictionary would save on
 //	schedule.go         when to train; reads no clock and does no I/O
 //	reservoir           the samples, below: a uniform sample of a stream within a number of bytes

@@ -16,7 +16,7 @@
 // Bodies:
 //
 //	whole.go      in memory; stream.go, compressed while they are read
-//	hiddenlength.go
+//	lengthcounter.go
 //	              header fields that net/http's server does not report
 //
 // Two gateways:
@@ -27,7 +27,7 @@
 //
 // Connections to the upstream:
 //
-//	transport.go  sends requests, again if their coding is refused, by HTTP/1.1 or HTTP/2; pool.go, those of HTTP/2
+//	transport.go  sends requests, again if their coding is refused, by HTTP/1.1 or HTTP/2; upstreampool.go, those of HTTP/2
 //	config.go     the configuration of a gateway
 //
 // HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by http2, and the rules of

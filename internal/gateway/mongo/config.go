@@ -37,7 +37,7 @@ type Config struct {
 	// Standby are the addresses of standbys of other processes. If there are any, this gateway is a standby:
 	// it only tells drivers the addresses of the other gateways of its process, as an arbiter would, and
 	// makes those name the addresses in Standby. It asks Members for the replica set's description. See
-	// standby.go.
+	// arbiter.go.
 	Standby  []string
 	Topology *Topology // shared by the gateways of a process; nil: not shared
 

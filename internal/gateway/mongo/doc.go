@@ -26,8 +26,8 @@
 //
 //	primary.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     ends the balancer's sessions to a former primary
-//	standby.go      several gateways to one replica set: failover when one dies
-//	standbysession.go
+//	arbiter.go      several gateways to one replica set: failover when one dies
+//	watcher.go
 //	                session of a driver that watches a standby
 //	topology.go     maps members of a replica set to gateways and their addresses
 //	ask.go          requests to servers: their names and roles, whether they require a login

@@ -18,7 +18,7 @@ type Topology struct {
 	mu      sync.RWMutex
 	members map[string]gateway.Advertised // by the member's name in the replica set's configuration
 
-	standbys map[string][]string // of other gateways, by the replica set's name; see standby.go
+	standbys map[string][]string // of other gateways, by the replica set's name; see arbiter.go
 
 	unresolved int           // gateways that have not yet asked their server for its name
 	resolved   chan struct{} // closed when unresolved is 0 again

@@ -29,7 +29,7 @@ const (
 	scripts
 	// sorts: SORT, whose BY and GET read other keys (sort.go).
 	sorts
-	// controls: changes the state of the connection or of the server (control.go).
+	// controls: changes the state of the connection or of the server (controlcommands.go).
 	controls
 	// unknown: not in the table. The server is asked for its keys, and it is handled like a script.
 	unknown

@@ -19,8 +19,8 @@
 //	replydecoder.go   decompresses values, under the reply budget
 //
 // Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests
-// larger than the buffer; sealonarrival.go compresses a long value while it arrives), control (control.go: commands that
-// change the connection's state; logincommands.go, transaction.go, pushframes.go, nodecommands.go, scriptcommands.go and
+// larger than the buffer; sealonarrival.go compresses a long value while it arrives), control (controlcommands.go: commands that
+// change the connection's state; connectioncommands.go, transaction.go, pushframes.go, nodecommands.go, scriptcommands.go and
 // indexcommands.go have them by subject) and stored (commands that work on stored values, compressed ones included).
 // Stored commands are run by guard (guard.go: one guarded script runs the command on the value), units
 // (gatewaytransaction.go: scripts and commands that the table does not know, in a transaction of the gateway),
@@ -34,7 +34,7 @@
 // dialer.go connects to the server, for clients and for the gateway itself.
 //
 // libraryvalues.go handles values that a client library has compressed, lookalike.go plain values that begin like an
-// envelope, and keypatterns.go keys whose values are decompressed in place again and again.
+// envelope, and backoff.go keys whose values are decompressed in place again and again.
 //
 // trace.go makes the spans of traced commands. It traces one command of a client at a time.
 //

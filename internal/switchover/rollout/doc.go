@@ -59,5 +59,5 @@
 //	node.go                 a server: how it is reached, queries
 //	host.go                 a machine by commands, here or by ssh
 //	state.go                the state file
-//	cell_file.go            the cell's file
+//	cell.go            the cell's file
 package rollout

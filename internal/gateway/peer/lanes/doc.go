@@ -30,5 +30,5 @@
 //	ends.go     all lanes of a link at one of its ends
 //	writers.go  those in which this end seals; readers.go, those that it opens
 //	link.go     lanes of a link; memory.go, what both may take; metrics.go
-//	message.go  what stands in front of a message; said.go, what headers say of lanes
+//	message.go  what stands in front of a message; headers.go, what headers say of lanes
 package lanes

@@ -6,11 +6,11 @@
 //
 // In reading order:
 //
-//	carried.go   a link as a net.Conn
+//	linkconn.go   a link as a net.Conn
 //	hello.go     how a connection becomes a link
 //	key.go       proofs that both gateways have the same key
 //	link.go      one link, as its owner sees it
-//	gathered.go  bytes on their way to a connection on our side
+//	localwriter.go  bytes on their way to a connection on our side
 //	sender.go    pieces into frames, and who may write to a link when
 //	choose.go    which codec a piece gets
 //	receiver.go  frames into bytes, and when to grant a larger window
@@ -20,5 +20,5 @@
 //	fargateway.go
 //	             an upstream to which links are opened while it accepts them
 //	speed.go     the setting "auto"
-//	history.go   the bound on what all streams remember
+//	historymemory.go   the bound on what all streams remember
 package link

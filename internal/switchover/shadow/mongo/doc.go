@@ -11,5 +11,5 @@
 // request and its answer), transactions.go, keys.go (what a command touches), answerforms.go (how answers are
 // compared), rewrite.go (commands as targets get them), cursors.go, catalog.go (properties of collections),
 // request.go, classes.go (how each command is mirrored), conn.go (a target's connection), login.go,
-// answers.go, message.go (frames), documents.go.
+// answers.go, message.go (frames), bson.go.
 package mongo

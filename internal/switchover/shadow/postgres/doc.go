@@ -10,7 +10,7 @@
 // Reading order: explain.go and size.go (examine targets after a run), protocol.go (the engine's interface),
 // reader.go (bytes of a client's connection to operations), leftout.go (operations that failed in production
 // only), lockguide.go (operations whose outcome depends on locks of concurrent ones), unit.go (an incomplete
-// operation), attempt.go (a guided operation at a target), rowholders.go, conn.go (a target's connection),
+// operation), attempt.go (a guided operation at a target), blockers.go, conn.go (a target's connection),
 // progressprobe.go (what a target is doing), sequences.go (positions of a target's sequences), check.go
 // (checks before a run), pooler.go (pools in front of a target), survey.go (what a server reports before a
 // run), outboundaccess.go (targets that reach other servers), opdata.go, answerdigest.go (what is compared of

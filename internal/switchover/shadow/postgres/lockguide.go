@@ -17,7 +17,7 @@ import (
 // The answer depends on operations done before the request, which are done at the target too, and on some of
 // those running at the same time: its rivals. If a target answers differently, the operation is undone there
 // and tried again, with the rows and locks that it should not have got held by another connection
-// (rowholders.go), or after a rival that production answered later.
+// (blockers.go), or after a rival that production answered later.
 type guide struct {
 	rows   map[uint64]int // production's rows, by the hash of what is compared
 	parses []byte         // earlier Parse messages that the unit needs
