@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -197,6 +198,9 @@ func (o serveOptions) load(getenv func(string) string) (*config.Config, error) {
 			g.PeerKeyFile = cmp.Or(o.peerKey, getenv(peerKeyVariable))
 		}
 	}
+	if err := o.checkPeerFlags(more); err != nil {
+		return nil, withCode(exitConfig, err)
+	}
 	overrides := append(config.FromEnvironment(getenv), o.overrides...)
 	return loadConfig(o.file(getenv), more, overrides)
 }
@@ -208,6 +212,20 @@ func (o serveOptions) checkUse(getenv func(string) string) error {
 		return terminal.WithHint(errors.New("--listen is only for the embedded store"), "write --redis LISTEN=URL")
 	case len(o.rules) > 0 && !o.embedded(getenv) && !o.hasTargets(getenv):
 		return terminal.WithHint(errors.New("--rule is only for gateways without a configuration file"), "put the rule into the file")
+	}
+	return nil
+}
+
+// checkPeerFlags rejects flags about links that none of the gateways of flags uses.
+func (o serveOptions) checkPeerFlags(gateways []config.Gateway) error {
+	has := func(f func(*config.Gateway) bool) bool {
+		return slices.ContainsFunc(gateways, func(g config.Gateway) bool { return f(&g) })
+	}
+	switch {
+	case o.peerKey != "" && !has((*config.Gateway).HasLinks):
+		return terminal.WithHint(errors.New("--peer-key-file is only for gateways of flags that may have links"), "in a configuration file write peer_key_file")
+	case o.openPeers && !has((*config.Gateway).AcceptsLinks):
+		return terminal.WithHint(errors.New("--insecure-peers is only for gateways of flags that accept links"), "in a configuration file write insecure_peers: true")
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ type Gateway struct {
 	Window              Bytes    `yaml:"window,omitempty"`
 	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
 	Link                *Link    `yaml:"link,omitempty"`   // see link.go
-	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see link.go
+	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see peers.go
 	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
 
 	// For http only; see http.go.

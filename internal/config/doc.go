@@ -29,9 +29,10 @@
 // Keys of single protocols and features:
 //
 //	redis.go, grpc.go, http.go, mongo.go, tarantool.go, postgres.go, tunnel.go  one protocol each
-//	link.go            gateways whose clients are gateways, and the links between the two
+//	link.go            links between two gateways
+//	peers.go           gateways whose clients are gateways: their key, and whether any client may open links
 //	pack.go            packing in the background
-//	proxyprotocol.go           PROXY headers
+//	proxyprotocol.go   PROXY headers
 //	budgets.go         limits on the cost of compressing
 //	clientformats.go   rules for values that the clients' library compresses
 //

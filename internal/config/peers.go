@@ -9,19 +9,18 @@ import (
 	"github.com/cinch-layer/cinch/internal/output/terminal"
 )
 
-// minPeerKey and maxPeerKey limit the bytes of a key that gateways share.
+// minPeerKeyBytes and maxPeerKeyBytes limit a key that gateways share.
 const (
-	minPeerKey = 16
-	maxPeerKey = 1024
+	minPeerKeyBytes = 16
+	maxPeerKeyBytes = 1024
 )
 
-// pair checks the keys peers, sample, peer_key_file and insecure_peers.
-func (v *validator) pair(g *Gateway, path string) {
-	isMessages := g.Protocol == GRPC || g.Protocol == HTTP || g.Protocol == Mongo
-	if g.Peers && !isMessages {
+// peers checks the keys peers, sample, peer_key_file and insecure_peers.
+func (v *validator) peers(g *Gateway, path string) {
+	if g.Peers && !g.carriesMessages() {
 		v.add(path+".peers", "", "is only for protocol: grpc, http and mongo")
 	}
-	if g.Sample && !isMessages {
+	if g.Sample && !g.carriesMessages() {
 		v.add(path+".sample", "", "is only for protocol: grpc, http and mongo")
 	}
 	if g.PeerKeyFile != "" && !g.HasLinks() {
@@ -37,7 +36,11 @@ func (v *validator) pair(g *Gateway, path string) {
 
 // HasLinks reports whether gateways of the protocol may have links with others.
 func (g *Gateway) HasLinks() bool {
-	return g.IsTunnel() || g.Protocol == GRPC || g.Protocol == HTTP || g.Protocol == Mongo
+	return g.IsTunnel() || g.carriesMessages()
+}
+
+func (g *Gateway) carriesMessages() bool {
+	return g.Protocol == GRPC || g.Protocol == HTTP || g.Protocol == Mongo
 }
 
 // AcceptsLinks reports whether clients may be gateways that open links.
@@ -71,8 +74,8 @@ func (c *Config) PeerKey(g *Gateway) ([]byte, error) {
 	file := c.path(g.PeerKeyFile)
 	key, err := os.ReadFile(file)
 	key = bytes.TrimSuffix(key, []byte("\n"))
-	if err == nil && (len(key) < minPeerKey || len(key) > maxPeerKey) {
-		err = fmt.Errorf("%s: %d bytes, and a key has %d to %d", file, len(key), minPeerKey, maxPeerKey)
+	if err == nil && (len(key) < minPeerKeyBytes || len(key) > maxPeerKeyBytes) {
+		err = fmt.Errorf("%s: %d bytes, and a key has %d to %d", file, len(key), minPeerKeyBytes, maxPeerKeyBytes)
 	}
 	if err != nil {
 		err = terminal.WithHint(err, "make one for both gateways with: head -c 32 /dev/urandom | base64 > %s", file)

@@ -141,7 +141,7 @@ func (v *validator) gateway(g *Gateway, path string, names map[string]bool) {
 	v.budgets(g, path)
 	v.grpc(g, path)
 	checkHTTP(v, g, path)
-	v.pair(g, path)
+	v.peers(g, path)
 	v.mongo(g, path)
 	v.tunnel(g, path)
 	v.postgres(g, path)

@@ -82,14 +82,9 @@ func (p *Process) listen() (err error) {
 		if err := r.listen(p.options, g); err != nil {
 			return err
 		}
-		if !g.AcceptsAnyPeer() || isLoopback(r.listener.Addr()) {
-			continue
+		if err := refuseOpenPeers(p.started, g, r); err != nil {
+			return err
 		}
-		address := r.listener.Addr().String()
-		if !g.InsecurePeers {
-			return asConfigError(p.started.OpenPeersError(g, address))
-		}
-		r.log.Warn("insecure_peers: any client that reaches the gateway can open links, reach the upstream over them, and use up the memory for histories", "address", address)
 	}
 	if p.started.Admin.Listen != config.Off {
 		p.admin, err = p.listenAdmin()

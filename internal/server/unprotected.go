@@ -38,6 +38,20 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	return nil
 }
 
+// refuseOpenPeers returns an error if any client on another machine could open links to the gateway, which listens, and the
+// operator has not allowed that.
+func refuseOpenPeers(cfg *config.Config, g *config.Gateway, r *running) error {
+	address := r.listener.Addr()
+	switch {
+	case !g.AcceptsAnyPeer() || isLoopback(address):
+		return nil
+	case !g.InsecurePeers:
+		return asConfigError(cfg.OpenPeersError(g, address.String()))
+	}
+	r.log.Warn("insecure_peers: any client that reaches the gateway can open links, reach the upstream over them, and use up the memory for histories", "address", address.String())
+	return nil
+}
+
 // openListenerWarnings returns a problem for each gateway that refuseOpenListeners may refuse. It asks no server.
 func openListenerWarnings(cfg *config.Config, gateways []*running) (list []config.Problem) {
 	for i, r := range gateways {

@@ -107,7 +107,7 @@ func (b *wholeBody) close() {
 	b.free()
 }
 
-// free releases the memory. It may be called again. b.mu is held.
+// free releases the memory. It may be called again. b.mu must be held.
 func (b *wholeBody) free() {
 	memory.PutBuffer(b.received)
 	b.received = nil

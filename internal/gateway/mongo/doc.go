@@ -6,6 +6,7 @@
 //	gateway.go      Gateway: Serve and Shutdown
 //	session.go      one client's session: handleRequest carries a request from the client to the server
 //	rewrite.go      parses the request: command, namespace, shape; chooses its form, together with that of its reply
+//	namespaces.go   further namespaces that a command names, and cursors that no rule covers
 //	replies.go      handleReply carries a reply from the server to the client
 //	message.go      reads messages from a connection
 //	commands.go     the table of commands
@@ -27,8 +28,7 @@
 //	primary.go      the gateway as a load balancer for a replica set's primary
 //	stepdown.go     ends the balancer's sessions to a former primary
 //	arbiter.go      several gateways to one replica set: failover when one dies
-//	watcher.go
-//	                session of a driver that watches a standby
+//	watcher.go      session of a driver that watches a standby
 //	topology.go     maps members of a replica set to gateways and their addresses
 //	ask.go          requests to servers: their names and roles, whether they require a login
 //

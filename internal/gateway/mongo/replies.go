@@ -143,7 +143,7 @@ func (s *session) handleReply(m message) (err error) {
 		covered = x.lookup(s.policy.Load(), nc.namespace, nc.command, policy.Reply, len(r.plain)) != nil
 	}
 	if !covered && (x.uncovered || len(x.others) > 0) {
-		s.uncovered.add(r.doc)
+		s.uncoveredCursors.add(r.doc)
 	}
 	covered = covered && s.toClient.stream != nil && !s.effort.IsSteppedDown()
 	err = s.toClient.write(out, r.account, covered)

@@ -237,7 +237,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 	if s.nsCommands.sample || s.toClient.stream != nil || len(r.others) > 0 {
 		x.nsCommand = s.nsCommands.get(r.namespace, r.name)
 	}
-	x.others, x.uncovered = r.others, r.unknownNamespaces || r.cursor != 0 && s.uncovered.has(r.cursor)
+	x.others, x.uncovered = r.others, r.unknownNamespaces || r.cursor != 0 && s.uncoveredCursors.has(r.cursor)
 	if linked {
 		covered := x.lookup(p, r.namespace, r.name, policy.Request, len(r.plain)) != nil
 		return r.plain, nil, covered && !s.effort.IsSteppedDown()

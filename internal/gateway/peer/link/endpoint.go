@@ -164,8 +164,8 @@ func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	}
 	// Without a class of its own it ended or fell silent.
 	class, why := cmp.Or(HelloErrorClass(err), "bad_hello"), "not a gateway's hello, disconnected"
-	if class == "bad_key" {
-		why = "no link: the keys of the two gateways differ, disconnected"
+	if errors.Is(err, errKey) {
+		why = "no proof of a shared key, disconnected"
 	}
 	e.cfg.Stats.Error(class)
 	e.Disconnected(why, c, err)
