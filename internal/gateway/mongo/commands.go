@@ -33,6 +33,8 @@ const (
 	wrapsCommand
 	// listsNamespaces: nsInfo has the namespaces that it writes to.
 	listsNamespaces
+	// anyNamespace: it, or its reply, may have documents of namespaces that it does not name.
+	anyNamespace
 )
 
 // commands maps names in lower case to traits. For other commands, compression depends on their size and on
@@ -62,7 +64,8 @@ var commands = map[string]traits{
 	"serverstatus":     largeReply,
 	"explain":          largeReply | wrapsCommand,
 	"bulkwrite":        listsNamespaces,
-	"currentop":        largeReply,
+	"currentop":        largeReply | anyNamespace,
+	"applyops":         anyNamespace,
 	"getlog":           largeReply,
 	"top":              largeReply,
 	"insert":           namesCollection,

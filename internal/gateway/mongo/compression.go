@@ -17,14 +17,14 @@ import (
 // compression decompresses and compresses the messages of all sessions of a gateway, and measures what
 // compressing gains.
 type compression struct {
-	policy           atomic.Pointer[policy.Messages] // nil: compresses nothing
-	engine           *codec.Engine
-	stats            *gateway.Stats
-	effort           *gateway.Effort // limits on the cost of compressing; nil: none
-	link             linkSpeed
-	forecasts        forecasts
-	nsCommands       nsCommands
-	uncoveredCursors uncoveredCursors
+	policy     atomic.Pointer[policy.Messages] // nil: compresses nothing
+	engine     *codec.Engine
+	stats      *gateway.Stats
+	effort     *gateway.Effort // limits on the cost of compressing; nil: none
+	link       linkSpeed
+	forecasts  forecasts
+	nsCommands nsCommands
+	cursors    openCursors
 }
 
 func newCompression(cfg *Config) *compression {

@@ -3,6 +3,7 @@ package mongo
 import (
 	"bytes"
 	"sync"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
@@ -10,72 +11,84 @@ import (
 )
 
 // A message may have documents of more namespaces than the one that its command names first: a pipeline with $lookup,
-// $graphLookup or $unionWith, the command within explain, and bulkWrite. It is compressed only if rules cover all of them.
+// $graphLookup, $unionWith, $merge or $out, the command within explain, and bulkWrite. It is compressed only if rules cover all
+// of them.
 
 // Limits. Beyond them no rule covers a message.
 const (
-	maxNamespaces    = 256 // of a message
-	maxPipelineDepth = 32  // of pipelines in pipelines
+	maxNamespaces     = 256 // of a message
+	maxNamespaceBytes = 255 // of a name, as in MongoDB
+	maxPipelineDepth  = 32  // of pipelines in pipelines
 )
 
 // addNamespace adds a further namespace of the request.
 func (r *request) addNamespace(database, collection []byte) {
 	switch {
 	case len(collection) == 0:
-	case len(r.others) == maxNamespaces:
+	case len(r.others) == maxNamespaces || len(database)+1+len(collection) > maxNamespaceBytes:
 		r.unknownNamespaces = true
 	default:
 		r.others = append(r.others, append(append(bytes.Clone(database), '.'), collection...))
 	}
 }
 
-// addStages adds the collections that the stages of a pipeline read.
+// addStages adds the collections that the stages of a pipeline name.
 func (r *request) addStages(database []byte, pipeline bsoncore.Value, depth int) {
 	if depth > maxPipelineDepth {
 		r.unknownNamespaces = true
 		return
 	}
-	_ = wire.Elements(wire.Document(pipeline), func(stage wire.Element) bool {
-		_ = wire.Elements(wire.Document(stage.Value), func(e wire.Element) bool {
+	eachElement(pipeline, func(stage wire.Element) {
+		eachElement(stage.Value, func(e wire.Element) {
 			switch string(e.Key) {
-			case "$lookup", "$graphLookup", "$unionWith":
+			case "$lookup", "$graphLookup", "$unionWith", "$merge", "$out":
 				r.addStage(database, e.Value, depth)
 			case "$facet":
-				_ = wire.Elements(wire.Document(e.Value), func(e wire.Element) bool {
-					r.addStages(database, e.Value, depth+1)
-					return true
-				})
+				eachElement(e.Value, func(e wire.Element) { r.addStages(database, e.Value, depth+1) })
 			}
-			return true
 		})
-		return true
 	})
 }
 
-// addStage adds the collection that a stage names, as {from: "orders", …}, {coll: "orders", …} or "orders", and those of
-// its own pipeline. {from: {db: "shop", coll: "orders"}} names another database.
+// eachElement calls f for the elements of a document or an array; other values have none.
+func eachElement(v bsoncore.Value, f func(e wire.Element)) {
+	if doc := wire.Document(v); doc != nil {
+		_ = wire.Elements(doc, func(e wire.Element) bool { f(e); return true })
+	}
+}
+
+// addStage adds the collection that a stage names, and those of its own pipeline.
 func (r *request) addStage(database []byte, stage bsoncore.Value, depth int) {
-	r.addNamespace(database, wire.Text(stage))
-	db := database
-	_ = wire.Elements(wire.Document(stage), func(e wire.Element) bool {
+	r.addCollection(database, stage)
+	eachElement(stage, func(e wire.Element) {
 		switch string(e.Key) {
-		case "db":
-			db = wire.Text(e.Value)
-		case "from":
-			if wire.Document(e.Value) != nil {
-				r.addStage(database, e.Value, depth+1)
-			}
-			r.addNamespace(database, wire.Text(e.Value))
-		case "coll":
-			r.addNamespace(db, wire.Text(e.Value))
+		case "from", "into":
+			r.addCollection(database, e.Value)
 		case "pipeline":
 			r.addStages(database, e.Value, depth+1)
 		}
-		return true
 	})
 }
 
-// addListed adds the namespaces that a bulkWrite lists: nsInfo: [{ns: "shop.orders"}, …] in its document, or as a sequence of documents.
+// addCollection adds a collection that is named as "orders", {coll: "orders"} or {db: "shop", coll: "orders"}.
+func (r *request) addCollection(database []byte, named bsoncore.Value) {
+	collection, db := wire.Text(named), []byte(nil)
+	eachElement(named, func(e wire.Element) {
+		switch string(e.Key) {
+		case "db":
+			db = wire.Text(e.Value)
+		case "coll":
+			collection = wire.Text(e.Value)
+		}
+	})
+	if db != nil {
+		database = db
+	}
+	r.addNamespace(database, collection)
+}
+
+// addListed adds the namespaces that a bulkWrite lists: nsInfo: [{ns: "shop.orders"}, …] in its document, or as a sequence of
+// documents.
 func (r *request) addListed(doc []byte) {
 	add := func(info []byte) {
 		if e, ok, _ := wire.Find(info, "ns"); ok {
@@ -84,10 +97,7 @@ func (r *request) addListed(doc []byte) {
 		}
 	}
 	if list, ok, _ := wire.Find(doc, "nsInfo"); ok {
-		_ = wire.Elements(wire.Document(list.Value), func(e wire.Element) bool {
-			add(wire.Document(e.Value))
-			return true
-		})
+		eachElement(list.Value, func(e wire.Element) { add(wire.Document(e.Value)) })
 	}
 	for _, s := range r.msg.Sequences {
 		if string(s.Identifier.Of(r.plain)) != "nsInfo" {
@@ -104,36 +114,58 @@ func (r *request) addListed(doc []byte) {
 	}
 }
 
-// cursorsPerGeneration limits the cursors that uncoveredCursors holds, in each of two generations.
-const cursorsPerGeneration = 8192
+// Limits of openCursors.
+const (
+	cursorsPerGeneration = 8192
+	maxCursorNames       = 1 << 10          // bytes of further namespaces that are kept for a cursor
+	serverCursorTimeout  = 10 * time.Minute // after which a server closes an idle cursor by default
+)
 
-// uncoveredCursors holds the IDs of cursors whose first documents no rule covered, since a getMore names only the first namespace
-// of its pipeline, and may come from another connection. The oldest are forgotten beyond cursorsPerGeneration.
-type uncoveredCursors struct {
+// openCursors holds the cursors of commands that name more than one namespace, since a getMore names only the first, and may come
+// from another connection. There are two generations, of which the older one is forgotten when the newer one is full. From then
+// on a server's unknown cursors count as covered by no rule, until it has closed those that were forgotten.
+type openCursors struct {
 	mu        sync.Mutex
-	now, last map[int64]struct{}
+	now, last map[int64][][]byte // further namespaces; nil: no rule covers its documents
+	forgot    time.Time
 }
 
 // add records the cursor that a reply begins or continues, if there is one.
-func (u *uncoveredCursors) add(reply []byte) {
+func (o *openCursors) add(reply []byte, others [][]byte) {
 	cursor, _, _ := wire.Find(reply, "cursor")
 	e, _, _ := wire.Find(wire.Document(cursor.Value), "id")
 	id, ok := e.Value.AsInt64OK()
 	if !ok || id == 0 {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.now == nil || len(u.now) >= cursorsPerGeneration {
-		u.last, u.now = u.now, map[int64]struct{}{}
+	names := 0
+	for _, other := range others {
+		names += len(other)
 	}
-	u.now[id] = struct{}{}
+	if names > maxCursorNames {
+		others = nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now == nil || len(o.now) >= cursorsPerGeneration {
+		if len(o.last) > 0 {
+			o.forgot = time.Now()
+		}
+		o.last, o.now = o.now, map[int64][][]byte{}
+	}
+	o.now[id] = others
 }
 
-func (u *uncoveredCursors) has(id int64) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, now := u.now[id]
-	_, last := u.last[id]
-	return now || last
+// find returns the further namespaces of a cursor. uncovered means that no rule covers its documents.
+func (o *openCursors) find(id int64) (others [][]byte, uncovered bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	others, known := o.now[id]
+	if !known {
+		others, known = o.last[id]
+	}
+	if !known {
+		return nil, !o.forgot.IsZero() && time.Since(o.forgot) < serverCursorTimeout
+	}
+	return others, others == nil
 }

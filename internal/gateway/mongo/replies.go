@@ -142,8 +142,10 @@ func (s *session) handleReply(m message) (err error) {
 	if nc := x.nsCommand; nc != nil {
 		covered = x.lookup(s.policy.Load(), nc.namespace, nc.command, policy.Reply, len(r.plain)) != nil
 	}
-	if !covered && (x.uncovered || len(x.others) > 0) {
-		s.uncoveredCursors.add(r.doc)
+	if x.uncovered {
+		s.cursors.add(r.doc, nil)
+	} else if len(x.others) > 0 {
+		s.cursors.add(r.doc, x.others)
 	}
 	covered = covered && s.toClient.stream != nil && !s.effort.IsSteppedDown()
 	err = s.toClient.write(out, r.account, covered)

@@ -42,7 +42,7 @@ var (
 )
 
 // release drops the request's bytes, whose memory goes back to the budget before the next request is read.
-func (r *request) release() { r.received, r.plain, r.name = nil, nil, nil }
+func (r *request) release() { r.received, r.plain, r.name, r.others = nil, nil, nil, nil }
 
 // parse reads r.plain, whose header is r.header.
 func (r *request) parse() error {
@@ -56,7 +56,7 @@ func (r *request) parse() error {
 		}
 		r.document = r.msg.Body
 		r.hasReply = r.msg.Flags&wire.MoreToCome == 0
-		return r.parseCommand(r.document.Of(r.plain))
+		return r.parseCommand(r.document.Of(r.plain), nil)
 	case wire.OpQuery:
 		return r.parseQuery()
 	case wire.OpGetMore:
@@ -81,19 +81,16 @@ func (r *request) parseQuery() error {
 			r.document = wire.Span{Off: r.outer.Off + first.End() - len(inner), Len: len(inner)}
 		}
 	}
-	if err := r.parseCommand(doc); err != nil {
-		return err
-	}
 	database, _, _ := bytes.Cut(q.Collection.Of(r.plain), []byte(".$cmd"))
-	r.namespace = append(append(r.namespace[:0], database...), ".$cmd"...)
-	return nil
+	return r.parseCommand(doc, database)
 }
 
 // parseCommand parses the document of a command, whose name is its first key. Requests of one shape have the same
-// name, fields and namespace and ask for the same number of documents; other values do not matter.
-func (r *request) parseCommand(doc []byte) error {
+// name, fields and namespace and ask for the same number of documents; other values do not matter. An OP_MSG names its database in
+// the document.
+func (r *request) parseCommand(doc, database []byte) error {
 	var first wire.Element
-	var database, collection []byte
+	var collection []byte
 	var pipeline bsoncore.Value
 	shape := emptyHash
 	err := wire.Elements(doc, func(e wire.Element) bool {
@@ -133,29 +130,35 @@ func (r *request) parseCommand(doc []byte) error {
 	if r.name == nil {
 		return errNoCommand
 	}
-	switch {
-	case r.traits&namesCollection != 0:
-		collection = wire.Text(first.Value)
-	case r.traits&continuesCursor != 0:
-		r.cursor, _ = first.Value.AsInt64OK()
-	case r.traits&wrapsCommand != 0:
-		wrapped := wire.Document(first.Value)
-		if inner, ok := wire.First(wrapped); ok && traitsOf(inner.Key)&namesCollection != 0 {
-			collection = wire.Text(inner.Value)
-		}
-		stages, _, _ := wire.Find(wrapped, "pipeline")
+	command, traits := doc, r.traits
+	if r.traits&wrapsCommand != 0 {
+		command = wire.Document(first.Value)
+		first, _ = wire.First(command)
+		traits = traitsOf(first.Key)
+		stages, _, _ := wire.Find(command, "pipeline")
 		pipeline = stages.Value
-	case r.traits&listsNamespaces != 0:
-		r.addListed(doc)
 	}
-	if pipeline.Type == bsoncore.TypeArray {
-		r.addStages(database, pipeline, 0)
+	switch {
+	case traits&namesCollection != 0:
+		collection = wire.Text(first.Value)
+		r.unknownNamespaces = first.Value.Type == bsoncore.TypeBinary || first.Value.Type == bsoncore.TypeSymbol // it names one in another way
+	case traits&continuesCursor != 0:
+		r.cursor, _ = first.Value.AsInt64OK()
+	case traits&listsNamespaces != 0:
+		r.addListed(command)
+	case traits&anyNamespace != 0:
+		r.unknownNamespaces = true
 	}
+	r.addStages(database, pipeline, 0)
 	if collection == nil {
 		collection = []byte(noCollection)
 	}
+	if len(database)+1+len(collection) > maxNamespaceBytes {
+		r.unknownNamespaces = true
+		database, collection = nil, []byte(noCollection)
+	}
 	r.namespace = append(append(append(r.namespace[:0], database...), '.'), collection...)
-	if r.traits&listsNamespaces != 0 && len(r.others) > 0 {
+	if traits&listsNamespaces != 0 && len(r.others) > 0 {
 		r.namespace, r.others = append(r.namespace[:0], r.others[0]...), r.others[1:]
 	}
 	shape.addBytes(r.namespace)
@@ -234,10 +237,13 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 		return r.plain, nil, false
 	}
 	p, fromGateway, linked := s.policy.Load(), s.nearClient.Load(), s.toServer.stream != nil
-	if s.nsCommands.sample || s.toClient.stream != nil || len(r.others) > 0 {
+	if s.nsCommands.sample || s.toClient.stream != nil {
 		x.nsCommand = s.nsCommands.get(r.namespace, r.name)
 	}
-	x.others, x.uncovered = r.others, r.unknownNamespaces || r.cursor != 0 && s.uncoveredCursors.has(r.cursor)
+	x.others, x.uncovered = r.others, r.unknownNamespaces
+	if r.cursor != 0 {
+		x.others, x.uncovered = s.cursors.find(r.cursor)
+	}
 	if linked {
 		covered := x.lookup(p, r.namespace, r.name, policy.Request, len(r.plain)) != nil
 		return r.plain, nil, covered && !s.effort.IsSteppedDown()

@@ -1,8 +1,6 @@
 package mongo
 
 import (
-	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -116,87 +114,5 @@ func TestMirror(t *testing.T) {
 	insert = command("insert", "copies", bson.E{Key: "documents", Value: bson.A{bson.D{{Key: "v", Value: noise}}}})
 	if request, _, _ = last(insert, wire.Snappy); request.came != plain {
 		t.Errorf("noise was compressed, to %d bytes", len(request.bytes))
-	}
-}
-
-// A request names all namespaces whose documents it or its reply may have.
-func TestNamespaces(t *testing.T) {
-	stage := func(name string, value any) bson.D { return bson.D{{Key: name, Value: value}} }
-	aggregate := func(stages ...any) bson.D {
-		return command("aggregate", "a", bson.E{Key: "pipeline", Value: bson.A(stages)})
-	}
-	deep := bson.A{}
-	for range maxPipelineDepth + 1 {
-		deep = bson.A{stage("$unionWith", bson.D{{Key: "coll", Value: "b"}, {Key: "pipeline", Value: deep}})}
-	}
-	var many bson.A
-	for i := range maxNamespaces + 1 {
-		many = append(many, stage("$unionWith", fmt.Sprint("c", i)))
-	}
-	listed := bson.E{Key: "nsInfo", Value: bson.A{bson.D{{Key: "ns", Value: "x.a"}}, bson.D{{Key: "ns", Value: "y.b.c"}}}}
-	for name, c := range map[string]struct {
-		doc     bson.D
-		want    string
-		unknown bool
-	}{
-		"find":             {command("find", "a", bson.E{Key: "filter", Value: stage("$lookup", "b")}), "shop.a", false},
-		"$match":           {aggregate(stage("$match", bson.D{{Key: "from", Value: "b"}})), "shop.a", false},
-		"$lookup":          {aggregate(stage("$lookup", bson.D{{Key: "from", Value: "b"}, {Key: "as", Value: "c"}})), "shop.a shop.b", false},
-		"another database": {aggregate(stage("$lookup", bson.D{{Key: "from", Value: bson.D{{Key: "db", Value: "x"}, {Key: "coll", Value: "b"}}}})), "shop.a x.b", false},
-		"$graphLookup":     {aggregate(stage("$graphLookup", bson.D{{Key: "from", Value: "b"}})), "shop.a shop.b", false},
-		"$unionWith":       {aggregate(stage("$unionWith", "b")), "shop.a shop.b", false},
-		"inner pipelines": {aggregate(stage("$facet", bson.D{{Key: "f", Value: bson.A{stage("$lookup", bson.D{
-			{Key: "pipeline", Value: bson.A{stage("$unionWith", bson.D{{Key: "coll", Value: "b"}})}}, {Key: "from", Value: "c"},
-		})}}})), "shop.a shop.b shop.c", false},
-		"explain":             {command("explain", bson.D{{Key: "aggregate", Value: "a"}, {Key: "pipeline", Value: bson.A{stage("$unionWith", "b")}}}), "shop.a shop.b", false},
-		"bulkWrite":           {command("bulkWrite", 1, listed), "x.a y.b.c", false},
-		"without a namespace": {command("bulkWrite", 1), "shop.$cmd", false},
-		"too deep":            {aggregate(deep...), "", true},
-		"too many":            {aggregate(many...), "", true},
-	} {
-		r := requestOf(t, opMsg(1, 0, c.doc))
-		got := string(r.namespace)
-		for _, other := range r.others {
-			got += " " + string(other)
-		}
-		if got != c.want && c.want != "" || r.unknownNamespaces != c.unknown {
-			t.Errorf("%s: %s, unknown: %v", name, got, r.unknownNamespaces)
-		}
-	}
-
-	// As drivers send a bulkWrite.
-	doc, err := bson.Marshal(bson.D{{Key: "ns", Value: "x.a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := opMsg(1, 0, command("bulkWrite", 1))
-	section := append([]byte{1, 0, 0, 0, 0}, "nsInfo\x00"...)
-	section = append(append(section, doc...), doc...)
-	binary.LittleEndian.PutUint32(section[1:], uint32(len(section)-1))
-	b = append(b, section...)
-	wire.PutLength(b)
-	if r := requestOf(t, b); string(r.namespace) != "x.a" || len(r.others) != 1 {
-		t.Errorf("%s and %q", r.namespace, r.others)
-	}
-}
-
-// The cursor of a reply that no rule covers is known, whichever connection continues it, until many others are.
-func TestUncoveredCursors(t *testing.T) {
-	var u uncoveredCursors
-	reply := func(id int64) []byte {
-		b, err := bson.Marshal(bson.D{{Key: "cursor", Value: bson.D{{Key: "firstBatch", Value: bson.A{}}, {Key: "id", Value: id}}}, {Key: "ok", Value: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	for id := range int64(3 * cursorsPerGeneration) {
-		u.add(reply(id))
-	}
-	u.add(nil)
-	for id, want := range map[int64]bool{0: false, 1: false, cursorsPerGeneration + 2: true, 3*cursorsPerGeneration - 1: true, 3 * cursorsPerGeneration: false} {
-		if u.has(id) != want {
-			t.Errorf("%d is known: %v", id, !want)
-		}
 	}
 }
