@@ -59,7 +59,7 @@ func (x *exchange) gatherReply(resp *http.Response, rule *policy.MessageRule) bo
 		resp.Body = readCloser{errorReader{err}, resp.Body}
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		resp.Body = readCloser{b.newReader(b.received, resp.Body, memory.FromClient), resp.Body}
+		resp.Body = b.newReader(b.received, resp.Body, memory.FromClient)
 	}
 	return complete && err == nil
 }

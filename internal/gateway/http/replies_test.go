@@ -134,19 +134,25 @@ func TestRequestMemoryDuringReply(t *testing.T) {
 	one := start(t, upstream, func(c *Config) { c.Requests, c.UpstreamReads = budgets["one"], []string{"zstd"} }, requestsTo(t, "zstd"))
 	near, _ := startPair(t, upstream, func(near, far *Config) { near.Requests, far.Requests = budgets["near"], budgets["far"] })
 	for _, g := range []*rig{one, near} {
-		c := client(t)
-		if g == near {
-			near.untilCarried(c)
+		for _, chunked := range []bool{false, true} {
+			c := client(t)
+			if g == near {
+				near.untilCarried(c)
+			}
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+"/poll", bytes.NewReader(bytes.Repeat(text, 400)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if chunked { // and collected, as a message
+				r.ContentLength = -1
+				r.Header.Set("Content-Type", "application/x-protobuf")
+			}
+			resp, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+"/poll", bytes.NewReader(bytes.Repeat(text, 400)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
 	}
 	for name, b := range budgets {
 		testenv.Eventually(t, name+" holds nothing of the requests", func() bool { return b.InUse() == 0 })

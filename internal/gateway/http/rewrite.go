@@ -155,7 +155,7 @@ func (x *exchange) gatherRequest(out *http.Request, rule *policy.MessageRule) bo
 		x.broken = err
 	case !complete:
 		x.countLeft(rule, leftBudget, n)
-		out.Body = readCloser{b.newReader(b.received, out.Body, memory.FromUpstream), out.Body}
+		out.Body = b.newReader(b.received, out.Body, memory.FromUpstream)
 	}
 	return complete && err == nil
 }
@@ -176,11 +176,15 @@ func (x *exchange) sample(out *http.Request) {
 // setBody makes b the body of a request. It can be sent again from the beginning if a connection turns out to
 // be dead.
 func (x *exchange) setBody(out *http.Request, b []byte) {
+	if earlier, ok := out.Body.(*bytesBody); ok {
+		_ = earlier.Close()
+	}
 	open := func() (io.ReadCloser, error) { return x.requestBody.newReader(b, nil, memory.FromUpstream), nil }
-	out.Body, _ = open()
-	out.GetBody = open
 	if len(b) == 0 { // else net/http would regard the length as unknown
 		out.Body, out.GetBody = http.NoBody, nil
+	} else {
+		out.Body, _ = open()
+		out.GetBody = open
 	}
 	out.ContentLength = int64(len(b))
 	out.Header["Content-Length"] = []string{strconv.Itoa(len(b))}
@@ -277,7 +281,7 @@ func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
 	case err != nil:
 		x.broken = err
 	case !complete:
-		out.Body = readCloser{b.newReader(b.received, out.Body, memory.FromUpstream), out.Body}
+		out.Body = b.newReader(b.received, out.Body, memory.FromUpstream)
 	default:
 		return b.received, true
 	}

@@ -77,8 +77,8 @@ func (b *wholeBody) readAll(n, most int64) (err error) {
 	return expectEOF(b.gather.Src)
 }
 
-// newReader returns a reader for a peer that reads p, bytes of the body, and then rest.
-func (b *wholeBody) newReader(p []byte, rest io.Reader, to memory.Peer) *bytesBody {
+// newReader returns a reader for a peer that reads p, bytes of the body, and then rest, which it closes with itself.
+func (b *wholeBody) newReader(p []byte, rest io.ReadCloser, to memory.Peer) *bytesBody {
 	r := &bytesBody{of: b, b: p, rest: rest, to: to}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ var errClosed = errors.New("the body is closed")
 type bytesBody struct {
 	of   *wholeBody
 	b    []byte
-	rest io.Reader // read after the bytes; nil: nothing
+	rest io.ReadCloser // read after the bytes; nil: nothing
 	to   memory.Peer
 	gone bool
 }
@@ -155,15 +155,20 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 	if rest == nil {
 		return 0, io.EOF
 	}
-	return rest.Read(p)
+	n, err := rest.Read(p)
+	r.of.grant.Moved.Add(int64(n))
+	return n, err
 }
 
 // Complete reports whether all of the body is in memory; see package http2.
 func (r *bytesBody) Complete() bool { return r.rest == nil }
 
-// Close releases the bytes. The account waits for the peer until the last reader of the body is closed: there
+// Close releases the bytes, and closes the rest. The account waits for the peer until the last reader of the body is closed: there
 // may be a second one if the body is sent again.
 func (r *bytesBody) Close() error {
+	if r.rest != nil {
+		defer r.rest.Close()
+	}
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
 	if r.gone {
