@@ -11,14 +11,11 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// replayed has the fields of a report of `cinch replay` that are compared.
+// replayed is a part of a report of `cinch replay`. Outcome and Compared are compared, Reasons explain a failure.
 type replayed struct {
 	Outcome  string
 	Reasons  []string
 	Compared struct{ Equal, Different, Diverged int }
-	Metrics  []struct {
-		Baseline int `json:"baseline_batches"`
-	}
 }
 
 // TestRecording replays a recording with its identity, from the state of an earlier replay.

@@ -346,7 +346,7 @@ def recording(name):
             c.do("HGETALL", "user:%d" % n)
         time.sleep(0.05)
     record.send_signal(signal.SIGINT)
-    write_file(record.communicate()[0], name, "recorded.json")
+    record.communicate()
     stop(directory)
     (a, adir), (b, bdir) = start("redis"), start("redis")
     state = os.path.join(work, "shadow.state.json")
