@@ -20,7 +20,7 @@ import (
 )
 
 func TestGRPC(t *testing.T) {
-	neverWorse(t, overGRPC, func(s *sequence) float64 {
+	compareAll(t, overGRPC, allCodings, func(s *sequence) float64 {
 		if s.proto {
 			return max(shareOfProto, overLinks(s))
 		}

@@ -19,7 +19,7 @@ const (
 	httpReplies  = "{direction: reply, setting: zstd-3}"
 )
 
-func TestHTTP(t *testing.T) { neverWorse(t, overHTTP, overLinks) }
+func TestHTTP(t *testing.T) { compareAll(t, overHTTP, allCodings, overLinks) }
 
 func overHTTP(t *testing.T, s *sequence) (one, pair, links int64) {
 	scheme := "http"

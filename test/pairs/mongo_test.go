@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-func TestMongo(t *testing.T) { neverWorse(t, overMongo, overLinks) }
+func TestMongo(t *testing.T) { compareAll(t, overMongo, []string{"zstd"}, overLinks) }
 
 func overMongo(t *testing.T, s *sequence) (one, pair, links int64) {
 	const rules = "rules: [{setting: zstd-3}]"

@@ -3,6 +3,7 @@ package pairs
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
@@ -35,11 +36,11 @@ const (
 	maxExchanges = 60
 )
 
-// A link begins with a history of firstWindow bytes, and has its longest one when it has carried what warms it up.
+// A link begins with a history of firstWindowBytes, and has its longest one when it has carried what warms it up.
 const (
-	firstWindow   = 128 << 10
-	warmExchanges = 2
-	warmBytes     = 3 << 19
+	firstWindowBytes = 128 << 10
+	warmExchanges    = 2
+	warmBytes        = 3 << 19
 )
 
 // sizes are ranges of lengths.
@@ -56,13 +57,18 @@ var sizes = []struct {
 	{"any", 0, 300_000},
 }
 
-// draw returns the sequence of a seed.
-func draw(seed uint64) *sequence {
+// allCodings are those that the clients of HTTP and gRPC use.
+var allCodings = []string{"gzip", "zstd", "snappy"}
+
+// draw returns the sequence of a seed. Its coding is one of the codings, or none.
+func draw(seed uint64, codings []string) *sequence {
 	r := rand.New(rand.NewPCG(seed, 38))
 	oneIn := func(n int) bool { return r.IntN(n) == 0 }
 	s := &sequence{seed: seed, chunked: oneIn(4), http2: oneIn(2), stream: oneIn(4), proto: oneIn(2), atOnce: 1}
 	if oneIn(4) {
-		s.coding = []string{"gzip", "zstd", "snappy"}[r.IntN(3)]
+		if coding := allCodings[r.IntN(len(allCodings))]; slices.Contains(codings, coding) {
+			s.coding = coding
+		}
 	}
 	if oneIn(4) {
 		s.atOnce = 2 + r.IntN(6)
@@ -98,7 +104,7 @@ func draw(seed uint64) *sequence {
 		c := r.IntN(len(s.clients))
 		s.clients[c] = append(s.clients[c], x)
 	}
-	if s.longest() > firstWindow && !oneIn(3) {
+	if s.longest() > firstWindowBytes && !oneIn(3) {
 		s.warm = warmExchanges
 		for c, exchanges := range s.clients {
 			var warm []exchange
@@ -129,7 +135,7 @@ func (s *sequence) options() (text string) {
 }
 
 // isCold reports whether links have short histories when long messages come.
-func (s *sequence) isCold() bool { return s.warm == 0 && s.longest() > firstWindow }
+func (s *sequence) isCold() bool { return s.warm == 0 && s.longest() > firstWindowBytes }
 
 // messages returns the number of messages that are counted. A long one counts several times: a link sends it in pieces.
 func (s *sequence) messages() (n int) {

@@ -9,7 +9,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-func TestTunnel(t *testing.T) { neverWorse(t, overTunnel, func(*sequence) float64 { return share }) }
+func TestTunnel(t *testing.T) {
+	compareAll(t, overTunnel, nil, func(*sequence) float64 { return share })
+}
 
 // A tunnel alone does not exist: the bytes of its clients and its server are what a pair is compared with.
 func overTunnel(t *testing.T, s *sequence) (one, pair, links int64) {

@@ -32,7 +32,7 @@ const (
 	perLink    = 1 << 10 // for the hello and the settings of HTTP/2
 )
 
-// What is known to be worse (issue 38).
+// What is known to be worse.
 const (
 	// Pieces of a link are shorter than what one gateway compresses at once.
 	pieceBytes   = 64 << 10
@@ -59,7 +59,7 @@ func overLinks(s *sequence) float64 {
 	return share
 }
 
-// meteredWire is a connection that bytes are counted on.
+// meteredWire is a relay that counts the bytes of its connections.
 type meteredWire struct {
 	*testenv.Relay
 	up, down atomic.Int64 // to the server, and from it
@@ -208,12 +208,13 @@ func (s *sequence) playLinked(t *testing.T, atOnce int, between *meteredWire, co
 // once calls what prepares a client for one gateway.
 func once(exchange func()) { exchange() }
 
-// protocol runs a sequence through one gateway and through two, and returns the bytes on the wire that costs, and how many
+// measurement runs a sequence through one gateway and through two, and returns the bytes on the wire that costs, and how many
 // links there were.
-type protocol func(t *testing.T, s *sequence) (one, pair, links int64)
+type measurement func(t *testing.T, s *sequence) (one, pair, links int64)
 
-// neverWorse compares the bytes of many sequences. allowed returns the share of them that a pair may add.
-func neverWorse(t *testing.T, run protocol, allowed func(*sequence) float64) {
+// compareAll compares the bytes of many sequences, whose clients may use the codings. allowed returns the share of the bytes
+// that a pair may add.
+func compareAll(t *testing.T, run measurement, codings []string, allowed func(*sequence) float64) {
 	first := testenv.Seed(t) * 1000
 	n := uint64(*number)
 	if n == 0 {
@@ -224,13 +225,13 @@ func neverWorse(t *testing.T, run protocol, allowed func(*sequence) float64) {
 	}
 	for seed := first; seed < first+n; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			s := draw(seed)
+			s := draw(seed, codings)
 			s.compare(t, run, allowed(s))
 		})
 	}
 }
 
-func (s *sequence) compare(t *testing.T, run protocol, allowed float64) {
+func (s *sequence) compare(t *testing.T, run measurement, allowed float64) {
 	began := time.Now()
 	one, pair, links := run(t, s)
 	limit := one + int64(allowed*float64(one)) + perMessage*int64(s.messages()) + perLink*links
