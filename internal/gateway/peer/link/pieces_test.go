@@ -2,6 +2,7 @@ package link
 
 import (
 	"crypto/tls"
+	"io"
 	"net"
 	"slices"
 	"syscall"
@@ -133,4 +134,19 @@ func TestTextBetweenRandomBytes(t *testing.T) {
 	if missed > 0 {
 		t.Errorf("3,000 bytes of JSON are missed at %d places", missed)
 	}
+}
+
+// A link that got no window in the hello gets one although its pieces are too small to gain anything alone.
+func TestSmallPiecesGetAHistory(t *testing.T) {
+	near, _ := withKey(t, "near", testKey)
+	far, _ := withKey(t, "far", testKey)
+	n, f, _ := carryNew(t, near, far)
+	go func() { _, _ = io.Copy(io.Discard, n) }()
+	go func() { _, _ = io.Copy(io.Discard, f) }()
+	testenv.Eventually(t, "there is a stream with history", func() bool {
+		if _, err := n.Write([]byte("7f3a9c52e1d80b64, which repeats")); err != nil {
+			t.Fatal(err)
+		}
+		return near.State().Begun == 1
+	})
 }
