@@ -118,28 +118,25 @@ func (b *builder) ways(server string) (list []*way, err error) {
 		}
 		list = append(list, w)
 	}
-	cinch := func(options string) func(string) (*rig.Process, error) {
-		return func(to string) (*rig.Process, error) { return b.gateway(b.cinch, to, options) }
+	gateway := func(binary, options string) func(string) (*rig.Process, error) {
+		return func(to string) (*rig.Process, error) { return b.gateway(binary, to, options) }
 	}
 	add("direct")
 	if b.beside != "" {
-		add(b.beside, func(to string) (*rig.Process, error) { return b.gateway(b.beside, to, "") })
+		add(b.beside, gateway(b.beside, ""))
 	}
 	if !b.http2 {
 		add("HAProxy", b.haproxy)
 	}
 	add("Go's ReverseProxy", func(to string) (*rig.Process, error) { return b.role("proxy", to) })
-	add("cinch, nothing to compress for", cinch(""))
-	add("cinch, zstd", cinch("?upstream_encodings=zstd"))
+	add("cinch, nothing to compress for", gateway(b.cinch, ""))
+	add("cinch, zstd", gateway(b.cinch, "?upstream_encodings=zstd"))
 	if b.http2 {
 		return list, err
 	}
-	add("cinch, a pair with history", cinch("?peers=true"), cinch("?history=client"))
+	add("cinch, a pair with history", gateway(b.cinch, "?peers=true"), gateway(b.cinch, "?history=client"))
 	if b.beside != "" {
-		other := func(options string) func(string) (*rig.Process, error) {
-			return func(to string) (*rig.Process, error) { return b.gateway(b.beside, to, options) }
-		}
-		add(b.beside+", a pair with history", other("?peers=true"), other("?history=client"))
+		add(b.beside+", a pair with history", gateway(b.beside, "?peers=true"), gateway(b.beside, "?history=client"))
 	}
 	return list, err
 }
