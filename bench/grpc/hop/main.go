@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&o.binary, "cinch", "", "path of the gateway's program; empty: build it from this tree")
 	flag.StringVar(&o.beside, "beside", "", "path of another build of the gateway's program, to compare with")
 	flag.BoolVar(&o.pair, "pair", false, "two gateways with a link between them, instead of one gateway and HAProxy")
-	flag.StringVar(&o.setting, "setting", "", "codec and level for requests and replies; empty: the gateway changes nothing")
+	flag.StringVar(&o.setting, "setting", "", "codec and level for requests and replies; empty: the gateway changes nothing, with -pair zstd-3")
 	flag.IntVar(&o.size, "size", 1000, "bytes of a request and of a reply")
 	flag.IntVar(&o.conns, "conns", 4, "connections of the client")
 	flag.BoolVar(&o.pin, "pin", false, "give the gateway a CPU of its own")
@@ -47,6 +47,9 @@ func main() {
 	flag.Float64Var(&o.rate, "rate", 0, "internal: calls a second; 0: no limit")
 	flag.Uint64Var(&o.seed, "seed", 0, "internal: seed of the random call times")
 	flag.Parse()
+	if o.pair && o.setting == "" {
+		o.setting = "zstd-3"
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := o.run(ctx); err != nil {

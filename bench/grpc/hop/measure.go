@@ -199,7 +199,7 @@ func report(o options, where string, c capacity, points []point) string {
 	gateways := "one gateway, no rules: it changes nothing"
 	switch {
 	case o.pair:
-		gateways = "two gateways with a link, whose rules say `" + cmp.Or(o.setting, "zstd-3") + "`"
+		gateways = "two gateways with a link, whose rules say `" + o.setting + "`"
 	case o.setting != "":
 		gateways = "one gateway, requests and replies in `" + o.setting + "`"
 	}

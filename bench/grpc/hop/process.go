@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -196,7 +195,7 @@ func (s *stage) config(role, listen, upstream string) string {
 	text := fmt.Sprintf("gateways:\n  - name: hop\n    protocol: grpc\n    listen: %s\n    upstream: grpc://%s\n", listen, upstream)
 	switch {
 	case role != "":
-		text += fmt.Sprintf("    peers: %t\n    rules:\n      - {setting: %s}\n", role == "far", cmp.Or(s.o.setting, "zstd-3"))
+		text += fmt.Sprintf("    peers: %t\n    rules:\n      - {setting: %s}\n", role == "far", s.o.setting)
 	case s.o.setting != "":
 		text += fmt.Sprintf("    upstream_encodings: [zstd, minlz, s2, snappy, lz4, gzip]\n    rules:\n      - {setting: %s}\n", s.o.setting)
 	}
