@@ -14,7 +14,7 @@ type Relay struct {
 	Addr string
 
 	// Watch sees the bytes of a client's connection before they are forwarded, from a goroutine for each direction.
-	// nil: no function does. It must be set before clients connect.
+	// nil: bytes are not observed. It must be set before clients connect.
 	Watch func(client net.Conn, toServer bool, p []byte)
 
 	listener net.Listener
