@@ -73,12 +73,12 @@ func (c *Config) PeerKey(g *Gateway) ([]byte, error) {
 	}
 	file := c.path(g.PeerKeyFile)
 	key, err := os.ReadFile(file)
-	key = bytes.TrimSuffix(key, []byte("\n"))
+	key = bytes.TrimSuffix(bytes.TrimSuffix(key, []byte("\n")), []byte("\r"))
 	if err == nil && (len(key) < minPeerKeyBytes || len(key) > maxPeerKeyBytes) {
 		err = fmt.Errorf("%s: %d bytes, and a key has %d to %d", file, len(key), minPeerKeyBytes, maxPeerKeyBytes)
 	}
 	if err != nil {
-		err = terminal.WithHint(err, "make one for both gateways with: head -c 32 /dev/urandom | base64 > %s", file)
+		err = terminal.WithHint(err, "both gateways need the same one, which head -c 32 /dev/urandom | base64 makes")
 	}
 	return key, c.InvalidGateway(g, "peer_key_file", err)
 }

@@ -56,8 +56,11 @@ func checkFar(key []byte, near, far wire.Hello) error {
 // checkNear reads the proof of the near gateway from c.
 func checkNear(key []byte, near, far wire.Hello, c io.Reader) error {
 	var b [1 + wire.ProofLen]byte
-	if _, err := io.ReadFull(c, b[:]); err != nil {
-		return fmt.Errorf("%w: no proof came from the near one: %w", errKey, err)
+	switch _, err := io.ReadFull(c, b[:]); {
+	case err == io.EOF || err == io.ErrUnexpectedEOF: // it has no key, and closed the connection when it read that it needs one
+		return fmt.Errorf("%w: no proof came from the near one", errKey)
+	case err != nil:
+		return fmt.Errorf("reading the near gateway's proof of the key: %w", err)
 	}
 	if wire.Kind(b[0]) != wire.Proof || !hmac.Equal(b[1:], wire.KeyProof(key, wire.Near, near, far)) {
 		return fmt.Errorf("%w: the near one has another", errKey)

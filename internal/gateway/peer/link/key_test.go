@@ -261,7 +261,7 @@ func TestUnprovenPeersGetNothing(t *testing.T) {
 		t.Errorf("%+v, %+v, %v", theirs, far.State(), err)
 	}
 	_ = b.SetDeadline(time.Now())
-	if err := <-ended; !errors.Is(err, errKey) || !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := <-ended; errors.Is(err, errKey) || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error(err)
 	}
 }
