@@ -37,7 +37,7 @@ const (
 	// Pieces of a link are shorter than what one gateway compresses at once.
 	pieceBytes   = 64 << 10
 	longBytes    = 2 * pieceBytes
-	shareOfLongs = 0.02
+	shareOfLongs = 0.03
 	// Long messages that repeat what is farther back than the first history of a link.
 	shareOfCold = 0.6
 	// A link decompresses what clients have compressed. If its own zstd-3 is worse, and the history of no use, that costs.
