@@ -246,7 +246,7 @@ func (f *front) suffer(t *testing.T, most int64) {
 
 // strangers send no startup packet, or only a part of one. Production gets no connection for them.
 func (f *front) strangers(t *testing.T) {
-	const all = "SELECT count(*) FROM pg_stat_activity"
+	const all = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
 	before := f.count(t, all)
 	startup := pg.AppendStartup(nil, "user", "postgres", "application_name", hostile)
 	for i := range *crowd {
