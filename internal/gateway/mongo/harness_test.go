@@ -135,10 +135,9 @@ func shared(t testing.TB, set string) *mongotest.Server {
 	s := testenv.Shared(t, "mongod "+set, func(t testing.TB) *mongotest.Server {
 		return mongotest.Start(t, mongotest.Config{ReplicaSet: set})
 	})
-	t.Cleanup(func() {
-		if err := s.Client(t).Database("shop").Drop(context.Background()); err != nil {
-			t.Error(err)
-		}
+	t.Cleanup(func() { // a primary that has stepped down is the primary again after some seconds
+		shop := s.Client(t).Database("shop")
+		testenv.Eventually(t, "the database is dropped", func() bool { return shop.Drop(context.Background()) == nil })
 	})
 	return s
 }
