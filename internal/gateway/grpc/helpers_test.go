@@ -3,7 +3,6 @@ package grpc
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -261,18 +259,6 @@ func inForce(rules *policy.Messages) *shared {
 	s := &shared{policy: &atomic.Pointer[policy.Messages]{}}
 	s.policy.Store(rules)
 	return s
-}
-
-// rawClient returns an HTTP/2 client for bodies that no gRPC library would send.
-func rawClient(t testing.TB, addr string) *http.Client {
-	tr := &xhttp2.Transport{
-		AllowHTTP: true, DisableCompression: true,
-		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		},
-	}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr}
 }
 
 // post makes a call and returns its status and the body of its response.

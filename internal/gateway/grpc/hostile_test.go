@@ -4,12 +4,16 @@ package grpc
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"runtime"
 	"testing"
 
+	xhttp2 "golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -128,4 +132,16 @@ func TestForbiddenTrailers(t *testing.T) {
 			t.Errorf("%s: in headers %v, in a response of nothing else %v", name, header[name], only[name])
 		}
 	}
+}
+
+// rawClient returns an HTTP/2 client for bodies that no gRPC library would send.
+func rawClient(t testing.TB, addr string) *http.Client {
+	tr := &xhttp2.Transport{
+		AllowHTTP: true, DisableCompression: true,
+		DialTLSContext: func(ctx context.Context, _, _ string, _ *tls.Config) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
 }
