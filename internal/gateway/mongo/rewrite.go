@@ -149,7 +149,9 @@ func (r *request) parseCommand(doc, database []byte) error {
 	case traits&anyNamespace != 0:
 		r.unknownNamespaces = true
 	}
-	r.addStages(database, pipeline, 0)
+	if pipeline.Type == bsoncore.TypeArray {
+		r.addStages(database, pipeline, 0)
+	}
 	if collection == nil {
 		collection = []byte(noCollection)
 	}
