@@ -37,7 +37,7 @@ var paths = []path{
 	{"http-post", 37, 146, (*walker).httpPost},
 	{"grpc-unary", 28, 150, (*walker).grpcUnary},
 	{"grpc-unary-rule", 57, 278, (*walker).grpcUnaryRule},
-	{"pack", 22, 91, (*walker).pack},
+	{"pack", 24, 91, (*walker).pack},
 }
 
 func main() {
