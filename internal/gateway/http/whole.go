@@ -163,8 +163,8 @@ func (r *bytesBody) Read(p []byte) (int, error) {
 // Complete reports whether all of the body is in memory; see package http2.
 func (r *bytesBody) Complete() bool { return r.rest == nil }
 
-// Close releases the bytes, and closes the rest. The account waits for the peer until the last reader of the body is closed: there
-// may be a second one if the body is sent again.
+// Close releases the bytes, and closes the rest. The account waits for the peer until the last reader of the body is
+// closed: there may be a second one if the body is sent again.
 func (r *bytesBody) Close() error {
 	if r.rest != nil {
 		defer r.rest.Close()

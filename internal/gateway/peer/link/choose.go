@@ -1,6 +1,10 @@
 package link
 
-import "github.com/cinch-layer/cinch/codec"
+import (
+	"slices"
+
+	"github.com/cinch-layer/cinch/codec"
+)
 
 // choice says how a piece is sent, and reason why it is stored.
 type choice struct {
@@ -44,11 +48,13 @@ func isIncompressible(raw []byte) bool {
 	if !codec.Incompressible(raw) {
 		return false
 	}
-	for len(raw) > lookBytes {
-		if !codec.Incompressible(raw[:lookBytes]) {
+	if len(raw) <= lookBytes {
+		return true
+	}
+	for part := range slices.Chunk(raw, lookBytes) {
+		if len(part) >= minLookBytes && !codec.Incompressible(part) {
 			return false
 		}
-		raw = raw[lookBytes:]
 	}
-	return len(raw) < minLookBytes || codec.Incompressible(raw)
+	return true
 }
