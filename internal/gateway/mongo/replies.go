@@ -138,16 +138,15 @@ func (s *session) handleReply(m message) (err error) {
 	if ok {
 		s.stats.Latency(x.spent + time.Since(began))
 	}
-	covered := false
-	if nc := x.nsCommand; nc != nil {
-		covered = x.lookup(s.policy.Load(), nc.namespace, nc.command, policy.Reply, len(r.plain)) != nil
-	}
 	if x.uncovered {
 		s.cursors.add(r.doc, nil)
 	} else if len(x.others) > 0 {
 		s.cursors.add(r.doc, x.others)
 	}
-	covered = covered && s.toClient.stream != nil && !s.effort.IsSteppedDown()
+	covered := false
+	if nc := x.nsCommand; nc != nil && s.toClient.stream != nil && !s.effort.IsSteppedDown() {
+		covered = x.lookup(s.policy.Load(), nc.namespace, nc.command, policy.Reply, len(r.plain)) != nil
+	}
 	err = s.toClient.write(out, r.account, covered)
 	s.pending.replySent()
 	if x.trace != nil {
