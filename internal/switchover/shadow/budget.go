@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// account is a purpose that memory is held for.
+// account names a use of the budget's memory.
 type account int
 
 // Accounts of a budget.
@@ -37,7 +37,7 @@ func newBudget(limit int64) *budget { return &budget{limit: limit} }
 // accountLimit returns the limit of an account.
 func (b *budget) accountLimit(a account) int64 { return b.limit / 8 * share[a] }
 
-// take takes n if it fits, and reports whether it does.
+// take reserves n bytes of an account if they fit, and reports whether they did.
 func (b *budget) take(a account, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +57,8 @@ func (b *budget) move(a account, n int64) bool {
 	return b.held[a] <= b.accountLimit(a)
 }
 
-// wait takes n for operations under way as soon as it fits, nothing else is under way, or ctx ends. Meanwhile
-// the tap fills and drops pieces: production does not wait.
+// wait reserves n bytes for operations under way as soon as they fit, no other operation is under way, or ctx ends.
+// Until then the tap fills and drops pieces: production does not wait.
 func (b *budget) wait(ctx context.Context, n int64) {
 	for {
 		b.mu.Lock()
@@ -76,7 +76,7 @@ func (b *budget) wait(ctx context.Context, n int64) {
 	}
 }
 
-// takeWait takes n as soon as there is room. It returns false if over is closed first.
+// takeWait reserves n bytes as soon as there is room. It returns false if over is closed first.
 func (b *budget) takeWait(a account, n int64, over <-chan struct{}) bool {
 	for !b.take(a, n) {
 		b.mu.Lock()
@@ -112,8 +112,8 @@ func (b *budget) freed() <-chan struct{} {
 	return b.waiting
 }
 
-// Memory of the process besides its budget: itself with the histograms of latencies, and per client the
-// buffers and stacks of its connections, those to targets included.
+// Memory of the process outside its budget: a fixed part, which includes the histograms of latencies, and per client
+// the buffers and stacks of its connections, including those to targets.
 const (
 	fixedBytes      = 24 * MiB
 	connectionBytes = 48 << 10
@@ -131,8 +131,8 @@ func (b *budget) holds() int64 {
 	return b.total
 }
 
-// operationBytes is the size of an operation without its request: the struct, and its places in the order and
-// in two target connections.
+// operationBytes is the size of an operation without its request: the struct, and its entries in the order and in two
+// target connections.
 const operationBytes = 512
 
 // keyBytes is the size of a key without its text.
@@ -146,8 +146,8 @@ func (op *Operation) weight() int64 {
 	return n + int64(len(op.Uses))*keyBytes
 }
 
-// answerSize returns the size of both targets' answers while they are read: growing buffers are larger than
-// their content.
+// answerSize returns the bytes that both targets' answers may take while they are read: growing buffers are up to twice
+// as large as their content.
 func (op *Operation) answerSize() int64 { return targets * 2 * op.Expected }
 
 // Remainder returns the unread rest of a buffer to which pieces are appended. If a part was read, it returns

@@ -21,18 +21,18 @@ type Process struct {
 	// Listen returns the environment variable that tells the candidate where to listen. It is added to this
 	// process's own variables.
 	Listen func(address string) string
-	// Address tells how to connect. The port is chosen at the start, since one that was free hours ago may be
-	// taken.
+	// Address holds the settings of connections to the candidate. Start chooses the port, since one that was free hours
+	// ago may be taken.
 	Address endpoint.Upstream
 }
 
-// Limits for a candidate to listen, and to drain.
+// Time limits for a candidate to start listening, and to drain.
 const (
 	startTime = 30 * time.Second
 	drainTime = 10 * time.Second
 )
 
-// Start runs the process and returns when it listens. stop drains it.
+// Start runs the process and returns when it listens. The returned function drains it.
 func (p Process) Start(ctx context.Context) (endpoint.Upstream, func(), error) {
 	address, err := freeAddress()
 	if err != nil {

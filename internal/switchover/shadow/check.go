@@ -136,7 +136,7 @@ func dataFindings(ctx context.Context, s *stored) (found []Finding) {
 // probes is the number of batches of a probe.
 const probes = 48
 
-// probe reads scratch data for some time, to measure the targets' noise and throughput.
+// probe reads scratch data for d, to measure the targets' noise and throughput.
 func (r *Run) probe(ctx context.Context, d time.Duration) ([]Finding, error) {
 	s, ok := r.cfg.Protocol.(Scratch)
 	if !ok {
@@ -182,7 +182,8 @@ func expected(seq *verdict.Sequence, probed, batch time.Duration, margin float64
 	return n, needed, ok
 }
 
-// forecast returns how long a run will take with that noise.
+// forecast reports how long a run will take with the noise of seq, whose batches lasted batch, and the rate in
+// operations a second.
 func (r *Run) forecast(seq *verdict.Sequence, batch time.Duration, rate float64) []Finding {
 	margin := seq.Margin(r.cfg.Margins.P50)
 	n, needed, ok := expected(seq, batch, r.cfg.Batch, margin)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Compared counts the operations that both targets got, by the comparison of their answers.
+// Compared counts the operations that both targets got, by how their answers compare.
 type Compared struct {
 	Equal     uint64 `json:"equal"`      // answered alike
 	EqualData uint64 `json:"equal_data"` // of these, the answers with data or a number of rows
@@ -24,7 +24,7 @@ type Compared struct {
 	Unordered uint64          `json:"unordered"`
 	Repeated  uint64          `json:"repeated"`  // repeated at a target until it answered like production
 	Lost      [targets]uint64 `json:"lost"`      // not answered, by target
-	UnderWay  uint64          `json:"under_way"` // when the mirror was turned off: counted at neither target
+	UnderWay  uint64          `json:"under_way"` // not done when the mirror was turned off: lost at neither target
 }
 
 // answers returns how many operations both targets have answered, except those without data to compare.
@@ -214,7 +214,7 @@ func differenceOf(op *Operation, a, b Answer) Difference {
 
 const aValue = "a value"
 
-// resolve asks for excuses until the doubts are closed. Those that are open when ctx ends count as under way.
+// resolve asks for excuses until doubts is closed. Differences that are undecided when ctx ends count as under way.
 func (c *compare) resolve(ctx context.Context, control, test *Target) {
 	for op := range c.doubts {
 		c.excusing.Lock()

@@ -15,7 +15,7 @@ import (
 // Config configures a run. Zero fields take the defaults that are named.
 type Config struct {
 	Protocol Protocol
-	// ProtocolName, and Rules of the Candidate, are kept in the State: a run with others can't continue it.
+	// ProtocolName and the candidate's Rules are saved in the State: a run with different ones can't continue it.
 	ProtocolName string
 	Rules        []string
 
@@ -55,10 +55,10 @@ type Config struct {
 	StorageCommands map[string]string
 	OffTime         time.Duration // limit for measuring after the mirror was turned off; 10 s
 
-	Memory   int64         // bound of the memory that waits for the targets; 128 MiB
-	Bound    time.Duration // if 3 pieces, and over 1 %, of a second take longer, the mirror turns itself off; 1 ms
+	Memory   int64         // limit of the memory of waiting operations and their answers; 128 MiB
+	Bound    time.Duration // the mirror turns itself off if in a second 3 pieces, and over 1 %, take longer; 1 ms
 	Wait     time.Duration // how long an operation waits at a target for those before it; 100 ms
-	Patience time.Duration // for a target's answer, in addition to ten times production's time; 10 s
+	Patience time.Duration // limit for a target's answer, in addition to ten times production's time; 10 s
 
 	Log *slog.Logger // nil: no logs
 }
@@ -67,7 +67,7 @@ type Config struct {
 type Margins struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
-	// Absolute limits how much longer still counts as equal, whatever the share.
+	// Absolute is a difference of latencies that still counts as equal, whatever the share.
 	Absolute time.Duration `json:"absolute_ns,omitempty"`
 }
 
@@ -102,7 +102,7 @@ const (
 	DataFull   DataCheck = "full"
 )
 
-// ErrDataCheck is returned for any other value.
+// ErrDataCheck is returned by Set for any other value.
 var ErrDataCheck = errors.New("off, sample or full")
 
 // Set parses a DataCheck.

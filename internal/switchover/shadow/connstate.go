@@ -9,15 +9,15 @@ import (
 // sends them first.
 type connState struct {
 	ops   []*Operation // in their order; of equal ones, only the last
-	bytes int64        // in the budget
+	bytes int64        // taken from the budget
 
 	// While a transaction is open, ops[settled:] are its operations, with the one that began it as the first.
 	inside  bool
 	settled int
 }
 
-// maxStates limits the operations kept of a connection, and of its open transaction. The first one is kept,
-// because it may say how to connect or begin the transaction, and the last ones are.
+// maxStates limits the operations kept of a connection, and of its open transaction. Beyond it, the first one is kept,
+// because it may say how to connect or begin the transaction, and the latest ones.
 const maxStates = 1000
 
 // operations returns the operations so far; later ones are not added to the slice.
@@ -31,8 +31,7 @@ func (s *connState) operations() []*Operation {
 // connStates holds the state of all connections, by their number.
 type connStates map[uint64]*connState
 
-// remember keeps the operations for which which returns true. It returns by how many bytes the state has
-// grown.
+// remember adds the operations that which selects. It returns by how many bytes the state has grown.
 func (all connStates) remember(conn uint64, ops []*Operation, which func(*Operation) bool) (grown int64) {
 	for _, op := range ops {
 		s := all[conn]

@@ -17,8 +17,8 @@ func (s *connState) names() (all []string) {
 	return all
 }
 
-// A new connection repeats what has lasted: nothing of a transaction that is over but what survives it, and
-// all of one that is open.
+// A new connection repeats the operations whose effect lasts: of a transaction that is over only those that survive it,
+// and all of one that is open.
 func TestStateOfTransactions(t *testing.T) {
 	connect, begin, commit := &Operation{Name: "connect"}, &Operation{Name: "begin", Lasts: InTransaction}, &Operation{Name: "commit", Kind: Write, Ends: Committed}
 	rollback := &Operation{Name: "rollback", Kind: Write, Ends: RolledBack}

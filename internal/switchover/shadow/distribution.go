@@ -13,13 +13,12 @@ type Quantile struct {
 	Control float64 `json:"control"`
 	Test    float64 `json:"test"`
 	Ratio   float64 `json:"ratio"` // over the batches, relative to the A/A phase
-	Low     float64 `json:"low"`   // of its interval, each of 95 %
-	High    float64 `json:"high"`  // -1: no bound yet
+	Low     float64 `json:"low"`   // lower bound of its 95 % interval
+	High    float64 `json:"high"`  // upper bound; -1: none yet
 	Batches int     `json:"batches"`
 }
 
-// spread holds the batches' ratios of the quantiles of each kind, in addition to those that a verdict rests
-// on.
+// spread holds, by kind, the batches' ratios of each of shownQuantiles. The verdict does not depend on them.
 type spread map[Kind][]*verdict.Sequence
 
 // plannedBatches is the number of batches at which intervals are narrowest, as in a verdict.Evaluator.
@@ -35,7 +34,7 @@ func newSpread(planned int) spread {
 	return s
 }
 
-// take adds a batch's ratios. Quantiles with too few operations are left out.
+// take adds a batch's ratios, in the order of shownQuantiles; nil: the batch had too few operations for that quantile.
 func (s spread) take(kind Kind, ratios []*float64, baseline bool) {
 	for i, x := range ratios {
 		switch {

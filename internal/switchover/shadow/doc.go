@@ -12,19 +12,17 @@
 //
 // # The order
 //
-// A piece is queued before it is passed on, so a reply is in the queue before its client can act on it: a
-// request that a program sends because of an answer always comes later in the queue. One goroutine of the
-// mirror reads the queue and numbers operations by their completion in production. An operation touches a
-// key, a part of a key or, if that is not known, everything. It is sent to a target when earlier operations
-// of other connections that conflict with it (they touch the same, and one of the two writes) are done there.
-// Operations of one connection are sent in their order. So both targets carry conflicting operations out in
-// the same order, each at its own speed.
+// A piece is queued before it is passed on, so a reply is in the queue before its client can act on it: a request that
+// a program sends because of an answer always comes later in the queue. One goroutine of the mirror reads the queue and
+// numbers operations by their completion in production. An operation touches a key, a part of a key or, if that is not
+// known, everything. It is sent to a target when earlier operations of other connections that conflict with it (both
+// touch the same key, and at least one writes) are done there. Operations of one connection are sent in their order. So
+// both targets execute conflicting operations in the same order, each at its own speed.
 //
-// One race is left: two conflicting operations that ran at the same time in production may be numbered in the
-// opposite order of their execution, if the server sends the second one's answer first. Both targets then
-// agree with each other, but not with production. An operation that waits on a target for a later one (for a
-// lock, or an element to pop) would wait forever, so operations behind it wait for it no longer than
-// Config.Wait.
+// One race remains: two conflicting operations that ran at the same time in production may be numbered in the opposite
+// order of their execution, if the server sends the second one's answer first. Both targets then agree with each other,
+// but not with production. An operation that waits on a target for a later one (for a lock, or an element to pop) would
+// wait forever, so operations behind it wait for it no longer than Config.Wait.
 //
 // A Conn that can undo an operation compares the target's answer with production's. If production executed a
 // concurrent operation first, the Conn undoes its own and has that one sent first (Target.Ahead).

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// blockedOp is an operation that waited in production for another connection's, such as a push for a blocked
-// pop. Its answer is often seen first, so it is held back until the other one has arrived.
+// blockedOp is an operation that waited in production for another connection's, such as a blocked pop for a push. Its
+// answer is often seen before that of the other one, so it is held back until that has arrived.
 type blockedOp struct {
 	op   *Operation
 	conn uint64
-	at   time.Time // of its answer
+	at   time.Time // time of its answer
 }
 
 // maxCauseDelay limits how long an operation that was blocked is held back for the one that unblocked it.
@@ -51,7 +51,7 @@ func (m *mirror) unblockFor(ctx context.Context, at time.Time, done []*Operation
 	return behind
 }
 
-// overlaps reports whether two operations touch the same.
+// overlaps reports whether two operations touch a common key.
 func (op *Operation) overlaps(other *Operation) bool {
 	return op.TouchesAll || other.TouchesAll || slices.ContainsFunc(op.Keys, func(k string) bool { return slices.Contains(other.Keys, k) })
 }
@@ -77,7 +77,7 @@ func (m *mirror) unblock(ctx context.Context, which func(blockedOp) bool) {
 	})
 }
 
-// now returns the current time, in a recording that of the latest piece.
+// now returns the current time or, in the replay of a recording, the time of the latest piece.
 func (m *mirror) now() time.Time {
 	if m.replayed {
 		return m.latest
@@ -85,8 +85,8 @@ func (m *mirror) now() time.Time {
 	return time.Now()
 }
 
-// causeTimer fires when the first held operation has waited long enough. In a recording it is nil: time
-// passes with the pieces.
+// causeTimer returns a channel that fires when the first held operation has waited long enough; nil: there is none, or
+// a recording is replayed, where time advances with the pieces.
 func (m *mirror) causeTimer() <-chan time.Time {
 	if len(m.blocked) == 0 || m.replayed {
 		return nil

@@ -22,7 +22,7 @@ type batch struct {
 // kind alone. A fingerprint with enough operations to be judged replaces one without.
 const maxNames = 200
 
-// maxWaiting limits the fingerprints without an entry whose operations are counted to decide about that.
+// maxWaiting limits the fingerprints in waiting, whose operations are counted to see whether they may replace an entry.
 const maxWaiting = 4096
 
 func newBatch(now time.Time) *batch {
@@ -69,7 +69,7 @@ func (b *batch) room(name string) bool {
 // empty reports whether the batch has no operations.
 func (b *batch) empty() bool { return b.kinds[Read].count()+b.kinds[Write].count() == 0 }
 
-// pair holds the latencies of the same operations at both targets, in nanoseconds, with digits significant
+// pair holds the latencies of the same operations at both targets, in nanoseconds, rounded to digits significant
 // digits.
 type pair struct {
 	digits int
@@ -161,8 +161,8 @@ func (b *batch) observations() verdict.Batch {
 	}
 }
 
-// allowed returns by how much the absolute margin exceeds the shares, in the order of metrics; nil without
-// one.
+// allowed returns by how much the absolute margin exceeds the shares, in the order of metrics; nil: there is no
+// absolute margin.
 func (b *batch) allowed(m Margins) verdict.Batch {
 	if m.Absolute == 0 {
 		return nil

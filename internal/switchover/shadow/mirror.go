@@ -19,7 +19,7 @@ type mirror struct {
 	protocol Protocol
 	targets  [targets]*Target
 	compare  *compare
-	rate     float64 // of the reads
+	rate     float64 // share of the reads that are sent
 	budget   *budget
 	seed     maphash.Seed
 
@@ -86,7 +86,8 @@ func (m *mirror) serveRequest() {
 	}
 }
 
-// do has the mirror's goroutine run f when both targets are done with all their operations, and waits for it.
+// do has the mirror's goroutine run f when both targets are done with all their operations, and waits for it or for ctx
+// to end.
 func (m *mirror) do(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	request := func() {
@@ -156,7 +157,7 @@ func (m *mirror) handle(ctx context.Context, p piece) {
 // ownConn is the number of the connection for operations that no client sent. Clients' numbers begin with 1.
 const ownConn = 0
 
-// keepTime submits the operations that are due by the Timekeeper.
+// keepTime submits the operations that the Protocol, if it is a Timekeeper, has due at now.
 func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 	keeper, ok := m.protocol.(Timekeeper)
 	for ok && ctx.Err() == nil && !m.following {
@@ -206,7 +207,7 @@ func (m *mirror) abandon(ctx context.Context, c *clientConn, err error) {
 	m.endTargetConns(c.number)
 }
 
-// end is called after the last piece of a connection.
+// end ends the mirroring of a connection after its last piece.
 func (m *mirror) end(ctx context.Context, c *clientConn) {
 	m.unblockConn(ctx, c.number)
 	if ender, ok := c.reader.(Ender); ok {
@@ -350,7 +351,8 @@ func (m *mirror) chosen(op *Operation) bool {
 	return float64(maphash.Comparable(m.seed, op.number)>>11)/(1<<53) < m.rate
 }
 
-// finished is called by a target connection when its target is done with an operation.
+// finished records that one target is done with an operation. When both are, it compares their answers and frees
+// memory.
 func (m *mirror) finished(op *Operation) {
 	if op.pendingTargets.Add(-1) > 0 {
 		return

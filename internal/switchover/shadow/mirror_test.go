@@ -231,7 +231,7 @@ func TestSlowTapEndsTheRun(t *testing.T) {
 	}
 }
 
-// Targets that both refuse what production does are alike, but useless.
+// A run is void if both targets refuse what production executed, although their answers are alike.
 func TestTargetsThatRefuse(t *testing.T) {
 	r := New(Config{Protocol: willing{}})
 	for i := range 1000 {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// voided holds the observations of a void run that its advice is made from.
+// voided holds the observations of a void run from which next derives its advice.
 type voided struct {
 	of       [targets]*Target
 	failed   *Target // the one that does not answer; nil: none

@@ -55,24 +55,24 @@ type Operation struct {
 	Form    uint8  // how the answer is compared, for the Protocol's own use
 	Private any    // for the Protocol's own use
 	Example any    // input of an Explainer: one of each name is kept in memory; nil: not explained
-	// Blocks marks an operation that may wait at a target for one of another connection. Its latency is not
+	// Blocks marks an operation that may wait at a target for an operation of another connection. Its latency is not
 	// judged, and operations behind it wait for it no longer than Config.Wait.
 	Blocks bool
 	// Untimed marks an operation of the mirror itself, whose latency is not judged.
 	Untimed bool
 	// Locks marks an operation that may wait at a target for another connection's lock. It needs a Looker.
 	Locks bool
-	// WasBlocked marks an operation that waited in production for one of another connection, whose answer may come
-	// after its own.
+	// WasBlocked marks an operation that waited in production for an operation of another connection, whose answer may
+	// arrive after its own.
 	WasBlocked bool
 	// Follows is the operation that this one depends on, such as the query whose cursor it reads. If sampling
 	// leaves that one out, this one is left out, too.
 	Follows *Operation
 	// SkipReason, unless empty, is the reason why the operation is not sent, only counted.
 	SkipReason string
-	// Snapshot marks a read that sees the data as of its beginning, so that operations behind it need not
-	// wait for its end. It needs a Looker. A target that plans the read may take a snapshot for the planning
-	// alone, so answers that differ then count as not in order.
+	// Snapshot marks a read that sees the data as of its beginning, so that operations behind it need not wait for its
+	// end. It needs a Looker. A target may take one snapshot to plan the read and another to execute it, so if a write
+	// was sent before the end of the read, answers that differ count as not in order.
 	Snapshot bool
 	// Redefines marks an operation, such as DROP or TRUNCATE, whose effect even reads with an older snapshot
 	// see. It waits until those reads have ended.
@@ -101,9 +101,9 @@ type Operation struct {
 	legs           [targets]leg
 	pendingTargets atomic.Int32         // targets that are not done with it
 	stopped        atomic.Bool          // it waited at a target for another operation: its latency is not judged
-	passed         atomic.Bool          // a target sent a write before its end, and it may yet take another snapshot
+	passed         atomic.Bool          // a target sent a write before its end, and it may take a snapshot after that
 	forced         [targets]atomic.Bool // the target sent it without waiting for all earlier operations
-	size           int64                // in the mirror's budget
+	size           int64                // bytes taken from the mirror's budget
 	skipped        bool                 // sampling leaves it out
 }
 

@@ -7,7 +7,7 @@ import "strings"
 type order struct {
 	all   node
 	locks lastOps             // may wait for locks, and so may not be done when operations behind them are
-	seen  map[*Operation]bool // within a call of enter
+	seen  map[*Operation]bool // added by the current call of enter
 }
 
 // node holds the operations on a key since the last one that wrote all of it. When that one is done, so is
@@ -143,7 +143,7 @@ func (l *lastOps) note(op *Operation) {
 // over reports whether all targets are done with an operation.
 func (op *Operation) over() bool { return op.pendingTargets.Load() == 0 }
 
-// tidy removes operations that are over, so the order's size follows the operations that are not done.
+// tidy removes operations that are over, so that the order holds little more than operations that are not done.
 func (o *order) tidy() { o.all.tidy() }
 
 // tidy removes operations that are over, and reports whether the node is empty.

@@ -47,7 +47,7 @@ func newPlanted(seed uint64) *planted {
 
 func (p *planted) server() *kvServer { return p.kv.servers[p.place] }
 
-// nth returns a random write, or read.
+// nth returns the number of a random write or read.
 func (p *planted) nth() int { return 1 + p.rnd.IntN(plantedPairs) }
 
 // play runs the traffic, and returns the run's report.

@@ -46,9 +46,8 @@ type Unanswered interface {
 	Unanswered() []*Operation
 }
 
-// Midway is a Reader that can tell whether its connection is in the middle of something, such as a
-// transaction, that can't be mirrored in part. A connection that is older than the run is mirrored from the
-// end of that on.
+// Midway is a Reader that can tell whether its connection is in the middle of something, such as a transaction, that
+// can't be mirrored in part. A connection that is older than the run is mirrored once that has ended.
 type Midway interface {
 	Midway() bool
 }
@@ -82,7 +81,7 @@ type Noter interface {
 
 // Sizer is a Protocol that can measure how much space a target's data takes.
 type Sizer interface {
-	// Size asks a target. Fields that the target does not report stay empty.
+	// Size measures a target. Fields that the target does not report stay zero.
 	Size(ctx context.Context, t *Target) (usage.Size, error)
 }
 

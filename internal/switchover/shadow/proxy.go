@@ -34,7 +34,7 @@ func (e *proxy) encrypt(s *gateway.Server, config *tls.Config) {
 	}
 }
 
-// session connects a client to production; nil when production is not reached.
+// session connects a client to production; nil if that failed.
 func (e *proxy) session(client net.Conn) gateway.Session {
 	p := &proxyConn{clientConn: &clientConn{}, client: client, tap: e.tap}
 	if err := e.open(p); err != nil {

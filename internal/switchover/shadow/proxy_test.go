@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// closedServer is a connection to a server that has sent a last message and closed it. The message is read a
-// moment after the connection has taken no more bytes, unless the connection is closed first.
+// closedServer is a connection to a server that has sent a last message and closed it. Read returns the message a
+// moment after a write or a half-close has failed, unless the connection is closed first.
 type closedServer struct {
 	net.Conn
 	refused chan struct{} // closed when a write or a half-close has failed
@@ -79,8 +79,8 @@ func (c *sender) Close() error {
 	return nil
 }
 
-// The last message of a server that has closed its connection reaches the client, also while the client is
-// sending, or ends its own side. A client that has gone needs none.
+// The last message of a server that has closed its connection reaches the client, also while the client is sending, or
+// after it has ended its own side, but not if the client's connection was reset.
 func TestLastMessagePasses(t *testing.T) {
 	for name, one := range map[string]struct {
 		sends string

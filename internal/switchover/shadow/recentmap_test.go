@@ -2,13 +2,13 @@ package shadow
 
 import "testing"
 
-// The values that were put last are held, from half of the most on, and never more.
+// At least the last half of most values is kept, and never more than most.
 func TestRecent(t *testing.T) {
 	const most = 10
 	var r Recent[int, int]
 	for i := range 5 * most {
 		r.Put(i, i+1, most)
-		r.Put(i, i+2, most) // no further one
+		r.Put(i, i+2, most) // replaces the value, and adds none
 		for k := range i + 1 {
 			switch v, ok := r.Get(k); {
 			case ok && v != k+2:

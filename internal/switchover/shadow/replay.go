@@ -13,10 +13,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/recording"
 )
 
-// Replay is like Start, with a recording in place of clients. Recorded pieces are put into the mirror at
-// their recorded times, divided by speed; with speed 0 as fast as the targets take them. Nothing is dropped:
-// a piece that does not fit is delayed. An A/A phase takes at most half of the recording's bytes, which size
-// tells.
+// Replay is like Start, with a recording in place of clients. Recorded pieces are put into the mirror at their recorded
+// times, divided by speed; with speed 0 as fast as the targets take them. Nothing is dropped: a piece that does not fit
+// is delayed. An A/A phase takes at most half of the recording's bytes; size has their number.
 func (r *Run) Replay(ctx context.Context, in *recording.Reader, size recording.Summary, speed float64) error {
 	r.budget.limit = max(r.budget.limit, MiB) // a piece fits in any case
 	r.mirror.replayed = true
@@ -57,7 +56,7 @@ type feeder struct {
 	over  <-chan struct{}
 	conns map[uint64]*clientConn
 
-	halfway chan struct{} // closed when the A/A phase has had its half
+	halfway chan struct{} // closed when half of the recording was fed in the A/A phase
 	begun   chan struct{} // closed when the candidate is in place
 	paused  sync.Mutex    // locked while the candidate is put in place
 	whole   atomic.Bool   // everything was played
@@ -67,8 +66,8 @@ type feeder struct {
 	behind atomic.Int64 // nanoseconds, the maximum so far
 }
 
-// half returns a channel that is closed when the A/A phase has had its half; nil once the candidate is in
-// place, and for a nil feeder. It is received from once.
+// half returns a channel that is closed when half of the recording was fed in the A/A phase; nil for a nil feeder, and
+// once the candidate is in place, so that the caller receives from it only once.
 func (f *feeder) half() <-chan struct{} {
 	if f == nil {
 		return nil
@@ -115,7 +114,7 @@ func (f *feeder) run(split bool) error {
 	}
 }
 
-// await waits until what is closed. That time does not count as the targets' delay.
+// await waits until what is closed or the run is over. That time does not count as the targets' delay.
 func (f *feeder) await(what <-chan struct{}) {
 	since := time.Now()
 	select {

@@ -52,7 +52,7 @@ type Report struct {
 	Data        []TableState `json:"data,omitempty"`
 	DataTrouble string       `json:"data_trouble,omitempty"` // why the check is incomplete
 
-	// Refused counts what both targets refused and production did, by operation and error.
+	// Refused counts the operations that both targets refused and production did not, by operation and error.
 	Refused     map[string]int `json:"refused,omitempty"`
 	Connections uint64         `json:"connections"`
 	Operations  uint64         `json:"operations"` // mirrored
@@ -75,7 +75,7 @@ type MetricState struct {
 	Batches  int     `json:"batches"`
 	Baseline int     `json:"baseline_batches"`
 	Machines float64 `json:"machines"` // ratio in the A/A phase
-	Ratio    float64 `json:"ratio"`    // relative to that
+	Ratio    float64 `json:"ratio"`    // relative to Machines
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`   // -1: no bound yet
 	Needed   int     `json:"needed"` // batches in which equal targets pass; 0: not known, or no number suffices

@@ -132,8 +132,8 @@ func (r *Run) IsOff() bool { return r.ctx.Err() != nil }
 // Clients returns how many clients are connected, and how many ever were.
 func (r *Run) Clients() gateway.Connections { return r.stats.Snapshot().Connections }
 
-// Start mirrors until there is a verdict, ctx ends, or Off is called. It must be called once. Clients that
-// connected before are mirrored from then on. It calls Load.
+// Start begins to mirror, until there is a verdict, ctx ends, or Finish or Off is called. It must be called once.
+// Clients that connected before are mirrored from then on. It calls Load, and fails only if that does.
 func (r *Run) Start(ctx context.Context) error {
 	if err := r.Load(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (r *Run) Start(ctx context.Context) error {
 	return nil
 }
 
-// end includes results that were not resolved when the last batch was cut.
+// end voids the run for differences found since the last batch was cut, those of the data check included.
 func (r *Run) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,8 +222,8 @@ func (r *Run) Off(why string) {
 	r.stop()
 }
 
-// trouble is called by a target connection whose target failed. The operations it did not execute are lost
-// there, so the targets' data differ from now on.
+// trouble voids the run and turns the mirror off, because a target failed. The operations that it did not execute are
+// lost there, so the targets' data differ from now on.
 func (r *Run) trouble(t *Target, err error) {
 	r.log.Error("a target does not answer, the mirror is off", "target", t.String(), "err", err)
 	r.meter.trouble.Store(true)
@@ -232,7 +232,7 @@ func (r *Run) trouble(t *Target, err error) {
 	r.Off(fmt.Sprintf("%s: %v", t, err))
 }
 
-// tooSlow is called when the tap has turned itself off.
+// tooSlow turns the mirror off when the tap has turned itself off.
 func (r *Run) tooSlow() {
 	why := fmt.Sprintf("it delayed more than 1 %% of a second's traffic by more than %v (--bound)", r.cfg.Bound)
 	r.log.Error("the mirror is off", "why", why)
@@ -246,7 +246,8 @@ func (r *Run) void(format string, args ...any) {
 	r.save()
 }
 
-// count cuts batches until there is an outcome. It returns a function that stops the candidate.
+// count cuts batches until there is an outcome, Finish was called, or ctx ends. It returns a function that stops the
+// candidate.
 func (r *Run) count(ctx context.Context) (stop func()) {
 	stop = func() {}
 	tick := time.NewTicker(r.cfg.Batch)
@@ -272,7 +273,7 @@ func (r *Run) count(ctx context.Context) (stop func()) {
 	}
 }
 
-// begin puts the candidate in front of the test target.
+// begin puts the candidate in front of the test target, and begins the test phase. stop removes it again.
 func (r *Run) begin(ctx context.Context) (stop func()) {
 	defer r.replay.pause()()
 	up, stop, err := r.cfg.Candidate(ctx)

@@ -65,9 +65,9 @@ type selfTest struct {
 	work    context.Context // of operations: ends later, so that none is cut off and executed afterwards
 	mirror  *mirror
 	scratch Scratch
-	pairs   int // pairs of batches at most to look for the slowdown
+	pairs   int // maximum of pairs of batches to look for the slowdown
 	written int
-	failed  chan error // by the first target that does not answer
+	failed  chan error // the error of the first target that does not answer
 }
 
 func newSelfTest(ctx context.Context, cancel func(), r *Run, s Scratch) *selfTest {

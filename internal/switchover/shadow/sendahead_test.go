@@ -37,7 +37,8 @@ func (c *undoingConn) Send(ops []*Operation, _ time.Time, answered func(int, Ans
 	return nil
 }
 
-// An operation that Ahead calls goes before those that it waits for, whether it has arrived by then or not.
+// An operation that Ahead calls goes before those that it waits for, whether it was submitted before that call or
+// after.
 func TestAhead(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		u := &undoing{second: &Operation{Kind: Write, TouchesAll: true}}

@@ -38,7 +38,7 @@ type state struct {
 	Test     []observed `json:"test"`
 }
 
-// stateVersion changes when the meaning of a file does.
+// stateVersion must change when the meaning of a state file does.
 const stateVersion = 1
 
 // observed holds a batch's log-ratios: of the metrics in their order, of the medians of fingerprints, and of
@@ -240,7 +240,7 @@ func takeAll(r *Run, s state) {
 	r.kept = s
 }
 
-// settled returns the verdict for a state; "": there is none.
+// settled returns the verdict for the observations so far; "": there is none.
 func settled(r *Run) string {
 	switch o := r.evaluator.Outcome(); {
 	case o == verdict.Pass || o == verdict.Fail:

@@ -20,7 +20,7 @@ type piece struct {
 type clientConn struct {
 	number   uint64
 	lost     atomic.Bool // not mirrored any more
-	reserved atomic.Bool // its end is in the budget
+	reserved atomic.Bool // endBytes were taken from the budget for it
 
 	// Used by the mirror's goroutine only.
 	reader    Reader // nil before the first piece
@@ -98,7 +98,8 @@ func (t *Tap) putWait(over <-chan struct{}, c *clientConn, from memory.Peer, at 
 	return true
 }
 
-// reserve takes endBytes once for each connection, with take. Its pieces may come from two goroutines.
+// reserve takes endBytes once for each connection, with take. Two goroutines may put pieces of a connection at the same
+// time.
 func (t *Tap) reserve(c *clientConn, take func(account, int64) bool) bool {
 	if c.reserved.Load() {
 		return true

@@ -23,7 +23,7 @@ type Target struct {
 	hold     func(bytes int64) // charges targetConnBytes to the budget, or frees it
 	trouble  func(*Target, error)
 
-	// Used by the mirror's goroutine only, by the number of the client's connection.
+	// Used by the mirror's goroutine only. The key is the number of the client's connection.
 	conns map[uint64]*targetConn
 	live  sync.WaitGroup
 
@@ -63,8 +63,7 @@ func (t *Target) end(conn uint64) {
 	}
 }
 
-// settle ends all target connections, and waits until they have sent their operations. Later operations go to
-// new ones.
+// settle ends all target connections, and waits until their operations are done. Later operations go to new ones.
 func (t *Target) settle() {
 	for conn, l := range t.conns {
 		delete(t.conns, conn)

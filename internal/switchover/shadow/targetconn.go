@@ -39,7 +39,8 @@ func (l *targetConn) push(b burst) {
 // it.
 const targetConnBytes = 16 << 10
 
-// end must be called once. From then on, targetConnBytes is charged to the budget until run returns.
+// end lets run return when the queue is empty. It must be called once. From then on, targetConnBytes is charged to the
+// budget until run returns.
 func (l *targetConn) end() {
 	l.t.hold(targetConnBytes)
 	l.t.leaving.Add(1)

@@ -33,7 +33,7 @@ func newMeter(cfg *Config, of [targets]*Target) *meter {
 	return m
 }
 
-// first begins to measure, and waits up to startUsageTime. The returned function waits for the end.
+// first begins to measure, and waits for that up to startUsageTime. The returned function waits until it is done.
 func (m *meter) first(ctx context.Context) (wait func()) {
 	done := make(chan struct{})
 	go func() {

@@ -28,9 +28,9 @@ type wait struct {
 
 var errSilent = errors.New("it neither answers nor reports what it is doing")
 
-// The pause between two looks grows up to maxLooks bounds. If nothing has moved for maxStopped bounds and
-// stoppedLooks looks, all target connections stop waiting. The time alone would not do: a busy machine may
-// have looked only once.
+// The pause between two looks grows up to maxLooks times the bound (Config.Wait). If nothing has moved for maxStopped
+// times the bound and stoppedLooks looks, all target connections stop waiting. The time alone would not do: a busy
+// machine may have looked only once.
 const (
 	maxLooks     = 8
 	maxStopped   = 100

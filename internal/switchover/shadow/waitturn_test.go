@@ -54,8 +54,8 @@ func TestSnapshotsAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A read that a write has overtaken may have taken its snapshot later at one target: answers that differ say
-// nothing then.
+// A read that a write has overtaken may have taken its snapshot later at one target, so answers that differ are no
+// evidence.
 func TestPassedReadsDontDiffer(t *testing.T) {
 	for passed, want := range map[bool]Compared{
 		true:  {Equal: 1, EqualData: 1, Unordered: 1},
@@ -114,8 +114,7 @@ type deaf struct{ hanging }
 
 func (deaf) Look(context.Context, Conn, Conn) Progress { return Silent }
 
-// A target that does not tell what it does is given up by waiting operations, however long the first one took
-// in production.
+// Waiting operations give up a target that does not tell what it does, however long the first one took in production.
 func TestTargetThatIsSilent(t *testing.T) {
 	r := New(Config{Protocol: deaf{}, Wait: time.Millisecond, Patience: 20 * time.Millisecond})
 	if err := r.Start(t.Context()); err != nil {
