@@ -16,7 +16,7 @@ type fast struct {
 
 const medianMicros = 50
 
-// run simulates an A/A phase as long as requested, and a test phase as long, with a look after every batch.
+// run simulates an A/A phase as long as requested, and a test phase of the same length, with a look after every batch.
 func (f fast) run(seed uint64) (Outcome, int) {
 	w := newWorld(seed, 0.3)
 	w.sigma = 0.05

@@ -158,7 +158,7 @@ func (e *Evaluator) Void(format string, args ...any) {
 	}
 }
 
-// Fail settles an outcome that is not settled yet, because of evidence outside the metrics.
+// Fail settles the outcome as FAIL, unless it is settled already, because of evidence outside the metrics.
 func (e *Evaluator) Fail() {
 	if e.settled == Inconclusive {
 		e.settled = Fail

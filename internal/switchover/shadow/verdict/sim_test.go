@@ -31,7 +31,7 @@ type world struct {
 	sigma  float64 // of the drifts
 }
 
-const operations = 100 // a batch
+const operations = 100 // in a batch
 
 // newWorld returns a world whose drifts have a time constant of that many batches.
 func newWorld(seed uint64, constant float64) *world {
