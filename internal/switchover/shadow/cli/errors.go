@@ -13,7 +13,7 @@ var (
 	ErrNoVerdict = errors.New("the verdict is")
 )
 
-// fault is an error that matches a kind, which is not part of its text.
+// fault is an error for which errors.Is matches kind, too, although its text does not contain it.
 type fault struct {
 	error
 	kind error

@@ -37,10 +37,10 @@ func (m *Mirror) applyLimits(p Protocol) error {
 	if err = cmp.Or(m.checkShares(), m.checkTimes(), m.checkCounts()); err != nil || m.Servers.RecordedProtocol != "" {
 		return err
 	}
-	return checkBound(m.Config.Bound) // a replay delays no clients
+	return checkBound(m.Config.Bound) // not checked for a replay, which delays no clients
 }
 
-// checkBound checks --bound, the delay of production. It can't be off, but a long one has the same effect.
+// checkBound checks --bound, the limit for production's delay. It can't be off, but a long one has the same effect.
 func checkBound(bound time.Duration) error {
 	if bound <= 0 {
 		return terminal.WithHint(usage("--bound: %v must be longer than 0", bound), "leave it out for the default 1ms, or give a long one, such as 1h, so that the mirror never turns itself off")

@@ -33,12 +33,12 @@ type Mirror struct {
 	JSON     bool
 	HTML     string // file
 	SelfTest bool
-	Exit     bool // when there is a verdict
+	Exit     bool // return when the run is over
 	OffFile  string
 	Page     Page
 }
 
-// shutdownTime limits the time for clients to end. The rest is cut off.
+// shutdownTime limits how long clients may take to disconnect. Then they are cut off.
 const shutdownTime = 10 * time.Second
 
 // Run mirrors until a signal ends it. It returns nil for PASS, ErrFail, or ErrNoVerdict.

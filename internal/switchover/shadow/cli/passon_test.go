@@ -182,7 +182,7 @@ func TestClientsOfAFailedSelfTest(t *testing.T) {
 	}
 }
 
-// The next client is passed through, however long there was none.
+// The next client is passed through, however long none was connected.
 func TestNobodyConnectedAfterAFailedSelfTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := shadow.Config{Protocol: unable{}}

@@ -38,7 +38,8 @@ func (m *Mirror) prepare(ctx context.Context, signals <-chan os.Signal, errs io.
 	return f.run, f.listen, nil
 }
 
-// checkTimeout limits all requests to servers. While they hang, clients have no port to connect to.
+// checkTimeout limits the time of all requests to servers together. Until they are done, clients have no port to
+// connect to.
 const checkTimeout = 2 * time.Minute
 
 func (m *Mirror) newRun(ctx context.Context, errs io.Writer) (*shadow.Run, string, error) {
@@ -111,11 +112,11 @@ const hintListen = "choose another address for clients, or stop the program that
 
 var errInterrupted = errors.New("before the run began")
 
-// signalGrace limits how long interrupted work may take to end: a gateway that is being tried is a process to
-// be stopped.
+// signalGrace limits how long interrupted work may take to end: a gateway that is being tried is a process that must be
+// stopped.
 const signalGrace = 2 * time.Second
 
-// runInterruptible does work until it is done or a signal ends it. Then it waits for the work no longer than
+// runInterruptible does work until it is done or a signal ends it. After a signal it waits for the work no longer than
 // signalGrace. SIGUSR1 does not end it, but sets off.
 func runInterruptible(ctx context.Context, signals <-chan os.Signal, work func(context.Context) error) (off bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -35,7 +35,7 @@ type Recording struct {
 	Plain          bool // not encrypted
 	Redact         []string
 	Limit          string // of the file
-	Memory         string // bound of the memory that waits to be written
+	Memory         string // limit of the memory of traffic that waits to be written
 	Bound          time.Duration
 	Exit           bool // return when the recording is over
 
@@ -148,7 +148,7 @@ func (rec Recording) watch(ctx context.Context, r *shadow.Recorder, l net.Listen
 	err := rec.follow(r, served, signals, errs)
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	_ = r.Shutdown(stop) // clients that don't end are cut off
+	_ = r.Shutdown(stop) // clients that don't disconnect are cut off
 	return errors.Join(err, r.Err())
 }
 

@@ -37,7 +37,7 @@ func TestShadowSwitchNeverCutsClientsOff(t *testing.T) {
 	}
 }
 
-// stillThere sends SIGUSR1 more often than the channel buffers: all but the last ones were handled.
+// stillThere sends SIGUSR1 more often than the channel can buffer, so that all but the last ones were handled.
 func stillThere(t *testing.T, ended <-chan error, signals chan os.Signal) {
 	t.Helper()
 	for range 3 * cap(signals) {
