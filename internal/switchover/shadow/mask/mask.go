@@ -54,8 +54,8 @@ func (k *Key) Text(dst, value []byte) []byte {
 	return dst
 }
 
-// pieceBytes limits what is permuted at once, and so the memory for a long value. It can be seen whether two
-// values have equal pieces up to a point.
+// pieceBytes limits the bytes that are permuted at once, and so the memory for a long value. The masked values show up
+// to which piece two values are equal.
 const pieceBytes = 64 << 10
 
 // pieces yields the pieces of a value, each with a digest of those before it. Pieces of a text end where a
@@ -77,9 +77,9 @@ func pieces(value []byte, text bool) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// width describes the characters that take equally many bytes.
+// width describes the characters that take the same number of bytes in UTF-8.
 type width struct {
-	first, behind rune // from first on, below behind
+	first, behind rune // first <= character < behind
 	gap           rune // number of surrogates within the range, which are skipped
 	low           rune
 }

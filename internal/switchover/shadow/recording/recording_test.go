@@ -209,7 +209,7 @@ func TestEncryptedFile(t *testing.T) {
 	}
 }
 
-// Of an encrypted file that was cut off, complete chunks are read.
+// The complete chunks of an encrypted file that was cut off are read.
 func TestEncryptedFileCutOff(t *testing.T) {
 	name, id := encrypted(t)
 	whole, err := os.ReadFile(name)

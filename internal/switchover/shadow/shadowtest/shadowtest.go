@@ -126,7 +126,7 @@ func Undisturbed(t *testing.T, r *shadow.Run, least uint64) {
 	}
 }
 
-// AwaitOver lets a client write until the mirror is off.
+// AwaitOver calls write, for a client, until the mirror is off.
 func AwaitOver(t *testing.T, r *shadow.Run, write func()) {
 	t.Helper()
 	for end := time.After(patience); ; {
