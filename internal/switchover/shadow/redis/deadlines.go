@@ -46,7 +46,7 @@ const (
 	maxDoubtful   = 50_000 // those that come later displace the earliest: if all counted, lost writes would be excused
 )
 
-// fits reports whether there is room for a deadline of s that ends after in.
+// fits reports whether there is room for a deadline of s that is over after the duration in.
 func (d *deadlines) fits(s subject, in time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,8 +119,8 @@ func (d *deadlines) remove(found *deadline) {
 	d.bytes -= found.bytes()
 }
 
-// popExpired removes up to most deadlines that are over at the given time, and returns their subjects in
-// order.
+// popExpired removes up to most deadlines that are over at the given time, and returns their subjects in order. several
+// reports whether databases other than 0 are used.
 func (d *deadlines) popExpired(at time.Time, most int) (over []subject, several bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

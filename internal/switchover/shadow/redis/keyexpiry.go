@@ -191,7 +191,7 @@ func (r *reader) copyDeadline(q request, reply []byte, at time.Time) {
 	r.p.deadlines.set(d)
 }
 
-// maxDue limits the subjects that are expired in one piece.
+// maxDue limits the subjects that one call of Due expires.
 const maxDue = 128
 
 // Due returns operations that expire the keys whose time is up in production.
@@ -222,8 +222,8 @@ func (s subject) expireOperation() *shadow.Operation {
 	return op
 }
 
-// expireBefore returns operations that expire keys before op: if production has certainly executed op after
-// their ends, or its answer shows that.
+// expireBefore returns operations that expire keys before op: those that had certainly expired in production when it
+// executed op, and those that its answer shows as missing.
 func (r *reader) expireBefore(op *shadow.Operation, q request, reply []byte, at time.Time) (ends []*shadow.Operation) {
 	for _, name := range op.Keys {
 		db, key := keyOf(name)

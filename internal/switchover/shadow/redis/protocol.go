@@ -38,7 +38,7 @@ func newProtocol(ctx context.Context, t *shadow.Target) (*Protocol, error) {
 		return nil, terminal.WithHint(fmt.Errorf("%s: COMMAND: %w", t, err), shadow.HintReach)
 	}
 	return &Protocol{
-		commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36), managesExpiry: commands["expiretime"] != nil, // both came with 7.0
+		commands: commands, scratch: "cinch:shadow:" + strconv.FormatInt(started, 36), managesExpiry: commands["expiretime"] != nil, // EXPIRETIME came with 7.0, as those options did
 	}, nil
 }
 

@@ -102,7 +102,7 @@ func head(frame []byte) (resp.Head, []byte) {
 	return h, frame[i+2:]
 }
 
-// digestSet adds up the digests of the elements, or of pairs of them.
+// digestSet adds up the digests of groups of form elements: unordered is 1, pairs is 2.
 func digestSet(body []byte, form uint8) (sum uint64) {
 	for _, element := range elements(body, int(form)) {
 		sum += maphash.Bytes(seed, element)

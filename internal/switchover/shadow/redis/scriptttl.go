@@ -91,7 +91,8 @@ func (c *conn) readTTLs(o *opData) (found []time.Duration, err error) {
 	return found, nil
 }
 
-// isFound reports whether n is one of found, read at most a moment earlier, in seconds or milliseconds.
+// isFound reports whether n is one of the times to live in found, in milliseconds or seconds, read up to shortTTL or 1
+// s earlier.
 func isFound(n int64, found []time.Duration) bool {
 	return slices.ContainsFunc(found, func(left time.Duration) bool {
 		ms := left.Milliseconds()

@@ -13,7 +13,7 @@ type treatment struct {
 	skip           bool   // not sent to targets: it concerns the server or the login
 	unmirrored     string // why its connection is not mirrored any more
 	setsState      bool   // it sets the state of the connection
-	random         bool   // its answer is not compared
+	random         bool   // only its success is compared
 	form           uint8
 	touchesNothing bool                                      // it touches no data
 	chooseForm     func(op *shadow.Operation, args [][]byte) // chooses how it is compared
@@ -28,7 +28,7 @@ var treatments = map[string]treatment{
 	"select": {setsState: true},
 	"reset":  {unmirrored: "RESET"},
 
-	// Commands that leave the pattern of requests and replies.
+	// Commands after which replies don't match requests any more.
 	"monitor": {unmirrored: "MONITOR"}, "sync": {unmirrored: "replication"}, "psync": {unmirrored: "replication"}, "replconf": {unmirrored: "replication"},
 	"subscribe": {unmirrored: "a subscription"}, "psubscribe": {unmirrored: "a subscription"}, "ssubscribe": {unmirrored: "a subscription"},
 
@@ -54,7 +54,7 @@ var treatments = map[string]treatment{
 	// Answers that may contain a key's time to live.
 	"eval": {form: scripted}, "evalsha": {form: scripted}, "fcall": {form: scripted}, "eval_ro": {form: scripted}, "evalsha_ro": {form: scripted}, "fcall_ro": {form: scripted},
 
-	// Choices of the server: the targets get production's.
+	// Results that the server chooses: the targets get production's.
 	"spop": {rewrite: rewriteSpop},
 	"xadd": {rewrite: rewriteXadd},
 
