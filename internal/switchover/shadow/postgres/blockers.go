@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
-// maxBlockers limits the connections that lock rows which an attempt should not get. blockerTime limits how
-// long they hold them while the attempt waits for its answer.
+// maxBlockers limits the connections that lock rows which an attempt should not get. blockerTime limits how long they
+// hold the locks while the attempt waits for its answer.
 const (
 	maxBlockers = 16
 	blockerTime = time.Second
@@ -88,7 +88,7 @@ type blockerPool struct {
 	closed bool
 }
 
-// get returns a connection with the startup of c, which may not be connected yet.
+// get returns an idle connection with the startup of c, or a new one that is not connected yet.
 func (s *blockerPool) get(c *conn) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

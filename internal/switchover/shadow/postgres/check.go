@@ -145,7 +145,7 @@ func (f *findings) checkDatabases(of, t *server) {
 	}
 }
 
-// checkForeignAccess reports what connects targets to other servers, and what may.
+// checkForeignAccess reports how statements at a target reach other servers, and languages whose functions may.
 func (f *findings) checkForeignAccess(ctx context.Context, t *shadow.Target, only subset, allowed bool) error {
 	all, err := findForeignAccess(ctx, t, only)
 	if err != nil {
@@ -243,7 +243,7 @@ func (f *findings) checkNondeterminism(cs *catalogs, control *server) {
 	}
 }
 
-// minFreeShare is the share of a filesystem below which the check finds a problem.
+// minFreeShare is the share of free space on a filesystem below which the check reports a problem.
 const minFreeShare = 0.1
 
 // checkDisk checks the free disk space of a target that runs on this machine.

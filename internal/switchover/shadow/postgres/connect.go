@@ -61,8 +61,8 @@ func displayAddress(up endpoint.Upstream) (host string, port uint16) {
 	return at, uint16(n)
 }
 
-// notPassed reports whether a startup parameter is not a setting, or is an option of a protocol that the
-// mirror does not speak.
+// notPassed reports whether connect leaves out a startup parameter: it is not a setting, or is an option of a protocol
+// that the mirror does not speak.
 func notPassed(name string) bool {
 	switch name {
 	case "user", "database", "replication":
@@ -130,7 +130,7 @@ func (c *conn) setNet(made net.Conn, deadline time.Time) error {
 	return made.SetDeadline(deadline)
 }
 
-// backend returns the process at the server that serves the connection.
+// backend returns the ID of the server process that serves the connection.
 func (c *conn) backend() (pid uint32, err error) {
 	if _, err := c.net.Write(pg.AppendQuery(nil, backendQuery)); err != nil {
 		return 0, err

@@ -110,7 +110,7 @@ func TestSampleOfData(t *testing.T) {
 	}
 }
 
-// After a table that can't be read the new transaction has the settings of the first: SET LOCAL ends with that one.
+// After a table that can't be read, the new transaction has the settings of the first, with which SET LOCAL ended.
 func TestSettingsAfterUnreadableTable(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// crowdClients is the number of concurrent clients, and rounds the number of their rounds, of n: few, except
-// with make full.
+// crowdClients returns the number of concurrent clients, and rounds the number of their rounds, at most n. Both are
+// small, except with make full.
 func crowdClients() int {
 	if testenv.IsFull() {
 		return 16

@@ -26,8 +26,9 @@ type foreignAccess struct {
 // connection, and then no database could be created from them.
 const reachedQuery = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
 
-// reachQuery leaves out files, and servers without a user mapping where the wrapper needs one. The jobs of
-// pg_cron and the requests of pg_net are run by processes that their libraries start with the server.
+// reachQuery leaves out files, and servers without a user mapping where the wrapper needs one. pg_cron and pg_net count
+// only if they are in shared_preload_libraries: processes that these libraries start with the server run their jobs and
+// requests.
 const reachQuery = `SELECT 'foreign server ' || s.srvname || ' (' || concat_ws(', ', w.fdwname, (SELECT string_agg(o, ', ') FROM unnest(s.srvoptions) AS o
 		WHERE split_part(o, '=', 1) IN ('host', 'hostaddr', 'port', 'dbname', 'service', 'servername', 'address'))) || ')'
 	FROM pg_catalog.pg_foreign_server AS s JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw LEFT JOIN pg_catalog.pg_proc AS h ON h.oid = w.fdwhandler
@@ -42,7 +43,7 @@ const reachQuery = `SELECT 'foreign server ' || s.srvname || ' (' || concat_ws('
 // reachingExtensions lists extensions that connect to other servers without a foreign server.
 const reachingExtensions = "dblink,http,plproxy,pg_curl,omni_httpc,amqp,aws_s3,aws_lambda,azure_storage,citus,pglogical,spock"
 
-// mayReach reports whether an extension reaches other servers, so that a target had better lack it.
+// mayReach reports whether an extension reaches other servers, so that a target should lack it.
 func mayReach(extension string) bool {
 	return strings.HasSuffix(extension, "_fdw") || strings.Contains(",pg_cron,pg_net,"+reachingExtensions+",", ","+extension+",")
 }
@@ -74,7 +75,7 @@ func findForeignAccess(ctx context.Context, t *shadow.Target, only subset) (out 
 	return out, nil
 }
 
-// shortages lists error classes that say nothing about permissions.
+// shortages lists the SQLSTATE classes of errors that are not about permissions: resources, shutdown, system.
 var shortages = []string{"53", "57", "58"}
 
 func (r *foreignAccess) query(ctx context.Context, t *shadow.Target) error {

@@ -54,7 +54,7 @@ func TestForeignServersAreRefused(t *testing.T) {
 			t.Errorf("%s: check says %q", what, said)
 		}
 	}
-	// ask calls reaches, which both the check and the run call.
+	// ask calls findForeignAccess, which both the check and the run call.
 	ask := func(what, ways string) {
 		t.Helper()
 		found, err := findForeignAccess(t.Context(), &shadow.Target{Name: "control", Upstream: upstream(t, server)}, nil)

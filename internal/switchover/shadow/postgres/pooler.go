@@ -17,7 +17,7 @@ import (
 // stays valid if the pool assigns server connections for a whole client session. A pool that assigns them per
 // transaction can't be used: what a statement waits for would be unknown, and the mirror would wait forever.
 
-// errShared means a target behind a pool that assigns connections per transaction.
+// errShared is returned for a target behind a pool that assigns connections per transaction.
 var errShared = errors.New("it is behind a pool in transaction mode: give the target's own address, or use pool_mode = session")
 
 // pool checks for a pool in front of a target.
@@ -60,7 +60,7 @@ func (p *pool) detectSharing(ctx context.Context, pid uint32, ask func() (uint32
 
 const backendQuery = "SELECT pg_catalog.pg_backend_pid()"
 
-// backend returns the process at the server that serves the connection.
+// backend returns the ID of the server process that serves the connection.
 func backend(ctx context.Context, c *pgconn.PgConn) (uint32, error) {
 	results, err := c.Exec(ctx, backendQuery).ReadAll()
 	if err != nil {

@@ -90,7 +90,7 @@ const (
 	maxStatementBytes = 16 << 10
 )
 
-// analyze examines a text.
+// analyze returns the analysis of a text, and caches it unless the text is too long.
 func (p *Protocol) analyze(text string) *sql.Statement {
 	if s := p.statements[text]; s != nil {
 		return s
@@ -117,8 +117,8 @@ func (Opener) Open(client net.Conn, config *tls.Config) (net.Conn, []byte, error
 	return postgres.Accept(client, config)
 }
 
-// Reach connects to production. A login bound to production's certificate passes if the client sees that
-// certificate.
+// Reach connects to production. A login that is bound to production's certificate (SCRAM channel binding) succeeds if
+// the client sees that certificate.
 func (Opener) Reach(ctx context.Context, production endpoint.Upstream, client net.Conn, config *tls.Config) (net.Conn, error) {
 	c, err := postgres.Dial(ctx, production, nil)
 	if err != nil {
@@ -222,7 +222,7 @@ func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
 		INSERT INTO %s VALUES (1, 'content %d') ON CONFLICT (id) DO UPDATE SET content = excluded.content`, p.scratch, p.scratch, i))
 }
 
-// ScratchRead returns an operation that reads it.
+// ScratchRead returns an operation that reads that content.
 func (p *Protocol) ScratchRead() *shadow.Operation {
 	return scratchOperation(shadow.Read, "SELECT scratch", "SELECT content FROM "+p.scratch+" WHERE id = 1")
 }

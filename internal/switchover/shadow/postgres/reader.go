@@ -121,8 +121,8 @@ func (r *reader) handleRequest(m pg.Message, at time.Time) error {
 	return nil
 }
 
-// countHeld adds the growth of a unit to what is held. What production's answer consumes of it stays counted
-// until the answer is complete.
+// countHeld adds the growth of a unit to held. Parts that production's answer consumes stay counted until the answer is
+// complete.
 func (r *reader) countHeld(u *unit) {
 	before := u.heldBytes
 	u.heldBytes = max(before, u.size())
@@ -196,7 +196,7 @@ func (r *reader) noteClose(m pg.Message) error {
 	return err
 }
 
-// preparedBytes returns what a prepared statement counts. Its text belongs to the Protocol.
+// preparedBytes returns the bytes that a prepared statement counts in held. Its text belongs to the Protocol.
 func preparedBytes(name string, s *statement) int64 { return int64(len(name)+len(s.parse)) + 64 }
 
 func (r *reader) noteParse(u *unit, m pg.Message) error {

@@ -237,7 +237,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Operations say how long what they do to the connection lasts, and how they end its transaction.
+// Operations record how long their effect on the connection lasts, and how they end its transaction.
 func TestLasts(t *testing.T) {
 	query := func(text string) []byte { return pg.AppendQuery(nil, text) }
 	run := func(parses, text string) []byte {

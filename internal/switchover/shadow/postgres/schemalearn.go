@@ -84,7 +84,7 @@ func (c *catalog) learnView(v dependency, view *relation) (changed bool) {
 	return changed
 }
 
-// setRelations sets the tables and sequences as a server numbers them.
+// setRelations sets a server's tables and serial columns. The control's do not replace production's.
 func (c *catalog) setRelations(d *schemaInfo, production bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

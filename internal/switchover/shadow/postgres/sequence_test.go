@@ -64,7 +64,7 @@ func family(ctx context.Context, c *pgx.Conn, who string, r *rand.Rand) error {
 
 const nextvalSchema = "CREATE SEQUENCE one; CREATE SEQUENCE ten INCREMENT 5 CACHE 10; CREATE TABLE tickets (n bigint, of text, who text, PRIMARY KEY (n, of))"
 
-// nextvals are numbers that sessions request, and write elsewhere; of one sequence a session caches some.
+// nextvals takes numbers from two sequences and writes them elsewhere. Sessions cache numbers of one of them.
 func nextvals(ctx context.Context, c *pgx.Conn, client int, r *rand.Rand) error {
 	for n := range rounds(40) {
 		of := []string{"one", "ten"}[r.IntN(2)]

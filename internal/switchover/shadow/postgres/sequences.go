@@ -40,7 +40,7 @@ type position struct {
 	unsettable bool // this user can't set it, or it counts down
 }
 
-// markEffect records what operations may have done that don't return their numbers.
+// markEffect records what operations that don't return their numbers may have done to sequences.
 func (s *sequences) markEffect(how sequenceEffect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *sequences) set(name string, d sequenceNumbers, c session) error {
 	return nil
 }
 
-// prepareAgain repeats prepare after a try that was undone, which has taken numbers.
+// prepareAgain repeats prepare after a try that was undone: the numbers that it took are used up.
 func (s *sequences) prepareAgain(name string, d sequenceNumbers, c session) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()
@@ -174,8 +174,8 @@ func (s *sequences) prepareAgain(name string, d sequenceNumbers, c session) erro
 	return s.set(name, d, c)
 }
 
-// restore records what an operation took. It sets the sequence forward if it had given higher numbers before,
-// or back if the operation took none. If another running operation needs the current position, that operation
+// restore records the numbers that an operation took. It sets the sequence forward if it had given higher numbers
+// before, or back if the operation took none. If another running operation needs the current position, that operation
 // does so instead.
 func (s *sequences) restore(name string, d sequenceNumbers, c session) error {
 	s.moving.Lock()

@@ -27,7 +27,7 @@ func (c *catalog) sources(columns []pg.Column, s *sql.Statement, inBinary func(i
 	return out
 }
 
-// serialOf returns where a column of a result takes its numbers from.
+// serialOf returns the serial whose numbers a column of a result shows; zero: none.
 func (c *catalog) serialOf(column pg.Column, s *sql.Statement, columns int) serial {
 	if column.Table == 0 {
 		if s.Sequence != "" && (columns == 1 || string(column.Name) == "nextval") {

@@ -92,8 +92,8 @@ const (
 	pidLines  = 4
 )
 
-// localServer returns the main process of the server whose data directory is on this machine. Two machines
-// may have the same path, so it checks the file that a running server keeps there.
+// localServer returns the ID of a server's main process, if its data directory is on this machine. Two machines may
+// have the same path, so it checks the file that a running server keeps there.
 func localServer(directory, started, port string) (pid int, err error) {
 	f, err := os.Open(filepath.Join(directory, "postmaster.pid"))
 	if err != nil {

@@ -82,7 +82,7 @@ func survey(ctx context.Context, t *shadow.Target) (*server, error) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		var refused *pgconn.PgError
-		if errors.As(err, &refused) && refused.Code != "57P03" { // it starts or stops
+		if errors.As(err, &refused) && refused.Code != "57P03" { // 57P03: it starts or stops
 			s.why = refused.Message
 			return s, nil
 		}

@@ -15,7 +15,7 @@ import (
 type unit struct {
 	bytes           []byte
 	at              time.Time
-	executed        []*sql.Statement // nil: unknown; at most two of consecutive executions of one
+	executed        []*sql.Statement // nil: unknown; of consecutive executions of one, at most two
 	prepared        []*sql.Statement // statements of its Parse messages
 	parses          []byte           // its Parse messages with a name
 	changes         bool             // it changes prepared statements or portals of its connection
@@ -31,7 +31,7 @@ type unit struct {
 	newStatements   []*statement // statements that it prepares
 	neededParses    []byte       // earlier Parse messages of its guidable statements
 	guides          []*guide     // guides whose rival it is
-	heldBytes       int64        // its share of what is held
+	heldBytes       int64        // its share of reader.held
 	numberScanner
 	digest
 }
