@@ -101,7 +101,7 @@ var volatiles = [][]byte{
 	[]byte("$currentDate"), []byte("$$NOW"), []byte("$$CLUSTER_TIME"), []byte("$rand"), []byte("$sampleRate"), []byte("$function"), []byte("$accumulator"), []byte("$where"),
 }
 
-// volatile reports whether a request contains such an operator, or a text that looks like it.
+// volatile reports whether a request contains one of volatiles, or a text that looks like one.
 func (q *request) volatile() bool {
 	for _, op := range volatiles {
 		if bytes.Contains(q.body, op) || slices.ContainsFunc(q.sections, func(s section) bool { return bytes.Contains(s.documents, op) }) {

@@ -32,7 +32,7 @@ func idKey(namespace string, v bsoncore.Value) (string, bool) {
 		}
 		return key + "n" + strconv.FormatInt(n, 10), true
 	case 0, bsoncore.TypeDecimal128, bsoncore.TypeRegex, bsoncore.TypeArray, bsoncore.TypeSymbol, bsoncore.TypeNull, bsoncore.TypeUndefined:
-		return "", false // equal to others, or a pattern
+		return "", false // missing, a pattern, or equal to values with other bytes
 	case bsoncore.TypeEmbeddedDocument:
 		if doc := wire.Document(v); doc == nil || !plainDocument(doc) {
 			return "", false

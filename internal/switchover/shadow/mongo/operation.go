@@ -163,7 +163,7 @@ func fieldsOf(documents [][]byte, filter string) (fields []string) {
 	return fields
 }
 
-// numbers matches the parts of names that would make fingerprints too many.
+// numbers matches numbers and hexadecimal IDs in names, which would make too many fingerprints.
 var numbers = regexp.MustCompile(`[0-9a-fA-F]{8,}|[0-9]+`)
 
 // ownFailures holds the errors that are due to production's state at that moment, not to the command.
@@ -194,7 +194,8 @@ func (p *Protocol) answered(q *request, reply []byte, at time.Time) []*shadow.Op
 	return ops
 }
 
-// operations returns the operations of a request and its answer; why: there are none.
+// operations returns the operations of a request and its answer. why, unless empty, is the reason to count it as left
+// out.
 func (p *Protocol) operations(q *request, reply []byte, at time.Time) (ops []*shadow.Operation, why string) {
 	switch {
 	case q.class == unknown, q.class == left:

@@ -122,7 +122,7 @@ func (p *Protocol) ScratchWrite(i int) *shadow.Operation {
 	return p.own(shadow.Write, counters, bson.D{{Key: "update", Value: p.scratch}, {Key: "updates", Value: bson.A{one}}})
 }
 
-// ScratchRead reads it.
+// ScratchRead reads that content.
 func (p *Protocol) ScratchRead() *shadow.Operation {
 	return p.own(shadow.Read, set, bson.D{{Key: "find", Value: p.scratch}, {Key: "filter", Value: bson.D{{Key: "_id", Value: 1}}}})
 }

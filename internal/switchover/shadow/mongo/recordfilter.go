@@ -73,7 +73,7 @@ func (f *Filters) leave(why string) plan {
 type plan struct {
 	leave  bool  // both are left out
 	data   bool  // it reads data: getMores of its cursor are left out, too
-	cursor int64 // that it reads, if it is left out
+	cursor int64 // ID of the cursor that it reads, if it is left out
 	hide   bool  // redact the values in the reply
 	repeat bool  // there may be several replies
 }

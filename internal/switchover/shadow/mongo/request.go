@@ -37,7 +37,7 @@ func newRequest(m message, name string, c class, at time.Time) *request {
 	}
 	first := true
 	kept := make([]byte, 4, len(m.body))
-	_ = wire.Elements(m.body, func(e wire.Element) bool { // an error would be the server's to report
+	_ = wire.Elements(m.body, func(e wire.Element) bool { // the server reports malformed ones
 		key := string(e.Key)
 		if first {
 			q.collection = string(wire.Text(e.Value))

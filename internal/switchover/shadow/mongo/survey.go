@@ -98,7 +98,7 @@ func ask(ctx context.Context, t *shadow.Target) (*server, error) {
 	return s, nil
 }
 
-// read collects what a server that requires logins reports only after one.
+// read collects the facts for which a server may require a login.
 func (s *server) read(ctx context.Context, client *mongo.Client) error {
 	admin := client.Database("admin")
 	var build struct {
@@ -125,7 +125,7 @@ func (s *server) read(ctx context.Context, client *mongo.Client) error {
 	return nil
 }
 
-// readSettings collects what managed servers may refuse to tell.
+// readSettings collects facts that managed servers may refuse to report. Those stay empty.
 func (s *server) readSettings(ctx context.Context, admin *mongo.Database) {
 	var status struct {
 		Engine struct{ Name string } `bson:"storageEngine"`

@@ -25,7 +25,7 @@ type transactions struct {
 	open  map[string]*transaction
 	bytes int64
 
-	// Last number of each session among the retryable writes that were answered.
+	// Number of the last answered retryable write of each session.
 	written shadow.Recent[string, int64]
 }
 
