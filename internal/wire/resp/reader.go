@@ -42,7 +42,7 @@ func NewReader(src Source, lent Flusher, size int) *Reader {
 // may read.
 func (r *Reader) Buffered() []byte { return r.buf[r.r:r.w] }
 
-// Full reports whether the buffer has no room until a Discard.
+// Full reports whether the buffer is full of unread bytes, so that Fill fails until a Discard.
 func (r *Reader) Full() bool { return r.r == 0 && r.w == len(r.buf) && r.w > 0 }
 
 // Discard drops n buffered bytes.
@@ -86,7 +86,8 @@ func (r *Reader) Fill() error {
 	return progress(n, err)
 }
 
-// progress drops an error that came with bytes: the next read returns it again.
+// progress drops an error that came with bytes: the next read returns it again. For a read without bytes or
+// error it returns io.ErrNoProgress.
 func progress(n int, err error) error {
 	if n > 0 {
 		return nil

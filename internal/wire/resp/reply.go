@@ -33,7 +33,7 @@ type Head struct {
 	Kind byte
 	// N is the length of a string kind in bytes, the number of elements of an
 	// aggregate (a map's keys and values counted singly), or 0. It is -1 for the nulls
-	// of RESP2 and for the streamed lengths ("?") that no Redis sends.
+	// of RESP2. Streamed lengths ("?"), which no Redis sends, are refused with ErrReply.
 	N int64
 }
 
@@ -83,8 +83,8 @@ func parseCount(h Head, digits []byte) (Head, error) {
 	return h, nil
 }
 
-// BulkAt returns the offset and size of the body of the bulk string at the beginning of b. body is 0 if the
-// first line is incomplete or not of the usual form; use ParseHead then.
+// BulkAt returns the offset and size of the body of the bulk string at the beginning of b. b may end within the
+// body. body is 0 if the first line is incomplete or not of the usual form; use ParseHead then.
 func BulkAt(b []byte) (body, size int) {
 	n, next := shortHeader(b, 0)
 	if next == 0 || b[0] != Bulk || b[next-1] != '\n' {
@@ -106,14 +106,14 @@ func AppendBulk[T ~[]byte | ~string](dst []byte, b T) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// AppendBulkHeader appends the "$n\r\n" in front of n bytes and their CRLF.
+// AppendBulkHeader appends "$n\r\n", the header of a bulk string of n bytes.
 func AppendBulkHeader(dst []byte, n int) []byte { return appendHeader(dst, '$', int64(n)) }
 
 // AppendInt appends an integer reply.
 func AppendInt(dst []byte, n int64) []byte { return appendHeader(dst, ':', n) }
 
-// AppendError appends an error reply; text holds its code and message without a line
-// break ("ERR cinch: …").
+// AppendError appends an error reply; text holds its code and message ("ERR cinch: …").
+// Spaces replace line breaks in it.
 func AppendError(dst []byte, text string) []byte {
 	dst = append(dst, '-')
 	for i := 0; i < len(text); i++ {

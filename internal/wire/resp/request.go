@@ -48,7 +48,7 @@ type Parser struct {
 // maxKeptArgs is the largest number of arguments for which a Parser keeps memory between requests.
 const maxKeptArgs = 64
 
-// Reset prepares for the next request. It keeps the memory, unless that is large.
+// Reset prepares for the next request. It keeps the memory of Args for up to maxKeptArgs arguments.
 func (p *Parser) Reset() {
 	if cap(p.Args) > maxKeptArgs {
 		p.Args = nil

@@ -74,8 +74,8 @@ func TestParserSplitsAnywhere(t *testing.T) {
 	}
 }
 
-// Bytes that the server answers with a protocol error must be one here, too, or the two disagree about where
-// requests end.
+// Bytes that the server answers with a protocol error must be a protocol error here, too. Otherwise gateway and
+// server disagree about where requests end.
 func TestParserRefuses(t *testing.T) {
 	for _, s := range []string{
 		"*x\r\n", "*2147483648\r\n", "*9223372036854775807\r\n", "*1\r\nPING\r\n", "*1\r\n+3\r\nGET\r\n", "*1\r\n$-1\r\n", "*1\r\n$x\r\n",
@@ -122,7 +122,7 @@ func TestSplitInline(t *testing.T) {
 	}
 }
 
-// trickle returns n bytes a read.
+// trickle is a Source that returns at most n bytes per read.
 type trickle struct {
 	data []byte
 	n    int
@@ -256,8 +256,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// However a request is cut, the parser finds the same end and the same arguments, and writing those again gives
-// a request that parses to them.
+// However the input is cut into pieces, the parser finds the same ends and arguments of requests, and a request
+// written from these arguments parses to them.
 func FuzzParser(f *testing.F) {
 	f.Add("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 3)
 	f.Add("SET a \"b c\"\r\n*0\r\n", 1)

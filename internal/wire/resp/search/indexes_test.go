@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Answers of a real module about its indexes, in both protocols.
+// IndexTracker understands the answers of a real module, in both protocols.
 func TestIndexesOfAServer(t *testing.T) {
 	server := testenv.RedisStack(t)
 	for _, protocol := range []int{2, 3} {
@@ -52,7 +52,7 @@ func TestIndexesOfAServer(t *testing.T) {
 	}
 }
 
-// A server without the module needs no rights; one with it does.
+// Without the module Refresh needs no rights. With it, hashes count as indexed if the user lacks the rights.
 func TestIndexesWithoutRights(t *testing.T) {
 	for _, module := range []bool{false, true} {
 		server := testenv.Redis(t)
@@ -95,7 +95,7 @@ func TestIndexesCover(t *testing.T) {
 	}
 }
 
-// Malformed replies do not count as "no indexes".
+// After a malformed reply every hash counts as indexed.
 func TestIndexesOfOddReplies(t *testing.T) {
 	for _, reply := range []any{nil, "text", int64(1), []any{"index_definition"}, []any{"index_definition", "x"}, map[any]any{}, map[any]any{"index_definition": nil}} {
 		var look IndexTracker
