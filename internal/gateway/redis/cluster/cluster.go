@@ -30,7 +30,7 @@ type Config struct {
 	TLS      *tls.Config         // for clients; nil: plain
 	Policy   *policy.Policy
 	MaxConns int
-	Refusal  []byte // for clients beyond MaxConns
+	Refusal  []byte // sent to clients beyond MaxConns
 
 	Advertise string          // host:port at which clients reach the first listener; "": its address
 	Nodes     int             // maximum number of nodes with a listener; 0: DefaultNodes
@@ -71,7 +71,7 @@ type Follower interface {
 // Site describes a node to its gateway.
 type Site struct {
 	ID      string
-	Address string // when the gateway was made
+	Address string // the node's address when the gateway was made
 	Policy  *policy.Policy
 	Dial    func(context.Context) (net.Conn, error) // for clients
 	DialOwn func(context.Context) (net.Conn, error) // for connections other than clients'
@@ -104,12 +104,12 @@ type Cluster struct {
 	turn       atomic.Uint32 // counter for taking turns among members
 	pollRounds pollRounds
 	unknown    unknownNodes
-	reach      gateway.ReachabilityLog // any of the nodes
+	reach      gateway.ReachabilityLog // of the nodes together: one that answers is enough
 
 	entrySessions   entrySessions
 	sentinelGateway Gateway      // for clients of Sentinels; nil: none
 	sentinel        atomic.Int32 // index of the Sentinel that was reached last
-	epoch           uint64       // of the Sentinels' last answer; belongs to the polling goroutine
+	epoch           uint64       // of the Sentinels' last answer; only the polling goroutine uses it
 	seeds           seeds
 
 	mu        sync.Mutex // guards the fields below; must not be held while waiting
@@ -201,7 +201,7 @@ func (c *Cluster) SetPolicy(p *policy.Policy) {
 // connectTime limits how long a client of the entry waits for a node that answers.
 const (
 	connectTime = 5 * time.Second
-	nodeTime    = 2 * time.Second // of connectTime, for each node but the last: a host that is off answers nothing
+	nodeTime    = 2 * time.Second // of connectTime, for each node but the last: a host that is off never answers
 )
 
 // newSession connects a client of the entry to any node.
@@ -232,7 +232,8 @@ func (c *Cluster) newSession(client net.Conn) gateway.Session {
 	return nil
 }
 
-// candidates returns the members in the order in which to try them; working ones take turns.
+// candidates returns the members in the order in which to try them: working primaries first, taking turns. With
+// Sentinels it returns only the primary.
 func (c *Cluster) candidates() []*member {
 	all := slices.Clone(c.table.Load().all)
 	if c.cfg.Sentinel != nil {

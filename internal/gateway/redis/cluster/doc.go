@@ -6,7 +6,7 @@
 //	members.go   nodes that join, leave, or give their port to a node that clients need more
 //	nodes.go     parses CLUSTER NODES
 //	ports.go     the ports that follow the entry's
-//	seeds.go     which node has which of them, so that several gateways agree: by the order of the seeds
+//	seeds.go     assigns these ports by the order of the seeds, so that several gateways agree
 //	sentinel.go  servers that Sentinels watch
 //	view.go      View: the addresses at which clients of one gateway reach the other nodes
 //	rewrite.go   replaces addresses in replies that name nodes, and in messages of Sentinels

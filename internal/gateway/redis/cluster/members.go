@@ -22,8 +22,8 @@ type member struct {
 	advertised gateway.Advertised
 	distance   int // distance of its port from the entry's
 	node       atomic.Pointer[node]
-	lastSeen   time.Time   // when a node last knew it; guarded by Cluster.mu
-	stale      atomic.Bool // not seen for a while: the node may have been removed
+	lastSeen   time.Time   // time of the last answer that listed it; guarded by Cluster.mu
+	stale      atomic.Bool // not listed for staleAfter: the node may have been removed
 }
 
 // nodeTable maps the addresses of nodes to members.
@@ -76,7 +76,7 @@ func (c *Cluster) serve(m *member) {
 // leave ends the gateway of a node that has left, or whose port another one needs. c.mu must be held.
 func (c *Cluster) leave(m *member) {
 	delete(c.members, m.id)
-	_ = m.listener.Close() // now, for the next node
+	_ = m.listener.Close() // at once, so that another node can have the port
 	c.ports.free(m.distance)
 	c.log.Info("gateway stopped for a cluster node", "id", m.id, "listen", m.listener.Addr().String())
 	go func() {
@@ -118,7 +118,7 @@ func (c *Cluster) update(nodes []node, host string) error {
 		}
 	}
 	for _, m := range c.members {
-		if c.cfg.Sentinel != nil && m.lastSeen.Before(now) { // the primary is another server, since Sentinels always list it
+		if c.cfg.Sentinel != nil && m.lastSeen.Before(now) { // not the primary, which Sentinels always list
 			n := *m.node.Load()
 			n.primary = false
 			m.node.Store(&n)
@@ -131,7 +131,7 @@ func (c *Cluster) update(nodes []node, host string) error {
 	var errs []error
 	for i := range nodes {
 		n := &nodes[i]
-		if c.members[n.id] != nil || n.failed && len(c.seeds.pending()) > 0 { // it may be one of the pending seeds
+		if c.members[n.id] != nil || n.failed && len(c.seeds.pending()) > 0 { // it may be a seed, with a port of its own
 			continue
 		}
 		err := c.join(n, now)
@@ -244,7 +244,8 @@ func (t *nodeTable) primaries() (ids []string) {
 	return ids
 }
 
-// find looks up an address that the member from has sent. Nodes may omit their own host or not know it.
+// find looks up an address that the member from has sent; from is nil for Sentinels. Nodes may omit their own host
+// or not know it.
 func (t *nodeTable) find(from *member, host, port string) *member {
 	if host != "" && host != "?" {
 		return t.byAddress[Address(host, port)]

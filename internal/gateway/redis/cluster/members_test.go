@@ -25,7 +25,7 @@ func TestPortsOfDeadNodes(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		sentinel      bool
-		first, second string // what the nodes say, with two ports for them; see nodesOf
+		first, second string // answers, one after the other, in the form of nodesOf; there are two ports for nodes
 		want          string // ids of the members afterwards
 		error         string
 	}{
@@ -141,7 +141,7 @@ func TestNodeReturnsWhileItLeaves(t *testing.T) {
 		left, drained := followed{}, make(chan struct{})
 		c.cfg.Follower = left
 		c.cfg.New = func(Site) Gateway { return &fakeNode{drained: drained} }
-		for _, answer := range []string{"a+ b-", "a+ c", "a+ b c-"} { // b leaves for c, c for b
+		for _, answer := range []string{"a+ b-", "a+ c", "a+ b c-"} { // c takes the port of b, then b that of c
 			if err := c.update(nodesOf(false, answer), ""); err != nil {
 				t.Error(err)
 			}
@@ -178,7 +178,7 @@ type followed map[string]bool
 func (f followed) Leave(id string) { f[id] = true }
 func (f followed) Lead([]string)   {}
 
-// synced returns a test that runs in a synctest bubble of its own.
+// synced returns a test that runs f in a synctest bubble.
 func synced(f func(*testing.T)) func(*testing.T) {
 	return func(t *testing.T) { synctest.Test(t, f) }
 }
@@ -197,7 +197,7 @@ func nodesOf(sentinel bool, text string) (nodes []node) {
 	return nodes
 }
 
-// withPorts returns a cluster at port 6380 with some ports for nodes. They are not real.
+// withPorts returns a cluster whose entry has port 6380, with ports for most nodes. All ports are fake.
 func withPorts(t *testing.T, most int, sentinel bool) *Cluster {
 	ports := &fakePorts{open: map[string]bool{}}
 	cfg := Config{

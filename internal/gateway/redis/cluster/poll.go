@@ -14,9 +14,9 @@ import (
 
 const (
 	pollPeriod  = time.Second     // between polls of the cluster
-	pollTimeout = 2 * time.Second // of one poll
-	leaveAfter  = time.Minute     // since the node was last seen
-	staleAfter  = 3 * time.Second // since the node was last seen; then the entry prefers other nodes
+	pollTimeout = 2 * time.Second // of the answers of one node or Sentinel
+	leaveAfter  = time.Minute     // since a node was last listed; then its gateway stops
+	staleAfter  = 3 * time.Second // since a node was last listed; then the entry prefers other nodes
 	leaveTime   = 10 * time.Second
 )
 
@@ -147,7 +147,7 @@ type pollRounds struct {
 	wanted chan struct{} // capacity 1
 
 	mu    sync.Mutex
-	first *member // the member to ask
+	first *member // to ask first in the next poll; nil: any
 	count uint64  // polls begun
 	ended chan struct{}
 }
@@ -173,7 +173,8 @@ func (r *pollRounds) end() {
 	r.ended = make(chan struct{})
 }
 
-// await requests a poll and returns after one that began after the call, or when ctx ends.
+// await requests a poll and returns after one that began after the call, or when ctx ends. The poll asks from first,
+// unless that is nil.
 func (r *pollRounds) await(ctx context.Context, from *member) {
 	r.mu.Lock()
 	asked := r.count

@@ -9,13 +9,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// ports assigns the ports that follow the entry's. Each is identified by its distance from that.
+// ports assigns the ports that follow the entry's port. Each is identified by its distance from that port.
 type ports struct {
 	open      func(address string) (net.Listener, error)
 	advertise string           // host:port at which clients reach the entry; "": its address
 	entry     net.Addr         // nil until it is serving
 	proxied   *gateway.Proxied // the entry's listener, if connections begin with PROXY headers
-	reserved  int              // the first distances, reserved for seeds
+	reserved  int              // distances up to this are reserved for seeds
 	most      int
 	taken     map[int]bool
 }
@@ -28,7 +28,8 @@ func (p *ports) begin(l net.Listener) {
 	p.proxied, _ = l.(*gateway.Proxied)
 }
 
-// listen opens the port of a seed, or the first free one after those of all seeds.
+// listen opens the port of a seed, counted from one, or the first free port after those of all seeds. seed is 0 for
+// other nodes.
 func (p *ports) listen(seed int) (l net.Listener, distance int, err error) {
 	host, port, err := net.SplitHostPort(p.entry.String())
 	first, noNumber := strconv.Atoi(port)
@@ -71,7 +72,7 @@ func (p *ports) at(distance int) int {
 func (p *ports) advertisedAt(distance int) gateway.Advertised {
 	a, _ := gateway.ParseAdvertised(p.advertise, p.entry)
 	if p.proxied != nil && p.advertise == "" {
-		a.Host = "" // clients know the balancer's host, which is in its headers
+		a.Host = "" // clients connect to the balancer, whose address the PROXY headers name
 	}
 	if port, err := strconv.Atoi(a.Port); err == nil {
 		a.Port = strconv.Itoa(port + distance)

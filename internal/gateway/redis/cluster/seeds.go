@@ -15,9 +15,9 @@ import (
 )
 
 // Several gateways behind one address must agree which port leads to which node, whenever they were started
-// and whatever nodes have joined since: a client that one of them has sent to a port may reach another one
-// there. They agree by the order of their seeds. A seed's node is the one that answers at its address (nodes
-// may know themselves by other addresses), or that has this address.
+// and whatever nodes have joined since: a client that one gateway sends to a port may reach another gateway
+// there. They agree by the order of their seeds. A seed's node is the one that answers at the seed's address
+// (nodes may know themselves by other addresses), or that has this address.
 
 // identifyPeriod is the time between attempts to find out which nodes the seeds are.
 const identifyPeriod = 5 * time.Second
@@ -84,12 +84,12 @@ func (c *Cluster) askSeeds(seeds []endpoint.Upstream) (answers [][]node, errs []
 	return answers, errs
 }
 
-// seeds is the order of nodes that several gateways share.
+// seeds holds the nodes whose order several gateways share.
 type seeds struct {
 	at []endpoint.Upstream
 
 	mu  sync.Mutex
-	ids []string // of their nodes; "": unknown
+	ids []string // of the seeds' nodes, in the order of at; "": unknown
 }
 
 func newSeeds(at []endpoint.Upstream) seeds { return seeds{at: at, ids: make([]string, len(at))} }

@@ -115,8 +115,8 @@ func serverNode(fields map[string]string) node {
 
 var errNotPrimary = errors.New("the server that Sentinel reports as primary is not a primary")
 
-// checkRole checks that a new primary has that role, since a Sentinel's information may be old. If it can't
-// be asked, checkRole accepts it.
+// checkRole checks that a new primary has that role, since a Sentinel's information may be old. If the server
+// can't be asked, checkRole accepts it.
 func (c *Cluster) checkRole(ctx context.Context, n node) error {
 	for _, m := range c.table.Load().all {
 		if m.id == n.id && m.node.Load().primary {
@@ -198,7 +198,7 @@ func (c *Cluster) serveSentinel() {
 	})
 }
 
-// DialPrimary connects to the primary that the Sentinels name, not for a client.
+// DialPrimary connects to the primary that the Sentinels name. The connection is Cinch's own, not a client's.
 func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 	for _, m := range c.candidates() {
 		return c.dial(m, nil)(ctx)
@@ -210,7 +210,7 @@ func (c *Cluster) DialPrimary(ctx context.Context) (net.Conn, error) {
 // to it, and clients give up after a few seconds.
 const sentinelTime = time.Second
 
-// dialSentinel connects to a Sentinel that can be reached, and begins with the one that was reached last.
+// dialSentinel connects to the first Sentinel that it reaches, beginning with the one that was reached last.
 func (c *Cluster) dialSentinel(ctx context.Context) (conn net.Conn, err error) {
 	all := c.cfg.Sentinel.Sentinels
 	first := int(c.sentinel.Load())

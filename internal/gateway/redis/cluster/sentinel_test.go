@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// The Sentinel that was reached last is asked first, so that one that is off delays one client and not each.
+// The Sentinel that was reached last is asked first, so that a Sentinel that is off delays one client, not all.
 func TestLastSentinelIsAskedFirst(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) endpoint.Upstream {
@@ -44,8 +44,8 @@ func TestLastSentinelIsAskedFirst(t *testing.T) {
 	}
 }
 
-// A Sentinel that was cut off during a failover names the former primary. Others are asked then, and clients stay
-// where they are if there are too few.
+// A Sentinel that was cut off during a failover names the former primary. The gateway then asks the others. If too few
+// answer, clients stay where they are.
 func TestOldAnswersOfSentinels(t *testing.T) {
 	const down = -1
 	for _, test := range []struct {

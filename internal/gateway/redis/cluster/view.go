@@ -23,7 +23,7 @@ type View struct {
 	member *member // the sessions' node; nil: Sentinels
 }
 
-// InCluster reports whether the servers form a cluster, and are not watched by Sentinels.
+// InCluster reports whether the servers form a cluster. Otherwise Sentinels watch them.
 func (v *View) InCluster() bool { return v.c.cfg.Sentinel == nil }
 
 // OfSentinels reports whether the sessions lead to Sentinels.
@@ -57,8 +57,8 @@ func (v *View) AwaitPoll(ctx context.Context) {
 	v.c.pollRounds.await(ctx, v.member)
 }
 
-// Renamer returns a Renamer for a client that has connected to local. A node of a cluster without a gateway
-// gets the entry's address; a client redirected to it gets an error.
+// Renamer returns a Renamer for a client that has connected to local. A cluster node without a gateway gets the
+// entry's address; for a redirection to such a node the caller sends an error instead.
 func (v *View) Renamer(local net.Addr) Renamer {
 	return func(host, port string) (string, string, bool) {
 		a, ok := v.Find(host, port)
@@ -76,7 +76,8 @@ func (v *View) Renamer(local net.Addr) Renamer {
 	}
 }
 
-// KnownRenamer is like Renamer but never waits: Sentinels also name other servers.
+// KnownRenamer is like Renamer but never waits for a poll, since Sentinels also name servers that never get a
+// gateway. It leaves the addresses of unknown servers unchanged.
 func (v *View) KnownRenamer(local net.Addr) Renamer {
 	return func(host, port string) (string, string, bool) {
 		a, ok := v.c.locate(nil, host, port)

@@ -7,7 +7,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// viewOf returns the view of the first of some nodes, each with a gateway on its port with a 1 in front.
+// viewOf returns the view of the first of nodes. The gateway of each has the node's port with a 1 in front.
 func viewOf(nodes ...node) *View {
 	c := &Cluster{members: map[string]*member{}}
 	t := &nodeTable{byAddress: map[string]*member{}, byPort: map[string]*member{}}
