@@ -137,7 +137,7 @@ func IsLength(args [][]byte) bool {
 	return resp.IsWord(args[0], "strlen") || resp.IsWord(args[0], "hstrlen")
 }
 
-// MayMakeMagic reports whether a command could make a value begin with the magic that did not before.
+// MayMakeMagic reports whether a command may leave a value that begins with the magic and did not before.
 func MayMakeMagic(args [][]byte) bool {
 	switch {
 	case resp.IsWord(args[0], "append"):

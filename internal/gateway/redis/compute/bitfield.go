@@ -52,8 +52,8 @@ func checkBitField(args [][]byte) (gets int, writes bool, errText string) {
 	return gets, writes, ""
 }
 
-// parseFieldOp parses the operation that starts at args[i]. To the server a keyword with too few arguments
-// behind it is a syntax error.
+// parseFieldOp parses the operation that starts at args[i]. A keyword with too few arguments behind it is a
+// syntax error, as on the server.
 func parseFieldOp(args [][]byte, i int) (op fieldOp, errText string) {
 	left := len(args) - i - 1
 	switch name := args[i]; {

@@ -12,10 +12,10 @@ import (
 
 // Sort holds the parsed options of a SORT request.
 type Sort struct {
-	By, Store []byte   // nil: none; By also if it has no asterisk
+	By, Store []byte   // nil: none; By is nil also for a pattern without an asterisk, which reads no keys
 	Gets      []bool   // for each GET: whether it fetches a value (not "#")
 	Fetched   [][]byte // the patterns of the GETs that fetch
-	Look      [][]byte // the request without STORE; with ALPHA also without LIMIT, whose choice depends on STORE
+	Look      [][]byte // the request without STORE; with ALPHA also without LIMIT, since STORE changes the order
 	Broken    bool     // the server will refuse it
 
 	rest, limit [][]byte // the request without STORE and LIMIT, and LIMIT

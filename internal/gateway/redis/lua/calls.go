@@ -76,8 +76,8 @@ func CallSealedFields(key []byte, most int) [][]byte {
 }
 
 // CallComposed returns a call of a client's script that Compose has extended. args are the arguments behind
-// the script. plain are values that begin with the magic and are not envelopes. hashes says whether one of
-// the keys may be a hash with envelopes, clear that values which the user may not read are uncompressed.
+// the script. plain are values that begin with the magic and are not envelopes. hashes says whether one of the
+// keys may be a hash with envelopes, clear whether values that the user may not read are known to be uncompressed.
 func CallComposed(verb string, composed []byte, args, plain [][]byte, hashes, clear bool) [][]byte {
 	call := append([][]byte{[]byte(verb), composed}, args...)
 	call = append(call, []byte(envelope.Magic))
