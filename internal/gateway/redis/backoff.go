@@ -22,9 +22,9 @@ type inflationCount struct {
 }
 
 const (
-	inflationLimit  = 1000             // inflations
-	inflationWindow = time.Minute      // within
-	backoffPause    = 10 * time.Minute // then uncompressed for
+	inflationLimit  = 1000             // values decompressed in place, after which their pattern is paused
+	inflationWindow = time.Minute      // in which inflationLimit must be reached
+	backoffPause    = 10 * time.Minute // for which values of a paused pattern stay uncompressed
 	maxPatterns     = 1024
 	patternLength   = 64
 )

@@ -127,8 +127,8 @@ func (c certified) checkOthers(t *testing.T, loggedOut string) {
 	}
 }
 
-// If the server has no RESET the gateway checks the login of its connection, and serves no client with its
-// own.
+// If the server has no RESET the gateway checks the login of its connection, and serves no client under the
+// gateway's own login.
 func TestCertificateOnServerWithoutReset(t *testing.T) {
 	const without = `rename-command RESET ""`
 	got := startCertified(t, "gateway", without).lines(t, "GET a:1")

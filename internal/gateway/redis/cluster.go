@@ -15,7 +15,7 @@ import (
 
 // ClusterConfig configures a gateway to a Redis Cluster.
 type ClusterConfig struct {
-	// Config is the configuration of every node's gateway, except Dial and Dicts, which each gets for itself.
+	// Config is the configuration of every node's gateway, except Dial and Dicts, which are set for each node.
 	// Upstream.Address is not used.
 	Config
 	Seeds     []endpoint.Upstream // first nodes to ask; they have Upstream's credentials and TLS
@@ -34,7 +34,7 @@ type ClusterConfig struct {
 // SentinelConfig configures servers that Sentinels watch.
 type SentinelConfig = cluster.SentinelConfig
 
-// NewCluster returns a gateway to all nodes of a cluster that is not serving yet.
+// NewCluster returns a gateway to all nodes of a cluster. It is not serving yet.
 func NewCluster(cfg ClusterConfig) *cluster.Cluster {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -79,8 +79,8 @@ type topology interface {
 	// again.
 	Find(host, port string) (gateway.Advertised, bool)
 	AwaitPoll(context.Context)
-	// Renamer maps node addresses to those that a client must see, KnownRenamer only addresses known for
-	// sure.
+	// Renamer maps node addresses to those that a client must see, KnownRenamer only those known without a
+	// poll.
 	Renamer(local net.Addr) cluster.Renamer
 	KnownRenamer(local net.Addr) cluster.Renamer
 }

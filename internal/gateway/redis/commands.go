@@ -316,7 +316,8 @@ func isComparison(word []byte) bool {
 // comparisons are the options that compare the stored value.
 var comparisons = []option{{"ifeq", 1}, {"ifne", 1}, {"ifdeq", 1}, {"ifdne", 1}}
 
-// comparedSet is the row of a SET that compares. If it has GET, the value has been decompressed in place.
+// comparedSet is the row of a SET that compares. Its reply needs no decompressing even with GET, since the stored value
+// has been decompressed in place.
 var comparedSet = &command{name: "set", arity: -3, strategy: compared, keys: keyRange{first: 1, last: 1, step: 1}}
 
 // bitcountFrom is the row of BITCOUNT with a start and no end: Valkey takes the last byte as the end, Redis
@@ -355,7 +356,7 @@ type rowCache struct {
 
 // cachedRow is a command that the client has sent, with its name as the client wrote it.
 type cachedRow struct {
-	name [8]byte // as long as the row's
+	name [8]byte // as many bytes as the row's name has
 	cmd  *command
 }
 

@@ -86,18 +86,18 @@ func (c *loginCommands) selectDB(r *request) error {
 		}
 	}})
 	if c.upstream.tx.open {
-		// The commands queued next use other keys.
+		// Commands queued behind it use another database, whose keys have not been examined.
 		c.upstream.tx.selected, c.upstream.tx.changesState, c.upstream.tx.mayAddEnvelope = &database, true, true
 	}
 	return err
 }
 
-// client handles CLIENT REPLY itself: it drops the replies that the client does not want.
+// client forwards CLIENT. It handles CLIENT REPLY itself: the gateway drops the replies that the client does not want.
 func (c *loginCommands) client(r *request) error {
 	if len(r.args) > 2 && resp.IsWord(r.args[1], "tracking") {
 		return c.setTracking(r, resp.IsWord(r.args[2], "on"))
 	}
-	// To a subscriber the server refuses CLIENT REPLY.
+	// The server refuses CLIENT REPLY to a RESP2 subscriber.
 	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || c.upstream.isSubscriber() {
 		return c.upstream.forward(r, entry{})
 	}

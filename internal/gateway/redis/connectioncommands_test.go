@@ -92,7 +92,7 @@ func TestControlSelectsWithinATransaction(t *testing.T) {
 	}
 }
 
-// The gateway goes by what the server answers to CLIENT TRACKING, and in a transaction by what EXEC does.
+// Tracking counts as on or off once the server has accepted CLIENT TRACKING, in a transaction once EXEC has run it.
 func TestControlBelievesAnswersAboutTracking(t *testing.T) {
 	p := newParts(t)
 	c := p.controlled()
@@ -140,7 +140,7 @@ func TestControlMutes(t *testing.T) {
 			t.Errorf("%s: %+v", test.request, p.upstream.clientReply)
 		}
 	}
-	p.expect("CLIENT REPLY ON") // the server gets no other
+	p.expect("CLIENT REPLY ON") // the only one that the server gets
 	p.inTransaction()
 	if err := c.handle(requestOf("CLIENT", "REPLY", "OFF")); err != nil || p.upstream.clientReply.off {
 		t.Errorf("within a transaction: %v", err)

@@ -18,7 +18,7 @@ type decodeBuffer struct {
 	stall    time.Duration
 
 	held int64 // bytes held until the request has been handled
-	owed int64 // bytes held without budget so far
+	owed int64 // bytes held but not taken from the budget yet, at most freeBytes
 }
 
 // openAll decompresses the envelopes that a script returned.
@@ -69,7 +69,7 @@ func (s *decodeBuffer) hold(n int) error {
 	return nil
 }
 
-// release releases what was held for a request. It returns err.
+// release releases the budget held for the current request. It returns err.
 func (s *decodeBuffer) release(err error) error {
 	s.upstream.life.Requests.Release(s.held)
 	s.held, s.owed = 0, 0

@@ -48,9 +48,9 @@ func TestDrainInALongReply(t *testing.T) {
 	}
 }
 
-// After its grace a drain ends clients that wait for something that may never come, or have a transaction
-// open, like a server that shuts down: their commands are not answered, and pop nothing from a list. They get what
-// arrived during the grace.
+// After the grace period a drain ends clients that are blocked in a command or have a transaction open, like a server
+// that shuts down: their commands are not answered, and pop nothing from a list. They get what arrived during the
+// grace period.
 func TestDrainEndsClientsThatWait(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy/budget"
 )
 
-// When one value has used up the budget for long, the next ones are left uncompressed, including long ones
-// that would be compressed while they arrive. Compressed values are still readable, lookalikes are still
-// wrapped, and without the budget values are compressed again.
+// When one value has used up the CPU budget for a long time, the next ones are left uncompressed, including long
+// ones that would be compressed while they arrive. Compressed values are still readable, lookalikes are still
+// wrapped, and when the budget's limit is removed values are compressed again.
 func TestBudgetUsedUp(t *testing.T) {
 	t.Parallel()
 	p, err := policy.New(policy.Options{Rules: []policy.Rule{

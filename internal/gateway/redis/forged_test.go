@@ -30,7 +30,7 @@ type tenants struct {
 	errors       func() map[string]uint64
 }
 
-// oneDict is Dicts of a server that stores one dictionary.
+// oneDict implements Dicts for a server that stores one dictionary.
 type oneDict struct{ *codec.Dict }
 
 func (d oneDict) Dictionary(number uint32) (*codec.Dict, error) {
@@ -303,7 +303,7 @@ func TestOthersKeysAnswerNothing(t *testing.T) {
 		for _, inside := range []string{"", "WATCH a:w", "MULTI"} {
 			word, _, _ := strings.Cut(strings.ToLower(inside), " ")
 			if rights != "" && !strings.Contains(rights, word) && !testenv.IsFull() {
-				continue // the other combinations
+				continue // combinations that only the full tests run
 			}
 			for _, command := range onOthers {
 				answers := map[string]string{}

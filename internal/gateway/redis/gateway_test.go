@@ -49,7 +49,7 @@ func startRealServer(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	// It listens before it has read its data.
+	// The server listens before it has read its data.
 	testenv.Eventually(t, "redis-server answers", func() bool { return testenv.AnswersPing("unix", sock) })
 	return sock
 }

@@ -48,7 +48,7 @@ func (u *units) run(r *request, keys [][]byte) error {
 		case strings.HasPrefix(plain.refusal, "NOPERM"):
 			u.user.units.asked, u.user.units.denied = true, true
 			return u.nested.run(r, keys)
-		case cluster.IsRedirectOrRetry(plain.refusal): // the slot may return before the command would run
+		case cluster.IsRedirectOrRetry(plain.refusal): // if the slot returns, a forwarded command would run unguarded
 			return u.upstream.refuse(plain.refusal)
 		case plain.refusal != "": // the command itself will be refused for the same reason
 			return u.upstream.forward(r, u.upstream.tx.echoEntry(r, nil))
@@ -321,7 +321,7 @@ func (u *units) learnExpiries(found *sealedParts) error {
 }
 
 func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
-	if u.user.tracking.Load() { // the client would count it as read
+	if u.user.tracking.Load() { // the server would count the key as read by the client
 		u.learnExpiriesOnSideConn(found, parts)
 		return nil
 	}

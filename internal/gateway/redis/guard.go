@@ -52,7 +52,7 @@ func (g *guard) computed(r *request) error {
 	return g.upstream.send(lua.CallPeek(verb, script, r.args[1], most, r.args))
 }
 
-// plainRead returns a request for the whole value, for users who may not run scripts.
+// plainRead returns a request for the whole value, for a read that can't run in a script.
 func plainRead(r *request) [][]byte {
 	if r.cmd.name == "hstrlen" {
 		return [][]byte{[]byte("HGET"), r.args[1], r.args[2]}
@@ -73,7 +73,7 @@ func (g *guard) inflated(r *request) error {
 	case g.upstream.tx.open:
 		return g.inTransaction(r, g.guardFor(r), keys)
 	case !r.cmd.writes && g.upstream.state.version.Load() == 3 && !g.upstream.tx.watch.on:
-		return g.units.run(r, keys) // a map loses its order in Lua
+		return g.units.run(r, keys) // in a script a RESP3 map would lose its order
 	}
 	return g.run(r, g.guardFor(r), keys)
 }
@@ -306,7 +306,7 @@ func (c *storedCommands) compare(r *request, args [][]byte) error {
 // unknown runs a request whose form its row does not know.
 func (c *storedCommands) unknown(r *request) error { return c.runAs(r, unknown, r) }
 
-// runAs runs r in place of the current request.
+// runAs runs r as the strategy how says, in place of the current request.
 func (c *storedCommands) runAs(current *request, how strategy, r *request) error {
 	c.prober.req = current
 	return c.prober.decoded.release(c.dispatch(how, r))

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// The indexes are those of the server to which the upstream's address leads now, also while the former one still
+// The indexes are those of the server to which the upstream's address leads now, even while the former server still
 // answers.
 func TestIndexesAfterTheUpstreamMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 type sweep struct {
 	done     chan struct{}
 	err      error // valid when done is closed
-	repeat   bool  // it was for an index that did not exist yet
+	repeat   bool  // the index did not exist yet: sweep again when it does
 	inflated int   // fields decompressed
 	failed   int   // fields that cannot be decompressed
 }
@@ -65,7 +65,7 @@ func (x *indexes) ensureSweep(prefix string, as *goredis.Client) *sweep {
 	return w
 }
 
-// startSweep starts a sweep with c's connection, slowly if gentle, and a second pass if twice, for values that
+// startSweep starts a sweep over c's connection, slowly if gentle. If twice, a second pass follows, for values that
 // arrive late. x.mu must be held.
 func (x *indexes) startSweep(prefix string, c *goredis.Client, gentle, twice bool) *sweep {
 	w := &sweep{done: make(chan struct{})}
@@ -206,7 +206,7 @@ func (x *indexes) inflateHash(ctx context.Context, w *sweep, c *goredis.Client, 
 		case done == 0 && len(pairs) <= 2*most && envelopeBytes(pairs) <= sweepRoom(most):
 			w.failed += bad
 			return nil
-		case done == 0: // fields that cannot be decompressed come before the others
+		case done == 0: // none of these can be decompressed, so ask for the fields behind them too
 			most *= 8
 		}
 		w.inflated += done
@@ -220,7 +220,7 @@ func askSealed(ctx context.Context, c interface {
 	return c.Eval(ctx, lua.SealedFields, []string{key}, envelope.Magic, 2*most, sweepRoom(most))
 }
 
-// sweepRoom returns how many bytes of envelopes are enough in a reply with most fields of one hash.
+// sweepRoom returns the number of bytes of envelopes after which a reply with up to most fields of one hash ends.
 func sweepRoom(most int) int { return most * (sweepBytes / sweepBatch / sweepParts) }
 
 func envelopeBytes(pairs []string) (n int) {
@@ -230,8 +230,8 @@ func envelopeBytes(pairs []string) (n int) {
 	return n
 }
 
-// inflateFields decompresses some fields of one hash in place; pairs are fields and envelopes. done is the number
-// of fields, bad the number of those that cannot be decompressed or have to stay wrapped.
+// inflateFields decompresses some fields of one hash in place; pairs are fields and envelopes. done counts the fields
+// decompressed, bad those that cannot be decompressed or have to stay wrapped.
 func (x *indexes) inflateFields(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
 	for len(pairs) > 0 {
 		some, size := x.firstBatch(pairs)

@@ -13,7 +13,7 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// What a sweep reads at once has a limit in bytes, and fields that cannot be decompressed hide no others.
+// A sweep reads a limited number of bytes at once, and fields that cannot be decompressed do not hide others.
 func TestSweepReadsWithinLimits(t *testing.T) {
 	t.Parallel()
 	const hashes, damaged, good = 10, 40, 3
@@ -66,7 +66,7 @@ func TestSweepReadsWithinLimits(t *testing.T) {
 	}
 }
 
-// largestReply measures the replies on some connections: what arrives between two requests.
+// largestReply records the largest reply on some connections: the bytes that arrive between two requests.
 type largestReply struct {
 	mu sync.Mutex
 	n  int

@@ -40,7 +40,7 @@ func (w *nestedUnits) run(r *request, keys [][]byte) error {
 	switch {
 	case found.err != nil:
 		return w.prober.refuseCorrupt(found.err)
-	case found.unreadable != "" && !known: // a script checks by itself
+	case found.unreadable != "" && !known: // a known script checks the keys in its prologue
 		return w.upstream.refuse(found.unreadable)
 	}
 	if len(found.parts)+len(w.upstream.tx.known) > 0 {

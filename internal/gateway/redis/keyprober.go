@@ -294,7 +294,8 @@ var errHashTooLarge = fmt.Errorf("%w: the hash has more compressed fields than o
 // maxAskedFields limits the fields in one request for expiries.
 const maxAskedFields = 1000
 
-// sameHash returns how many parts from the first on belong to the same hash. parts must not be empty.
+// sameHash returns how many parts from the first on belong to the same hash, at most maxAskedFields. parts must not be
+// empty.
 func sameHash(parts []part) (n int) {
 	for n < len(parts) && n < maxAskedFields && string(parts[n].key) == string(parts[0].key) {
 		n++

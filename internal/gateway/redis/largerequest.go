@@ -98,7 +98,7 @@ func (l *largeRequest) copyParsed() {
 
 func (l *largeRequest) run() error {
 	switch {
-	case l.upstream.isUnauthenticated(): // the server has its own limits for these
+	case l.upstream.isUnauthenticated(): // the server has its own limits for unauthenticated clients
 		return l.stream(entry{})
 	case len(l.args) == 0, !l.cmd.accepts(l.argc), l.cmd.strategy == verbatim,
 		l.upstream.isSubscriber() && l.cmd.strategy != controls:
@@ -508,7 +508,7 @@ func (l *largeRequest) readSmallArg(n int) error {
 const (
 	maxCollectedArgs = 64 << 10
 	arenaBytes       = 16 << 10
-	smallArgBytes    = 128 // overhead, including copies that guards make
+	smallArgBytes    = 128 // overhead per argument, including copies that guards make
 )
 
 // streamSingle sends SET or a similar command with a value that is not compressed.
@@ -581,7 +581,7 @@ func (l *largeRequest) giveUp(cause error) error {
 		if err == nil {
 			err = l.reader.in.CopyTo(int64(n)+2, discardBytes)
 		}
-		if errors.Is(err, resp.ErrProtocol) { // alone, the server would take the header for an inline command
+		if errors.Is(err, resp.ErrProtocol) { // without an array, the server would take the header for an inline command
 			_ = l.upstream.out.write(resp.AppendArray(l.upstream.head(), 1)) // an error is returned later, too
 		}
 		if err != nil {

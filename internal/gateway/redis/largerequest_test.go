@@ -57,7 +57,7 @@ func useUp(t *testing.T, g *Gateway) (giveBack func()) {
 	return a.Close
 }
 
-// A request that breaks the protocol in the middle gets the server's answer to all of it.
+// A request that breaks the protocol in the middle reaches the server whole, and the client gets the server's answer.
 func TestProtocolErrorBeforeValues(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -91,8 +91,8 @@ func TestBrokenHeadersReachTheServer(t *testing.T) {
 	}
 }
 
-// If the beginning of the request was discarded, the server gets another one: it would take a header alone for an
-// inline command, and run the lines behind it.
+// If the beginning of the request was discarded, the server gets another array header in its place. Otherwise it would
+// take the bad header for an inline command, and run the lines behind it.
 func TestBrokenHeaderOfADiscardedRequest(t *testing.T) {
 	t.Parallel()
 	client, server := slowly(t, func(*Config) {})
@@ -114,7 +114,7 @@ func answerTo(t *testing.T, sock string, request []byte) (string, error) {
 }
 
 // A refused request holds no memory while its end arrives, even if part of it was compressed already.
-func TestRefusedRequestHoldsNothing(t *testing.T) { // alone: it measures the memory of the process
+func TestRefusedRequestHoldsNothing(t *testing.T) { // not parallel: it measures the memory of the process
 	sock := startServer(t)
 	front, g := startGateway(t, sock)
 	const n = 24 << 20
@@ -145,7 +145,7 @@ func heapBytes() uint64 {
 
 // Values that are decompressed in place for a command take budget. Finding out that a value is not compressed
 // does not fetch it.
-func TestInflatingTakesBudget(t *testing.T) { // alone: it measures the memory of the process
+func TestInflatingTakesBudget(t *testing.T) { // not parallel: it measures the memory of the process
 	sock := startServer(t)
 	const n = 3 << 20
 	front, g := startGateway(t, sock, func(c *Config) {
@@ -192,7 +192,7 @@ func totalBytes() uint64 {
 	return m.TotalAlloc
 }
 
-// recordingHandler records what a large passes on.
+// recordingHandler records the request that a large collects and passes on.
 type recordingHandler struct{ collected [][]byte }
 
 func (d *recordingHandler) handleCollected(args [][]byte) error { d.collected = args; return nil }

@@ -242,7 +242,7 @@ func TestForeignToPlainRefuses(t *testing.T) {
 	}
 }
 
-// Streamed requests and replies, transactions, and values in streams.
+// A rule to plain also applies in streamed requests and replies and in transactions, but not to values in streams.
 func TestForeignToPlainElsewhere(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -410,8 +410,8 @@ func toPlainGateway(t *testing.T, sock, library string) (path string, replies *m
 }
 
 // Many clients at once read long values under a rule to plain. Each needs as much as the reply budget has.
-func TestForeignRepliesShareTheBudget(t *testing.T) { // alone: its clients wait for a budget with a time limit
-	const hung = 10 * time.Minute // with the race detector, on a busy machine, they take more than one
+func TestForeignRepliesShareTheBudget(t *testing.T) { // not parallel: its clients wait for a budget with a time limit
+	const hung = 10 * time.Minute // with the race detector, on a busy machine, they take more than one minute
 	clients, each := 24, codectest.Amount(1, 1, 2)
 	for name, value := range map[string][]byte{
 		"of a library": append([]byte{0, 'a'}, bytes.Repeat([]byte{0xe0, 84, 0}, 330_000)...), // LZF

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// call is a command; a value may take several.
+// call is one command with its arguments; storing a value may take several.
 type call = []any
 
 // lookalikes returns the ways in which a client may give key k the value env, which is itself an envelope.
@@ -127,7 +127,7 @@ func TestLookalikesInExcludedKeys(t *testing.T) {
 	if err := c.Set(ctx, "ex:e", anEnvelope(), 0).Err(); err != nil || c.Get(ctx, "ex:e").Val() != anEnvelope() {
 		t.Errorf("an envelope: %.60q %v", c.Get(ctx, "ex:e").Val(), err)
 	}
-	// A compressed value moved there is still decompressed.
+	// A compressed value moved to an excluded key is still decompressed.
 	expect(t, c, "SET k {long}", "OK", "RENAME k ex:r", "OK", "GET ex:r", "{long}")
 }
 
@@ -226,7 +226,7 @@ func TestLookalikesOfComputedValues(t *testing.T) {
 				words = append(words, "IDMPAUTO", "producer")
 			}
 			words = append(words, "*", "field", test.value)
-			if large { // for the buffer
+			if large { // too large for the buffer
 				words = append(words, "other", strings.Repeat("x", bufferBytes))
 			}
 			client, server := &feed{bytes: resp.AppendCommand(nil, words...), reads: 1}, &recording{}

@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
-// Some requests have no reply. The following ones keep their own.
+// Some requests have no reply. The requests behind them still get theirs.
 func TestSilentCommands(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)
@@ -38,7 +38,7 @@ func TestSilentCommands(t *testing.T) {
 	readExactly(t, c, "-ERR Unrecognized REPLCONF option: FOO\r\n"+value+"-ERR syntax error\r\n"+value)
 }
 
-// MONITOR is answered once.
+// While MONITOR is on, another MONITOR is not answered.
 func TestMonitorTwice(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

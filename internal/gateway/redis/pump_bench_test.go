@@ -81,7 +81,7 @@ func BenchmarkNewSession(b *testing.B) {
 
 // There may be tens of thousands of idle clients, so a session creates rarely used parts on demand.
 func TestSessionIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(session{}); n > 2048 { // the next class of the allocator has 2304
+	if n := unsafe.Sizeof(session{}); n > 2048 { // the allocator's next size class is 2304
 		t.Errorf("a session has %d bytes", n)
 	}
 	g := NewGateway(Config{})
@@ -119,7 +119,7 @@ func TestIdleSessionKeepsLittle(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		bytes []byte
-		idle  int // requests after which the client sends nothing for a while
+		idle  int // number of requests after which the client is idle
 	}{
 		{"many arguments", resp.AppendCommand(nil, many...), 1},
 		{"few arguments behind many", resp.AppendCommand(resp.AppendCommand(nil, many...), "GET", "k"), 2},
@@ -180,7 +180,7 @@ func TestCompressingAllocatesNothing(t *testing.T) {
 
 // In steady state a command that passes unchanged allocates nothing, and one with a compressed value at most
 // twice, however it is pipelined.
-func TestAllocations(t *testing.T) { // alone: it measures the memory of the process
+func TestAllocations(t *testing.T) { // not parallel: it counts the allocations of the process
 	if testenv.RaceDetector {
 		t.Skip("the race detector allocates")
 	}
@@ -246,7 +246,7 @@ func allocsPerCommand(t *testing.T, c net.Conn, depth int, args ...string) float
 		if _, err := c.Write(batch); err != nil {
 			t.Fatal(err)
 		}
-		if args[0] == "INCR" { // its reply grows
+		if args[0] == "INCR" { // its replies get longer, so count lines
 			all = all[:0]
 			for lines := 0; lines < depth; {
 				n, err := c.Read(reply)

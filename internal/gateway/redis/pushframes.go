@@ -19,7 +19,7 @@ type pushFrames struct {
 	queue  *queue
 	state  *sessionState
 
-	subs, patterns, shards int64 // subscriptions
+	subs, patterns, shards int64 // numbers of subscribed channels, patterns and shard channels
 	monitoring             bool
 	expected               bool // monitoring or subscribed: frames that answer no request may come
 }
@@ -66,14 +66,14 @@ func (m *pushFrames) isUnsolicited(kind byte) (bool, error) {
 	return false, nil
 }
 
-// isAck reports whether the current frame acknowledges a subscription.
+// isAck reports whether the current frame acknowledges a subscription or its end.
 func (m *pushFrames) isAck() (bool, error) {
 	name, err := m.frames.firstWord()
 	return strings.HasSuffix(name, "subscribe") && len(name) <= len("punsubscribe"), err
 }
 
 // subscriptions returns how many acknowledgements follow when the client unsubscribes from everything of a
-// class.
+// class (see entryData): at least one.
 func (m *pushFrames) subscriptions(class byte) int {
 	n := m.subs
 	switch class {
@@ -185,7 +185,7 @@ type feedCommands struct {
 	relay    relayer
 }
 
-// relayer relays the rest of the connection to the server.
+// relayer relays the rest of the client's bytes to the server.
 type relayer interface{ relayRest() error }
 
 func (c *feedCommands) subscribe(r *request) error {

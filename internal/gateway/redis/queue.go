@@ -22,9 +22,9 @@ const (
 	kindCapture
 	// kindFloat: the server's "not a float" error goes to the request pump.
 	kindFloat
-	// kindRefuse: the error data.text takes its place.
+	// kindRefuse: the client gets the error data.text instead.
 	kindRefuse
-	// kindFrame: the frame data.text takes its place.
+	// kindFrame: the client gets the frame data.text instead.
 	kindFrame
 	// kindHook: copy it, then pass its first line to data.after.
 	kindHook
@@ -40,7 +40,7 @@ const (
 	kindCluster
 	// kindScriptExists: SCRIPT EXISTS; data.mask says which scripts are known here.
 	kindScriptExists
-	// kindRaw: nothing is parsed from here on.
+	// kindRaw: unless it is an error, nothing is parsed from here on.
 	kindRaw
 )
 
@@ -119,7 +119,7 @@ type queue struct {
 	// lock. One of the run stays in the ring until then.
 	run    entry
 	left   int
-	popped uint64 // replies; left of them are still to come
+	popped uint64 // replies that pop has returned, plus left
 }
 
 // queueBudget limits the bytes that the queue holds.
@@ -279,7 +279,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	return e, true
 }
 
-// watchAfterLast marks an account as waiting for the client once the last outstanding reply has been carried.
+// watchAfterLast marks an account as waiting for the client as soon as pop has returned the last outstanding entry.
 func (q *queue) watchAfterLast(a *memory.Account) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -364,12 +364,12 @@ type entryData struct {
 	wholeValue  bool          // kindComputed: the reply is the value itself (a GET in place of a script)
 	text        string        // kindRefuse, kindFrame, kindCluster
 	acks        int           // kindSubscribe
-	class       byte          // kindUnsubscribe: 's', 'p' or 'S'
+	class       byte          // kindUnsubscribe: 'u', 'p' or 's', the first letter of the command
 	mask        []bool        // shapeSorted, kindScriptExists
-	scriptNames [2]string     // kindAsk: in errors, the name of the script that ran and of the client's
-	shared      bool          // used by many entries, holds nothing of a single one
+	scriptNames [2]string     // kindAsk: names of the script that ran and of the client's, which replaces it in errors
+	shared      bool          // used by many entries, so it counts for none of them
 	contents    contents      // kindReply: values to unwrap from a library's format
-	seen        chan struct{} // closed when contents are complete; nil: they are from the start
+	seen        chan struct{} // closed when contents is complete; nil: it is complete already
 	plainBytes  [][]byte      // shapeAny: parts of these that begin with the magic are not envelopes
 	after       func(answer)
 	done        chan struct{} // kindAsk, kindCapture, kindFloat, kindUnit

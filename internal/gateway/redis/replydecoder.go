@@ -21,7 +21,7 @@ type replyDecoder struct {
 	queue      *queue
 	trace      *tracing // nil: not traced
 
-	decompressTime time.Duration // decompressing the values of the current reply
+	decompressTime time.Duration // time spent decompressing the values of the current reply
 	data           *entryData    // of the current reply; nil: none
 	excluded       bool          // the current reply is for keys that hold no envelopes
 }
@@ -84,8 +84,8 @@ func (o *replyDecoder) openBulk(n int64, computed, bare bool) error {
 }
 
 // openWhole decompresses a reply to GET that is one envelope and is buffered whole, in size bytes. done is
-// false if it leaves the value alone: one that needs budget, is damaged, or was compressed by a client
-// library.
+// false if it leaves the reply alone: the value is longer than bufferBytes/2, is damaged, or was compressed by a
+// client library, or an earlier write failed.
 func (o *replyDecoder) openWhole(stored []byte, size int) (done bool, err error) {
 	h, err := envelope.ParseHeader(stored)
 	if err != nil || h.IsForeign() || h.RawLen > bufferBytes/2 || h.RawLen > o.codec.maxOpen {
@@ -254,7 +254,7 @@ func (o *replyDecoder) emitHeld(b []byte, holds bool) error {
 	return o.frames.to.writeHeld(b)
 }
 
-// plainBytes returns plain bytes of the current request. Parts of them may look like envelopes in the reply.
+// plainBytes returns plain bytes of the current request. Parts of them in the reply may look like envelopes.
 func (o *replyDecoder) plainBytes() [][]byte {
 	if o.data == nil {
 		return nil

@@ -34,8 +34,8 @@ func sealedNoise(n int) (sealed, value string) {
 	return sealed, value
 }
 
-// declaring returns beginnings of replies that declare a long compressed value, with the requests, by how the
-// gateway handles them.
+// declaring returns requests and the beginnings of their replies, which declare a long compressed value. The keys say
+// how the gateway handles the reply.
 func declaring(sealed string) map[string][2]string {
 	bulk := fmt.Sprintf("$%d\r\n%s", len(sealed), sealed[:100])
 	return map[string][2]string{

@@ -34,7 +34,7 @@ func (f *frames) dropLine() error {
 	return err
 }
 
-// setAside appends b to the element being gathered, of at most maxNodesBytes.
+// setAside appends b to the element being gathered. It fails if that gets longer than maxNodesBytes.
 func (f *frames) setAside(b []byte) error {
 	if f.aside.Len()+len(b) > maxNodesBytes {
 		return fmt.Errorf("%w: more than %d bytes about a cluster", resp.ErrReply, maxNodesBytes)
@@ -124,8 +124,8 @@ func (f *frames) emitError(text string) error {
 	return f.emit(resp.AppendError(nil, text))
 }
 
-// firstWord returns the first element of the current aggregate if it is a short bulk string, without
-// consuming anything.
+// firstWord returns the first element of the current aggregate without consuming anything, "" if that is not a
+// bulk string of at most maxNameBytes.
 func (f *frames) firstWord() (string, error) {
 	line, err := f.in.Line()
 	if err != nil {

@@ -34,8 +34,8 @@ func TestRequestsAreGuardedAfterOneThatWasNot(t *testing.T) {
 	}
 }
 
-// A user who may not run a request on its key gets that error, which does not disclose what the key holds,
-// however long the request is and however it is encoded.
+// A user who may not run a request on its key gets the server's permission error for that request, which does not
+// disclose what the key holds, however long the request is and however it is encoded.
 func TestRefusalsAreOfTheCurrentRequest(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

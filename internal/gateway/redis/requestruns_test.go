@@ -76,8 +76,7 @@ func TestCarryBuffered(t *testing.T) {
 	}
 }
 
-// Pipelines with runs of equal requests between others are answered as by the server, and leave the same data
-// there, wherever the stream is cut.
+// Pipelines with runs of equal requests between others are answered as by the server, wherever the stream is cut.
 func TestPipelinesOfRuns(t *testing.T) {
 	t.Parallel()
 	pipelines := func(seed uint64) (all []byte, n int) {

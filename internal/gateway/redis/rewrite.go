@@ -20,7 +20,7 @@ type valueRewriter struct {
 	dialed       time.Time     // when the upstream connection was made
 	ahead        *aheadSealer  // the value of the current large request, compressed while it arrived
 	trace        *tracing      // nil: not traced
-	compressTime time.Duration // compressing the values of the current request
+	compressTime time.Duration // time spent compressing the values of the current request
 }
 
 // setOptions reports whether the options behind SET's value are known, whether one compares the stored value,
@@ -142,7 +142,7 @@ func (v *valueRewriter) sealValue(dst []byte, a *policy.Address, value []byte, c
 		}
 	}
 
-	// It stays unchanged, or is wrapped.
+	// If no rule compresses it, the value stays unchanged or is wrapped.
 	if left != "" {
 		v.codec.Stats.Left(rule.Name, left, len(value))
 		rule = nil
@@ -189,7 +189,7 @@ func (v *valueRewriter) sealValue(dst []byte, a *policy.Address, value []byte, c
 }
 
 // setting returns how to compress a value that login writes. rule is nil if no rule covers it; left says why
-// the value is not compressed although a rule covers it. The beginning of a long value is enough.
+// the value is not compressed although a rule covers it. value may be only the beginning of a long value.
 func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (st codec.Setting, rule *policy.Rule, left string) {
 	rule = v.rules.Lookup(*a)
 	switch {
@@ -210,8 +210,9 @@ func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (
 }
 
 // observe compresses a value, decompresses and compares the result, counts the sizes and discards it. So a
-// rule's saving and cost are known from live traffic before anything is stored. For a long value this takes a
-// third copy, beside the value and its envelope; without memory for that it is not observed.
+// rule's saving and cost are known from live traffic before anything is stored. A value longer than
+// gateway.FreeBytes takes budget for a third copy, beside the value and its envelope; without budget the value is
+// not observed.
 func (v *valueRewriter) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
 	if n := int64(len(value)); n > gateway.FreeBytes {
 		if !v.state.tx.account.TakeSpare(n) {
@@ -235,7 +236,7 @@ func (v *valueRewriter) observe(t policy.Type, value []byte, st codec.Setting, r
 		stats.Observed(rule.Name, did.Setting.Codec, len(value), len(value), did.Spent, 0)
 		return
 	}
-	began, stint := time.Now(), v.codec.Effort.Begin(len(value)) // done for the count alone, so it counts as effort
+	began, stint := time.Now(), v.codec.Effort.Begin(len(value)) // only the statistics need this, so it counts as effort
 	back, err := v.codec.Sealer.Open(memory.GetBuffer(len(value)), out)
 	stint.End()
 	opened := time.Since(began)

@@ -64,7 +64,7 @@ func TestUsersWhoMayNotLook(t *testing.T) {
 	}
 }
 
-// For a key of another type, commands report the error that they check first.
+// For a key of another type, commands return the same error as the server, which checks some arguments before the type.
 func TestErrorsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

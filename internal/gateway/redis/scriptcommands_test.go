@@ -64,8 +64,8 @@ func TestScriptCacheDropsUnused(t *testing.T) {
 	for c := byte('a'); c <= 'd'; c++ {
 		b.add(text(c))
 	}
-	b.add(text('b')) // known already
-	if !has('a') {   // and used last
+	b.add(text('b')) // is cached already
+	if !has('a') {   // makes it the last used
 		t.Error("a is forgotten though there was room")
 	}
 	b.add(text('e'))

@@ -110,7 +110,7 @@ func expectLine(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// Every command that stores a long value is tested, in transactions and with replies off.
+// Long values are compressed while they arrive in every command that stores one, in transactions and with replies off.
 func TestAheadSealerByCommand(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

@@ -82,15 +82,15 @@ func (s *session) carryRequests() {
 func (s *session) carryReplies() {
 	defer s.upstream.queue.close()
 	s.replyPump.run()
-	if s.g.cfg.Dicts != nil && !s.Ended() { // ended by the server, which may have restarted without them
-		s.g.cfg.Dicts.Lost() // before the request pump ends as well
+	if s.g.cfg.Dicts != nil && !s.Ended() { // the server closed the connection: it may have restarted without dictionaries
+		s.g.cfg.Dicts.Lost() // before queue.close ends the request pump
 	}
 }
 
 // pumpRequests reads requests until the client ends its input or an error occurs.
 func (s *session) pumpRequests() {
 	defer s.reader.in.Free()
-	defer s.upstream.out.Flush() // lent bytes are in the reader's buffer
+	defer s.upstream.out.Flush() // before Free: lent bytes are in the reader's buffer
 	defer s.upstream.tx.end()
 	for s.failure == nil {
 		if err := s.next(); err != nil && !s.shouldContinue(err) {

@@ -45,13 +45,13 @@ func (s *source) ReadNext(spare []byte, size int) ([]byte, int, error) {
 func (s *source) Release(buf []byte) { memory.PutBuffer(buf) }
 
 // sink gathers writes to one connection. It holds copies in a buffer, which it takes from the pool with the
-// first byte and returns with every flush, or a lent piece of the pump's read buffer, which it sends in
-// place. So bytes that arrived in one read leave in one write, and only changed ones are copied. A sink
-// belongs to one goroutine.
+// first byte and returns with every flush. Behind these it may hold a lent piece of the pump's read buffer,
+// which it sends without copying. So bytes that arrived in one read leave in one write, and only changed bytes
+// are copied. A sink belongs to one goroutine.
 type sink struct {
 	conn    net.Conn
 	buf     []byte
-	lent    []byte          // follows buf; in the reader's buffer, until the flush before the reader's next read
+	lent    []byte          // sent after buf; a part of the reader's buffer, so flushed before the reader's next read
 	err     error           // the first error; later writes are dropped
 	spill   *spill          // on the client's side; nil upstream
 	account *memory.Account // holds memory until the client has read what is sent; nil upstream
@@ -122,13 +122,13 @@ func (w *sink) copyLent() {
 	w.keep(p)
 }
 
-// lend sends p, which must stay unchanged until the next flush.
+// lend sends p without copying, if possible, with the next flush. p must stay unchanged until then.
 func (w *sink) lend(p []byte) error {
 	n := len(w.lent)
 	switch {
 	case n == 0 && (len(w.buf) == 0 || len(p) >= copyBytes):
 		w.lent = p
-	case n > 0 && n < cap(w.lent) && len(p) > 0 && &w.lent[:n+1][n] == &p[0]: // right behind it
+	case n > 0 && n < cap(w.lent) && len(p) > 0 && &w.lent[:n+1][n] == &p[0]: // p follows the lent bytes in the buffer
 		w.lent = w.lent[:n+len(p)]
 	case n > 0:
 		w.copyLent()

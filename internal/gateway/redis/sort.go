@@ -51,7 +51,7 @@ func sortEntry(o *compute.Sort) entry {
 	return entry{shape: shapeSorted, data: &entryData{mask: o.Gets}}
 }
 
-// scriptEntry returns the entry for the reply to the script. done is closed when it has arrived; nil: nothing
+// scriptEntry returns the entry for the reply to the script. done is closed when the reply has arrived; nil: nothing
 // waits for it.
 func scriptEntry(o *compute.Sort, known []lua.Known, done chan struct{}) entry {
 	e := sortEntry(o)
@@ -145,7 +145,7 @@ func (s *sorter) readSealed(r *request, o *compute.Sort) (sealed [][]byte, err e
 			args = append(args, "GET", pattern)
 		}
 	}
-	each := (len(args) - 4) / 2 // values an element
+	each := (len(args) - 4) / 2 // values per element
 	for n := range maxSortRounds {
 		reply, err := q.sideConn.ask(q.ctx, q.client, append(args[:len(args):len(args)], "LIMIT", n*sortChunk, sortChunk)...)
 		if err != nil {

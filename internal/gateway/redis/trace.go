@@ -28,7 +28,7 @@ type tracing struct {
 	sending *traced // of the request pump: the current command; nil: it is not traced
 
 	opened time.Duration // of the reply pump: time spent decompressing the current reply
-	failed string        // error class of the current reply
+	failed string        // of the reply pump: error class of the current reply
 }
 
 // traced is a command that is traced.
@@ -64,7 +64,8 @@ func newTracing(cfg *Config, upstream net.Conn) *tracing {
 // systemName is also the name of spans for which there is no better one.
 const systemName = "redis"
 
-// begin starts tracing the current command, if it is chosen and no other is being traced.
+// begin starts tracing the current command if it is chosen and no other is being traced, and reports whether it did.
+// before is the number of requests sent before the command.
 func (t *tracing) begin(cmd *command, before uint64) bool {
 	if t.current.Load() != nil || cmd.name == "sync" || cmd.name == "psync" { // a replica's reply has no end
 		return false
@@ -123,7 +124,7 @@ func (t *tracing) beginReply(number uint64, in *resp.Reader, head byte) {
 	}
 	t.opened, t.failed = 0, ""
 	if head == resp.Error {
-		line, _ := in.Line() // of a longer line nothing has been carried yet
+		line, _ := in.Line() // nil if the line is longer than the buffer; consumes nothing
 		t.failed = errorPrefix(line)
 	}
 	m.mu.Lock()
@@ -156,7 +157,7 @@ func (t *tracing) finish(m *traced) {
 	}
 	m.ended = true
 	r := &m.reply
-	if r.number != m.number { // it came with others
+	if r.number != m.number { // its reply was carried together with earlier ones
 		r = &carriedReply{arrived: time.Now()}
 	}
 	if r.arrived.Before(m.upstreamStart) {

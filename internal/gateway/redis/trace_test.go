@@ -164,9 +164,9 @@ func TestTraceOfEarlyReplies(t *testing.T) {
 	by.begin(get, requests)
 	by.endReply(requests)
 	requests += 2
-	by.sent(requests, 0) // the earlier reply was another's
+	by.sent(requests, 0) // the reply above was not to this command
 	by.beginReply(requests, nil, resp.Integer)
-	by.endReply(requests + 3) // it came with others
+	by.endReply(requests + 3) // its reply was carried together with others
 	by.begin(get, requests)
 	by.sent(requests, 0) // this command has no reply
 	if by.current.Load() != nil {

@@ -16,10 +16,10 @@ type transaction struct {
 	knownBytes     int             // size of known, held from the budget
 	queuedBytes    int             // bytes of the entries queued for EXEC
 	heldBytes      int             // bytes of the budget held for entries
-	selected       *string         // selected in the transaction
+	selected       *string         // database selected in the transaction; nil: none
 	open           bool
 	changesState   bool // EXEC changes what the next request depends on
-	changesLogin   bool // EXEC changes the login, too
+	changesLogin   bool // EXEC changes the login
 	asking         bool // ASKING preceded MULTI, and applies to all of it
 	mayAddEnvelope bool // a command queued before the current one may bring a compressed value to any key
 
@@ -156,14 +156,14 @@ func (c *multiCommands) multi(r *request) error {
 	return err
 }
 
-// exec ends the transaction, whatever the server answers.
+// exec forwards EXEC. The transaction ends, whatever the server answers.
 func (c *multiCommands) exec(r *request) error {
 	changes, login := c.upstream.tx.changesState || c.upstream.tx.changesLogin, c.upstream.tx.changesLogin
 	e := entry{kind: kindExec}
-	if n := int64(c.upstream.tx.heldBytes); n > 0 { // until the replies have been carried
+	if n := int64(c.upstream.tx.heldBytes); n > 0 { // hold the budget until the replies have been carried
 		from := c.upstream.tx.account
 		done := func() {}
-		if c.upstream.life.Replies.TryAcquire(n) { // there, a client that waits for the server is not watched for stalls
+		if c.upstream.life.Replies.TryAcquire(n) { // in Replies, a client waiting for the server is not watched for stalls
 			from.Release(n)
 			from = c.upstream.life.Replies
 		} else {

@@ -53,7 +53,7 @@ func (c *upstreamWriter) init(life *gateway.PumpedSession, pump replyControl, au
 	c.state.init(&c.tx, authProbe)
 }
 
-// await waits until the reply pump has the answer.
+// await waits until the reply pump closes o.done. It returns errSessionEnded if the reply pump ends first.
 func (c *upstreamWriter) await(o *entryData) error {
 	if err := c.out.Flush(); err != nil {
 		return err
@@ -347,7 +347,7 @@ type recentKeys struct {
 type recentKey struct {
 	request uint64
 	length  uint8
-	key     [patternLength]byte // the first bytes of it
+	key     [patternLength]byte // its first length bytes are the beginning of the key
 }
 
 // record remembers the key of r, a request for values, before its first byte is sent. number is the position of

@@ -70,7 +70,7 @@ func TestEndOfPause(t *testing.T) {
 	})
 }
 
-// Added latency is counted once a request, and once a reply, however many values they have, and not if they
+// Added latency is counted once per request and once per reply, however many values they have, and not if they
 // have none.
 func TestLatencyCountsExchanges(t *testing.T) {
 	v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
