@@ -38,7 +38,7 @@ const (
 // command is a row of the table.
 type command struct {
 	name     string
-	arity    int // as in COMMAND: n arguments with the name, or at least -n; other requests go verbatim and are refused
+	arity    int // as in COMMAND: arguments with the name, or at least -arity; others are forwarded, and the server refuses them
 	strategy strategy
 	args     argValues  // which arguments are values
 	reply    shape      // which elements of the reply are values

@@ -133,7 +133,7 @@ func (x *indexes) report(w *sweep, prefix string) {
 
 var errReplica = errors.New("the server is a replica")
 
-// pass processes all hashes of the prefix once.
+// pass sweeps all hashes under the prefix once. If gentle, it pauses between steps.
 func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) error {
 	if gentle { // only one at a time
 		x.sweeping.Lock()

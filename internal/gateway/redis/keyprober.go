@@ -86,8 +86,9 @@ func (p *keyProber) refuseCorrupt(err error) error {
 	return p.refuse(p.decoded.codec.reportCorrupt(p.sideConn.upstream.life.Client.RemoteAddr(), err, pattern))
 }
 
-// probe reads keys on the second connection. If the client has no right to a question, the gateway asks it as its own
-// user on a third connection: a client that may run a command on a key need not have the right to read the key.
+// probe reads keys on the second connection. If the client may not run one of the commands for it, the gateway runs
+// the command as its own user on a third connection: a client that may run the request on a key need not have the
+// right to read the key.
 type probe struct {
 	sideConn    *sideConn
 	decoded     *decodeBuffer

@@ -447,8 +447,8 @@ func TestForeignRepliesShareTheBudget(t *testing.T) { // not parallel: its clien
 	}
 }
 
-// A client that reads nothing while another one waits is disconnected. A client that has gone meanwhile gives
-// back the memory that it gets after that.
+// A client that reads nothing while another one waits is disconnected. A client that leaves while it waits gives back
+// the memory that it gets afterwards.
 func TestForeignReplyToStalledClient(t *testing.T) {
 	t.Parallel()
 	sock := startServer(t)

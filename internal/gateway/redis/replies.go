@@ -28,7 +28,7 @@ type replyPump struct {
 	finalError atomic.Pointer[string] // sent to the client when the session fails
 
 	tx   []entry     // queued in the open transaction, in order
-	busy atomic.Bool // handling a reply of which the server may have more to send
+	busy atomic.Bool // handling a reply whose end may not have arrived yet
 }
 
 func (p *replyPump) init(life *gateway.PumpedSession, queue *queue, recentKeys *recentKeys, state *sessionState, codec *valueCodec, view topology) {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// user holds what is known about the rights of the client's user on this connection, and a second connection of the
-// same user for asking about others.
+// user holds what is known about the rights of the client's user on this connection, and a second connection with the
+// same login.
 type user struct {
 	sideConn sideConn
 

@@ -54,7 +54,7 @@ type sink struct {
 	lent    []byte          // sent after buf; a part of the reader's buffer, so flushed before the reader's next read
 	err     error           // the first error; later writes are dropped
 	spill   *spill          // on the client's side; nil upstream
-	account *memory.Account // holds memory until the client has read what is sent; nil upstream
+	account *memory.Account // marked as waiting for the client during writes; nil upstream
 
 	beforeSend func() error // called before bytes leave; nil: nothing
 

@@ -111,7 +111,7 @@ func TestSelectedBySlowExec(t *testing.T) {
 	}
 }
 
-// Whether a client has subscriptions is known when the whole acknowledgement has arrived.
+// The gateway waits for the whole acknowledgement before it decides whether the client is a subscriber.
 func TestSubscribedSlowly(t *testing.T) {
 	t.Parallel()
 	client, server := slowly(t, func(*Config) {})

@@ -34,7 +34,7 @@ type upstreamWriter struct {
 type replyControl interface {
 	// unblock lets it continue if it is waiting for the client to read.
 	unblock()
-	// midReply reports whether it is handling a reply of which the server may have more to send.
+	// midReply reports whether it is handling a reply whose end may not have arrived yet.
 	midReply() bool
 
 	// Only hooks, which the reply pump itself calls, may change its state: discard forgets the commands

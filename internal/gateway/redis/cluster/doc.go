@@ -2,7 +2,7 @@
 // for each.
 //
 //	cluster.go   Cluster: the listeners, a gateway for each node, the entry for clients
-//	poll.go      polling nodes about each other
+//	poll.go      asking nodes for the list of nodes
 //	members.go   nodes that join, leave, or give their port to a node that clients need more
 //	nodes.go     parses CLUSTER NODES
 //	ports.go     the ports that follow the entry's

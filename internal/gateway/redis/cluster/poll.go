@@ -20,7 +20,7 @@ const (
 	leaveTime   = 10 * time.Second
 )
 
-// poll polls the nodes about each other until the cluster shuts down.
+// poll asks nodes, or Sentinels, for the list of nodes until the cluster shuts down.
 func (c *Cluster) poll(context.Context) {
 	for {
 		c.report(c.pollOnce())

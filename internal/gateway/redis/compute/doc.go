@@ -5,5 +5,5 @@
 //	             which commands may create, or carry, bytes that begin like an envelope
 //	bits.go      GETBIT, BITCOUNT, BITPOS
 //	bitfield.go  BITFIELD_RO
-//	sortoptions.go      what SORT's options mean for values
+//	sortoptions.go      parses SORT's options
 package compute
