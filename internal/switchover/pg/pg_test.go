@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A message is cut when all of it has come, and not a byte earlier.
+// Cut returns a message once its last byte has arrived, and not a byte earlier.
 func TestCut(t *testing.T) {
 	b := AppendQuery(nil, "SELECT 1")
 	b = Append(b, Sync)
@@ -103,8 +103,7 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// Formats of a Bind's results, after parameters of all kinds. A truncated Bind has no formats that the whole
-// one does not have.
+// ResultFormats finds the formats of the results after parameters of all kinds. For a truncated Bind it returns none.
 func TestResultFormats(t *testing.T) {
 	var bind []byte
 	bind = append(bind, "portal\x00statement\x00"...)

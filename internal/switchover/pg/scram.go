@@ -29,9 +29,9 @@ const ScramSHA256 = "SCRAM-SHA-256"
 // ErrScram means that a login by SCRAM can't continue.
 var ErrScram = errors.New("scram")
 
-// Proof holds what a client's login has revealed.
+// Proof holds the messages and the proof of a client's SCRAM login.
 type Proof struct {
-	said  string // the messages of both sides, without the proof
+	said  string // AuthMessage in RFC 5802: the messages of both sides, without the proof
 	proof []byte
 }
 

@@ -36,13 +36,14 @@ var (
 	// in the same order.
 	replayableFunctions = wordSet(`nextval setval currval lastval set_config pg_sleep pg_notify pg_advisory_lock pg_advisory_lock_shared pg_advisory_unlock pg_advisory_unlock_shared
 		pg_advisory_unlock_all pg_advisory_xact_lock pg_advisory_xact_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock
-		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: its numbers come from a counter that others advance too
+		pg_try_advisory_xact_lock_shared lo_open lo_close lowrite loread lo_lseek lo_put lo_get lo_unlink lo_truncate`)  // not lo_create: its OIDs come from a counter that other sessions advance too
 	// fileFunctions lists functions that write files on the server's machine and change nothing else.
 	fileFunctions = wordSet("lo_export pg_file_write pg_file_rename pg_file_unlink pg_file_sync")
 	// volatileWords lists words whose value depends on time, server or user.
 	volatileWords = wordSet(`current_timestamp current_time current_date localtime localtimestamp xmin xmax cmin cmax ctid tableoid current_user session_user
 		user current_role system_user current_catalog information_schema regclass regproc regprocedure regtype`)
-	// volatileFunctions lists functions whose results depend on these. Columns may have the same names.
+	// volatileFunctions lists functions whose results depend on time, server or user. Only calls count, because columns
+	// may have the same names.
 	volatileFunctions = wordSet(`now clock_timestamp statement_timestamp transaction_timestamp timeofday age version current_setting txid_current txid_current_snapshot
 		txid_current_if_assigned txid_snapshot_xmin txid_snapshot_xmax inet_server_addr inet_server_port inet_client_addr inet_client_port`)
 )

@@ -12,8 +12,8 @@ const (
 	maxMaskBytes = 400
 )
 
-// nameOf returns a statement without its values: literals and parameters become "?", lists of them one "?",
-// and lists of rows one row. Space and comments are dropped, and all but quoted names is in lower case.
+// nameOf returns a statement without its values: a literal or parameter becomes "?", a list of them one "?", and a list
+// of rows one row. Space and comments are dropped; everything except quoted names is in lower case.
 func nameOf(tokens []token) string {
 	var parts []string
 	for i, t := range tokens {
@@ -33,7 +33,8 @@ func nameOf(tokens []token) string {
 	return join(parts)
 }
 
-// Mask returns an expression without its values. A long one is cut and ends with a hash.
+// Mask returns an expression without its values, as nameOf does. One longer than maxMaskBytes is cut and ends with a
+// hash.
 func Mask(expression string) string { return short(nameOf(scan(expression)), maxMaskBytes) }
 
 // signAt reports whether the minus at i is a sign and not an operator.

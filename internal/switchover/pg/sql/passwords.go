@@ -13,8 +13,8 @@ var (
 	within = regexp.MustCompile(`(?i)password\s*[='$]`)
 )
 
-// HidePasswords returns text with each password overwritten by as many x: passwords of roles and of
-// connections to other servers.
+// HidePasswords returns text with each byte of a password replaced by x: passwords of roles and of connections to other
+// servers.
 func HidePasswords(text string) string {
 	if !secret.MatchString(text) {
 		return text

@@ -8,7 +8,7 @@ const (
 	Named      Place = 1 << iota // anywhere else: in FROM, as a keyword
 	Listed                       // in a list of returned or assigned values
 	Ordering                     // in an ORDER BY
-	Choosing                     // where it decides which rows exist: WHERE, JOIN, GROUP BY, inside these
+	Choosing                     // where it decides which rows exist: WHERE, JOIN, GROUP BY and anything nested in these
 	Qualifying                   // before a dot
 )
 

@@ -2,9 +2,8 @@ package sql
 
 import "strings"
 
-// Settings returns the names with a dot, such as app.tenant, of settings that a text sets. A server lists the
-// settings it knows, but not names that clients make up. all is false if the text sets one whose name is not
-// in it.
+// Settings returns the names of the custom settings (with a dot, such as app.tenant) that a text sets: the server lists
+// only the settings that it knows itself. all is false if names is incomplete because the text computes a name.
 func Settings(text string) (names []string, all bool) {
 	if !MaySet(text) {
 		return nil, true

@@ -43,7 +43,7 @@ type Statement struct {
 // Functions maps the names of a server's functions to their volatility.
 type Functions map[string]Volatility
 
-// Volatility of a function; the worst if several share the name.
+// Volatility of a function; if several functions share the name, the worst of theirs.
 type Volatility uint8
 
 // Volatilities. A function that is not known is Volatile.
