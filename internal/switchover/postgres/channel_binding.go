@@ -26,7 +26,7 @@ type Binding struct {
 func NewBinding(client, server net.Conn, config *tls.Config) *Binding {
 	to, encrypted := server.(*tls.Conn)
 	if !encrypted {
-		return &Binding{bound: true} // there is no such offer
+		return &Binding{bound: true} // without TLS the server does not offer it
 	}
 	shown := to.ConnectionState().PeerCertificates
 	own := certificate(config)
@@ -86,11 +86,11 @@ func Unbound(server net.Conn, b *Binding) net.Conn {
 	return &unbound{Conn: server, binding: b}
 }
 
-// unbound changes what is read until the login is over.
+// unbound passes the server's messages through binding until the login is over.
 type unbound struct {
 	net.Conn
 	binding *Binding
-	in, out []byte // used by the reader only
+	in, out []byte // received bytes; bytes for the caller of Read
 	over    bool
 }
 

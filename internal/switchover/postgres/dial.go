@@ -17,8 +17,8 @@ import (
 // dialTime limits TLS negotiation with the server.
 const dialTime = 10 * time.Second
 
-// Dial connects to a server, with TLS if its URL says so. No packet but the request for TLS has been sent.
-// Errors wrap endpoint.ErrUnreachable. See gateway.Dial for stats.
+// Dial connects to a server, with TLS if its URL says so. It sends nothing except the request for TLS. Errors wrap
+// endpoint.ErrUnreachable. See gateway.Dial for stats.
 func Dial(ctx context.Context, up endpoint.Upstream, stats *gateway.Stats) (net.Conn, error) {
 	config := up.TLS
 	if config != nil && config.ServerName == "" && !config.InsecureSkipVerify {

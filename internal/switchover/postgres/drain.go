@@ -8,8 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// Drain ends the session as soon as it is idle. A new client gets a moment for its login and its first
-// requests.
+// Drain ends the session as soon as it is idle. A new client has until newUntil for its login and first requests.
 func (s *session) Drain() {
 	s.mu.Lock()
 	s.draining = true

@@ -23,7 +23,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine the usual moment may be over already.
+	// On a slow machine gateway.BeginPatience may be over already.
 	just := map[string]time.Time{"fresh": time.Now().Add(time.Hour)}
 	for _, s := range r.g.all() {
 		s.mu.Lock()
@@ -118,7 +118,7 @@ func TestEndOfADrain(t *testing.T) {
 	}
 }
 
-// Last messages get noticeTime of time; a short drain gives them half of its time.
+// Last messages get noticeTime; a short drain gives them half of its time.
 func TestUntilLastWords(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: 29 * time.Second, time.Second: time.Second / 2, 0: 0} {
 		if got := untilNotice(left); got != want {

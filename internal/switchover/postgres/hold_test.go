@@ -327,8 +327,8 @@ func TestLeavesWhileHeld(t *testing.T) {
 	ask(t, stays, "SELECT 'goes on'")
 }
 
-// A caller that gives up a check or a hold, as by Ctrl-C, ends no session. No further queries are sent, and those
-// that were sent already are answered.
+// A caller that cancels a check or a hold, for example with Ctrl-C, ends no session. No further queries are sent, and
+// those that were sent already are answered.
 func TestCancelledHoldsEndNoSessions(t *testing.T) {
 	r := newRig(t, withStateFile(t))
 	var clients []*pgx.Conn

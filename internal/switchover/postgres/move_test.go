@@ -33,7 +33,7 @@ func withStateFile(t *testing.T) func(*Config) {
 	return func(c *Config) { c.StateFile = filepath.Join(t.TempDir(), "state.json") }
 }
 
-// switchover does what a roll-out does.
+// switchover moves the clients to standby as a roll-out does: it holds them, stops the primary and promotes standby.
 func (r *rig) switchover(t *testing.T, standby *testenv.PostgresNode, h control.HoldRequest) control.State {
 	t.Helper()
 	ctx := t.Context()
@@ -61,8 +61,8 @@ func refused(err error) []control.ClientSession {
 	return refusal.Sessions
 }
 
-// One session for each login method, with all state that moves, and with messages that the server sends
-// unasked during a move: clients notice nothing.
+// One session for each login method moves with all state that can be moved. Clients notice nothing of a move, in which
+// servers send messages unasked, such as ParameterStatus.
 func TestMoveKeepsSessions(t *testing.T) {
 	r, standby := newMovable(t)
 	clients := map[string]*pgx.Conn{}

@@ -18,7 +18,7 @@ type relogin struct {
 	scram       pg.ScramClient
 }
 
-// credentials holds what a client's login has revealed.
+// credentials holds the SCRAM proof or the password that a client's login has revealed.
 type credentials struct {
 	proof    *pg.Proof
 	password string

@@ -99,7 +99,7 @@ func (n *replacement) settings(list []setting) error {
 	for _, s := range list {
 		out = appendExecute(out, "", s.name, s.value)
 	}
-	out = pg.Append(out, pg.Close, []byte{'S', 0}) // a client whose own unnamed statement is too long must not find this one
+	out = pg.Append(out, pg.Close, []byte{'S', 0}) // otherwise a client whose unnamed statement was too long to keep could execute this one
 	return n.roundTrip(pg.Append(out, pg.Sync))
 }
 

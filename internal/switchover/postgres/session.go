@@ -60,7 +60,7 @@ type session struct {
 	farewell       []byte // last message for the client
 
 	held       bool           // no transaction may begin
-	waitsSince time.Time      // when the client began to wait for one; zero: it does not wait
+	waitsSince time.Time      // when the client began to wait for the end of the hold; zero: it does not wait
 	longest    time.Duration  // longest wait in this hold
 	state      *sessionState  // session state; nil: not known
 	custom     customSettings // settings with names that the client made up
@@ -118,7 +118,7 @@ func (s *session) refuse(err error) {
 // farewellTime limits the time for a last message.
 const farewellTime = 5 * time.Second
 
-// maxReadBytes limits how much is buffered of messages that are parsed.
+// maxReadBytes limits the buffered part of a message that is parsed.
 const maxReadBytes = 8 << 10
 
 var (
@@ -373,9 +373,9 @@ func (s *session) writeToClient(b []byte) error {
 	return err
 }
 
-// recordReply records a message from the server. It returns true if the message is not for the client: responses
-// to the gateway's questions, the error of a server that shuts down while the session is held, and whatever
-// follows a cancellation by the gateway.
+// recordReply records a message from the server. It returns true if the message is not for the client: responses to the
+// gateway's queries, the error of a server that shuts down while the session is held, and everything after a
+// cancellation by the gateway.
 func (s *session) recordReply(p pg.Piece) (forGateway bool) {
 	if q := s.pending.Load(); q != nil && p.Type != pg.ParameterStatus && p.Type != pg.NotificationResponse {
 		q.add(p)

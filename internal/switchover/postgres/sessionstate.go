@@ -14,11 +14,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/switchover/pg/sql"
 )
 
-// What a session keeps between transactions (its settings, prepared statements and so on) is queried from the
-// server, on the session's connection, while the session is held and idle. So nothing is missed that the text
-// of a statement hides, and the gateway stores nothing before a move. Two things the server does not report:
-// settings with names that a client made up (app.tenant), whose names are therefore parsed from statements as
-// they pass, and the unnamed statement, whose last Parse is stored.
+// What a session keeps between transactions (its settings, prepared statements and so on) is queried from the server,
+// on the session's connection, while the session is held and idle. So the gateway need not recognize it in the text of
+// statements, and stores nothing before a move. The server does not report two things: settings with names that a
+// client made up (app.tenant), so the names are parsed from statements as they pass, and the unnamed statement, so its
+// last Parse is stored.
 
 // sessionState is the server-side state of a session that a move must restore.
 type sessionState struct {
@@ -40,7 +40,7 @@ type statement struct {
 // name, would replace the client's unnamed statement.
 const internalStatement = "cinch: session state"
 
-// stateQuery returns all of it. The first column is the kind of a row.
+// stateQuery returns the session state. The first column is the kind of a row.
 const stateQuery = `/* cinch: what does this session keep? */
 SELECT 'setting' AS kind, s.name AS a, s.setting AS b, NULL AS c, NULL AS d FROM pg_catalog.pg_settings s
  WHERE s.source = 'session' AND s.name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable', 'is_superuser')
