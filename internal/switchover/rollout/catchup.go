@@ -25,7 +25,7 @@ func (t *task) lag(ctx context.Context) (int64, error) {
 	return lag(ctx, primary, newNode)
 }
 
-// lag does the same with reusable connections.
+// lag returns the same, with reusable connections.
 func lag(ctx context.Context, primary, newNode *reusableConn) (int64, error) {
 	written, err := primary.number(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0') END::bigint")
 	if err == nil && written < 0 {

@@ -40,14 +40,14 @@ type Cell struct {
 type Gateway struct {
 	Admin     string `yaml:"admin"`      // its admin page: host:port, unix:/path or a URL
 	TokenFile string `yaml:"token_file"` // its admin.token_file
-	Name      string `yaml:"name"`       // postgres
+	Name      string `yaml:"name"`       // default: postgres
 	Upstream  string `yaml:"upstream"`   // its host:port for the primary, if not that of url
 	// Policy for sessions that can't be moved: abort (the roll-out stops) or end.
 	Unmovable string          `yaml:"unmovable"`
 	Patience  config.Duration `yaml:"patience"` // how long to wait until they can be moved
 }
 
-// Gates are the conditions for a new node to replace the old one.
+// Gates are the conditions for a new node to replace the old one. After each semicolon stands the default.
 type Gates struct {
 	Lag      config.Bytes    `yaml:"lag"`      // WAL that it may be behind; 1 MiB
 	CatchUp  config.Duration `yaml:"catch_up"` // how long the lag may stop shrinking; 10 min
@@ -58,8 +58,8 @@ type Gates struct {
 	Shadow   Shadow          `yaml:"shadow"`   // a mirror's verdict on the new configuration; none
 }
 
-// Hooks are commands of the operator. They run on this machine, with CINCH_CELL, CINCH_NODE, CINCH_NEW_NODE,
-// CINCH_NEW_URL and CINCH_NEW_DIRECTORY in their environment.
+// Hooks are commands of the operator. They run on this machine. Hold and Release have CINCH_CELL in their environment,
+// the others also CINCH_NODE, CINCH_NEW_NODE, CINCH_NEW_URL and CINCH_NEW_DIRECTORY.
 type Hooks struct {
 	Provision []string `yaml:"provision"` // makes the machine and the directory
 	Restore   []string `yaml:"restore"`   // in place of pg_basebackup

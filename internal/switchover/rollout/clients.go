@@ -18,8 +18,8 @@ type Clients interface {
 	// are held it takes as little time as possible. lost names the clients that would be ended, as the cell's
 	// file allows, because they could not log in there.
 	Reach(ctx context.Context, to *Node) (lost string, err error)
-	// Hold makes new transactions wait, and returns when the open ones have ended. If they don't within the
-	// bound, it lets all continue and returns an error.
+	// Hold makes new transactions wait, and returns when the open ones have ended. If they don't end within bound, it
+	// releases all clients and returns an error.
 	Hold(ctx context.Context, bound time.Duration) error
 	// Move directs clients to another server; they use it once they are released.
 	Move(ctx context.Context, to *Node) error
@@ -203,7 +203,7 @@ func (h hooked) Release(ctx context.Context) error {
 	return h.cell.hook(ctx, h.cell.Hooks.Release, nil)
 }
 
-// hook runs a hook for the new node about. An empty command succeeds.
+// hook runs a hook about a new node; nil: none, for hold and release. An empty command succeeds.
 func (c *Cell) hook(ctx context.Context, command []string, about *Node) error {
 	if len(command) == 0 {
 		return nil

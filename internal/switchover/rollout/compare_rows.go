@@ -19,7 +19,7 @@ import (
 // sampler compares rows of the tables of a database.
 type sampler struct {
 	primary, standby *pgx.Conn
-	bytes            int64         // to compare of each table
+	bytes            int64         // to compare in each table
 	patience         time.Duration // how long commits may take to be replayed
 
 	rows, tables int
@@ -34,7 +34,7 @@ type table struct {
 // version identifies a row version: its place and the transaction that wrote it.
 type version struct{ Place, Transaction string }
 
-// rangeBlocks blocks are read at a time.
+// rangeBlocks is the number of blocks that are read at a time.
 const rangeBlocks = 32
 
 // blockBytes is PostgreSQL's default block size, which few builds change.
@@ -79,7 +79,7 @@ func (s *sampler) table(ctx context.Context, t table) error {
 // standby first, because the standby sees a commit a moment before the primary shows it.
 const looks = 5
 
-// piece compares rangeBlocks blocks, from block at on.
+// piece compares rangeBlocks blocks from block at onward.
 func (s *sampler) piece(ctx context.Context, name string, at int64) error {
 	for look := 1; ; look++ {
 		missing, same, err := s.compare(ctx, name, at)
@@ -107,7 +107,7 @@ func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *
 		return nil, 0, err
 	}
 	var written int64
-	// A new message, because WAL that is not flushed may never be replayed.
+	// Committing a new message flushes the WAL: without a flush it may never be replayed.
 	if err := s.primary.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint").Scan(&written); err != nil {
 		return nil, 0, err
 	}

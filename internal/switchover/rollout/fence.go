@@ -85,9 +85,9 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 // markPrefix begins all marks; the roll-out's ID follows.
 const markPrefix = "cinch-rollout-"
 
-// shutDown shuts a primary down so that it starts as a standby. Each call uses a new mark, and saves it before
-// it is made. So a command that removes an earlier mark, and that a slow network delivers late, does not remove
-// this one. process identifies the server process to shut down; "": none runs.
+// shutDown shuts a primary down so that it starts as a standby. Each call makes a new mark, which is in the state file
+// before it is in the signal file. So if a command to remove an earlier mark arrives late, over a slow network, it does
+// not remove this one. process identifies the server process to shut down; "": none runs.
 func (s switchover) shutDown(ctx context.Context, process string) error {
 	was, ours := s.progress.Mark, markPrefix+s.id
 	s.progress.Mark = ours + "-" + rand.Text()
@@ -136,9 +136,9 @@ func (s switchover) silent(ctx context.Context) error {
 	return nil
 }
 
-// staysDown returns an error unless the old primary is as the fence left it: down, or started as a standby,
-// with nothing written since. A roll-out that was killed between fence and promote does not know what has
-// happened. If the machine can't be asked the fence hook is needed.
+// staysDown returns an error unless the old primary is as the fence left it: down, or started as a standby, with
+// nothing written since. A roll-out that was killed between fence and promote does not know what has happened since. If
+// the machine does not answer, the fence hook decides; without one that is an error.
 func (s switchover) staysDown(ctx context.Context) error {
 	if err := s.silent(ctx); err != nil {
 		return fmt.Errorf("%w: abort", err)

@@ -43,7 +43,7 @@ func (p preparation) gates(ctx context.Context) error {
 	if err := p.cell.hook(ctx, p.cell.Hooks.Gate, newNode); err != nil {
 		return fmt.Errorf("%w: %w", ErrGate, err)
 	}
-	// From now on the roll-out must not empty them.
+	// Without its marker the roll-out does not empty a directory.
 	for _, directory := range newNode.directories() {
 		if _, err := newNode.command(ctx, "rm", "-f", marker(directory)); err != nil {
 			return err
@@ -85,8 +85,8 @@ func (p preparation) gatesOf(ctx context.Context, database string) error {
 	return err
 }
 
-// collations returns an error if texts were sorted with another version of a collation than the machine's:
-// that of the database, or one of a column, an index, a partition key or a range.
+// collations returns an error if the machine has another version of a collation than the one that texts were sorted
+// with: the database's, or that of a column, an index, a partition key or a range.
 func collations(ctx context.Context, c *pgx.Conn) error {
 	rows, _ := c.Query(ctx, `WITH used (oid) AS (
 			SELECT unnest(indcollation) FROM pg_index UNION SELECT unnest(partcollation) FROM pg_partitioned_table UNION SELECT rngcollation FROM pg_range

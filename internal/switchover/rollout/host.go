@@ -161,7 +161,7 @@ func (n *Node) running(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Exit codes of pg_ctl status: no server runs in the directory, and it is no data directory.
+// Exit codes of pg_ctl status: no server runs in the directory; it is not a data directory.
 const (
 	notRunning  = 3
 	noDirectory = 4
@@ -213,7 +213,7 @@ func (n *Node) markStandby(ctx context.Context, mark, ours, process string) erro
 	return err
 }
 
-// unmarkStandby removes the file if it has this mark. It succeeds if there is no file.
+// unmarkStandby removes the signal file if it contains this mark. It succeeds if there is no file.
 func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	script := `if [ ! -e "$1" ]; then echo none; elif [ "$(cat "$1")" = "$2" ]; then rm -f "$1" && sync "$3" && echo done; else echo other; fi`
 	out, err := n.quickCommand(ctx, "sh", "-c", script, "sh", n.signalFile(), mark, n.Directory)
@@ -223,7 +223,7 @@ func (n *Node) unmarkStandby(ctx context.Context, mark string) error {
 	return err
 }
 
-// markedStandby reports whether the file exists with this mark.
+// markedStandby reports whether the signal file contains this mark.
 func (n *Node) markedStandby(ctx context.Context, mark string) (bool, error) {
 	out, err := n.quickCommand(ctx, "sh", "-c", `if [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; then echo yes; else echo no; fi`, "sh", n.signalFile(), mark)
 	return strings.TrimSpace(out) == "yes", err

@@ -12,7 +12,7 @@ import (
 
 var words = []string{"printf", "%s|", "plain", "two words", "it's", `"$HOME" \ $(id)`, "a;b&c", "*", "", "~", "ümläut", "line\nline", "-e", "x=y"}
 
-// A shell on the other side parses what ssh runs.
+// ssh passes the command to a shell, which must see the same words.
 func TestQuoted(t *testing.T) {
 	testenv.NeedsPrograms(t)
 	out, err := exec.Command("sh", "-c", shellQuote(words)).Output()

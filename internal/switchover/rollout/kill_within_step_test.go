@@ -12,8 +12,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A tool that is killed at any moment of any step, again and again, and a gateway that is killed too, reach
-// the end, with one primary and nothing lost.
+// A roll-out reaches its end although its process is killed at any moment of any step, again and again, and the gateway
+// is killed too. There is one primary, and nothing is lost.
 func TestKilledWithin(t *testing.T) {
 	testenv.Full(t)
 	const rounds, lives = 10, 12

@@ -26,16 +26,16 @@ func (r *Rollout) observe(ctx context.Context) error {
 	}
 	s, n := r.state, r.nodeOfMember(leader)
 	switch {
-	// The new one died, and the old one leads again.
+	// The new leader has died, and the old one leads again.
 	case leader == m.oldNode.Name && m.progress.Replaced && (s.Step == StepMove || s.Step == StepFollow):
 		n, s.Step, m.progress.Replaced = m.oldNode, StepCatchUp, false
 	case leader != m.newNode.Name:
-	case s.Step == StepHold || s.Step == StepFence: // it may lack commits that clients were told of
+	case s.Step == StepHold || s.Step == StepFence: // the new leader may lack confirmed commits
 		s.Step, r.resumed = StepPromote, true
 		return r.record(fmt.Sprintf("Patroni has made %s the leader by itself: the last commits may be missing, unless synchronous_mode is on", leader))
-	case s.Step == StepPromote: // take handles it
+	case s.Step == StepPromote: // the step itself handles it
 		return nil
-	case s.Step == StepJoin || s.Step == StepRetire: // passed its gates, and leads too early
+	case s.Step == StepJoin || s.Step == StepRetire: // the new node passed its gates, and leads already
 		n, s.Step, m.progress.Replaced = m.oldNode, StepFollow, true
 	}
 	if n == nil {
@@ -70,7 +70,7 @@ func (r *Rollout) elsewhere(ctx context.Context, failed error) bool {
 	}
 }
 
-// nodeOfMember returns the node for which the member of this name stands now, or nil.
+// nodeOfMember returns the node whose server in service is the member of this name, or nil.
 func (r *Rollout) nodeOfMember(name string) *Node {
 	for i := range r.Cell.Nodes {
 		if n := &r.Cell.Nodes[i]; r.current(n).Name == name {

@@ -127,8 +127,8 @@ func lacks(ctx context.Context, n *Node, files []string) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// samePreloads returns an error if the new node does not load what the primary does, unless its options set
-// it.
+// samePreloads returns an error if the new node does not preload the libraries that the primary does. Settings in the
+// new node's options may differ.
 func (p preparation) samePreloads(ctx context.Context) error {
 	was, err := preloaded(ctx, p.primary)
 	if err != nil {
@@ -150,7 +150,7 @@ func (p preparation) samePreloads(ctx context.Context) error {
 	return p.loads(ctx, "", is["archive_library"]) // a standby does not load it by itself
 }
 
-// findsLibraries is the gate of a database: the new node can load the libraries of its functions, and has the
+// findsLibraries returns an error unless the new node can load the libraries of a database's functions, and has the
 // files of its extensions.
 func (p preparation) findsLibraries(ctx context.Context, database string, standby *pgx.Conn) error {
 	names, _, err := uses(ctx, standby)
@@ -195,8 +195,8 @@ func (p preparation) loads(ctx context.Context, database string, names []string)
 	return nil
 }
 
-// load makes a server load libraries in a separate session, and returns the errors of those that it can't
-// load. A library may end the session; the next ones get another one.
+// load makes a server load libraries in a separate session, and returns the errors of those that it can't load. If a
+// library ends the session, the rest is loaded in a new one.
 func load(ctx context.Context, n *Node, database string, names []string) (map[string]error, error) {
 	failed := map[string]error{}
 	for len(names) > 0 {
@@ -225,8 +225,8 @@ func loadOne(ctx context.Context, c *pgx.Conn, name string) error {
 	return err
 }
 
-// refusesLibrary reports whether a server can't load a library, rather than being about to end (57P), as when
-// another of its processes has crashed.
+// refusesLibrary reports whether err means that a server can't load a library. It does not if the server is about to
+// end (57P), as when another of its processes has crashed.
 func refusesLibrary(err error) bool {
 	var said *pgconn.PgError
 	return errors.As(err, &said) && !strings.HasPrefix(said.Code, "57P")

@@ -20,7 +20,7 @@ func (m managed) hold(ctx context.Context) error {
 	if err := m.admit(ctx); err != nil {
 		return err
 	}
-	// Clients would wait while the shutdown writes all that.
+	// Otherwise clients would wait while the shutdown writes all dirty pages.
 	if err := m.oldNode.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (m managed) ready(ctx context.Context) error {
 	return nil
 }
 
-// fence makes sure that the new member has all commits that clients were told of. Clients are held, so no
-// more come until Patroni has demoted the old leader, which is the actual fence.
+// fence makes sure that the new member has all confirmed commits. Clients are held, so no more come until Patroni has
+// demoted the old leader, which is the actual fence.
 func (m managed) fence(ctx context.Context) error {
 	if err := m.ready(ctx); err != nil {
 		return err

@@ -85,8 +85,8 @@ func telling(t *testing.T) func(node, text string) {
 	return func(node, text string) { t.Log(time.Now().Format("05.000"), node, text) }
 }
 
-// mustHold fails unless all committed transfers are stored once. killed: a client's last transfer may be
-// stored without its knowing.
+// mustHold fails unless all committed transfers are stored once. Up to unknown more may be stored without a
+// confirmation for the client.
 func mustHold(t *testing.T, n *Node, committed, unknown int) {
 	t.Helper()
 	var now, total int
@@ -420,8 +420,8 @@ func TestPatroniLeaderAnswersItself(t *testing.T) {
 	}
 }
 
-// A REST API with TLS that requires a client certificate and a password; a wrong one of each is found before
-// anything is made.
+// The roll-out works with a REST API with TLS that requires a client certificate and a password. A wrong one of each is
+// found before anything is made.
 func TestPatroniSecure(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 // leader: a new member before its gates, and an old one that was replaced.
 var standbyTags = map[string]any{"nofailover": true, "noloadbalance": true, "nosync": true}
 
-// provision makes the directory and the configuration of a new member, with the tags in apart.
+// provision makes the directory and the configuration of a new member, with standbyTags.
 func (m managed) provision(ctx context.Context) error {
 	if err := m.preparation.provision(ctx); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (m managed) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.progress.Tags == nil { // after a retry the old member may be apart itself
+	if m.progress.Tags == nil { // after a retry the old member may have standbyTags itself
 		m.progress.Tags = was
 		if err := m.save(); err != nil {
 			return err
@@ -124,8 +124,8 @@ func (m managed) start(ctx context.Context) error {
 	return m.isStandby(ctx)
 }
 
-// copied waits until the new member follows. It returns an error if its directory has not grown for the time
-// limit: Patroni itself retries forever.
+// copied waits until the new member follows. It returns an error if its directory has not grown for as long as
+// gates.catch_up allows: Patroni itself retries forever.
 func (m managed) copied(ctx context.Context) error {
 	most, state, since := int64(-1), "", time.Now()
 	for {

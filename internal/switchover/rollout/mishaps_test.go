@@ -14,7 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// at calls a function when a step is about to be taken, or has been.
+// at calls do once, when a step is about to be taken or, if behind is true, has been taken.
 func at(step Step, behind bool, do func()) func(Step, bool) bool {
 	done := false
 	return func(s Step, is bool) bool {

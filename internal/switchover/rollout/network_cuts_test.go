@@ -84,7 +84,8 @@ func (c aCut) run(t *testing.T, w *world) (row string) {
 	return fmt.Sprintf("%-26s %9d %9d %5d %6d", how, primaries, committed, lost, twice)
 }
 
-// cutAndGoOn runs the tool, and cuts the link when the step begins. how is empty if the tool has given up.
+// cutAndGoOn runs the tool, and cuts the link when the step begins. It returns "" if the tool failed, and "went on" if
+// not.
 func (w *world) cutAndGoOn(c aCut) (how string) {
 	healed := make(chan struct{})
 	cut := false

@@ -302,7 +302,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tool is a running tool.
+// tool is the running process of a tool.
 type tool struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -377,7 +377,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// times returns a cell's defaults if links are cut for a minute, and otherwise short times.
+// times returns short times for the gates, or none, for the defaults, if links are cut for a minute (-rollout.cuts).
 func (w *world) times() map[string]any {
 	if *cuts {
 		return map[string]any{}
@@ -558,7 +558,7 @@ func (cs *clients) one(ctx context.Context, cfg *pgx.ConnConfig, client int) {
 		if err != nil {
 			_ = c.Close(ctx)
 		}
-		_ = pauseFor(ctx, pollPause/10) // others have the machine, too
+		_ = pauseFor(ctx, pollPause/10) // leave CPU time to others
 	}
 	if c != nil {
 		_ = c.Close(context.WithoutCancel(ctx))

@@ -15,8 +15,8 @@ import (
 // preparation makes a new node and checks whether it may replace the old one.
 type preparation struct{ *task }
 
-// marker returns the file beside a directory of a new node that says that an unfinished roll-out has put the
-// directory's content there, so that it may be removed. The file begins with the roll-out's ID.
+// marker returns the path of a file beside a directory of a new node. The file means that an unfinished roll-out has
+// put the directory's content there, so that the content may be removed. It begins with the roll-out's ID.
 func marker(directory string) string { return strings.TrimRight(directory, "/") + ".cinch-rollout" }
 
 func (n *Node) marker() string { return marker(n.Directory) }
@@ -102,7 +102,7 @@ func (p preparation) backup(ctx context.Context) error {
 	if err := p.emptyDirectories(ctx); err != nil {
 		return err
 	}
-	// The slot of an earlier try keeps more than is needed, or has lost it.
+	// The slot of an earlier try keeps more WAL than is needed, or has lost some.
 	if err := from.dropSlot(ctx, newNode.slot()); err != nil {
 		return err
 	}

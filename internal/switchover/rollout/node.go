@@ -26,7 +26,7 @@ type Node struct {
 	// The same for compsize, on btrfs, which needs root; none: as run.
 	Root []string `yaml:"root"`
 	Bin  string   `yaml:"bin"` // directory of PostgreSQL's programs; none: PATH
-	// This program there, which predicts the size on disk; none: cinch.
+	// The cinch program there, which predicts the size on disk; none: cinch in its PATH.
 	Cinch       string            `yaml:"cinch"`
 	Start       []string          `yaml:"start"`       // commands in place of pg_ctl's
 	Stop        []string          `yaml:"stop"`        // must shut down cleanly
@@ -96,7 +96,7 @@ func (n *Node) connect(ctx context.Context, database string) (*pgx.Conn, error) 
 	return pgx.ConnectConfig(ctx, c)
 }
 
-// dial makes a connection that fails when the network is down, however long an answer may take.
+// dial makes a connection that fails when the network is down, but not while a query merely takes long.
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Operators who mistype, are impatient, or have forgotten what they did last week.
+// Tests with operators that mistype, are impatient, or have forgotten what they did last week.
 
 // A confirmation is for one new node. If that node is given up, the confirmation does not count for the next.
 func TestConfirmedOnce(t *testing.T) {

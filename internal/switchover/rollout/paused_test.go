@@ -36,8 +36,8 @@ func (p *patroniCell) maintain(t *testing.T, on bool) {
 	})
 }
 
-// Maintenance mode, whenever it begins, stops the roll-out: it says so, clients continue at the primary, and
-// after it the roll-out continues.
+// If maintenance mode begins before the leader has changed, the roll-out stops with an error that says so, and clients
+// continue at the primary. After maintenance the roll-out continues.
 func TestPatroniPaused(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()

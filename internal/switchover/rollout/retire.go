@@ -53,8 +53,8 @@ func (e retirement) replaceable(ctx context.Context) error {
 	return err
 }
 
-// remember saves how a standby follows, before it is stopped. Commits that wait for it must be confirmed by
-// its replacement.
+// remember saves how a standby follows, before it is stopped. It returns an error if commits wait for the standby and
+// not for its replacement.
 func (e retirement) remember(ctx context.Context) error {
 	standby, err := e.oldNode.inRecovery(ctx)
 	if err == nil && !standby {
@@ -95,7 +95,7 @@ func (e retirement) unretire(ctx context.Context) error {
 	return err
 }
 
-// follows waits until the old standby streams again. The WAL that it needs may be gone.
+// follows waits until the old standby streams again. It gives up after gates.catch_up, as the WAL it needs may be gone.
 func (e retirement) follows(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cell.catchUpTime())
 	defer cancel()

@@ -127,7 +127,8 @@ func (r *Rollout) take(ctx context.Context) error {
 	r.resumed = false
 	switch err := r.record(string(r.state.Step)); {
 	case err == nil:
-	// Clients wait, and there is a primary for them: the state on the disk leads there too.
+	// Clients wait, and the new node is a primary: continue without the write, as a restart from the old state does
+	// too.
 	case r.state.Step == StepMove, r.state.Step == StepPromote && resumed && r.promoted(ctx):
 		r.log("%v", err)
 	case r.state.Step == StepPromote && resumed: // the new node may be a primary that does not answer

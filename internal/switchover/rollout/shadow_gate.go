@@ -95,7 +95,7 @@ func (p preparation) latency(ctx context.Context) error {
 	}
 }
 
-// fits returns an error if a report is for another target, is too old, or has a wider margin.
+// fits returns an error if a report is for another target, is too old, or has too wide a margin.
 func (s *Shadow) fits(v *verdict) error {
 	if v.Test != s.Test {
 		return fmt.Errorf("its test target is %q, expected %s", v.Test, s.Test)

@@ -36,9 +36,9 @@ const (
 	byFilesystem = "filesystem" // btrfs, if compsize is not installed or not allowed: it needs root
 )
 
-// sizeScript counts one or more directories without their pg_wal, and pg_wal. Files come and go meanwhile, so
-// it ignores failures of the programs and uses what they print. On btrfs du would show sizes before
-// compression.
+// sizeScript prints how it measures, the bytes of one or more directories without pg_wal, and those of the first one's
+// pg_wal. Files come and go meanwhile, so it ignores failures of the programs and uses what they print. On btrfs du
+// would show sizes before compression.
 const sizeScript = `
 count() {
 	case $by in

@@ -28,7 +28,7 @@ func (s switchover) hold(ctx context.Context) error {
 	if err := s.othersFollow(ctx); err != nil {
 		return err
 	}
-	// Clients would wait while the shutdown writes all that.
+	// Otherwise clients would wait while the shutdown writes all dirty pages.
 	if err := s.oldNode.exec(ctx, "CHECKPOINT"); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func TestExcept(t *testing.T) {
 		left  string
 	}{
 		{[]unknownFollower{follower(wr, "10.0.0.3", ""), follower(wr, "10.0.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[walreceiver (10.0.0.3)]"},
-		// The first follows by another of its addresses.
+		// The first standby connects from another of its addresses.
 		{[]unknownFollower{follower(wr, "10.1.0.1", ""), follower(wr, "10.0.0.2", "")}, []knownStandby{node(wr, "", "10.0.0.1"), node(wr, "", "10.0.0.2")}, "[]"},
 		{[]unknownFollower{follower(wr, "10.0.0.1", "x"), follower(wr, "10.0.0.2", "y")}, []knownStandby{node(wr, "y", "10.0.0.1")}, "[walreceiver (10.0.0.1), with the slot x]"},
 		{[]unknownFollower{{slot: "y", kept: 1 << 20}, {slot: "z"}, {slot: "y", logical: true}}, []knownStandby{node(wr, "y")}, "[the unused slot z, which keeps 0 B of WAL the logical slot y]"},
@@ -83,9 +83,8 @@ func TestCascading(t *testing.T) {
 	}
 }
 
-// Unknown followers of the primary or of a standby, and slots that are waiting for a client, are reported
-// before anything is made, unless the cell's file allows them to stay. Standbys that are nodes are known,
-// whatever name and slot they have.
+// Unknown followers of the primary or of a standby, and unused slots, are reported before anything is made, unless the
+// cell's file allows them to stay. Standbys that are nodes are known, whatever name and slot they have.
 func TestStrangers(t *testing.T) {
 	testenv.Full(t)
 	t.Parallel()
@@ -129,7 +128,7 @@ func TestStrangers(t *testing.T) {
 		}
 		return problems, out.String()
 	}
-	problems, said := plan() // of a for both nodes, of b for itself
+	problems, said := plan() // a's followers are reported for both nodes, b's for b only
 	for _, want := range []string{"a serves tape (127.0.0.1), with the slot archive: not a node", "a serves the unused slot forgotten, which keeps ", "b serves cascade (127.0.0.1): not a node", "left_behind: [archive]"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q", want)

@@ -10,7 +10,7 @@ import (
 // Restoring the old primary, before the promotion.
 
 const (
-	releaseTime = 30 * time.Second // limits releasing clients, whatever time the rest has taken
+	releaseTime = 30 * time.Second // limits releasing clients, in addition to the time for the rest
 	givenTime   = 10 * time.Second // limits a clean shutdown while clients wait for the old primary
 	restarts    = 5                // tries to start the old node, which a supervisor may start and stop meanwhile
 )

@@ -57,7 +57,7 @@ func Derive(text []byte, m NewMember) ([]byte, error) {
 	return render(document)
 }
 
-// listen returns the address of now, except that a host in was that means all addresses is kept.
+// listen returns the address now. If the host in was stands for all addresses, that host is kept.
 func listen(was, now string) string {
 	host, _, err := net.SplitHostPort(was)
 	_, port, nowErr := net.SplitHostPort(now)
