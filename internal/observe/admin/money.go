@@ -21,9 +21,9 @@ type Money struct {
 
 	Zones   int            `json:"zones"`
 	Cross   float64        `json:"cross_zone"` // share of the traffic that crosses zones
-	Words   string         `json:"crossing"`   // the same as text
+	Words   string         `json:"crossing"`   // Cross in words
 	Cloud   string         `json:"cloud"`
-	Assumed bool           `json:"assumed"` // neither is configured
+	Assumed bool           `json:"assumed"` // neither zones nor cross_zone is configured
 	Prices  []price.Priced `json:"prices"`
 }
 
@@ -65,7 +65,7 @@ func assumptionKeys(assumed bool) string {
 	return ""
 }
 
-// Ledger keeps what gateways have done for an hour. A nil Ledger knows only the start of the process.
+// Ledger records the work of gateways during the last hour. A nil Ledger has only the start of the process.
 type Ledger struct {
 	mu      sync.Mutex
 	entries []ledgerEntry // by time

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// moneyServer has a gateway to a store, whose reads save too, and one for messages, whose reads don't and
-// which takes an hour of CPU.
+// moneyServer returns a server with two gateways: one to a store, whose reads save bytes too, and one for messages,
+// whose reads don't and which has used an hour of CPU.
 func moneyServer(t *testing.T, r price.Rates) (s *Server, store, messages *gateway.Stats) {
 	t.Helper()
 	if r.Table == nil {

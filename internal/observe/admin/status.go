@@ -78,7 +78,7 @@ type RuleInfo struct {
 	Name    string
 	Match   string // readable summary of what it covers: `menu:* · string`
 	Setting string // codec, level and dictionary
-	Instead string // the configured setting; "": the same
+	Instead string // the configured setting, if Setting is another one; "": it is not
 }
 
 // Dictionary describes one dictionary that this process holds.
@@ -90,7 +90,7 @@ type Dictionary struct {
 	// For a managed dictionary in use:
 	Gateway  string  `json:"gateway,omitempty"`
 	Rule     string  `json:"rule,omitempty"`
-	Promised float64 `json:"promised,omitempty"` // raw by stored bytes
+	Promised float64 `json:"promised,omitempty"` // raw bytes / stored bytes
 	Observed float64 `json:"observed,omitempty"` // the same, for the last values
 	// AnnouncedAt is by the clock of the gateway that trained it.
 	AnnouncedAt *time.Time `json:"announced_at,omitempty"`
@@ -104,9 +104,9 @@ type Learning struct {
 	Wanted  int    `json:"wanted"`  // before training begins
 	Step    int    `json:"step,omitempty"`
 	Steps   int    `json:"steps,omitempty"`   // some are skipped
-	Trying  string `json:"trying,omitempty"`  // in this step
+	Trying  string `json:"trying,omitempty"`  // what this step tries, for people
 	Waiting bool   `json:"waiting,omitempty"` // another training of the process has to end first
-	Refused bool   `json:"refused,omitempty"` // the last training found none that is worth it
+	Refused bool   `json:"refused,omitempty"` // the last training found no dictionary that saves enough
 }
 
 // Status is the document of /api/status, whose contract is docs/METRICS.md.

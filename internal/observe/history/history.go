@@ -41,7 +41,7 @@ type Options struct {
 	Now      func() time.Time // nil: time.Now; used for the time of the start
 }
 
-// History records the counters of a process over time. It is safe for concurrent use. All methods work on a
+// History records the counters of a process over time. It is safe for concurrent use. All methods except Sync work on a
 // nil History.
 type History struct {
 	path   string // "": in memory

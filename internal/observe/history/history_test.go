@@ -198,7 +198,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
-// If a process has ended in order, nothing is lost when its fine points are dropped.
+// If a process has ended properly, nothing is lost when its fine points are dropped.
 func TestLastMinutes(t *testing.T) {
 	for _, n := range []int{firstCoarse, firstCoarse + 1, coarse + firstCoarse - 1, coarse + firstCoarse, 100} {
 		dir := t.TempDir()

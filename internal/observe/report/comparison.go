@@ -31,8 +31,8 @@ const (
 	leastBlocks = 5
 )
 
-// shareOf returns the sum of out by the sum of in, over steps. Its interval is that of a ratio estimator over
-// blocks of steps, from the deviation of the blocks from the overall ratio, and their number.
+// shareOf returns the sum of out divided by the sum of in, over all steps. Its interval is that of a ratio estimator
+// over blocks of steps, from the deviation of the blocks from the overall ratio, and their number.
 func shareOf(in, out []float64) Share {
 	size := (len(in) + mostBlocks - 1) / mostBlocks
 	var ins, outs []float64
@@ -183,8 +183,8 @@ const (
 	leastDays  = 7
 )
 
-// points combines steps so that a graph has few points: days, if there are enough. None contains the step in
-// which compression was turned on.
+// points combines steps so that a graph has few points: days, if there are enough. A point covers steps before
+// compression was turned on, or after it, but not both.
 func (c *Counted) points(on int) []Point {
 	n := c.Window.steps()
 	t, saved := c.traffic(""), make([]float64, n)

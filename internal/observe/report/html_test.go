@@ -62,7 +62,7 @@ func TestPageOfMonthThatGrows(t *testing.T) {
 	}
 }
 
-// Without counts the lines have a gap, and without a period before nothing is marked.
+// The lines have a gap where nothing was counted. Without a period before compression no moment is marked.
 func TestPageWithGaps(t *testing.T) {
 	w := NewWindow(start, start.AddDate(0, 0, 30))
 	c := NewCounted(w)

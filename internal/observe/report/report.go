@@ -15,7 +15,7 @@ type Options struct {
 	Prices  price.Table
 	Layout  price.Layout
 	Assumed bool      // the layout is the default
-	Since   time.Time // when compression was turned on; zero: when something was first compressed, or read so
+	Since   time.Time // when compression was turned on; zero: when something was first compressed, or read compressed
 	Bill    *float64  // dollars that the cloud has billed for this traffic, since then
 }
 

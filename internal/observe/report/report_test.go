@@ -155,7 +155,7 @@ func TestMonthThatGrows(t *testing.T) {
 	}
 }
 
-// Compression that was always on is compared with nothing, and a period without counts is an error.
+// Compression that was always on has no earlier period to compare with, and a period without counts is an error.
 func TestWithoutBefore(t *testing.T) {
 	page, _, _ := month(t)
 	on := start.AddDate(0, 0, days/2).Add(time.Hour)

@@ -70,7 +70,7 @@ type Errors struct {
 	Rate  float64 `json:"rate"`
 }
 
-// Ratio returns bytes before by bytes after; 0: none.
+// Ratio returns before divided by after; 0 if after is 0.
 func Ratio(before, after float64) float64 {
 	if after <= 0 {
 		return 0
