@@ -37,7 +37,7 @@ func everywhere(s string) *Page {
 	}
 }
 
-// Hostile names do not change the elements of the page, and make it load nothing.
+// Hostile names do not change the elements of the page, and do not make it load anything.
 func TestHostileNames(t *testing.T) {
 	tag := regexp.MustCompile(`<[a-z!/][^\s>]*`)
 	want := tag.FindAllString(html(t, everywhere("name")), -1)

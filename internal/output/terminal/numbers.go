@@ -65,7 +65,7 @@ func Cores(c float64) string {
 	return threeDigits(c)
 }
 
-// Ratio formats bytes before by bytes after: "3.25x", "41.7x", "128x".
+// Ratio formats the ratio of bytes before compression to bytes after it: "3.25x", "41.7x", "128x".
 func Ratio(r float64) string { return threeDigits(r) + "x" }
 
 // threeDigits formats a number below a thousand.

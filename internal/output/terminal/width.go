@@ -10,7 +10,7 @@ import (
 // DefaultWidth is the width of anything but a terminal.
 const DefaultWidth = 80
 
-// Width returns the number of columns of a terminal.
+// Width returns the number of columns of a terminal, or DefaultWidth if w is no terminal or a very narrow one.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
