@@ -232,7 +232,7 @@ var forbidden = []arrow{
 	{
 		name:   "codec libraries stay behind package codec",
 		from:   everything,
-		except: []string{"codec", "bench", "internal/estimate/bill", "internal/gateway/trace", "envelope/clientformat"}, // clouds deliver bills gzipped, spans are sent so, and other libraries streams without a length
+		except: []string{"codec", "bench", "internal/estimate/bill", "internal/gateway/trace", "envelope/clientformat"}, // bills and spans are gzipped, and clients' own libraries write streams without a length
 		to:     codecLibs,
 	},
 	{

@@ -101,7 +101,7 @@ type functions struct {
 	funcs map[token.Pos]*ast.FuncDecl // by the positions of their names
 }
 
-// nothing imports no package: the package's own declarations suffice.
+// nothing is an importer without packages: the package's own declarations suffice.
 type nothing struct{}
 
 func (nothing) Import(path string) (*types.Package, error) {

@@ -105,7 +105,7 @@ func load() (map[string]*room, error) {
 func roomOf(path string) string {
 	const module = "github.com/cinch-layer/cinch"
 	if path == module {
-		return "envelope" // where it was before the rooms
+		return "envelope" // the envelope's package before it had a folder
 	}
 	rest, ours := strings.CutPrefix(path, module+"/")
 	if !ours {
@@ -127,7 +127,7 @@ func floorOf(rooms map[string]*room, floors map[string]int, name string) int {
 	if f, known := floors[name]; known {
 		return f
 	}
-	floors[name] = 0 // for circles
+	floors[name] = 0 // ends the recursion if rooms import each other
 	f := 0
 	for below := range rooms[name].imports {
 		f = max(f, floorOf(rooms, floors, below)+1)
