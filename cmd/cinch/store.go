@@ -28,7 +28,7 @@ type storeOptions struct {
 	dbs        []int
 	dictFiles  []string
 	zstd       string
-	sealing    bool // for what rules cover, not for everything stored
+	sealing    bool // for what the rules cover, not for everything stored: pack
 	readOnly   bool // nothing is replaced, so a replica is sufficient
 	everywhere bool // all shards, not only one
 

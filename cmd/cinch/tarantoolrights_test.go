@@ -86,7 +86,7 @@ func TestTarantoolUserWithoutRights(t *testing.T) {
 	}
 
 	sealed := string(envelope.NewSealer(envelope.SealerOptions{Engine: newEngine()}).Seal(nil, []byte(ownBody), codec.Setting{Codec: codec.Zstd, Level: 3}, nil))
-	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, sealed))) // by another user, or before
+	direct.must(tnt.NewReplaceRequest("docs").Tuple(ownTuple(3, sealed))) // compressed by another user's gateway, or earlier
 	splice = tnt.NewUpdateRequest("docs").Key([]any{3}).Operations(tnt.NewOperations().Splice(1, 0, 4, "words"))
 	if _, err := client.c.Do(splice).Get(); err == nil || !strings.Contains(err.Error(), "cinch does not support") {
 		t.Errorf("the splice changed a compressed field: %v", err)

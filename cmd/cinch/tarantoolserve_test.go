@@ -199,7 +199,7 @@ func TestServeTarantoolReloads(t *testing.T) {
 	}
 }
 
-// witness is a replica that decodes every document as it arrives, and counts failures.
+// witness starts a replica that decodes every document as it arrives, and counts failures.
 func witness(t *testing.T, master string) *tuples {
 	t.Helper()
 	dir := t.TempDir()

@@ -26,7 +26,7 @@ func knowShards(t *testing.T, own int, servers ...*testenv.TarantoolServer) {
 	tuplesAt(t, servers[own].Addr, "", "").eval(text)
 }
 
-// The commands cover all shards, whichever one the URL names: those that vshard knows, or those named.
+// The commands cover all shards, whichever one the URL names: the shards that vshard knows, or those in the URL.
 func TestDictCommandsAcrossShards(t *testing.T) {
 	one, two := prepared(t), prepared(t)
 	url := func(s *testenv.TarantoolServer) string { return "tarantool://cinch:secret@" + s.Addr }
@@ -80,8 +80,8 @@ func TestDictCommandsAcrossShards(t *testing.T) {
 	step(exitUnreachable, two.Addr, "dict", "sync", url(one))
 }
 
-// Gateways in separate processes stand in front of shards between which tuples move with only their values,
-// as by vshard's bucket_send. One shard joins later, and one leaves.
+// Gateways in separate processes stand in front of shards between which tuples move with only their values, as vshard's
+// bucket_send moves them. One shard joins later, and one leaves.
 func TestTuplesMoveBetweenShards(t *testing.T) {
 	for _, c := range []struct {
 		name  string

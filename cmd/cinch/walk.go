@@ -179,7 +179,7 @@ func (w *openedStore) runFailure(err error, stateFile string) error {
 	return w.store.Explain(err)
 }
 
-// deniedHint adds a hint if the user lacked rights.
+// deniedHint adds a hint if dictionaries were missing or the user lacked rights.
 func deniedHint(r *pack.Report, err error) error {
 	switch {
 	case r.Missing > 0:
