@@ -36,7 +36,7 @@ type Dicts interface {
 	ReplaceRecord(ctx context.Context, name string, version uint64, text string) (next uint64, err error)
 }
 
-// ReadyNow is Ready with a Recheck before it reports false.
+// ReadyNow is like Ready, but if that is false it first calls Recheck, which may take up to timeout.
 func ReadyNow(ctx context.Context, d Dicts, number uint32, timeout time.Duration) bool {
 	if d.Ready(number) {
 		return true
@@ -85,8 +85,8 @@ type DictAdmin interface {
 	// Forget erases an archived dictionary from all nodes: values that name it are lost.
 	Forget(ctx context.Context, number uint32) error
 
-	// Spread copies to each node the dictionaries that it lacks and others hold, and calls tell for each. If
-	// there is nothing to copy, nothing says why.
+	// Spread copies to each node the dictionaries that it lacks and others hold, and calls tell for each copy. If
+	// there was nothing to copy, nothing is the reason.
 	Spread(ctx context.Context, tell func(number uint32, node string)) (nothing string, err error)
 	// Missing returns the nodes that lack any of the given dictionaries, which stored values name. It returns none
 	// for a store of one node.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Classes of explained errors, for callers' decisions, the same for all stores.
+// Classes of the errors that Explain returns, the same for all stores. Callers decide by them.
 var (
 	// ErrUnreachable: no server answers.
 	ErrUnreachable = errors.New("the store can't be reached")

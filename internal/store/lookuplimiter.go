@@ -18,7 +18,7 @@ const (
 	maxConcurrent = 4       // concurrent lookups; more wait
 	maxFailures   = 1 << 12 // missing numbers remembered
 
-	missRate     = 20          // lookups a second that find nothing
+	missRate     = 20          // lookups a second that may find nothing
 	missBurst    = 100         // largest burst of them
 	listInterval = time.Second // between two lists of all numbers, once the burst is used up
 )
@@ -46,10 +46,10 @@ type LookupLimiter struct {
 
 	mu       sync.Mutex
 	failures map[uint32]failure
-	outage   failure // the last lookup failed, for all numbers
+	outage   failure // the last error of the whole store
 	tokens   float64 // lookups left at refilled
 	refilled time.Time
-	listed   map[uint32]struct{} // result of Numbers at time at
+	listed   map[uint32]struct{} // the last result of Numbers without an error
 	listedAt time.Time
 }
 
@@ -66,7 +66,8 @@ func (l *LookupLimiter) init() {
 	})
 }
 
-// Do calls ask, unless that failed for the same number a moment ago or too many unknown numbers were looked up.
+// Do returns the result of ask. It returns an error without calling ask if the same number was missing a moment ago
+// (see TTL), after an error of the whole store, and if too many unknown numbers were looked up (ErrLookupLimit).
 // Concurrent calls for one number share one lookup.
 func (l *LookupLimiter) Do(number uint32, ask func() (*codec.Dict, error)) (*codec.Dict, error) {
 	l.init()
@@ -132,7 +133,7 @@ func (l *LookupLimiter) recordFailure(number uint32, err error) {
 	l.failures[number] = failure{err, time.Now().Add(l.TTL)}
 }
 
-// allow takes one of the lookups left. If there is none, it reports whether the store's list has the number.
+// allow takes a token. If there is none, it reports whether the store's list has the number.
 func (l *LookupLimiter) allow(number uint32) bool {
 	if l.Numbers == nil || l.takeToken() {
 		return true
@@ -163,7 +164,8 @@ func (l *LookupLimiter) refund() {
 	l.tokens = min(l.tokens+1, missBurst)
 }
 
-// numbers returns the store's list of numbers, at most listInterval old.
+// numbers returns the store's list of numbers. It lists them again at most once per listInterval; after an error it
+// returns the older list.
 func (l *LookupLimiter) numbers() map[uint32]struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

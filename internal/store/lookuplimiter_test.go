@@ -95,7 +95,7 @@ func TestFoundOnesAreNotLimited(t *testing.T) {
 	}
 }
 
-// Without a list of numbers there is no limit: that is for tools that an operator runs.
+// Tools that an operator runs set no Numbers: then lookups are not limited, only the failures remembered are.
 func TestFailuresRememberedAreBounded(t *testing.T) {
 	l := &LookupLimiter{TTL: time.Hour}
 	s := &countingStore{}
@@ -109,7 +109,8 @@ func TestFailuresRememberedAreBounded(t *testing.T) {
 	}
 }
 
-// A missing number is not looked up again before its time. After an error of the store no number is.
+// A missing number is not looked up again within TTL. After an error of the whole store no number is looked up for
+// half of TTL.
 func TestFailuresAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &countingStore{}

@@ -39,8 +39,8 @@ type Address struct {
 	Field string // of a hash or tuple; "": the key's own value
 }
 
-// Store is a store whose values are walked, and replaced if they have not changed meanwhile. It represents
-// all primaries of a cluster.
+// Store walks over stored values, and replaces those that have not changed meanwhile. It represents all primaries of a
+// cluster.
 //
 //	Store -> Target, a space on a node: a database of Redis, a space of Tarantool
 //
@@ -50,8 +50,8 @@ type Address struct {
 // this package.
 type Store interface {
 	Access
-	// Dicts returns the dictionaries that the walk's values name. A published dictionary is also put into
-	// nodes that are connected later, before values are.
+	// Dicts returns the dictionaries that the walk's values name. A published dictionary is also stored in each node
+	// that is connected later, before any value is.
 	Dicts() Dicts
 	// Targets returns the targets that existed when the store was opened.
 	Targets() []Target

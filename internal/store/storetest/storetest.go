@@ -18,17 +18,16 @@ import (
 type Fixture struct {
 	Store  store.Store
 	Access store.Access
-	// Write and Read write and read the value of a number as a client does, past any gateway. Nil: the value
-	// is gone.
+	// Write and Read write and read value number i as a client does, past any gateway. A nil value: it is gone.
 	Write func(t *testing.T, i int, value []byte)
 	Read  func(t *testing.T, i int) []byte
-	// Address returns the address of a number's value.
+	// Address returns the address of value number i.
 	Address func(i int) store.Address
 }
 
 const values = 300
 
-// value returns the value of a number in a version.
+// value returns value number i in the given version.
 func value(i, version int) []byte {
 	return fmt.Appendf(nil, "value %06d in version %d, which is long enough to be worth a name of its own", i, version)
 }
