@@ -22,7 +22,7 @@ type Access struct {
 	options goredis.Options // of client; used to make more clients
 
 	local      *dict.Set       // searched before the server is asked; fetched dictionaries are added
-	dictClient *goredis.Client // client's database has no dictionaries; connects on first use
+	dictClient *goredis.Client // for database 0, which holds the dictionaries; connects on first use
 	own        *Dicts
 
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ func (a *Access) DictAdmin() store.DictAdmin {
 	return &dictAdmin{name: a.name, nodes: a.discover, first: a.own, explain: a.Explain}
 }
 
-// discover finds the other primaries of a cluster.
+// discover returns the dictionaries of all primaries of a cluster, or of the one server.
 func (a *Access) discover(ctx context.Context) (*StoreDicts, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,7 +82,7 @@ func (a *Access) discover(ctx context.Context) (*StoreDicts, error) {
 	if err != nil && !errors.As(err, &answer) {
 		return nil, err
 	}
-	if !strings.Contains(info, "cluster_enabled:1") { // or INFO is denied: then Count is denied too
+	if !strings.Contains(info, "cluster_enabled:1") { // or the user may not call INFO: then Count fails too
 		scan := a.options
 		scan.PoolSize = 1
 		a.nodes = &StoreDicts{local: a.local, nodes: []dictNode{{a.name, a.own, &scan}}}

@@ -35,7 +35,7 @@ func (s *Store) CPU(ctx context.Context) (sum float64, err error) {
 	return sum, nil
 }
 
-// Activity returns the node's own count of its activity.
+// Activity returns the node's own counters since its start.
 func (n *Node) Activity(ctx context.Context) (store.Activity, error) {
 	info, err := n.info(ctx)
 	if err != nil {
@@ -86,10 +86,10 @@ var (
 	}
 )
 
-// activity returns a server's counters since its start, or since CONFIG RESETSTAT. keyspace_hits counts keys found
-// by any command, also in lists and sets, and by EXISTS and TTL. So reads are computed from the calls of readers. A
-// call of MGET reads any number of keys: as many as look-ups are left after one for each call of another command.
-// Reads are assumed to find a key as often as all look-ups do.
+// activity returns a server's counters since its start, or since CONFIG RESETSTAT. keyspace_hits counts keys found by
+// any command, also in lists and sets, and by EXISTS and TTL. So reads are computed from the calls of readers. A call
+// of MGET reads any number of keys: MGET gets all lookups that are left after counting one for each call of another
+// command. Reads are assumed to find a key as often as all lookups do.
 func activity(info, commandStats map[string]string) store.Activity {
 	number := func(name string) float64 {
 		v, _ := strconv.ParseFloat(info[name], 64)

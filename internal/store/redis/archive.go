@@ -19,11 +19,11 @@ import (
 //	                                                        leases of all gateways have ended
 //	archived  cinch_archive_0a1b2c3d                        out of the way; readers that find
 //	                                                        no live one look here
-//	forgotten cinch_retired_0a1b2c3d alone                  erased; what still names it is lost
+//	forgotten cinch_retired_0a1b2c3d alone                  erased; values that still name it are lost
 //
-// The mark keeps gateways, which restore missing dictionaries, from restoring this one. Its description is the
-// time. On servers without functions there are keys instead: cinch:dict:retired:<number> and
-// cinch:dict:archive:<number>.
+// The mark, cinch_retired_…, keeps gateways, which restore missing dictionaries, from restoring this one. Its
+// description is the time of retirement. On servers without functions there are keys instead:
+// cinch:dict:retired:<number> and cinch:dict:archive:<number>.
 
 // archive holds dictionaries that no value is known to name.
 type archive struct {
@@ -86,8 +86,8 @@ func (p *dictBackends) retiredSince(ctx context.Context, number uint32) (since t
 	return since, false, err
 }
 
-// Archive moves a dictionary to where readers still find it. At every moment it is in at least one of the two
-// places, and after a failure Archive may be called again.
+// Archive moves a dictionary to the archive, where readers still find it. At every moment the dictionary is live, in
+// the archive or both, and after a failure Archive may be called again.
 func (p *dictBackends) Archive(ctx context.Context, number uint32) error {
 	x, err := p.find(ctx, number)
 	if err != nil {

@@ -330,7 +330,7 @@ func TestLeaseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the end of the lease", func() bool { return !d.Ready(x.Number()) })
-	testenv.Eventually(t, "ready after a check", func() bool { // the same holds for its lease
+	testenv.Eventually(t, "ready after a check", func() bool { // retried, since this lease too may have ended by now
 		mustRecheck(t, d)
 		return d.Ready(x.Number())
 	})

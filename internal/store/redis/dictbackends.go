@@ -121,7 +121,8 @@ func (p *dictBackends) put(ctx context.Context, x *codec.Dict) error {
 	return ensureStored(ctx, p.keys, x)
 }
 
-// checkEviction accepts a server that does not report its eviction policy.
+// checkEviction returns ErrEvictable if the server may evict keys. It accepts a server that does not report its
+// eviction policy.
 func (p *dictBackends) checkEviction(ctx context.Context) error {
 	err := p.keys.evictionPolicy(ctx)
 	switch {

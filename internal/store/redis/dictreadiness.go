@@ -15,8 +15,8 @@ type readiness struct {
 	started time.Time
 	until   time.Duration // end of the lease for dictionaries found by the current check
 
-	// ready holds the end of each dictionary's lease, and is replaced as a whole. invalidate makes kicks differ
-	// from checked; then no dictionary is ready until a check has ended that began later.
+	// ready holds the end of each dictionary's lease, and is replaced as a whole. invalidate makes kicks differ from
+	// checked; then no dictionary is ready until a check that began later has ended.
 	ready          atomic.Pointer[map[uint32]time.Duration]
 	kicks, checked atomic.Uint64
 	retired        atomic.Pointer[map[uint32]struct{}] // replaced as a whole
@@ -54,7 +54,8 @@ func (r *readiness) Retired(number uint32) bool {
 // invalidate makes all dictionaries not ready until a check that begins later has ended.
 func (r *readiness) invalidate() { r.kicks.Add(1) }
 
-// beginCheck begins a check. Calling ended after it undoes the calls of invalidate made before it.
+// beginCheck begins a check. The caller calls ended when the check is over; that undoes the calls of invalidate made
+// before the check began.
 func (r *readiness) beginCheck() (began time.Duration, ended func()) {
 	kicks := r.kicks.Load()
 	began = r.now()
@@ -84,7 +85,8 @@ func (r *readiness) setReady(ready bool, numbers ...uint32) {
 	r.ready.Store(&next)
 }
 
-// recordRetired records which dictionaries are retired by an inventory, which covers at least those in some.
+// recordRetired records which dictionaries an inventory shows as retired. If it is not complete, it covers those in
+// some.
 func (r *readiness) recordRetired(found inventory, some []*codec.Dict) {
 	retired := found.retired()
 	if !found.complete {

@@ -20,7 +20,7 @@
 // The files, from high to low. Values:
 //
 //	store.go, node.go              the store: a server, or the primaries of a cluster; one primary
-//	access.go                 reading single values
+//	access.go                      reading single values
 //	users.go, activity.go          which users may have written values; a server's counters
 //	scan.go, read.go, search.go    finding values, reading them; search indexes
 //	replace_lua.go, replace.go     replacing values
@@ -32,7 +32,7 @@
 //	clusterdicts.go, ensuredicts.go                 of a cluster, for its gateways; in new connections of packers
 //	storedicts.go, dictadmin.go, spread.go          of a store, for tools and for administrators
 //	collect.go, refcounts.go                        archiving dictionaries that no value names
-//	dicts.go, dictsync.go, storedbytes.go          of one server, for a gateway: finding, storing and checking them
+//	dicts.go, dictsync.go, storedbytes.go           of one server, for a gateway: finding, storing and checking them
 //	dictreadiness.go, serverchange.go               which of them new values may name, and on which connections
 //	dictreader.go                                   access for readers only
 //	dictbackends.go, inventory.go, list.go          where a server stores them; what it holds, for gateways and people

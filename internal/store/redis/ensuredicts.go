@@ -30,7 +30,7 @@ func (d *Dicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uint32) 
 	switch {
 	case errors.Is(err, errNoFunctions):
 		return nil
-	case errors.Is(err, errReadOnly): // not an answer (%v): another connection may lead to the primary
+	case errors.Is(err, errReadOnly): // %v hides the answer, so that Unavailable allows a retry, which may reach the primary
 		return fmt.Errorf("a replica lacks dictionaries that values may use: %v", err)
 	}
 	return err

@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The server is upgraded to one whose fields expire while the store is open, as behind an address that stays. Fields
-// keep their expiries, for users with and without the right to run scripts.
+// While the store is open, the server behind its address is upgraded to one whose hash fields can expire. Fields keep
+// their expiries, for users with and without the right to run scripts.
 func TestFieldsKeepExpiriesAfterUpgrade(t *testing.T) {
 	for _, rights := range []string{"+@all", "-@scripting"} {
 		t.Run(rights, func(t *testing.T) {

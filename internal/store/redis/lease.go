@@ -47,7 +47,7 @@ func (l *Lease) Acquire(ctx context.Context, hold time.Duration) (wait time.Dura
 	if err != nil {
 		return 0, classify(err)
 	}
-	if left == -1 { // no expiry: a copy of the store kept the key without it, and no gateway holds the lease
+	if left == -1 { // no expiry: the store was copied without expiries, and no gateway holds the lease
 		left = hold
 		err = classify(l.client.PExpire(ctx, l.key, hold).Err())
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// The library's source. Only the text between return and the quote after it is read back; the rest is for the
-// server and for operators who find it there.
+// The library's source. Only the quoted text after return is read back; the rest is for the server and for operators
+// who find it there.
 const librarySource = `#!lua name=%[1]s
 -- A dictionary of Cinch. Values that name it can't be read without it: don't delete it.
 redis.register_function{

@@ -31,7 +31,7 @@ type Info struct {
 	Place   Place
 	State   State
 	Since   time.Time // when it was retired; zero if it was not, or if unknown
-	Problem string    // not empty: why what is stored under this number can't be used
+	Problem string    // not empty: why the content stored under this number can't be used
 }
 
 // State is the state of a dictionary.

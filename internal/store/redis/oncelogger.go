@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Subjects of troubles, besides single dictionaries.
+// Subjects of troubles that concern no single dictionary.
 const (
 	denied   = "permission"
 	server   = "server"

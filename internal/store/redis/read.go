@@ -94,7 +94,7 @@ func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys 
 	return cmds, nil
 }
 
-// isTransient reports whether the server answered that it is not ready.
+// isTransient reports whether the server answered that it is not ready, or that the key's slot is moving or has moved.
 func isTransient(err error) bool {
 	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"} {
 		if goredis.HasErrorPrefix(err, prefix) {
@@ -208,7 +208,7 @@ func (r *reader) long(keys [][]byte) error {
 	return r.get(batch)
 }
 
-// get reads whole strings, of which at least one is longer than headBytes.
+// get reads whole strings, which had at least headBytes when their beginnings were read.
 func (r *reader) get(keys [][]byte) error {
 	cmds, err := pipe(r.ctx, r.s.values, keys, func(p goredis.Pipeliner, k string) *goredis.StringCmd { return p.Get(r.ctx, k) })
 	if err != nil {
@@ -314,7 +314,7 @@ func (r *reader) entry(key []byte, reply any) (id string, size int64, err error)
 
 // hashes reads hashes, small ones in batches.
 func (r *reader) hashes(keys [][]byte) error {
-	usage, err := r.s.usage(r.ctx, keys, maxStep) // exact for hashes that may be read at once
+	usage, err := r.s.usage(r.ctx, keys, maxStep) // exact for hashes of up to maxStep fields, which may be read at once
 	if err != nil {
 		return err
 	}

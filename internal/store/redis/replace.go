@@ -79,9 +79,8 @@ func (n *Node) limit(ctx context.Context, of string) int {
 	return 0
 }
 
-// Replace makes changes, each one only if the server still holds exactly the bytes that it changes, in one
-// atomic step. Expiries stay. Outcomes are in the order of the changes. After an error it is unknown what was
-// replaced.
+// Replace makes each change in one atomic step, and only if the server still holds exactly Value.Stored. Expiries
+// stay. Outcomes are in the order of the changes. After an error it is unknown what was replaced.
 func (s *Space) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	out := make([]store.Outcome, len(changes))
 	if s.node.store.readOnly { // as promised to Open
@@ -143,7 +142,7 @@ type batch struct {
 	keys    []string
 	args    []any
 	changes []int // their indexes
-	bytes   int   // old and new ones
+	bytes   int   // of the old and the new values
 	isHash  bool  // all of them are fields of one hash; otherwise strings
 	grows   bool
 	reply   *goredis.Cmd
@@ -229,7 +228,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 			} else {
 				p.Set(ctx, key, c.New, goredis.KeepTTL)
 			}
-			if expiry >= 0 { // HSET has removed it; if it is past, the field goes
+			if expiry >= 0 { // HSET has removed the expiry; if it has passed, the field is deleted
 				p.Do(ctx, "HPEXPIREAT", key, expiry, "FIELDS", 1, v.Field)
 			}
 			return nil

@@ -28,7 +28,7 @@ func DictStates(ctx context.Context, nodes []*Dicts) ([]map[uint32]State, error)
 		if err != nil {
 			return nil, err
 		}
-		for _, info := range infos { // those in use before archived ones
+		for _, info := range infos { // live ones come before archived ones, so they win
 			if _, there := all[i][info.Number]; info.Problem == "" && !there {
 				all[i][info.Number] = info.State
 			}
@@ -67,7 +67,7 @@ func Spread(ctx context.Context, nodes []*Dicts, held []map[uint32]State, find f
 	return copied, nil
 }
 
-// storeAs stores a dictionary that another node has in a state.
+// storeAs stores a dictionary in the state that it has in another node.
 func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	if err := d.Publish(ctx, x); err != nil {
 		return err

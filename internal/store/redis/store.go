@@ -40,7 +40,7 @@ type Store struct {
 	stop     context.CancelFunc
 }
 
-// OpenOptions say where to connect.
+// OpenOptions configure Open. Client is required.
 type OpenOptions struct {
 	Client goredis.Options // address, credentials, TLS, timeouts; DB is not used
 	DBs    []int           // nil: all that hold keys
@@ -106,7 +106,7 @@ func (s *Store) onConnect(next func(context.Context, *goredis.Conn) error) func(
 	}
 }
 
-// setNoTouch asks a server that can (Redis 7.2) not to count Cinch's reads as use.
+// setNoTouch asks a server that supports it (Redis 7.2) not to count Cinch's reads as use of the keys.
 func setNoTouch(ctx context.Context, c *goredis.Conn) error {
 	err := c.Process(ctx, goredis.NewStatusCmd(ctx, "client", "no-touch", "on"))
 	if err != nil && isAnswer(err) {
