@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// Counts returns the numbers of tuples in the spaces, nil if the user has no right to know: it needs what
+// Counts returns the number of tuples in each of the spaces, or nil if the user has no right to know. That takes what
 // 'cinch tarantool init' installs, or the right to run Lua.
 func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {
 	st, err := status(ctx, c, spaces)
@@ -27,8 +27,7 @@ func (c *Conn) Counts(ctx context.Context, spaces []uint32) ([]int64, error) {
 	return counts[0], nil
 }
 
-// CPU returns the CPU time that the server's process has used, in seconds, or -1 if the user has no right to
-// know: it needs the right to run Lua.
+// CPU returns the CPU time that the server's process has used, in seconds, or -1 if the user has no right to run Lua.
 func (c *Conn) CPU(ctx context.Context) (float64, error) {
 	var answer []float64
 	err := c.eval(ctx, `return require('clock').proc()`, nil, &answer)
@@ -41,8 +40,8 @@ func (c *Conn) CPU(ctx context.Context) (float64, error) {
 	return answer[0], nil
 }
 
-// Activity returns the server's own count of requests since it was started, zero if the user has no right to
-// know: it needs the right to run Lua.
+// Activity returns the server's own counts of requests since it was started, or zeros if the user has no right to run
+// Lua.
 func (c *Conn) Activity(ctx context.Context) (store.Activity, error) {
 	var answer []float64
 	err := c.eval(ctx, `local s = box.stat() local function n(k) return s[k] and s[k].total or 0 end

@@ -40,7 +40,7 @@ type serverStatus struct {
 	Process   string  `msgpack:"process"` // changes with a restart
 	Cluster   string  `msgpack:"cluster"` // the same on all replicas
 	ArenaUsed int64   `msgpack:"arena_used"`
-	ItemsUsed int64   `msgpack:"items_used"` // by tuples of memtx; 0: the function is an older version's
+	ItemsUsed int64   `msgpack:"items_used"` // by tuples of memtx, in bytes; 0: not reported by an older version of the function
 	Vinyl     int64   `msgpack:"vinyl"`      // bytes stored, compressed; -1: not reported
 	QuotaUsed int64   `msgpack:"quota_used"`
 	QuotaSize int64   `msgpack:"quota_size"`

@@ -399,7 +399,7 @@ func (g *ClusterDicts) newLayout(old *layout, shards []Shard) (next *layout, cha
 	if next.recordDicts == nil {
 		next.recordDicts = g.own
 	}
-	for _, m := range stay { // has left
+	for _, m := range stay { // shards that have left, or have other addresses now
 		changed = true
 		m.conn.Close()
 	}
@@ -455,9 +455,9 @@ func (g *ClusterDicts) syncShards(ctx context.Context, l *layout) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// Spread copies to each of several servers the dictionaries that it lacks and others held when last checked,
-// and calls tell for each. It leaves out servers in which a dictionary was forgotten. One that is damaged does
-// not stop the others.
+// Spread copies to each of several servers the dictionaries that it lacks and others held when last checked, and calls
+// tell for each. It leaves out servers in which a dictionary was forgotten. A damaged dictionary does not keep others
+// from being copied.
 func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to int)) (copied int, err error) {
 	states := map[uint32]State{}
 	for _, m := range members {
@@ -482,7 +482,7 @@ func Spread(ctx context.Context, members []*Dicts, tell func(x *codec.Dict, to i
 				tell(x, to)
 				copied++
 			case errors.Is(err, envelope.ErrDictMissing): // forgotten a moment ago
-			case errors.Is(err, ErrForeign) || isCode(err, iproto.ER_PROC_LUA): // other dictionaries may do better
+			case errors.Is(err, ErrForeign) || isCode(err, iproto.ER_PROC_LUA): // the next dictionary may succeed
 				errs = append(errs, fmt.Errorf("dictionary %08x: %w", number, err))
 			default:
 				if errors.Is(err, store.ErrReadOnly) {

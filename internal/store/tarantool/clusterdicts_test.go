@@ -41,7 +41,7 @@ func newShards(t *testing.T, n int) *shards {
 
 func (s *shards) set(numbers ...int) { s.now.Store(&numbers) }
 
-// group returns the ClusterDicts of a gateway to one of them. The test calls Recheck itself.
+// group returns the ClusterDicts of a gateway to server number own. The test calls Recheck itself.
 func (s *shards) group(own int) *ClusterDicts {
 	g := NewClusterDicts(NewDicts(mustConnect(s.t, s.all[own].Addr, "", ""), nil), ClusterDictsOptions{
 		Find: func(context.Context) (found []Shard, err error) {
@@ -278,7 +278,7 @@ func TestGroupKeepsOneRecord(t *testing.T) {
 	}
 }
 
-// higher returns a dictionary whose number is higher.
+// higher returns a dictionary with a higher number than than's.
 func higher(t *testing.T, than *codec.Dict) *codec.Dict {
 	for i := 0; ; i++ {
 		if x := testDict(t, fmt.Sprint("higher ", i)); x.Number() > than.Number() {
@@ -359,7 +359,7 @@ func TestSpreadPastADamagedOne(t *testing.T) {
 	}
 }
 
-// A walk over all shards is repeated if there are others at its end, since it has seen nothing of them.
+// Moved is true for a walk over all shards if shards have joined or left meanwhile, so that the walk must be repeated.
 func TestWalkSeesOtherShards(t *testing.T) {
 	s, ctx := newShards(t, 3), t.Context()
 	lua(t, s.conn[0], `box.schema.space.create('docs'):create_index('pk')`)

@@ -47,7 +47,7 @@ func TestCollect(t *testing.T) {
 	admin := NewAccess(c, NewClusterDicts(d, ClusterDictsOptions{}), "server").DictAdmin()
 	told := 0
 	o := CollectOptions{Wait: time.Millisecond, Tell: func(string, ...any) {
-		if told++; told == 2 { // retired; a gateway that does not know it yet
+		if told++; told == 2 { // retired; a gateway that does not know it yet stores a value
 			insert("box.space.docs:replace{2, ...}", late)
 		}
 	}}

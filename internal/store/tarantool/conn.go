@@ -57,7 +57,7 @@ type Options struct {
 type Conn struct {
 	o      Options
 	mu     sync.Mutex
-	live   *serverConn // nil after Close
+	live   *serverConn // nil: not connected yet, or the last attempt failed
 	closed bool
 
 	instance string    // ID of the server that it leads to, or is about to; "": unknown
@@ -116,7 +116,7 @@ const followPause = 5 * time.Second
 // It does not block.
 func (c *Conn) Follow(greeting string) {
 	if !c.mu.TryLock() {
-		return // it is just being made
+		return // another goroutine is connecting just now
 	}
 	defer c.mu.Unlock()
 	to := instanceOf(greeting)
@@ -234,7 +234,7 @@ type discardLogger struct{}
 
 func (discardLogger) Report(tnt.ConnLogKind, *tnt.Connection, ...any) {}
 
-// dialer opens connections whose answers a versionTracker reads too.
+// dialer opens connections. A versionReader reads the schema version in their answers.
 type dialer struct {
 	o    Options
 	live *serverConn

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/store"
 )
 
-// dictAdmin holds the dictionaries of a server and of its other shards, each with its own. It uses the masters,
-// since replicas receive what is stored there. It implements store.DictAdmin.
+// dictAdmin gives an administrator access to the dictionaries of a server and of its other shards. It uses the
+// masters, since replicas receive what is stored there. It implements store.DictAdmin.
 type dictAdmin struct {
 	group *ClusterDicts
 	name  string
@@ -202,7 +202,7 @@ func (s *dictAdmin) Spread(ctx context.Context, tell func(uint32, string)) (noth
 	return "", nil
 }
 
-// Missing lists the shards to which values that name the dictionaries may move.
+// Missing lists the shards that lack any of the dictionaries: values that name them may move there.
 func (s *dictAdmin) Missing(ctx context.Context, numbers []uint32) (lacks []store.MissingDict, err error) {
 	if len(numbers) == 0 {
 		return nil, nil

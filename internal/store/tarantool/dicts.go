@@ -239,8 +239,8 @@ func (d *Dicts) Check(ctx context.Context) error {
 	return d.checkLocked(ctx)
 }
 
-// storeAs stores a dictionary that another server has in a state. The error wraps envelope.ErrDictMissing if it was
-// forgotten here.
+// storeAs stores a dictionary in the state that it has in another server. The error wraps envelope.ErrDictMissing if
+// it was forgotten here.
 func (d *Dicts) storeAs(ctx context.Context, x *codec.Dict, s State) error {
 	stored, err := d.store(ctx, x, false)
 	switch {

@@ -3,7 +3,7 @@
 // to low. For other packages:
 //
 //	walk.go          walking a server, or all shards: store.Store
-//	access.go   reading single values: store.Access
+//	access.go        reading single values: store.Access
 //	dictadmin.go     an administrator's access to dictionaries: store.DictAdmin
 //	errorhints.go    error messages with hints
 //

@@ -41,7 +41,7 @@ func TestInstall(t *testing.T) {
 	checkRenewed(t, c, server.Addr)
 }
 
-// checkRights checks what ordinary users can do afterwards.
+// checkRights checks what ordinary users can do after Install.
 func checkRights(t *testing.T, addr string) {
 	t.Helper()
 	reader := mustConnect(t, addr, "reader", "secret")

@@ -120,7 +120,7 @@ func checkSpaces(t *testing.T, s *schema.Schema) {
 	}
 }
 
-// For a user who may not read the constraints, every field counts as touched.
+// For a user who may not read the constraints, every field counts as constrained.
 func TestSchemaOfUserWithoutRights(t *testing.T) {
 	server := testenv.Tarantool(t, schemaScript)
 	s, err := Load(t.Context(), mustConnect(t, server.Addr, "reader", "secret"))

@@ -54,7 +54,7 @@ func run(ctx context.Context, c *Conn, unpack bool, change func(*pack.Options)) 
 	return pack.Run(ctx, o)
 }
 
-// step is a client's operation on a tuple's field: "" reads.
+// step is a client's operation on a tuple's field: it writes write, or reads if write is "".
 type step struct {
 	key   int
 	write string

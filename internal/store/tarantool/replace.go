@@ -16,7 +16,7 @@ import (
 // one tuple are made together or not at all.
 func (t *TupleSpace) Replace(ctx context.Context, changes []store.Change) ([]store.Outcome, error) {
 	var sent [][]any
-	group := make([]int, len(changes)) // which of sent a change is in
+	group := make([]int, len(changes)) // for each change, its index in sent
 	for i := range changes {
 		r := changes[i].Value.Ref.(*ref)
 		if i == 0 || !sameTuple(r, changes[i-1].Value.Ref.(*ref)) {

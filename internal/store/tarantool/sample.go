@@ -85,8 +85,8 @@ func (s *Sample) key(tuple []byte) ([]msgpack.RawMessage, error) {
 	return key, nil
 }
 
-// EachField calls f with every field of a tuple. content is that of a string or a binary; inside is true for
-// an array or a map.
+// EachField calls f with every field of a tuple. content is the content of a string or a binary, nil for other types;
+// inside is true for an array or a map.
 func EachField(tuple []byte, f func(field int, content []byte, inside bool)) error {
 	n, rest, err := msgp.ReadArrayHeaderBytes(tuple)
 	if err != nil {

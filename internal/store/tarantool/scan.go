@@ -177,7 +177,8 @@ func (t *TupleSpace) values(dst []*store.Value, text []byte, key msgpack.RawMess
 	return dst, nil
 }
 
-// textOrBinary returns the content of the first object in b, nil if it is neither, and the bytes after it.
+// textOrBinary returns the content of the first object in b if it is a string or a binary, otherwise nil, and the
+// bytes after it.
 func textOrBinary(b []byte) (value, rest []byte, err error) {
 	switch msgp.NextType(b) {
 	case msgp.StrType:
@@ -248,8 +249,8 @@ func (t *TupleSpace) Field(ctx context.Context, key []any, field int) ([]byte, e
 	return values[0].Stored, nil
 }
 
-// Fetch reads the tuple under a key. It returns nil if there is none, also because the server refuses the key
-// itself. Key and tuple are MessagePack.
+// Fetch reads the tuple under a key. It returns nil if there is none, and if the server refuses the key itself, but
+// not if the user lacks a right. Key and tuple are MessagePack.
 func Fetch(ctx context.Context, c *Conn, space, index uint32, key []byte) ([]byte, error) {
 	var tuples []msgpack.RawMessage
 	err := c.do(ctx, func(ctx context.Context) tnt.Request {

@@ -86,7 +86,7 @@ func (s *Store) RunID(ctx context.Context) (string, error) {
 func (s *Store) Memory(ctx context.Context) (store.Memory, error) {
 	var ids []uint32
 	for _, t := range s.spaces {
-		if t.space.Engine != "vinyl" { // it counts all versions of a tuple until it compacts them
+		if t.space.Engine != "vinyl" { // vinyl counts all versions of a tuple until it compacts them
 			ids = append(ids, t.space.ID)
 		}
 	}

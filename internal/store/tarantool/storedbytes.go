@@ -44,7 +44,7 @@ func storedBytes(ctx context.Context, c *Conn) (int64, error) {
 // The cost of a dictionary: its tuple, for which memtx has pools of sizes some percent apart, and the rule's
 // record.
 const (
-	tupleCost  = 1.1     // by bytes of the dictionary
+	tupleCost  = 1.1     // bytes for each byte of the dictionary
 	recordCost = 4 << 10 // bytes
 )
 

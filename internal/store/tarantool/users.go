@@ -23,7 +23,7 @@ const (
 	grantObject   = 3
 	grantRights   = 4
 	guestID       = 0
-	publicID      = 2      // the role that all have
+	publicID      = 2      // the role that all users have
 	writeRight    = 2      // bits of grantRights
 	loginRights   = 8 | 16 // on the universe: log in, and use other grants
 	guest, admin  = "guest", "admin"

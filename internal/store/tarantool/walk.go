@@ -16,7 +16,7 @@ import (
 // WalkOptions configure a walk.
 type WalkOptions struct {
 	Name string // the server's name in messages, without credentials
-	Node string // its name beside other shards
+	Node string // the server's name in the names of nodes and spaces
 	// Rules choose the fields that they compress and on which nothing in the server computes. Nil: all fields
 	// are walked.
 	Rules      *policy.Policy
@@ -190,8 +190,8 @@ func (w *Walk) Targets() (all []store.Target) {
 	return all
 }
 
-// Moved implements store.Store: it reports whether the shards, or their masters, are others than when the store was
-// opened. It is false for a walk over one master. Buckets that move between shards that stay go unnoticed.
+// Moved implements store.Store: it reports whether the shards or their masters have changed since the store was
+// opened. It is false for a walk over one master. It does not notice buckets that move between the same shards.
 func (w *Walk) Moved(ctx context.Context) (bool, error) {
 	if !w.o.Everywhere {
 		return false, nil
