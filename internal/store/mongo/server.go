@@ -145,7 +145,7 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, reason(err))
 }
 
-// reason returns the errors that kept the driver from each server, without its descriptions of them.
+// reason returns the last connection error of each server, without the driver's descriptions of the servers.
 func reason(err error) error {
 	var selection topology.ServerSelectionError
 	if !errors.As(err, &selection) {

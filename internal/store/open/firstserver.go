@@ -99,7 +99,7 @@ func askSentinel(ctx context.Context, servers config.RedisServers, sentinel endp
 	role, err := primary.Do(ctx, "ROLE").Slice()
 	var answer redis.Error
 	switch {
-	case errors.As(err, &answer): // the user may not ask for the role: a write will show it
+	case errors.As(err, &answer): // the user may not call ROLE: on a replica, a write will fail
 		return up, nil
 	case err != nil:
 		return up, err

@@ -24,9 +24,9 @@ func ApplyTLS(up endpoint.Upstream, hosts []endpoint.Upstream) []endpoint.Upstre
 	return hosts
 }
 
-// clientOptions returns the options of a client that walks over a Redis server. It never retries. Its
-// connections hide their sockets from the library, which would silently replace a dead idle one. A restart of
-// the server must surface as an error, since a walk's cursor means nothing to the new process.
+// clientOptions returns the options of a client that walks over a Redis server. It never retries. The library silently
+// replaces idle TCP connections that the server has closed. So only the run ID (see store.ScanOptions) shows that the
+// server was restarted, and that a walk's cursor means nothing to the new process.
 func clientOptions(up endpoint.Upstream) redis.Options {
 	return redis.Options{
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -97,7 +97,7 @@ func redisWalk(name string, up endpoint.Upstream, o Options) storeredis.OpenOpti
 	if kept, ok := o.Dicts.(interface {
 		Ensure(ctx context.Context, c *redis.Conn, numbers ...uint32) error
 	}); ok {
-		w.OnConnect = func(ctx context.Context, c *redis.Conn) error { // perhaps to a server that took over
+		w.OnConnect = func(ctx context.Context, c *redis.Conn) error { // the connection may lead to a server that took over
 			return kept.Ensure(ctx, c, o.Rules.Dictionaries()...)
 		}
 	}
