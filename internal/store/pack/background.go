@@ -54,7 +54,7 @@ type BackgroundOptions struct {
 
 // Job configures what a Background does.
 type Job struct {
-	Policy   *policy.Policy // nil: nothing
+	Policy   *policy.Policy // nil: pack nothing
 	Formats  bool           // formats of the store's own schema may request compression, as rules do
 	DryRun   bool
 	Every    time.Duration // pause after a pass
@@ -110,7 +110,7 @@ type BackgroundStatus struct {
 	Since   time.Time // start of the pause; zero: not paused, or unknown
 	Running bool      // a pass is running here
 	DryRun  bool
-	Done    float64 // share of the pass
+	Done    float64 // share of the running pass, 0 to 1
 	Duty    float64 // see Progress
 	Passes  map[string]int64
 	Last    time.Time // end of the last complete pass; zero: none yet
@@ -171,7 +171,7 @@ func (b *Background) Run(ctx context.Context, stop <-chan struct{}) {
 		wait, err := b.tryPass(ctx, stop, job, err)
 		if err != nil {
 			wait = min(retryAfter<<min(failures, 16), job.Every)
-			if errors.Is(err, ErrMismatch) { // a retry would meet it again
+			if errors.Is(err, ErrMismatch) { // a retry would find the same mismatch
 				wait = job.Every
 			}
 			failures++
@@ -239,7 +239,7 @@ func (b *Background) await(ctx context.Context, job Job, d time.Duration) {
 		case <-time.After(min(left, b.pollInterval)):
 		}
 		if job.Policy != nil && left > b.pollInterval {
-			_, _ = b.checkPause(ctx) // for Status; tryPass asks again
+			_, _ = b.checkPause(ctx) // for Status; Run asks again before the next pass
 		}
 	}
 }
@@ -275,7 +275,7 @@ func (b *Background) tryPass(ctx context.Context, stop <-chan struct{}, job Job,
 	case errors.Is(err, ErrInterrupted) || ctx.Err() != nil:
 		err = nil
 		b.set(func(s *BackgroundStatus) { s.Passes[PassInterrupted]++ })
-	case errors.Is(err, ErrMismatch): // other gateways would meet it too
+	case errors.Is(err, ErrMismatch): // other gateways would find the same mismatch
 		wait = job.Every
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)

@@ -28,7 +28,7 @@ type page struct {
 	report    Report // of this page
 	pending   []store.Change
 	bytes     int           // old and new bytes of pending
-	pausedFor time.Duration // part of the page's time
+	pausedFor time.Duration // time for which the page waited while the run was paused
 	hashes    []hash        // hashes read, if the task may shrink them
 }
 

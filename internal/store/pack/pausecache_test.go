@@ -47,7 +47,7 @@ func (w *word) goAway(err error) {
 	w.away = err
 }
 
-// looks makes a Background look at its store a few times.
+// looks makes a Background read its store's pause a few times.
 func looks(t *testing.T, b *Background) {
 	t.Helper()
 	for range 5 {

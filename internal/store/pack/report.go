@@ -83,7 +83,8 @@ func (r *Report) problem(err error) {
 	}
 }
 
-// takeLooked moves the counts of what was looked at to another report. Those of what was changed and read stay.
+// takeLooked moves the counts of examined keys and values, with reasons and problems, to a new report. The counts of
+// bytes read and of changes stay in r.
 func (r *Report) takeLooked() Report {
 	looked := Report{
 		Keys: r.Keys, Values: r.Values, Skipped: r.Skipped, Opened: r.Opened,
@@ -160,7 +161,7 @@ func (r *Report) Estimate() (saved, margin int64) {
 		}
 		n, total := float64(p.keys), float64(max(p.total, p.keys))
 		mean := float64(p.saved) / n
-		left := max(1-n/total, 0) // the part examined is exact
+		left := max(1-n/total, 0) // the part examined is exact, so it adds no variance
 		sum += mean * total
 		variance += total * total * max(p.squares/n-mean*mean, 0) / n * left
 	}

@@ -26,8 +26,8 @@ var ErrState = errors.New("the position can't be saved")
 
 var errOtherRules = fmt.Errorf("%w: the rules have changed", ErrOtherState)
 
-// State keeps the positions of a run in a file, so that the run can continue after any kind of end. Each time
-// the whole file is replaced (see durable.WriteFile).
+// State keeps the positions of a run in a file, so that the run can continue after any kind of end. Each save replaces
+// the whole file (see durable.WriteFile).
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
 //	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}}}

@@ -25,8 +25,8 @@ type Seal struct {
 	// Override, if not zero, replaces the settings of all rules. Values that are compressed already are compressed
 	// again with it if that saves as much as their rule requires.
 	Override codec.Setting
-	// Force compresses again every value with another codec or dictionary, even if it grows, and
-	// decompresses one that is not worth compressing. It serves to get rid of a dictionary.
+	// Force compresses every value again whose envelope has another codec or dictionary than its setting, even if it
+	// grows, and decompresses one that is not worth compressing. It serves to get rid of a dictionary.
 	Force bool
 	// AllowRecode also covers values that another library has compressed, in their rule's format, and that can only
 	// be restored to other bytes with the same content. Under a rule with to: plain clients then get only the

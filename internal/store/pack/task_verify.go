@@ -73,7 +73,7 @@ func (t *Verify) checkHeadless(stored []byte) Verdict {
 		candidate := sealed[at:]
 		copy(candidate, envelope.Magic) // over bytes that were checked already
 		h, err := envelope.ParseHeader(candidate)
-		if err != nil || h.RawLen == 0 || h.RawLen > envelope.DefaultMaxRaw || len(h.Ext) > 0 { // no writer adds words
+		if err != nil || h.RawLen == 0 || h.RawLen > envelope.DefaultMaxRaw || len(h.Ext) > 0 { // Cinch writes no extension words
 			continue
 		}
 		if _, err := t.Sealer.Open(nil, candidate); err == nil {

@@ -26,7 +26,7 @@ type walk struct {
 	quota   int64 // keys to examine for a sample; 0: all
 	scanned int64 // keys returned by the scan
 
-	unpassed []*trackedPage // pages behind the position when the last walkOnce ended; the next one repeats them
+	unpassed []*trackedPage // pages after the position when the last walkOnce ended; the next one repeats them
 
 	batches atomic.Int64 // of changes, by all workers
 
@@ -255,7 +255,7 @@ type resumeTracker struct {
 	count       func(*Report)                     // called with mu locked, with the pages that the position passes
 }
 
-// trackedPage is a page, or several that were finished one behind the other.
+// trackedPage is a page, or several adjacent pages that are done.
 type trackedPage struct {
 	next   string // cursor after the page; "": last page
 	keys   int64  // returned by the scan
@@ -280,7 +280,7 @@ func (o *resumeTracker) finish(p *trackedPage) {
 		o.count(&o.pages[0].looked)
 		o.pages = o.pages[1:]
 	}
-	// A page with a large key may take long: those finished behind it become one, not to hold many.
+	// A page with a large key may take long: done pages after it are merged, so that there are few.
 	kept := o.pages[:0]
 	for _, p := range o.pages {
 		if n := len(kept); n > 0 && kept[n-1].done && p.done {

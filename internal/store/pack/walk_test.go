@@ -212,7 +212,7 @@ func (f *flaky) Read(ctx context.Context, keys [][]byte, o store.ReadOptions, em
 	return errAway
 }
 
-// Pages that are repeated since the server did not answer count once, those that were done behind the failed one too.
+// Pages that are repeated since the server did not answer count once, and so do done pages after the failed one.
 func TestRepeatedPagesCountOnce(t *testing.T) {
 	verify := &Verify{Match: func(_ string, key []byte) bool { return !bytes.HasSuffix(key, []byte("9")) }}
 	text := []byte(strings.Repeat("the same again and again ", 40))

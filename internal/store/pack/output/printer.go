@@ -26,8 +26,8 @@ type Printer struct {
 
 // missing is a dictionary that values name but that can't be found.
 type missing struct {
-	what   string // the error, with its number
-	first  string // a value
+	what   string // the error's text, which has the dictionary's number
+	first  string // the first value that names it
 	values int
 }
 
