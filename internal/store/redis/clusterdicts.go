@@ -270,7 +270,7 @@ func (c *ClusterDicts) Dictionary(number uint32) (*codec.Dict, error) {
 	return x, err
 }
 
-// Adopt is Dicts.Adopt for all primaries. Values may name the dictionary once all of them have it.
+// Adopt is Dicts.Adopt of the first primary that has the dictionary. Values may name it once all primaries have it.
 func (c *ClusterDicts) Adopt(ctx context.Context, number uint32) error {
 	err := ErrNoNode
 	if _, ok := c.o.Local.Get(number); ok {

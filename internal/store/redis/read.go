@@ -73,8 +73,8 @@ func (r *reader) skip(key []byte, why store.Reason) error {
 	return r.emit(&store.Value{Key: key, Skip: why})
 }
 
-// pipe sends one command for each key in one round trip, and returns when all are answered. Error answers are
-// in the commands.
+// pipe sends one command for each key in one round trip, and returns when all are answered. Error answers are in the
+// commands, but one that isTransient is returned as the error.
 func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys [][]byte, ask func(p goredis.Pipeliner, key string) C) ([]C, error) {
 	cmds := make([]C, len(keys))
 	_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
