@@ -25,7 +25,7 @@ func (p *Process) describeMessageKinds() []admin.GatewayKinds {
 			uncompressed = r.grpc.Measured()
 		}
 		g.Messages = append(g.Messages, measuredKinds(uncompressed)...)
-		if len(uncompressed) == 0 { // else these are the same messages
+		if len(uncompressed) == 0 { // otherwise r.kinds has the same messages
 			for _, k := range r.kinds.Status() {
 				g.Messages = append(g.Messages, admin.MeasuredKind{KindStatus: k, Estimates: r.kinds.Estimates(k, estimated, p.shared.estimate)})
 			}

@@ -36,7 +36,7 @@ func (w *wire) listen(address string) (net.Listener, error) {
 		return nil, err
 	}
 	if net.ParseIP(host) == nil && host != "" && host != "localhost" {
-		host = "192.0.2.1" // for a name
+		host = "192.0.2.1" // stands for the address of any name
 	}
 	at, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
 	if err != nil {

@@ -115,8 +115,8 @@ func warnSharedHistory(g *config.Gateway, r *running) {
 	}
 }
 
-// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links.
-// linkIdleTimeout exceeds the usual interval between two scrapes.
+// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links. linkIdleTimeout is
+// the time after which an idle link's history is dropped. It exceeds the usual interval between two scrapes.
 const (
 	linkHelloTimeout = 5 * time.Second
 	linkIdleTimeout  = 5 * time.Minute
@@ -134,7 +134,8 @@ func linkConfig(g *config.Gateway, key []byte) *link.Config {
 	}
 }
 
-// addLinks adds the links of a gateway, and what their lanes have in common, to the metrics. Both may be nil.
+// addLinks adds a gateway's link endpoint, and the state that its history streams share, to the metrics. Both may be
+// nil.
 func (s *shared) addLinks(g *config.Gateway, e *link.Endpoint, l *lanes.Shared) {
 	if e != nil {
 		s.links = append(s.links, e)

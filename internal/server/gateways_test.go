@@ -27,8 +27,8 @@ func TestProtocolWithoutGateway(t *testing.T) {
 	}
 }
 
-// Gateways for gRPC, HTTP and MongoDB use links unless link.history is none, and accept them if peers is set. The log warns
-// if clients share a history.
+// Gateways for gRPC, HTTP and MongoDB use links unless link.history is none, and accept them if peers is set. The log
+// warns if clients share a history.
 func TestLinksOfGateways(t *testing.T) {
 	for keys, want := range map[string]struct{ links, shared int }{
 		"":                                     {3, 0},
@@ -83,7 +83,8 @@ gateways:
 	return p, log, err
 }
 
-// A gateway with a key answers a hello without one, of each protocol, by a status of its own, and ends the connection.
+// A gateway with a key answers a hello without it with a status of its own, in every protocol, and ends the
+// connection.
 func TestPeersWithoutTheKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("a key that is long enough\n"), 0o600); err != nil {

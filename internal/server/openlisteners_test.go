@@ -34,7 +34,7 @@ func answering(t *testing.T, line string) (addr string) {
 	return l.Addr().String()
 }
 
-// startBefore runs the check of a start whose gateway has these lines.
+// startBefore calls refuseOpenListeners for a gateway with these settings, as a start does before it listens.
 func startBefore(t *testing.T, listen, upstream, more string) (logged string, err error) {
 	t.Helper()
 	cfg, err := config.Parse("cinch.yaml", fmt.Appendf(nil, "gateways:\n- {name: g, protocol: redis, listen: %q, upstream: %q, rules: [{setting: lz4}]%s}\n", listen, upstream, more), nil)

@@ -46,7 +46,7 @@ func newRedisAccess(r *running) *storeredis.Dicts {
 	return dicts
 }
 
-// newClusterAccess does the same for a cluster, or for a server found through Sentinels.
+// newClusterAccess is newRedisAccess for a cluster, or for a server found through Sentinels.
 func newClusterAccess(r *running, kind string) (*redisStore, *storeredis.ClusterDicts) {
 	k := newStoreAccess(r.log)
 	dicts := open.GatewayClusterDicts(r.upstream, &k.local, r.log, r.stats)

@@ -30,7 +30,7 @@ func newTarantoolAccess(r *running, g *config.Gateway) (*tarantoolStore, error) 
 	s := &tarantoolStore{access: k, upstream: r.upstream}
 	o := open.TarantoolOptions(s.upstream)
 	o.Timeout = open.AnswerTimeout
-	var warned sync.Once // it reconnects often
+	var warned sync.Once // conn reconnects often
 	o.Gateway = func(_ string, g store.Gateway) error {
 		warned.Do(func() { open.WarnChain(r.log, g) })
 		return nil
@@ -63,7 +63,7 @@ func (s *tarantoolStore) schema(ctx context.Context) (*schema.Schema, error) {
 	return read, err
 }
 
-// selectTuple returns a tuple.
+// selectTuple returns the tuple under a key of an index, or nil; see storetarantool.Fetch.
 func (s *tarantoolStore) selectTuple(ctx context.Context, space, index uint32, key []byte) ([]byte, error) {
 	return storetarantool.Fetch(ctx, s.conn, space, index, key)
 }

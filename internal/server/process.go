@@ -35,7 +35,7 @@ type Process struct {
 	registry *prometheus.Registry
 	metrics  *gateway.Metrics
 	admin    *adminPage       // nil when it is off
-	history  *history.History // nil when it can't be queried
+	history  *history.History // nil if counters are neither stored nor shown
 	ledger   *admin.Ledger    // totals that the page prices
 
 	warnings []config.Problem // of the configuration that the process was started with

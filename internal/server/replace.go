@@ -75,7 +75,7 @@ func (p *Process) notifyServing() {
 	}
 }
 
-// status returns a readable line.
+// status describes the process's state in one line, for systemd.
 func (p *Process) status() string {
 	if !p.reloaded.read().ok {
 		return "serving; the last configuration was refused, an older one is in force"

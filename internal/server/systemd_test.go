@@ -27,7 +27,7 @@ func startManager(t *testing.T) *manager {
 	return &manager{t, conn}
 }
 
-// hears waits for the next message that is not a sign of life, which must have these lines.
+// hears reads the next message other than WATCHDOG=1, and checks that it has these lines.
 func (m *manager) hears(want ...string) {
 	m.t.Helper()
 	buf := make([]byte, 4096)

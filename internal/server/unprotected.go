@@ -38,8 +38,8 @@ func refuseOpenListeners(cfg *config.Config, gateways []*running) error {
 	return nil
 }
 
-// refuseOpenPeers returns an error if any client on another machine could open links to the gateway, which listens, and the
-// operator has not allowed that.
+// refuseOpenPeers returns an error if any client on another machine could open links to the gateway, and the operator
+// has not allowed that. The gateway must listen already.
 func refuseOpenPeers(cfg *config.Config, g *config.Gateway, r *running) error {
 	address := r.listener.Addr()
 	switch {

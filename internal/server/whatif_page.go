@@ -12,7 +12,7 @@ import (
 
 // whatIfDocument answers /api/whatif. docs/METRICS.md documents the fields.
 type whatIfDocument struct {
-	Actions  bool            `json:"actions"` // credentials are configured with which a setting may be applied
+	Actions  bool            `json:"actions"` // the admin page accepts credentials, so settings can be applied
 	Gateways []whatIfGateway `json:"gateways"`
 }
 
@@ -43,7 +43,7 @@ func (p whatIfPage) actions() []admin.Action {
 	}
 }
 
-// find returns the gateway that was posted.
+// find returns the whatIf of the gateway with the given name.
 func (p whatIfPage) find(name string) (*whatIf, error) {
 	for _, r := range p.gateways {
 		if r.name != name {

@@ -58,7 +58,7 @@ func newWhatIfBench(t *testing.T, rules string) *whatIfBench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.process.shared.whatIf.SetCores(0.5) // the test should not wait for a hundredth of a core
+	b.process.shared.whatIf.SetCores(0.5) // with the default of a hundredth of a core the test would take long
 	ctx, drain := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.process.Run(ctx, context.Background()) }()

@@ -73,7 +73,7 @@ func (s *Sockets) open() (list []*socket) {
 	return list
 }
 
-// isAt reports whether a listener has an address in the form of configurations.
+// isAt reports whether a listener is at an address as written in a configuration.
 func isAt(at net.Addr, address string) bool {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return at.Network() == "unix" && at.String() == strings.TrimPrefix(path, "//")
