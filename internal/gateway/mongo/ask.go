@@ -84,8 +84,8 @@ func askHello(ctx context.Context, up endpoint.Upstream) (doc []byte, err error)
 	return at.Of(reply), err
 }
 
-// helloRequest returns an isMaster in the form that every server understands. It says that the client is a gateway, which a
-// gateway tells the member's own name, and whether it accepts links.
+// helloRequest returns an isMaster as OP_QUERY, the form that every server understands. It says that the client is a
+// gateway. A gateway replies with the member's own name, and says whether it accepts links.
 func helloRequest() []byte {
 	b := wire.AppendHeader(nil, wire.Header{RequestID: 1, OpCode: wire.OpQuery})
 	b = append(b, 0, 0, 0, 0)

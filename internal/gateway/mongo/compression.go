@@ -36,7 +36,7 @@ func newCompression(cfg *Config) *compression {
 	return c
 }
 
-// chooseCompressor returns one of the compressors in accepted, which the server accepts. If it returns plain,
+// chooseCompressor returns one of the compressors in accepted, the set that the server accepts. If it returns plain,
 // reason says why.
 func (c *compression) chooseCompressor(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
 	if accepted == 0 {
@@ -75,7 +75,7 @@ func (c *compression) offer() []wire.CompressorID {
 // plain means that a message is not compressed. It is not a compressor ID of the protocol.
 const plain wire.CompressorID = 255
 
-// minCompressed is the length in bytes from which compressing a message by itself may gain.
+// minCompressed is the length in bytes from which a message may get smaller when it is compressed by itself.
 const minCompressed = 96
 
 // zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
@@ -83,8 +83,8 @@ const zstdMagic = "\x28\xb5\x2f\xfd"
 
 var errCompressor = errors.New("compressor that was not negotiated")
 
-// decompress decompresses a message into a buffer of the pool. If the size is not exactly the declared one, it returns an
-// error.
+// decompress decompresses a message into a buffer of the pool. It returns an error if the size is not exactly the
+// declared one.
 func (c *compression) decompress(m *message) ([]byte, error) {
 	a, ok := algorithmOf(m.compressor)
 	if !ok {
@@ -110,8 +110,8 @@ func (c *compression) decompress(m *message) ([]byte, error) {
 	return out, nil
 }
 
-// limitEffort returns the compressor and level to use for n bytes within the gateway's budgets: of the same
-// compressor, or of another one in accepted, which the other end accepts; plain if a budget allows no time.
+// limitEffort returns the compressor and level to use for n bytes within the gateway's budgets: id, or another
+// compressor in accepted, which the other end accepts. It returns plain if a budget leaves no time for compressing.
 func (c *compression) limitEffort(id wire.CompressorID, level, n int, accepted compressorSet) (wire.CompressorID, int) {
 	a, ok := algorithmOf(id)
 	if !ok || a.codec == codec.Raw {

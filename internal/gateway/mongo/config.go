@@ -34,16 +34,15 @@ type Config struct {
 
 	// Advertise is the host:port by which clients reach the gateway, if that is not the listener's address.
 	Advertise string
-	// Standby are the addresses of standbys of other processes. If there are any, this gateway is a standby:
-	// it only tells drivers the addresses of the other gateways of its process, as an arbiter would, and
-	// makes those name the addresses in Standby. It asks Members for the replica set's description. See
-	// arbiter.go.
+	// Standby lists the addresses of standbys of other processes. If there are any, this gateway is a standby: it only
+	// tells drivers the addresses of the other gateways of its process, as an arbiter would, and makes those gateways
+	// name the addresses in Standby. It asks Members for the replica set's description. See arbiter.go.
 	Standby  []string
 	Topology *Topology // shared by the gateways of a process; nil: not shared
 
-	Peers  bool              // clients may be gateways, whose links are accepted
-	Link   Sharing           // links to an upstream that is a gateway
-	Links  *link.Config      // of links in both directions; nil: none
+	Peers  bool              // accept links from clients that are gateways
+	Link   Sharing           // which clients share a link, if the upstream is a gateway
+	Links  *link.Config      // for links in both directions; nil: no links
 	Sample bool              // measure all messages
 	Kinds  *sampled.Messages // holds the measurements
 
@@ -66,15 +65,15 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Sharing says which clients share a link, and with it a history.
+// Sharing selects which clients share a link, and with it the link's history.
 type Sharing int
 
 // The values of Sharing.
 const (
-	Default    Sharing = iota // PerAddress, and a server that accepts no links is not worth a line in the log
-	PerAddress                // those at one address
-	Shared                    // all
-	NoHistory                 // there are no links
+	Default    Sharing = iota // like PerAddress; nothing is logged if the server accepts no links
+	PerAddress                // clients at the same address share a link
+	Shared                    // all clients share a link
+	NoHistory                 // no links
 )
 
 // complete sets the defaults of zero fields.

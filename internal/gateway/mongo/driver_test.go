@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// user returns a document of about 345 bytes, like those of the published table.
+// user returns a document of about 345 bytes, like those of the table in docs/MONGODB.md.
 func user(i int) bson.D {
 	return bson.D{
 		{Key: "_id", Value: i},

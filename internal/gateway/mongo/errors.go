@@ -10,7 +10,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// errorClasses names the violations of the protocol.
+// errorClasses maps errors to the names under which they are counted and logged. The first match counts, so errors that
+// wrap wire.ErrMalformed come before it.
 var errorClasses = gateway.ErrorClasses{
 	{gateway.ErrUnauthenticated, "stranger"},
 	{wire.ErrNested, "nested"},

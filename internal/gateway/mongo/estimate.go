@@ -24,7 +24,7 @@ type linkSpeed struct {
 	rtt             rttWindow
 	compressSpeed   [numCompressors]float64 // speeds of codecs; 0: not measured
 	decompressSpeed [numCompressors]float64
-	turn            uint // number of choices, to try an alternative now and then
+	turn            uint // number of choices made; explore tries an alternative now and then
 	choices         map[choice]uint64
 }
 
@@ -36,7 +36,7 @@ const (
 	minSampleBytes = 4 << 10
 	linkWeight     = 0.1 // weight of a new sample in averages
 	minSamples     = 8   // samples; with fewer a link counts as scarce
-	exploreEvery   = 64  // one of so many large replies comes plain, to measure the link
+	exploreEvery   = 64  // one in this many large replies comes plain, to measure the link
 	// codecFactor accounts for costs of compressing beside the codec's time: cold caches, copies, the
 	// server's overhead. Measured with a real server (docs/MONGODB.md).
 	codecFactor = 2
@@ -50,8 +50,8 @@ var typicalSpeed = [numCompressors][2]float64{
 	wire.Zstd:   {3.8, 1.8},
 }
 
-// observeReply records how fast a reply came in. Of its bytes, rest came in the time took after the first ones.
-// roundTrip is the time from the request to the first ones; 0: not measured.
+// observeReply records how fast a reply of the given size came in: its last rest bytes took the time took after the
+// first ones. roundTrip is the time from the request to the first bytes; 0: not measured.
 func (l *linkSpeed) observeReply(bytes, rest int, took, roundTrip time.Duration) {
 	if bytes < minSampleBytes && roundTrip <= 0 {
 		return
@@ -86,8 +86,8 @@ func (l *linkSpeed) measure(speeds *[numCompressors]float64, id wire.CompressorI
 	updateAverage(&speeds[id], sample, linkWeight)
 }
 
-// fastest returns the compressor with which a request and its expected reply arrive soonest; plain, with a
-// reason, if that is without one. Before the link has been measured it counts as scarce.
+// fastest returns the compressor with which a request and its expected reply arrive soonest. If they arrive sooner
+// without one, it returns plain and a reason. Until the link has been measured, its bandwidth counts as scarce.
 func (l *linkSpeed) fastest(est *estimate, accepted compressorSet) (id wire.CompressorID, level int, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

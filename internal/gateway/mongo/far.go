@@ -13,13 +13,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// firstBytesTimeout limits the time until a client has sent the first bytes, by which links are known.
+// firstBytesTimeout limits the wait for a client's first bytes, which distinguish a link from a MongoDB client.
 const firstBytesTimeout = 10 * time.Second
 
-// firstBytes is the number of those bytes. The length of a message that began like a hello would exceed all limits.
+// firstBytes is the number of these bytes. In a link's hello they would be the length of a message far above
+// wire.MaxMessage.
 const firstBytes = 4
 
-// newPeerSession returns the session of a connection that is a link of a near gateway, or a client's own.
+// newPeerSession returns the session of a new connection: that of a link if the peer is a near gateway, otherwise that
+// of a client. It returns nil if the peer has not sent firstBytes in time.
 func (g *Gateway) newPeerSession(client net.Conn) gateway.Session {
 	first := make([]byte, firstBytes)
 	_ = client.SetReadDeadline(time.Now().Add(firstBytesTimeout))
@@ -40,7 +42,7 @@ func (g *Gateway) newPeerSession(client net.Conn) gateway.Session {
 	return s
 }
 
-// linkSession is the session of a link: HTTP/2, whose streams are clients' connections.
+// linkSession serves a link from a near gateway. The link carries HTTP/2, with a stream for each client connection.
 type linkSession struct {
 	g      *Gateway
 	server *http2.Server
@@ -48,7 +50,8 @@ type linkSession struct {
 	link   net.Conn
 }
 
-// newLinkSession answers the hello of a near gateway, of which the first bytes were read.
+// newLinkSession answers the hello of a near gateway, whose first bytes have been read. It returns nil if the handshake
+// fails, or if the link is not for MongoDB.
 func (g *Gateway) newLinkSession(conn net.Conn, first []byte) gateway.Session {
 	c, err := g.endpoint.Accept(conn, first)
 	if err != nil {
@@ -60,10 +63,10 @@ func (g *Gateway) newLinkSession(conn net.Conn, first []byte) gateway.Session {
 		return nil
 	}
 	s := &linkSession{g: g, link: c, unread: &memory.Account{}}
-	s.unread.Open(g.requests.Client(gateway.BudgetAddress(conn)), nil) // it is the server that is waited for, so there is no stall detection
+	s.unread.Open(g.requests.Client(gateway.BudgetAddress(conn)), nil) // no stall detection: the unread bytes wait for the server, not for the peer
 	s.server = http2.NewServer(http2.KeepSecrets(c.(http2.SecretConn)), http2.ServerConfig{
 		Handler: http.HandlerFunc(s.serveStream), MaxStreams: maxStreams, MaxHeader: linkHeader, MaxFrame: http2.LinkFrame,
-		Window: farWindow, ConnWindow: farConnWindow, Memory: s.unread, IdleTimeout: linkIdle + time.Minute, // the near gateway ends it first
+		Window: farWindow, ConnWindow: farConnWindow, Memory: s.unread, IdleTimeout: linkIdle + time.Minute, // so that the near gateway closes idle links first
 		Faults: http2.Faults{Log: g.cfg.Log, Stats: g.cfg.Stats},
 	})
 	return s
@@ -78,7 +81,7 @@ func (s *linkSession) Run() {
 	}
 }
 
-// Drain refuses new streams. The sessions of the streams are drained by themselves.
+// Drain refuses new streams. The gateway's server drains the streams' sessions.
 func (s *linkSession) Drain() { s.server.Drain() }
 
 // Close implements io.Closer.

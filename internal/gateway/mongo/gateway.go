@@ -103,8 +103,9 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
-// discover asks the server for its name in its replica set, so that clients of other members' gateways are told of this
-// gateway before it has a client itself, and again and again whether it is a gateway that accepts links.
+// discover asks the server for its name in its replica set, so that other members' gateways can tell their clients of
+// this gateway before it has a client itself. If the gateway opens links, discover then asks every discoverEvery
+// whether the server is a gateway that accepts them.
 func (g *Gateway) discover(context.Context) {
 	answered := askUntil(g.ctx, func() error {
 		d, err := askIdentity(g.ctx, g.cfg.Upstream)

@@ -10,8 +10,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// pairName is a name among the compressors in handshakes: in a hello it says that the client is a gateway, and in the reply
-// that the server is one that accepts links.
+// pairName is listed among the compressors in handshakes. In a hello it says that the client is a gateway, in the reply
+// that the server is a gateway that accepts links.
 const pairName = "cinch-link"
 
 // helloForServer returns a client's hello with the gateway's offer of compressors, for the server, in a
@@ -131,8 +131,8 @@ type helloEdit struct {
 	logins   *loginFilter        // decides which logins may begin in it
 }
 
-// rewriteHello appends the document of a hello with edit applied, and says that the client is a gateway. Everything else
-// stays unchanged.
+// rewriteHello appends the document of a hello with edit applied. A list of compressors that it writes begins with
+// pairName, which says that the client is a gateway. Everything else stays unchanged.
 func rewriteHello(dst, doc []byte, edit helloEdit) ([]byte, helloFields, error) {
 	var g helloFields
 	start := len(dst)
@@ -177,12 +177,12 @@ type handshake struct {
 	offerSent         bool                // the hello sent to the server contained the offer
 	acceptsLinks      bool                // tell the client, a gateway, that this one accepts links
 
-	logins *loginFilter // decides which mechanisms the client is told
+	logins *loginFilter // filters the mechanisms that the client is told
 
-	standbys []string // of other gateways, for clients that are no gateways
+	standbys []string // of other gateways, for clients that are not gateways
 
-	loadBalanced bool     // the client asked for a load balancer
-	serviceID    [12]byte // and is told this ID
+	loadBalanced bool // the client asked for a load balancer, and is told serviceID
+	serviceID    [12]byte
 }
 
 // helloReply holds the relevant fields of a server's reply to a hello.
@@ -199,8 +199,9 @@ type helloReply struct {
 	acceptsLinks bool
 }
 
-// rewriteHelloReply appends the document of a reply to a hello, of which d holds the fields. The client
-// gets h.clientCompressors as compressors, no list if that is empty, and the addresses that rename returns.
+// rewriteHelloReply appends doc, the document of a reply to a hello, rewritten for the client. d holds doc's parsed
+// fields. The client gets h.clientCompressors as compressors, no list if that is empty and it can open no links, and
+// the addresses that rename returns.
 func rewriteHelloReply(dst, doc []byte, d helloReply, h *handshake, rename func([]byte) (string, bool)) ([]byte, error) {
 	start, done := len(dst), !d.ok || len(h.clientCompressors) == 0 && !h.acceptsLinks
 	standbys := h.standbys
@@ -308,8 +309,8 @@ func appendStandbys(dst []byte, standbys []string) []byte {
 	return dst
 }
 
-// compressorsIn parses a list of compressor names, without duplicates and unknown names. byGateway means that the list has
-// pairName.
+// compressorsIn parses a list of compressor names, without duplicates and unknown names. byGateway means that the list
+// has pairName.
 func compressorsIn(v bsoncore.Value) (list []wire.CompressorID, byGateway bool) {
 	_ = wire.Elements(wire.Document(v), func(e wire.Element) bool {
 		name := wire.Text(e.Value)

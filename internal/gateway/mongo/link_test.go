@@ -200,7 +200,7 @@ func TestLinkSizes(t *testing.T) {
 	}
 }
 
-// The near gateway finds out what is at the other end. Its clients see nothing of that.
+// The near gateway finds out whether its upstream is a gateway that accepts links. Its clients see nothing of that.
 func TestLinkNegotiation(t *testing.T) {
 	_, atServer := between(t)
 	far := serve(t, atServer.addr, withZstd, peers)
@@ -242,7 +242,8 @@ func TestLinkNegotiation(t *testing.T) {
 	}
 }
 
-// Without a configured link nothing is logged about a server that is no gateway, and with history: none no link is opened.
+// Without a configured link nothing is logged about a server that is not a gateway. With history: none no link is
+// opened.
 func TestLinksByDefault(t *testing.T) {
 	server := standalone(t)
 	quiet := serve(t, server.Addr, withZstd, linking)
@@ -380,7 +381,8 @@ func TestLinkTLS(t *testing.T) {
 	}
 }
 
-// After a restart of either gateway, and with the server in place of the far one, drivers go on with new connections.
+// After a restart of either gateway, and when the server takes the far gateway's place, drivers continue on new
+// connections.
 func TestLinkRestarts(t *testing.T) {
 	server := standalone(t)
 	p := servePair(t, server.Addr)
@@ -417,7 +419,7 @@ func TestLinkRules(t *testing.T) {
 		return append([]policy.MessageRule{{Name: "raw", Space: "shop.users", Direction: d}}, withZstd...)
 	}
 	union := command("aggregate", "none", bson.E{Key: "pipeline", Value: bson.A{bson.D{{Key: "$unionWith", Value: "users"}}}}, bson.E{Key: "cursor", Value: bson.D{}})
-	secret := func(doc bson.D) bson.D { // a text that nothing else has; the server repeats it in an error
+	secret := func(doc bson.D) bson.D { // a text that occurs nowhere else; the server repeats it in an error
 		text := make([]byte, 20_000)
 		random := rand.NewChaCha8([32]byte{1})
 		for i := range text {
@@ -557,7 +559,7 @@ func TestLinkLimit(t *testing.T) {
 	far := serve(t, server.Addr, withZstd, peers, func(c *Config) { c.MaxConns = 4 })
 	near := serve(t, far.addr, withZstd, linking)
 	var all []*rawClient
-	for range 3 { // and the link
+	for range 3 { // the link counts too
 		c := dialRaw(t, near.addr)
 		c.run(plain, hello())
 		all = append(all, c)
@@ -620,8 +622,8 @@ func TestLinkBreaks(t *testing.T) {
 	find(t, connect(t, p.near.uri()).Database("shop").Collection("people"), 1, 0)
 }
 
-// A client whose first message is 256 bytes long, so that its first byte is that of a hello, is a client. One that begins as a
-// link, but is none, is disconnected.
+// A MongoDB client whose first message is 256 bytes long, so that it begins with the same byte as a link's hello, is
+// served. A connection that begins like a link, but is none, is disconnected.
 func TestFirstBytes(t *testing.T) {
 	server := standalone(t)
 	far := serve(t, server.Addr, withZstd, peers)
@@ -684,8 +686,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// While the far gateway is down, and a proxy before it accepts connections, clients are disconnected, and the first one after
-// that is on a link again.
+// While the far gateway is down, behind a proxy that accepts connections, clients are disconnected. The first client
+// after that is on a link again.
 func TestLinkAfterDowntime(t *testing.T) {
 	server := standalone(t)
 	p := servePair(t, server.Addr)

@@ -16,36 +16,36 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// Links are connections between two gateways, which compress with what was sent before (docs/PEER.md). All connections
-// of a client share them: HTTP/2 in a link has a stream for each, opened by CONNECT. A stream carries MongoDB's messages
-// without compression.
+// Links are connections between two gateways that compress with the earlier messages as context (docs/PEER.md). All
+// connections of a client share them: a link carries HTTP/2, with a stream for each connection, opened by CONNECT. A
+// stream carries MongoDB's messages without compression.
 //
-// A far gateway announces links in its replies to hello, to gateways that offer pairName among their compressors. So the
-// near gateway asks before clients connect (discover), and each client's hello asks again.
+// A far gateway announces in its replies to hellos that it accepts links, if the hello lists pairName among the
+// compressors. The near gateway asks before clients connect (discover), and each client's hello asks again.
 
 const (
-	maxLinks      = 4 // to one server, for one client, or for all that share them
+	maxLinks      = 4 // to one server, for the clients that share them
 	linkIdle      = 5 * time.Minute
 	linkWait      = 5 * time.Second // longest time that a new client waits for a link
 	linkLinger    = time.Second     // time limit for closing a link
-	discoverEvery = 4 * time.Minute // an announcement counts for 10 minutes
+	discoverEvery = 4 * time.Minute // an announcement is valid for 10 minutes
 	discoverWait  = time.Second     // longest time that a client waits for the server's first answer
 
-	linkAuthority = "mongodb" // of CONNECT requests, and in hellos: the far gateway has one server
+	linkAuthority = "mongodb" // in CONNECT requests and in links' hellos; a constant, since the far gateway has only one server
 	linkHeader    = 16 << 10  // bytes of a header list
 
-	// Bytes of replies that the near gateway has not read yet: for each client, for one that reads as fast as they
-	// come, the sum of the differences, and for all clients of a link. The last is so large that no client that
-	// reads slowly stops others.
+	// Flow-control windows for replies, in bytes that the near gateway has not read yet: the initial window of a
+	// stream, the maximum for a client that reads as fast as replies come, the limit on all growth beyond nearWindow
+	// together, and the window of a link. The last is so large that a client that reads slowly never stops the others.
 	nearWindow     = 256 << 10
 	maxNearWindow  = 4 << 20
 	sumNearWindows = 64 << 20
 	nearConnWindow = 1 << 30
-	// The same for requests that the far gateway has not read yet. The second grows as far as there is memory, if the
-	// sessions of several clients don't read: else they would stop all others.
+	// The same for requests that the far gateway has not read yet. farConnWindow grows while memory allows if the
+	// sessions of several clients don't read: otherwise they would stop all others.
 	farWindow     = 1 << 20
 	farConnWindow = 4 << 20
-	// maxStreams limits the streams of a link: max_connections of the far gateway is the limit that matters.
+	// maxStreams limits the streams of a link. It is so high that the far gateway's max_connections applies first.
 	maxStreams = 1 << 20
 )
 
@@ -53,23 +53,23 @@ const (
 type nearLinks struct {
 	cfg      *Config
 	endpoint *link.Endpoint
-	far      []*link.FarGateway // by member
+	far      []*link.FarGateway // by the member's index
 
-	widened atomic.Int64 // bytes by which windows exceed nearWindow
+	widened atomic.Int64 // sum over all streams of the bytes by which their windows exceed nearWindow
 
 	mu    sync.Mutex
 	pools map[linkUsers]*linkPool
 }
 
-// linkUsers are the connections that share links: to one member, from one address, or from all.
+// linkUsers identifies the clients that share links: those of one member at one address, or at all addresses.
 type linkUsers struct {
 	member  int
-	address string // "": all
+	address string // "": all addresses
 }
 
 type linkPool struct {
 	*http2.Pool[*linkConn]
-	users int // streams
+	users int // number of open streams
 }
 
 // linkConn is a link to a far gateway, with HTTP/2 inside.
@@ -97,7 +97,8 @@ func (l *nearLinks) heard(member int, d helloReply) {
 	}
 }
 
-// dial opens a stream to a member for a client. It returns nil if there is no link: then a connection may do.
+// dial opens a stream to a member for a client. It returns nil without an error if there is no link: the caller then
+// connects directly. An error means that the member is unreachable.
 func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.Conn, error) {
 	if l == nil || !l.far[member].Accepts() {
 		return nil, nil
@@ -110,7 +111,7 @@ func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.
 	}
 	s := &nearStream{links: l, users: users, pool: l.join(users)}
 	var err error
-	for range 2 { // a link may end just now
+	for range 2 { // a second attempt, in case the link has just ended
 		var h *linkConn
 		if h, err = s.pool.Take(ctx, &s.slot); err != nil {
 			break
@@ -130,13 +131,13 @@ func (l *nearLinks) dial(ctx context.Context, member int, client net.Conn) (net.
 	return nil, nil
 }
 
-// join returns the links of some users, and counts one more stream on them.
+// join returns the links of some users, creating the pool if necessary, and counts one more stream on it.
 func (l *nearLinks) join(users linkUsers) *linkPool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.pools[users]
 	if p == nil {
-		for other, p := range l.pools { // idle links close by themselves
+		for other, p := range l.pools { // drop pools without links; idle links close by themselves
 			if p.users == 0 && len(p.Conns()) == 0 {
 				p.Close()
 				delete(l.pools, other)
@@ -171,8 +172,8 @@ func (l *nearLinks) connect(alive context.Context, far *link.FarGateway) (*linkC
 	})}}, nil
 }
 
-// linkExtensions are the extensions of hellos of gateways for MongoDB. They make a hello longer than the header of a message,
-// so that mongod, which takes it for one, closes the connection at once.
+// linkExtensions are the extensions in the hellos of gateways for MongoDB. They make a hello longer than a message
+// header, so that mongod, which parses it as one, closes the connection at once.
 var linkExtensions = peer.AppendExtension("", peer.Streams, linkAuthority)
 
 var errNotMongo = errors.New("the links of the other gateway don't carry connections to MongoDB: it is of another version, or for another protocol")
@@ -237,10 +238,11 @@ func (s *nearStream) widen(n int64) bool {
 	return true
 }
 
-// keptOut is a connection that is a stream of a link.
+// keptOut is implemented by connections that are streams of a link. KeepOut sets whether later writes are kept out of
+// the link's history.
 type keptOut interface{ KeepOut(bool) }
 
-// streamOf returns the stream that a connection is, or nil.
+// streamOf returns the stream of a link that c is; nil if c is a connection of its own.
 func streamOf(c net.Conn) keptOut {
 	if wrapped, ok := c.(*gateway.Conn); ok {
 		s, _ := wrapped.Conn.(keptOut)

@@ -62,7 +62,7 @@ func byCertificate(command string) bson.D {
 	return d
 }
 
-// asFirst returns the same login as a first step in hello, which has the database in another field.
+// asFirst returns the login of byCertificate as a first step in a hello, which has the database in another field.
 func asFirst(command string) bson.D {
 	d := byCertificate(command)
 	d[2].Key = "db"

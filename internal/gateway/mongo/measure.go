@@ -37,8 +37,8 @@ type nsCommands struct {
 	key []byte // buffer for the key to look up
 }
 
-// Limits. Beyond maxNSCommands arbitrary ones are forgotten. Commands whose namespace and name together are
-// longer than maxNSCommandName have none.
+// Limits of nsCommands. If there are more than maxNSCommands, arbitrary ones are forgotten. Commands whose namespace
+// and name together are longer than maxNSCommandName have no nsCommand.
 const (
 	maxNSCommands    = 4096
 	maxNSCommandName = 512 // bytes

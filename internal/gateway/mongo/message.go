@@ -14,7 +14,7 @@ import (
 type message struct {
 	received   []byte
 	header     wire.Header       // of the decompressed message
-	compressor wire.CompressorID // compressor, or plain
+	compressor wire.CompressorID // of the message as received, or plain
 	account    *memory.Account   // holds the memory of the bytes; nil: they don't count in a budget
 
 	waited         time.Duration // for memory, while the message came in

@@ -11,8 +11,8 @@ import (
 )
 
 // A message may have documents of more namespaces than the one that its command names first: a pipeline with $lookup,
-// $graphLookup, $unionWith, $merge or $out, the command within explain, and bulkWrite. It is compressed only if rules cover all
-// of them.
+// $graphLookup, $unionWith, $merge or $out, the command within explain, and bulkWrite. It is compressed only if rules
+// cover all of them.
 
 // Limits. Beyond them no rule covers a message.
 const (
@@ -87,8 +87,8 @@ func (r *request) addCollection(database []byte, named bsoncore.Value) {
 	r.addNamespace(database, collection)
 }
 
-// addListed adds the namespaces that a bulkWrite lists: nsInfo: [{ns: "shop.orders"}, …] in its document, or as a sequence of
-// documents.
+// addListed adds the namespaces that a bulkWrite lists: nsInfo: [{ns: "shop.orders"}, …] in its document, or as a
+// sequence of documents.
 func (r *request) addListed(doc []byte) {
 	add := func(info []byte) {
 		if e, ok, _ := wire.Find(info, "ns"); ok {
@@ -121,12 +121,13 @@ const (
 	serverCursorTimeout  = 10 * time.Minute // after which a server closes an idle cursor by default
 )
 
-// openCursors holds the cursors of commands that name more than one namespace, since a getMore names only the first, and may come
-// from another connection. There are two generations, of which the older one is forgotten when the newer one is full. From then
-// on a server's unknown cursors count as covered by no rule, until it has closed those that were forgotten.
+// openCursors holds the cursors of commands that name more than one namespace, since a getMore names only the first,
+// and may come from another connection. It keeps two generations, and forgets the older one when the newer one is full.
+// From then on unknown cursors count as covered by no rule for serverCursorTimeout, until the server has closed the
+// forgotten ones.
 type openCursors struct {
 	mu        sync.Mutex
-	now, last map[int64][][]byte // further namespaces; nil: no rule covers its documents
+	now, last map[int64][][]byte // further namespaces, by cursor ID; nil: no rule covers its documents
 	forgot    time.Time
 }
 

@@ -71,7 +71,7 @@ func TestNamespaces(t *testing.T) {
 		}
 	}
 
-	// As drivers send a bulkWrite.
+	// A bulkWrite in the form that drivers send.
 	doc, err := bson.Marshal(bson.D{{Key: "ns", Value: "x.a"}})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("%s and %q", r.namespace, r.others)
 	}
 
-	// As old drivers send commands.
+	// A command in the form that old drivers send.
 	query := append(make([]byte, wire.HeaderLen+4), "shop.$cmd\x00\x00\x00\x00\x00\xff\xff\xff\xff"...)
 	wire.AppendHeader(query[:0], wire.Header{OpCode: wire.OpQuery})
 	find, err := bson.Marshal(bson.D{{Key: "find", Value: "a"}})
@@ -100,8 +100,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// The further namespaces of a cursor are known, whichever connection continues it. Once cursors were forgotten, unknown ones are
-// covered by no rule for as long as servers keep these.
+// The further namespaces of a cursor are known on every connection. Once cursors were forgotten, unknown ones are
+// covered by no rule for as long as servers keep the forgotten ones.
 func TestOpenCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o openCursors

@@ -26,7 +26,7 @@ type balancer struct {
 	heard    func(member int, d helloReply)                               // gets each reply to ask
 	sessions memberSessions
 
-	askMu sync.Mutex // held while the members are asked, so that sessions ask once between them
+	askMu sync.Mutex // held while the members are asked, so that concurrent sessions ask only once
 
 	mu         sync.Mutex
 	primary    int       // index of the member that was primary when the members were last asked
@@ -94,7 +94,7 @@ func (b *balancer) findPrimary() (int, error) {
 	return claim.member, nil
 }
 
-// claim is a member's reply that it is primary, and by which election.
+// claim is a member's reply that it is primary, elected by electionID.
 type claim struct {
 	member     int // -1: it is not primary
 	electionID string

@@ -59,7 +59,7 @@ func TestSearchesDontHoldUpReplies(t *testing.T) {
 		}()
 		synctest.Wait()
 		began := time.Now()
-		b.forgetPrimary(0) // hung here when it took the lock that the search holds
+		b.forgetPrimary(0) // blocked here when it needed the lock that a search holds
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("it waited for %v", waited)
 		}

@@ -111,7 +111,7 @@ func (s *session) handleReply(m message) (err error) {
 	if !x.sent.IsZero() {
 		roundTrip = began.Sub(x.sent) - r.restTime
 	}
-	if s.toServer.stream == nil { // a link shares its connection, and decompresses
+	if s.toServer.stream == nil { // not for a link, which shares its connection and decompresses
 		s.link.observeReply(len(r.received), r.restBytes, r.restTime, roundTrip)
 	}
 	if x.shape != 0 {

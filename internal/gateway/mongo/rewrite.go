@@ -28,7 +28,7 @@ type request struct {
 	traits            traits
 	namespace         []byte   // "database.collection"; its memory is kept for the next request
 	others            [][]byte // further namespaces whose documents it, or its reply, may have
-	unknownNamespaces bool     // there are more of them than are looked for
+	unknownNamespaces bool     // it may have documents of namespaces that are not in others
 	cursor            int64    // the cursor that it continues; 0: none
 	shape             uint64   // requests of the same shape have similar replies
 	hasReply          bool     // a reply will come
@@ -85,9 +85,9 @@ func (r *request) parseQuery() error {
 	return r.parseCommand(doc, database)
 }
 
-// parseCommand parses the document of a command, whose name is its first key. Requests of one shape have the same
-// name, fields and namespace and ask for the same number of documents; other values do not matter. An OP_MSG names its database in
-// the document.
+// parseCommand parses the document of a command, whose name is its first key. Requests of one shape have the same name,
+// fields and namespace and ask for the same number of documents; other values do not matter. An OP_MSG names its
+// database in the document.
 func (r *request) parseCommand(doc, database []byte) error {
 	var first wire.Element
 	var collection []byte
@@ -141,7 +141,7 @@ func (r *request) parseCommand(doc, database []byte) error {
 	switch {
 	case traits&namesCollection != 0:
 		collection = wire.Text(first.Value)
-		r.unknownNamespaces = first.Value.Type == bsoncore.TypeBinary || first.Value.Type == bsoncore.TypeSymbol // it names one in another way
+		r.unknownNamespaces = first.Value.Type == bsoncore.TypeBinary || first.Value.Type == bsoncore.TypeSymbol // a UUID or a symbol names it in another way
 	case traits&continuesCursor != 0:
 		r.cursor, _ = first.Value.AsInt64OK()
 	case traits&listsNamespaces != 0:
@@ -231,9 +231,9 @@ func endsInWrite(pipeline bsoncore.Value) bool {
 // many documents are a tenth larger.
 const requestSnappy = 2
 
-// rewrite returns the request as it goes to the server, compressed if that saves enough on it and its reply, and records
-// in x the decisions about the reply. covered means that the history of a link may have the request: a link compresses
-// what it carries. The caller gives pooled back to the pool when out has been sent.
+// rewrite returns the request as it goes to the server, and records in x the decisions about the reply. The request is
+// compressed if that saves enough on it and its reply, but not over a link, which compresses what it carries. covered
+// means that the request may enter a link's history. The caller gives pooled back to the pool when out has been sent.
 func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered bool) {
 	if r.name == nil || r.traits&neverCompressed != 0 {
 		return r.plain, nil, false
@@ -250,7 +250,7 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 		covered := x.lookup(p, r.namespace, r.name, policy.Request, len(r.plain)) != nil
 		return r.plain, nil, covered && !s.effort.IsSteppedDown()
 	}
-	if fromGateway { // the server is near
+	if fromGateway { // the gateway runs beside the server
 		return r.plain, nil, false
 	}
 	est := estimate{requestBytes: len(r.plain), hasReply: r.hasReply}
@@ -271,7 +271,8 @@ func (s *session) rewrite(r *request, x *exchange) (out, pooled []byte, covered 
 	return out, pooled, true
 }
 
-// lookup returns the rule that covers a message of n bytes; nil if none does, or none covers it in another of its namespaces.
+// lookup returns the rule that covers a message of n bytes. It returns nil if no rule does, or if no rule would cover
+// it in one of its other namespaces.
 func (x *exchange) lookup(p *policy.Messages, namespace, command []byte, d policy.Direction, n int) *policy.MessageRule {
 	if x.uncovered {
 		return nil

@@ -23,8 +23,8 @@ type session struct {
 
 	door          gateway.AuthGate // limits messages until the client has logged in
 	pending       pending
-	accepted      atomic.Uint32 // the compressorSet that the server has accepted of our offer
-	offered       atomic.Uint32 // the compressorSet that replies to hellos have told the client
+	accepted      atomic.Uint32 // the compressorSet that the server has accepted of the gateway's offer
+	offered       atomic.Uint32 // the compressorSet that the client was told in replies to hellos
 	nearClient    atomic.Bool   // the client is a gateway
 	memberSession memberSession
 	tracing       tracing
@@ -55,7 +55,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.toServer = sender{conn: upstream, stream: streamOf(upstream), peer: memory.FromUpstream}
 	s.toClient = sender{conn: client, stream: streamOf(client), peer: memory.FromClient}
 	s.nearClient.Store(s.toClient.stream != nil)
-	s.offered.Store(1 << wire.Noop) // it decompresses nothing, and has no name to agree on
+	s.offered.Store(1 << wire.Noop) // noop decompresses nothing, and handshakes have no name for it
 	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.door}, allowed: &s.offered}
 	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pace: gateway.PaceOf(upstream)}
 	return s
@@ -258,7 +258,7 @@ func (s *session) Authenticated() bool { return s.door.IsOpen() }
 // sender sends messages to a peer, one at a time.
 type sender struct {
 	conn   net.Conn
-	stream keptOut // conn as a stream of a link; nil: it is none
+	stream keptOut // conn as a stream of a link; nil: it is not one
 	peer   memory.Peer
 
 	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.
@@ -266,11 +266,12 @@ type sender struct {
 	mu sync.Mutex
 }
 
-// send writes a message that no rule covers. account holds the message's memory; it may be nil. While other sessions wait
-// for that memory, the peer is checked for stalls.
+// send writes a message that no rule covers. account holds the message's memory; it may be nil. While other sessions
+// wait for that memory, the peer is checked for stalls.
 func (s *sender) send(b []byte, account *memory.Account) error { return s.write(b, account, false) }
 
-// write is send for a message that a rule covers or doesn't: a link compresses it only in the first case.
+// write is like send. covered tells whether a rule covers the message: a link compresses only such messages with its
+// history.
 func (s *sender) write(b []byte, account *memory.Account, covered bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,8 @@ type tracing struct {
 	conn            trace.Connection
 }
 
-// begin begins the trace of a message that has been received after waiting for memory; nil: it is not traced.
+// begin begins the trace of a received message; waited is the time that it waited for memory. It returns nil if the
+// message is not traced.
 func (t *tracing) begin(now time.Time, waited time.Duration) *trace.Command {
 	c := t.tracer.StartCommand(&t.conn, systemName, now, waited)
 	if c != nil {
@@ -46,8 +47,8 @@ func traceParsed(c *trace.Command, r *request, began time.Time, decompressing ti
 	return now
 }
 
-// sent records that a request is about to be sent to the server as out, and whether a link compresses it. Compressing it
-// here began at since and took took; 0: it was not compressed.
+// sent records that a request is about to be sent to the server as out, and whether a link compresses it. Compressing
+// it here began at since and took took; 0: it was not compressed here.
 func (t *tracing) sent(c *trace.Command, out []byte, byLink bool, since time.Time, took time.Duration) {
 	name := encodingOf(out)
 	if byLink {
@@ -68,8 +69,8 @@ func traceNoReply(c *trace.Command, err error) {
 	c.End("")
 }
 
-// traceReply records that the reply was there at the time at, and how long it took to wait for memory and to
-// decompress it. It returns the current time.
+// traceReply records that the reply arrived at the time at, and how long it took to wait for memory and to decompress
+// it. It returns the current time.
 func traceReply(c *trace.Command, m *message, at time.Time) (now time.Time) {
 	c.EndUpstream("", at)
 	c.AddSpan("wait reply", at.Add(-m.waited), m.waited)

@@ -211,7 +211,7 @@ func TestTraceOfQueues(t *testing.T) {
 	}
 }
 
-// Only known names are used.
+// Spans have only known operation names.
 func TestOperationNames(t *testing.T) {
 	lower := map[string]bool{}
 	for name := range operations {

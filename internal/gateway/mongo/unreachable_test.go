@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// In a failover every dial of every driver's pool is refused: that is logged once, and its end too.
+// In a failover every dial of every driver's pool is refused. That is logged once, and so is the recovery.
 func TestUnreachableIsLoggedOnce(t *testing.T) {
 	l := listen(t)
 	_ = l.Close()

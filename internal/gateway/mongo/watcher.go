@@ -21,7 +21,7 @@ type watcher struct {
 	req     request
 }
 
-// watchersDoor keeps messages to gateway.MaxUnauthenticatedBytes: watching drivers never log in.
+// watchersDoor limits messages to gateway.MaxUnauthenticatedBytes: watching drivers never log in.
 var watchersDoor = gateway.AuthProbe{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
 // newWatcher returns the session of a driver. room is the account for its messages.

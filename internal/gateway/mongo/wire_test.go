@@ -184,14 +184,14 @@ func taped(t *testing.T) *tap {
 	return tap
 }
 
-// between puts documents into shop.users of the standalone server, and a tap in front of it.
+// between inserts documents into shop.users of the standalone server, and puts a tap in front of it.
 func between(t *testing.T) (*mongotest.Server, *tap) {
 	t.Helper()
 	server := standalone(t)
 	return server, betweenAnd(t, server)
 }
 
-// betweenAnd does the same with another server.
+// betweenAnd is like between, for the given server.
 func betweenAnd(t *testing.T, server *mongotest.Server) *tap {
 	t.Helper()
 	coll := server.Client(t).Database("shop").Collection("users")
@@ -236,7 +236,7 @@ func TestChecksum(t *testing.T) {
 	expectClosed(t, s, raw, "checksum")
 }
 
-// Requests without replies, and several requests at a time.
+// Requests without replies may stand between several requests in flight.
 func TestPipeline(t *testing.T) {
 	tap := taped(t)
 	s := serve(t, tap.addr, withZstd)
