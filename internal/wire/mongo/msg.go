@@ -19,8 +19,8 @@ const (
 
 const checksumLen = 4
 
-// maxSequences limits the document sequences of a message. Commands have one or two, and a Sequence takes
-// more memory than the few bytes that one can have on the wire.
+// maxSequences limits the document sequences of a message. Commands have one or two, and a Sequence takes more memory
+// than the few bytes of the shortest sequence on the wire.
 const maxSequences = 64
 
 // Sequence is a section of kind 1: the documents of a field of the command.
