@@ -9,7 +9,7 @@ func Covers(a, b string) bool {
 		return true
 	}
 	from, to := steps(a), steps(b)
-	// Most patterns have nothing in common, which one or two words that b matches show.
+	// Most patterns have nothing in common. One or two words that b matches show that without a search.
 	p := Compile(a)
 	if !p.Match(sampleWord(to, "")) || !p.Match(sampleWord(to, "\x00\xff\x00")) {
 		return false
@@ -37,7 +37,7 @@ func sampleWord(pattern []step, fill string) (word []byte) {
 	return word
 }
 
-// maxCoverStates limits the search.
+// maxCoverStates limits the states that covers visits.
 const maxCoverStates = 4096
 
 // covers walks through b byte by byte, with the set of places in a that the same bytes can lead to.

@@ -168,9 +168,9 @@ func (p *Messages) Rules() []*MessageRule {
 	return rules
 }
 
-// Covering appends the rules that cover messages of that address whatever their size, in order and including
-// raw ones. It is for protocols that agree on an encoding before there is a message. There are none when the
-// policy is nil or off.
+// Covering appends the rules that cover messages with that address whatever their size, in order and including raw
+// ones. It is for protocols that agree on an encoding before there is a message. It appends none if the policy is nil
+// or off.
 func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule {
 	if p == nil || p.Off {
 		return dst
@@ -188,7 +188,8 @@ func (p *Messages) Covering(dst []*MessageRule, a MessageAddress) []*MessageRule
 // Fits reports whether a message of n bytes is within the rule's sizes.
 func (r *MessageRule) Fits(n int) bool { return n >= r.MinSize && (r.MaxSize == 0 || n <= r.MaxSize) }
 
-// SavesEnough reports whether compressing saves enough.
+// SavesEnough reports whether compressing a message of raw bytes to compressed bytes saves at least one byte, and at
+// least the rule's MinGain.
 func (r *MessageRule) SavesEnough(raw, compressed int) bool {
 	return compressed < raw && float64(raw-compressed) >= r.MinGain*float64(raw)
 }

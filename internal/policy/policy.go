@@ -87,8 +87,8 @@ type Rule struct {
 	Observe bool
 	// Shared trains one dictionary on, and for, the values of all logins; otherwise each login has its own.
 	Shared bool
-	// Formats are the formats in which the clients' library compresses values: the content of these is
-	// compressed.
+	// Formats lists the formats in which the clients' library compresses values. The gateway decompresses such values
+	// and compresses their content itself.
 	Formats []clientformat.Format
 	// ToPlain gives clients the content itself, instead of the library's format.
 	ToPlain bool
@@ -416,8 +416,8 @@ func (p *Policy) MaySeal(space string, key []byte, observe bool) bool {
 	return false
 }
 
-// Dictionaries returns the numbers that rules name, each once, in the order of the rules. It does so when the
-// policy is off too, so that they can be put in place beforehand.
+// Dictionaries returns the numbers of the dictionaries that rules name, each once, in the order of the rules. It does
+// so when the policy is off too, so that they can be put in place beforehand.
 func (p *Policy) Dictionaries() []uint32 {
 	var numbers []uint32
 	seen := map[uint32]bool{0: true}
@@ -430,8 +430,7 @@ func (p *Policy) Dictionaries() []uint32 {
 	return numbers
 }
 
-// Rules returns the rules with their defaults filled in, in order. They belong
-// to the policy.
+// Rules returns the rules with their defaults filled in, in order. They belong to the policy.
 func (p *Policy) Rules() []*Rule {
 	rules := make([]*Rule, len(p.rules))
 	for i := range p.rules {

@@ -101,7 +101,8 @@ func TestListpackSizesAgainstRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// type 1, length 1, 2 or 5, listpack: its bytes 4 (little endian) …
+		// layout: type (1 byte), length (1, 2 or 5 bytes), listpack, which begins with its size in bytes (4, little
+		// endian)
 		switch dump = dump[1:]; dump[0] >> 6 {
 		case 0:
 			dump = dump[1:]

@@ -85,7 +85,7 @@ func (g *Governor) Step(now time.Duration, chance float64) Step {
 	return step
 }
 
-// RecordStep counts a value by its step. That is Full too if a lower step does not change the rule's setting.
+// RecordStep counts a value by its step. The step counts as Full if a lower one does not change the rule's setting.
 func (g *Governor) RecordStep(step Step) { g.values[step].Add(1) }
 
 // fill adds the inflow since the last call to the bucket of CPU time.

@@ -256,7 +256,7 @@ func TestDrift(t *testing.T) {
 	s.backWithin(times(0.5, fifth), 10)
 }
 
-// Values of very different sizes, of which one in eight is measured.
+// The limit holds for values of very different sizes, one in eight of which is measured.
 func TestUnevenValues(t *testing.T) {
 	s := simulate(t, Limits{Cores: fifth})
 	l := times(3, fifth)
@@ -278,7 +278,7 @@ func TestStepsThatSaveNothing(t *testing.T) {
 	}
 }
 
-// Small limits, and values that each cost many times the content of a full bucket.
+// Small limits hold for values that each cost many times the content of a full bucket.
 func TestLargeValues(t *testing.T) {
 	s := simulate(t, Limits{Cores: 0.02})
 	l := load{rate: steady(3), costs: [Steps]time.Duration{200 * time.Millisecond, 150 * time.Millisecond, 50 * time.Millisecond}}

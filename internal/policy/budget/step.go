@@ -58,8 +58,8 @@ func light(st codec.Setting) codec.Setting {
 	return fastest(st, 0)
 }
 
-// ApplyWithin is Apply with the codec that both ends have agreed on: the last step before Plain is that codec at its
-// fastest level. A setting with a dictionary stays unchanged, as for short values in Apply.
+// ApplyWithin is like Apply, but keeps the codec, since both ends have agreed on it: Fast and Light stand for its
+// fastest level. A setting with a dictionary stays unchanged, as for short values in Apply, and so does cinch-proto.
 func (s Step) ApplyWithin(st codec.Setting) codec.Setting {
 	switch {
 	case s == Plain:

@@ -20,7 +20,7 @@ type Choice struct {
 	MinSize    int    `json:"min_size"`   // bytes
 	YAML       string `json:"yaml"`
 
-	Ratio               float64 `json:"ratio"` // raw by stored bytes, of the values that it covers; 0: no values
+	Ratio               float64 `json:"ratio"` // raw divided by stored bytes, of the values that it covers; 0: no values
 	StoredBytes         int64   `json:"stored_bytes"`
 	SavedBytesPerSecond float64 `json:"saved_bytes_per_second"`
 	CompressUs          float64 `json:"compress_us"`
@@ -122,7 +122,7 @@ func (t *estimator) rule() Rule {
 	return r
 }
 
-// usualSize returns the minimum size that need not be mentioned.
+// usualSize returns the minimum size that descriptions leave out.
 func (t *estimator) usualSize() int {
 	if t.base.Raw() {
 		return max(t.base.MinSize, policy.DefaultMinSize)

@@ -15,7 +15,7 @@ import (
 // tried lists the settings to measure, each also with the dictionary of the rule if it has one.
 var tried = []codec.Setting{{Codec: codec.LZ4}, {Codec: codec.Zstd, Level: 1}, {Codec: codec.Zstd, Level: 3}, {Codec: codec.Zstd, Level: 9}}
 
-// candidates returns what is measured for a rule.
+// candidates returns the settings to measure for a rule.
 func candidates(r *policy.Rule) []candidate {
 	var all []candidate
 	if !r.Raw() {

@@ -26,7 +26,7 @@ const (
 	idleLook = time.Second
 )
 
-// Sampling is one period of sampling: from a request until there has been none for long.
+// Sampling is one period of sampling: from a request until there has been none for the duration Asked.
 type Sampling struct {
 	of      *Watch
 	measure *measure

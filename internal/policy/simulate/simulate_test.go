@@ -337,7 +337,7 @@ func TestChoicesAreToldApart(t *testing.T) {
 	}
 }
 
-// All of it concurrently, from many goroutines.
+// All methods may be called concurrently, from many goroutines.
 func TestConcurrently(t *testing.T) {
 	w, o := newWatch(t, Options{Budget: NewBudget(4)}, zstd3)
 	var all sync.WaitGroup

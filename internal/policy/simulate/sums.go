@@ -51,7 +51,7 @@ func (t *tally) add(u *tally) {
 	t.openNanos += u.openNanos
 }
 
-// ratio returns raw by stored bytes; 0: none.
+// ratio returns raw divided by stored bytes; 0 if nothing is stored.
 func (t *tally) ratio() float64 {
 	if t.stored == 0 {
 		return 0
@@ -108,7 +108,7 @@ type sums struct {
 	rules map[string]*ruleSums
 	all   tally // of all measured values, whether a rule covers them or not
 
-	// The bytes that have passed, and the time: both decay as the sums do.
+	// The bytes that have passed and the seconds decay as the sums do.
 	passed, seconds float64
 	seen            int64
 	at, aged        time.Time

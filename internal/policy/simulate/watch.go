@@ -16,11 +16,11 @@ const Asked = 5 * time.Minute
 
 // Options configures a Watch. Budget may be nil.
 type Options struct {
-	// NewEngine returns an engine for measuring, so that clients don't wait for it.
+	// NewEngine returns an engine for measuring only, so that clients don't wait for a shared one.
 	NewEngine func() *codec.Engine
-	Dict      func(number uint32) (*codec.Dict, bool) // those available without a request
+	Dict      func(number uint32) (*codec.Dict, bool) // the dictionaries available without a request to the store
 	MaxSeal   int                                     // bytes, as in the gateway
-	Budget    *Budget                                 // nil: one of its own
+	Budget    *Budget                                 // for all gateways of a process; nil: this Watch has its own
 
 	// For tests.
 	now func() time.Time // nil: time.Now
@@ -78,7 +78,7 @@ func New(o Options) *Watch {
 	return w
 }
 
-// Close ends the sampling, and waits for that.
+// Close ends the sampling, and returns when it has ended. A nil Watch is allowed.
 func (w *Watch) Close() {
 	if w == nil {
 		return
@@ -89,7 +89,7 @@ func (w *Watch) Close() {
 	w.ended.Wait()
 }
 
-// Ask samples values for a while.
+// Ask starts sampling, or prolongs it, for the duration Asked from now on.
 func (w *Watch) Ask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
