@@ -52,7 +52,7 @@ func (v *validator) budgets(g *Gateway, path string) {
 		"for example 500us; leave it out for no limit", "1us and 10s")
 }
 
-// isSet reports whether a key is in the file, or is set otherwise.
+// isSet reports whether a key is in the file, even with its zero value, or has a nonzero value from elsewhere.
 func (v *validator) isSet(path string, set bool) bool {
 	_, written := v.c.lines[path]
 	return set || written

@@ -86,12 +86,12 @@ type Dictionary struct {
 
 // Training configures how dictionaries are trained for rules with "dictionary: auto"; see internal/dictionary.
 type Training struct {
-	SampleMemory Bytes    `yaml:"sample_memory"` // bytes of sampled values, whole process
+	SampleMemory Bytes    `yaml:"sample_memory"` // bytes of sampled values, in the whole process
 	RuleMemory   Bytes    `yaml:"rule_memory"`   // limit for one rule
 	MaxSample    Bytes    `yaml:"max_sample"`    // longer values are not sampled
 	MinSamples   int      `yaml:"min_samples"`   // values
 	MinSaving    Percent  `yaml:"min_saving"`    // relative to what is stored now
-	Drift        Percent  `yaml:"drift"`         // excess of the stored size over the promised one
+	Drift        Percent  `yaml:"drift"`         // how much larger stored values are than promised
 	Interval     Duration `yaml:"interval"`      // between trainings for one rule
 	Poll         Duration `yaml:"poll"`          // between checks of what other gateways announced
 	CPU          Percent  `yaml:"cpu"`           // of one core, while training
@@ -152,7 +152,7 @@ type Gateway struct {
 	// For postgres only; see postgres.go.
 	UsersFile string `yaml:"users_file,omitempty"` // as PgBouncer's userlist.txt
 	AuthQuery string `yaml:"auth_query,omitempty"`
-	StateFile string `yaml:"state_file,omitempty"` // where the last move led
+	StateFile string `yaml:"state_file,omitempty"` // file that records the server to which clients were last moved
 
 	// For tunnel and tunnel-exit only, in place of rules; see tunnel.go. These use Window too.
 	Setting *Setting `yaml:"setting,omitempty"`

@@ -32,9 +32,9 @@ func (d DirectionName) bit() policy.Direction {
 	return 0
 }
 
-// GRPCGateway returns a gateway for gRPC with defaults for everything but its addresses and its rules. The
-// upstream URL may have options: peers=true says that clients may be gateways, and history=client, shared or none is that
-// of Link.
+// GRPCGateway returns a gateway for gRPC with defaults for everything but its addresses and its rules. The upstream URL
+// may have options: peers=true sets Peers, since clients may be gateways, and history=client, shared or none sets
+// Link.History.
 func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, o := cutCinchOptions(upstream)
 	switch {
@@ -49,8 +49,8 @@ func GRPCGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
-// DefaultGRPCRule returns the rule of gRPC gateways that no file describes: all messages from 64 bytes on, in
-// both directions, with zstd at its default level for messages, which the next hop may or may not support.
+// DefaultGRPCRule returns the rule of gRPC gateways that no file describes: all messages from 64 bytes on, in both
+// directions, with zstd at its default level for messages. The next hop need not support zstd.
 func DefaultGRPCRule() Rule {
 	r := DefaultRule()
 	r.Setting, r.Dictionary = &Setting{Setting: codec.Setting{Codec: codec.Zstd}}, ""
@@ -126,7 +126,8 @@ func (v *validator) refuseGRPCKeys(g *Gateway, path string) {
 	}
 }
 
-// callHint is the hint for patterns in the form "/service/method", as logs show calls, which match none.
+// callHint is the hint for patterns in the form "/service/method", in which logs show calls. Such patterns match
+// nothing.
 const callHint = "for /cortex.Ingester/Push write service: cortex.Ingester, method: Push"
 
 func (v *validator) grpcRule(r *Rule, path string) {

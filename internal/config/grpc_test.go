@@ -57,7 +57,7 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
-// cinch-proto is for gRPC gateways only.
+// cinch-proto is only for gRPC and HTTP gateways.
 func TestProtoSetting(t *testing.T) {
 	const grpc = `gateways:
   - name: a

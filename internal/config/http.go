@@ -7,10 +7,10 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// HTTPGateway returns a gateway for HTTP with defaults for everything but its addresses and its rules. The
-// upstream's URL may have options: upstream_encodings=zstd,gzip lists codings that it certainly reads,
-// upstream_host=true sends it its own name as Host, sample=true measures bodies for cinch plan, peers=true
-// says that clients may be gateways, and history=client, shared or none is that of Link.
+// HTTPGateway returns a gateway for HTTP with defaults for everything but its addresses and its rules. The upstream's
+// URL may have options: upstream_encodings=zstd,gzip lists codings that it certainly reads, upstream_host=true sends it
+// its own name as Host, sample=true measures bodies for cinch plan, peers=true sets Peers, since clients may be
+// gateways, and history=client, shared or none sets Link.History.
 func HTTPGateway(name, listen, upstream string, rules []Rule) Gateway {
 	url, options, _ := strings.Cut(upstream, "?")
 	g := RedisGateway(name, listen, strings.TrimSuffix(url, "/"), rules)

@@ -6,8 +6,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// Link configures the link between two gateways: for gRPC it compresses connections as a whole, for HTTP the bodies, and
-// for MongoDB the messages.
+// Link configures the link between two gateways: for gRPC it compresses connections as a whole, for HTTP the bodies,
+// and for MongoDB the messages.
 type Link struct {
 	History string   `yaml:"history,omitempty"` // client, shared or none, towards an upstream; "": client
 	Setting *Setting `yaml:"setting,omitempty"` // for sending; nil: zstd-3
@@ -32,8 +32,8 @@ func refuseDictionary(v *validator, r *Rule, path string) {
 // WantsLink reports whether the gateway requests links from its upstream, or accepts them.
 func (g *Gateway) WantsLink() bool { return g.LinkHistory() != NoHistory || g.Peers }
 
-// LinkHistory returns link.history; "" stands for the default. A gateway with budgets for compressing uses no links unless it is
-// configured to: budgets do not limit what links compress.
+// LinkHistory returns link.history; "" stands for the default. A gateway with budgets for compressing uses no links
+// unless it is configured to: budgets do not limit what links compress.
 func (g *Gateway) LinkHistory() string {
 	switch {
 	case g.Link != nil:
@@ -44,7 +44,8 @@ func (g *Gateway) LinkHistory() string {
 	return ""
 }
 
-// LinkOptions returns the options of the gateway's links, with defaults filled in.
+// LinkOptions returns the options of the gateway's links. setting has its default filled in; l.Memory and windowLog,
+// the log2 of the window in bytes, are 0 for the default.
 func (g *Gateway) LinkOptions() (l Link, setting Setting, windowLog int) {
 	if g.Link != nil {
 		l = *g.Link

@@ -39,11 +39,11 @@ func MongoGateways(name, listen, uri string, rules []Rule) ([]Gateway, error) {
 // cinchOptions are the options of a URI that are for Cinch.
 type cinchOptions struct {
 	peers    bool     // peers=true: clients may be gateways
-	history  string   // history=client, shared or none: see Link
+	history  string   // history=client, shared or none: Link.History
 	standbys []string // standby=HOST:PORT,…: the standbys of other gateways
 }
 
-// applyPeers sets what the options say of other gateways.
+// applyPeers sets Peers and Link according to the options.
 func (o cinchOptions) applyPeers(g *Gateway) {
 	g.Peers = o.peers
 	if o.history != "" {
@@ -210,7 +210,7 @@ func (g *Gateway) MongoMembers(up endpoint.Upstream) []endpoint.Upstream {
 	return members
 }
 
-// parseMongoURI reads the upstream of a gateway: one host, optionally with TLS, or the first of those that it
+// parseMongoURI reads the upstream of a gateway: its one host, optionally with TLS, or the first of the hosts that it
 // balances. Options for drivers without effect here are ignored.
 func parseMongoURI(uri string, standby bool) (endpoint.Upstream, error) {
 	wrap := func(err error) (endpoint.Upstream, error) {

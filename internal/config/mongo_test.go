@@ -55,7 +55,8 @@ func TestMongoGateways(t *testing.T) {
 	}
 }
 
-// Links to an upstream that accepts them are the default. history says who shares them, or that there are none.
+// Links to an upstream that accepts them are the default. history selects the clients that share one, or disables
+// links.
 func TestMongoLink(t *testing.T) {
 	file := func(settings string) (*Config, error) {
 		return Parse("f", []byte("gateways: [{name: a, protocol: mongo, listen: 127.0.0.1:1, upstream: mongodb://db, rules: [{setting: zstd-3}]"+settings+"}]"), nil)
@@ -67,7 +68,7 @@ func TestMongoLink(t *testing.T) {
 		", link: {history: client}":            true,
 		", link: {history: shared}":            true,
 		", link: {history: none}":              false,
-		", peers: true, link: {history: none}": true, // from other gateways
+		", peers: true, link: {history: none}": true, // other gateways may open links
 	} {
 		c, err := file(settings)
 		if err != nil {
@@ -149,7 +150,7 @@ gateways:
 		}
 	}
 	for text, want := range map[string]string{
-		// The lines are those of the file, whatever precedes them.
+		// Problems have the lines of the file, whatever gateways precede them.
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: duplicate "a"`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:65535', upstream: 'mongodb://a,b'}":                                                                  `f:2: gateways[0].listen: port "65536" is not between`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "several members need a listener host:port",

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/price"
 )
 
-// LoadDictionaries reads the files that the configuration names, and returns
-// the dictionaries by name. Errors are an *Error.
+// LoadDictionaries reads the files that the configuration names, and returns the dictionaries by name. Errors are an
+// *Error.
 func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 	ps := problems{c: c}
 	byName := map[string]*codec.Dict{}
@@ -36,7 +36,7 @@ func (c *Config) LoadDictionaries() (map[string]*codec.Dict, error) {
 	return byName, ps.err()
 }
 
-// LoadPrices returns the prices for savings, with those of the prices file. Errors are an *Error.
+// LoadPrices returns the prices for savings, with entries replaced by those of the prices file. Errors are an *Error.
 func (c *Config) LoadPrices() (r price.Rates, err error) {
 	ps := problems{c: c}
 	p := &c.Prices

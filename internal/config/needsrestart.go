@@ -9,8 +9,8 @@ import (
 // liveKeys are the keys of a gateway that a reload changes.
 var liveKeys = []string{"name", "enabled", "cpu_budget", "latency_budget", "pack", "exclude", "shards", "rules"}
 
-// Frozen returns the keys that differ between two configurations and need a restart. A reload can change
-// dictionaries, prices, each gateway's rules, exclude, enabled and pack, and the log level.
+// Frozen returns the keys that differ between two configurations and need a restart. A reload can change dictionaries,
+// prices, the log level, and liveKeys of each gateway.
 func Frozen(running, wanted *Config) []string {
 	var keys []string
 	compare := func(path string, a, b any) {

@@ -36,7 +36,7 @@ var defaultPorts = map[string]string{
 	"tarantool": TarantoolPort, "tarantools": TarantoolPort, "mongodb": MongoPort, "http": "80", "https": "443",
 }
 
-// ReadPasswords reads the file or the one password that the environment gives.
+// ReadPasswords reads the one password in the environment, and the file that the environment names.
 func ReadPasswords(getenv func(string) string) (*Passwords, error) {
 	p := &Passwords{any: getenv(PasswordVariable)}
 	file := getenv(PasswordFileVariable)
@@ -113,8 +113,8 @@ func (p *Passwords) find(host, port, user string) string {
 	return p.any
 }
 
-// Fill adds a password to a URL that names a user and no password. Anything else is returned unchanged. Of
-// several hosts the first one counts.
+// Fill adds a password to a URL that names a user and no password. Anything else is returned unchanged. If a URL lists
+// several hosts, the password is that of the first.
 func (p *Passwords) Fill(raw string) string {
 	scheme, rest, found := strings.Cut(raw, "://")
 	port, known := defaultPorts[scheme]

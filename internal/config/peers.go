@@ -51,14 +51,14 @@ func (g *Gateway) AcceptsAnyPeer() bool {
 	return g.AcceptsLinks() && g.PeerKeyFile == "" && !g.requiresClientCert()
 }
 
-// openPeers refuses a gateway of which AcceptsAnyPeer is true at an address that other machines reach.
+// openPeers refuses a gateway that lets any client open links (AcceptsAnyPeer) at an address that other machines reach.
 func (ps *problems) openPeers(g *Gateway, address string) {
 	ps.add(g.path+".listen", "name a file with a key that both gateways have in peer_key_file (--peer-key-file), set tls.client_ca, listen on 127.0.0.1, or allow it with insecure_peers: true (--insecure-peers)",
 		"any client on another machine that reaches %s could open links to the gateway", address)
 }
 
-// OpenPeersError returns the error for a gateway that has got a listener off loopback from systemd, though its configuration
-// has one on loopback.
+// OpenPeersError returns the error for a gateway that was given a listener off loopback by systemd, although its
+// configuration has one on loopback.
 func (c *Config) OpenPeersError(g *Gateway, address string) error {
 	ps := problems{c: c}
 	ps.openPeers(g, address)

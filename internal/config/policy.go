@@ -56,7 +56,7 @@ func (r *Rule) policy(numbers map[string]uint32) (policy.Rule, error) {
 		out.Space = strconv.Itoa(*r.DB)
 	}
 	if out.MinSize = int(r.minSize()); out.MinSize == 0 && !out.Raw() {
-		out.MinSize = 1 // policy's "none"; an empty value gains nothing
+		out.MinSize = 1 // policy replaces 0 by its default; an empty value gains nothing
 	}
 	if r.Dictionary != "" && !out.Auto {
 		n, ok := numbers[r.Dictionary]

@@ -34,7 +34,8 @@ func PostgresGateway(name, listen, upstream string, _ []Rule) Gateway {
 	return g
 }
 
-// postgres checks the keys of a gateway for PostgreSQL, and refuses those that it does not have.
+// postgres checks the keys of gateways for PostgreSQL, which have no rules and no exclude, and refuses the keys for
+// PostgreSQL in other gateways.
 func (v *validator) postgres(g *Gateway, path string) {
 	if g.Protocol != Postgres {
 		for key, given := range map[string]string{"users_file": g.UsersFile, "auth_query": g.AuthQuery, "state_file": g.StateFile} {
@@ -60,7 +61,7 @@ func (c *Config) PostgresFiles(g *Gateway) (users, state string) {
 	return c.path(g.UsersFile), c.path(g.StateFile)
 }
 
-// UpstreamAt is UpstreamOf for another of the gateway's servers.
+// UpstreamAt is like UpstreamOf for another of the gateway's servers, at url; "" means the configured upstream.
 func (c *Config) UpstreamAt(g *Gateway, url string, log *slog.Logger) (endpoint.Upstream, error) {
 	at := *g
 	at.Upstream = cmp.Or(url, g.Upstream)

@@ -59,8 +59,8 @@ func (g *Gateway) RedisServers() (s RedisServers, err error) {
 	return s, s.readHosts(base, list)
 }
 
-// SplitsPassword is endpoint.SplitsPassword for all URLs, those of several Redis servers included. Of these only the
-// text after the first ? counts, in which the credentials for Sentinels may have an @.
+// SplitsPassword is like endpoint.SplitsPassword, and also accepts URLs of several Redis servers. In these it checks
+// only the text after the first ?, where the credentials for Sentinels may contain an @.
 func SplitsPassword(raw string) bool {
 	base, rest, several := strings.Cut(raw, "+")
 	if !several || base != Redis && base != Redis+"s" {

@@ -29,8 +29,8 @@ func (c *Config) Redacted() *Config {
 	return &shown
 }
 
-// RedactURL hides the password of a URL, and a user name without one, since some clients send it as the
-// password. Text that is not a URL is hidden as a whole, and so is a URL of which SplitsPassword is true.
+// RedactURL hides the password of a URL, and a user name without one, since some clients send it as the password. Text
+// that is not a URL is hidden as a whole, and so is a URL for which SplitsPassword reports true.
 func RedactURL(raw string) string {
 	if SplitsPassword(raw) {
 		return redacted

@@ -29,7 +29,7 @@ func TarantoolGateway(name, listen, upstream string, rules []Rule) Gateway {
 	return g
 }
 
-// noShards says that the server has no shards, whatever it reports itself.
+// noShards as the only shard says that the server has no other shards, whatever the server itself reports.
 const noShards = "none"
 
 // NoShards reports whether the configuration says that the server has no other shards.

@@ -102,7 +102,7 @@ func (v *validator) dictionaries() {
 	}
 }
 
-// minSampleMemory in bytes: less is too little to train on.
+// minSampleMemory is in bytes. Less is too little to train on.
 const minSampleMemory = 64 << 10
 
 func (v *validator) training() {

@@ -58,7 +58,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 		}
 	}
 	if slices.ContainsFunc(g.Rules, func(r Rule) bool { return r.To != "" }) {
-		return "", "" // such rules are ordered differently
+		return "", "" // with to: plain, the first rule that matches does not always decide
 	}
 	var first *int
 	for _, part := range r.parts(g.Protocol) {
@@ -78,7 +78,7 @@ func (g *Gateway) neverMatches(n int) (why, hint string) {
 // isRaw reports whether the setting leaves values alone.
 func (s *Setting) isRaw() bool { return !s.Auto && s.Codec == codec.Raw }
 
-// parts returns the types or directions that a rule covers. Different rules may precede it for each.
+// parts returns the types or directions that a rule covers. Each of them may be shadowed by a different earlier rule.
 func (r *Rule) parts(protocol string) (parts []string) {
 	switch {
 	case protocol == Redis:
@@ -116,7 +116,7 @@ func (r *Rule) covers(other *Rule, part, protocol string) bool {
 	case protocol == Redis:
 		return (r.DB == nil || other.DB != nil && *r.DB == *other.DB) && policy.Covers(r.Key, other.Key) &&
 			(part == "string" || policy.Covers(r.Field, cmp.Or(other.Field, "*")))
-	case part == "argument": // rules that leave arguments alone end nothing
+	case part == "argument": // raw rules for arguments don't end the search
 		return !r.Setting.isRaw() && policy.Covers(r.Function, other.Function) && r.Argument == other.Argument
 	case part == "tuple":
 		return (r.Unconstrained || !other.Unconstrained) && policy.Covers(r.TupleSpace, cmp.Or(other.TupleSpace, "*")) &&

@@ -10,13 +10,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// Linux ends a connection whose bytes stay unacknowledged if TCP_USER_TIMEOUT is set (RFC 5482). But it also
-// counts the time in which the peer's window is full, although RFC 9293 (3.8.6.1) wants a connection kept as
-// long as the peer answers the window probes: see tcp(7), and tcp_probe_timer in net/ipv4/tcp_timer.c. So the
-// option ends connections to a server that doesn't read for a while, such as one that waits for a lock with a
-// pipeline before it, or a tunnel's end under back pressure. It even ends those to a server that reads little
-// by little: while each new window is smaller than the next packet, the kernel counts from the first time that
-// the window was full.
+// Linux ends a connection whose bytes stay unacknowledged if TCP_USER_TIMEOUT is set (RFC 5482). But it also counts the
+// time in which the peer's window is full, although RFC 9293 (3.8.6.1) wants a connection kept as long as the peer
+// answers the window probes: see tcp(7), and tcp_probe_timer in net/ipv4/tcp_timer.c. So the option ends connections to
+// a server that doesn't read for a while, such as one that waits for a lock while pipelined requests arrive, or a
+// tunnel's end under back pressure. It even ends those to a server that reads little by little: while each new window
+// is smaller than the next packet, the kernel counts from the first time that the window was full.
 //
 // Without the option the kernel distinguishes a full window from a lost peer, but takes a quarter of an hour to give
 // up. Keep-alive probes don't help, as the kernel sends none while there are bytes to send. So the gateway checks the

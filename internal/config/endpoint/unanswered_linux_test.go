@@ -19,8 +19,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// TCP_USER_TIMEOUT is set for a peer that does not answer, and for no other: the kernel would also end a
-// connection whose peer is alive and doesn't read.
+// TCP_USER_TIMEOUT is set only for a peer that does not answer: for others the kernel would also end a connection whose
+// peer is alive and doesn't read.
 func TestIsUnanswered(t *testing.T) {
 	const timeout = 30 * time.Second // times in a TCPInfo are ages in ms
 	for name, c := range map[string]struct {

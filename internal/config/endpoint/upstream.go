@@ -23,7 +23,7 @@ const (
 var (
 	// ErrUpstreamURL is wrapped by the errors of ParseUpstream.
 	ErrUpstreamURL = errors.New("bad upstream")
-	// ErrUnescaped is returned for URLs of which SplitsPassword is true.
+	// ErrUnescaped is returned for URLs for which SplitsPassword reports true.
 	ErrUnescaped = errors.New("an @ follows a /, ? or #: write these as %2F, %3F and %23 in a user name or password")
 	// ErrUnreachable is wrapped by the errors of Dial: no connection, or no TLS.
 	ErrUnreachable = errors.New("upstream unreachable")
@@ -171,8 +171,8 @@ func (up Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return up.DialWith(ctx, func(raw net.Conn) (net.Conn, error) { return raw, nil })
 }
 
-// DialWith is Dial with a function that wraps the new connection, below TLS. If wrap fails, DialWith closes the
-// connection and returns an error that wraps both wrap's and ErrUnreachable.
+// DialWith is like Dial, and passes the new connection to wrap before the TLS handshake. If wrap fails, DialWith closes
+// the connection and returns an error that wraps wrap's error and ErrUnreachable.
 func (up Upstream) DialWith(ctx context.Context, wrap func(raw net.Conn) (net.Conn, error)) (net.Conn, error) {
 	timeout := up.Timeout
 	if timeout <= 0 {
@@ -229,7 +229,7 @@ func WithConn(ctx context.Context, dial func(context.Context) (net.Conn, error),
 	return talk(c)
 }
 
-// WithConn is the function WithConn with up.Dial.
+// WithConn calls talk with a connection made by up.Dial, as the function WithConn does.
 func (up Upstream) WithConn(ctx context.Context, talk func(net.Conn) error) error {
 	return WithConn(ctx, up.Dial, talk)
 }

@@ -6,6 +6,7 @@
 //	gateways.go   keys of a gateway
 //	rules.go      keys of a rule, by protocol
 //	markdown.go   inserting tables into a page, between its markers
-//	schema.go     the JSON schema: the struct's shape with the rows' texts; helmvalues.go, that of a Helm chart's values
+//	schema.go     the JSON schema: the struct's shape with the rows' texts
+//	helmvalues.go the JSON schema of a Helm chart's values
 //	scalars.go    the forms of sizes, shares, times and texts in a file
 package reference

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// Values returns the JSON schema of a Helm chart's values with that of the configuration added as the
+// Values returns chart, the JSON schema of a Helm chart's values, with the configuration's schema added as the
 // definition `config`, without the keys that the chart itself sets.
 func Values(chart []byte) ([]byte, error) {
 	form, err := Schema()
