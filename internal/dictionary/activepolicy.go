@@ -24,7 +24,7 @@ const defaultRuleMemory = 8 << 20
 // the store. Its methods may be called from any goroutine.
 type activePolicy struct {
 	o        *Options
-	samplers atomic.Pointer[map[ruleLogin]*reservoir.Sampler] // replaced as a whole; a nil sampler: none for this login
+	samplers atomic.Pointer[map[ruleLogin]*reservoir.Sampler] // replaced as a whole; a nil sampler: the login's values are not sampled
 	joined   chan struct{}                                    // capacity 1: a login joined
 
 	mu      sync.Mutex // guards what follows
@@ -68,7 +68,7 @@ func (f *activePolicy) SetRules(rules Rules) {
 	f.managed = map[string]*managedRule{}
 	samplers := map[ruleLogin]*reservoir.Sampler{}
 	for _, rule := range rules.Policy.Rules() {
-		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // a second such rule is never reached
+		if !rule.Auto || f.managed[Fingerprint(rule)] != nil { // an earlier rule that covers the same always decides
 			continue
 		}
 		for _, login := range loginsOf(before, rule) {

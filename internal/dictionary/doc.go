@@ -13,10 +13,10 @@
 //	rulestats.go        status of a rule's dictionaries, for people
 //	oncelogger.go       troubles with the store, each logged once
 //	trainer.go          trains dictionaries, one training at a time in a process
-//	search.go           one training: candidates, compared by what they store
+//	search.go           one training: candidates, compared by the bytes that the store would hold
 //	options.go          options of all of these
 //	record.go           the record of a rule that the gateways of a store share
-//	monitor.go            whether values still fit the dictionary
+//	monitor.go          whether values still fit the dictionary
 //	volume.go           how many bytes a dictionary would save on
 //	schedule.go         when to train; reads no clock and does no I/O
 //	reservoir           the samples, below: a uniform sample of a stream within a number of bytes
@@ -24,7 +24,7 @@
 // A rollout takes steps. After each, the store is readable for every reader:
 //
 //	lease       the record names the gateway that trains, so that usually only one does
-//	name        the record names the new dictionary before it is stored, so that no stored one is unknown to it
+//	name        the record names the new dictionary before it is stored, so that it names every stored dictionary
 //	publish     the dictionary is in the store and was read back
 //	announce    the record names it as the current one
 //	use         the policy names it; values name it as soon as the store reports that it is ready

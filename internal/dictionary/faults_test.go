@@ -35,13 +35,13 @@ const (
 type faulty struct {
 	store.Dicts
 	how   fault
-	after int64 // calls answered before that
+	after int64 // number of calls that succeed before
 	asked atomic.Int64
 }
 
 var errCut = errors.New("cut off")
 
-// meet calls do, or fails by the fault if the store is cut off.
+// meet calls do. Once the store is cut off, it fails as f.how says.
 func (f *faulty) meet(ctx context.Context, do func() error) error {
 	n := f.asked.Add(1)
 	switch {

@@ -78,7 +78,7 @@ func (m *Manager) step(ctx context.Context, r *managedRule) {
 	m.observe(r)
 	if ctx.Err() != nil || !r.announcer.read(ctx) || !r.announcer.refresh(ctx) {
 		m.countRead(r, 1)
-		return // without the store nothing can be done that others rely on
+		return // without the store nothing can be shared with other gateways
 	}
 	m.dropRetired(r)
 	r.resume()

@@ -20,8 +20,8 @@ type ruleLogin struct{ rule, login string }
 // don't grow with the number of users. Values of other logins are compressed without a dictionary.
 const maxLogins = 8
 
-// maxOtherLogins limits the known logins without a dictionary, under all rules together. A value of one costs a map
-// lookup, of any further login a lock.
+// maxOtherLogins limits the known logins without a dictionary, under all rules together. Each value of a known login
+// costs a map lookup; each value of any further login takes a lock.
 const maxOtherLogins = 1024
 
 // labelOf names a login under a rule in logs and metrics.
@@ -63,7 +63,7 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *reservoir.Sampler 
 		f.managed[r.fingerprint] = r
 		f.divideMemory(ours)
 		s = r.sampler
-	} else if len(before)-len(f.managed) >= maxOtherLogins { // before has all of managed
+	} else if len(before)-len(f.managed) >= maxOtherLogins { // before contains the logins of managed too
 		return nil
 	} else {
 		f.o.Log.Warn("too many logins write under a rule for each to get a dictionary; this login's values are compressed without one",

@@ -51,8 +51,8 @@ type publisher struct {
 	published string // last published text; another gateway may have replaced it since
 }
 
-// step publishes the policy if it is new, or if the store has lost it. A policy without managed dictionaries
-// is published only if this gateway published one before, since nothing else of it is kept in the store.
+// step publishes the policy if it is new, or if the store has lost it. A policy without managed dictionaries needs no
+// record: it is published only to replace one that this gateway published before.
 func (p *publisher) step(ctx context.Context, rules *policy.Policy) {
 	if rules == nil {
 		return

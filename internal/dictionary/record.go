@@ -16,7 +16,7 @@ import (
 // never renamed; an older version of Cinch drops those it does not know.
 type Record struct {
 	Rule    string    `json:"rule"`            // its name at the gateway that trained
-	Login   string    `json:"login,omitempty"` // whose values; "": the default user's, or all users'
+	Login   string    `json:"login,omitempty"` // user whose values it compresses; "": the default user, or all users
 	Current *Version  `json:"current,omitempty"`
 	Former  []Version `json:"former,omitempty"` // latest first; values may still name them
 	Older   []Number  `json:"older,omitempty"`  // before Former, to be collected
@@ -63,8 +63,8 @@ type Version struct {
 	At        time.Time `json:"at"` // when it was announced, by the gateway's clock
 	By        string    `json:"by"`
 	Bytes     int       `json:"bytes"`            // of the dictionary
-	Algorithm string    `json:"algorithm"`        // by which it was made
-	Setting   string    `json:"setting"`          // with which it was judged, without its number
+	Algorithm string    `json:"algorithm"`        // that made the dictionary
+	Setting   string    `json:"setting"`          // with which it was evaluated, without the dictionary's number
 	Level     int       `json:"level,omitempty"`  // to use if the rule's own is higher; 0: the rule's own
 	Before    float64   `json:"before"`           // stored/raw bytes without it
 	Promised  float64   `json:"promised"`         // stored/raw bytes with it, on values it was not trained on

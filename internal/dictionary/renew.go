@@ -62,8 +62,8 @@ func (m *Manager) isAsGood(ctx context.Context, r *managedRule, announced choice
 	return with, true
 }
 
-// retrain trains a dictionary for the rule and rolls it out, unless one that another gateway has announced
-// meanwhile suits. It returns why it rolled out none, or refusedRace if another gateway trains; otherwise "".
+// retrain trains a dictionary for the rule and rolls it out, unless another gateway has meanwhile announced one that
+// suits the values here. It returns why it rolled out none, or refusedRace if another gateway trains; otherwise "".
 func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (refused string) {
 	if r.announcer.leasedByAnother() {
 		return refusedRace
@@ -75,7 +75,7 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	if reason == reasonGrowth && !r.monitor.hasGrown(k.volume) {
 		return ""
 	}
-	once := r.monitor.scale > 0 // leaves no record if no dictionary is worth it
+	once := r.monitor.scale > 0 // a job: it takes the lease later, so that no record remains if no dictionary is worth it
 	if !once {
 		if refused := m.lease(ctx, r); refused != "" {
 			return refused

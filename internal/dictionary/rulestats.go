@@ -16,7 +16,7 @@ type ruleStats struct {
 	status Status
 }
 
-// Status is the state of one rule's dictionary. Ratios are stored to raw bytes.
+// Status is the state of one rule's dictionary. Ratios are of stored to raw bytes.
 type Status struct {
 	Rule    string
 	Active  bool    // false: a reload has removed the rule

@@ -51,7 +51,7 @@ func TestSchedule(t *testing.T) {
 	stored(100, 0.9, true)
 	stored(100, 0.9, false) // reported once
 	due(1999, false, "")
-	due(2000, false, "") // the floor
+	due(2000, false, "") // the minimum wait
 	now = now.Add(p.interval / 10)
 	due(2000, false, reasonDrift)
 

@@ -54,7 +54,7 @@ func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
 // function library takes 2.9 to 3.8 times its size, in base64, in the library's source, in Lua and beside
 // them. Library and record add a fixed size.
 const (
-	dictCost  = 3.5      // by bytes of the dictionary
+	dictCost  = 3.5      // times the dictionary's size
 	dictFixed = 10 << 10 // bytes
 )
 
@@ -94,11 +94,10 @@ type task struct {
 	going   func(Step)              // called before each step, if not nil
 }
 
-// result is the best dictionary found. Ratios are stored to raw bytes as the server allocates them, with
-// envelopes, and with values that gain nothing uncompressed. They are measured on samples not used for
-// training.
+// result is the best dictionary found. Ratios are of stored to raw bytes as the server allocates them, with envelopes,
+// and with values that gain nothing uncompressed. They are measured on samples not used for training.
 type result struct {
-	dict      *codec.Dict // nil: nothing
+	dict      *codec.Dict // nil: none was found
 	level     int         // to use with dict, 0: the rule's own
 	algorithm string
 	before    float64 // ratio with the current setting

@@ -213,7 +213,7 @@ func TestTheBestIsMadeOfAllValues(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
-	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxTraining-100) // for learning
+	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxTraining-100) // too short to learn from
 	for _, c := range []struct {
 		training [][]byte
 		want     bool

@@ -12,10 +12,10 @@ import (
 const minOnceSamples = reservoir.MinValues / 2
 
 // TrainOnce trains dictionaries from the current samples for rules that have none, rolls them out, and returns the
-// policy in force afterwards. It is for jobs that walk a store once and so have all values at once. whole is the
-// ratio of all values to those sampled. While a gateway or another such job trains for a rule, TrainOnce calls waits
-// with the rule's name, and then waits for that dictionary. A rule gets no dictionary if none is worth it, or if the
-// store refuses; then troubles has the reason, by rule.
+// policy in force afterwards. It is for jobs that walk a store once, so that all samples exist before the first
+// training. whole is the ratio of all values to those sampled. While a gateway or another such job trains for a rule,
+// TrainOnce calls waits with the rule's name, and then waits for that dictionary. A rule gets no dictionary if none is
+// worth it, or if the store refuses; then troubles has the reason, by rule.
 func (m *Manager) TrainOnce(ctx context.Context, whole float64, waits func(rule string)) (p *policy.Policy, troubles map[string]string) {
 	troubles = map[string]string{}
 	for _, r := range m.all() {

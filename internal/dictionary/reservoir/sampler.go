@@ -35,12 +35,12 @@ func (s Snapshot) Minus(t Snapshot) Snapshot {
 	return Snapshot{s.Values - t.Values, s.RawBytes - t.RawBytes, s.StoredBytes - t.StoredBytes}
 }
 
-// MinValues limits a value's share of the sample's memory: a single value is not enough to learn
+// MinValues limits a value's share of the sample's memory to one in MinValues: a single value is not enough to learn
 // from.
 const MinValues = 64
 
-// New returns a Sampler whose sample takes at most so many bytes of memory. It samples no value whose key matches one
-// of the patterns noSample.
+// New returns a Sampler whose sample takes at most memory bytes. It ignores values longer than maxSample bytes or than
+// a MinValues-th of memory. It samples no value whose key matches one of the patterns noSample.
 func New(memory, maxSample int, noSample []string) *Sampler {
 	s := &Sampler{MaxSample: min(maxSample, memory/MinValues)}
 	s.sample = newReservoir(memory, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
@@ -113,7 +113,8 @@ func (s *Sampler) Resize(memory int) {
 	s.sample.resize(memory)
 }
 
-// Repeats calls reservoir.repeats.
+// Repeats returns bytes of the sample: of values that occur once, of values that occur more often, each counted once,
+// and of all values.
 func (s *Sampler) Repeats() (single, again, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
