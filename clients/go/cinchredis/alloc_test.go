@@ -50,7 +50,7 @@ func (f *fakeConn) SetDeadline(time.Time) error      { return nil }
 func (f *fakeConn) SetReadDeadline(time.Time) error  { return nil }
 func (f *fakeConn) SetWriteDeadline(time.Time) error { return nil }
 
-// offline returns a client of such connections, whose GET returns value.
+// offline returns a client whose connections are fakeConns and whose GET returns value.
 func offline(t *testing.T, value []byte) *redis.Client {
 	bulk := fmt.Appendf(nil, "$%d\r\n%s\r\n", len(value), value)
 	return newClient(t, &redis.Options{

@@ -113,7 +113,8 @@ var computations = map[string]computation{
 	"lcs": {policy.String, 1, 3}, "bitop": {policy.String, 2, 0}, "hstrlen": {policy.Hash, 1, 2},
 }
 
-// computesOn returns the key of a value that may be sealed and on which a command would compute.
+// computesOn reports whether a command would compute on a value that may be sealed, and returns the value's key, "" for
+// SORT, which may read several.
 func computesOn(p *policy.Policy, space string, cmd redis.Cmder) (key string, does bool) {
 	name, args := cmd.Name(), cmd.Args()
 	switch name {

@@ -69,7 +69,7 @@ type stream struct {
 	written atomic.Int64
 }
 
-const mostWritten = 200_000 // largest number for a stream, if no dictionary comes
+const mostWritten = 200_000 // limit of values for a stream, if no dictionary is trained
 
 func (w *stream) key(i int64) string { return fmt.Sprintf("%s:%d", w.name, i) }
 

@@ -98,8 +98,8 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// sealAll returns the commands to send. For those that replace the client's commands, all has their sealed
-// copies.
+// sealAll returns the commands to send. all[i] is the sealed copy that is sent instead of cmds[i], nil if cmds[i]
+// itself is sent; all is nil if no command is replaced.
 func (h *hook) sealAll(cmds []redis.Cmder) (sent []redis.Cmder, all []*sealed, err error) {
 	sent = cmds
 	for i, cmd := range cmds {

@@ -47,7 +47,7 @@ func (s *server) inForce(t testing.TB, d *codec.Dict) {
 	s.publish(t, record, object{"rule": "menus", "current": object{"dict": hex(d.Number())}})
 }
 
-// isStored fails unless bytes are an envelope of the menu with a dictionary.
+// isStored fails unless stored is an envelope of the menu with the dictionary of that number (0: none).
 func isStored(t testing.TB, stored string, number uint32) {
 	t.Helper()
 	h, err := envelope.ParseHeader([]byte(stored))
@@ -228,8 +228,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Under a rule to plain gateways seal values and libraries don't. Commands that compute are refused, since a
-// value may be an envelope.
+// Under a rule with MinGain NothingGains, gateways seal values and libraries don't. Commands that compute are refused,
+// since a value may be an envelope.
 func TestRuleToPlain(t *testing.T) {
 	s, _ := withPolicy(t)
 	c, ctx := s.attached(t, Options{}), t.Context()

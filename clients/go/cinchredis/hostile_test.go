@@ -162,7 +162,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// Unknown dictionaries cost the server few questions.
+// Looking up unknown dictionaries costs the server few requests.
 func TestUnknownDictionaries(t *testing.T) {
 	s := startRedis(t)
 	c, ctx := s.attached(t, Options{}), t.Context()

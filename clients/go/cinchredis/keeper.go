@@ -63,7 +63,7 @@ func newKeeper(s servers, space string, o Options) *keeper {
 func nothing() *policy.Policy {
 	p, err := policy.New(policy.Options{Off: true})
 	if err != nil {
-		panic(err) // a bug: no rules can't fail
+		panic(err) // a bug: a policy without rules is always valid
 	}
 	return p
 }
@@ -93,7 +93,7 @@ func (k *keeper) begin(ctx context.Context) {
 
 // ask reads the policy. If the store can't be asked, the last one stays.
 func (k *keeper) ask(ctx context.Context) {
-	at := k.now() // before the first question
+	at := k.now() // before the first request, so that the lease is not overestimated
 	var p *policy.Policy
 	err := k.over(ctx, func(ctx context.Context, all connected) (err error) {
 		p, err = k.agreed(ctx, all)

@@ -35,7 +35,7 @@ func countOf(info, name string) (n int) {
 	return n
 }
 
-// A world is a clock that stands until it is set, and a store that can be cut off.
+// A world has a clock that moves only when it is set, and a store that can be cut off.
 type world struct {
 	servers
 	now atomic.Int64
@@ -118,8 +118,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Changes are in use half a minute after they were published: another dictionary, its retirement, another
-// policy.
+// Changes take effect half a minute after they were published: another dictionary, its retirement, another policy.
 func TestRefresh(t *testing.T) {
 	s, first := withPolicy(t)
 	c, h, w := inWorld(t, s)

@@ -8,8 +8,8 @@ import (
 	"github.com/cinch-layer/cinch/envelope"
 )
 
-// open opens the values of a command's reply. If one can't be opened, the command gets an error and no reply,
-// so that no caller mistakes an envelope for a value. Replies of other types than these hold no values.
+// open opens the values of a command's reply. If one can't be opened, the command gets an error and no reply, so that
+// no caller mistakes an envelope for a value. Replies of types that reply and entries don't list hold no values.
 func (h *hook) open(cmd redis.Cmder) error {
 	switch c := cmd.(type) {
 	case *redis.IntCmd, *redis.BoolCmd, *redis.FloatCmd:

@@ -106,8 +106,8 @@ func setsAndGets(t *testing.T, c *redis.Client, key string, ended context.Contex
 	}
 }
 
-// Rules apply to the database of a client of Sentinels, as to any other's. For a client of all servers the
-// database is unknown.
+// A client from NewFailoverClient follows the rules for its database. A client from NewFailoverClusterClient with a DB
+// is refused, since its database can't be determined.
 func TestSentinelDatabases(t *testing.T) {
 	primary, _, number, sentinel := startWatched(t)
 	inTwo := maps.Clone(rules[len(rules)-1]) // menus
