@@ -28,7 +28,7 @@ type cover struct {
 	counts  []uint16 // by a dmer's hash, over all samples, saturating
 	seen    []uint32 // by a dmer's hash: the sample that it was last seen in
 
-	left     []uint16 // counts of what is not covered yet, for the current choice
+	left     []uint16 // counts of the dmers not yet covered (covered: 0), for the current choice
 	inWindow []uint16 // by a dmer's hash: occurrences in the window
 }
 
@@ -177,7 +177,8 @@ func leave(h uint32, counts, inWindow []uint16) int {
 	return 0
 }
 
-// worth returns the value of a dmer. Those that few samples have are cut out, see shared.go.
+// worth returns the score of a dmer: the number of samples that contain it, or 0 if that is below leastSamples, since
+// rare strings are cut out, see shared.go.
 func worth(count uint16) int {
 	if count < leastSamples {
 		return 0

@@ -17,9 +17,9 @@ import (
 const (
 	longLen   = 8
 	shortLen  = 5
-	tableLog  = 16 // entries for the content, by hash
-	sampleLog = 13 // entries for a sample
-	skipAfter = 8  // log of the number of literals after which the search skips one byte more per step
+	tableLog  = 16 // log2 of the entries for the content, by hash
+	sampleLog = 13 // log2 of the entries for a sample
+	skipAfter = 8  // log2 of the number of literals after which the search skips one byte more per step
 )
 
 // codeCounts holds how often each code occurs.
@@ -91,7 +91,7 @@ func (p *parser) parse() {
 		p.sequence(anchor, from, end, offset)
 		anchor, at = end, end
 		p.note(end - 2)
-		for at+longLen < len(p.buf) && p.common(at, p.repeat2) >= 4 { // without literals the second one is the nearest
+		for at+longLen < len(p.buf) && p.common(at, p.repeat2) >= 4 { // without literals, offset value 1 means repeat2
 			p.repeat, p.repeat2 = p.repeat2, p.repeat
 			end := at + p.common(at, p.repeat)
 			p.code(at, at, end, 1)

@@ -66,7 +66,7 @@ func try(e *codec.Engine, learn, heldOut [][]byte, s codec.Setting, o TrainOptio
 	return c
 }
 
-// better prefers fewer bytes; within half a percent, a smaller dictionary.
+// better reports whether c compresses to fewer bytes or, within half a percent, is the smaller dictionary.
 func (c Candidate) better(than Candidate) bool {
 	a, b := c.Report.DictBytes, than.Report.DictBytes
 	if d := a - b; max(d, -d)*200 < b {

@@ -32,7 +32,7 @@ func patients(n int) (samples [][]byte, secrets []string) {
 // the gaps where something was cut out.
 func TestDictionariesHoldNothingRare(t *testing.T) {
 	samples, secrets := patients(300)
-	// A trainer that uses everything, whichever tenant it belongs to.
+	// A trainer that uses everything that fits, secrets included.
 	greedy := func(samples [][]byte, size int) ([]byte, error) {
 		all := bytes.Join(samples, nil)
 		return all[:min(len(all), size)], nil

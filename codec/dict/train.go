@@ -127,7 +127,7 @@ func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
 	return d, nil
 }
 
-// usable reduces the samples to what is allowed.
+// usable returns the beginnings of the samples that are long enough, or of some of them if all together are too long.
 func usable(samples [][]byte, o TrainOptions) [][]byte {
 	most := max(samplesPerSize*o.Size, minSampleBytes)
 	if o.Algorithm == Chains {
@@ -185,7 +185,8 @@ func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
 	return sharedWithTables(content, samples, o)
 }
 
-// trainExternal uses the content of External's dictionary. Its own tables are of the whole content.
+// trainExternal uses only the content of External's dictionary: its tables are for the content before rare strings are
+// cut out.
 func trainExternal(samples [][]byte, o TrainOptions) ([]byte, error) {
 	trained, err := o.External(samples, more(o.Size))
 	if err != nil {
