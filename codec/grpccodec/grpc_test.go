@@ -27,8 +27,8 @@ import (
 // Compressors with names of the tests' own, which both sides know.
 const (
 	tinyName  = "tiny"  // zstd that makes a server's message too large by 10 bytes
-	bombName  = "bomb"  // sends something else than it claims
-	trashName = "trash" // zstd's name for the rest: sends text
+	bombName  = "bomb"  // sends 16 MiB of zeros, whatever the message
+	trashName = "trash" // reads zstd and sends text
 )
 
 func init() {

@@ -18,7 +18,7 @@ type idle[S any] struct {
 	armed  bool // look is scheduled
 }
 
-// idleTime is the time after which an unused state is dropped, at most twice that.
+// idleTime is the interval of look: an unused state is dropped after one to two of them.
 const idleTime = 15 * time.Second
 
 func newIdle[S any](most int) *idle[S] { return &idle[S]{max: most, every: idleTime} }
