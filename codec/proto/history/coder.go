@@ -28,8 +28,8 @@ func even(all ...[]prob) {
 	}
 }
 
-// coder works in both directions: a writer passes it what to code, a reader gets that from it. So both sides
-// run through the same steps, mostly of the same functions.
+// coder is a range coder for both directions. Its methods take the value to code, which a reader's coder ignores, and
+// return it: so both sides run through the same steps, mostly of the same functions.
 type coder struct {
 	reads bool
 	rng   uint32

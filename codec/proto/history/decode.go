@@ -24,7 +24,7 @@ type decoder struct {
 // length field of each nested message may turn out to be too long. A record may contain more of them.
 const slackBytes = 4 * maxDepth * (maxRecordDepth + 1)
 
-// message appends the message of raw bytes that is coded.
+// message appends the message of raw bytes that coded and text hold.
 func (d *decoder) message(dst, coded, text []byte, raw int) ([]byte, error) {
 	d.out, d.most, d.text = dst, len(dst)+raw, text
 	d.chain, d.parts, d.bases = d.chain[:0], d.parts[:0], d.bases[:0]
@@ -76,7 +76,8 @@ func (d *decoder) define(n uint16) error {
 	return nil
 }
 
-// content appends the fields of a message of node n, whose first value may be known.
+// content appends the fields of a message of node n. known is its first field if the reader knows that already, or nil.
+// content returns the message's first value as a key, and whether it contains no new numbers.
 func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
 	s, err := d.shape(n)
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *decoder) content(n uint16, depth int, h here, known *prefix) (key uint3
 	return key, pure && p, nil
 }
 
-// namedRuns appends the runs whose values may be named, and returns which ones these are.
+// namedRuns appends the runs whose values may be named, and returns which ones these are, as bits by index.
 func (d *decoder) namedRuns(runs []run, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool, err error) {
 	pure = true
 	last := uint32(0)
@@ -145,7 +146,8 @@ func (p *prefix) of(x *node) bool {
 	return x.tag == tag
 }
 
-// sort restores the order of a message's runs, of which the named ones come first.
+// sort restores the order of a message's runs, which were appended with the named ones first. ends holds their ends in
+// out.
 func (d *decoder) sort(start int, named uint64, ends []int) {
 	if named&(named+1) == 0 {
 		return
@@ -223,7 +225,8 @@ func (d *decoder) copy(n uint16, data []byte) {
 	d.out = append(d.out, data...)
 }
 
-// valuesOf appends a run of values that may be named, whose first one may be known.
+// valuesOf appends a run of values that may be named. known is the first one if the reader knows it already, or nil.
+// valuesOf returns the first one as a key, the last one, and whether all are pure.
 func (d *decoder) valuesOf(r run, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool, err error) {
 	if r.many && known == nil {
 		if l := d.codeList(r.node, h.hash, nil); l != 0 {
@@ -321,7 +324,7 @@ func (d *decoder) value(s *spot, depth int, h here) (id uint32, pure bool, err e
 	return d.keep(s.n, data, hashOf(data), key), pure, nil
 }
 
-// named returns a known value.
+// named returns the known value that op names.
 func (d *decoder) named(s *spot, x *forms, op int, g uint32) (uint32, error) {
 	if op == opAcross {
 		return d.namedAcross(s, x)
@@ -397,8 +400,8 @@ func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32
 	return d.nested(n, x, depth+1, h, known)
 }
 
-// nested appends a message with its length. It reserves as many bytes for the length as the previous one here
-// took.
+// nested appends a message with its length. It reserves as many bytes for the length as that of the node's previous
+// message took.
 func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (key uint32, pure bool, err error) {
 	if depth >= maxDepth {
 		return 0, false, errCoded
@@ -411,7 +414,7 @@ func (d *decoder) nested(n uint16, x *forms, depth int, h here, known *prefix) (
 	return key, pure, nil
 }
 
-// move shifts what was appended from an offset on.
+// move shifts the output from an offset on by a number of bytes, which may be negative.
 func (d *decoder) move(from, by int) {
 	end := len(d.out)
 	for range by {

@@ -58,8 +58,8 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 	return true, d.fill(g, depth)
 }
 
-// room is the place of a length that isn't known yet, with as many bytes as it had the last time. Nothing
-// nested in a node changes the node's own length.
+// room is the space for a length that isn't known yet: as many bytes as the previous length here took, which is *size.
+// Nothing nested in a node changes the node's own size.
 type room struct {
 	at   int
 	size *uint8

@@ -2,8 +2,8 @@ package history
 
 import "testing"
 
-// nest returns a message of nested levels, from the given one on, each with a number, and with another one in
-// the first extra levels. One in each levels is in a run of two.
+// nest returns a message of nested levels, from level on. Each has a number, counted up from v, and the first extra
+// levels have theirs twice. One in each levels is in a run of two. last is appended to the innermost level.
 func nest(level, levels, each, extra int, v uint64, last []byte) []byte {
 	b := varintField(nil, 2, v)
 	if level <= extra {
@@ -18,8 +18,8 @@ func nest(level, levels, each, extra int, v uint64, last []byte) []byte {
 	return bytesField(b, 1, nest(level+1, levels, each, extra, v+1, last))
 }
 
-// nested returns a session that has had more and more levels, so that there are records of all of them, and
-// the last number.
+// nested returns a session that has had more and more levels, so that there are records of all of them. v is the last
+// number.
 func nested(t *testing.T, levels, each int) (s *session, v uint64) {
 	s = &session{}
 	for n := 8; n <= levels; n += 4 {
@@ -43,7 +43,7 @@ func TestDeepRecords(t *testing.T) {
 	}
 }
 
-// Lengths that were long the last time, at all levels, and are short now.
+// Messages are restored whose lengths were long the last time, at all levels, and are short now.
 func TestDeepLengths(t *testing.T) {
 	var long []byte
 	for i := range 200 {

@@ -76,7 +76,7 @@ func (e *encoder) content(n uint16, number int, isNew bool, fields, counts, dept
 	return key, pure
 }
 
-// namedRuns codes the runs whose values may be named, and returns which ones these are.
+// namedRuns codes the runs whose values may be named, and returns which ones these are, as bits by index.
 func (e *encoder) namedRuns(s shape, at, counts, depth int, h *here, known *prefix) (named uint64, key uint32, pure bool) {
 	pure = true
 	last := uint32(0)
@@ -134,8 +134,8 @@ func (e *encoder) isList(id uint32, at, to int) bool {
 	return true
 }
 
-// valuesOf codes a run of values that may be named, whose first one may be known. It returns the first one as
-// a key, and the last one.
+// valuesOf codes a run of values that may be named. known is the first one if the reader knows it already, or nil.
+// valuesOf returns the first one as a key, the last one, and whether all are pure.
 func (e *encoder) valuesOf(r run, at, to, depth int, last uint32, h *here, known *prefix) (key, _ uint32, pure bool) {
 	n := r.node
 	if r.many && known == nil {
@@ -225,7 +225,7 @@ func (e *encoder) find(n uint16, hash uint32, b []byte) (id uint32) {
 	return id
 }
 
-// name codes a known value, and returns the value that represents it from now on.
+// name codes a known value, and returns the number by which it is named from now on.
 func (e *encoder) name(s *spot, id uint32) uint32 {
 	x, v := e.nodes[s.n].forms, &e.values[id]
 	v.used = true

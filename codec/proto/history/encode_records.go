@@ -29,8 +29,8 @@ func (e *encoder) element(r run, f protowire.Field, depth int, h here) (pure boo
 	return pure
 }
 
-// byRecord codes a message by a record of its node. It returns false if there is none, together with the
-// result of startOf if that was computed.
+// byRecord codes a message by a record of its node. If there is none, it returns false, and the result of startOf if
+// that was computed.
 func (e *encoder) byRecord(n uint16, base uint32, f protowire.Field, depth int) (done bool, start uint32) {
 	a := &e.nodes[n].again
 	if !a.made {
@@ -98,8 +98,8 @@ func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {
 	return open + n
 }
 
-// fits reports whether a record gives a message, which must not be nested too deeply. If so the open parts
-// are on the stack: numbers, and the number of fields in each run, with the fields.
+// fits reports whether a record represents a message, which must not be nested too deeply. If so it pushes the open
+// parts onto the stack: numbers, and the number of fields in each run, with the fields.
 func (e *encoder) fits(id uint32, f protowire.Field, depth int) bool {
 	if depth >= maxDepth {
 		return false

@@ -190,8 +190,7 @@ func points(at int) (b []byte) {
 
 const vectorLimit = 1 << 22
 
-// TestVectors reads these. A file has the output of a session, each message preceded by its length as a
-// varint.
+// TestVectors reads the vectors. A file has the output of a session, each message preceded by its length as a varint.
 func TestVectors(t *testing.T) {
 	testVectors(t, "testdata", vectors())
 	testVectors(t, filepath.Join("testdata", "limits"), smallVectors())

@@ -2,15 +2,15 @@ package history
 
 import "slices"
 
-// Values are guessed from the previous ones; lists of values from the previous ones or from their place. The
-// guess that was recently right when the other one was not comes first.
+// Values are guessed from the previous ones. Lists of values are guessed from the previous list, or from their place:
+// of these two guesses, the one that was recently right when the other one was not comes first.
 
 // hits holds how often guesses of lists are right.
 type hits struct {
 	p      [2][2]prob // by the kind of guess, and whether the last value was guessed
 	was    uint8
-	prefer int8 // below 0: the previous values
-	worth  int  // worth of keeping more of them
+	prefer int8 // below 0: byOrder comes first
+	worth  int  // number of further new lists until guessing stops
 }
 
 const (
@@ -31,7 +31,7 @@ func (h *hits) order() (first, second int) {
 	return byPlace, byOrder
 }
 
-// learn records the guess that was right, if the first one was not.
+// learn records whether the second guess was right, after the first one was not.
 func (h *hits) learn(second int, right bool) {
 	if !right {
 		return
@@ -83,7 +83,7 @@ func (m *model) guess(s *spot) uint32 {
 	return 0
 }
 
-// codeGuess reports whether a value is s.guess. For a writer, right reports that.
+// codeGuess codes whether a value is s.guess, and reports it. A writer passes right to compare them.
 func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	x := m.nodes[s.n].forms
 	if x.worth <= 0 {
@@ -110,7 +110,8 @@ func (m *model) codeGuess(s *spot, right func(uint32) bool) bool {
 	return true
 }
 
-// followed records a guess after a value: it is firm if no other lookup is needed the next time.
+// followed records a guess after v. v is firm if its next value was guessed, and right: no other lookup is needed the
+// next time.
 func (v *value) followed(right bool, guess uint32) { v.firm = right && guess == v.next }
 
 // learn records a value that was not guessed.
@@ -133,7 +134,7 @@ func (m *model) learn(s *spot, v uint32) {
 	}
 }
 
-// codeList returns the guessed list of a run, 0 if there is none.
+// codeList codes whether a run is a guessed list, and returns that list, or 0. A writer passes right to compare them.
 func (m *model) codeList(n uint16, here uint32, right func(uint32) bool) uint32 {
 	x := m.nodes[n].forms
 	h := &x.lists

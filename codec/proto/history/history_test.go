@@ -46,7 +46,7 @@ func TestKindsOfMessages(t *testing.T) {
 	}
 }
 
-// Doubles of all kinds, one after the other.
+// Doubles of all kinds, one after the other, are restored.
 func TestDoubles(t *testing.T) {
 	odd := []float64{math.Copysign(0, -1), 0, 2.5, 1e15, 1e15 + 1, math.NaN(), math.Inf(-1), -0.001, 1e-300, math.MaxFloat64, 123456.789}
 	var s session
@@ -174,7 +174,7 @@ func TestAllocations(t *testing.T) {
 	for at < 100 {
 		one()
 	}
-	// The few values tried with each message are kept.
+	// The few values that are tried with each message are kept, which allocates.
 	if n := testing.AllocsPerRun(30, one); n > 6 {
 		t.Errorf("%.1f allocations a message", n)
 	}

@@ -11,7 +11,7 @@ func (w *Writer) Bytes() int {
 // Bytes estimates the memory that a reader holds between messages.
 func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) + 8*cap(r.parts) }
 
-// maxSessionBytes is about the maximum for either end: its tables at their maximum size, and buffers for a
+// maxSessionBytes approximates the maximum of Bytes for either end: its tables at their maximum size, and buffers for a
 // message.
 const maxSessionBytes = 72 << 20
 

@@ -17,7 +17,7 @@ func heap() int {
 	return int(s.HeapAlloc)
 }
 
-// The estimate is about the actual memory, from a session of few series to a full one.
+// The estimate is close to the actual memory, from a session of few series to a full one.
 func TestMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

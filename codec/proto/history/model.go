@@ -32,8 +32,8 @@ var formatLimits = limits{
 	guessed: 1 << 13, listed: 1 << 14, seriesMemo: 1 << 15,
 }
 
-// Credit is the number of further new values of a node for which a lookup is tried. Each message restores a
-// little of it.
+// Credit pays for looking up a node's values: each new value costs newCost, or newNumbersCost if it contains numbers,
+// and each known one adds metCredit. At 0 lookups stop. Each message restores a little of it.
 const (
 	firstCredit    = 4096
 	mostCredit     = 1 << 20
@@ -42,8 +42,8 @@ const (
 	newNumbersCost = 192
 )
 
-// Worth is the number of further values or numbers of a node that are not guessed for which guessing is
-// tried.
+// Worth is the number of further values or numbers of a node that may be neither guessed nor found in a series until
+// guessing stops. A success adds hitWorth.
 const (
 	firstWorth       = 512
 	firstSeriesWorth = 1 << 12
@@ -58,9 +58,9 @@ type node struct {
 	field    uint32
 	wire     uint8
 	children []uint16
-	shapes   []uint16 // by number in the model
+	shapes   []uint16 // numbers in the model's shapes
 	tag      uint64
-	many     bool // for the encoder: it has been repeated
+	many     bool // for the encoder: the field has been repeated within a message
 
 	numbers *numbers // for a node of numbers
 	*forms           // for a node of values
@@ -91,13 +91,13 @@ type forms struct {
 
 	blocks []uint32
 	bare   uint32 // 1 + the block of values without a key
-	other  uint16 // node whose value was last named from here
+	other  uint16 // the other node whose value was named here last
 
 	lengths, places, blockPlaces *sizes
 
 	// For the encoder.
 	parsed, opaque uint32
-	unpacked       uint8 // consecutive values that are not numbers
+	unpacked       uint8 // values in a row that are not packed numbers
 
 	lengthSize uint8 // for the decoder: bytes of the length of the last message here
 }

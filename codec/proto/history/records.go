@@ -1,7 +1,7 @@
 package history
 
-// Messages that recur with other numbers are records of their node: the bytes between the numbers are kept,
-// and the last numbers. Runs of records in a record are left open.
+// A message that recurs with other numbers is kept as a record of its node: the bytes between its numbers, and its last
+// numbers. Runs of further records in it are left open.
 
 const (
 	maxRecordBytes = 2048 // between the numbers of one record
@@ -10,7 +10,7 @@ const (
 	maxRecordDepth = 8
 )
 
-// What counts as bytes in addition to those between numbers.
+// Bytes that count in addition to those between numbers.
 const (
 	perRecord = 128
 	perStep   = 12
@@ -27,10 +27,10 @@ const (
 	trialRecordCredit = 1 // minimum, with each message
 )
 
-// namesValues is the credit of a node's values above which its values are kept whole, including numbers.
+// namesValues is the credit of a node above which records keep its values whole, including numbers.
 const namesValues = 1024
 
-// What follows the bytes of a step.
+// Kinds of steps, by what follows their bytes.
 const (
 	stepEnd = iota
 	stepNumber
@@ -41,12 +41,12 @@ const (
 
 // step is a part of a record: constant bytes, and what follows them.
 type step struct {
-	literal uint16 // bytes
+	literal uint16 // number of bytes
 	node    uint16 // for a number, or a run
 	kind    uint8
 	wire    uint8  // for a number
-	size    uint8  // for the decoder: bytes of the length, the last time
-	base    uint32 // of the run, as in a message
+	size    uint8  // for the decoder: bytes that the length took last
+	base    uint32 // for a run: base of its messages
 }
 
 // record is a message that recurs. Number 0 means none.
@@ -54,8 +54,8 @@ type record struct {
 	literals []byte
 	steps    []step
 	slots    []seen // of numbers, and of the number of fields in runs
-	base     uint32 // of the message around it
-	next     uint32 // the record of its node that followed
+	base     uint32 // of the run that it is in
+	next     uint32 // record of its node that last followed it
 	node     uint16
 	kept
 }
@@ -145,7 +145,7 @@ func (s *records) pin(id uint32) *record {
 
 func (s *records) unpin(id uint32) { s.all[id].pinned = false }
 
-// isOf reports whether a number is that of a record of a node, in messages of some base.
+// isOf reports whether id is a record of node n with this base.
 func (s *records) isOf(id uint32, n uint16, base uint32) bool {
 	if id == 0 || int(id) >= len(s.all) {
 		return false
@@ -178,7 +178,7 @@ func (s *records) cameAgain(a *again, id uint32, guessed bool) {
 	r.used = true
 }
 
-// follows sets a record as the last one.
+// follows records that a record came after the last one, and makes it the last one.
 func (s *records) follows(a *again, id uint32, r *record) {
 	last := &s.all[a.last]
 	if last.base != r.base {

@@ -7,9 +7,9 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 )
 
-// Numbers are guessed from the previous number of their series, which are messages of the same node with the
-// same values, from the previous number of the node, or from that of the wire type. If the guess that is
-// right most often is wrong, the difference to the guess that is usually closest is coded.
+// A number is guessed from the previous number of its series (messages of the same node with the same values), from
+// that of the node, or from that of the wire type. If the guess that is right most often is wrong, the difference to
+// the guess that is usually closest is coded.
 
 // The guesses.
 const (
@@ -31,11 +31,11 @@ type seen struct {
 // numbers is the state of a node's numbers.
 type numbers struct {
 	seen
-	worth   int      // of looking up series
+	worth   int      // see firstSeriesWorth
 	doubles int8     // above 0: they are doubles
 	best    [2]uint8 // the guess that is right most often, without and with a series
 	hits    [2][ways]uint16
-	costs   [2][2][ways]uint32 // the same, and by whether it is a decimal
+	costs   [2][2][ways]uint32 // as best, and by whether the number is a decimal
 	exact   [2][contexts]prob
 	sizes   [2]*sizes
 	kinds   [8][8]prob
@@ -197,7 +197,7 @@ func (x *numbers) learn(known int, guesses [ways]uint64, v uint64) {
 
 // learnDouble updates whether numbers look like doubles in common use.
 func (x *numbers) learnDouble(v uint64) {
-	const least, most = 990, 1087 // of 1023: about 1e-10 and 1e19
+	const least, most = 990, 1087 // exponents, with a bias of 1023: about 1e-10 and 1e19
 	if e := v >> 52 & 0x7ff; e >= least && e <= most {
 		x.doubles = min(x.doubles+1, 8)
 	} else {

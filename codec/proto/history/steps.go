@@ -2,15 +2,15 @@ package history
 
 import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
 
-// Making the steps of a record from a message, using the state of its node. Both sides do it when the message
-// is complete.
+// The steps of a record are made from a message and the state of its node. Both sides do so when the message is
+// complete.
 
 // stepMaker makes the steps of a record.
 type stepMaker struct {
 	nodes []node
 	*record
 	bases []runBase // of the runs in the message, in coding order
-	runs  int       // so far
+	runs  int       // number of runs so far
 }
 
 // makeRecord makes a record of a message that was given in full, if it has numbers. The bases of its runs are
@@ -57,8 +57,8 @@ func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	return k.add(data[from:], step{kind: stepEnd})
 }
 
-// field makes steps of the field at an offset of data, including the bytes before it. It returns the end of
-// the field, or of its run, and whether everything has been consumed so far.
+// field makes steps of the field at an offset of data, including the bytes before it. It returns the end of the field,
+// or of its run, and whether the steps cover everything up to there.
 func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end int, taken, ok bool) {
 	x, content := &k.nodes[n], at+tagSize
 	f, end := protowire.ReadField(data, content, x.wire)

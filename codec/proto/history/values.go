@@ -15,8 +15,8 @@ type value struct {
 	hash  uint32
 	block uint32
 	at    uint32 // index in the block
-	next  uint32 // what followed it in a run
-	head  uint32 // what the next run began with when this value was the first of one
+	next  uint32 // value that last followed it in a run
+	head  uint32 // first value of the run after the last one that began with this value
 	node  uint16
 	kept
 	firm bool // next was right the last time
@@ -26,10 +26,10 @@ type value struct {
 // Forgotten values leave a 0, until there are too many.
 type block struct {
 	members []uint32
-	key     uint32 // hash
+	key     uint32 // hash of the key
 	keyID   uint32 // the value that was last used as the key
 	at      uint32 // index in the node's blocks
-	after   uint32 // what last followed a member in a run
+	after   uint32 // value that last followed a member in a run
 	gone    int
 	node    uint16
 }
@@ -38,7 +38,7 @@ type block struct {
 type list struct {
 	members []uint32
 	hash    uint32
-	next    uint32 // the next run of its node
+	next    uint32 // list that last followed it in its node
 	node    uint16
 	kept
 }
@@ -188,7 +188,7 @@ func roomForIDs(ids []uint32) []uint32 {
 // keyOf returns the key of a value's block.
 func (m *store) keyOf(id uint32) uint32 { return m.blocks[m.values[id].block].key }
 
-// asKey returns a value for use as a key: 0 if it has a key itself.
+// asKey returns a value for use as a key: 0 if it has a key itself, or is forgotten.
 func (m *store) asKey(id uint32) uint32 {
 	if !m.values[id].live || m.keyOf(id) != 0 {
 		return 0

@@ -37,7 +37,7 @@ func (m *model) codeCount(n uint16, count int) uint64 {
 	return x.lastCount
 }
 
-// codeOther codes the node whose value is named across.
+// codeOther codes the node whose value opAcross names.
 func (m *model) codeOther(x *forms, other uint16) uint64 {
 	if m.flag(&x.op[4], other == x.other) {
 		return uint64(x.other)
@@ -86,7 +86,7 @@ func (c *chain) known(p *prefix) {
 	c.broken = true
 }
 
-// known returns the value of a node that is its key, if it still exists.
+// known returns the value of node n with the prefix's content, or 0 if it no longer exists.
 func (m *model) known(n uint16, p *prefix) uint32 {
 	if m.isOf(p.id, n) && string(m.values[p.id].data) == string(p.content) {
 		return p.id
@@ -113,7 +113,8 @@ func (c *chain) add(v uint32, guessed bool) {
 	c.m.chain = append(c.m.chain, v)
 }
 
-// endChain makes a run nameable that identifies its message.
+// endChain ends a run. If all its values may be named, a pure run identifies its message, and a run that may repeat
+// becomes nameable as a list unless it is too long.
 func (m *model) endChain(c *chain, r run, h *here, pure bool) {
 	if c.left == 0 && !c.broken {
 		if r.many && c.count <= maxMembers {
@@ -126,7 +127,7 @@ func (m *model) endChain(c *chain, r run, h *here, pure bool) {
 	m.chain = m.chain[:c.members]
 }
 
-// takeList continues after a guessed list.
+// takeList makes a guessed list identify its message too, and returns its first value as a key, and its last one.
 func (m *model) takeList(l uint32, h *here) (key, last uint32) {
 	members := m.lists[l].members
 	h.add(m.lists[l].hash)
