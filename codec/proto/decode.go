@@ -182,8 +182,8 @@ func (d *restore) usedUp() bool {
 	return true
 }
 
-// message appends a message of node n, whose shape is v, and returns its first value as a key. If known is
-// not 0, it is that value.
+// message appends a message of node n whose shape is coded as v, and returns its first value, which is its key. If
+// known is not 0, it is the number of that value.
 func (d *restore) message(n uint16, v uint64, depth int, known uint32) (key uint32, err error) {
 	if depth >= maxDepth {
 		return 0, errColumns
@@ -331,8 +331,8 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 	return first, last, nil
 }
 
-// operation reads the next operation of a node: a number of right guesses, and then an operation unless the
-// column ends.
+// operation reads the node's next operation and the number of right guesses before it. At the end of the column all
+// further guesses are right.
 func (d *restore) operation(n uint16) error {
 	x := &d.nodes[n]
 	if c := &d.cols[n][colOps]; c.at == c.end {
@@ -372,7 +372,7 @@ func (d *restore) copy(n uint16, id uint32) {
 	d.out = append(d.out, d.out[from:from+size]...)
 }
 
-// value appends a field whose value was not guessed, and returns the value if it may be named from now on.
+// value appends a field whose value was not guessed, and returns the value's number, or 0 if it can't be named later.
 func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error) {
 	x := &d.nodes[n]
 	x.pending = false
@@ -486,8 +486,8 @@ func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err erro
 	return c, nil
 }
 
-// nested appends a message with its length. It reserves as many bytes for the length as the previous one here
-// took.
+// nested appends a message with its length. It reserves as many bytes for the length as that of the node's previous
+// message took.
 func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content, err error) {
 	size := int(d.nodes[n].size)
 	at := len(d.out)
@@ -518,7 +518,8 @@ func sizeOf(n int) int {
 	return size
 }
 
-// move shifts what was appended from an offset on, and the values in it.
+// move shifts the output from an offset on by a number of bytes, and with it the values that are numbered from values
+// on.
 func (d *restore) move(from, by, values int) {
 	end := len(d.out)
 	for range by {
@@ -593,7 +594,7 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 	return u, kind & (1<<kindBits - 1), nil
 }
 
-// meant returns the number that is coded as u in a way.
+// meant returns the number that u stands for in this way of coding.
 func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 	switch {
 	case way == wayDecimal:

@@ -15,10 +15,10 @@ type transform struct {
 	fields   []protowire.Field // a stack
 	counts   []uint32          // of the fields in each run, a stack
 	runsHere []run             // of the message being scanned
-	found    []uint32          // upper half of the hash, and number, of values
+	found    []uint32          // index of values: upper half of the hash, and number
 	mask     uint32
-	named    int // values
-	new      int // values, except those of node 0's fields
+	named    int // number of values that were named
+	new      int // number of values given in full, except in the outermost message
 	defs     []byte
 	cols     [][columns][]byte
 }
@@ -133,8 +133,8 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 	return key
 }
 
-// valuesOf codes a run of values of node n, whose first one may be known. It returns the first one, and the
-// last one that was kept in this message.
+// valuesOf codes a run of values of node n. If known is not 0 the decoder knows the first one already. valuesOf returns
+// the first one, and the last one that was kept in this message.
 func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
 	a, b := e.nodes[n].first, last
 	from := at
@@ -177,7 +177,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 	return first, last
 }
 
-// value codes a value that was not guessed, and returns the value if it may be named from now on.
+// value codes a value that was not guessed, and returns its number, or 0 if it can't be named later.
 func (e *transform) value(n uint16, f protowire.Field, depth int, guess uint32) (id uint32) {
 	src := e.src[f.From():f.To()]
 	x := &e.nodes[n]
@@ -201,7 +201,7 @@ func (e *transform) value(n uint16, f protowire.Field, depth int, guess uint32) 
 	return e.note(n, f, key, hash, entry)
 }
 
-// name codes a value that is known, and returns the value that represents it from now on.
+// name codes a value that is known, and returns the number by which it is named from now on.
 func (e *transform) name(n uint16, f protowire.Field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
 	known := &e.bonds[id]
 	switch m := e.spans[id].node; {
@@ -279,7 +279,7 @@ func (e *transform) inFull(n uint16, f protowire.Field, depth int, known uint32)
 	return 0
 }
 
-// note keeps a value, and indexes it: entry is the empty entry found for it.
+// note keeps a value and indexes it. entry is the empty entry that was found for it, or nil.
 func (e *transform) note(n uint16, f protowire.Field, key, hash uint32, entry *uint32) uint32 {
 	src := e.src[f.From():f.To()]
 	id := e.keep(n, int(f.From()), len(src), key)

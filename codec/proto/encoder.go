@@ -42,8 +42,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Encoder compresses one message after another. It is not safe for concurrent use. Between messages it keeps
-// only buffers, and whether skipping the comparison with the general codec was right.
+// Encoder compresses one message after another. It is not safe for concurrent use. Between messages it keeps only
+// buffers, and for how many messages the comparison with the general codec can be skipped.
 type Encoder struct {
 	transform
 	options  Options

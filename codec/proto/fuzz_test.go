@@ -22,7 +22,7 @@ func FuzzRoundTrip(f *testing.F) {
 		if sealed := roundTrip(t, e, d, message); len(sealed) > len(message)+8 {
 			t.Fatalf("%d bytes became %d", len(message), len(sealed))
 		}
-		// Columns also for messages that are sent plain.
+		// Messages that are sent plain are tested as columns too.
 		if !e.run(message) {
 			return
 		}

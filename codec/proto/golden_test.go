@@ -76,9 +76,9 @@ func packed(n int) (b []byte) {
 	return b
 }
 
-// TestVectors reads these, and foreign-*, which another writer made from docs/PROTO.md by random choices
-// among everything that the format allows. Cinch's encoder never writes much of it, such as a known key of a
-// node that has stopped.
+// TestVectors reads the vectors, and foreign-*, which another encoder, written from docs/PROTO.md, made by random
+// choices among everything that the format allows. Cinch's encoder never writes much of that, such as a known key in a
+// node whose lookups have stopped.
 func TestVectors(t *testing.T) {
 	if *makeVectors {
 		writeVectors(t)
@@ -123,6 +123,6 @@ func writeVectors(t *testing.T) {
 		write(".message", message)
 		write(".cinch-proto", NewEncoder(Options{}).Append(nil, message))
 		write(".cinch-proto-s2", NewEncoder(Options{Setting: codec.Setting{Codec: codec.S2}}).Append(nil, message))
-		write(".cinch-proto-raw", NewEncoder(Options{Stored: true}).Append(nil, message)) // columns where others are plain
+		write(".cinch-proto-raw", NewEncoder(Options{Stored: true}).Append(nil, message)) // always in columns
 	}
 }

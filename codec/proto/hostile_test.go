@@ -66,7 +66,7 @@ func TestManyNoisyColumns(t *testing.T) {
 	}
 }
 
-// A packed field has as many numbers as bytes, and the encoder's memory is in proportion to the columns.
+// The encoder's memory stays in proportion to the columns, for a packed field that has as many numbers as bytes.
 func TestPackedMemory(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -110,7 +110,7 @@ func TestKeptShapes(t *testing.T) {
 		columns = binary.AppendUvarint(binary.AppendUvarint(columns, shapes), shapes)
 		columns = append(columns, 2)
 		columns = append(columns, defs...)
-		columns = append(columns, make([]byte, i+shapes)...) // new, all of them
+		columns = append(columns, make([]byte, i+shapes)...) // operations: all new
 		columns = append(columns, 0)                         // a new shape
 		for range i {
 			columns = append(columns, 1) // an empty string

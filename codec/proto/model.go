@@ -12,7 +12,7 @@ const (
 	maxNodes      = 1024
 	maxChildren   = 64
 	maxFieldNo    = 1<<20 - 1
-	maxNodeShapes = 64 // that are searched; messages with more shapes are given as bytes
+	maxNodeShapes = 64 // shapes of a node, searched one by one; messages of further shapes are given as bytes
 	maxShapes     = 4096
 	maxRuns       = 1 << 15 // in all shapes
 	maxValues     = 1 << 16 // so that their numbers have 16 bits
@@ -58,22 +58,22 @@ type node struct {
 	wire     uint8
 	tagSize  uint8
 	off      bool   // values are no longer looked for
-	other    uint16 // node whose value was last named from here
+	other    uint16 // the other node whose value was named here last
 	children []uint16
-	shapes   []uint16 // by number in the model
+	shapes   []uint16 // numbers in the model's shapes
 
 	first  uint32 // first value of the last run
 	list   uint32
 	credit uint32 // new values that are allowed before it is off
-	length int    // of the last new value
+	length int    // bytes of the last new value
 
-	prev  uint64 // number
+	prev  uint64 // the last number
 	costs [ways]uint32
 
 	// For the encoder.
-	many           bool // it has been repeated
+	many           bool // the field has been repeated within a message
 	parsed, opaque uint32
-	unpacked       uint8  // consecutive values that are not numbers
+	unpacked       uint8  // values in a row that are not packed numbers
 	hits           uint32 // right guesses since the last operation
 
 	// For the decoder.
@@ -105,9 +105,9 @@ type bond struct {
 	list  uint32 // of values that have this one as key; 0: none
 	key   uint16
 	at    uint16 // index in its list
-	next  uint16 // what last followed it
-	head  uint16 // what the next run began with when it was last the first of one
-	after uint16 // what last followed a value that has this one as key
+	next  uint16 // value that last followed it
+	head  uint16 // first value of the run after the last one that began with this value
+	after uint16 // value that last followed one that has this value as its key
 }
 
 // model holds what encoder and decoder both know while they go through a message, and update in the same way.
@@ -120,7 +120,7 @@ type model struct {
 	bonds  []bond
 	lists  [][]uint32
 	room   int      // of all lists, including idle ones
-	table  []uint16 // what followed last
+	table  []uint16 // value that followed last, by slot
 	shift  uint
 	last   [protowire.Fixed32Type + 1]uint64 // last number by wire type
 }
@@ -210,7 +210,7 @@ func (m *model) addShape(n uint16, from int, hash uint32) {
 	m.shapes = append(m.shapes, shape{uint32(from), uint32(len(m.runs)), hash})
 }
 
-// slot returns the table index of what followed a when b was the last value not guessed.
+// slot returns the index in table for the value that followed a when b was the last value that was not guessed.
 func (m *model) slot(n uint16, a, b uint32) uint32 {
 	h := a*0x9E3779B1 ^ (b*0x85EBCA77 + uint32(n)*0xC2B2AE3D)
 	h ^= h >> 15

@@ -39,7 +39,8 @@ func lowBytes(u uint64) int { return max(bits.Len64(u)-1, 0) >> 3 }
 
 func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[way]>>3 }
 
-// count records a number, which both sides know now, and its number of bits as a decimal, for wire type 1.
+// count records the number v at the moment when both sides know it. decimal is its cost in bits as a decimal, which
+// matters for wire type 1 only.
 func (m *model) count(x *node, v uint64, decimal int) {
 	switch x.wire {
 	case protowire.Fixed32Type:

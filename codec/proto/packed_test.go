@@ -40,7 +40,7 @@ func TestPacked(t *testing.T) {
 		name string
 		wire uint8
 		of   func(i int) uint64
-		most float64 // of what zstd makes of the message
+		most float64 // maximum length, as a fraction of zstd's
 	}{
 		{"counts", protowire.Fixed64Type, func(int) uint64 { return uint64(rng.ExpFloat64() * 300) }, 0.85},
 		{"decimals", protowire.Fixed64Type, func(int) uint64 { return math.Float64bits(float64(rng.IntN(20_000)) / 100) }, 0.7},
@@ -74,8 +74,8 @@ func TestPackedAs(t *testing.T) {
 	}
 }
 
-// Values that look packed at first, or happen to be a valid message too, and values of one node that are
-// packed in several ways.
+// Values that look packed at first, or happen to be a valid message too, and values of one node that are packed in
+// several ways, are restored.
 func TestPackedMixed(t *testing.T) {
 	e, d := NewEncoder(Options{Stored: true}), NewDecoder(Options{})
 	for seed := range uint64(300) {

@@ -26,7 +26,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Messages that are not protobuf in its shortest form, or only nearly so.
+// Messages that are not protobuf in its shortest form, or only nearly so, are restored.
 func TestStrangeMessages(t *testing.T) {
 	good := records(200, 1)
 	strange := map[string][]byte{
@@ -113,7 +113,7 @@ func TestRandomMessages(t *testing.T) {
 			message[rng.IntN(len(message))] ^= byte(rng.Uint32())
 		}
 		roundTrip(t, e, d, message)
-		if !e.run(message) { // also columns of messages that are shorter without
+		if !e.run(message) { // test the columns of messages that are shorter without, too
 			continue
 		}
 		columns++
@@ -127,7 +127,7 @@ func TestRandomMessages(t *testing.T) {
 	}
 }
 
-// Values at the limits of what is kept, and lengths whose varint grows.
+// Values at the limits of what is kept, and lengths whose varint grows, are restored.
 func TestLengths(t *testing.T) {
 	e, d := NewEncoder(Options{}), NewDecoder(Options{})
 	for _, n := range []int{0, 1, 126, 127, 128, 129, maxValueBytes - 1, maxValueBytes, maxValueBytes + 1, 16383, 16384} {
@@ -204,7 +204,7 @@ func TestDecimal(t *testing.T) {
 	}
 }
 
-// All general codecs, and messages that none can make shorter.
+// All general codecs can be used, also for messages that none can make shorter.
 func TestCodecs(t *testing.T) {
 	message := records(300, 3)
 	rng := rand.New(rand.NewPCG(8, 9))

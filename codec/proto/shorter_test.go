@@ -64,9 +64,10 @@ func TestSurelyShorter(t *testing.T) {
 	}
 }
 
-// Messages that the general codec makes much smaller than columns, although the model's counts favour
-// columns: new values are nearly the same as earlier ones, or occurred earlier in a node that has stopped. A
-// part of the message shows it, and after the first message for which no part shows it all are tried.
+// For these messages the general codec's output is much smaller than columns, although the model's counts favour
+// columns: new values are nearly the same as earlier ones, or occurred earlier in a node whose lookups have stopped.
+// Compressing a part of the message reveals that; after the first message for which it does not, all are compressed
+// whole.
 func TestNotSurelyShorter(t *testing.T) {
 	for name, generate := range nearlyAlike {
 		e := NewEncoder(Options{})

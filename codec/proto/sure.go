@@ -33,10 +33,11 @@ const (
 	lostOfText = 32
 )
 
-// modelIsSure reports whether columns are shorter according to the model's counts. For a new value in a
-// message the general codec has to code the tags and lengths around it, unless it is nearly the same as
-// before: that is two bytes. A named value is often not where a match continues: half a byte. With little
-// that is new the general codec may match anything at once, numbers always.
+// modelIsSure reports whether columns are shorter according to the model's counts. They save two bytes for each new
+// value in a message, since the general codec has to code the tags and lengths around it unless these are nearly the
+// same as before. They save half a byte for each named value, since a match of the general codec often ends there.
+// Named values count only up to twice the number of new ones: with little that is new, the general codec may match
+// everything at once. It may always match numbers, so their columns count as lost.
 func (e *Encoder) modelIsSure() bool {
 	won := 2*e.new + min(e.named, 2*e.new)/2
 	lost := lostOnce + len(e.defs)

@@ -27,8 +27,8 @@ func (f Field) From() uint32 { return uint32(f >> 32) }
 // To returns where the content ends.
 func (f Field) To() uint32 { return uint32(f) }
 
-// AppendRun appends the fields with the tag at an offset, whose size is given, and returns the offset of the next
-// one, or -1.
+// AppendRun appends the fields of the run at an offset. The run's tag and the size of the tag in bytes are given. It
+// returns the offset after the run, or -1 if a field is invalid.
 func AppendRun(fields []Field, src []byte, at int, tag uint64, size int) ([]Field, int) {
 	for {
 		at += size
@@ -101,7 +101,7 @@ func Uvarint(b []byte) (v uint64, size int) {
 	return v, size
 }
 
-// MaybeMessage rules out text: tags and lengths of messages are mostly control characters.
+// MaybeMessage returns false for most text: tags and lengths of messages are mostly control characters.
 func MaybeMessage(b []byte) bool {
 	if len(b) < 2 {
 		return false
