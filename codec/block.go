@@ -86,7 +86,7 @@ func decompressMinLZ(dst, src []byte, rawLen int) ([]byte, error) {
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if !ok { // the library would go on and read it as s2
+	if !ok { // the library would otherwise decode it as s2
 		return dst, fmt.Errorf("%w: not minlz", ErrCorrupt)
 	}
 	if n != rawLen {

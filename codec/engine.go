@@ -115,7 +115,7 @@ func (e *Engine) Compress(dst, src []byte, s Setting, d *Dict) (out []byte, err 
 		return e.zstd.Compress(dst, src, s.Level, d)
 	case Zlib, Gzip:
 		return e.flate.compress(dst, src, s)
-	default: // Validate knows it, but the cases above don't
+	default: // Validate accepts it, but no case above handles it
 		return dst, ErrUnknownCodec
 	}
 }
@@ -174,7 +174,7 @@ func (e *Engine) Decompress(dst, src []byte, id ID, rawLen int, d *Dict) (out []
 		return e.zstd.Decompress(dst, src, rawLen, d)
 	case Zlib, Gzip:
 		return e.flate.decompress(dst, src, id, rawLen)
-	default: // Known knows it, but the cases above don't
+	default: // Known accepts it, but no case above handles it
 		return dst, ErrUnknownCodec
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 const defaultFlateLevel = 6
 
-// Sizes in bytes: of a writer, of a reader, and of all idle states together.
+// Sizes in bytes: of a writer, of a reader, and the limit for all idle states of either kind.
 const (
 	flateWriterBytes = 1400 << 10
 	flateReaderBytes = 64 << 10
 	flateIdleBytes   = 16 << 20
 )
 
-// flateMaxRatio is the maximum number of bytes per byte of deflate.
+// flateMaxRatio is the maximum number of decompressed bytes per byte of deflate.
 const flateMaxRatio = 1032
 
 type flateCoder struct {

@@ -33,10 +33,10 @@ type ZstdFramer interface {
 // bytes, or for the end of the value.
 const FrameBlock = zstdframe.MaxBlock
 
-// FrameWriter starts to compress value, whose bytes have yet to arrive, by s. This must be a setting of zstd
-// without a dictionary: with one, libzstd's streams make a long value larger by a twentieth than its whole
-// frames do. For others, and for an empty value, the error wraps [ErrSetting] or [ErrUnknownCodec]. The
-// concatenated results of Append decompress as the result of Compress does, though their bytes may differ.
+// FrameWriter starts to compress value, whose bytes have yet to arrive, by s. This must be a setting of zstd without a
+// dictionary: with one, libzstd compresses a long value as a stream to a twentieth more bytes than as a whole. For
+// other settings, and for an empty value, the error wraps [ErrSetting] or [ErrUnknownCodec]. The concatenated results
+// of Append decompress as the result of Compress does, though their bytes may differ.
 func (e *Engine) FrameWriter(value []byte, s Setting) (FrameWriter, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err

@@ -55,9 +55,9 @@ type sample struct {
 	matches int
 }
 
-// flat compares the sum of the squared counts with that of random bytes: n + n(n-1)/256 on average, with a
-// deviation of n/11. Text and JSON give several times that, base64 four times. A quarter more than random
-// means a gain of 4 % at best; n/4 more is chance.
+// flat compares the sum of the squared counts with that of random bytes: n + n(n-1)/256 on average, with a deviation of
+// n/11. Text and JSON give several times that, base64 four times. A quarter more than random means a gain of 4 % at
+// best; the additional n/4 allows for chance.
 func (s *sample) flat() bool {
 	var squares uint32
 	for _, c := range s.counts {

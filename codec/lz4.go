@@ -12,7 +12,7 @@ type lz4Coder struct {
 	high idle[int, *lz4.CompressorHC]
 }
 
-// Sizes in bytes of the compressors' tables, and of all idle tables.
+// Sizes in bytes of the compressors' tables, and the limit for all idle tables of either kind.
 const (
 	lz4FastBytes = 136 << 10
 	lz4HighBytes = 768 << 10
@@ -58,7 +58,7 @@ func (c *lz4Coder) highBlock(dst, src []byte, level int) (int, error) {
 	return n, err
 }
 
-// lz4MaxRatio is the maximum number of bytes per byte of a block.
+// lz4MaxRatio is the maximum number of decompressed bytes per byte of a block.
 const lz4MaxRatio = 255
 
 func decompressLZ4(dst, src []byte, rawLen int) ([]byte, error) {

@@ -93,8 +93,8 @@ type Setting struct {
 	Dict  uint32 // number of a dictionary, 0 for none; zstd only
 }
 
-// Stored is the level of cinch-proto at which the columns of a message are not compressed: the link that
-// carries the messages compresses them, with the history of others.
+// Stored is the level of cinch-proto at which the columns of a message are not compressed: the link that carries the
+// messages compresses them, with the history of other messages.
 const Stored = -1
 
 // storedSuffix is the text form of Stored.

@@ -78,7 +78,7 @@ func TestIDNames(t *testing.T) {
 			t.Errorf("%d is %q, which is %d, %v", id, id, got, err)
 		}
 	}
-	if s := codec.ID(15).String(); s != "codec(15)" { // the last that an envelope could have
+	if s := codec.ID(15).String(); s != "codec(15)" { // the highest number that fits in an envelope
 		t.Errorf("an unknown number prints as %q", s)
 	}
 }

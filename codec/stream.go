@@ -96,7 +96,7 @@ func (e *Engine) streamer() ZstdStreamer {
 	return (*GoZstd)(nil)
 }
 
-// turnWriter waits for the engine's turns, as values do.
+// turnWriter takes one of the engine's turns for each piece, as Compress does for each value.
 type turnWriter struct {
 	e *Engine
 	w StreamWriter

@@ -6,7 +6,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// CountingZstd counts the calls of its decoder: what is rejected before is never decoded.
+// CountingZstd counts the calls of its decoder, to check that a payload was rejected before it was decoded.
 type CountingZstd struct {
 	codec.ZstdCoder
 	Decoded atomic.Int64

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// NestedRecords returns a message of Protocol Buffers whose last element differs from those before only by
-// longer runs of parts, each of which has its own text. So cinch-proto, version 2, represents the element by
-// a record, and makes a new record of each part meanwhile. A part has as many numbers as the element, so that
-// its record fits the space of the element's.
+// NestedRecords returns a message of Protocol Buffers whose last element differs from those before only by longer runs
+// of parts, each of which has its own text. So version 2 of cinch-proto represents the element by a record and, while
+// that is in use, makes a new record of each part. A part has as many numbers as the element, so that its record fits
+// the space of the element's.
 func NestedRecords(runs, parts, numbers int) (b []byte) {
 	element := func(at, parts int) []byte {
 		m := binary.AppendUvarint([]byte{1 << 3}, uint64(at))

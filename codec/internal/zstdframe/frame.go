@@ -181,7 +181,7 @@ func (f *Frame) AppendTo(dst []byte, h Header) []byte {
 	return append(dst, f.body...)
 }
 
-// WindowLog returns the smallest window that covers n bytes.
+// WindowLog returns log2 of the smallest window that covers n bytes.
 func WindowLog(n int) int {
 	return max(minWindowLog, bits.Len(uint(max(n, 1)-1)))
 }
@@ -248,9 +248,8 @@ func StreamHeader(dst []byte, windowLog int) []byte {
 	return append(dst, 0, byte(windowLog-minWindowLog)<<3)
 }
 
-// CheckPiece checks that src is a number of whole blocks, as a flush leaves them, that can
-// hold exactly rawLen bytes: none is the last of its frame, so nothing can follow that
-// declares another window.
+// CheckPiece checks that src is a number of whole blocks, as a flush leaves them, that can hold exactly rawLen bytes.
+// No block may be marked as the last of its frame, so that no frame can follow that declares another window.
 func CheckPiece(src []byte, rawLen int) error {
 	plain, compressed := 0, 0
 	for len(src) > 0 {
