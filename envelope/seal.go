@@ -60,7 +60,7 @@ func (s *Sealer) SealContent(dst, content []byte, of Foreign, n int, st codec.Se
 	return out, did
 }
 
-// compress appends an envelope of value, compressed by st in place of raw bytes, and reports whether that is
+// compress appends an envelope of value, compressed by st, and reports whether storing that in place of raw bytes is
 // worth it. If it is not, or can't be done, it returns dst with its old content.
 func (s *Sealer) compress(dst, value []byte, st codec.Setting, of Foreign, raw int, worth func(raw, sealed int) bool) ([]byte, bool) {
 	if st.Codec == codec.Raw || len(value) == 0 || len(value) > s.maxRaw {

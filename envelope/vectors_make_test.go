@@ -59,7 +59,7 @@ func (k *kitchen) dictionaries() {
 	k.addDict("dictionaries/raw.dict", orders(4<<10))
 }
 
-// addDict uses the existing file, if there is one, instead of content.
+// addDict adds a dictionary: the existing file if there is one, otherwise content.
 func (k *kitchen) addDict(file string, content []byte) {
 	if existing := existingVectorFile(file); existing != nil {
 		content = existing
@@ -87,7 +87,7 @@ func (k *kitchen) refuses(name, class string, stored []byte, change func(*vector
 	k.recipes = append(k.recipes, recipe{v, func(*testing.T) []byte { return stored }})
 }
 
-// envelope makes an envelope, worth it or not.
+// envelope makes an envelope of value, even if that is longer than value.
 func (k *kitchen) envelope(h Header, engine string, st codec.Setting, value []byte, d *codec.Dict) []byte {
 	h.Version, h.Codec, h.RawLen = Version, st.Codec, len(value)
 	if d != nil {
@@ -308,8 +308,7 @@ func (k *kitchen) refusedPayloads() {
 	k.refuses("minlz-snappy-fallback", "payload", snappy, nil)
 }
 
-// forged adds envelopes that name a dictionary but lack the tag that only the dictionary gives, over all of
-// the envelope.
+// forged adds envelopes that name a dictionary, but whose tag was not computed with it over the whole envelope.
 func (k *kitchen) forged() {
 	const file, otherFile = "dictionaries/trained.dict", "dictionaries/raw.dict"
 	d, other := k.dicts[file], k.dicts[otherFile]

@@ -130,7 +130,7 @@ func TestDamagedVectors(t *testing.T) {
 	}
 }
 
-// bombs are short values that open to a lot.
+// bombs returns short values that open to many bytes.
 func bombs(t *testing.T) map[string]bomb {
 	all := map[string]bomb{
 		"a claim": {GlideLZ4, append(binary.LittleEndian.AppendUint32([]byte{0, 1, 2, 0, 2}, 1<<31), 0)},

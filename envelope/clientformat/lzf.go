@@ -45,7 +45,7 @@ func lzfSize(src []byte) (size int) {
 	return size
 }
 
-// appendBackref appends n bytes from back bytes before the end, which may be fewer: then they are repeated.
+// appendBackref appends n bytes, copied from back bytes before the end. If back is less than n, they are repeated.
 func appendBackref(dst []byte, n, back int) []byte {
 	for from := len(dst) - back; n > 0; {
 		piece := min(n, len(dst)-from)

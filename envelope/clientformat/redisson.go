@@ -48,7 +48,7 @@ func appendRedisson(dst []byte, f Format, level int, content []byte, e *codec.En
 	return appendZstdOf(dst, f, level, content, e)
 }
 
-// snappyMostRatio is above the number of raw bytes for one byte of a block: three bytes copy 64.
+// snappyMostRatio exceeds the maximum number of raw bytes per byte of a block: three bytes copy 64.
 const snappyMostRatio = 22
 
 // openSnappy relies on the library to treat trailing bytes as damage.
