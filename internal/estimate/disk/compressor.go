@@ -10,7 +10,7 @@ type compressor struct {
 	buf     []byte
 }
 
-// length returns the compressed length of data plus more bytes of the filesystem's.
+// length returns the compressed length of data plus more, the number of bytes that the filesystem adds.
 func (c *compressor) length(data []byte, s codec.Setting, more int) (int, bool) {
 	out, err := c.engine.Compress(c.buf[:0], data, s, nil)
 	if err != nil {

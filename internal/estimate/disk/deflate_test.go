@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Lengths by zlib 1.2.13 for the same bytes in one call, at levels 1 to 9: the computed ones are within 5
-// bytes or 0.2 %.
+// The computed lengths are within 5 bytes or 0.2 % of those by zlib 1.2.13 for the same bytes in one call, at levels 1
+// to 9.
 func TestDeflated(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	text, random := prose(r, 60000), noise(r, 60000)
@@ -49,7 +49,7 @@ func fibonacci() (b []byte) {
 	return b
 }
 
-// Lengths according to the format.
+// Lengths are computed according to the format LZO1X.
 func TestLZO(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	random := noise(r, 4096)

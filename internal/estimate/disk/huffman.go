@@ -63,8 +63,8 @@ func distanceSymbol(n int) (symbol, extra int) {
 	return 2*extra + n>>extra, extra
 }
 
-// end returns the number of bits of the block, in the smallest of its three forms, if it follows behind bits.
-// It starts another block.
+// end returns the number of bits of the block in the smallest of its three forms, if it follows the first behind bits
+// of the stream. It starts another block.
 func (b *block) end(behind int) int {
 	b.literals[endOfBlock]++
 	least := 3 + b.extra + min(b.fixed(), b.dynamic())

@@ -62,7 +62,7 @@ func (m *matcher) run(data []byte, r matchRules, take func(sequence) (more bool)
 
 // search returns the next place from at on that has a match.
 func (m *matcher) search(at, last int) (from, earlier int, ok bool) {
-	const first = 3 // of the tries don't count
+	const first = 3 // number of tries counted in advance
 	for tried := 1<<m.rules.patience + first; ; tried++ {
 		next := at + tried>>m.rules.patience
 		if next > last {

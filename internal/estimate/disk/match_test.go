@@ -62,7 +62,7 @@ func FuzzSequences(f *testing.F) {
 	})
 }
 
-// Lengths according to LZ4's block format.
+// Lengths are computed according to LZ4's block format.
 func TestLZ4(t *testing.T) {
 	random := noise(rand.New(rand.NewPCG(5, 5)), 4096)
 	for _, c := range []struct {

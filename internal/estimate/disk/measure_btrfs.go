@@ -31,7 +31,8 @@ type volumeError struct{ error }
 
 func (e volumeError) Unwrap() error { return e.error }
 
-// store returns the size of the files, extrapolated from that of the sample.
+// store writes the sample to a filesystem with setting b, and returns the size of all files, extrapolated from its size
+// there.
 func (w *walk) store(b *Btrfs, r *Result) (n int64, err error) {
 	most := min(r.Bytes-r.FixedSize, r.Computed*btrfsChunk)
 	v, err := w.o.Mount(w.ctx, *b, most)

@@ -66,6 +66,6 @@ type Result struct {
 	Links     int64      `json:"symbolic_links,omitempty"`     // not followed
 	Mounts    int64      `json:"other_filesystems,omitempty"`  // mounted below, left out
 	Fixed     int64      `json:"uncompressed_files,omitempty"` // on btrfs: nodatacow or fallocated, never compressed
-	FixedSize int64      `json:"uncompressed_bytes,omitempty"` // what these take
+	FixedSize int64      `json:"uncompressed_bytes,omitempty"` // their size on disk
 	Estimates []Estimate `json:"estimates"`
 }

@@ -86,7 +86,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Files that are removed, shrink, grow or are replaced between counting and reading.
+// Files may be removed, shrink, grow or be replaced between counting and reading.
 func TestChangingFiles(t *testing.T) {
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	for _, name := range []string{"a", "gone", "grown", "pipe", "shrunk"} {
