@@ -172,7 +172,7 @@ func (c *Collector) SkipInSpace(space, pattern, kind, reason string, weight floa
 	c.named(space, pattern, kind).left(reason, weight)
 }
 
-// scale records by how much a space is larger than what was seen.
+// scale records by what factor a space is larger than the part of it that was seen.
 func (c *Collector) scale(space string, factor float64) {
 	if c.scales == nil {
 		c.scales = make(map[string]float64)

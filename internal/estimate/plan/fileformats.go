@@ -107,7 +107,7 @@ func (f *files) document(s sized, doc []byte, weight float64) {
 	f.c.Add(name, kindDocument, doc, weight)
 }
 
-// json reads the elements of the list that a file is, or its consecutive values.
+// json reads the elements of a file's top-level list, or else its consecutive values.
 func (f *files) json(h *os.File, s sized, want int64) error {
 	weight := 1.0
 	if want < s.size {

@@ -158,7 +158,7 @@ func (t *openedSample) costs(cost Cost, kind string) (held, content sums) {
 	return held, content
 }
 
-// writers names the libraries that compress like that, to follow "compressed".
+// writers names the libraries that write a format, as words that follow "compressed".
 var writers = map[clientformat.Format]string{
 	clientformat.GlideZstd:    "by Valkey GLIDE (zstd)",
 	clientformat.GlideLZ4:     "by Valkey GLIDE (lz4)",

@@ -116,7 +116,7 @@ func (s *sizes) mean() float64 {
 	return s.bytes / s.values
 }
 
-// quantile returns an upper bound, a power of two, of the length of that share of the values.
+// quantile returns an upper bound, a power of two, on the length in bytes of the shortest share q of the values.
 func (s *sizes) quantile(q float64) int64 {
 	left := q * s.values
 	for i, n := range s.buckets {

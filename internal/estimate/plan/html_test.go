@@ -46,9 +46,9 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A page without groups, and one with more groups than it shows at once: the table and the bars of the
-// largest groups and one group's plots are open, the rest is folded. The page of 64 groups was 20,571 pixels
-// long.
+// A page without groups is complete. On a page with more groups than it shows at once, the table and the bars of the
+// largest groups and one group's plots are open, and the rest is folded: a page of 64 groups was 20,571 pixels long
+// before.
 func TestHTMLManyAndNone(t *testing.T) {
 	p, err := price.Default()
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 
 // Limits of what is measured of a group, in bytes and values.
 const (
-	measureBytes    = 2 << 20  // enough if there are
-	measureAtLeast  = 64       // this many values,
-	measureMost     = 12 << 20 // but never more than this
+	measureBytes    = 2 << 20  // bytes of values that suffice
+	measureAtLeast  = 64       // number of values to measure even if they have more bytes
+	measureMost     = 12 << 20 // but never more bytes than this
 	measureValues   = 2000
 	timedRounds     = 3
 	timedLongEnough = 60 * time.Millisecond
@@ -241,7 +241,7 @@ func (w *measurement) sealForeign(dst []byte, v subject) (out []byte, ok bool) {
 	return s.sealContent(dst, v, content, w.rules.worth)
 }
 
-// roomFor returns a size sufficient for all values compressed, and for what codecs need meanwhile.
+// roomFor returns a size in bytes that suffices for all values compressed, and for what codecs need meanwhile.
 func roomFor(values []subject) int {
 	total, longest := 0, 0
 	for _, v := range values {

@@ -13,8 +13,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message
-// that begins with its own length. A candidate turns it into the same with compressed messages, or into pieces.
+// An exchange of MongoDB is a value of a plan: a request followed by its reply. Each is a complete message that begins
+// with its own length. A candidate turns it into an exchange of compressed messages, or into pieces.
 
 // encoding tells how messages between a gateway and its upstream are encoded.
 type encoding string
@@ -242,8 +242,8 @@ func (p *planner) history(learn [][]byte) histories {
 // historyPart limits the bytes of a message in a history, which would otherwise have few long ones.
 const historyPart = codec.MaxDictLen / 8
 
-// historyOf returns a history of messages. A link remembers up to 8 MiB, and a dictionary codec.MaxDictLen. The messages
-// are mixed, and get the numbers of earlier ones on the connection: equal numbers would compress too well.
+// historyOf returns a history of messages. A link remembers up to 8 MiB, and a dictionary codec.MaxDictLen. The
+// messages are mixed, and get the numbers of earlier ones on the connection: equal numbers would compress too well.
 func historyOf(messages [][]byte) *codec.Dict {
 	var content []byte
 	for i, at := range rand.New(rand.NewPCG(uint64(len(messages)), 0)).Perm(len(messages)) {

@@ -98,7 +98,7 @@ func (m *modeller) model() {
 		m.repeat("insert", n.Inserts, func() (request, reply []byte) { return insert(max(int(a.Inserted+0.5), 1)) })
 	case a.Inserts > 0:
 		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(a.Inserted*a.Inserts-a.Inserts+float64(n.Inserts), n.Inserts, mostInsertBytes), insert)
-	default: // of what the collection has now, if nothing was deleted
+	default: // they inserted all that the collection has now, if nothing was deleted
 		m.between("insert", perInsert, n.Inserts, 1, m.mostDocuments(float64(m.total), n.Inserts, mostInsertBytes), insert)
 	}
 	m.left("updates", n.Updates)
@@ -295,7 +295,7 @@ func (m *modeller) document() bson.Raw {
 	return d
 }
 
-// tail appends what drivers add to commands.
+// tail appends the elements that drivers add to every command.
 func (m *modeller) tail(doc []byte) []byte {
 	at, doc := bsoncore.AppendDocumentElementStart(doc, "lsid")
 	doc = bsoncore.AppendBinaryElement(doc, "id", bson.TypeBinaryUUID, sessionID[:])
@@ -304,7 +304,7 @@ func (m *modeller) tail(doc []byte) []byte {
 	return bsoncore.AppendStringElement(doc, "$db", m.c.Database)
 }
 
-// clusterTime appends what replica sets add to every message.
+// clusterTime appends the element that replica sets add to every message.
 func (m *modeller) clusterTime(doc []byte) []byte {
 	if !m.w.o.Server.Clustered() {
 		return doc

@@ -54,7 +54,7 @@ type openedSample struct {
 	sides    []side
 	formats  map[clientformat.Format]int
 	unopened int
-	short    int // values that look like no library's
+	short    int // values in no format, shorter than glideLeaves
 }
 
 // open decompresses values in the order of their chance, until there are enough.

@@ -61,7 +61,7 @@ type Options struct {
 	MaxCores        float64       // at the rates; 0: no limit
 	MaxLatency      time.Duration // added per value, on the first link; 0: no limit
 	Links           []Link
-	Rates           Rates // 0: the source's, or what DefaultRates assumes
+	Rates           Rates // 0: the source's, or assumed ones
 	Prices          price.Table
 	Layout          price.Layout
 	NoDictionaries  bool

@@ -27,12 +27,12 @@ func kindOfToken(tok string) tokenKind {
 }
 
 // Limits by kind of token: a place keeps up to most different tokens. If there are more, it keeps only frequent ones
-// apart: those of at least so many names, and of at least one name in oneIn. No more than half of the places are
-// kept that way, so that there is room for later tokens.
+// apart: those of at least so many names, and of at least one name in oneIn. Since oneIn is half of most, at most half
+// of the tokens stay, which leaves room for later ones.
 var apartness = [tokenKinds]struct {
 	most         int
 	names, oneIn int64
-	again        int64 // likewise for a token that became * and returns
+	again        int64 // as names, for a token that became * and returns
 }{
 	word:         {512, 8, 256, 64},
 	numberedWord: {128, 8, 64, 64},
@@ -41,9 +41,9 @@ var apartness = [tokenKinds]struct {
 // node is a place in the tree of names. A place at which names end has a leaf.
 type node struct {
 	children    map[string]*node
-	names       int64            // that passed
-	full        [tokenKinds]bool // tokens without a place are variable here
-	identifiers *counts          // of those tokens
+	names       int64            // names that passed through it
+	full        [tokenKinds]bool // new tokens of this kind are variable here
+	identifiers *counts          // of tokens that are variable here
 	open        bool             // names that continue end here too
 	leaf        *leaf
 }

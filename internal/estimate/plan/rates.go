@@ -14,8 +14,8 @@ import (
 // has written each value once and read none, which says nothing about its usual load.
 const (
 	minUptime    = time.Hour
-	loadedWrites = 3   // for each name, at most: this much is initial loading, perhaps twice
-	loadedReads  = 0.1 // for each write, at most
+	loadedWrites = 3   // writes per name: up to so many are initial loading, perhaps twice
+	loadedReads  = 0.1 // reads per write, likewise
 
 	usualLink = 25e9 // bits per second, if no link was given
 )

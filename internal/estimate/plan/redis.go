@@ -17,7 +17,7 @@ type Space interface {
 	DB() string
 	Keys(ctx context.Context) (int64, error)
 	Page(ctx context.Context, cursor string, o store.ScanOptions) (store.Page, error)
-	Share(cursor string) float64 // of the keys, that are before the cursor
+	Share(cursor string) float64 // share of the keys that come before the cursor
 	Read(ctx context.Context, keys [][]byte, o store.ReadOptions, emit func(*store.Value) error) error
 }
 
@@ -91,10 +91,11 @@ func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) 
 	return info, nil
 }
 
-// mostNames is the share of a server's keys above which its counters are those of the keys of a plan.
+// mostNames is the share of a server's keys that a plan has to cover for the server's counters to be used.
 const mostNames = 0.8
 
-// partOf returns why a server's counters are not those of so many of its keys, or "" if these are most.
+// partOf returns why a server's counters can't be used for a plan of so many names, or "" if these are most of its
+// keys.
 func partOf(names int64, a store.Activity) string {
 	if float64(names) >= mostNames*a.Keys {
 		return ""
@@ -113,10 +114,11 @@ func (w *keysWalk) names() int64 {
 	return int64(float64(w.c.Names) * float64(w.total) / w.walked)
 }
 
-// redisDictCost: Redis 7 holds a dictionary as a function library, in base64 and twice.
+// redisDictCost is the number of bytes that a byte of a dictionary takes: Redis 7 holds it as a function library, in
+// base64 and twice.
 const redisDictCost = 3
 
-// RedisCost returns what Redis's allocator takes for a value.
+// RedisCost returns how many bytes Redis's allocator takes for a value, uncompressed and compressed.
 func RedisCost(kind string, raw, stored int) (before, after int) {
 	t := policy.String
 	switch kind {
@@ -247,7 +249,7 @@ func skipped(why store.Reason) string {
 	return string(why)
 }
 
-// extend scales what was seen to all names.
+// extend extrapolates the names that were seen to a total.
 func (c *Collector) extend(total int64) {
 	if c.Names == 0 || total <= c.Names {
 		return

@@ -70,7 +70,7 @@ type LayoutInfo struct {
 	CrossZone float64 `json:"cross_zone"` // share of the traffic that crosses zones
 }
 
-// Rest sums up what is in no group of the plan.
+// Rest sums up the values that are in no group of the plan.
 type Rest struct {
 	Groups int     `json:"groups"`
 	Values float64 `json:"values"`
@@ -97,7 +97,7 @@ type GroupPlan struct {
 	Not      string      `json:"not_measured,omitempty"` // why it was not measured; "": it was
 	Sizes    []SizeCount `json:"sizes"`
 	Foreign  *Foreign    `json:"foreign,omitempty"` // values that a client's library has compressed
-	Range    *Range      `json:"range,omitempty"`   // if its messages are not known; nil: they are
+	Range    *Range      `json:"range,omitempty"`   // bounds, if its messages are not known; nil: they are
 
 	Trained *codec.Dict `json:"-"` // for the candidates with a dictionary
 

@@ -104,7 +104,7 @@ func (b *brotliSealer) sealContent(dst []byte, v subject, content []byte, worth 
 	return b.compress(dst, contentMark, content, len(v.held), worth)
 }
 
-// compress replaces a value of n bytes.
+// compress appends mark and the compressed value, if storing these in place of n bytes is worth it.
 func (b *brotliSealer) compress(dst, mark, value []byte, n int, worth func(raw, sealed int) bool) ([]byte, bool) {
 	out := bytes.NewBuffer(append(dst, mark...))
 	if b.w == nil {

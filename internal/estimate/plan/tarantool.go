@@ -210,7 +210,7 @@ func (w *tuplesWalk) walk(ctx context.Context, i int, s *schema.Space) error {
 	}
 }
 
-// cut extrapolates what was seen of a space to all of it.
+// cut notes that a space was read only in part, and extrapolates the figures to all of it if its size is known.
 func (w *tuplesWalk) cut(i int, t *tupleSpace) error {
 	w.info.Whole = false
 	if w.counts == nil || t.seen == 0 {
