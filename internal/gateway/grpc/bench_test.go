@@ -44,7 +44,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkUnaryParallel measures it for 32 concurrent calls.
+// BenchmarkUnaryParallel measures it for concurrent calls, 16 for each CPU.
 func BenchmarkUnaryParallel(b *testing.B) {
 	addrs, order := ways(b)
 	for _, way := range order {

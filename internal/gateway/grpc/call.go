@@ -28,12 +28,12 @@ import (
 
 // Limits of the attempts to send a request.
 const (
-	maxAttempts = 4  // that the server may have seen
-	maxUnusable = 16 // on connections that end before anything is sent
+	maxAttempts = 4  // attempts that the server may have seen
+	maxUnusable = 16 // attempts on connections that end before anything is sent
 )
 
-// Limits of the bytes that are recorded of a request for another attempt: if the gateway may change its
-// messages, and otherwise.
+// Limits of the bytes of a request that are recorded for another attempt. replayBytes applies if the gateway may
+// change the request's messages.
 const (
 	replayBytes      = 1 << 20
 	replayBytesPlain = 64 << 10
@@ -85,7 +85,7 @@ type call struct {
 	headersSent bool
 	spent       time.Duration // in the gateway itself
 	attempts    int           // started so far
-	unusable    int           // of these, on connections that ended before anything was sent
+	unusable    int           // attempts on connections that ended before anything was sent
 
 	ended    atomic.Pointer[error] // why the gateway has ended the call; nil: it has not
 	moved    atomic.Uint64         // pieces in both directions since the response began
@@ -109,7 +109,7 @@ type attempt struct {
 	body        *requestBody // nil: no body, or sent without one; changed under call.mu
 	reply       io.Closer
 	single      *messageCounter // counts the request's messages; nil: the upstream is not asked
-	lanes       attemptLanes    // if conn has lanes
+	lanes       attemptLanes    // zero if conn has no lanes
 
 	trace attemptTrace // if the call is traced
 
@@ -118,9 +118,9 @@ type attempt struct {
 	streamed requestBody // storage for body
 }
 
-// ServeHTTP serves a call: it reads the headers, sends the request, again if necessary and possible, and
-// forwards the response. At the end it cancels the attempt, so that it does not wait until the server has
-// read the rest of the request.
+// ServeHTTP serves a call: it reads the headers, sends the request, retries it if necessary and possible, and forwards
+// the response. At the end it cancels the attempt, instead of waiting until the server has read the rest of the
+// request.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	metadata, fits := h.memory.TakeMetadata(r)
 	if !fits {
@@ -217,8 +217,8 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	a.conn = h
 	c.setAttempt(a, nil)
 
-	// Plan the messages. If the plan depends on what the server reads, and that is unknown, the gateway asks
-	// the server, and the call waits a moment for the answer: a stream that begins uncompressed stays so.
+	// Plan the messages. If the plan depends on an encoding that the server may or may not read, the gateway asks the
+	// server, and the call waits briefly for the answer, because a stream that begins uncompressed stays uncompressed.
 	dialer := c.pool.dialer
 	edits, untouched := c.trace.of != nil, true
 	if c.grpc {
@@ -236,8 +236,8 @@ func (c *call) try() (*attempt, *http.Response, error) {
 		edits = edits || dialer.links != nil || h.lanes != nil || !untouched || c.terms.edits
 	}
 
-	// The upstream gets the same path, authority and headers. The client's header map itself is used where
-	// nothing in it may change.
+	// The upstream gets the same path, authority and headers. If no header may change, the client's header map is used
+	// without a copy.
 	a.out, a.url = *c.r.WithContext(&a.scope), url.URL{Scheme: dialer.scheme}
 	out := &a.out
 	out.URL, out.RemoteAddr, out.TLS, out.Body, out.ContentLength, out.Trailer = &a.url, "", nil, nil, -1, nil
@@ -329,7 +329,7 @@ func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool,
 	return w
 }
 
-// announce adds the trailers of the client's request, whose values are set at the end of the body.
+// announce declares the trailers of the client's request to the upstream. Their values are set at the end of the body.
 func (c *call) announce(out *http.Request, body *requestBody) {
 	if len(c.trailers) == 0 {
 		return
@@ -345,9 +345,8 @@ func (c *call) announce(out *http.Request, body *requestBody) {
 	}
 }
 
-// requestBody is the request's body for the transport, with its messages changed if planned. The client's
-// body below stays open when the transport closes this one: otherwise the server would answer further data
-// with an error, and the client would lose the end of its response.
+// requestBody is the request's body for the transport, with its messages changed if planned. The client's body below
+// stays open when the transport closes this one, because another attempt may read it.
 type requestBody struct {
 	call     *call
 	src      io.Reader
@@ -416,8 +415,8 @@ func (c *call) shouldRetry(a *attempt, err error) bool {
 	return c.attempts-c.unusable < maxAttempts && (err == nil || http2.IsUnprocessed(err))
 }
 
-// refused reports whether the server could not read the call's encoding, and so has not begun the call. It
-// records that.
+// refused reports whether the server could not read the call's encoding, and so has not begun the call, and the
+// gateway can decompress that encoding. It records the refusal in either case.
 func (c *call) refused(a *attempt, h http.Header) bool {
 	if !saysNotInstalled(h.Get("Grpc-Status"), unescapeMessage(h.Get("Grpc-Message")), a.plan.to) {
 		return false
@@ -535,7 +534,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 	}
 }
 
-// countedBody is a response's body that counts its pieces for the connection.
+// countedBody is the body of a response. It counts the pieces that arrive in from.received, and explains errors.
 type countedBody struct {
 	src  io.Reader
 	from *upstreamConn
@@ -569,8 +568,8 @@ func readWhole(body io.Reader) (whole []byte, ok bool) {
 // response has its status in the headers, and the gateway forwards it in the same form.
 func isTrailersOnly(resp *http.Response) bool { return len(resp.Header["Grpc-Status"]) > 0 }
 
-// copy copies a body from the upstream to the client. If framed, it forwards messages whole if they fit the
-// buffer. It flushes what is ready at once, unless the end follows at once.
+// copy copies a body from the upstream to the client. If framed, it forwards messages whole if they fit the buffer. It
+// flushes after each write, unless the body has arrived completely: then the end follows at once.
 func (c *call) copy(from io.Reader, framed bool) error {
 	var buf []byte // nil until bytes arrive
 	defer func() { memory.PutBuffer(buf) }()

@@ -36,8 +36,8 @@ type serverCapabilities struct {
 	gateway bool // it is a gateway
 }
 
-// newServerCapabilities returns the state of a server that has not answered any call yet. If carried, it is
-// known to be a gateway.
+// newServerCapabilities returns the state of a server that has not answered any call yet. If carried, the connection
+// is a link, so the server is a gateway.
 func newServerCapabilities(given []string, carried bool, others *link.Support) *serverCapabilities {
 	k := &serverCapabilities{configured: given, linkSupport: others, isLink: carried}
 	if carried {
@@ -93,7 +93,7 @@ func (k *serverCapabilities) recordList(values []string) {
 	if slices.Equal(k.listed, list) {
 		return
 	}
-	for _, e := range k.listed { // another server behind the same connection reads this
+	for _, e := range k.listed { // several servers share this connection, and not all of them read e
 		if !slices.Contains(list, e) {
 			k.markRefused(e)
 		}

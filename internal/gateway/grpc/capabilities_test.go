@@ -87,8 +87,8 @@ func waitForConns(t *testing.T, g rig, n int) {
 	})
 }
 
-// One name may lead to servers that read an encoding and to others that don't: what the first ones announce
-// is not assumed of the others.
+// One name may lead to servers that read an encoding and to servers that don't: the encodings that one announces are
+// not assumed of the others.
 func TestServersDiffer(t *testing.T) {
 	seen := &recorder{}
 	reads := startServer(t, echo, grpc.StatsHandler(seen))

@@ -17,7 +17,7 @@ type compressor struct {
 	cache  *Cache
 	kinds  *sampled.Messages // kinds of messages that are measured
 	effort *gateway.Effort   // CPU budget; nil: no limits
-	maxLen int               // longer messages are not compressed
+	maxLen int               // longer messages are not compressed, in bytes
 }
 
 // errSteppedDown means that the gateway's budgets leave no time for compressing a message.
@@ -36,8 +36,9 @@ func (c *compressor) seal(ctx context.Context, in []byte, s codec.Setting, lane 
 	return p, err
 }
 
-// compress compresses a message by a rule, in a lane if there is one, as far as the gateway's budgets allow. unlimited ignores
-// the budgets.
+// compress compresses a message by a rule: in a lane if lane is not nil and the rule uses cinch-proto. It lowers the
+// setting as far as the gateway's CPU and latency budgets require, unless unlimited is set. It returns errSteppedDown
+// if they leave no time.
 func (c *compressor) compress(ctx context.Context, in []byte, rule *policy.MessageRule, lane *lanes.Out, unlimited bool) (packed, error) {
 	s := rule.Setting
 	if !unlimited {

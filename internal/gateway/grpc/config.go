@@ -36,17 +36,17 @@ type Config struct {
 	MaxConns      int // concurrent client connections
 	MaxStreams    int // concurrent calls per client connection
 	UpstreamConns int // connections to the upstream
-	Window        int // of a stream in bytes, on either side
+	Window        int // receive window of a stream in bytes, on either side
 	MaxHeader     int // bytes of a header list, as HTTP/2 counts them
 	MaxCompress   int // longer messages are not compressed, in bytes
 	MaxOpen       int // limit of a decompressed message in bytes
 
 	Codecs            *grpccodec.Set
-	Engine            *codec.Engine     // of links; nil: in pure Go
+	Engine            *codec.Engine     // codec engine of links; nil: pure Go
 	Cache             *Cache            // shared by the gateways of a process; nil: a new one
 	Peers             bool              // clients may be gateways, which may open links
 	Links             *link.Config      // links with other gateways: codec, memory and times; nil: no links
-	Link              LinkMode          // for the upstream, if it turns out to be a gateway
+	Link              LinkMode          // which clients share links to the upstream, if it turns out to be a gateway
 	Sample            bool              // measure all messages
 	Kinds             *sampled.Messages // holds the measurements
 	UpstreamReads     []string          // encodings that the upstream is known to read

@@ -19,8 +19,8 @@ type plentyOfMemory struct{}
 func (plentyOfMemory) Take(int64) bool { return true }
 func (plentyOfMemory) Give(int64)      {}
 
-// If one message uses up the CPU budget, the next ones of its call are sent plain, even in a lane. Messages that the client had compressed are recompressed all the same. Without a budget all are
-// recompressed.
+// If one message uses up the CPU budget, the next ones are sent plain, even in a lane. Messages that the client had
+// compressed are recompressed all the same. Without a budget all are compressed.
 func TestBudgetUsedUp(t *testing.T) {
 	p := newParts(t, 1<<28)
 	stats, limits := gateway.NewStats("a", "grpc"), gateway.NewEffort()

@@ -37,8 +37,8 @@ func newDecompressor(most int, codecs *grpccodec.Set, stats *gateway.Stats) *dec
 // limit returns the expected maximum size of a message of n bytes when decompressed.
 func (o *decompressor) limit(n int) int { return min(o.maxOpen, o.ratio.limit(n)) }
 
-// open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or
-// up to o.most if the grant can be exceeded.
+// open decompresses a message. The result has room for a header at its beginning. It may have limit bytes, or up to
+// o.maxOpen if the grant can be exceeded.
 func (o *decompressor) open(in []byte, limit int, p *plan, g *memory.Grant) ([]byte, error) {
 	start := time.Now()
 	dst := memory.GetBuffer(wire.HeaderLen + min(limit, 4*len(in)))[:wire.HeaderLen]
@@ -52,8 +52,8 @@ func (o *decompressor) open(in []byte, limit int, p *plan, g *memory.Grant) ([]b
 	return out, nil
 }
 
-// explain counts the error of a message and returns the error to report. The end of the call is not
-// counted.
+// explain counts the error of a message and returns the error to report. An error that means only the end of the call
+// is not counted.
 func (o *decompressor) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ctx.Err()):
@@ -69,7 +69,7 @@ func (o *decompressor) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", errCorrupt, err)
 }
 
-// openPlain appends a message, decompressed.
+// openPlain appends the decompressed message to dst. See open for limit.
 func (o *decompressor) openPlain(dst, in []byte, encoding string, limit int, g *memory.Grant) ([]byte, error) {
 	out, err := o.codecs.AppendDecompress(dst, in, encoding, limit)
 	if !errors.Is(err, grpccodec.ErrTooLarge) || limit >= o.maxOpen {
@@ -130,13 +130,14 @@ func (o *decompressor) openInLane(m lanes.Laned, p *plan, g *memory.Grant) ([]by
 	return p.in.Open(memory.GetBuffer(wire.HeaderLen + raw)[:wire.HeaderLen], m, raw)
 }
 
-// acquireMax asks the grant for decompressing up to o.most bytes instead of limit.
+// acquireMax asks the grant for decompressing up to o.maxOpen bytes instead of limit.
 func (o *decompressor) acquireMax(limit int, g *memory.Grant) error {
 	return g.AcquireBeyond(2 * int64(o.maxOpen-limit))
 }
 
-// ratio estimates how many times its size a message decompresses to. It follows large ratios at once and
-// small ones slowly. The estimate determines how much memory is requested before a message has arrived.
+// ratio estimates the ratio of a message's decompressed size to its compressed size, in units of 1/ratioScale; 0: no
+// estimate yet. It follows large ratios at once and small ones slowly. The estimate determines how much memory is
+// requested before a message has arrived.
 type ratio struct{ estimate atomic.Int64 }
 
 const (

@@ -21,15 +21,15 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 )
 
-// dialer opens connections to the upstream, and keeps what they have learnt for later ones. All pools of a
-// gateway share one.
+// dialer opens connections to the upstream, and keeps what they have learnt for later ones. A gateway has two, one for
+// the pool of all clients and one for pools of single clients, which share linkSupport, onceLog, reach and plainHTTP2.
 type dialer struct {
 	up                  endpoint.Upstream
 	open                func(context.Context) (net.Conn, error) // gateway.Dial
 	scheme              string                                  // of requests
 	clientConfig        http2.ClientConfig
 	links               linker // makes connections to gateways links; nil: no links
-	linksOnly           bool   // all connections are links; calls can do without
+	linksOnly           bool   // connections other than links are not opened: calls can use the shared pool instead
 	lanes               *lanes.Shared
 	configuredEncodings []string // encodings that all servers read
 	codecs              *grpccodec.Set
@@ -43,7 +43,7 @@ type dialer struct {
 	plainHTTP2  *atomic.Bool // see upstreamConn
 }
 
-// newDialer returns a dialer that makes links if c.Link says so.
+// newDialer returns a dialer that makes links, unless c.Link is NoLink.
 func newDialer(c *Config, links linker) *dialer {
 	d := &dialer{
 		up: c.Upstream, configuredEncodings: c.UpstreamReads,
@@ -128,8 +128,8 @@ func (d *dialer) newProbe(alive context.Context, h *upstreamConn) *encodingProbe
 // errNoLink is the reason for a connection without a link if none was attempted.
 var errNoLink = errors.New("the upstream is not known to accept links")
 
-// dial connects, over a link if the upstream is known to take them. noLink is the reason if the connection is
-// not a link.
+// dial connects, over a link if the upstream is known to accept links. noLink is the reason if the connection is not a
+// link.
 func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
 	noLink = errNoLink
 	if d.links != nil && d.linkSupport.Accepts() {
@@ -183,9 +183,9 @@ func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-// shouldBeLink reports whether a connection that has been answered should be replaced by a link. A refused
-// link counts only now: if the server is down while a balancer accepts connections, links fail as well as
-// calls.
+// shouldBeLink reports whether a connection on which a call was answered should be replaced by a link. It records a
+// refused link only now: if the server is down while a balancer accepts connections, links fail as calls do, and that
+// is no refusal.
 func (d *dialer) shouldBeLink(h *upstreamConn) bool {
 	if d.links == nil || h.isLink {
 		return false

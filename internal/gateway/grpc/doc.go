@@ -11,16 +11,17 @@
 // Decisions about a call before any of its body is sent:
 //
 //	negotiate.go the encoding on each hop, and the rules that apply
-//	laned.go     calls over links whose ends remember messages, with package lanes
+//	laned.go     calls over links with lanes, on which both ends remember messages (package lanes)
 //	status.go    statuses of the gateway's own answers
 //
 // The upstream:
 //
 //	upstreamconn.go
 //	             a connection, its use by calls, pools of them, and the detection of dead ones
-//	dial.go      opening connections, and what they learn for each other; oncelogger.go, logging that once
-//	probe.go     asking a server what it reads, and detecting refusals; capabilities.go, what is known of a
-//	             server
+//	dial.go      opening connections, and facts about the upstream that connections share; oncelogger.go, logging
+//	             such facts once
+//	probe.go     asking a server which encodings it reads, and detecting refusals; capabilities.go, what is known
+//	             of a server
 //
 // Messages:
 //

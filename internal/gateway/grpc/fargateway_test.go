@@ -26,7 +26,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Names that only gateways use reach neither clients nor servers. A server sees no more than that a gateway asks what it reads.
+// Names that only gateways use reach neither clients nor servers, except that a server sees that a gateway asks for
+// its encodings.
 func TestGatewayNamesStayPrivate(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []LinkMode{NoLink, LinkPerClient, LinkShared, LinkDefault} {
@@ -105,13 +106,13 @@ func wantNoName(t *testing.T, what string, h http.Header) {
 	}
 }
 
-// zstdRule is a rule for messages that no link carries, or that a link compresses.
+// zstdRule returns a rule that compresses messages with zstd, and that leaves them to the link if there is one.
 func zstdRule(t testing.TB) policy.MessageRule {
 	return policy.MessageRule{Name: "zstd", Setting: set(t, "zstd-1"), MinSize: 64, MinGain: 0.1}
 }
 
 // A far gateway may be replaced by another one, by one that accepts no links, by one without rules, and by the server
-// itself: no call fails but those that are on their way, and no byte changes. Links are used again where they are accepted.
+// itself: only calls in flight fail, and no byte changes. Links are used again once they are accepted.
 func TestFarGatewayIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, echo)
@@ -129,7 +130,7 @@ func TestFarGatewayIsReplaced(t *testing.T) {
 	}
 	first := start("peer", zstdRule(t))
 	near := startGateway(t, "grpc://"+between.addr, func(c *Config) {
-		// Gateways and servers that accept no link wait for the rest of a preface.
+		// Gateways and servers that accept no link wait for the rest of a preface instead of answering the hello.
 		c.Links, c.Link = &link.Config{Setting: zstd1, HelloTimeout: time.Second}, LinkDefault
 	})
 	near.SetPolicy(rulesOf(t, zstdRule(t)))
@@ -139,7 +140,7 @@ func TestFarGatewayIsReplaced(t *testing.T) {
 		t.Helper()
 		before := l.accepted.Load()
 		testenv.Eventually(t, "a link is made", func() bool {
-			near.linkDialer.linkSupport.Made() // a hello that took long on a busy machine counts for nothing
+			near.linkDialer.linkSupport.Made() // on a busy machine a hello may time out, which must not count as a refusal
 			mustEcho(t, c, payload(1000))
 			return l.accepted.Load() > before
 		})
@@ -190,8 +191,8 @@ func balancer(t testing.TB, addrs ...string) string {
 	return startRaw(t, proxy.ServeHTTP)
 }
 
-// A balancer of calls between the gateways passes announcements of links, and no links. One is tried, the log says so, and all
-// calls go without: each message is compressed by itself.
+// A balancer of calls between the gateways forwards announcements of links, but no links. One link is tried, the log
+// says that it was refused, and all calls go on without links: each message is compressed by itself.
 func TestBalancerBetweenGateways(t *testing.T) {
 	for _, mode := range []LinkMode{LinkPerClient, LinkShared, LinkDefault} {
 		server := startServer(t, echo)
@@ -225,13 +226,12 @@ func TestBalancerBetweenGateways(t *testing.T) {
 	}
 }
 
-// cutter is a listener's address whose connections go where it says, and are cut when
-// that changes.
+// cutter is a relay: connections to addr lead to its current target, and are cut when the target changes.
 type cutter struct {
 	addr string
 	t    testing.TB
 	next chan string
-	cut  chan struct{} // all connections have been
+	cut  chan struct{} // sent to when all connections have been cut
 }
 
 func newSwitch(t testing.TB) *cutter {
@@ -246,8 +246,8 @@ func newSwitch(t testing.TB) *cutter {
 	return c
 }
 
-// to cuts all connections and leads new ones to addr; with none they are closed at once. When it returns no
-// call can be answered over an old one.
+// to cuts all connections and leads new ones to addr; if that is "", they are closed at once. When it returns, no call
+// can be answered over an old connection.
 func (c *cutter) to(addr string) {
 	c.next <- addr
 	<-c.cut

@@ -102,7 +102,7 @@ func lanesFor(c *Config) *lanes.Shared {
 // Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.endpoint }
 
-// Lanes returns what the lanes of the gateway's links have in common, for metrics, or nil if there are none.
+// Lanes returns the state that the lanes of all links share, for metrics, or nil if links have no lanes.
 func (g *Gateway) Lanes() *lanes.Shared { return g.shared.lanes }
 
 // Measured returns statistics of messages as received, those with the most bytes first. It returns nil unless

@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// idleStreamBytes limits the memory of an idle stream that has exchanged a message: heap and stacks of the
-// gateway, and what a client and a server hold more than without it. Of this, 16 KiB are the transport's
+// idleStreamBytes limits the memory of an idle stream that has exchanged a message: heap and stacks of the gateway,
+// and the memory that a client and a server need more than without a gateway. Of this, 16 KiB are the transport's
 // buffer of an open request, and 4 KiB the server's of a response.
 const idleStreamBytes = 56 << 10
 

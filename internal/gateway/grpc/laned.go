@@ -8,10 +8,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
-// What calls over a link with lanes have beside others. Nothing here runs for any other call.
+// This file contains what only calls over a link with lanes need. Of it, other calls use only unlaned.
 
-// unlaned returns the encoding that a call has beside lanes, in which messages of Protocol Buffers go that
-// find none.
+// unlaned returns the encoding of messages that find no lane: cinch-proto for a call in lanes, and encoding itself for
+// any other call.
 func unlaned(encoding string) string {
 	if encoding == lanes.Encoding {
 		return codec.Proto.String()
@@ -19,7 +19,7 @@ func unlaned(encoding string) string {
 	return encoding
 }
 
-// toLanes returns the encoding for a call that has lanes, where a rule wants another one.
+// toLanes returns the encoding for a call that has lanes: lanes in place of cinch-proto, other encodings unchanged.
 func toLanes(encoding string) string {
 	if encoding == codec.Proto.String() {
 		return lanes.Encoding
@@ -27,19 +27,20 @@ func toLanes(encoding string) string {
 	return encoding
 }
 
-// laneTerms are the part of a call's negotiation that is about the lanes of the client's link.
+// laneTerms holds what is negotiated for a call about the lanes of the client's link.
 type laneTerms struct {
 	ends     *lanes.Ends    // nil: the client's connection has none
-	assigned lanes.Assigned // what the client says of the reply's lane
+	assigned lanes.Assigned // lane of the reply, as assigned by the client
 }
 
-// meet takes what the client's request says of lanes.
+// meet reads and removes the lanes header of the client's request.
 func (t *laneTerms) meet(h http.Header, ends *lanes.Ends) {
 	t.ends, t.assigned = ends, ends.Writers.Assigned(h.Get(lanes.Header))
 	delete(h, lanes.Header)
 }
 
-// tell completes a response's headers. The upstream does not speak of lanes to our client.
+// tell sets the lanes header of a response to this gateway's lanes. It removes such headers of the upstream: only this
+// gateway has lanes with the client.
 func (t *laneTerms) tell(h http.Header) {
 	delete(h, lanes.Header)
 	delete(h, lanes.OpenedHeader)
@@ -50,13 +51,13 @@ func (t *laneTerms) tell(h http.Header) {
 
 // attemptLanes holds the lanes that an attempt uses on its connection to the upstream.
 type attemptLanes struct {
-	out    *lanes.Out // nil: its messages go in none
-	in     *lanes.In  // nil: the connection has none, or the headers of the request are not complete
-	opened int64      // messages that the far gateway has opened, by its own word; -1: it has not said
-	read   bool       // the response to its end
+	out    *lanes.Out // for the request; nil: its messages use no lane
+	in     *lanes.In  // for the response; nil: the connection has no lanes, or the request's headers are not complete
+	opened int64      // messages of the request that the far gateway reports as opened; -1: not reported
+	read   bool       // the response was read to its end
 }
 
-// takeLanes completes the plan and the headers of a request for a connection.
+// takeLanes takes lanes of a connection for an attempt, and completes the plan and the headers of its request.
 func takeLanes(ends *lanes.Ends, p *plan, h http.Header) (a attemptLanes) {
 	a.opened, a.in = -1, ends.Readers.Reply()
 	delete(h, lanes.Header)
@@ -70,14 +71,14 @@ func takeLanes(ends *lanes.Ends, p *plan, h http.Header) (a attemptLanes) {
 	return a
 }
 
-// told takes what a response's headers say, and removes it.
+// told records and removes what a response's headers say about lanes.
 func (a *attemptLanes) told(h http.Header) {
 	a.out.Told(h[lanes.Header])
 	delete(h, lanes.Header)
 	a.toldOpened(h)
 }
 
-// toldOpened does that with the number of messages that were opened, which may also come in trailers.
+// toldOpened records and removes the number of opened messages, which may be in headers or trailers.
 func (a *attemptLanes) toldOpened(h http.Header) {
 	if values := h[lanes.OpenedHeader]; len(values) == 1 {
 		a.opened = lanes.ParseOpened(values[0])
@@ -85,21 +86,21 @@ func (a *attemptLanes) toldOpened(h http.Header) {
 	delete(h, lanes.OpenedHeader)
 }
 
-// done gives the attempt's lanes back, when nothing of it is read any more.
+// done gives back the attempt's lanes. No message of the attempt may be read after it.
 func (a *attemptLanes) done() {
 	a.out.Done(a.opened)
 	a.in.Done(a.read)
 }
 
-// unlanedBody is the body of a client's request whose messages come in lanes, with them opened: plain, and
-// marked where the client's own client had compressed them. It lies below the replay buffer, since what is in
-// a lane can be opened only once.
+// unlanedBody is the body of a client's request in lanes, with its messages decompressed, and marked if the client's
+// own client had compressed them. The replay buffer reads from it, and not the reverse, because a message in a lane
+// can be decompressed only once.
 type unlanedBody struct {
 	guarded
 	in *lanes.In
 }
 
-// openLanes has the call's attempts read the request's messages as they are without lanes.
+// openLanes returns the request's body with its messages taken out of lanes. From then on the call has no encoding.
 func (c *call) openLanes() *unlanedBody {
 	b := &unlanedBody{in: c.terms.lanes.ends.Readers.Request()}
 	p := plan{from: lanes.Encoding, marked: c.terms.original != "", marks: c.terms.original, in: b.in}
@@ -109,7 +110,7 @@ func (c *call) openLanes() *unlanedBody {
 	return b
 }
 
-// tell adds to headers or trailers how many messages were opened.
+// tell adds the number of messages opened so far to headers or trailers.
 func (b *unlanedBody) tell(h http.Header) {
 	if n := b.in.Opened(); n > 0 {
 		h[lanes.OpenedHeader] = []string{strconv.FormatInt(n, 10)}

@@ -27,8 +27,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// slowLinks configures links that forget nothing and wait for a hello for as long as a call on a slow machine
-// may take.
+// slowLinks configures links that do not drop idle histories, and that wait for a hello for as long as a call on a
+// slow machine may take.
 func slowLinks() *link.Config {
 	return &link.Config{Setting: zstd1, IdleTimeout: time.Hour, HelloTimeout: time.Hour}
 }
@@ -70,8 +70,8 @@ func otlp(n int) (all []byte) {
 	return all
 }
 
-// Messages that are like those before take a fraction of what columns take, both ways, and neither server nor
-// client sees lanes.
+// Messages that resemble earlier ones take at most half of the bytes in lanes that they take as columns, both ways,
+// and neither server nor client sees lanes.
 func TestLanesSave(t *testing.T) {
 	const calls = 60
 	took := map[bool]int{}
@@ -112,8 +112,8 @@ func TestLanesSave(t *testing.T) {
 	}
 }
 
-// What gateways say to each other of lanes neither server nor client hears, and what these say of them is not
-// heeded.
+// Neither server nor client sees the header fields about lanes that gateways send each other. Such fields from servers
+// and clients are ignored.
 func TestLanesAreBetweenGateways(t *testing.T) {
 	var got metadata.MD
 	liar := func(srv any, s grpc.ServerStream) error {
@@ -163,7 +163,7 @@ func TestLanesEncodingIsPrivate(t *testing.T) {
 	}
 }
 
-// A client that says it reads lanes does not get what it can't read.
+// A client that lists the encoding of lanes as accepted does not get messages in it.
 func TestLanesAreNotForClients(t *testing.T) {
 	near, _ := lanedPair(t, startServer(t, echo), LinkShared, asItIs)
 	for n := range 20 {
@@ -178,7 +178,8 @@ func TestLanesAreNotForClients(t *testing.T) {
 	}
 }
 
-// A gateway of an older version on either side gets what it knows, and the log says so once.
+// If the gateway on either side is of an older version without lanes, messages are sent in the encodings that it
+// knows, and the log of the other says so once.
 func TestLanesWithOlderGateways(t *testing.T) {
 	for _, oldNear := range []bool{false, true} {
 		log := &buffer{}
@@ -206,7 +207,7 @@ func TestLanesWithOlderGateways(t *testing.T) {
 	}
 }
 
-// buffer is one for several goroutines.
+// buffer is a bytes.Buffer for several goroutines.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -224,7 +225,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// Lanes are a link's: with links of each client no two clients share one.
+// Lanes belong to a link: if each client has its own links, no two clients share a lane.
 func TestLanesOfEachClient(t *testing.T) {
 	const clients = 4
 	for mode, want := range map[LinkMode]uint64{LinkPerClient: clients, LinkShared: 1} {
@@ -244,8 +245,8 @@ func TestLanesOfEachClient(t *testing.T) {
 	}
 }
 
-// Many calls at a time, streams that interleave, some cancelled in the middle: what is not cancelled comes as
-// it was sent.
+// With many concurrent calls, interleaved streams and some cancellations, the messages of all other calls arrive as
+// they were sent.
 func TestLanesInterleave(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkShared, func(near, far *Config) {
@@ -288,7 +289,7 @@ func TestLanesInterleave(t *testing.T) {
 	}
 }
 
-// interleaved is a stream of messages and their echoes, which it may cancel.
+// interleaved runs a stream of messages and their echoes, which it may cancel.
 func interleaved(ctx context.Context, c *grpc.ClientConn, r *rand.Rand, cancel func()) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -347,7 +348,7 @@ func TestLanesAndRetries(t *testing.T) {
 	}
 }
 
-// A server that answers before it has read everything costs a session, and nothing else.
+// If a server answers before it has read the request, only the session of the request's lane is lost.
 func TestLanesAndEarlyAnswers(t *testing.T) {
 	early := func(srv any, s grpc.ServerStream) error {
 		if md, _ := metadata.FromIncomingContext(s.Context()); len(md["x-early"]) > 0 {
@@ -372,7 +373,7 @@ func TestLanesAndEarlyAnswers(t *testing.T) {
 	}
 }
 
-// Unused lanes are forgotten with the link's histories, and their memory is given back.
+// Unused lanes are dropped with the link's histories, and their memory is given back.
 func TestLanesAreForgotten(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, func(near, far *Config) {
@@ -385,7 +386,7 @@ func TestLanesAreForgotten(t *testing.T) {
 	c := connect(t, near.addr)
 	for round := range uint64(3) {
 		n := 0
-		testenv.Eventually(t, "another session begins", func() bool { // what is quiet for long is forgotten between two calls
+		testenv.Eventually(t, "another session begins", func() bool { // lanes that are idle for long are dropped between two calls
 			mustEcho(t, c, otlp(n))
 			n++
 			return near.laned().Begun.Load() > round
@@ -397,7 +398,7 @@ func TestLanesAreForgotten(t *testing.T) {
 	_ = c.Close()
 }
 
-// A link's end gives everything back, however it ends.
+// When a link ends, all memory of its lanes is given back.
 func TestLanesEndWithTheLink(t *testing.T) {
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)
 	c := connect(t, near.addr)
@@ -413,7 +414,7 @@ func TestLanesEndWithTheLink(t *testing.T) {
 	}
 }
 
-// A gateway between two others has lanes towards both, and seals anew what it has opened.
+// A gateway between two others has lanes towards both, and compresses in a lane what it has decompressed from one.
 func TestLanesOfThreeGateways(t *testing.T) {
 	seen := &recorder{}
 	mid, far := lanedPair(t, startServer(t, echo, grpc.StatsHandler(seen)), LinkPerClient, func(near, _ *Config) {
@@ -445,8 +446,8 @@ func TestLanesOfThreeGateways(t *testing.T) {
 	}
 }
 
-// A message that is told by a record, while its parts make more records than are kept (docs/PROTO.md, 8.8),
-// comes back as any other, and calls of other clients go on.
+// A message that is encoded by reference to a record, while its parts make more records than are kept (docs/PROTO.md,
+// 8.8), arrives like any other, and calls of other clients go on.
 func TestLanesForgetRecords(t *testing.T) {
 	t.Parallel()
 	near, far := lanedPair(t, startServer(t, echo), LinkPerClient, asItIs)

@@ -31,8 +31,8 @@ func headersOf(kv ...string) []byte {
 	return b.Bytes()
 }
 
-// flood answers each request with as much data as the stream's window allows, and sends on here when that was
-// sent. It waits for the connection's window, and sends on cut when a request has been reset.
+// flood answers each request with size bytes as soon as the connection's window has room for them. It sends on here
+// when the peer has acknowledged a ping behind these bytes, and on cut when a request is reset.
 func flood(l net.Listener, size int, here, cut chan<- struct{}) {
 	n, err := l.Accept()
 	if err != nil {

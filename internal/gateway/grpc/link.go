@@ -8,20 +8,21 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// linker makes links of connections: an endpoint does. Messages go over such a connection uncompressed or as
-// columns, and what passes is compressed with all that has passed before.
+// linker turns connections between gateways into links; link.Endpoint implements it. Over a link, messages are sent
+// uncompressed or as columns, and the link compresses the whole byte stream with the bytes sent before as history.
 type linker interface {
 	Enter(context.Context, net.Conn) (net.Conn, error)
 	IsHello(first []byte) bool
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }
 
-// LinkMode says whose calls share a link, and with it a history: see docs/PEER.md.
+// LinkMode selects which clients' calls share a link, and with it a compression history: see docs/PEER.md.
 type LinkMode int
 
-// The modes. NoLink takes links of others, as all do that have Config.Links and Peers. With LinkPerClient each client's
-// connection has connections of its own to the upstream. With LinkDefault it has them from when the upstream is known to
-// accept links; before that all clients share connections.
+// The modes. With NoLink the gateway opens no links to the upstream. In every mode it accepts links from clients if
+// Config.Links and Config.Peers are set. With LinkPerClient each client connection has its own connections to the
+// upstream. With LinkDefault it gets them once the upstream is known to accept links; until then all clients share
+// connections.
 const (
 	NoLink LinkMode = iota
 	LinkPerClient
@@ -32,8 +33,8 @@ const (
 // firstByteTimeout limits the time until a client sends its first byte.
 const firstByteTimeout = 10 * time.Second
 
-// acceptLink looks whether a client wants a link, and makes it. It returns what to serve, nil for
-// nothing, and what has been read of it.
+// acceptLink reads a client's first byte, and accepts a link if the client asks for one. It returns the connection to
+// serve, nil if it failed; the bytes that were read from c already; and whether c is a link (carried).
 func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried bool) {
 	ahead = make([]byte, 1)
 	_ = conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
@@ -51,7 +52,7 @@ func acceptLink(links linker, conn net.Conn) (c net.Conn, ahead []byte, carried 
 	return c, nil, true
 }
 
-// overLink returns the rules as they are for messages that go over a link.
+// overLink returns the rules for messages that are sent over a link.
 func overLink(rules []*policy.MessageRule) []*policy.MessageRule {
 	out := make([]*policy.MessageRule, len(rules))
 	for i, r := range rules {

@@ -25,14 +25,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// tags is a linker that says hello and no more, and counts. With package link's it is linkcuts_test.go, and
-// test/grpc.
+// tags is a linker whose links only exchange a byte as hello, and compress nothing. It counts the links. Tests with
+// links of package link are in linkcuts_test.go and test/grpc.
 type tags struct {
 	refuse            atomic.Bool
 	entered, accepted atomic.Int64
 
 	mu      sync.Mutex
-	carried bytes.Buffer // what went to the far gateway
+	carried bytes.Buffer // bytes sent to the far gateway
 }
 
 const tagHello = 0
@@ -71,7 +71,8 @@ func (t *tagged) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// linked starts two gateways that may make links, the near one with change to its configuration.
+// linked starts two gateways that may make links. change may alter the configuration of the near one, or of the far
+// one; the other argument is nil then.
 func linked(t *testing.T, mode LinkMode, seen *recorder, change func(near, far *Config)) (near, far rig, l *tags) {
 	l = &tags{}
 	zstd := policy.MessageRule{Setting: set(t, "zstd"), MinSize: 64}
@@ -90,7 +91,7 @@ func linked(t *testing.T, mode LinkMode, seen *recorder, change func(near, far *
 
 func asItIs(*Config, *Config) {}
 
-// Over a link columns go uncompressed, everything else plain, and the server sees neither.
+// Over a link, columns are sent uncompressed and everything else plain. The server does not see columns.
 func TestLinkCarriesPlainMessages(t *testing.T) {
 	seen := &recorder{}
 	near, far, l := linked(t, LinkShared, seen, asItIs)
@@ -128,7 +129,7 @@ func TestLinkCarriesPlainMessages(t *testing.T) {
 	}
 }
 
-// Clients share nothing unless that is said.
+// Clients share links only in mode LinkShared.
 func TestLinkOfEachClient(t *testing.T) {
 	const clients = 3
 	for mode, want := range map[LinkMode]int64{LinkPerClient: clients, LinkDefault: clients, LinkShared: 1, NoLink: 0} {
@@ -157,8 +158,8 @@ func openConns(t *testing.T, g rig, want int64) {
 	testenv.Eventually(t, fmt.Sprintf("%d connections", want), func() bool { return g.stats.Snapshot().Connections.Open == want })
 }
 
-// In mode LinkDefault clients share connections until the upstream announces that it accepts links. From then on each client's
-// connection has links of its own, which end with it.
+// In mode LinkDefault clients share connections until the upstream announces that it accepts links. From then on each
+// client's connection has links of its own, which end with it.
 func TestDefaultLinks(t *testing.T) {
 	near, far, l := linked(t, LinkDefault, &recorder{}, asItIs)
 	a, b := connect(t, near.addr), connect(t, near.addr)
@@ -291,8 +292,8 @@ func TestDefaultLinksWithServer(t *testing.T) {
 	}
 }
 
-// If links are announced and then refused, client connections that come later share connections as before the announcement.
-// The one that was refused a link keeps connections of its own.
+// If links are announced and then refused, all client connections share connections as before the announcement, also
+// the one that was refused a link.
 func TestDefaultLinksRefused(t *testing.T) {
 	near, far, l := linked(t, LinkDefault, &recorder{}, asItIs)
 	l.refuse.Store(true)
@@ -315,7 +316,7 @@ func TestDefaultLinksRefused(t *testing.T) {
 	}
 }
 
-// A link that is not taken is asked for once, and calls go on without.
+// A link that is refused is tried once, and calls go on without it.
 func TestLinkRefused(t *testing.T) {
 	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
 	l.refuse.Store(true)
@@ -329,7 +330,8 @@ func TestLinkRefused(t *testing.T) {
 	wantOpened(t, far, "cinch-proto")
 }
 
-// No other is ever asked: a gateway without peers, a server.
+// No link is tried with an upstream that does not announce them: a gateway without peers or without links, or a
+// server.
 func TestLinkNotOffered(t *testing.T) {
 	for name, change := range map[string]func(near, far *Config){
 		"without peers": func(_, far *Config) {
@@ -360,7 +362,7 @@ func TestLinkNotOffered(t *testing.T) {
 	}
 }
 
-// A connection that a link has replaced is closed, also when its only stream has ended by then.
+// A connection that a link has replaced is closed, even if its only stream has ended by then.
 func TestReplacedConnectionsEnd(t *testing.T) {
 	near, far, l := linked(t, LinkShared, &recorder{}, asItIs)
 	var s http2.Slot
@@ -379,8 +381,8 @@ func TestReplacedConnectionsEnd(t *testing.T) {
 	}
 }
 
-// A connection that takes no more calls is closed also when it has none: a server that sent GOAWAY may leave it
-// open, and one whose streams have all been used says nothing.
+// A connection that takes no more calls is closed even if it has none: a server that sent GOAWAY may leave it open,
+// and a server sends no GOAWAY when the stream numbers are used up.
 func TestUsedUpConnectionsEnd(t *testing.T) {
 	near, far, _ := linked(t, NoLink, &recorder{}, asItIs)
 	var s http2.Slot
@@ -395,7 +397,7 @@ func TestUsedUpConnectionsEnd(t *testing.T) {
 	<-h.Conn.Done()
 }
 
-// A connection whose peer takes nothing is closed, though it can't be told so.
+// A connection whose peer reads nothing is closed, although GOAWAY can't be sent.
 func TestStuckConnectionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -406,7 +408,7 @@ func TestStuckConnectionsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 100 { // as many as may begin before the server has said how many it takes
+		for range 100 { // the limit until the server's settings arrive
 			r := newRequest(t.Context(), t)
 			r.Body = nil
 			r.Header.Set("X-Long", strings.Repeat("x", 60<<10))
@@ -432,9 +434,9 @@ func TestLinkEndsWithClient(t *testing.T) {
 	testenv.Eventually(t, "the connections end", func() bool { return far.stats.Snapshot().Connections.Open == 0 })
 }
 
-// A gateway that is away behind a balancer has not refused links, and gets them again when it is back.
+// A far gateway that is down behind a balancer has not refused links, and gets them again when it is back.
 func TestLinksComeBack(t *testing.T) {
-	between := newSwitch(t) // a balancer: it takes connections also where it leads nowhere, and closes them
+	between := newSwitch(t) // a balancer: without a target it accepts connections and closes them
 	var address string
 	near, _, l := linked(t, LinkShared, &recorder{}, func(near, _ *Config) {
 		if near != nil {
@@ -468,7 +470,7 @@ func TestLinksComeBack(t *testing.T) {
 	}
 }
 
-// By default a client whose links a full far gateway refuses shares connections with the others.
+// By default, a client that a full far gateway refuses links shares connections with the others.
 func TestDefaultLinksOfFullGateway(t *testing.T) {
 	far := startGateway(t, "grpc://"+startServer(t, echo), func(c *Config) { c.Links, c.Peers, c.MaxConns = slowLinks(), true, 3 })
 	near := startGateway(t, "grpc://"+far.addr, func(c *Config) { c.Links, c.Link = slowLinks(), LinkDefault })

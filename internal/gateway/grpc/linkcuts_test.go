@@ -39,7 +39,7 @@ var (
 	cutsWindow = flag.Int("linkcuts.window", 0, "of flow control, in bytes; 0: one of several")
 )
 
-// A call is forgotten that waits while nothing moves for cutSilence, however slow the machine is; or for
+// A call is given up if it waits while nothing moves for cutSilence, however slow the machine is, or if it waits for
 // cutDeadline while others go on.
 const (
 	cutSilence  = time.Minute
@@ -106,7 +106,7 @@ func cutRound(t *testing.T, seed uint64) {
 		workers.Go(func() { w.work(conn, rand.New(rand.NewPCG(seed, 100+i))) })
 	}
 	for end := time.Now().Add(*cutsTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		near.pool.dialer.linkSupport.Made() // hellos are cut as well, and links would not be asked for again for a while
+		near.pool.dialer.linkSupport.Made() // hellos are cut as well; without this, no link would be tried again for a while
 	}
 	rough.rest()
 	close(w.calm)
@@ -125,7 +125,7 @@ func cutRound(t *testing.T, seed uint64) {
 		rough.conns.Load(), farLinks.accepted.Load(), rough.cuts.Load(), rough.moved.Load(), time.Duration(w.longest.Load()), w.quiet)
 }
 
-// countedLinks counts those that are tried, and those that are accepted.
+// countedLinks counts the links that are tried, and those that are accepted.
 type countedLinks struct {
 	linker
 	entered, accepted atomic.Int64
@@ -155,7 +155,7 @@ func realLinks(t *testing.T, name string) linker {
 	return e
 }
 
-// cutCalls makes calls, and judges how they end.
+// cutCalls makes calls, and checks how they end.
 type cutCalls struct {
 	t      *testing.T
 	ctx    context.Context // of all calls
@@ -163,12 +163,12 @@ type cutCalls struct {
 	rough  *rough
 	calm   chan struct{} // closed when nothing is cut any more
 	dump   sync.Once
-	quiet  time.Duration // the longest time since then in which nothing moved; watch's
+	quiet  time.Duration // longest time since calm was closed in which nothing moved; used by watch
 
 	well, unavailable, cancelled, longest atomic.Int64
 }
 
-// watch looks whether anything moves, until there are no more calls.
+// watch checks whether anything moves, until there are no more calls.
 func (w *cutCalls) watch() {
 	begun := time.Now()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
@@ -187,7 +187,7 @@ func (w *cutCalls) watch() {
 	}
 }
 
-// work makes calls until nothing is cut any more and some have ended well since.
+// work makes calls until nothing is cut any more and four calls have succeeded since.
 func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
 	for begun, good := time.Now(), 0; good < 4 && !w.t.Failed(); {
 		calm := false
@@ -199,7 +199,7 @@ func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
 		}
 		start := time.Now()
 		err := w.call(c, r)
-		w.longest.Store(max(w.longest.Load(), int64(time.Since(start)))) // another may get lost, which does no harm
+		w.longest.Store(max(w.longest.Load(), int64(time.Since(start)))) // a concurrent update may get lost, which does no harm
 		switch {
 		case err == nil:
 			w.well.Add(1)
@@ -211,7 +211,7 @@ func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
 			if calm && time.Since(begun) > cutDeadline {
 				w.stalled("calls still fail", err)
 			}
-		case w.ctx.Err() != nil: // that has been told
+		case w.ctx.Err() != nil: // already reported
 		case errors.Is(err, errGaveUp):
 			w.cancelled.Add(1)
 		case status.Code(err) == codes.DeadlineExceeded:
@@ -222,8 +222,8 @@ func (w *cutCalls) work(c *grpc.ClientConn, r *rand.Rand) {
 	}
 }
 
-// brokenOff reports whether a call ended as one whose connection broke: within a piece of a long message that
-// is no UNAVAILABLE, see docs/GRPC.md.
+// brokenOff reports whether a call ended because its connection broke. If that was within a piece of a long message,
+// the status is INTERNAL instead of UNAVAILABLE, see docs/GRPC.md.
 func brokenOff(err error) bool {
 	s := status.Convert(err)
 	return s.Code() == codes.Unavailable || s.Code() == codes.Internal && s.Message() == io.ErrUnexpectedEOF.Error()
@@ -283,7 +283,7 @@ func mustBe(in, out []byte, err error) error {
 	return err
 }
 
-// together is a stream whose sender waits for each answer.
+// together runs a stream whose sender waits for each answer.
 func together(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -292,7 +292,7 @@ func together(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
 	for range 1 + r.IntN(10) {
 		in := anyMessage(r)
 		var out []byte
-		if err := s.SendMsg(&in); err != nil && err != io.EOF { // of which RecvMsg has the status
+		if err := s.SendMsg(&in); err != nil && err != io.EOF { // RecvMsg returns the status
 			return err
 		}
 		if err := mustBe(in, out, s.RecvMsg(&out)); err != nil || !bytes.Equal(in, out) {
@@ -306,7 +306,7 @@ func open(ctx context.Context, c *grpc.ClientConn) (grpc.ClientStream, error) {
 	return c.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/test.Echo/Both")
 }
 
-// endStream ends a stream, behind which nothing is to come.
+// endStream ends a stream, and checks that nothing more arrives.
 func endStream(s grpc.ClientStream) error {
 	if err := s.CloseSend(); err != nil {
 		return err
@@ -322,7 +322,7 @@ func endStream(s grpc.ClientStream) error {
 	}
 }
 
-// apart is a stream whose sender waits for nothing.
+// apart runs a stream whose sender does not wait for answers.
 func apart(ctx context.Context, c *grpc.ClientConn, r *rand.Rand) error {
 	s, err := open(ctx, c)
 	if err != nil {
@@ -399,7 +399,7 @@ func newRough(t *testing.T, to string, longest int, seed uint64) *rough {
 
 func (g *rough) quiet() time.Duration { return time.Since(epoch) - time.Duration(g.last.Load()) }
 
-// rest ends the cuts: connections that are due are cut now, all others are left alone.
+// rest ends the cuts: those that have begun are completed now, and all other connections are left alone.
 func (g *rough) rest() {
 	g.mu.Lock()
 	close(g.calm)

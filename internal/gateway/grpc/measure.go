@@ -13,7 +13,7 @@ type meter struct {
 	kinds    *sampled.Messages
 	measured *measuring // nil: nothing is measured
 
-	kind *sampled.Kind // of the messages; nil: not known yet, or there are too many
+	kind *sampled.Kind // of the messages; nil: not known yet, or there are too many kinds
 }
 
 // kindOf returns the kind of the messages, or nil if they are not counted.
@@ -24,7 +24,7 @@ func (m *meter) kindOf() *sampled.Kind {
 	return m.kind
 }
 
-// observeSent records a message.
+// observeSent records a message that was sent. It is given decompressed, even if it was sent compressed.
 func (m *meter) observeSent(message []byte) {
 	if k := m.kindOf(); k != nil {
 		k.Observe(message)
@@ -73,7 +73,7 @@ func (p *measuring) name() sampled.Name {
 	return sampled.Name{Method: p.method, Direction: p.direction.String()}
 }
 
-// Settings for measuring links: the defaults of a link's level and largest window.
+// Settings for measuring links: the defaults of a link's zstd level, and of log2 of its largest window in bytes.
 const (
 	linkLevel  = 3
 	linkWindow = 23
@@ -82,8 +82,7 @@ const (
 	linkPieceHeader = 9        // bytes before a piece
 )
 
-// compressionMethods returns the ways to compress messages that are compared. Compressed messages may
-// decompress to maxOpen bytes.
+// compressionMethods returns the compression methods to compare. Compressed messages may decompress to maxOpen bytes.
 func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Methods {
 	return &sampled.Methods{
 		Open: func(m sampled.Message) ([]byte, error) {

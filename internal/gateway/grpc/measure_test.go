@@ -63,7 +63,7 @@ func TestMessagesAreMeasuredAsTheyCame(t *testing.T) {
 	}
 }
 
-// Only what is asked for is sampled, and of what is sampled nothing but numbers is shown.
+// Messages are sampled only if Config.Sample is set. Status and estimates contain only numbers about them.
 func TestMessagesAreMeasured(t *testing.T) {
 	server := startServer(t, echo)
 	g := startGateway(t, "grpc://"+server, func(c *Config) { c.Sample = true })
@@ -90,8 +90,8 @@ func TestMessagesAreMeasured(t *testing.T) {
 	}
 }
 
-// The estimate for a pair equals what a link makes of messages, except for HTTP/2's headers and its smaller
-// first windows.
+// The estimate for a pair equals the size of messages over a link, except for HTTP/2's headers and its smaller first
+// windows.
 func TestEstimateOfALink(t *testing.T) {
 	w := compressionMethods(grpccodec.NewSet(grpccodec.Options{}), codec.New(codec.Options{}), 1<<20)
 	for _, s := range w.Sequences {

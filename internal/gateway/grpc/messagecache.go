@@ -126,7 +126,7 @@ func (c *Cache) fill(e *cacheEntry, raw []byte) (packed, error) {
 	return p, err
 }
 
-// filled lets the calls that wait for an entry go on.
+// filled accounts for an entry that was filled, and wakes the calls that wait for it.
 func (c *Cache) filled(e *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *Cache) shouldLookUp(raw []byte) bool {
 	return false
 }
 
-// sampleHash hashes three pieces of a message, which must not be shorter than one.
+// sampleHash hashes three pieces of a message, which must be at least as long as one piece.
 func (c *Cache) sampleHash(raw []byte) uint64 {
 	const piece = 64
 	h := uint64(len(raw))
@@ -209,8 +209,9 @@ func (c *Cache) count(e *cacheEntry, found bool) {
 	}
 }
 
-// trim removes the oldest entries while they are too old or the cache is too large. Entries that are being
-// filled stay, and so do all after them: these are no more than there are running calls. c.mu must be held.
+// trim removes the oldest entries while they are too old or the cache is too large. An entry that is being filled
+// stays, and so do all younger ones until it is filled. At most as many entries are being filled as there are running
+// calls. c.mu must be held.
 func (c *Cache) trim(now time.Time) {
 	for len(c.order) > 0 {
 		e := c.order[0]

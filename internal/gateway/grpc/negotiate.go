@@ -122,8 +122,8 @@ type requestPlan struct {
 	unread string
 }
 
-// planRequest plans the client's messages for a server of which k is known. It uses only encodings that the
-// server is known to read or that the client has chosen.
+// planRequest plans the client's messages for a server with capabilities k. It uses only encodings that the server is
+// known to read or that the client has chosen.
 func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	rules := t.requests
 	if k.isLink {
@@ -163,8 +163,8 @@ func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	if !readsNone {
 		p.unread = ""
 	}
-	// chosen reports whether an encoding may have been chosen by the gateway before this one, and not by its
-	// client.
+	// chosen reports whether an encoding may have been chosen by the gateway before this one, rather than by that
+	// gateway's client.
 	chosen := func(encoding string) bool { return t.fromGateway && encoding != t.original }
 	if !readsOne && t.from != "" && chosen(t.from) && k.reads(t.from) == unknown {
 		ask(t.from)
@@ -192,7 +192,7 @@ func (t *terms) planRequest(k *serverCapabilities) (p requestPlan) {
 	return p
 }
 
-// encodingFor returns the encoding for a rule: in lanes if the connection has them.
+// encodingFor returns a rule's encoding. On a connection with lanes, lanes take the place of cinch-proto.
 func encodingFor(r *policy.MessageRule, k *serverCapabilities) string {
 	if k.laned {
 		return toLanes(encodingOf(r.Setting))
@@ -226,9 +226,9 @@ func (t *terms) clientReads(encoding string) bool {
 	return encoding == "" || slices.Contains(t.accepts, encoding)
 }
 
-// editRequestHeader edits a request's headers: the encoding of its messages, and the encodings that the
-// upstream may answer in. It leaves grpc-accept-encoding unchanged unless a rule covers the call, the client
-// is a gateway or always is set. It reports whether it adds gatewayToken, so that the answer tells all that
+// editRequestHeader edits a request's headers: the encoding of its messages, and the encodings that the upstream may
+// answer in. It leaves grpc-accept-encoding unchanged unless a rule covers the call, the client is a gateway or always
+// is set. It reports whether it adds gatewayToken, so that the response, even from a gateway, lists all encodings that
 // the upstream reads.
 func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told bool) {
 	setEncoding(h, p)
@@ -252,8 +252,8 @@ func (t *terms) editRequestHeader(h http.Header, p *plan, always bool) (told boo
 	return true
 }
 
-// editResponseHeader edits a response's headers: the encoding of its messages and, for another gateway, the
-// encodings that it may send, which are those of this gateway and of the upstream.
+// editResponseHeader edits a response's headers: the encoding of its messages and, for another gateway, the encodings
+// that it may send: those that this gateway or the upstream reads.
 func (t *terms) editResponseHeader(h http.Header, p *plan) {
 	setEncoding(h, p)
 	if listed := h["Grpc-Accept-Encoding"]; t.fromGateway || len(listed) > 0 {
@@ -296,7 +296,7 @@ func setEncoding(h http.Header, p *plan) {
 type plan struct {
 	from, to string                // encodings; "": none
 	byRule   bool                  // a rule chose to
-	rules    []*policy.MessageRule // rules that compress with to or leave messages raw, in order
+	rules    []*policy.MessageRule // rules for messages in encoding to, and raw rules, in order
 	force    bool                  // the rules compress even at a loss
 
 	marked  bool                // messages that the client's own client compressed are marked
@@ -364,7 +364,7 @@ func (p *plan) canOpen() bool {
 	return canOpen(p.from)
 }
 
-// measuring says as what the messages of one direction of a call are measured.
+// measuring identifies the messages of one direction of a call in measurements.
 type measuring struct {
 	method    string
 	direction policy.Direction

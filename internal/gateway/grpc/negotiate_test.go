@@ -49,7 +49,8 @@ func TestNegotiatedRequests(t *testing.T) {
 	}
 }
 
-// Only a gateway hears that this one accepts links, if it does. What an upstream says of itself is not passed on.
+// Only clients that are gateways are told that this gateway accepts links, and only if it does. What an upstream
+// announces about itself is not forwarded.
 func TestLinksAreAnnounced(t *testing.T) {
 	for _, c := range []struct {
 		client, upstream string

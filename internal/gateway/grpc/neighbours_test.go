@@ -96,8 +96,8 @@ func (w *wireClient) reset(stream uint32) {
 	_ = w.fr.WriteRSTStream(stream, xhttp2.ErrCodeCancel)
 }
 
-// One client's calls that send only headers take all streams to the upstream. Another client's calls go on,
-// and those in the way end with a status that names the reason.
+// One client's calls that send only headers take all streams to the upstream. Another client's calls go on, and the
+// calls that block them end with a status that names the reason.
 func TestHeaderOnlyCallsLoseTheirStreams(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, echo, grpc.MaxConcurrentStreams(10))
@@ -245,8 +245,7 @@ func (p *punishing) serve(c net.Conn) {
 	}
 }
 
-// Clients that cancel batches of calls lose the upstream connections on which they do; another client's calls
-// go on.
+// Clients that cancel batches of calls are moved to upstream connections of their own; another client's calls go on.
 func TestCancelledCallsBreakNoOthers(t *testing.T) {
 	t.Parallel()
 	const bad, batches = 4, 15 // or more, until the gateway has moved a connection apart

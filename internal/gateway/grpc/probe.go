@@ -20,20 +20,18 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
 
-// encodingProbe finds out which encodings a server reads. Most servers say it, in grpc-accept-encoding of every
-// response that has a message. For servers that don't, such as grpc-go's, the gateway finds out by calls of
-// its own, which can't be mistaken for a client's. It never tests with a client's call: servers answer an
-// unknown encoding in many ways, and one (C++ 1.51) passes the compressed bytes to the application as if they
-// were the message.
+// encodingProbe finds out which encodings a server reads. Most servers list them, in grpc-accept-encoding of every
+// response that has a message. For servers that don't, such as grpc-go's, the gateway finds out by calls of its own,
+// which can't be mistaken for a client's. It never tests with a client's call: servers answer an unknown encoding in
+// many ways, and one (C++ 1.51) passes the compressed bytes to the application as if they were the message.
 //
 //	greeting  health check, plain        servers with a list send it here, also gateways; others are silent
-//	control   health check, cinch-probe  does it check the encoding first? Only then its next answers count
+//	control   health check, cinch-probe  does it check the encoding first? Only if it refuses do its next answers count
 //	question  health check, zstd         refused as the control was: it does not read zstd; otherwise it does
 //
-// grpc-go checks a call's encoding only if it knows the method. For one without a health service, the control
-// and the questions go to one of its methods that clients call with one message. Their only message is cut
-// off after its first byte, so that there is nothing the server could execute: it looks like a client that
-// has died.
+// grpc-go checks a call's encoding only if it knows the method. For a server without a health service, the control and
+// the questions go to one of its methods that clients call with one message. Their only message is cut off after its
+// first byte, so that there is nothing the server could execute: the gateway looks like a client that has died.
 //
 // The results apply to one connection. Another connection may lead to another server.
 type encodingProbe struct {
@@ -59,7 +57,7 @@ type encodingProbe struct {
 	// wantsSingle is set while the method of a call with one message is needed: goServer is set and single is
 	// empty.
 	wantsSingle atomic.Bool
-	without     int             // responses since goServer was set, without such a method
+	without     int             // responses since goServer was set while single was empty
 	control     map[string]bool // by method: whether the server checks the encoding first
 }
 
@@ -95,8 +93,8 @@ func (q *encodingProbe) addEncodings(encodings []string, authority string) {
 	q.begin()
 }
 
-// onResponse continues after a response, which may have brought something new. single is the method of a call
-// that consisted of one message, or "".
+// onResponse continues the probe after a response, which may have brought new information. single is the method of a
+// call that consisted of one message, or "".
 func (q *encodingProbe) onResponse(single string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,8 +110,8 @@ func (q *encodingProbe) onResponse(single string) {
 	q.begin()
 }
 
-// await waits for the running calls, for at most patience since they began, because a client's call is
-// waiting. It does not wait once one of the gateway's calls has failed.
+// await waits until the gateway's running calls end, but at most until probeWait after they began, because a client's
+// call is waiting. It does not wait once one of the gateway's calls has failed.
 func (q *encodingProbe) await(ctx context.Context) {
 	q.mu.Lock()
 	running, left, hope := q.running, q.probeWait-time.Since(q.began), q.notBefore.IsZero()
@@ -174,7 +172,7 @@ func (q *encodingProbe) pause() {
 	q.notBefore = time.Now().Add(probePause)
 }
 
-// step makes a call. Its conclude must be called with q.mu held.
+// step makes one of the gateway's calls. The returned conclude records the result, and must be called with q.mu held.
 type step func(ctx context.Context) (conclude func(), err error)
 
 // next returns the next step, or nil for none. q.mu must be held.

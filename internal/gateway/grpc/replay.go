@@ -54,7 +54,7 @@ type replayReader struct {
 // replayMemory counts the bytes of recorded requests of a gateway.
 type replayMemory struct{ inUse atomic.Int64 }
 
-// take takes n bytes if they are available. Subtracting from inUse returns them.
+// take takes n bytes if they are available. Subtracting from inUse gives them back.
 func (m *replayMemory) take(n int64) bool {
 	free := m.inUse.Add(n) <= replayBudget
 	if !free {
@@ -154,7 +154,7 @@ func (b *replayBuffer) awaitReader() bool {
 	return b.err == nil && !b.closed
 }
 
-// add handles a piece: n bytes of the client's in buf, which it takes over.
+// add stores a piece: the first n bytes of buf, which it takes over, and the error of reading it.
 func (b *replayBuffer) add(buf []byte, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,9 +233,9 @@ func (r *replayReader) Read(p []byte) (int, error) {
 // copyBytes is the buffer size for one direction of a call.
 const copyBytes = 16 << 10
 
-// readFirst reads into buf after its first have bytes. If buf is nil it first waits for bytes, and then
-// allocates it: a Read of package http2's bodies waits even with an empty buffer. With other readers it just
-// allocates earlier.
+// readFirst reads into buf after its first have bytes. If buf is nil it first waits for bytes, and then allocates it:
+// a Read of package http2's bodies waits even with an empty buffer. Other readers do not wait, so that the buffer is
+// allocated earlier.
 func readFirst(from io.Reader, buf *[]byte, have int) (int, error) {
 	if *buf == nil {
 		if _, err := from.Read(nil); err != nil {

@@ -183,7 +183,7 @@ func (w *rewriter) passSampled(h wire.Header) error {
 	return nil
 }
 
-// sendUnchanged sends the current message, of which in is all or the beginning. It takes over in.
+// sendUnchanged sends the current message; in is all of it or its beginning. It takes over in.
 func (w *rewriter) sendUnchanged(h wire.Header, in []byte) {
 	w.sampleReceived(in, int(h.Len), h.Compressed)
 	w.send(in, h.Compressed)
@@ -262,8 +262,7 @@ func (w *rewriter) pack(rule *policy.MessageRule, in, buf []byte) {
 	w.meter.observeSent(in)
 }
 
-// open reads a compressed message in another encoding than the next hop's, and sends it plain or
-// recompressed.
+// open reads a compressed message whose encoding differs from the next hop's, and sends it plain or recompressed.
 func (w *rewriter) open(n int) error {
 	if !w.plan.canOpen() {
 		return fmt.Errorf("%w: the message is marked as compressed, but the call has no grpc-encoding", errFormat)
@@ -290,7 +289,7 @@ func (w *rewriter) open(n int) error {
 	return nil
 }
 
-// openLaned is open for a message of a call in lanes, which declares its decompressed length.
+// openLaned is open for a call in lanes. Its messages declare their decompressed length, unless they were sent alone.
 func (w *rewriter) openLaned(n int) error {
 	in, err := w.gather.ReadAll(n, int64(n))
 	if err = cutOff(err); err != nil {
@@ -368,7 +367,7 @@ func cutOff(err error) error {
 	return err
 }
 
-// putLength corrects the header of a message of which only the beginning is in out.
+// putLength corrects the header in out, which holds only the beginning of the message. The rest passes through.
 func (w *rewriter) putLength(h wire.Header) {
 	w.passing = uint32(int(h.Len) - (len(w.out) - wire.HeaderLen))
 	w.putHeader(w.out[:0], h.Compressed, int(h.Len))
@@ -376,8 +375,8 @@ func (w *rewriter) putLength(h wire.Header) {
 
 func (w *rewriter) set(out []byte) { w.out, w.at = out, 0 }
 
-// hold makes a message ready for the reader, and returns the budget of memory that is no longer needed. If
-// the message still holds budget, its reader becomes the one that others wait for.
+// hold makes a message ready for the reader, and gives back budget that it no longer needs. If the message still holds
+// budget, the reader is checked for stalls until free.
 func (w *rewriter) hold(out []byte) {
 	w.set(out)
 	w.grant.Shrink(int64(cap(out)))

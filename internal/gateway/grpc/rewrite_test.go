@@ -39,7 +39,7 @@ func TestRewriterRecodes(t *testing.T) {
 	p.idle()
 }
 
-// A message that decompresses to more than its budget goes ahead, one at a time.
+// A message that decompresses to more than the budget goes ahead without budget, one at a time.
 func TestOneMessageGoesAhead(t *testing.T) {
 	p := newParts(t, 32<<10)
 	packed := frame(true, pack(t, "zstd", make([]byte, 500_000)))

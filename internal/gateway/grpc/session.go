@@ -108,7 +108,7 @@ type drainable interface {
 // runningCalls is the set of running calls of a client's connection.
 type runningCalls struct {
 	mu    sync.Mutex
-	calls map[drainable]uint64 // each with its moves when a drain last checked
+	calls map[drainable]uint64 // by call: its progress when a drain last checked
 }
 
 func (u *runningCalls) begin(c drainable) {
@@ -126,8 +126,8 @@ func (u *runningCalls) end(c drainable) {
 	delete(u.calls, c)
 }
 
-// endQuiet ends the streams that have moved nothing since the last check. It spares calls whose response has
-// not begun, as their server may be working.
+// endQuiet ends the calls that have made no progress since the last check. It spares calls whose response has not
+// begun, as their server may be working.
 func (u *runningCalls) endQuiet() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -76,7 +76,7 @@ func resetCode(c xhttp2.ErrCode) code {
 	}
 }
 
-// class returns the metric label of the ending.
+// class returns the metric label of the status.
 func (s callStatus) class() string {
 	switch s.code {
 	case codeCancelled:

@@ -11,14 +11,14 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 )
 
-// callTrace is the trace of a call. of is nil for most calls, for which it does not read the clock.
+// callTrace is the trace of a call. of is nil for most calls, and then the clock is not read.
 type callTrace struct {
 	of *trace.Request
 }
 
 // traceCall begins the trace of a call, if it is to be traced.
 func (h *handler) traceCall(r *http.Request, isGRPC bool) callTrace {
-	name := r.Method // for other than gRPC, whose paths may contain anything
+	name := r.Method // requests other than gRPC are named by method only: their paths may contain anything
 	if isGRPC {
 		name = strings.TrimPrefix(r.URL.Path, "/")
 	}
@@ -40,7 +40,7 @@ func (t callTrace) now() (now time.Time) {
 	return now
 }
 
-// reply records the time spent on the messages of the reply, as one part.
+// reply records the time spent on the messages of the reply, as one span.
 func (t callTrace) reply(since time.Time, took time.Duration, from, to string) {
 	if t.of != nil && took > 0 {
 		t.of.AddSpan("codec reply", since, since.Add(took), attribute.String("cinch.encoding.from", encodingName(from)),
@@ -88,8 +88,8 @@ func (t callTrace) attempt(since time.Time, h http.Header, number int, upstream,
 		attribute.String("server.address", upstream), attribute.String("cinch.encoding", encodingName(encoding)))}
 }
 
-// end ends the trace of the attempt. The time for compressing the request is recorded as one part from its
-// beginning.
+// end ends the trace of the attempt. The time for compressing the request is recorded as one span from the beginning
+// of the attempt.
 func (t *attemptTrace) end(compressing time.Duration) {
 	if compressing > 0 {
 		t.of.AddSpan("codec request", t.began, t.began.Add(compressing))

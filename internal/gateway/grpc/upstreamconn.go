@@ -31,8 +31,8 @@ type upstreamConn struct {
 	noLink atomic.Pointer[error] // why it is not a link though it should be; nil once a call was answered
 }
 
-// ping reports whether the server answers a ping in time. Other data counts as well, because the answer may
-// be behind a lot of it. So does the end of the connection, of which the calls learn anyway.
+// ping reports whether the server answers a ping in time. Other data counts as well, because the answer may be behind
+// a lot of it. So does the end of the connection, because its calls get that error anyway.
 func (h *upstreamConn) ping(in time.Duration) bool {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), in)
@@ -84,7 +84,7 @@ type pool struct {
 // lingerTimeout limits the time to close a connection.
 const lingerTimeout = 10 * time.Second
 
-// newPool returns a pool of at most that many connections, for all clients or for one.
+// newPool returns a pool of at most the given number of connections: for all clients or, if one is set, for one.
 func newPool(d *dialer, most int, one bool) *pool {
 	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: lingerTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
 }
@@ -95,14 +95,14 @@ type clientPool struct {
 	client *http2.Client
 }
 
-// clientPools are the connections to the upstream that the calls of a client's connection use.
+// clientPools holds the pools of upstream connections that the calls of one client connection use.
 type clientPools struct {
 	g     *Gateway
 	payer net.Addr // the client's address for budgets
 
 	shared clientPool                 // with other clients; its pool is nil in mode LinkPerClient
 	own    atomic.Pointer[clientPool] // nil: none yet
-	mu     sync.Mutex                 // held while own changes
+	mu     sync.Mutex                 // held while own and left change
 	left   []*clientPool              // former own pools, whose calls may go on
 }
 
@@ -138,8 +138,8 @@ func (p *clientPools) get() *clientPool {
 	return p.makeOwn()
 }
 
-// leaveOwn lets calls go over the connections of all clients again, since the client's own pool gets no link, and sets c to
-// these connections. It reports false if c is no own pool, or the client has only that one.
+// leaveOwn makes the client's calls use the connections that all clients share again, because the client's own pool
+// gets no link, and sets c to the shared pool. It reports false if c is not an own pool, or if there is no shared one.
 func (p *clientPools) leaveOwn(c *clientPool) bool {
 	if p.shared.pool == nil || c.pool == p.shared.pool {
 		return false
@@ -175,7 +175,7 @@ func (d *dialer) clientIsolated(client string) {
 		"client", client, "upstream", d.up.String())
 }
 
-// replace gives no new calls to a connection that could be replaced by a link. Running calls go on.
+// replace retires a connection that could be replaced by a link: it gets no new calls, and running calls go on.
 func (p *pool) replace(h *upstreamConn) {
 	if p.dialer.shouldBeLink(h) {
 		p.Retire(h)
@@ -189,10 +189,10 @@ func (p *pool) replace(h *upstreamConn) {
 // then one in five minutes; one more ends the connection. It accepts none without calls, and nothing waits
 // for the server then.
 type pings struct {
-	every  time.Duration // between two checks of a connection
+	every  time.Duration // interval between checks of a connection
 	silent time.Duration // silence after which the server is pinged
 	answer time.Duration // time limit for the answer to a ping
-	apart  time.Duration // between two pings after freePings
+	apart  time.Duration // interval between pings after freePings
 }
 
 const freePings = 2

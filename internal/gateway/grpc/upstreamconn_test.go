@@ -41,8 +41,9 @@ func TestUpstreamGoesAway(t *testing.T) {
 	}
 }
 
-// refusing starts a server that answers the first streams of each connection with a reset, or with a GOAWAY
-// that leaves them out.
+// refusing starts a server that calls answer for each complete request, with its stream and the number of requests so
+// far on all connections, which is also in streams. It sends the frames that answer writes together, and closes the
+// connection if answer returns false.
 func refusing(t *testing.T, answer func(fr *xhttp2.Framer, id uint32, n int64) bool) (addr string, streams *atomic.Int64) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -138,7 +139,7 @@ func TestRefusedStreamsAreRetried(t *testing.T) {
 	}
 }
 
-// Connections that end before anything is sent take none of the attempts that the server sees.
+// Attempts on connections that end before anything is sent do not count towards maxAttempts.
 func TestUnusableConnectionsAreNoAttempts(t *testing.T) {
 	c := &call{r: httptest.NewRequest(http.MethodPost, "/s/m", nil)}
 	tries := func(err error) (n int) {
