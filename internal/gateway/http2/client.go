@@ -26,7 +26,7 @@ const (
 // ClientConfig configures a ClientConn.
 type ClientConfig struct {
 	Window     int // receive window of a stream in bytes
-	ConnWindow int // of the connection
+	ConnWindow int // receive window of the connection in bytes
 	MaxHeader  int // bytes of a header list, as HTTP/2 counts them
 	MaxFrame   int // bytes of a frame, in both directions; 0: 16 KiB
 

@@ -102,7 +102,7 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// Requests that wait for their turn fail when the connection ends, although no stream does.
+// Requests that wait for their turn fail when the connection ends, even if it has no streams.
 func TestTurnThatNeverComes(t *testing.T) {
 	for name, end := range map[string]func(c *ClientConn, server *raw){
 		"the server": func(_ *ClientConn, server *raw) { _ = server.net.Close() },

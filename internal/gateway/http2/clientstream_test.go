@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Informational responses are passed to the request's trace, however many there are if it accepts them,
-// before RoundTrip returns.
+// Informational responses are passed to the request's trace before RoundTrip returns. Their number is not limited if
+// the trace accepts them.
 func TestInformational(t *testing.T) {
 	const many = 3 * maxInformational
 	told := make(chan struct{}, 1)

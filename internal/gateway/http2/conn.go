@@ -76,8 +76,8 @@ type conn struct {
 	deadlineSet     bool          // a read deadline is set for the frame or header block that has begun
 	settingsApplied bool          // the peer's first SETTINGS were applied
 	emptyFrames     int           // consecutive DATA frames without data
-	window          int           // receive window of a stream
-	frameBytes      int           // largest frame, in both directions
+	window          int           // receive window of a stream in bytes
+	frameBytes      int           // largest frame in bytes, in both directions
 	unackedSettings int           // SETTINGS frames that the peer has not acknowledged
 
 	mu          sync.Mutex
@@ -95,7 +95,7 @@ type conn struct {
 	output      output
 
 	sendWindow    int64
-	peerWindow    int64 // of a new stream
+	peerWindow    int64 // initial send window of a stream in bytes
 	peerMaxFrame  int
 	peerMaxHeader int64 // bytes of a header list
 	enc           *hpack.Encoder
@@ -106,7 +106,7 @@ type conn struct {
 // config holds the configuration that both ends share.
 type config struct {
 	Faults
-	window    int // receive window of a stream
+	window    int // receive window of a stream in bytes
 	maxHeader int
 	frame     int    // largest frame in bytes, in both directions; 0: frameBytes
 	ahead     []byte // bytes that were already read

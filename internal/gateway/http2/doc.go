@@ -9,7 +9,7 @@
 //	             its response
 //	pool.go      connections to a server; fairshare.go, how clients share streams; resets.go, clients that
 //	             reset much
-//	client.go    a connection to a server; sending.go, a request to send; clientstream.go, one that is sent
+//	client.go    a connection to a server; sending.go, a request to send; clientstream.go, a request being sent
 //	conn.go      the part common to both ends: streams, settings, closing
 //	frames.go    incoming frames and read-ahead; headers.go, header blocks, their limits and names
 //	stream.go    one stream: its unread data, its windows, its end; streamconn.go, the stream of a CONNECT

@@ -14,7 +14,7 @@ import (
 // wait:
 //
 //   - A free stream goes to a request of the address with the fewest streams, and there to the connection
-//     with the fewest. Requests of which only the headers have arrived come after all others.
+//     with the fewest. Requests that have sent only headers come after all others.
 //   - One eighth of all streams is kept for clients below their fair share, so that their next request need
 //     not wait.
 //   - A call whose client has sent only headers loses its stream after silentTime in which others waited.
@@ -30,7 +30,7 @@ const (
 	contendedTime = 10 * time.Second
 	// sharePeriod is the interval at which waiting requests are checked.
 	sharePeriod = 250 * time.Millisecond
-	// reservePart is the divisor for the reserve: one of so many streams is kept.
+	// reservePart is the divisor for the reserve: 1/reservePart of all streams is kept.
 	reservePart = 8
 	// maxExamined limits the search for each free stream: it looks at the connections in front of the queue and
 	// those that joined it last, and at the front requests of each. Every sharePeriod all are examined and
@@ -84,7 +84,7 @@ type origin struct {
 	refs     int // members
 	present  int // members that are present
 	active   int // requests
-	yielding int // requests of those that were told to yield; set by measure
+	yielding int // how many of these were told to yield; set by measure
 }
 
 // member is a client's connection in a group. A nil member has no requests.
@@ -92,7 +92,7 @@ type member struct {
 	group       *group
 	origin      *origin
 	active      int
-	yielding    int     // requests of those that were told to yield; set by measure
+	yielding    int     // how many of these were told to yield; set by measure
 	first       *Slot   // head of the list of its requests
 	queue       []*Slot // its waiting requests
 	lowPriority bool    // whether queue[0] had low priority when last checked

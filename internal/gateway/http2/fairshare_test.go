@@ -151,8 +151,8 @@ func TestShareAlone(t *testing.T) {
 	})
 }
 
-// Calls that send nothing lose their streams after a second in which others wait, and an eighth of the
-// streams stays free for those others. Ten seconds after they have gone it is used, too.
+// Calls that send only headers lose their streams after a second in which other clients wait, and an eighth of the
+// streams stays free for those clients. It is used again ten seconds after they have gone.
 func TestShareSilent(t *testing.T) {
 	for name, address := range map[string]byte{"another address": 2, "the same address": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestShareFewestFirst(t *testing.T) {
 		expect(t, "same", same, nil, 0, 0)
 		many[3].end()
 		expect(t, "few", few, nil, 4, 0)
-		// Two streams are kept for those below their share.
+		// Two streams are kept for clients below their share.
 		many[4].end()
 		many[5].end()
 		expect(t, "kept", many, nil, 20, 0)
@@ -268,8 +268,8 @@ func TestShareGivenUp(t *testing.T) {
 	})
 }
 
-// However many calls of a client wait, taking and releasing a stream takes little work. All waiting calls are
-// checked only a few times a second, and then those of which more than headers has arrived are put in front.
+// However many calls of a client wait, taking and releasing a stream takes little work. All waiting calls are checked
+// only a few times a second, and then calls that have sent more than headers are moved to the front.
 func TestShareLooksAtFewThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 20, nil)
@@ -305,8 +305,8 @@ func TestShareLooksAtFewThatWait(t *testing.T) {
 	})
 }
 
-// The same holds for calls that wait on as many connections. One that begins to wait is considered whatever
-// waits before it.
+// The same holds for calls that wait on as many connections. A call that begins to wait is considered however many
+// wait before it.
 func TestShareLooksAtFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 20, nil)

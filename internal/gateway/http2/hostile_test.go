@@ -291,7 +291,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// Connections that begin in a wrong way.
+// Connections that do not begin with the preface of HTTP/2 and SETTINGS are closed.
 func TestHostileBeginnings(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	for name, begin := range map[string]string{
@@ -401,7 +401,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Header lists that are short on the wire and long in memory cost no more than the limit.
+// Header lists that are short on the wire and long in memory use no more memory than the limit.
 func TestHeaderBomb(t *testing.T) {
 	addr := serveWith(t, false, echo, nil)
 	r := rawClient(t, addr)

@@ -19,8 +19,8 @@ const (
 	SpreadStreams = 50
 	// maxIsolated limits the groups of connections for clients that reset much.
 	maxIsolated = 4
-	// isolatedPart divides a pool's connections: each of these groups may have one in so many, as the server's
-	// work for such clients takes time from others.
+	// isolatedPart limits each of these groups to 1/isolatedPart of a pool's connections, because the server's work
+	// for such clients takes time from others.
 	isolatedPart = 4
 	// isolatedPause delays the next connection for such clients after the server has ended one with an error, as
 	// it would delay a client without a gateway. Otherwise they could keep the server busy beginning and

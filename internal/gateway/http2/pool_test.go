@@ -36,7 +36,7 @@ func testPool(t *testing.T, addr string, change func(*PoolConfig[*testHop])) (p 
 	return p, dials
 }
 
-// onlyOne lets a pool connect once. Later connections are opened by away.
+// onlyOne lets a pool connect once. Later attempts call away and return its error.
 func onlyOne(away func(alive context.Context) error) func(*PoolConfig[*testHop]) {
 	return func(c *PoolConfig[*testHop]) {
 		connect := c.Connect

@@ -124,7 +124,7 @@ func (p *Pool[H]) acquireAddress(name string) *address {
 	return a
 }
 
-// releaseAddress counts a connection less from an address, whose resets are remembered for isolationTime.
+// releaseAddress counts one connection fewer from an address. The address's resets are remembered for isolationTime.
 // p.mu must be held.
 func (p *Pool[H]) releaseAddress(a *address) {
 	if a.conns--; a.conns > 0 {

@@ -48,8 +48,8 @@ type headerField struct {
 	values []string
 }
 
-// MarkBody sets whether the frames of the body that follow are kept out of a history. On connections that are not of
-// KeepSecrets no body may be marked.
+// MarkBody sets whether the frames of the body that follow are kept out of the history of a link. A body may be marked
+// only on connections of KeepSecrets.
 func (w *response) MarkBody(marked bool) {
 	w.call.c.mu.Lock()
 	defer w.call.c.mu.Unlock()

@@ -7,22 +7,23 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// SecretConn is a connection that compresses with a history, which does not get what WriteSecret writes.
+// SecretConn is a connection that compresses with a history. WriteSecret writes bytes that do not enter the history.
 type SecretConn interface {
 	net.Conn
 	WriteSecret(p []byte) (int, error)
 }
 
-// LinkFrame is MaxFrame for connections in a link: with its header a frame is a whole piece of the link. Headers within a
-// piece would interrupt what is similar.
+// LinkFrame is the MaxFrame for connections over a link, in bytes: a frame with its header then fills a whole piece of
+// the link. Headers within a piece would interrupt repetitions in the data.
 const LinkFrame = 64<<10 - frameHeaderLen
 
 // KeepSecrets returns a connection for a Server or a ClientConn that keeps header blocks, and bodies that are marked
-// (MarkBody), out of the history of c: those who can make requests, and see the sizes of what is sent, must not be able
-// to guess what is in them.
+// (MarkBody), out of the history of c: otherwise an attacker who can make requests and see the sizes of what is sent
+// could guess their content.
 func KeepSecrets(c SecretConn) net.Conn { return secretFrames{c} }
 
-// secretFrames divides what a Server or a ClientConn writes, which is always whole frames.
+// secretFrames separates the secret frames from the others in the output of a Server or a ClientConn, which write
+// whole frames only.
 type secretFrames struct{ SecretConn }
 
 // NetConn returns the connection that the frames are written to.
@@ -31,7 +32,7 @@ func (c secretFrames) NetConn() net.Conn { return c.SecretConn }
 // Write writes frames, and the preface of clients.
 func (c secretFrames) Write(p []byte) (n int, err error) {
 	end := 0
-	if bytes.HasPrefix(p, []byte(xhttp2.ClientPreface)) { // no frame begins so: it would be too long
+	if bytes.HasPrefix(p, []byte(xhttp2.ClientPreface)) { // no frame begins like this: its length would be too large
 		end = len(xhttp2.ClientPreface)
 	}
 	for n < len(p) {
@@ -56,8 +57,8 @@ func (c secretFrames) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// nextFrame returns the length of the frame that begins b, and whether it is secret. What is no whole frame counts as
-// one. It clears the mark.
+// nextFrame returns the length of the frame at the beginning of b, and whether it is secret. Bytes that are not a
+// whole frame count as a secret one. It clears the mark.
 func nextFrame(b []byte) (n int, secret bool) {
 	if len(b) < frameHeaderLen {
 		return len(b), true

@@ -22,9 +22,8 @@ type completer interface{ Complete() bool }
 // Sending is a request to send. It may be tried on several connections, until one of them begins to send it.
 type Sending struct {
 	Client *Client // the client that made the request; nil: none
-	// Widen is called before the receive window of the response grows by n bytes, beyond the one that the
-	// connection's configuration says. It reports whether the window may grow, and must not wait. nil: it
-	// does not grow.
+	// Widen is called before the receive window of the response grows by n bytes beyond ClientConfig.Window. It
+	// reports whether the window may grow, and must not wait. nil: it does not grow.
 	Widen func(n int64) bool
 
 	r        *http.Request

@@ -28,8 +28,8 @@ const (
 type ServerConfig struct {
 	Handler    http.Handler
 	MaxStreams int // concurrent requests
-	Window     int // of a stream in bytes, at least 65,535
-	ConnWindow int // of the connection
+	Window     int // receive window of a stream in bytes, at least 65,535
+	ConnWindow int // receive window of the connection in bytes
 	// Memory pays for a larger window of the connection while unread bodies take up ConnWindow; nil: it does
 	// not grow.
 	Memory    *memory.Account
@@ -44,13 +44,14 @@ type ServerConfig struct {
 	Faults // logs and counts handlers' panics too, except http.ErrAbortHandler
 }
 
+// Server is the server's end of a connection.
 type Server struct {
 	conn
 	cfg    ServerConfig
 	remote string
 	tls    *tls.ConnectionState
 
-	waiting  []*serverStream // for a running handler to return
+	waiting  []*serverStream // calls that wait for a running handler to return
 	running  int             // handlers that are running
 	handlers sync.WaitGroup  // running handlers, for Serve
 	drain    drain
@@ -154,7 +155,7 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 			return err
 		}
 	}
-	if s.cfg.Context != nil { // it keeps a reference to the scope until the stream ends
+	if s.cfg.Context != nil { // the parent keeps a reference to the scope until the stream ends
 		call.scope.Begin(s.cfg.Context)
 	}
 	st := &call.stream

@@ -58,8 +58,7 @@ func TestDrain(t *testing.T) {
 	<-c.Done()
 }
 
-// Requests that a client sent before it learnt which was the last are left out, and cost the accepted ones
-// nothing.
+// Requests that a client sent before it read the final GOAWAY are ignored, and accepted requests go on.
 func TestBeyondTheLast(t *testing.T) {
 	servers := make(chan *Server, 1)
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +164,7 @@ func TestDrainLeavesNothingBehind(t *testing.T) {
 	<-s.done
 }
 
-// However many requests a drain leaves out, further frames of them do not end the accepted ones.
+// However many requests a drain ignores, further frames of them do not end the accepted ones.
 func TestManyBeyondTheLast(t *testing.T) {
 	servers := make(chan *Server, 1)
 	addr := serveWith(t, false, func(w http.ResponseWriter, r *http.Request) {

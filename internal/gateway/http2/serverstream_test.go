@@ -139,7 +139,7 @@ func TestRestOfARefusedRequest(t *testing.T) {
 	}
 }
 
-// Requests without a handler cost no more than others, however many a client sends that reads nothing.
+// Refused requests, which get no handler, use bounded memory, however many a client sends that reads nothing.
 func TestRefusalsThatNobodyReads(t *testing.T) {
 	r := unread(t, ServerConfig{Handler: http.HandlerFunc(echo), MaxHeader: 4 << 10})
 	_ = r.net.SetDeadline(time.Now().Add(20 * time.Second))
@@ -157,8 +157,8 @@ func TestRefusalsThatNobodyReads(t *testing.T) {
 	t.Error("all were answered, into memory")
 }
 
-// unread returns a client that has begun, on a connection without a buffer: what it does not read is not
-// written.
+// unread returns a client that has sent the preface and SETTINGS. Its connection has no buffer: the server's writes
+// block until the client reads.
 func unread(t *testing.T, cfg ServerConfig) *raw {
 	client, server := net.Pipe()
 	cfg.MaxStreams, cfg.Window, cfg.ConnWindow = testStreams, testWindow, testWindow*testStreams

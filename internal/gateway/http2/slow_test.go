@@ -125,7 +125,7 @@ func TestSlowHeadersEndTheConnection(t *testing.T) {
 	}
 }
 
-// The preface and SETTINGS have the same limit.
+// The preface and SETTINGS must be complete within ten seconds, too.
 func TestSlowPrefaceEndsTheConnection(t *testing.T) {
 	for _, sent := range []string{"", xhttp2.ClientPreface[:9], xhttp2.ClientPreface, xhttp2.ClientPreface + "\x00\x00\x06\x04"} {
 		synctest.Test(t, func(t *testing.T) {

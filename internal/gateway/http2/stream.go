@@ -17,7 +17,8 @@ import (
 
 const frameHeaderLen = 9
 
-// flagMarked is a flag of DATA frames for secretFrames, which clears it: HTTP/2 does not define it.
+// flagMarked is a flag of DATA frames that tells secretFrames to keep a frame out of the history. secretFrames clears
+// it, because HTTP/2 does not define it.
 const flagMarked xhttp2.Flags = 0x40
 
 // stream is one stream of a connection. The connection's mu guards it.
@@ -47,7 +48,7 @@ type stream struct {
 	localEnd     bool        // END_STREAM has been queued
 	outErr       error       // what writes return: errEnded after localEnd
 	gone         bool        // the connection has removed it
-	abandoned    bool        // it waits to be reset, and no handler reads it
+	abandoned    bool        // it waits to be reset, and is not read any more
 	bodyBegun    atomic.Bool // some of the body, or its end, has arrived
 	touched      bool        // it is in c.touched
 	waitsForRoom bool        // it is in c.roomWaiters
@@ -124,13 +125,12 @@ func (c *conn) restoreWindow(s *stream, n int64) {
 	}
 }
 
-// lendPart divides the window of a connection: the window grows when unread bodies take up one of so many
-// parts.
+// lendPart sets when the window of a connection grows: when unread bodies take up 1/lendPart of it.
 const lendPart = 4
 
-// lend enlarges the connection's window by as much as unread bodies take up, as far as there is memory: else a
-// body that no handler reads would stop all other streams. When they are read it shrinks again. n bytes were
-// read and are not given back yet.
+// lend enlarges the connection's window by as much as unread bodies take up, as far as there is memory: otherwise a
+// body that no handler reads would stop all other streams. When the bodies are read the window shrinks again. n is the
+// number of bytes that were read and not yet given back to the window.
 func (c *conn) lend(n int64) {
 	w := &c.inflow
 	more := w.size - w.avail - w.unannounced - n - c.lent // bytes that are unread, and not paid for
@@ -145,8 +145,9 @@ func (c *conn) lend(n int64) {
 	w.unannounced += more
 }
 
-// grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: else
-// the distance to the peer would limit the speed of long bodies. n bytes were read and are not given back yet.
+// grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: otherwise the
+// round-trip time to the peer would limit the speed of long bodies. n is the number of bytes that were read and not
+// yet given back to the window.
 func (s *stream) grow(n int64) {
 	w := &s.window
 	unannounced := w.unannounced + n
@@ -317,9 +318,9 @@ func (s *stream) awaitRoom() error {
 	}
 }
 
-// setReadDeadline lets reads that still wait at the given time return os.ErrDeadlineExceeded. A later read first
-// gets the data that had arrived by then, and the reader may set another deadline before that: the peer was
-// not late. A zero time cancels the deadline.
+// setReadDeadline lets reads that wait at the given time return os.ErrDeadlineExceeded. If unread data has arrived by
+// then, the peer was not late: reads return that data before the error, and the reader may set another deadline before
+// it reads on. A zero time cancels the deadline.
 func (s *stream) setReadDeadline(at time.Time) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()

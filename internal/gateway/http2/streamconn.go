@@ -36,10 +36,10 @@ func (d *streamDeadline) stop() {
 	}
 }
 
-// Connect sends a CONNECT request, and returns its stream as a connection at once: what is written before the server has
-// answered goes with the request. If the server refuses the request, reads fail. Connect waits for nothing but a free
-// stream, as long as ctx lasts. The caller must close the connection. For widen see Sending. Connect returns ErrUnusable
-// if the caller may try another ClientConn.
+// Connect sends a CONNECT request, and returns its stream as a connection at once: data written before the server has
+// answered is sent without waiting for the answer. If the server refuses the request, reads fail. Connect waits for
+// nothing but a free stream, as long as ctx lasts. The caller must close the connection. For widen see Sending.
+// Connect returns ErrUnusable if the caller may try another ClientConn.
 func (c *ClientConn) Connect(ctx context.Context, authority string, widen func(n int64) bool) (*StreamConn, error) {
 	r := (&http.Request{Method: http.MethodConnect, URL: &url.URL{Host: authority}}).WithContext(ctx)
 	out, err := NewSending(r, nil)
@@ -90,7 +90,7 @@ func (c *StreamConn) Read(p []byte) (int, error) {
 		s.c.restoreWindow(s, int64(n))
 		s.c.flush()
 		return n, nil
-	case s.inErr == io.ErrUnexpectedEOF: // of the connection: for a reader it would be an end within a message
+	case s.inErr == io.ErrUnexpectedEOF: // the connection broke; readers would take this for an end within a message
 		return 0, errLost
 	case s.inErr != nil:
 		return 0, s.inErr
@@ -100,8 +100,8 @@ func (c *StreamConn) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// KeepOut sets whether what is written from now on is kept out of the history of a link. Only connections of KeepSecrets
-// may keep anything out.
+// KeepOut sets whether data written from now on is kept out of the history of a link. Data may be kept out only on
+// connections of KeepSecrets.
 func (c *StreamConn) KeepOut(secret bool) {
 	c.s.c.mu.Lock()
 	defer c.s.c.mu.Unlock()

@@ -36,7 +36,7 @@ func streamPair(t testing.TB, hidden bool) (client, server *StreamConn, done fun
 	return client, <-ends, done
 }
 
-// It behaves as a connection, by the suite of golang.org/x/net.
+// A StreamConn passes the test suite for connections of golang.org/x/net.
 func TestStreamConn(t *testing.T) {
 	for name, hidden := range map[string]bool{"plain": false, "as TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStreamConnHalfClose(t *testing.T) {
 	}
 }
 
-// What was written before Close arrives, and the other end finds out.
+// What was written before Close arrives, and then the other end's writes fail.
 func TestStreamConnClose(t *testing.T) {
 	for _, byClient := range []bool{true, false} {
 		client, server, done := streamPair(t, false)
@@ -110,7 +110,8 @@ func TestStreamConnClose(t *testing.T) {
 	}
 }
 
-// A server that refuses says why, and a client that goes away ends the server's reads.
+// If the server refuses the request, reads fail with its status. If the client's connection ends, the server's reads
+// fail.
 func TestStreamConnEnds(t *testing.T) {
 	refuse := pair(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, nil)
 	c, err := refuse.Connect(context.Background(), "server", nil)

@@ -119,8 +119,8 @@ func TestWindowGrowsForFastReaders(t *testing.T) {
 	}
 }
 
-// Bodies that are not read leave the connection's window to other streams, as far as there is memory. It is
-// given back when they are read.
+// Unread bodies do not take the connection's window from other streams, as far as there is memory. The memory is given
+// back when they are read.
 func TestUnreadBodiesLeaveTheWindow(t *testing.T) {
 	for _, c := range []struct {
 		budget int64
