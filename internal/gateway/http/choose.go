@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// choose decides how a rule recodes the body of a request or a reply with the header h. n is the body's
-// length in bytes, -1 if unknown, and can the codings that the receiver reads.
+// choose decides how a rule recodes the body of a request or a reply with the header h. n is the body's length in
+// bytes, -1 if unknown, and can is the set of codings that the receiver reads.
 func (x *exchange) choose(rule *policy.MessageRule, h http.Header, n int64, can codings) (recoding, bool) {
 	if rule == nil || mustNotChange(h) {
 		return recoding{}, false

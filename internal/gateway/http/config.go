@@ -22,7 +22,7 @@ const (
 const (
 	headerTimeout = 10 * time.Second // from the start of a connection or request to the end of its headers
 	idleTimeout   = 3 * time.Minute  // of a client's connection between requests
-	bodyTimeout   = 3 * time.Minute  // without a byte of a request's body, until the reply begins; up to a quarter more
+	bodyTimeout   = 3 * time.Minute  // limit for a pause in a request's body, until the reply begins; enforced up to a quarter later
 )
 
 // Config configures a gateway. It must not be changed after NewGateway.
@@ -30,7 +30,7 @@ type Config struct {
 	Name     string
 	Upstream endpoint.Upstream
 	H2C      bool        // the upstream speaks HTTP/2 without TLS
-	OwnHost  bool        // Host is the upstream's own address, not what the client wrote
+	OwnHost  bool        // send the upstream's own address as Host, instead of the client's
 	TLS      *tls.Config // for clients; nil: plain
 
 	MaxConns    int // clients at a time
@@ -63,7 +63,7 @@ const (
 	NoHistory Sharing = iota
 	PerClient         // each client's connection has links of its own
 	Shared            // all clients share links
-	Default           // PerClient, and an upstream that accepts no links is not worth a line in the log
+	Default           // PerClient, but an upstream that accepts no links is not logged
 )
 
 func (c *Config) setDefaults() {

@@ -16,8 +16,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The requests of HTTP/2 clients to an upstream of HTTP/1.1 are limited, and shared by address. Those of other
-// clients have the limit of connections.
+// The requests of HTTP/2 clients to an upstream of HTTP/1.1 are limited, and shared by address. Requests of other
+// clients are limited by the number of their connections.
 func TestConnectionsOfHTTP2Clients(t *testing.T) {
 	const most = 4
 	var waiting atomic.Int32

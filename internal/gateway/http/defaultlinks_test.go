@@ -12,14 +12,14 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// byDefault has a gateway use links as without link.history in the configuration, and log to log.
+// byDefault configures a gateway as without link.history in the configuration file, and lets it log to log.
 func byDefault(log *testenv.Log) func(*Config) {
 	return func(c *Config) {
 		c.Link, c.UpstreamReads, c.Log = Default, nil, slog.New(slog.NewTextHandler(log, nil))
 	}
 }
 
-// By default links are used when the upstream announces that it accepts them, those of each client's connection by itself.
+// By default links are used when the upstream announces that it accepts them, and each client connection has its own.
 func TestDefaultLinks(t *testing.T) {
 	log := &testenv.Log{}
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, _ *Config) { byDefault(log)(near) })
@@ -48,8 +48,8 @@ func TestDefaultLinks(t *testing.T) {
 	}
 }
 
-// By default an upstream that announces no links gets the requests that it would get without links, and nothing is logged
-// about that.
+// By default an upstream that announces no links gets the requests that it would get without links, and nothing is
+// logged about that.
 func TestDefaultLinksWithServer(t *testing.T) {
 	rules := []policy.MessageRule{{Name: "requests", Auto: true, Direction: policy.Request, MinSize: 64}}
 	var lengths []int64
@@ -98,7 +98,8 @@ func TestDefaultLinksWithServer(t *testing.T) {
 	}
 }
 
-// What a server says under the names of gateways reaches no client by default either, and no link is opened for it.
+// By default, too, fields that a server sends under names of gateways reach no client, and no link is opened because
+// of them.
 func TestDefaultLinksAndLyingServer(t *testing.T) {
 	log := &testenv.Log{}
 	near := start(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,7 +27,8 @@
 //
 // Connections to the upstream:
 //
-//	transport.go  sends requests, again if their coding is refused, by HTTP/1.1 or HTTP/2; upstreampool.go, those of HTTP/2
+//	transport.go  sends requests, again if their coding is refused, by HTTP/1.1 or HTTP/2; upstreampool.go, the
+//	              connections of HTTP/2
 //	config.go     the configuration of a gateway
 //
 // HTTP itself is implemented elsewhere: HTTP/1.1 by net/http, on both sides, HTTP/2 by http2, and the rules of

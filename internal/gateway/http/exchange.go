@@ -137,7 +137,7 @@ func (x *exchange) close() {
 		x.slot.Leave()
 	}
 	if x.fromNear.ends != nil {
-		x.fromNear.out.Sent(false) // unless all was sent
+		x.fromNear.out.Sent(false) // no effect if ServeHTTP has reported that all was sent
 	}
 }
 
@@ -209,8 +209,8 @@ func (x *exchange) stream(src io.ReadCloser, ch recoding, of *memory.Client) *st
 	return s
 }
 
-// widen takes memory for n more bytes that an HTTP/2 upstream may be ahead of the client in the reply's body.
-// Windows leave half of the budget to bodies in memory.
+// widen takes memory for n more bytes that an HTTP/2 upstream may be ahead of the client in the reply's body, and
+// reports whether it did. Windows leave half of the budget to bodies in memory.
 func (x *exchange) widen(n int64) bool {
 	use := x.cfg.Replies.Use()
 	if 2*n > maxUpstreamWindow || use.Size > 0 && use.InUse+n > use.Size/2 {

@@ -43,7 +43,8 @@ func (s *session) serveLink(ahead []byte) {
 	s.serveHTTP2(http2.KeepSecrets(c.(http2.SecretConn)), nil, h, linkIdle+time.Minute) // the near gateway ends it first
 }
 
-// meetPeer takes from a request over a link what is for this gateway, before anything else happens to it.
+// meetPeer reads and removes the fields of a request over a link that are for this gateway, before anything else
+// handles the request.
 func (x *exchange) meetPeer(r *http.Request, ends *lanes.Ends, w http.ResponseWriter) {
 	f := &x.fromNear
 	f.ends, f.in, f.reply = ends, ends.Readers.Request(), w.(bodyMarker)
@@ -66,8 +67,8 @@ func isPeerBody(h http.Header) bool {
 // errFromLink is returned for a body of a near gateway that can't be changed back.
 var errFromLink = errors.New("the body from the near gateway can't be decompressed")
 
-// decodeFromLink changes a body back to what the near gateway's client sent, and gives it the coding that a rule of this
-// gateway asks for, or the one that it had.
+// decodeFromLink changes a body back to what the near gateway's client sent, and gives it the coding that a rule of
+// this gateway asks for, or the one that it had.
 func (x *exchange) decodeFromLink(out *http.Request) {
 	b := x.holdRequest(out)
 	var plain []byte
@@ -180,7 +181,7 @@ func (x *exchange) linkReply(resp *http.Response) {
 	x.setReply(resp, body)
 }
 
-// tellPeer completes the header of a reply over a link.
+// tellPeer sets the fields for the near gateway in the header of a reply over a link.
 func (x *exchange) tellPeer(h http.Header) {
 	h[linkHeader] = []string{formatTerms(x.cfg.MaxOpen)}
 	if rooms := x.fromNear.ends.Readers.Rooms(); rooms != "" {
@@ -192,7 +193,7 @@ func (x *exchange) tellPeer(h http.Header) {
 }
 
 // appendToLane returns a body as a message of Protocol Buffers, in a lane if there is one. If the message is a part of
-// the lane's session it must be sent, or the lane given up.
+// the lane's session, it must be sent or the lane given up.
 func (x *exchange) appendToLane(lane *lanes.Out, body []byte) ([]byte, error) {
 	began, stint := time.Now(), x.cfg.Effort.Begin(len(body))
 	defer stint.End()
@@ -209,7 +210,7 @@ func (x *exchange) appendToLane(lane *lanes.Out, body []byte) ([]byte, error) {
 	return out, nil
 }
 
-// maxLaned returns the most bytes of a message in a lane that is decompressed to at most so many.
+// maxLaned returns the maximum length of a message in a lane that decompresses to at most body bytes.
 func maxLaned(body int) int64 { return int64(body) + int64(body)/64 + 1024 }
 
 // readLaned reads a body of n bytes (-1: unknown) that is a message in a lane, waiting for memory as long as necessary,
@@ -225,7 +226,7 @@ func (x *exchange) readLaned(b *wholeBody, lane *lanes.In, n int64) ([]byte, err
 	}
 	var out []byte
 	if m.Alone {
-		// Hold memory for the decompressed body, beside that of the received one.
+		// Hold memory for the decompressed body, in addition to that for the received one.
 		taken := 0
 		out, err = x.coder.decompress(m.Body, codec.Proto.String(), func(limit int) error {
 			more := int64(limit - taken)

@@ -79,13 +79,14 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Settings of a link with which samples are measured, equal to the defaults.
+// Settings for measuring samples as on a link: the defaults of its zstd level, and of log2 of its largest window in
+// bytes.
 const (
 	linkLevel  = 3
 	linkWindow = codec.MaxStreamWindow
 )
 
-// compressionMethods returns the ways of compression that are measured.
+// compressionMethods returns the compression methods that are measured.
 func compressionMethods(c *Config, open func(m sampled.Message) ([]byte, error)) *sampled.Methods {
 	link := func(columns bool) func() (sampled.Writer, error) {
 		return func() (sampled.Writer, error) {
@@ -104,7 +105,7 @@ func compressionMethods(c *Config, open func(m sampled.Message) ([]byte, error))
 	}
 }
 
-// linkWriter compresses bodies as a link does, all of them in one lane or none.
+// linkWriter compresses bodies as a link does, all of them in one lane or without lanes.
 type linkWriter struct {
 	stream  codec.StreamWriter
 	lane    history.Writer
@@ -128,5 +129,5 @@ func (w *linkWriter) Close() { w.stream.Close() }
 // Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.common.endpoint }
 
-// Lanes returns what the lanes of these links have in common, for metrics, or nil.
+// Lanes returns the state that the lanes of all links share, for metrics, or nil if there are none.
 func (g *Gateway) Lanes() *lanes.Shared { return g.common.lanes }

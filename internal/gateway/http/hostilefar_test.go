@@ -41,7 +41,8 @@ func (l *linkListener) Accept() (net.Conn, error) {
 	}
 }
 
-// claimsToBeFar starts a server that says that it accepts links, and calls link for each. The channel gets a value for each.
+// claimsToBeFar starts a server that says that it accepts links. For each connection that begins a link it sends a
+// value to links and calls link.
 func claimsToBeFar(t *testing.T, link func(net.Conn)) (addr string, links chan struct{}) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +59,7 @@ func claimsToBeFar(t *testing.T, link func(net.Conn)) (addr string, links chan s
 	return l.Addr().String(), links
 }
 
-// With a far gateway that answers hellos wrongly exchanges work, without links.
+// If a far gateway answers hellos wrongly, exchanges work without links.
 func TestHostileFar(t *testing.T) {
 	hello := func(c net.Conn) {
 		_, _ = c.Write(peer.Hello{Lowest: 1, Highest: 1, Window: 17, Codecs: 0x3f, Extensions: lanes.Extensions()}.Append(nil))

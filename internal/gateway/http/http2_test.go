@@ -158,7 +158,7 @@ func (f framed) get(id uint32) {
 	_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true})
 }
 
-// until reads to a frame of one of these types.
+// until reads frames until one has one of these types, and returns its type.
 func (f framed) until(t *testing.T, kinds ...xhttp2.FrameType) xhttp2.FrameType {
 	t.Helper()
 	for {

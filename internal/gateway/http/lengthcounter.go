@@ -66,7 +66,7 @@ func (c *lengthCounter) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite closes the connection for writing. It is used by those that have taken over the connection.
+// CloseWrite closes the connection for writing. It is used by code that has taken over the connection.
 func (c *lengthCounter) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -28,7 +28,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// series returns a message of Protocol Buffers like those of Prometheus' remote write: series with labels and one value each.
+// series returns a message of Protocol Buffers like those of Prometheus' remote write: series with labels and one
+// value each.
 func series(round int) (b []byte) {
 	for i := range 200 {
 		one := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), fmt.Appendf(nil, "pod-%d-of-some-deployment", i))
@@ -38,8 +39,8 @@ func series(round int) (b []byte) {
 	return b
 }
 
-// Messages of Protocol Buffers go in lanes, both ways: a message that differs from the last one in its numbers takes a few hundred
-// bytes.
+// Messages of Protocol Buffers go in lanes, both ways: a message that differs from the last one in its numbers takes a
+// few hundred bytes.
 func TestMessagesInLanes(t *testing.T) {
 	near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, far *Config) {})
 	c := client(t)
@@ -50,7 +51,7 @@ func TestMessagesInLanes(t *testing.T) {
 			t.Errorf("round %d: %d of %d bytes", round, len(got), len(body))
 		}
 	}
-	for round := range 5 { // lanes are opened, and learn
+	for round := range 5 { // until lanes are open, and have carried such messages
 		exchange(round)
 	}
 	before := near.stats.Snapshot().Wire
@@ -70,7 +71,8 @@ func TestMessagesInLanes(t *testing.T) {
 	}
 }
 
-// A body of unknown length goes over the link while it comes, compressed: its first bytes arrive before its last are sent.
+// A body of unknown length goes over the link while it arrives, compressed: its first bytes arrive before its last are
+// sent.
 func TestStreamOverLink(t *testing.T) {
 	arrived := make(chan int64, 1)
 	first := make(chan struct{})
@@ -111,7 +113,7 @@ func TestStreamOverLink(t *testing.T) {
 	}
 }
 
-// Without a link, as with a gateway that has no peers, nothing that gateways say to each other leaves them.
+// Without a link, as with a gateway that has no peers, no field of the gateways reaches the client.
 func TestNoLinkWithoutPeers(t *testing.T) {
 	handler, got := recorder(echo)
 	far := start(t, startUpstream(t, handler), nil, policy.MessageRule{Auto: true})
@@ -188,7 +190,7 @@ func TestFullLinksAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Clients that leave before they are answered cost no panic, and the link goes on.
+// Clients that leave before they are answered cause no panic, and the link stays usable.
 func TestClientsLeaveLink(t *testing.T) {
 	var waiting atomic.Int32
 	near, far := startPair(t, startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -234,7 +236,7 @@ type arrivedBody struct{ io.Reader }
 func (arrivedBody) Complete() bool { return true }
 func (arrivedBody) Close() error   { return nil }
 
-// A link that ends between two steps of an exchange costs neither bytes of the body nor trailers.
+// If a link ends between two steps of an exchange, neither bytes of the body nor trailers are lost.
 func TestLinkEndsBeforeRequest(t *testing.T) {
 	handler, got := recorder(nil)
 	near, _ := startPair(t, startUpstream(t, handler), func(near, _ *Config) { near.Link = Shared })
@@ -258,7 +260,7 @@ func TestLinkEndsBeforeRequest(t *testing.T) {
 	}
 }
 
-// A near gateway that declares no length for a message in a lane holds no memory for it afterwards.
+// A message in a lane whose length the near gateway does not declare is refused, and holds no memory afterwards.
 func TestLanedWithoutLength(t *testing.T) {
 	handler, got := recorder(nil)
 	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers, c.Sample = true, true }, policy.MessageRule{Auto: true})
@@ -321,7 +323,7 @@ func TestLinkWaits(t *testing.T) {
 	})
 }
 
-// A far gateway without memory for a request's headers does not read its body. The link goes on.
+// A far gateway without memory for a request's headers does not read its body. The link stays usable.
 func TestNoMemoryForHeadersOverLink(t *testing.T) {
 	near, _ := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(_, far *Config) {
 		far.Requests = memory.NewBudget(16 << 10)

@@ -19,7 +19,7 @@ const (
 	linkIdle = 5 * time.Minute // longer than the time between two scrapes
 )
 
-// farGateway is the upstream as a gateway.
+// farGateway is the state of the upstream as a far gateway.
 type farGateway struct {
 	link.FarGateway
 	cfg   *Config
@@ -41,7 +41,8 @@ func (f *farGateway) announced(maxOpen int) {
 	f.Announced()
 }
 
-// recordReply records what a reply that came without a link says. Some error replies are not of the gateway's handler.
+// recordReply records whether a reply that came without a link announces that links are accepted. Error replies
+// without the announcement are ignored: some are not written by the gateway's handler.
 func (f *farGateway) recordReply(status int, terms string) {
 	if maxOpen, ok := parseTerms(terms); ok {
 		f.announced(maxOpen)
@@ -66,7 +67,8 @@ type links struct {
 	spare atomic.Int32 // number of requests that go without a link before one is opened
 }
 
-// newLinks returns no links yet. oneClient says that all requests are of one client.
+// newLinks returns a pool without any links yet, or nil if f is nil. oneClient means that all requests are of one
+// client.
 func newLinks(f *farGateway, oneClient bool) *links {
 	if f == nil {
 		return nil
@@ -94,7 +96,7 @@ func (l *links) take(s *http2.Slot) *linkConn {
 	return h
 }
 
-// isSpared reports whether a request is one of those for which no link is opened.
+// isSpared reports whether a request is one of the first spare requests, for which no link is opened, and counts it.
 func (l *links) isSpared() bool {
 	for n := l.spare.Load(); n > 0; n = l.spare.Load() {
 		if l.spare.CompareAndSwap(n, n-1) {
@@ -106,7 +108,7 @@ func (l *links) isSpared() bool {
 
 var errNoLanes = errors.New("the far gateway is of another version: its links have no lanes")
 
-// connect opens a link. It is closed with alive.
+// connect opens a link. Opening ends with alive; the pool closes the link.
 func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
 	var ends *lanes.Ends
 	c, err := f.Dial(alive, func(c net.Conn) error {

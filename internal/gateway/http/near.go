@@ -18,13 +18,13 @@ type farHop struct {
 	slot      http2.Slot // its place on the link
 	out       *lanes.Out // lane of the request; nil: none
 	in        *lanes.In  // lane of the reply; nil: the request has not been sent
-	opened    int64      // messages in lanes of the request that the far gateway has decompressed, as it says; -1: it has not said
+	opened    int64      // messages in lanes of the request that the far gateway reports as decompressed; -1: not reported
 	replyRead bool       // the reply was read to its end
 }
 
-// takeLink takes a link to the far gateway for a request, if there is one. It does not wait. It is for requests without
-// a body, and for bodies that a rule covers: others must not enter the history. Upgraded connections don't use links, and
-// neither do bodies that name the coding of gateways.
+// takeLink takes a link to the far gateway for a request, if there is one. It does not wait. It is for requests
+// without a body, and for bodies that a rule covers: others must not enter the history. Upgraded connections don't use
+// links, and neither do bodies that name the coding of gateways.
 func (x *exchange) takeLink(out *http.Request) {
 	h := out.Header
 	if !x.mayTakeLink() || len(h["Upgrade"]) > 0 || isPeerCoding(h["Content-Encoding"]) || x.cfg.Effort.IsSteppedDown() {
@@ -36,12 +36,12 @@ func (x *exchange) takeLink(out *http.Request) {
 	}
 }
 
-// mayTakeLink reports whether there may be a link to the far gateway. Before one has announced that it accepts links
-// there is none.
+// mayTakeLink reports whether there may be a link to the far gateway. There is none until a gateway has announced that
+// it accepts links.
 func (x *exchange) mayTakeLink() bool { return x.links != nil && x.links.far.WasAnnounced() }
 
-// releaseLink ends the use of the link. The next exchange continues with the lanes if what was sent in them was
-// decompressed.
+// releaseLink ends the use of the link. The sessions of its lanes continue with the next exchange if the messages sent
+// in them were decompressed.
 func (x *exchange) releaseLink() {
 	f := &x.toFar
 	if f.conn == nil {
@@ -53,9 +53,9 @@ func (x *exchange) releaseLink() {
 	*f = farHop{}
 }
 
-// linkBody prepares a body that a rule covers for the link. A body that is in memory and whose coding the gateway reads
-// is sent without it, and the far gateway restores the coding; messages of Protocol Buffers go in a lane. Others pass
-// unchanged.
+// linkBody prepares a body that a rule covers for the link. A body that is in memory and whose coding the gateway
+// reads is sent without its coding, which the far gateway restores; messages of Protocol Buffers go in a lane. Other
+// bodies pass unchanged.
 func (x *exchange) linkBody(out *http.Request, rule *policy.MessageRule) {
 	n := out.ContentLength
 	if n < 0 || n > int64(x.cfg.MaxCompress) || len(x.in.Trailer) > 0 || !x.gatherRequest(out, rule) {
@@ -101,7 +101,8 @@ func (x *exchange) openForPeer(h http.Header, received []byte) (plain []byte, fr
 	return plain, from, true
 }
 
-// asColumns reports whether a body goes in a lane as a message of Protocol Buffers. Others would come out unchanged.
+// asColumns reports whether a body goes in a lane as a message of Protocol Buffers. A lane would leave other bodies
+// unchanged.
 func asColumns(rule *policy.MessageRule, h http.Header) bool {
 	return rule.Setting.Codec != codec.Raw && rule.Setting.IsProto() || rule.Auto && strings.Contains(h.Get("Content-Type"), "protobuf")
 }
@@ -141,7 +142,8 @@ func (x *exchange) sendOverLink(s resender, out *http.Request) (*http.Response, 
 	return s.sendPlain(x, again)
 }
 
-// fromMemory returns a request with its body as the client sent it, from its beginning; nil if the body is not in memory.
+// fromMemory returns a request with its body as the client sent it, from its beginning, or nil if the body is not in
+// memory.
 func (x *exchange) fromMemory(out *http.Request) *http.Request {
 	if x.originalBody != nil || out.Body == nil || out.Body == http.NoBody {
 		return x.originalRequest(out)
@@ -149,7 +151,8 @@ func (x *exchange) fromMemory(out *http.Request) *http.Request {
 	return nil
 }
 
-// receiveFromLink takes from a reply what is for this gateway, and decompresses a body that came in a lane.
+// receiveFromLink reads and removes the fields of a reply that are for this gateway, and decompresses a body that came
+// in a lane.
 func (x *exchange) receiveFromLink(resp *http.Response) (*http.Response, error) {
 	f, h := &x.toFar, resp.Header
 	f.out.Told(h[lanes.Header])

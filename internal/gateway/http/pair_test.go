@@ -79,7 +79,7 @@ func send(t *testing.T, c *http.Client, method, to string, body []byte, headers 
 // untilCarried sends requests until one was sent with history.
 func (r *rig) untilCarried(c *http.Client) {
 	r.t.Helper()
-	testenv.Eventually(r.t, "something goes with history", func() bool { // the connection for it is being made
+	testenv.Eventually(r.t, "something goes with history", func() bool { // until then the link is being opened
 		send(r.t, c, http.MethodPost, r.url+"/warm", text)
 		return r.stats.Snapshot().Total.Sealed > 0
 	})
@@ -210,7 +210,8 @@ func linkTo(t *testing.T, far *rig) *http2.ClientConn {
 	return c
 }
 
-// A peer that sends bodies that no gateway makes gets an error for each. The upstream sees none of them, and the link goes on.
+// A peer that sends bodies that no gateway makes gets an error for each. The upstream sees none of them, and the link
+// stays usable.
 func TestHostilePeer(t *testing.T) {
 	handler, got := recorder(nil)
 	far := start(t, startUpstream(t, handler), func(c *Config) { c.Peers, c.MaxOpen = true, 1<<20 }, policy.MessageRule{Auto: true})
@@ -255,8 +256,8 @@ func TestHostilePeer(t *testing.T) {
 	}
 }
 
-// The fields and the coding of gateways mean nothing when others send them: the far gateway passes on what a client or an upstream
-// has sent under their names, or deletes it, and believes none of it.
+// The fields and the coding of gateways have no meaning if others send them: the far gateway forwards or deletes what
+// a client or an upstream has sent under these names, and does not act on it.
 func TestPeerFieldsOfOthers(t *testing.T) {
 	var seen http.Header
 	upstream := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -382,11 +383,11 @@ func TestPairForgetsRecords(t *testing.T) {
 	}
 }
 
-// A body that one gateway would send with history, and that the other does not decompress, goes as with one
+// A body that one gateway would send with history, but that the other does not decompress, is sent as by a single
 // gateway.
 func TestPairOfDifferentLimits(t *testing.T) {
 	long := bytes.Repeat(text, 3)
-	noise := make([]byte, 2*len(text)) // becomes longer
+	noise := make([]byte, 2*len(text)) // becomes longer when compressed
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, c := range []struct {
 		name      string
@@ -408,7 +409,7 @@ func TestPairOfDifferentLimits(t *testing.T) {
 			near, far := startPair(t, startUpstream(t, http.HandlerFunc(echo)), func(near, far *Config) { near.MaxOpen, far.MaxOpen = c.near, c.far })
 			one := client(t)
 			near.untilCarried(one)
-			for range 3 { // the connection goes on
+			for range 3 { // the connection stays usable
 				fields := []string{"Content-Encoding", c.coding}
 				if c.coding == "protobuf" {
 					fields = []string{"Content-Type", "application/x-protobuf"}

@@ -21,7 +21,7 @@ const (
 	maxOpenOption = "max_open="              // in linkHeader: the longest body that the sender decompresses, in bytes
 )
 
-// formatTerms returns the value of linkHeader for a gateway that decompresses bodies of up to so many bytes.
+// formatTerms returns the value of linkHeader for a gateway that decompresses bodies of up to maxOpen bytes.
 // parseTerms is its inverse; without the option any length is accepted.
 func formatTerms(maxOpen int) string {
 	return linkVersion + "; " + maxOpenOption + strconv.Itoa(maxOpen)

@@ -267,10 +267,10 @@ func (b *withEnd) Read(p []byte) (int, error) {
 // Exporters of telemetry send less.
 const collectBytes = 4 << 20
 
-// collect reads a body without a length into memory, if it is a message of Protocol Buffers that may go over a link, or that
-// is sampled. Its receiver can't use such a message before it is complete, and OpenTelemetry's SDK for Node sends all its
-// messages so. collect reports true if it has the whole body. Then the body has a length, and may go in a lane. A body that is
-// longer, or for which there is no memory, is passed on while it is read.
+// collect reads a body without a length into memory, if it is a message of Protocol Buffers that may go over a link,
+// or that is sampled. Its receiver can't use such a message before it is complete, and OpenTelemetry's SDK for Node
+// sends all its messages without a length. collect reports true if it has the whole body. Then the body has a length,
+// and may go in a lane. A body that is longer, or for which there is no memory, is passed on while it is read.
 func (x *exchange) collect(out *http.Request) (body []byte, ok bool) {
 	if out.ContentLength >= 0 || !x.mayTakeLink() && x.samples == nil || len(x.in.Trailer) > 0 || !isMessage(out.Header) || x.fromNear.ends != nil && isPeerBody(out.Header) {
 		return nil, false

@@ -142,7 +142,7 @@ func TestRequestsStay(t *testing.T) {
 	}
 }
 
-// Trailers follow the body, both ways, also of one that was compressed.
+// Trailers follow the body, in both directions, even if the body was compressed.
 func TestTrailers(t *testing.T) {
 	handler, got := recorder(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")

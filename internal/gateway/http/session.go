@@ -266,8 +266,8 @@ func (l *oneConn) Close() error {
 func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
 const (
-	// clientWindow limits the bytes of a body that a client may send over HTTP/2 before the gateway has read
-	// them. All bodies of a connection may have as many without memory from the budget.
+	// clientWindow limits the bytes of a body that a client may send over HTTP/2 before the gateway has read them. All
+	// bodies of a connection together may have as many without memory from the budget.
 	clientWindow = 1 << 20
 	// usualFields is the size that HTTP/2 counts for ten fields beside their names and values, in bytes (RFC
 	// 9113, section 6.5.2).

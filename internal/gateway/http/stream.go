@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// streamPiece is the most bytes of a body of unknown length that are compressed at a time. Fewer are if fewer
-// have arrived.
+// streamPiece is the maximum number of bytes of a body of unknown length that are compressed at a time. Fewer are
+// compressed if fewer have arrived.
 const streamPiece = 32 << 10
 
 // streamBody compresses a body while it is read. The receiver can decompress the bytes of each Read of the

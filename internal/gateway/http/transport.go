@@ -24,9 +24,9 @@ type transport struct {
 
 	limit gateway.ConnLimit // of requests of HTTP/2 clients over HTTP/1.1
 
-	dial       dialFunc    // offers both, with TLS
+	dial       dialFunc    // offers both versions, with TLS
 	dialHTTP1  dialFunc    // only HTTP/1.1; nil: there is no TLS
-	choseHTTP1 atomic.Bool // on the last connection
+	choseHTTP1 atomic.Bool // the upstream chose HTTP/1.1 on the last connection
 	spare      chan net.Conn
 }
 
@@ -98,7 +98,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.http2.roundTrip(r)
 }
 
-// errTooMany is returned for a request that would need one connection to the upstream too many.
+// errTooMany is returned for a request that would exceed the limit of connections to the upstream.
 var errTooMany = errors.New("the upstream speaks HTTP/1.1, and as many requests of HTTP/2 clients as allowed are running (max_connections)")
 
 // overHTTP1 sends a request over HTTP/1.1, where it needs a connection of its own. An HTTP/2 client may have

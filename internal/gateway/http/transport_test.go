@@ -51,7 +51,7 @@ func TestBodyIsKnownToBeComplete(t *testing.T) {
 	}
 }
 
-// A cancelled request makes no other request fail that may be sent twice.
+// A request that may be sent twice does not fail because another request was cancelled.
 func TestCancelledByOthers(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -72,7 +72,7 @@ func TestCancelledByOthers(t *testing.T) {
 	}
 }
 
-// An upstream that refuses a request with any coding has not refused its coding.
+// An upstream that refuses a request whatever its coding has not refused the coding.
 func TestRefusedForOtherReasons(t *testing.T) {
 	handler, got := recorder(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Content-Type") == "text/bad" {

@@ -33,7 +33,7 @@ type upstream struct {
 	conns atomic.Int32
 }
 
-// newUpstream starts a server of HTTP/2 by prior knowledge, or, with protocols, of those over TLS.
+// newUpstream starts a server that speaks HTTP/2 without TLS or, if there are any, the given protocols over TLS.
 func newUpstream(t *testing.T, h http.Handler, protocols ...string) *upstream {
 	u := &upstream{Server: httptest.NewUnstartedServer(h)}
 	u.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -237,8 +237,8 @@ func TestIdleUpstream(t *testing.T) {
 	})
 }
 
-// frames starts an upstream that works on single frames. answer gets the stream of each request, and the
-// number of requests before it on all connections.
+// frames starts an upstream that works on single frames. answer gets the stream of each request, and the number of
+// requests before it on all connections. The connection is closed if answer returns false.
 func frames(t *testing.T, answer func(f *xhttp2.Framer, id uint32, before int32) bool) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -480,8 +480,8 @@ func (c *closable) Read(p []byte) (int, error) {
 func (c *closable) Close() error   { c.closed.Store(true); return nil }
 func (c *closable) Complete() bool { return c.whole }
 
-// A request whose HTTP/2 connection is gone, or has refused it, and that then meets HTTP/1.1, is sent over
-// that with its whole body.
+// A request whose HTTP/2 connection has ended or has refused it is sent over HTTP/1.1, with its whole body, if the
+// upstream has chosen that meanwhile.
 func TestRetryMeetsHTTP1(t *testing.T) {
 	const size = 100 << 10 // more than is read ahead
 	for _, c := range []struct {
@@ -564,8 +564,8 @@ func TestRetryMeetsHTTP1(t *testing.T) {
 	}
 }
 
-// An HTTP/2 upstream is asked before the body is sent: the client gets its refusal by the headers, or is told
-// to continue.
+// If a request expects 100 (Continue), an HTTP/2 upstream gets its headers before its body: the client gets the
+// refusal, or 100 (Continue).
 func TestExpectBeforeHTTP2(t *testing.T) {
 	u := newUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refused" {

@@ -28,7 +28,7 @@ const (
 	// upstreamConnWindow is the same limit for all replies of a connection. It is so large that no reply
 	// waits for another.
 	upstreamConnWindow = 1 << 30
-	// maxConns limits the connections. No use needs as many.
+	// maxConns limits the connections. It is more than any use needs.
 	maxConns = 1024
 	// closeTimeout limits how long a connection of HTTP/2 may take to end.
 	closeTimeout = time.Second

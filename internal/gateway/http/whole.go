@@ -45,8 +45,8 @@ func (b *wholeBody) read(n int) (complete bool, err error) {
 	return true, expectEOF(b.gather.Src)
 }
 
-// readToEnd reads the whole body into memory, if it has at most so many bytes. It reports false if it is
-// longer, or there is no memory; then received has the beginning.
+// readToEnd reads the whole body into memory, if it is shorter than most bytes. It reports false if it is not, or
+// there is no memory; then received has the beginning.
 func (b *wholeBody) readToEnd(most int) (complete bool, err error) {
 	b.received, b.collected, err = b.gather.ReadToEOF(most)
 	return b.collected, err
@@ -65,8 +65,8 @@ func expectEOF(src io.Reader) error {
 	}
 }
 
-// readAll reads a body of n bytes into memory, waiting for memory as long as necessary. A body that is longer than most, or whose
-// length is unknown (-1), is an error.
+// readAll reads a body of n bytes into memory, waiting for memory as long as necessary. A body that is longer than
+// most, or whose length is unknown (-1), is an error.
 func (b *wholeBody) readAll(n, most int64) (err error) {
 	if n < 0 || n > most {
 		return fmt.Errorf("%w: a body of %d bytes", grpccodec.ErrTooLarge, n)
@@ -77,7 +77,8 @@ func (b *wholeBody) readAll(n, most int64) (err error) {
 	return expectEOF(b.gather.Src)
 }
 
-// newReader returns a reader for a peer that reads p, bytes of the body, and then rest, which it closes with itself.
+// newReader returns a reader for the peer to. It reads p, which are bytes of the body, and then rest, if that is not
+// nil. Its Close closes rest, too.
 func (b *wholeBody) newReader(p []byte, rest io.ReadCloser, to memory.Peer) *bytesBody {
 	r := &bytesBody{of: b, b: p, rest: rest, to: to}
 	b.mu.Lock()
@@ -88,7 +89,8 @@ func (b *wholeBody) newReader(p []byte, rest io.ReadCloser, to memory.Peer) *byt
 	return r
 }
 
-// closeWhenRead releases the memory as soon as nothing reads the body any more. The caller does not use the body after it.
+// closeWhenRead releases the memory as soon as nothing reads the body any more. The caller must not use the body after
+// it.
 func (b *wholeBody) closeWhenRead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -28,7 +28,8 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var written atomic.Int64
 		s := &http.Server{Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			// Without a length the reverse proxy flushes by a timer, whose goroutine would wait for a lock: Wait never ends then.
+			// Without a length the reverse proxy flushes by a timer, whose goroutine would wait for a lock: Wait would
+			// never end.
 			w.Header().Set("Content-Length", "1000000000000")
 			for p := make([]byte, 4<<10); ; {
 				n, err := w.Write(p)
@@ -53,7 +54,7 @@ func TestUnreadReplyBeforeHTTP2(t *testing.T) {
 		go func() { defer close(ended); client.Run() }()
 		_, _ = io.WriteString(there, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		synctest.Wait()
-		const window, buffers = 128 << 10, 256 << 10 // the latter of both connections, the server and the gateway
+		const window, buffers = 128 << 10, 256 << 10 // buffers: of both connections, the server and the gateway
 		if n := written.Load(); n < window || n > window+buffers+budget.InUse() {
 			t.Errorf("%d bytes were written for a client that reads none; of the budget %d are used", n, budget.InUse())
 		}
