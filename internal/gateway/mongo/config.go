@@ -55,6 +55,9 @@ type Config struct {
 	// Grace limits the time that a drain waits for clients whose requests only wait for a cursor's next
 	// documents, which may never come.
 	Grace time.Duration
+	// MonitorLead is the time for which a drain lets other sessions go on after it has ended those of drivers' monitors;
+	// 0: 300 ms.
+	MonitorLead time.Duration
 	// Begin limits the time that a drain gives a new client for its first request; 0: gateway.BeginPatience.
 	Begin time.Duration
 
@@ -80,6 +83,9 @@ const (
 func (c *Config) complete() {
 	if c.Stall <= 0 {
 		c.Stall = gateway.DefaultStall
+	}
+	if c.MonitorLead == 0 {
+		c.MonitorLead = defaultMonitorLead
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

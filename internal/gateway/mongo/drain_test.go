@@ -69,6 +69,34 @@ func TestDrainAwaitsReplies(t *testing.T) {
 	}
 }
 
+// A drain ends the sessions of drivers' monitors before it ends others, which until then get replies: a driver that has
+// lost its monitor's connection uses no other one of that server again.
+func TestDrainEndsMonitorsFirst(t *testing.T) {
+	tap := taped(t)
+	s := serve(t, tap.addr, nil, func(c *Config) { c.MonitorLead = time.Hour })
+	pooled := dialRaw(t, s.addr)
+	pooled.run(plain, hello())
+	monitor := dialRaw(t, s.addr)
+	version := monitor.run(plain, hello()).doc.Lookup("topologyVersion").Document()
+	monitor.send(plain, 0, append(hello(), bson.E{Key: "topologyVersion", Value: version}, bson.E{Key: "maxAwaitTimeMS", Value: 60000}))
+	testenv.Eventually(t, "the server has the hello", func() bool { return tap.hasSeen("maxAwaitTimeMS") })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- s.Shutdown(ctx) }()
+	_ = monitor.conn.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := monitor.tryReceive(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the monitor outlived the begin of the drain: %v", err)
+	}
+	if a := pooled.run(plain, command("ping", 1)); !a.ok() {
+		t.Errorf("%+v", a)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
 // When the grace of a drain is over, a client that waits for documents that may never come gets the error
 // InterruptedAtShutdown.
 func TestDrainInterruptsAwaitingCursors(t *testing.T) {

@@ -124,6 +124,18 @@ func (p *pending) busy() bool {
 	return false
 }
 
+// awaitsHello reports whether the only outstanding replies are to hellos: the client is most likely a driver's monitor.
+func (p *pending) awaitsHello() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		if p.list[i].hello == nil {
+			return false
+		}
+	}
+	return len(p.list) > 0 && !p.replyInFlight.Load()
+}
+
 // awaitingData returns the IDs of requests that wait for documents which may never come; nil if another reply is
 // outstanding or being sent.
 func (p *pending) awaitingData() (ids []int32) {

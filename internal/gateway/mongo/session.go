@@ -51,7 +51,7 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.pending.init()
 	s.door.Probe = &g.keeper
-	s.memberSession = memberSession{member: member, session: s}
+	s.memberSession = memberSession{member: member, session: s.PumpedSession}
 	s.toServer = sender{conn: upstream, stream: streamOf(upstream), peer: memory.FromUpstream}
 	s.toClient = sender{conn: client, stream: streamOf(client), peer: memory.FromClient}
 	s.nearClient.Store(s.toClient.stream != nil)
@@ -69,6 +69,23 @@ func (s *session) Run() {
 	}
 	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
+
+// Drain ends the session between two requests. Sessions of drivers' monitors end first. A driver whose monitor loses its
+// connection takes no connection of its pool again, and closes each when it is returned. If its other connections ended at
+// the same time, operations would fail on them, and a driver repeats an operation only once.
+func (s *session) Drain() {
+	if s.pending.awaitsHello() {
+		s.PumpedSession.Drain()
+		return
+	}
+	time.AfterFunc(s.g.cfg.MonitorLead, func() {
+		defer gateway.CatchPanic(s.g.cfg.Log, s.g.cfg.Stats, func() { _ = s.Close() })
+		s.PumpedSession.Drain()
+	})
+}
+
+// defaultMonitorLead is many times as long as a driver needs to notice the end of a connection.
+const defaultMonitorLead = 300 * time.Millisecond
 
 // free waits for the reply pump to end, and ends the traces of requests that got no reply.
 func (s *session) free() {
