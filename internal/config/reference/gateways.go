@@ -148,7 +148,7 @@ var gateways = []Row{
 	{
 		Keys: "`link.memory`", Default: "`256MiB`",
 		Meaning: "gRPC, HTTP, MongoDB: memory for the history of all links of the gateway, 1MiB or more. Raise it at both ends with " +
-			"more than about [110 client connections](PEER.md#clients-that-share-a-link) of gRPC or HTTP: further links have no " +
+			"more than about [80 client connections](PEER.md#clients-that-share-a-link) of gRPC or HTTP: further links have no " +
 			"history",
 	},
 	{

@@ -68,10 +68,10 @@ func newDialer(c *Config, links linker) *dialer {
 	return d
 }
 
-// connect opens a connection, whose background work ends with alive. Errors are logged and counted, unless
-// alive has ended.
-func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
-	h, err := d.newUpstreamConn(alive)
+// connect opens a connection for a client, or for all if client is "". Its background work ends with alive. Errors are
+// logged and counted, unless alive has ended.
+func (d *dialer) connect(alive context.Context, client string) (*upstreamConn, error) {
+	h, err := d.newUpstreamConn(alive, client)
 	switch {
 	case err == nil:
 		d.reach.Succeeded(d.log, d.up.String())
@@ -81,8 +81,8 @@ func (d *dialer) connect(alive context.Context) (*upstreamConn, error) {
 	return h, err
 }
 
-func (d *dialer) newUpstreamConn(alive context.Context) (*upstreamConn, error) {
-	raw, noLink, err := d.dial(alive)
+func (d *dialer) newUpstreamConn(alive context.Context, client string) (*upstreamConn, error) {
+	raw, noLink, err := d.dial(alive, client)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +130,10 @@ var errNoLink = errors.New("the upstream is not known to accept links")
 
 // dial connects, over a link if the upstream is known to accept links. noLink is the reason if the connection is not a
 // link.
-func (d *dialer) dial(ctx context.Context) (c net.Conn, noLink, err error) {
+func (d *dialer) dial(ctx context.Context, client string) (c net.Conn, noLink, err error) {
 	noLink = errNoLink
 	if d.links != nil && d.linkSupport.Accepts() {
-		c, noLink = d.dialLink(ctx)
+		c, noLink = d.dialLink(ctx, client)
 		switch {
 		case noLink == nil:
 			d.linkSupport.Made()
@@ -171,12 +171,12 @@ func (d *dialer) dialHTTP2(ctx context.Context) (net.Conn, error) {
 	return c, nil
 }
 
-func (d *dialer) dialLink(ctx context.Context) (net.Conn, error) {
+func (d *dialer) dialLink(ctx context.Context, client string) (net.Conn, error) {
 	raw, err := d.dialHTTP2(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.links.Enter(ctx, raw)
+	c, err := d.links.Enter(ctx, raw, client)
 	if err != nil {
 		_ = gateway.Abort(raw)
 	}

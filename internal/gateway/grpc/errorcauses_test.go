@@ -106,7 +106,7 @@ func TestTransportsErrorsAreKnown(t *testing.T) {
 			return true
 		})
 		g := startGateway(t, "grpc://"+addr, nil)
-		h, err := g.pool.dialer.connect(t.Context())
+		h, err := g.pool.dialer.connect(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}

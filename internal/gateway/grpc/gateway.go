@@ -69,7 +69,7 @@ func NewGateway(c Config) *Gateway {
 	if c.Link == LinkDefault {
 		shared.links, g.linkDialer.linksOnly = nil, true
 	}
-	g.pool = newPool(&shared, c.UpstreamConns, false)
+	g.pool = newPool(&shared, c.UpstreamConns, "")
 	g.server = gateway.Server{
 		Name:       c.Name,
 		NewSession: func(conn net.Conn) gateway.Session { return newSession(g, conn) },

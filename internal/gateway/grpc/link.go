@@ -11,7 +11,7 @@ import (
 // linker turns connections between gateways into links; link.Endpoint implements it. Over a link, messages are sent
 // uncompressed or as columns, and the link compresses the whole byte stream with the bytes sent before as history.
 type linker interface {
-	Enter(context.Context, net.Conn) (net.Conn, error)
+	Enter(ctx context.Context, c net.Conn, client string) (net.Conn, error)
 	IsHello(first []byte) bool
 	Accept(c net.Conn, ahead []byte) (net.Conn, error)
 }

@@ -37,7 +37,7 @@ type tags struct {
 
 const tagHello = 0
 
-func (l *tags) Enter(_ context.Context, c net.Conn) (net.Conn, error) {
+func (l *tags) Enter(_ context.Context, c net.Conn, _ string) (net.Conn, error) {
 	l.entered.Add(1)
 	if _, err := c.Write([]byte{tagHello}); err != nil {
 		return nil, err
@@ -404,7 +404,7 @@ func TestStuckConnectionsEnd(t *testing.T) {
 		defer there.Close()
 		d := newGateway(t, "grpc://server:1", nil).pool.dialer
 		d.open = func(context.Context) (net.Conn, error) { return here, nil }
-		h, err := d.connect(t.Context())
+		h, err := d.connect(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,9 +131,9 @@ type countedLinks struct {
 	entered, accepted atomic.Int64
 }
 
-func (l *countedLinks) Enter(ctx context.Context, c net.Conn) (net.Conn, error) {
+func (l *countedLinks) Enter(ctx context.Context, c net.Conn, client string) (net.Conn, error) {
 	l.entered.Add(1)
-	return l.linker.Enter(ctx, c)
+	return l.linker.Enter(ctx, c, client)
 }
 
 func (l *countedLinks) Accept(c net.Conn, ahead []byte) (net.Conn, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/http2"
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
 )
 
@@ -84,9 +85,13 @@ type pool struct {
 // lingerTimeout limits the time to close a connection.
 const lingerTimeout = 10 * time.Second
 
-// newPool returns a pool of at most the given number of connections: for all clients or, if one is set, for one.
-func newPool(d *dialer, most int, one bool) *pool {
-	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{Connect: d.connect, MaxConns: most, Linger: lingerTimeout, OneClient: one, OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults}), d}
+// newPool returns a pool of at most that many connections, for the connection of a client, or for all clients if client
+// is "".
+func newPool(d *dialer, most int, client string) *pool {
+	return &pool{http2.NewPool(http2.PoolConfig[*upstreamConn]{
+		MaxConns: most, Linger: lingerTimeout, OneClient: client != "", OnIsolated: d.clientIsolated, Faults: d.clientConfig.Faults,
+		Connect: func(alive context.Context) (*upstreamConn, error) { return d.connect(alive, client) },
+	}), d}
 }
 
 // clientPool is a pool, and a client's connection in it.
@@ -116,7 +121,7 @@ func (p *clientPools) init(g *Gateway, payer net.Addr) {
 }
 
 func (p *clientPools) makeOwn() *clientPool {
-	own := newPool(p.g.linkDialer, p.g.cfg.UpstreamConns, true)
+	own := newPool(p.g.linkDialer, p.g.cfg.UpstreamConns, memory.AddressOf(p.payer))
 	c := &clientPool{own, own.Client(p.payer)}
 	p.own.Store(c)
 	return c

@@ -61,7 +61,7 @@ func newCommon(c *Config, p *atomic.Pointer[policy.Messages]) common {
 		e.far = newFarGateway(c, e.endpoint, e.lanes)
 	}
 	if c.Link == Shared {
-		e.links = newLinks(e.far, false)
+		e.links = newLinks(e.far, "")
 	}
 	e.upstream = url.URL{Scheme: "http", Host: c.Upstream.Address}
 	if c.Upstream.TLS != nil {

@@ -305,7 +305,7 @@ func TestLinkWaits(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); s.Run() }()
 		e := link.NewEndpoint(link.Config{Name: "near", Engine: codec.New(codec.Options{}), Extensions: lanes.Extensions(), Stats: gateway.NewStats("near", "http")})
-		carried, err := e.Enter(t.Context(), there)
+		carried, err := e.Enter(t.Context(), there, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,17 +67,17 @@ type links struct {
 	spare atomic.Int32 // number of requests that go without a link before one is opened
 }
 
-// newLinks returns a pool without any links yet, or nil if f is nil. oneClient means that all requests are of one
-// client.
-func newLinks(f *farGateway, oneClient bool) *links {
+// newLinks returns an empty pool for the links of a client's connection, or of all clients if client is "". It returns
+// nil if f is nil.
+func newLinks(f *farGateway, client string) *links {
 	if f == nil {
 		return nil
 	}
 	l := &links{far: f}
 	c := f.cfg
 	l.Pool = http2.NewPool(http2.PoolConfig[*linkConn]{
-		MaxConns: maxLinks, Idle: linkIdle, Linger: closeTimeout, OneClient: oneClient, Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
-		Connect: f.connect,
+		MaxConns: maxLinks, Idle: linkIdle, Linger: closeTimeout, OneClient: client != "", Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
+		Connect: func(alive context.Context) (*linkConn, error) { return f.connect(alive, client) },
 		OnIsolated: func(client string) {
 			c.Stats.Error("resets")
 			c.Log.Warn("a client cancels many requests, so its requests get their own links", "client", client, "upstream", c.Upstream.String())
@@ -109,9 +109,9 @@ func (l *links) isSpared() bool {
 var errNoLanes = errors.New("the far gateway is of another version: its links have no lanes")
 
 // connect opens a link. Opening ends with alive; the pool closes the link.
-func (f *farGateway) connect(alive context.Context) (*linkConn, error) {
+func (f *farGateway) connect(alive context.Context, client string) (*linkConn, error) {
 	var ends *lanes.Ends
-	c, err := f.Dial(alive, func(c net.Conn) error {
+	c, err := f.Dial(alive, client, func(c net.Conn) error {
 		if ends = lanes.OfLink(c, f.lanes); ends == nil {
 			return errNoLanes
 		}

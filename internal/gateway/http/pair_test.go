@@ -201,7 +201,7 @@ func linkTo(t *testing.T, far *rig) *http2.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried, err := e.Enter(t.Context(), raw)
+	carried, err := e.Enter(t.Context(), raw, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func newSession(g *Gateway, client net.Conn) gateway.Session {
 	}
 	s.links = g.common.links
 	if g.cfg.Link == PerClient || g.cfg.Link == Default {
-		s.links = newLinks(g.common.far, true)
+		s.links = newLinks(g.common.far, memory.AddressOf(payer))
 		s.links.spare.Store(1) // many clients send one request on a connection
 	}
 	if s.links != nil {

@@ -147,7 +147,7 @@ func (l *nearLinks) join(users linkUsers) *linkPool {
 		p = &linkPool{Pool: http2.NewPool(http2.PoolConfig[*linkConn]{
 			MaxConns: maxLinks, Idle: linkIdle, Linger: linkLinger, OneClient: true,
 			Faults:  http2.Faults{Log: l.cfg.Log, Stats: l.cfg.Stats},
-			Connect: func(alive context.Context) (*linkConn, error) { return l.connect(alive, far) },
+			Connect: func(alive context.Context) (*linkConn, error) { return l.connect(alive, far, users.address) },
 		})}
 		l.pools[users] = p
 	}
@@ -161,9 +161,9 @@ func (l *nearLinks) leave(users linkUsers) {
 	l.mu.Unlock()
 }
 
-// connect opens a link.
-func (l *nearLinks) connect(alive context.Context, far *link.FarGateway) (*linkConn, error) {
-	c, err := far.Dial(alive, checkLink)
+// connect opens a link for the clients at an address.
+func (l *nearLinks) connect(alive context.Context, far *link.FarGateway, client string) (*linkConn, error) {
+	c, err := far.Dial(alive, client, checkLink)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ func newSession(g *Gateway, local net.Conn, l *link.Link) *session {
 	}
 	s.sent, s.received = s.account(out, local, s.conn, client), s.account(in, s.conn, local, client)
 	o.Sent, o.Received = s.sent, s.received
+	o.Client = memory.AddressOf(gateway.BudgetAddress(client))
 	l.Start(o)
 	return s
 }

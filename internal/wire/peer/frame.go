@@ -8,8 +8,8 @@ import (
 // Kind is the kind of a frame.
 type Kind byte
 
-// The kinds, as the first byte of a frame; Block has the codec in its low four bits. Parse does not know Proof, which a near
-// gateway with a key sends in front of Open.
+// The kinds of frames, as their first byte. That of a Block has the codec in its low four bits. Parse refuses Proof,
+// which a near gateway with a key sends before Open.
 const (
 	Block Kind = 0x00
 	Piece Kind = 0x10
@@ -36,32 +36,31 @@ const (
 // Limits in bytes.
 const (
 	MaxRaw      = 64 << 10 // of one piece
-	maxOverhead = 1024     // by which a piece may be longer than what it holds
-	// MaxHeader is the longest that stands before a piece's bytes.
+	maxOverhead = 1024     // by which compression may lengthen a piece
+	// MaxHeader is the maximum length of the header of a piece.
 	MaxHeader = 1 + 1 + 3 + 3 + sumLen
-	// MaxFrame is the longest frame.
+	// MaxFrame is the maximum length of a frame.
 	MaxFrame = MaxHeader + MaxRaw + maxOverhead
 
 	sumLen    = 4
 	maxVarint = 5
 )
 
-// Frame is one frame. Payload points into what was parsed.
+// Frame is one frame. Payload is a part of the bytes that were parsed.
 type Frame struct {
 	Kind    Kind
-	Codec   byte // of a Block
-	Window  byte // of Begin and Grant
-	Epoch   byte // of Grant
-	Reason  Reason
-	Speed   uint32 // picoseconds a byte
-	RawLen  int    // of Block, Piece and Begin
-	Sum     uint32 // CRC-32C of the raw bytes; a raw Block has none
+	Codec   byte   // of a Block
+	Window  byte   // of Begin and Grant, log2 of bytes
+	Epoch   byte   // of Grant
+	Reason  Reason // of Reset
+	Speed   uint32 // of Speed, picoseconds a byte
+	RawLen  int    // of Block, Piece and Begin: length before compression
+	Sum     uint32 // of Piece, Begin and compressed Block: CRC-32C before compression
 	Payload []byte
 }
 
-// Parse reads the frame that begins b. Size is its length; when b holds only a part of the
-// frame, f is not to be used and size is more than len(b): how many bytes there have to be
-// to try again.
+// Parse parses the frame at the start of b, and returns its length. If b holds only a part of the frame, size is larger
+// than len(b), the number of bytes needed before another attempt, and f must not be used. Errors wrap ErrMalformed.
 func Parse(b []byte) (f Frame, size int, err error) {
 	if len(b) == 0 {
 		return Frame{}, 1, nil
@@ -102,8 +101,7 @@ func Parse(b []byte) (f Frame, size int, err error) {
 	return f, p.at, nil
 }
 
-// parser reads on beyond the end of b, giving zeros, so that it finds out how long the frame
-// is at least.
+// parser reads zeros beyond the end of b, so that it finds the minimum length of the frame.
 type parser struct {
 	b     []byte
 	at    int
@@ -164,7 +162,7 @@ func (p *parser) rawLen() int {
 	return int(n)
 }
 
-// coded reads what Piece, Begin and compressed Blocks have in common.
+// coded reads the fields that Piece, Begin and compressed Blocks have in common.
 func (p *parser) coded(f *Frame) {
 	f.RawLen = p.rawLen()
 	n := p.varint()
@@ -190,13 +188,12 @@ func (p *parser) bytes(n int) []byte {
 	return p.b[p.at-n : p.at : p.at]
 }
 
-// AppendRaw appends the header of a raw Block, whose n bytes follow.
+// AppendRaw appends the header of an uncompressed Block, whose n bytes follow.
 func AppendRaw(dst []byte, n int) []byte {
 	return binary.AppendUvarint(append(dst, byte(Block)), uint64(n))
 }
 
-// AppendCoded appends the header of a Block with codec above 0, a Piece or a Begin, whose
-// payload of n bytes follows.
+// AppendCoded appends the header of a compressed Block, a Piece or a Begin, whose payload of n bytes follows.
 func AppendCoded(dst []byte, f Frame, n int) []byte {
 	switch f.Kind {
 	case Block:
@@ -211,7 +208,7 @@ func AppendCoded(dst []byte, f Frame, n int) []byte {
 	return binary.BigEndian.AppendUint32(dst, f.Sum)
 }
 
-// AppendPlain appends a frame without a piece.
+// AppendPlain appends a frame of another kind.
 func AppendPlain(dst []byte, f Frame) []byte {
 	dst = append(dst, byte(f.Kind))
 	switch f.Kind {

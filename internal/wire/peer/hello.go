@@ -6,23 +6,23 @@ import (
 	"fmt"
 )
 
-// What is wrong with bytes that a peer sent.
+// Errors of received hellos and frames.
 var (
 	ErrMagic     = errors.New("link: the peer is no gateway that accepts links")
 	ErrVersion   = errors.New("link: no common version")
 	ErrMalformed = errors.New("link: malformed")
 )
 
-// Version is the one that this package speaks.
+// Version is the version of the protocol that this package implements.
 const Version = 1
 
-// Windows are log2 of bytes; 0 stands for none.
+// Limits of windows, which are log2 of bytes; 0 stands for no window.
 const (
 	MinWindow = 16
 	MaxWindow = 23
 )
 
-// Status is the exit's answer to a hello.
+// Status is the far gateway's answer to a hello.
 type Status byte
 
 // The values of Status.
@@ -35,7 +35,7 @@ const (
 
 const magic = "\x00CINCHT\n"
 
-// HelloLen is the length in bytes of a hello up to its extensions, MaxHello with them.
+// Lengths of hellos, in bytes. HelloLen is the length without extensions.
 const (
 	HelloLen      = 15
 	MaxExtensions = 255
@@ -45,13 +45,13 @@ const (
 // Hello is the first message of a gateway.
 type Hello struct {
 	Lowest, Highest byte // versions
-	Window          byte // of history that the sender keeps of the receiver's pieces; 0: none
+	Window          byte // log2 of the history that the sender keeps for the receiver's pieces; 0: none
 	Status          Status
-	Codecs          uint16 // that the sender opens, a bit an id
+	Codecs          uint16 // codecs that the sender decompresses: bit i is codec i
 	Extensions      string // at most MaxExtensions bytes; see AppendExtension
 }
 
-// Append appends h.
+// Append appends h to dst.
 func (h Hello) Append(dst []byte) []byte {
 	dst = append(dst, magic...)
 	dst = append(dst, h.Lowest, h.Highest, h.Window, byte(h.Status))
@@ -60,18 +60,18 @@ func (h Hello) Append(dst []byte) []byte {
 	return append(dst, h.Extensions...)
 }
 
-// An Extension tells its number; its content is up to its sender. A receiver skips those that it doesn't know.
+// Extension is the number of an extension. Receivers skip unknown ones.
 type Extension byte
 
 // The extensions.
 const (
-	// Lanes is the extension of gateways for gRPC and HTTP that open messages in lanes. Its content is one byte, a version.
+	// Lanes is the extension of gateways for gRPC and HTTP that support lanes. Its content is one byte, a version.
 	Lanes Extension = 1
 	// Streams is the extension of gateways for MongoDB. Its content is the name of the protocol that the streams of the
 	// link's HTTP/2 connection carry.
 	Streams Extension = 2
-	// Key is the extension of gateways with a key. Its content is a nonce. In an answer, where it is the last extension, the
-	// far gateway's proof follows.
+	// Key is the extension of gateways with a key. Its content is a nonce. In an answer, where it is the last
+	// extension, the far gateway's proof follows.
 	Key Extension = 3
 )
 
@@ -80,7 +80,7 @@ func AppendExtension(dst string, e Extension, content string) string {
 	return dst + string([]byte{byte(e), byte(len(content))}) + content
 }
 
-// Find returns the content of an extension. It finds nothing behind one that is cut short.
+// Find returns the content of an extension. It finds none after one that is truncated.
 func (h Hello) Find(e Extension) (content string, ok bool) {
 	for b := h.Extensions; len(b) >= 2; {
 		n := 2 + int(b[1])
@@ -95,14 +95,13 @@ func (h Hello) Find(e Extension) (content string, ok bool) {
 	return "", false
 }
 
-// BeginsHello reports whether a connection that begins with b, which is not empty, may begin with a hello. One byte
+// BeginsHello reports whether a connection that begins with b may begin with a hello; false if b is empty. One byte
 // suffices to tell hellos from HTTP, four to tell them from messages of MongoDB.
 func BeginsHello(b []byte) bool {
 	return len(b) > 0 && string(b[:min(len(b), len(magic))]) == magic[:min(len(b), len(magic))]
 }
 
-// HelloSize returns the length of the hello that begins b, which holds HelloLen bytes or
-// more, extensions included.
+// HelloSize returns the length of the hello at the start of b, extensions included. b must have HelloLen bytes or more.
 func HelloSize(b []byte) (int, error) {
 	if len(b) < HelloLen || string(b[:len(magic)]) != magic {
 		return 0, ErrMagic
@@ -110,8 +109,8 @@ func HelloSize(b []byte) (int, error) {
 	return HelloLen + int(b[HelloLen-1]), nil
 }
 
-// ParseHello reads a whole hello. It checks versions before what they may have changed. On
-// ErrVersion the result's versions and status are those of the peer.
+// ParseHello parses a whole hello. It checks versions before the fields that another version may define differently. If
+// the error wraps ErrVersion the result has the peer's versions and status.
 func ParseHello(b []byte) (Hello, error) {
 	n, err := HelloSize(b)
 	if err != nil {
@@ -123,7 +122,7 @@ func ParseHello(b []byte) (Hello, error) {
 	case h.Lowest > h.Highest:
 		return h, fmt.Errorf("%w: versions %d to %d", ErrMalformed, h.Lowest, h.Highest)
 	case h.Lowest > Version || h.Highest < Version:
-		return h, fmt.Errorf("%w: the peer speaks %d to %d, we %d", ErrVersion, h.Lowest, h.Highest, Version)
+		return h, fmt.Errorf("%w: the peer has versions %d to %d, this gateway %d", ErrVersion, h.Lowest, h.Highest, Version)
 	case len(b) != n:
 		return h, fmt.Errorf("%w: a hello of %d bytes in %d", ErrMalformed, n, len(b))
 	case h.Window != 0 && !ValidWindow(h.Window):
@@ -134,5 +133,5 @@ func ParseHello(b []byte) (Hello, error) {
 	return h, nil
 }
 
-// ValidWindow reports whether a history may have that log2 of bytes.
+// ValidWindow reports whether w is a window other than 0.
 func ValidWindow(w byte) bool { return w >= MinWindow && w <= MaxWindow }

@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// Header names the room of each lane for requests in responses, which is what its session may remember (see memory.go), or 0 for lanes
-// that there are not. In requests it names the lane of the reply, its room, and whether it begins anew.
+// Header is the name of the header about lanes. In responses it has the room of each lane for requests (see memory.go),
+// 0 for no lane. In requests it has the lane for the reply, its room, and "new" if the session must begin anew.
 //
 //	cinch-lanes: 44,40        response
 //	cinch-lanes: 0,44,new     request
 const Header = "Cinch-Lanes"
 
-// OpenedHeader says in responses, or in their trailers, how many messages in lanes the request had that were opened.
+// OpenedHeader is the name of a header or trailer of responses: how many messages of the request were decompressed in
+// lanes.
 const OpenedHeader = "Cinch-Opened"
 
 const anewWord = "new"
 
-// formatRooms writes the room of each lane; "" where there are none.
+// formatRooms formats the room of each lane; "" if there are no lanes.
 func formatRooms(rooms []byte) string {
 	for len(rooms) > 0 && rooms[len(rooms)-1] == 0 {
 		rooms = rooms[:len(rooms)-1]
@@ -32,7 +33,7 @@ func formatRooms(rooms []byte) string {
 	return string(b)
 }
 
-// parseRooms is the way back.
+// parseRooms is the inverse of formatRooms.
 func parseRooms(text string) (rooms [MaxLanes]byte, ok bool) {
 	i := 0
 	for part := range strings.SplitSeq(text, ",") {
@@ -66,7 +67,7 @@ func (a assignment) String() string {
 	return text
 }
 
-// parseAssignment is the way back.
+// parseAssignment is the inverse of String.
 func parseAssignment(text string) (a assignment, ok bool) {
 	lane, rest, _ := strings.Cut(text, ",")
 	room, rest, more := strings.Cut(rest, ",")
@@ -79,7 +80,7 @@ func parseAssignment(text string) (a assignment, ok bool) {
 	return a, ok && a.room > 0
 }
 
-// ParseOpened reads the value of OpenedHeader; -1 if it is none.
+// ParseOpened parses a value of OpenedHeader; -1 if it is invalid.
 func ParseOpened(text string) int64 {
 	n, err := strconv.ParseUint(text, 10, 62)
 	if err != nil {

@@ -7,13 +7,14 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// version is the version of lanes in hellos.
+// version is the content of the extension in hellos: the version of lanes.
 const version = "\x01"
 
 // Extensions returns the extensions of hellos for links with lanes, see [link.Config].
 func Extensions() string { return wire.AppendExtension("", wire.Lanes, version) }
 
-// OfLink returns the lanes of a new link, which last until Close. It returns nil if c is no link, or the peer has no lanes.
+// OfLink returns the lanes of a new link, which the caller must Close. It returns nil if c is no link, or if the peer
+// does not support this version of lanes.
 func OfLink(c net.Conn, s *Shared) *Ends {
 	l, ok := c.(interface {
 		Memory

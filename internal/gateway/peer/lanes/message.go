@@ -14,14 +14,14 @@ const Encoding = "cinch-lanes"
 // MaxLanes is the maximum number of lanes in a direction of a link.
 const MaxLanes = 8
 
-// The first byte of a message tells what follows.
+// The first byte of a message determines its form:
 //
 //	| lane, from 1 | number | message of cinch-proto, version 2 |
 //	  1              varint
 //	| 00, 40 or 80 + lane, from 1 | message of cinch-proto, version 1 |
 const (
-	noLane   = 0x00 // none was free
-	noMatter = 0x40 // none was wanted
+	noLane   = 0x00 // no lane was free
+	noMatter = 0x40 // in no lane for another reason, which more lanes or room would not change
 	misfit   = 0x80 // the lane has too little room
 )
 
@@ -32,27 +32,27 @@ const (
 	formNext  = 0x22
 )
 
-// What is wrong with messages that come.
+// Errors of received messages.
 var (
-	// ErrOrder: it is not its turn in its lane. The lane is as it was.
+	// ErrOrder: the message is out of order in its lane. The lane has not changed.
 	ErrOrder = errors.New("a message came out of its order")
-	// ErrCorrupt: it is not what Append makes.
+	// ErrCorrupt: the message is malformed or damaged.
 	ErrCorrupt = errors.New("corrupt message in a lane")
-	// ErrTooLarge: it would be longer than the limit. The lane is as it was.
+	// ErrTooLarge: the decompressed message would exceed the limit. The lane has not changed.
 	ErrTooLarge = history.ErrTooLarge
 )
 
-// Laned is a message as it comes. Its bytes are those that were parsed.
+// Laned is a parsed message. Body is a part of the bytes that were parsed.
 type Laned struct {
-	Alone bool // by itself, without a lane: Body is of version 1
+	Alone bool // in no lane: Body is a message of version 1
 	Body  []byte
 
-	lane   int // from 0; alone: where it did not fit, or -1
+	lane   int // from 0; if Alone the lane with too little room, or -1
 	number uint64
-	wanted bool // alone: its sender would have liked a lane
+	wanted bool // if Alone: the sender asks for a lane, or for more room
 }
 
-// Parse takes a message apart.
+// Parse parses the header of a message. Errors wrap ErrCorrupt.
 func Parse(b []byte) (m Laned, err error) {
 	if len(b) == 0 {
 		return m, fmt.Errorf("%w: empty", ErrCorrupt)
@@ -80,12 +80,12 @@ func Parse(b []byte) (m Laned, err error) {
 	return m, nil
 }
 
-// RawLen returns the declared length of a message in a lane once it is decompressed, in bytes.
+// RawLen returns the declared length of a message in a lane after decompression, in bytes.
 func (m *Laned) RawLen() int { return history.RawLen(m.Body) }
 
 func (m *Laned) begins() bool { return m.Body[0] == formBegin }
 
-// appendHead appends what stands in front of a message in a lane.
+// appendHead appends the header of a message in a lane.
 func appendHead(dst []byte, lane int, number uint64) []byte {
 	return binary.AppendUvarint(append(dst, byte(lane+1)), number)
 }

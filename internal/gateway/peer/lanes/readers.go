@@ -8,48 +8,48 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 )
 
-// Readers are the lanes of a link that this end opens. It says how many there are and what they may remember. The lanes of replies
-// it also gives to calls.
+// Readers are the lanes in which one end of a link decompresses. This end determines how many there are, and their
+// rooms. It also gives the lanes for replies to calls.
 type Readers struct {
 	shared *Shared
 	ledger *ledger
 	lanes  [MaxLanes]readerLane
 
-	mu     sync.Mutex // held with a lane's mu, behind it
+	mu     sync.Mutex // locked after a lane's mu
 	rooms  [MaxLanes]byte
-	given  [MaxLanes]bool // to calls, for their replies
-	last   []int          // lanes that were given back, the last one at the end
+	given  [MaxLanes]bool // lanes that calls hold for their replies
+	last   []int          // free lanes, the one freed last at the end
 	closed bool
 }
 
-// readerLane is one session after another.
+// readerLane is a lane: one session after another.
 type readerLane struct {
 	mu      sync.Mutex
 	session history.Reader
 	begun   bool   // there is a session
-	next    uint64 // number of the message that follows
-	held    int64  // bytes of memory: as many as room stands for
+	next    uint64 // number of the next message
+	held    int64  // memory in bytes: that of the lane's room
 }
 
 func (r *Readers) init(l *ledger, s *Shared) { r.ledger, r.shared = l, s }
 
-// In opens the messages of one direction of a call. It belongs to one goroutine at a time, but for Opened.
+// In decompresses the messages of one direction of a call. Only one goroutine at a time may use it, except for Opened.
 type In struct {
 	r      *Readers
-	lane   int // the only one in which messages may come; -1: none, anyLane: any
-	text   string
-	asked  bool // for another lane, or for more room
+	lane   int    // the only lane that messages may be in; -1: none, anyLane: any
+	text   string // value of Header
+	asked  bool   // a message has asked for a lane or for room
 	opened atomic.Int64
 	over   bool
 }
 
-// anyLane is for requests, whose lanes the writer chooses.
+// anyLane is the lane of requests, since their writer chooses the lanes.
 const anyLane = MaxLanes
 
-// Request returns what opens the messages of a request.
+// Request returns an In for the messages of a request.
 func (r *Readers) Request() *In { return &In{r: r, lane: anyLane} }
 
-// Reply returns what opens the messages of a reply, with a lane if one is free, until Done.
+// Reply returns an In for the messages of a reply. If a lane is free it holds that lane until Done.
 func (r *Readers) Reply() *In {
 	i := &In{r: r, lane: -1}
 	lane, room := r.give()
@@ -63,7 +63,7 @@ func (r *Readers) Reply() *In {
 	return i
 }
 
-// give takes a lane for a call, the one that was given back last. There is none if it is below 0.
+// give takes the lane that was freed last, for a call; -1 if none is free.
 func (r *Readers) give() (lane int, room byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +75,7 @@ func (r *Readers) give() (lane int, room byte) {
 	return -1, 0
 }
 
-// Header is the value of Header for the call's request, or "".
+// Header returns the value of Header for the call's request, or "".
 func (i *In) Header() string { return i.text }
 
 // Opened returns the number of messages in lanes that were decompressed.
@@ -86,19 +86,19 @@ func (i *In) Opened() int64 {
 	return i.opened.Load()
 }
 
-// Rooms is the value of Header for responses; "" where there are no lanes yet.
+// Rooms returns the value of Header for responses; "" if there are no lanes yet.
 func (r *Readers) Rooms() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return formatRooms(r.rooms[:])
 }
 
-// Open appends the message that m holds to dst, which must not overlap it. It may become most bytes long. Errors wrap ErrOrder, ErrCorrupt or
-// ErrTooLarge; dst is returned as it was then.
+// Open appends the decompressed message m, of at most most bytes, to dst, which must not overlap m. On an error, which
+// wraps ErrOrder, ErrCorrupt or ErrTooLarge, it returns dst unchanged.
 func (i *In) Open(dst []byte, m Laned, most int) ([]byte, error) {
 	switch {
 	case i.lane != anyLane && i.lane != m.lane:
-		return dst, i.r.refuse("in lane %d, which is not this call's", m.lane)
+		return dst, i.r.refuse("lane %d is not of this call", m.lane)
 	case m.RawLen() > most:
 		return dst, ErrTooLarge
 	}
@@ -108,7 +108,7 @@ func (i *In) Open(dst []byte, m Laned, most int) ([]byte, error) {
 	defer i.r.shared.turn()()
 	whole := false
 	defer func() {
-		if !whole { // a panic: the session is half changed
+		if !whole { // a panic: the session may be damaged
 			l.forget()
 		}
 	}()
@@ -128,13 +128,13 @@ func (r *Readers) refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrOrder}, args...)...)
 }
 
-// open opens a message if it is its turn. l.mu is held.
+// open decompresses a message if it is in order. l.mu must be held.
 func (r *Readers) open(l *readerLane, dst []byte, m Laned, most int) ([]byte, error) {
 	switch follows := m.number == l.next && (l.begun || m.begins()); {
 	case l.held == 0:
-		return nil, r.refuse("in lane %d, which there is not", m.lane)
+		return nil, r.refuse("unknown lane %d", m.lane)
 	case !follows && !(m.begins() && m.number > l.next):
-		return nil, r.refuse("number %d in lane %d, where %d follows", m.number, m.lane, l.next)
+		return nil, r.refuse("number %d in lane %d instead of %d", m.number, m.lane, l.next)
 	}
 	out, err := l.session.Append(dst, m.Body, most)
 	if err != nil {
@@ -147,10 +147,11 @@ func (r *Readers) open(l *readerLane, dst []byte, m Laned, most int) ([]byte, er
 	return out, nil
 }
 
-// forget ends the session. l.mu is held.
+// forget drops the session. l.mu must be held.
 func (l *readerLane) forget() { l.session, l.begun = history.Reader{}, false }
 
-// settle gives a lane more room when it needs it, and ends a session that takes more than it may have: its writer has not kept to that. l.mu is held.
+// settle gives a lane more room if its session has grown. It drops a session that exceeds the room, which the writer
+// must not cause. l.mu must be held.
 func (r *Readers) settle(l *readerLane, lane int) {
 	size := int64(l.session.Bytes())
 	if ahead := size / 4 * growth; ahead > l.held {
@@ -159,27 +160,28 @@ func (r *Readers) settle(l *readerLane, lane int) {
 	if size <= l.held {
 		return
 	}
-	l.session.Trim() // the writer does not know of that
+	l.session.Trim() // of memory that only the reader needs
 	if int64(l.session.Bytes()) > l.held {
 		l.forget()
 	}
 }
 
-// widenTo gives a lane room for so many bytes, if there is memory. l.mu is held.
+// widenTo gives a lane room for so many bytes, if there is memory. l.mu must be held.
 func (r *Readers) widenTo(l *readerLane, lane int, bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.widen(l, lane, roomOf(bytes, r.rooms[lane]))
 }
 
-// widen gives a lane so much room, if there is memory. l.mu and r.mu are held.
+// widen gives a lane a larger room, if there is memory. l.mu and r.mu must be held.
 func (r *Readers) widen(l *readerLane, lane int, room byte) {
 	if !r.closed && room > r.rooms[lane] && r.ledger.resize(&l.held, bytesOf(room)) {
 		r.rooms[lane] = room
 	}
 }
 
-// OpenedAlone takes notice of a message that came without a lane, and became so many bytes long: there may be a lane for the next one.
+// OpenedAlone records a received message in no lane, of size bytes after decompression. If it asks for a lane or room,
+// and there is memory, the next response offers it.
 func (i *In) OpenedAlone(m Laned, size int) {
 	if !m.wanted || i.asked || size < minSealed || size > history.MaxBytes {
 		return
@@ -192,7 +194,7 @@ func (i *In) OpenedAlone(m Laned, size int) {
 	i.r.add(size)
 }
 
-// enlarge gives a lane more room, as a message did not fit.
+// enlarge gives a lane more room, because a message of size bytes did not fit.
 func (r *Readers) enlarge(lane, size int) {
 	l := &r.lanes[lane]
 	l.mu.Lock()
@@ -204,7 +206,7 @@ func (r *Readers) enlarge(lane, size int) {
 	}
 }
 
-// add adds a lane, if there may be another one.
+// add adds a lane with room for messages of size bytes, unless there are MaxLanes.
 func (r *Readers) add(size int) {
 	for lane := range r.lanes {
 		l := &r.lanes[lane]
@@ -217,7 +219,7 @@ func (r *Readers) add(size int) {
 	}
 }
 
-// addLane reports false if there is that lane already. l.mu is held.
+// addLane adds a lane, if there is memory. It returns false if that lane exists already. l.mu must be held.
 func (r *Readers) addLane(l *readerLane, lane int, room byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,8 +232,8 @@ func (r *Readers) addLane(l *readerLane, lane int, room byte) bool {
 	return true
 }
 
-// Done gives the lane of a reply back. clean says that the reply was read to its end, trailers included: what was sealed in the lane was opened.
-// Nothing is opened any more.
+// Done frees the lane of a reply. clean says that the reply was read to its end, trailers included, so that all its
+// messages were decompressed. Open must not be called after Done.
 func (i *In) Done(clean bool) {
 	if i == nil || i.lane < 0 || i.lane == anyLane || i.over {
 		return
@@ -251,8 +253,8 @@ func (i *In) Done(clean bool) {
 	}
 }
 
-// Forget forgets the sessions of all lanes, and what it has said of their room, but for lanes that it has given to calls. The writer
-// of requests has forgotten them before.
+// Forget drops all lanes, except those that calls hold for their replies. It is called when the peer has dropped its
+// sessions for requests.
 func (r *Readers) Forget() { r.forget(false) }
 
 func (r *Readers) close() { r.forget(true) }
@@ -269,7 +271,7 @@ func (r *Readers) forget(all bool) {
 	}
 }
 
-// forgetLane forgets one that no call has, or all ways. l.mu is held.
+// forgetLane drops a lane, unless a call holds it and all is false. l.mu must be held.
 func (r *Readers) forgetLane(l *readerLane, lane int, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

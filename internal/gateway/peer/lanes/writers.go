@@ -7,50 +7,51 @@ import (
 	"github.com/cinch-layer/cinch/codec/proto/history"
 )
 
-// Writers are the lanes of a link in which this end seals. Those of requests take their lanes as the reader lets them, those
-// of replies have one lane each from the reader.
+// Writers are the lanes in which one end of a link compresses. The reader at the other end determines how many there
+// are for requests, and names the lane for each reply.
 type Writers struct {
 	shared *Shared
 	ledger *ledger
 	lanes  [MaxLanes]writerLane
 
 	mu      sync.Mutex
-	granted [MaxLanes]byte // room of each for requests; 0: it must not be used
-	free    []int          // of those, the one that was freed last at the end
-	busy    int            // calls that hold lanes
-	epoch   int            // how often all was forgotten
-	turns   uint64         // requests that named lanes for their replies
+	granted [MaxLanes]byte // room of each lane for requests; 0: it must not be used
+	free    []int          // free lanes for requests, the one freed last at the end
+	busy    int            // number of calls that hold lanes
+	epoch   int            // number of calls of forget
+	turns   uint64         // number of requests that named a lane for the reply
 	closed  bool
 }
 
-// writerLane is one session after another.
+// writerLane is a lane: one session after another.
 type writerLane struct {
 	mu      sync.Mutex
-	owner   *Out   // that may compress; nil: none
-	turn    uint64 // of the last one, of a reply
+	owner   *Out   // the only one that may compress in the lane; nil: none
+	turn    uint64 // Assigned.turn of the latest owner
 	session history.Writer
 	number  uint64 // of the next message
 	room    byte
-	held    int64 // bytes of memory
-	tooLong int   // messages of so many bytes don't fit the room; 0: nothing is known
+	held    int64 // memory in bytes
+	tooLong int   // length from which on messages don't fit the room; 0: unknown
 }
 
 func (w *Writers) init(l *ledger, s *Shared) { w.ledger, w.shared = l, s }
 
-// Out seals the messages of one direction of a call. Append belongs to one goroutine at a time.
+// Out compresses the messages of one direction of a call. Only one goroutine at a time may call Append.
 type Out struct {
 	w     *Writers
 	epoch int // of w when the call began
 
-	mu   sync.Mutex // not held while a message is sealed
+	mu   sync.Mutex // not held while a message is compressed
 	lane int        // -1: none
 	over bool
 
-	sealed int64 // guarded by the lane's mu
+	sealed int64 // messages compressed in the lane; guarded by its mu
 	given  bool  // the reader has chosen the lane
 }
 
-// Request returns what seals the messages of a request. It has a lane from its first message on for which there is one, until Done.
+// Request returns an Out for the messages of a request. From the first message for which a lane is free it holds that
+// lane, until Done.
 func (w *Writers) Request() *Out {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,11 +62,11 @@ func (w *Writers) Request() *Out {
 type Assigned struct {
 	assignment
 	named bool
-	turn  uint64 // of the request among those that came
+	turn  uint64 // number of the request, in order of arrival
 }
 
-// Assigned takes the value of Header in a request, as soon as that comes: the reader gives a lane from one call to the next, whichever
-// of them is answered first.
+// Assigned parses the value of Header of a request. It must be called when the request arrives, since the reader may
+// give the lane to a later call before this one is answered, and the order of requests tells which call has it.
 func (w *Writers) Assigned(header string) (a Assigned) {
 	if a.assignment, a.named = parseAssignment(header); a.named {
 		w.mu.Lock()
@@ -76,8 +77,8 @@ func (w *Writers) Assigned(header string) (a Assigned) {
 	return a
 }
 
-// Reply returns what seals the messages of a reply, in the lane that its request named. It seals none if that named no lane, or if the
-// lane has been a later call's: the reader has given this one up.
+// Reply returns an Out for the messages of a reply, with the lane that its request named. It has no lane if the request
+// named none, or if a later request named the same one: then the reader has given this call up.
 func (w *Writers) Reply(a Assigned) *Out {
 	o := &Out{w: w, lane: -1, given: true}
 	if !a.named || !w.occupy() {
@@ -100,7 +101,7 @@ func (w *Writers) Reply(a Assigned) *Out {
 	return o
 }
 
-// occupy counts a call that takes a lane of its reader's choice. It reports false if there are none any more.
+// occupy counts a call that holds a lane chosen by the reader. It returns false if the link has ended.
 func (w *Writers) occupy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,20 +111,20 @@ func (w *Writers) occupy() bool {
 	return !w.closed
 }
 
-// widen takes a lane's room from the reader. l.mu is held.
+// widen records a lane's room, as the reader has declared it. l.mu must be held.
 func (l *writerLane) widen(room byte) {
 	if room != l.room {
 		l.room, l.tooLong = room, 0
 	}
 }
 
-// renew has the lane's next message begin a session. l.mu is held.
+// renew drops the session, so that the lane's next message begins a new one. l.mu must be held.
 func (w *Writers) renew(l *writerLane) {
 	l.session = history.Writer{}
 	w.ledger.resize(&l.held, 0)
 }
 
-// Told takes what the response to a call says of lanes: the values of Header, where the request was one of this link's.
+// Told records the values of Header in the response to a request.
 func (o *Out) Told(values []string) {
 	if o == nil || len(values) != 1 {
 		return
@@ -132,7 +133,7 @@ func (o *Out) Told(values []string) {
 	w := o.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !ok || w.closed || o.epoch != w.epoch { // the reader has forgotten since what it said
+	if !ok || w.closed || o.epoch != w.epoch { // declared before the reader dropped its lanes
 		return
 	}
 	for i, r := range rooms {
@@ -143,7 +144,7 @@ func (o *Out) Told(values []string) {
 	}
 }
 
-// hold takes a lane, if the call has none and there is one.
+// hold takes a lane if the call has none and one is free. It returns the call's lane, or -1.
 func (o *Out) hold() (lane int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,7 +166,7 @@ func (o *Out) hold() (lane int) {
 	return lane
 }
 
-// take takes the lane that was freed last, unless the call has one already, and returns it with its room. There is none if it is below 0.
+// take returns lane with its room, or if lane is -1 the lane that was freed last; -1 if none is free.
 func (w *Writers) take(lane int) (_ int, room byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +182,9 @@ func (w *Writers) take(lane int) (_ int, room byte) {
 	return lane, w.granted[lane]
 }
 
-// Append appends src, sealed in the call's lane, to dst, which must not overlap it. Where that can't be it appends what is to stand in front
-// of src as a message of version 1 instead, which is a byte, and reports false. What was sealed has to be sent, or the call must end.
+// Append appends src, compressed in the call's lane, to dst, which must not overlap it. The result must be sent, or the
+// call must end. If there is no lane for src, Append appends only the byte that precedes a message of version 1, and
+// returns false; the caller appends that message.
 func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 	if len(src) < minSealed || len(src) > history.MaxBytes {
 		return append(dst, noMatter), false
@@ -201,7 +203,7 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 	defer o.w.shared.turn()()
 	whole := false
 	defer func() {
-		if !whole { // a panic: the session is half changed
+		if !whole { // a panic: the session may be damaged
 			o.w.renew(l)
 		}
 	}()
@@ -213,7 +215,7 @@ func (o *Out) Append(dst, src []byte) (_ []byte, sealed bool) {
 // minSealed is the minimum length of messages that are compressed in a session, in bytes.
 const minSealed = 16
 
-// seal is Append with a lane. l.mu is held.
+// seal is Append with a lane. l.mu must be held.
 func (o *Out) seal(l *writerLane, dst, src []byte) (_ []byte, sealed bool) {
 	if l.tooLong > 0 && len(src) >= l.tooLong {
 		return o.misfit(dst), false
@@ -224,7 +226,7 @@ func (o *Out) seal(l *writerLane, dst, src []byte) (_ []byte, sealed bool) {
 	dst = l.session.Append(dst, src)
 	form := dst[body]
 	switch {
-	case form == formPlain: // it is no message of Protocol Buffers, and the session is as it was
+	case form == formPlain: // not a Protocol Buffers message; the session has not changed
 		return append(dst[:at], noMatter), false
 	case int64(l.session.Bytes()+len(src)) > bytesOf(l.room):
 		o.w.renew(l)
@@ -245,19 +247,19 @@ func (o *Out) seal(l *writerLane, dst, src []byte) (_ []byte, sealed bool) {
 	return dst, true
 }
 
-// misfit appends what asks the reader for more room.
+// misfit appends the byte that asks the reader for more room in the lane.
 func (o *Out) misfit(dst []byte) []byte {
 	o.w.shared.Tally.Misfits.Add(1)
 	return append(dst, misfit|byte(o.lane+1))
 }
 
-// Done ends the call's use of its lane. opened is how many messages the reader has opened, or -1 if that is unknown: unless these are all, the
-// lane begins anew.
+// Done frees the call's lane. opened is how many of its messages the reader has decompressed, or -1 if that is unknown.
+// Unless these are all, the lane's next message begins a new session.
 func (o *Out) Done(opened int64) {
 	o.leave(func() int64 { return opened })
 }
 
-// Sent is Done for a reply: all of its messages have been sent, or maybe not.
+// Sent is Done for a reply. all says whether all of its messages were sent.
 func (o *Out) Sent(all bool) {
 	if all {
 		o.leave(func() int64 { return o.sealed })
@@ -288,28 +290,28 @@ func (o *Out) leave(opened func() int64) {
 	}
 }
 
-// release counts a lane as free again.
+// release counts a call that held a lane as ended, and frees a lane for requests.
 func (w *Writers) release(o *Out) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy--
 	switch {
-	case w.closed: // while the call took its lane, perhaps
+	case w.closed: // perhaps while the call took its lane
 		w.forget()
 	case !o.given:
 		w.free = append(w.free, o.lane)
 	}
 }
 
-// Busy reports whether a request holds a lane, so that its session can't be forgotten.
+// Busy reports whether a call holds a lane, so that Forget would return false.
 func (w *Writers) Busy() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.busy > 0
 }
 
-// Forget forgets all sessions, before the reader does, and reports false if a call holds a lane. What the reader has let us use counts no more, and neither
-// does what it says from now on in responses to calls that have begun already.
+// Forget drops all sessions, before the reader does, or returns false if a call holds a lane. The lanes that the reader
+// has declared for requests, also in later responses to calls that have begun already, are not used any more.
 func (w *Writers) Forget() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -320,7 +322,7 @@ func (w *Writers) Forget() bool {
 	return true
 }
 
-// forget is Forget where w.mu is held and no call holds a lane that could seal.
+// forget is Forget while no call can compress. w.mu must be held.
 func (w *Writers) forget() {
 	w.epoch++
 	w.free, w.granted = nil, [MaxLanes]byte{}

@@ -6,24 +6,24 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// choice says how a piece is sent, and reason why it is stored.
+// choice is the setting for a piece, or codec.Raw and the reason for it.
 type choice struct {
 	setting codec.Setting
 	reason  string
 }
 
 const (
-	// A smaller piece is stored: a frame around what is compressed takes a dozen bytes.
+	// A piece below minPieceBytes is sent uncompressed, since the header of a compressed one takes a dozen bytes.
 	minPieceBytes = 24
-	// Below this, what looks random may be something that the history knows.
+	// A piece below minLookBytes is not tested for random bytes: it may repeat random bytes that are in the history.
 	minLookBytes = 1 << 10
-	// lookBytes is the length of the parts that are looked at one by one.
+	// lookBytes is the length of the parts of a piece that are tested one by one.
 	lookBytes = 16 << 10
 	// changeBytes is the least number of bytes that a stream carries between two changes of level.
 	changeBytes = 16 << 20
 )
 
-// choose decides about a piece. o.mu is held.
+// choose returns the setting for a piece. o.mu must be held.
 func (o *sender) choose(raw []byte) *choice {
 	o.choice = choice{setting: o.e.cfg.Setting, reason: "setting"}
 	c := &o.choice
@@ -42,8 +42,8 @@ func (o *sender) choose(raw []byte) *choice {
 	return c
 }
 
-// isIncompressible reports whether compressing a piece would be useless. The estimate reads few bytes of a long piece, so
-// it is made of each part too: a form may have texts between pictures.
+// isIncompressible reports whether compressing a piece would be useless. The estimate reads few bytes of a long piece,
+// so it is made of each part too: a form may have texts between pictures.
 func isIncompressible(raw []byte) bool {
 	if !codec.Incompressible(raw) {
 		return false

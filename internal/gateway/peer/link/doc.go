@@ -1,23 +1,24 @@
-// Package link carries connections between two Cinches as streams with history: what goes over one is compressed with
-// what has gone over it before, one history a direction. docs/PEER.md has the protocol. Tunnels carry their clients'
-// connections over links, gateways for gRPC, HTTP and MongoDB those between them, with HTTP/2 inside.
+// Package link makes connections between two gateways links: the bytes in each direction are compressed with a history
+// of the bytes sent before them. docs/PEER.md specifies the protocol. A tunnel carries each client connection over a
+// link. Gateways for gRPC, HTTP and MongoDB speak HTTP/2 inside links.
 //
 //	bytes -> Link.Collect, Link.Send -> sender.encode ==> peer ==> Link.Next, Gathered.Add -> bytes
 //
 // In reading order:
 //
 //	linkconn.go       a link as a net.Conn
-//	hello.go          how a connection becomes a link
+//	hello.go          the exchange of hellos
 //	key.go            proofs that both gateways have the same key
-//	link.go           one link, as its owner sees it
-//	localwriter.go    bytes on their way to a connection on our side
-//	sender.go         pieces into frames, and who may write to a link when
-//	choose.go         which codec a piece gets
-//	receiver.go       frames into bytes, and when to grant a larger window
-//	metrics.go        what is shown of all that
-//	endpoint.go       what all links of a gateway share: configuration, memory, what is known of peers
+//	link.go           the methods of a link for its owner
+//	localwriter.go    gathers received bytes for a local connection
+//	sender.go         compresses pieces, and writes frames
+//	choose.go         chooses the codec of a piece
+//	receiver.go       reads frames, decompresses pieces, and grants windows
+//	memory.go         memory of bytes in flight
+//	historymemory.go  memory of histories, and shares of it
+//	endpoint.go       state common to all links of a gateway
 //	support.go        whether an upstream accepts links
-//	fargateway.go     an upstream to which links are opened while it accepts them
+//	fargateway.go     opens links to an upstream while it accepts them
 //	speed.go          the setting "auto"
-//	historymemory.go  the bound on what all streams remember
+//	metrics.go        Prometheus metrics
 package link

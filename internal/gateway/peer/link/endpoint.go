@@ -15,25 +15,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/system/panics"
 )
 
-// Config configures an endpoint. Everything but Engine may be left zero.
+// Config configures an endpoint. All fields but Engine and Stats may be zero.
 type Config struct {
 	Name string // of the gateway, for metrics
-	Rule string // what metrics of all gateways call what goes over links
+	Rule string // label "rule" of the bytes sent; "": link
 
-	Setting codec.Setting // of what we send
-	Auto    bool          // choose it from link and CPU instead
-	Window  int           // log2 of the largest history's bytes; 0: 8 MiB
-	History int64         // bound in bytes on what all streams remember; 0: 256 MiB
+	Setting codec.Setting // for the bytes sent
+	Auto    bool          // choose the setting by the speeds of link and CPU instead
+	Window  int           // log2 of the largest history in bytes; 0: 23 (8 MiB)
+	History int64         // limit on the memory of all histories, in bytes; 0: 256 MiB
 	Growth  Growth        // of histories; zero: SharedGrowth
-	Latency bool          // measure how long pieces take: whose owner counts messages does that itself
+	Latency bool          // count the latency of pieces; false if the owner counts that of messages
 
-	Extensions string // of our hellos, see wire/peer; "": none
-	Key        []byte // that the other gateway has to prove, see key.go; nil: none
+	Extensions string // of the hellos sent, see wire/peer; "": none
+	Key        []byte // shared key, see key.go; nil: none
 
 	HelloTimeout time.Duration // 0: 10 s
-	IdleTimeout  time.Duration // after which a history is forgotten; 0: 1 min
+	IdleTimeout  time.Duration // time without use after which a history is dropped; 0: 1 min
 
-	Spares func() int // links that wait for a client, for metrics; nil: none do
+	Spares func() int // returns the number of links without a client, for metrics; nil: 0
 
 	Engine *codec.Engine
 	Stats  *gateway.Stats
@@ -74,7 +74,8 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Endpoint manages the links of one gateway. It neither listens nor connects: it is handed connections.
+// Endpoint makes connections links, and holds the state common to all links of one gateway. It neither listens nor
+// connects.
 type Endpoint struct {
 	cfg     Config
 	history history
@@ -83,18 +84,18 @@ type Endpoint struct {
 	bad     Occasional // hellos and frames
 
 	mu    sync.Mutex
-	links map[*Link]struct{} // those that were started
+	links map[*Link]struct{} // between Start and Leave
 
 	tend  sync.Once
 	over  sync.Once
 	ended chan struct{}
 }
 
-// counts are an endpoint's own, beside those of all gateways.
+// counts are metrics of histories.
 type counts struct {
-	begun   atomic.Uint64 // streams
-	dropped atomic.Uint64
-	without atomic.Uint64
+	begun   atomic.Uint64 // streams that were begun
+	dropped atomic.Uint64 // streams dropped because they were idle
+	without atomic.Uint64 // streams that could not begin for lack of memory
 }
 
 // NewEndpoint returns an endpoint without links.
@@ -105,7 +106,7 @@ func NewEndpoint(cfg Config) *Endpoint {
 	return e
 }
 
-// Close ends the care for idle histories. Links are their owners' to close.
+// Close stops dropping idle histories. It does not close the links: their owners do.
 func (e *Endpoint) Close() { e.over.Do(func() { close(e.ended) }) }
 
 func (e *Endpoint) enroll(l *Link) {
@@ -121,7 +122,7 @@ func (e *Endpoint) forget(l *Link) {
 	e.mu.Unlock()
 }
 
-// tendHistories makes links that carry nothing forget, until Close.
+// tendHistories drops idle histories, until Close.
 func (e *Endpoint) tendHistories(context.Context) {
 	t := time.NewTicker(min(e.cfg.IdleTimeout, tightIdle) / 2)
 	defer t.Stop()
@@ -131,14 +132,11 @@ func (e *Endpoint) tendHistories(context.Context) {
 			return
 		case <-t.C:
 		}
-		idle := e.cfg.IdleTimeout
-		if e.history.tight() {
-			idle = min(idle, tightIdle)
-		}
-		e.forgetIdle(idle)
+		e.forgetIdle(e.cfg.IdleTimeout)
 	}
 }
 
+// forgetIdle drops histories that were unused for idle, or for tightIdle if memory is short for the link's client.
 func (e *Endpoint) forgetIdle(idle time.Duration) {
 	e.mu.Lock()
 	all := make([]*Link, 0, len(e.links))
@@ -147,22 +145,26 @@ func (e *Endpoint) forgetIdle(idle time.Duration) {
 	}
 	e.mu.Unlock()
 	for _, l := range all {
-		l.out.forgetIdle(idle)
+		after := idle
+		if l.client.tight() {
+			after = min(after, tightIdle)
+		}
+		l.out.forgetIdle(after)
 	}
 }
 
-// readerBytes returns the memory that a stream of a window takes at the side that reads it.
+// readerBytes returns the memory in bytes that a stream with a window takes at the receiving side.
 func (e *Endpoint) readerBytes(window byte) int64 {
 	_, n := e.cfg.Engine.StreamBytes(1, int(window))
 	return int64(n)
 }
 
-// HelloFailed logs and counts what came instead of a hello. An unused link is neither logged nor counted.
+// HelloFailed logs and counts an error of Answer, unless the connection ended before its first byte.
 func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	if errors.Is(err, errUnused) {
 		return
 	}
-	// Without a class of its own it ended or fell silent.
+	// An error without a class is the end of the connection, or a deadline.
 	class, why := cmp.Or(HelloErrorClass(err), "bad_hello"), "not a gateway's hello, disconnected"
 	if errors.Is(err, errKey) {
 		why = "no proof of a shared key, disconnected"
@@ -171,37 +173,37 @@ func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	e.Disconnected(why, c, err)
 }
 
-// Disconnected logs, now and then, that a peer was disconnected for its own mistake.
+// Disconnected logs, at most every ten seconds, that a peer was disconnected because it broke a protocol.
 func (e *Endpoint) Disconnected(why string, c net.Conn, err error) {
-	if n, say := e.bad.Happens(time.Now()); say {
+	if n, log := e.bad.Happens(time.Now()); log {
 		e.cfg.Log.Warn(why, "remote", c.RemoteAddr().String(), "others", n, "err", err)
 	}
 }
 
-func (e *Endpoint) sayBadFrame(c net.Conn, err error) {
-	if n, say := e.bad.Happens(time.Now()); say {
-		e.cfg.Log.Warn("the peer sent what is no valid frame, disconnected", "peer", c.RemoteAddr().String(), "others", n, "err", err)
+func (e *Endpoint) logBadFrame(c net.Conn, err error) {
+	if n, log := e.bad.Happens(time.Now()); log {
+		e.cfg.Log.Warn("the peer sent an invalid frame, disconnected", "peer", c.RemoteAddr().String(), "others", n, "err", err)
 	}
 }
 
-// Occasional lets one of many equal events through to the log.
+// Occasional limits how often an event is logged.
 type Occasional struct {
-	mu     sync.Mutex
-	said   time.Time
-	unsaid int
+	mu      sync.Mutex
+	logged  time.Time // last
+	dropped int       // events since then
 }
 
-const occasion = 10 * time.Second
+const logInterval = 10 * time.Second
 
-// Happens reports whether to log the event, and how many were not since the last that was.
-func (o *Occasional) Happens(now time.Time) (unsaid int, say bool) {
+// Happens reports whether to log an event, and how many were not logged since the last one that was.
+func (o *Occasional) Happens(now time.Time) (dropped int, log bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.said.IsZero() && now.Sub(o.said) < occasion {
-		o.unsaid++
+	if !o.logged.IsZero() && now.Sub(o.logged) < logInterval {
+		o.dropped++
 		return 0, false
 	}
-	unsaid, o.unsaid = o.unsaid, 0
-	o.said = now
-	return unsaid, true
+	dropped, o.dropped = o.dropped, 0
+	o.logged = now
+	return dropped, true
 }

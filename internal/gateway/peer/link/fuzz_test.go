@@ -73,7 +73,7 @@ func FuzzReceive(f *testing.F) {
 		for _, e := range all {
 			l, _ := e.newLink(spoken{bytes.NewReader(said)}, true)
 			l.out.init(l, wire.Hello{Window: firstWindow, Codecs: sends})
-			c := carry(l)
+			c := carry(l, "")
 			got, err := io.ReadAll(c)
 			_ = c.Close()
 			wantNone(t, e)
@@ -92,7 +92,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// hostilePeer sends frames with the right checksums, some of whose blocks it has changed. It knows what they decompress to.
+// hostilePeer sends frames with the right checksums, some of whose blocks it has changed. It knows what they decompress
+// to.
 type hostilePeer struct {
 	t      *testing.T
 	engine *codec.Engine
@@ -104,8 +105,8 @@ type hostilePeer struct {
 	want   []byte // what the receiver has to pass on if it accepts all frames
 }
 
-// piece sends n bytes at a place of the text as the next piece of a stream, which it begins if there is none, or if begin is set.
-// With flip it changes one byte of the blocks, and the checksum is that of what they then hold.
+// piece sends n bytes at a place of the text as the next piece of a stream, which it begins if there is none, or if
+// begin is set. With flip it changes one byte of the blocks, and the checksum is that of what they then hold.
 func (p *hostilePeer) piece(at, n int, begin bool, window, flip byte) {
 	kind := wire.Piece
 	if begin || p.w == nil {
@@ -192,9 +193,9 @@ func (p *hostilePeer) do(step []byte) {
 	}
 }
 
-// FuzzWarm lets a peer send a program of frames with the right checksums, to links whose histories are in use and grow, with
-// little memory for them. What a receiver passes on is what the blocks hold, up to the first frame that it refuses, and it keeps
-// nothing.
+// FuzzWarm lets a peer send a program of frames with the right checksums, to links whose histories are in use and grow,
+// with little memory for them. What a receiver passes on is what the blocks hold, up to the first frame that it
+// refuses, and it keeps nothing.
 func FuzzWarm(f *testing.F) {
 	var all []*Endpoint
 	engines := []*codec.Engine{codec.New(codec.Options{})}
@@ -223,7 +224,7 @@ func FuzzWarm(f *testing.F) {
 		for _, e := range all {
 			l, _ := e.newLink(spoken{bytes.NewReader(said)}, true)
 			l.out.init(l, wire.Hello{Window: firstWindow, Codecs: sends})
-			c := carry(l)
+			c := carry(l, "")
 			got, err := io.ReadAll(c)
 			_ = c.Close()
 			wantNone(t, e)

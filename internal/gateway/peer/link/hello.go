@@ -18,7 +18,8 @@ var (
 	errUnused  = errors.New("link: nothing came")
 )
 
-// HelloErrorClass names what is wrong with a peer that does not become a link; empty: nothing came, or not all.
+// HelloErrorClass returns the class of an error of Answer or Greet in cinch_errors_total. It returns "" for a
+// connection that ended or timed out.
 func HelloErrorClass(err error) string { return helloErrors.Of(err) }
 
 var helloErrors = gateway.ErrorClasses{
@@ -29,14 +30,14 @@ var helloErrors = gateway.ErrorClasses{
 	{errKey, "bad_key"},
 }
 
-// sends are the codecs of pieces. What the format has beside them compresses less at more CPU.
+// sends has a bit for each codec of pieces. The other codecs of the format compress less and take more CPU.
 const sends = 1<<codec.Raw | 1<<codec.Snappy | 1<<codec.S2 | 1<<codec.MinLZ | 1<<codec.LZ4 | 1<<codec.Zstd
 
-// ourHello grants nothing yet.
+// ourHello is the hello of this side, without a window.
 var ourHello = wire.Hello{Lowest: wire.Version, Highest: wire.Version, Codecs: sends}
 
-// newLink sets aside what our hello is to grant, where there is memory for it. It grants nothing to a peer that has still to
-// prove a key.
+// newLink returns a link, and the hello to send. If grant is set and there is memory, the hello grants a window, whose
+// memory is reserved. A peer that has still to prove a key gets none.
 func (e *Endpoint) newLink(c net.Conn, grant bool) (*Link, wire.Hello) {
 	ours, window := ourHello, byte(min(firstWindow, e.cfg.Window))
 	ours.Extensions = e.cfg.Extensions
@@ -50,11 +51,11 @@ func (e *Endpoint) newLink(c net.Conn, grant bool) (*Link, wire.Hello) {
 	return l, ours
 }
 
-// answer reads an entry's hello, of which ahead has been read already, and answers it.
+// answer reads the near gateway's hello, of which ahead has been read already, and answers it.
 func (e *Endpoint) answer(c net.Conn, ahead []byte) (*Link, error) {
 	_ = c.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
 	theirs, err := readHello(io.MultiReader(bytes.NewReader(ahead), c))
-	if errors.Is(err, errUnused) { // a port that is looked at, by a load balancer say
+	if errors.Is(err, errUnused) { // a load balancer checks the port, for example
 		return nil, err
 	}
 	if err == nil {
@@ -93,7 +94,7 @@ func (e *Endpoint) answer(c net.Conn, ahead []byte) (*Link, error) {
 	return l, nil
 }
 
-// readHello reads no byte beyond it. A connection that ends before its first byte gives errUnused.
+// readHello reads a hello, and no byte after it. If the connection ends before its first byte it returns errUnused.
 func readHello(c io.Reader) (wire.Hello, error) {
 	b := make([]byte, wire.HelloLen, wire.MaxHello)
 	if n, err := io.ReadFull(c, b); n == 0 && err != nil {
@@ -112,8 +113,9 @@ func readHello(c io.Reader) (wire.Hello, error) {
 	return wire.ParseHello(b)
 }
 
-// Answer answers the hello that an entry says on c, of which ahead has been read already, and waits until the link gets a
-// client: it may have been made in advance. An error leaves c to the caller.
+// Answer answers the hello of a near gateway on c, of which ahead has been read already. It then waits for OPEN, no
+// longer than timeout: a tunnel's entry opens links before it has clients for them. After an error the caller must
+// close c.
 func (e *Endpoint) Answer(c net.Conn, ahead []byte, timeout time.Duration) (*Link, error) {
 	l, err := e.answer(c, ahead)
 	if err != nil {
@@ -138,8 +140,8 @@ func (l *Link) awaitOpen(timeout time.Duration) error {
 	return l.conn.SetReadDeadline(time.Time{})
 }
 
-// Greet says hello on c and waits for the answer. With a key it checks the far gateway's proof, and then sends its own. An
-// error leaves c to the caller.
+// Greet sends a hello on c and waits for the answer, no longer than HelloTimeout. With a key it checks the far
+// gateway's proof, and then sends its own. After an error the caller must close c.
 func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
 	_ = c.SetDeadline(time.Now().Add(e.cfg.HelloTimeout))
 	l, ours := e.newLink(c, true)

@@ -5,39 +5,101 @@ import (
 	"time"
 )
 
-// history bounds the bytes that all streams of an endpoint remember, both ways. A stream that gets none
-// goes without: pieces that stand for themselves are larger, and nothing waits.
+// history limits the memory that the histories of all links of an endpoint take, in both directions. A stream that gets
+// none does without: its pieces are compressed alone, and nothing waits.
 //
-// What a hello promises to a connection is set aside for as long as that lasts, and most connections
-// make no use of it for most of the time. So only a part can be promised; others get their first
-// window with their first piece.
+// What a hello grants is reserved as long as its link lasts, and most links rarely use it. So only a part of the limit
+// can be reserved; other links get their first window with their first piece.
+//
+// As with a budget (see package memory), a client gets at most three times as much as stays free, so that something is
+// left for the next one. A client is an address: at a far gateway that of the near gateway.
 type history struct {
 	limit int64
 
 	mu       sync.Mutex
 	used     int64
 	most     int64
-	promised int64     // to connections that there are
+	promised int64     // reserved for links, whether they use it or not
 	unused   int64     // of promised
-	wanted   time.Time // when memory was asked for last that there was not
+	wanted   time.Time // when memory was last asked for in vain
+	clients  map[string]*clientHistory
 }
 
-// promisedPart is the part of the limit that hellos may promise.
-const promisedPart = 8
+// clientHistory is the memory that the links of one client take.
+type clientHistory struct {
+	of     *history
+	name   string
+	links  int       // guarded by of.mu, as all below
+	used   int64     // part of of.used
+	wanted time.Time // when it was last refused more because it has so much
+}
 
-// grab takes n bytes if they are free.
-func (h *history) grab(n int64) bool {
+const (
+	promisedPart = 8 // the part of the limit that hellos may grant is an eighth
+	clientParts  = 3 // what a client may take, as a multiple of what is then free
+)
+
+// client returns the memory of a client, for one more link of it. The link calls leave when it ends.
+func (h *history) client(name string) *clientHistory {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.used+h.unused+n > h.limit {
-		h.wanted = time.Now()
+	c := h.clients[name]
+	if c == nil {
+		c = &clientHistory{of: h, name: name}
+		if h.clients == nil {
+			h.clients = map[string]*clientHistory{}
+		}
+		h.clients[name] = c
+	}
+	c.links++
+	return c
+}
+
+// leave removes one link from the client's count. What the link still holds may be given back later.
+func (c *clientHistory) leave() {
+	c.of.mu.Lock()
+	c.links--
+	c.add(0)
+	c.of.mu.Unlock()
+}
+
+// grab takes n bytes if they are free.
+func (c *clientHistory) grab(n int64) bool {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	return c.take(n, c.of.limit, 0)
+}
+
+// lend takes n bytes for what a link's owner remembers; lent is what the link has so far. A quarter of the limit is
+// kept, so that links find memory for their first windows. Of the rest a link gets at most as much as it leaves free.
+func (c *clientHistory) lend(lent *int64, n int64) bool {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	limit := c.of.limit / 4 * 3
+	if !c.take(n, limit, n+*lent) {
 		return false
 	}
-	h.add(n)
+	*lent += n
 	return true
 }
 
-// promise sets n bytes aside for a connection, if there are so many to promise.
+// take takes n of limit bytes, if at least spare remain free. of.mu must be held.
+func (c *clientHistory) take(n, limit, spare int64) bool {
+	h := c.of
+	free := limit - h.used - h.unused
+	if n+spare <= free && c.used+n <= clientParts*(free-n) {
+		c.add(n)
+		return true
+	}
+	if c.used > free {
+		c.wanted = time.Now()
+	} else {
+		h.wanted = time.Now()
+	}
+	return false
+}
+
+// promise reserves n bytes for a connection, if so many can be reserved.
 func (h *history) promise(n int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,23 +111,23 @@ func (h *history) promise(n int64) bool {
 	return true
 }
 
-// redeem takes n bytes that were promised.
-func (h *history) redeem(n int64) {
-	h.mu.Lock()
-	h.unused -= n
-	h.add(n)
-	h.mu.Unlock()
+// redeem takes n bytes that were reserved.
+func (c *clientHistory) redeem(n int64) {
+	c.of.mu.Lock()
+	c.of.unused -= n
+	c.add(n)
+	c.of.mu.Unlock()
 }
 
-// restore gives held bytes back, of which n were promised and are so again.
-func (h *history) restore(held, n int64) {
-	h.mu.Lock()
-	h.used -= held
-	h.unused += n
-	h.mu.Unlock()
+// restore gives held bytes back, of which n are reserved again.
+func (c *clientHistory) restore(held, n int64) {
+	c.of.mu.Lock()
+	c.add(-held)
+	c.of.unused += n
+	c.of.mu.Unlock()
 }
 
-// withdraw ends a promise that is not made use of.
+// withdraw ends the reservation of n unused bytes.
 func (h *history) withdraw(n int64) {
 	h.mu.Lock()
 	h.promised -= n
@@ -73,46 +135,38 @@ func (h *history) withdraw(n int64) {
 	h.mu.Unlock()
 }
 
-func (h *history) add(n int64) {
-	h.used += n
-	h.most = max(h.most, h.used)
-}
-
-func (h *history) free(n int64) {
-	h.mu.Lock()
-	h.used -= n
-	h.mu.Unlock()
-}
-
-// lend takes n bytes for what a link's owner remembers; lent has what the link has so far. A quarter of the limit is kept, so
-// that links find memory for their first windows. Of the rest a link has at most as much as it leaves free: so the first
-// links can't keep the next ones from all of it, whatever they carry.
-func (h *history) lend(lent *int64, n int64) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	free := h.limit/4*3 - h.used - h.unused
-	if n > (free-*lent)/2 {
-		h.wanted = time.Now()
-		return false
+// add adds n bytes, which may be negative, and forgets a client without links and bytes. of.mu must be held.
+func (c *clientHistory) add(n int64) {
+	c.used += n
+	c.of.used += n
+	c.of.most = max(c.of.most, c.of.used)
+	if c.links == 0 && c.used == 0 {
+		delete(c.of.clients, c.name)
 	}
-	*lent += n
-	h.add(n)
-	return true
+}
+
+// free gives n bytes back.
+func (c *clientHistory) free(n int64) {
+	c.of.mu.Lock()
+	c.add(-n)
+	c.of.mu.Unlock()
 }
 
 // giveBack undoes lend.
-func (h *history) giveBack(lent *int64, n int64) {
-	h.mu.Lock()
+func (c *clientHistory) giveBack(lent *int64, n int64) {
+	c.of.mu.Lock()
 	*lent -= n
-	h.used -= n
-	h.mu.Unlock()
+	c.add(-n)
+	c.of.mu.Unlock()
 }
 
-// tight reports whether little is left, or less than was asked for a moment ago: idle histories are to yield.
-func (h *history) tight() bool {
+// tight reports whether the client's idle histories should be dropped soon: little memory is left, or more was asked
+// for in vain a moment ago, by this client because it has so much, or by another one.
+func (c *clientHistory) tight() bool {
+	h := c.of
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.used+h.unused > h.limit/8*7 || !h.wanted.IsZero() && time.Since(h.wanted) < 2*tightIdle
+	return h.used+h.unused > h.limit/8*7 || time.Since(h.wanted) < 2*tightIdle || time.Since(c.wanted) < 2*tightIdle
 }
 
 func (h *history) state() State {
@@ -121,11 +175,10 @@ func (h *history) state() State {
 	return State{Limit: h.limit, Used: h.used, Most: h.most, Promised: h.promised, Unused: h.unused}
 }
 
-// firstWindow is the window of a connection from its first piece on. It grows with the
-// bytes that come.
+// firstWindow is log2 of the window that a hello or a first grant has. Windows grow with the bytes received.
 const firstWindow = 17
 
-// nextWindow returns the next window of a stream, eight times as large.
+// nextWindow returns the window to grant after window: the first one, or one eight times as large, up to most.
 func nextWindow(window byte, most int) byte {
 	if window == 0 {
 		return byte(min(firstWindow, most))
@@ -133,19 +186,20 @@ func nextWindow(window byte, most int) byte {
 	return byte(min(int(window)+3, most))
 }
 
-// Growth says when a stream's window is made larger. What it has learnt is lost then.
+// Growth says when a stream's window grows. A new window begins with an empty history.
 type Growth struct {
-	fills uint // log2 of how many times it has been filled
-	turn  uint // pieces between two looks
+	fills uint // log2 of how often the window must have been filled
+	turn  uint // number of pieces between two checks
 }
 
-// Links that many share are kept for long, and what goes over them comes from fewer bytes than it stands for.
+// Links that clients share last for long and carry more, so their windows grow sooner.
 var (
 	ClientGrowth = Growth{fills: 2, turn: 64}
 	SharedGrowth = Growth{fills: 0, turn: 2}
 )
 
-// worth is the number of bytes that a stream carries first. One without a window gets it with the first compressed piece.
+// worth returns the number of bytes that a stream must carry before its window grows: for one without a window, which
+// gets it with the first compressed piece, 1.
 func (g Growth) worth(window byte) int64 {
 	if window == 0 {
 		return 1
@@ -153,5 +207,5 @@ func (g Growth) worth(window byte) int64 {
 	return 1 << (uint(window) + g.fills)
 }
 
-// tightIdle is after how long a history is forgotten when memory is short.
+// tightIdle is the time without use after which a history is dropped when memory is short.
 const tightIdle = 5 * time.Second

@@ -10,7 +10,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// errKey is wrapped by the reasons for which a gateway with a key, or one that meets such a gateway, makes no link.
+// errKey is wrapped by all errors for which two gateways make no link because of a key.
 var errKey = errors.New("link: both gateways need the same peer_key_file")
 
 func newNonce() string {

@@ -142,7 +142,8 @@ func withKey(t *testing.T, name string, key []byte) (*Endpoint, *testenv.Log) {
 	return e, log
 }
 
-// Two gateways get a link only if both have the same key or neither has one. The log of both names the key's file otherwise.
+// Two gateways get a link only if both have the same key or neither has one. The log of both names the key's file
+// otherwise.
 func TestKeys(t *testing.T) {
 	for name, c := range map[string]struct {
 		near, far      []byte
@@ -174,7 +175,7 @@ func TestKeys(t *testing.T) {
 				_ = b.Close()
 				accepted <- err
 			}()
-			_, err := near.Enter(t.Context(), a)
+			_, err := near.Enter(t.Context(), a, "")
 			_ = a.Close()
 			if !errors.Is(err, errKey) || !strings.Contains(err.Error(), c.nearErr) || !strings.Contains(err.Error(), "peer_key_file") || HelloErrorClass(err) != "bad_key" {
 				t.Errorf("near: %v", err)
@@ -216,7 +217,7 @@ func TestReplayedLinks(t *testing.T) {
 		c, _ := far.Accept(fromFar, nil)
 		accepted <- c
 	}()
-	n, err := near.Enter(t.Context(), fromNear)
+	n, err := near.Enter(t.Context(), fromNear, "")
 	f := <-accepted
 	if err != nil || f == nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestReplayedLinks(t *testing.T) {
 	if _, err := again.Write(answer); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := near.Enter(t.Context(), a); !errors.Is(err, errKey) {
+	if _, err := near.Enter(t.Context(), a, ""); !errors.Is(err, errKey) {
 		t.Errorf("near: %v", err)
 	}
 	wantNone(t, near)

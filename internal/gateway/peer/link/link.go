@@ -14,29 +14,30 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// What a peer's frames may be wrong with, beside wire.ErrMalformed and codec.ErrCorrupt.
+// Faults of a peer's frames, in addition to wire.ErrMalformed and codec.ErrCorrupt.
 var (
 	errOrder = fmt.Errorf("%w: a frame out of order", wire.ErrMalformed)
 	errSum   = fmt.Errorf("%w: wrong checksum", codec.ErrCorrupt)
 )
 
-// ResetError reports a RESET of the peer.
+// ResetError is returned when the peer has sent RESET.
 type ResetError struct{ Reason wire.Reason }
 
 func (e ResetError) Error() string { return fmt.Sprintf("reset by the peer, reason %d", e.Reason) }
 
-// Owner is the connection that a link is for.
+// Owner describes the session that uses a link.
 type Owner struct {
-	Local net.Addr // of the connection on our side, for the log; nil: there is none
-	Abort func()   // ends all of it, when the link turns out to be lost
+	Client string   // whose share of the memory for histories the link takes, usually its address; "": that of all such links
+	Local  net.Addr // of the local connection, for the log; nil: none
+	Abort  func()   // ends the session, because the link has failed
 
-	Near, Far      memory.Peer     // who is on our side, and at the other end of the link
-	Sent, Received *memory.Account // for what is under way; nil: no bound
+	Near, Far      memory.Peer     // the peer of the local connection, and that of the link
+	Sent, Received *memory.Account // of bytes in flight; nil: no limit
 }
 
-// Link is a connection to a peer after the hellos. It begins with Start and ends with End and Leave; one that was not
-// started ends with Abort. One goroutine at a time calls Next and Append, and Free behind them; the other methods may
-// be called from any.
+// Link is a connection to another gateway after the hellos. The owner calls Start before it uses the link, and End,
+// Leave and Free when it has finished; a link that was not started ends with Abort. Only one goroutine at a time may
+// call Next and Append, and Free after them. The other methods may be called from any goroutine.
 type Link struct {
 	e     *Endpoint
 	conn  net.Conn
@@ -45,57 +46,59 @@ type Link struct {
 	in    receiver
 
 	theirs  wire.Hello
-	sharing atomic.Pointer[Sharing] // nil: the owner remembers nothing of its own
-	lent    int64                   // to the owner, for that; guarded by the endpoint's history
+	sharing atomic.Pointer[Sharing] // nil: the owner keeps no state that depends on the histories
+	lent    int64                   // bytes that the owner holds for such state; guarded by history.mu
+	client  *clientHistory          // set by Start
 
-	waiting   context.Context // for memory; ends with Interrupt
+	waiting   context.Context // of waiting for memory; ends with Interrupt
 	interrupt context.CancelFunc
 }
 
-// Sharing is for an owner that remembers more than the link does, which is to be forgotten when the link forgets.
+// Sharing is implemented by an owner with state of its own that must be dropped together with the link's histories.
 type Sharing struct {
-	Busy      func() bool // now is no time to forget
-	Forget    func() bool // what we send is forgotten, behind what was written and before what will be; false: not now
-	Forgotten func()      // the peer has done that
+	Busy      func() bool // reports whether the state of sent bytes can't be dropped now
+	Forget    func() bool // drops that state, between two writes; false: not now
+	Forgotten func()      // drops the state of received bytes, because the peer has dropped its own
 }
 
-// meet takes the peer's hello.
+// meet records the peer's hello.
 func (l *Link) meet(theirs wire.Hello) {
 	l.theirs = theirs
 	l.out.init(l, theirs)
 }
 
-// busy reports whether the owner can't forget.
+// busy reports whether the owner can't drop its state now.
 func (l *Link) busy() bool {
 	s := l.sharing.Load()
 	return s != nil && s.Busy()
 }
 
-// mayForget asks the owner, and has it forget, before our history is dropped.
+// mayForget drops the owner's state of sent bytes, before the history is dropped. It returns false if that must not be
+// now.
 func (l *Link) mayForget() bool {
 	s := l.sharing.Load()
 	return s == nil || s.Forget()
 }
 
-// wasForgotten tells the owner that the peer has dropped its history.
+// wasForgotten drops the owner's state of received bytes.
 func (l *Link) wasForgotten() {
 	if s := l.sharing.Load(); s != nil {
 		s.Forgotten()
 	}
 }
 
-// Conn is the connection below.
+// Conn returns the connection below the link.
 func (l *Link) Conn() net.Conn { return l.conn }
 
-// Open makes the link, which may have been made in advance, a client's.
+// Open sends OPEN: a link that was made in advance now has a client.
 func (l *Link) Open() error {
 	_, err := l.conn.Write([]byte{byte(wire.Open)})
 	return err
 }
 
-// Start begins the care for the link's histories.
+// Start sets the owner. From then on histories are dropped when they are idle.
 func (l *Link) Start(o Owner) {
-	l.owner = o
+	l.owner, l.client = o, l.e.history.client(o.Client)
 	l.out.memory = heldMemory{account: o.Sent, awaits: o.Far}
 	l.in.memory = heldMemory{account: o.Received, awaits: o.Far}
 	if o.Received != nil {
@@ -105,75 +108,76 @@ func (l *Link) Start(o Owner) {
 	l.e.enroll(l)
 }
 
-// Interrupt ends waiting for memory, now and from now on.
+// Interrupt makes Next return if it waits for memory, now or later.
 func (l *Link) Interrupt() {
 	if l.interrupt != nil {
 		l.interrupt()
 	}
 }
 
-// Leave ends what Start began.
+// Leave undoes Start.
 func (l *Link) Leave() {
 	l.Interrupt()
 	l.e.forget(l)
+	l.client.leave()
 }
 
-// Abort closes a link that no session will use.
+// Abort closes a link that has no owner.
 func (l *Link) Abort() {
 	_ = gateway.Abort(l.conn)
 	l.Free()
 }
 
-// Collect waits for bytes of c, a connection on our side, and returns those that are there, as Send takes them. It belongs
-// to one goroutine, which calls Send behind it.
+// Collect waits until bytes of c, the local connection, can be read, and returns those that are there, as arguments for
+// Send. The same goroutine calls Collect and Send.
 func (l *Link) Collect(c net.Conn) (buf []byte, n int, err error) {
 	if l.out.failed != nil {
 		return nil, 0, l.out.failed
 	}
-	buf, n, err = gateway.ReadFirst(c, freePiece) // as few calls deep as can be: its stack lasts while the connection is idle
+	buf, n, err = gateway.ReadFirst(c, freePiece) // not deep in calls: the stack of an idle connection stays as large as it was
 	if err != nil {
 		return nil, 0, err
 	}
 	return l.out.collectMore(c, buf, n)
 }
 
-// Send sends n bytes, which are in front of buf. It owns buf.
+// Send sends the first n bytes of buf, and takes ownership of buf.
 func (l *Link) Send(buf []byte, n int) error { return l.out.piece(buf, n, false) }
 
-// Finish says that no bytes follow.
+// Finish sends FIN: no more bytes follow.
 func (l *Link) Finish() error { return l.out.finish() }
 
-// Finished reports whether Finish has been called: from before the peer can know.
+// Finished reports whether FIN is being sent, or was.
 func (l *Link) Finished() bool { return l.out.finished.Load() }
 
-// Reset says that the connection is over, and End is the end of what is sent.
+// Reset sends RESET. Nothing is sent after it.
 func (l *Link) Reset() {
 	l.out.end(wire.AppendPlain(nil, wire.Frame{Kind: wire.Reset, Reason: wire.ReasonReset}))
 }
 
-// End is called when nothing is to be sent any more.
+// End frees the sending history. Nothing is sent after it.
 func (l *Link) End() { l.out.end(nil) }
 
-// Append appends the bytes of a frame.
+// Append appends the decompressed bytes of a frame to dst.
 func (l *Link) Append(dst []byte, f wire.Frame) ([]byte, error) { return l.in.open(dst, f) }
 
-// Free gives back what is kept for receiving.
+// Free frees the receiving history and the buffer.
 func (l *Link) Free() { l.in.free() }
 
-// abort ends the connection because of the link.
+// abort ends the owner's session.
 func (l *Link) abort() { l.owner.Abort() }
 
-// LogEnd counts why a link ended too early, and logs it if it was a fault.
+// LogEnd counts the error that has ended a link too early, and logs it if the peer broke the protocol.
 func (l *Link) LogEnd(err error) {
 	var reset ResetError
 	switch class := errorClasses.Of(err); {
 	case errors.As(err, &reset):
-		if reset.Reason != wire.ReasonReset { // only an exit can say that
+		if reset.Reason != wire.ReasonReset { // only a tunnel's exit may send those
 			l.e.cfg.Stats.Error("malformed")
 		}
 	case class != "":
 		l.e.cfg.Stats.Error(class)
-		l.e.sayBadFrame(l.conn, err)
+		l.e.logBadFrame(l.conn, err)
 	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 	default:
 		l.e.cfg.Stats.Error("link_lost")
@@ -181,7 +185,7 @@ func (l *Link) LogEnd(err error) {
 	}
 }
 
-// Debug says why a connection was reset.
+// Debug logs, at level debug, why a connection is reset.
 func (l *Link) Debug(why string, err error) {
 	local := ""
 	if l.owner.Local != nil {
@@ -190,7 +194,7 @@ func (l *Link) Debug(why string, err error) {
 	l.e.cfg.Log.Debug("connection reset: "+why, "local", local, "peer", l.conn.RemoteAddr().String(), "err", err)
 }
 
-// errorClasses classify the faults of a peer.
+// errorClasses maps faults of a peer to classes of cinch_errors_total.
 var errorClasses = gateway.ErrorClasses{
 	{errSum, "checksum"},
 	{codec.ErrCorrupt, "corrupt"},

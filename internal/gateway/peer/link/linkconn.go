@@ -13,9 +13,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// Enter says hello on a connection to another gateway and waits for its answer, no longer than ctx lasts. What it
-// returns takes the place of conn. An error leaves conn to the caller, fit for nothing but to be closed.
-func (e *Endpoint) Enter(ctx context.Context, conn net.Conn) (net.Conn, error) {
+// Enter makes conn, a connection to another gateway, a link for a client (Owner.Client): it sends a hello, and waits
+// for the answer until ctx ends. The returned connection replaces conn. After an error the caller must close conn.
+func (e *Endpoint) Enter(ctx context.Context, conn net.Conn, client string) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	l, err := e.Greet(conn)
 	if err == nil {
@@ -30,47 +30,47 @@ func (e *Endpoint) Enter(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return carry(l), nil
+	return carry(l, client), nil
 }
 
 // IsHello reports whether a connection that begins with b may begin with a hello; see [wire.BeginsHello].
 func (e *Endpoint) IsHello(b []byte) bool { return wire.BeginsHello(b) }
 
-// Accept answers the hello of another gateway, whose first bytes were read already, and is like
-// Enter then.
+// Accept makes conn a link by answering the hello of another gateway, of which ahead has been read already. It logs and
+// counts errors. The returned connection replaces conn. After an error the caller must close conn.
 func (e *Endpoint) Accept(conn net.Conn, ahead []byte) (net.Conn, error) {
 	l, err := e.Answer(conn, ahead, e.cfg.HelloTimeout)
 	if err != nil {
 		e.HelloFailed(conn, err)
 		return nil, err
 	}
-	return carry(l), nil
+	return carry(l, memory.AddressOf(gateway.BudgetAddress(conn))), nil
 }
 
-// carried is a link as the connection that it carries.
+// carried is a link as a net.Conn.
 type carried struct {
 	l *Link
 
 	reading sync.Mutex // held by Read
-	got     Gathered   // what is left of frames that have come
-	at      int        // in got
-	err     error      // of reading; it stays
+	got     Gathered   // received bytes
+	at      int        // number of those that Read has returned
+	err     error      // of reading; all later Reads return it
 
-	stuck    atomic.Bool // a Write failed
+	stuck    atomic.Bool // a Write failed, perhaps within a frame
 	leaving  sync.Once
 	aborting sync.Once
 }
 
-func carry(l *Link) *carried {
+func carry(l *Link, client string) *carried {
 	c := &carried{l: l, got: Gathered{of: l}}
-	l.Start(Owner{Abort: c.abort})
+	l.Start(Owner{Client: client, Abort: c.abort})
 	return c
 }
 
-// abort cuts the connection below.
+// abort resets the connection below the link.
 func (c *carried) abort() { c.aborting.Do(func() { _ = gateway.Abort(c.l.conn) }) }
 
-// Read returns bytes as soon as there are some. It waits without a buffer.
+// Read implements net.Conn. While it waits it holds no buffer.
 func (c *carried) Read(p []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -89,7 +89,7 @@ func (c *carried) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// receive takes the next frame. A FIN is the end of what is read.
+// receive reads the next frame. After FIN it returns io.EOF.
 func (c *carried) receive() error {
 	fin, err := c.next()
 	if fin {
@@ -98,17 +98,17 @@ func (c *carried) receive() error {
 	if err == nil {
 		return nil
 	}
-	c.got.Free() // what a frame held before it turned out to be damaged
+	c.got.Free() // bytes of a frame that turned out to be damaged
 	if !c.l.Finished() {
 		c.l.LogEnd(err)
 	}
-	if err == io.EOF { // of the connection below: the peer would have said FIN
+	if err == io.EOF { // of the connection below, without a FIN
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// next adds the next frame to what is there, unless it is a FIN. A panic is an error, which ends the link.
+// next adds the bytes of the next frame to got, or reports FIN. A panic ends the link, and becomes an error.
 func (c *carried) next() (fin bool, err error) {
 	defer gateway.CatchPanic(c.l.e.cfg.Log, c.l.e.cfg.Stats, func() {
 		c.abort()
@@ -121,10 +121,10 @@ func (c *carried) next() (fin bool, err error) {
 	return false, c.got.Add(f)
 }
 
-// Write sends p, all of it before it returns.
+// Write implements net.Conn.
 func (c *carried) Write(p []byte) (n int, err error) { return c.write(p, false) }
 
-// WriteSecret is Write for bytes that must not enter the history. They are not compressed.
+// WriteSecret is like Write, but sends p uncompressed, and keeps it out of the history.
 func (c *carried) WriteSecret(p []byte) (n int, err error) { return c.write(p, true) }
 
 func (c *carried) write(p []byte, secret bool) (n int, err error) {
@@ -144,11 +144,10 @@ func (c *carried) write(p []byte, secret bool) (n int, err error) {
 	return n, nil
 }
 
-// goodbye is the time that a peer has to take a last frame.
+// goodbye limits the time to send FIN in Close.
 const goodbye = 5 * time.Second
 
-// Close says that nothing comes any more, where the peer took what there was, ends a Read, and gives
-// everything back.
+// Close implements net.Conn. It sends FIN first, unless a Write has failed. A blocked Read returns.
 func (c *carried) Close() error {
 	err := net.ErrClosed
 	c.leaving.Do(func() {
@@ -168,7 +167,7 @@ func (c *carried) Close() error {
 	return err
 }
 
-// Extension returns the content of an extension of the peer's hello. There is none that ours did not have: the peer has not heard of it.
+// Extension returns the content of an extension that both hellos have, as the peer has sent it.
 func (c *carried) Extension(e wire.Extension) (content string, ok bool) {
 	if _, ours := (wire.Hello{Extensions: c.l.e.cfg.Extensions}).Find(e); !ours {
 		return "", false
@@ -176,14 +175,15 @@ func (c *carried) Extension(e wire.Extension) (content string, ok bool) {
 	return c.l.theirs.Find(e)
 }
 
-// Share has what is carried be forgotten with the link's histories. It is called once.
+// Share sets the functions that drop the caller's state together with the link's histories. It may be called once.
 func (c *carried) Share(s Sharing) { c.l.sharing.Store(&s) }
 
-// Take takes n bytes of the endpoint's bound on histories, for what is carried to remember, if they are to be had. Give gives them back.
-func (c *carried) Take(n int64) bool { return c.l.e.history.lend(&c.l.lent, n) }
+// Take takes n bytes of the memory for histories, for state of the caller, and reports whether there were so many. Give
+// gives them back.
+func (c *carried) Take(n int64) bool { return c.l.client.lend(&c.l.lent, n) }
 
-// Give gives back n bytes that Take has taken.
-func (c *carried) Give(n int64) { c.l.e.history.giveBack(&c.l.lent, n) }
+// Give gives back n bytes of Take.
+func (c *carried) Give(n int64) { c.l.client.giveBack(&c.l.lent, n) }
 
 // NetConn returns the connection below the link.
 func (c *carried) NetConn() net.Conn { return c.l.conn }

@@ -76,7 +76,7 @@ func carryNew(t *testing.T, near, far *Endpoint) (n, f net.Conn, below [2]net.Co
 		}
 		met <- err
 	}()
-	n, err := near.Enter(t.Context(), a)
+	n, err := near.Enter(t.Context(), a, "")
 	if err = errors.Join(err, <-met); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestCarriedStuck(t *testing.T) {
 		accepted <- f
 	}()
 	w := &afterFailure{Conn: a}
-	n, err := near.Enter(t.Context(), w)
+	n, err := near.Enter(t.Context(), w, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestCarriedStrangers(t *testing.T) {
 			_, _ = b.Write([]byte(answer))
 			_ = b.Close()
 		}()
-		if _, err := near.Enter(t.Context(), a); err == nil {
+		if _, err := near.Enter(t.Context(), a, ""); err == nil {
 			t.Errorf("entered with %q", answer)
 		}
 	}
@@ -274,8 +274,8 @@ func TestCarriedStrangers(t *testing.T) {
 	}
 }
 
-// What an owner remembers of a link is forgotten on both sides though the link itself had no history: what it carried could not be
-// compressed.
+// What an owner remembers of a link is forgotten on both sides though the link itself had no history: what it carried
+// could not be compressed.
 func TestOwnersForgetWithoutHistory(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	n, f, _ := carryNew(t, near, far)

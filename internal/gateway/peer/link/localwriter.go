@@ -10,7 +10,7 @@ import (
 // gatherBytes is the maximum number of bytes gathered for a local connection from frames that have arrived.
 const gatherBytes = 64 << 10
 
-// Gathered are bytes of a link that go on to a connection on our side.
+// Gathered gathers received bytes for the local connection, so that frames that arrive together are written together.
 type Gathered struct {
 	of *Link
 	to net.Conn
@@ -19,18 +19,18 @@ type Gathered struct {
 	memory heldMemory // of b, beyond freePiece
 }
 
-// Gather returns an empty one. It belongs to the goroutine that calls Next.
+// Gather returns an empty Gathered that writes to a connection. Only the goroutine that calls Next may use it.
 func (l *Link) Gather(to net.Conn) *Gathered {
 	return &Gathered{of: l, to: to, memory: heldMemory{account: l.owner.Received, awaits: l.owner.Near}}
 }
 
-// LocalError is one of the connection on our side.
+// LocalError is an error of the local connection.
 type LocalError struct{ Err error }
 
 func (e LocalError) Error() string { return e.Err.Error() }
 func (e LocalError) Unwrap() error { return e.Err }
 
-// Add appends a frame's bytes, and may flush before.
+// Add appends the decompressed bytes of a frame. If they don't fit it writes the earlier ones first.
 func (g *Gathered) Add(f wire.Frame) (err error) {
 	if err := g.room(f.RawLen); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (g *Gathered) room(n int) error {
 	return nil
 }
 
-// grow makes room for all that may be gathered, if there is memory.
+// grow enlarges the buffer to gatherBytes, if there is memory.
 func (g *Gathered) grow() bool {
 	if !g.memory.try(gatherBytes) {
 		return false
@@ -77,7 +77,7 @@ func (g *Gathered) grow() bool {
 
 func nothing() error { return nil }
 
-// Flush writes what has been gathered, and keeps no buffer.
+// Flush writes the gathered bytes, and frees the buffer.
 func (g *Gathered) Flush() error {
 	if g.b == nil {
 		return nil
@@ -95,7 +95,7 @@ func (g *Gathered) Flush() error {
 	return nil
 }
 
-// Free forgets what has been gathered.
+// Free drops the gathered bytes, and frees the buffer.
 func (g *Gathered) Free() {
 	memory.PutBuffer(g.b)
 	g.b = nil

@@ -4,8 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics shows what the endpoints of a process remember and have measured. It reads when
-// asked and keeps nothing itself.
+// Metrics is a Prometheus collector for the endpoints of a process. It has no state of its own.
 type Metrics struct{ Endpoints []*Endpoint }
 
 var (
@@ -52,15 +51,15 @@ func (e *Endpoint) collect(ch chan<- prometheus.Metric) {
 	show(descWithout, prometheus.CounterValue, float64(now.Without))
 }
 
-// State reports the memory of an endpoint's histories, in bytes, and their number.
+// State is the memory of an endpoint's histories, in bytes, and counts of streams.
 type State struct {
 	Limit, Used, Most int64
-	Promised, Unused  int64 // by hellos, to links that there are; unused: of that
+	Promised, Unused  int64 // reserved for links by hellos; the unused part of it
 
-	Begun, Dropped, Without uint64 // streams; without: those that could not begin for want of memory
+	Begun, Dropped, Without uint64 // streams begun, dropped because idle, and not begun for lack of memory
 }
 
-// State returns the state at this moment.
+// State returns the current state.
 func (e *Endpoint) State() State {
 	s := e.history.state()
 	s.Begun, s.Dropped, s.Without = e.counts.begun.Load(), e.counts.dropped.Load(), e.counts.without.Load()

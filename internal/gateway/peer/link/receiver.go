@@ -12,26 +12,26 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// receiver reads frames from the link. It belongs to the pump that does.
+// receiver reads and decompresses frames. Only the goroutine that calls Next uses it.
 type receiver struct {
 	e    *Endpoint
 	l    *Link
 	conn net.Conn
-	own  byte  // window that our hello granted
-	kept int64 // of the endpoint's history, for own
+	own  byte  // window that the hello of this side has granted
+	kept int64 // memory reserved for own, in bytes
 
-	buf     []byte     // nil while nothing is there
-	at, end int        // what has been read and not handed out
+	buf     []byte     // read buffer; nil while the link is idle
+	at, end int        // the unread part of buf
 	memory  heldMemory // of buf, beyond readBytes
 
-	stream  codec.StreamReader
-	window  byte  // of stream
-	granted byte  // that the peer may use
-	held    int64 // of the endpoint's history, for granted; 0 while nothing is remembered
-	carried int64 // raw bytes of stream
-	grow    int64 // carried at which to look for memory again
-	epoch   byte  // DROPs received
-	over    bool  // FIN came
+	stream  codec.StreamReader // nil: no history
+	window  byte               // of stream, log2 of bytes
+	granted byte               // largest window that the peer may use
+	held    int64              // memory of histories for granted, in bytes; 0 while there is no history
+	carried int64              // bytes of stream after decompression
+	grow    int64              // value of carried from which on a larger window is granted
+	epoch   byte               // number of DROPs received, modulo 256
+	over    bool               // FIN was received
 
 	speed arrival
 }
@@ -41,10 +41,11 @@ func (r *receiver) init(l *Link, window byte, kept int64) {
 	r.grow = r.e.cfg.Growth.worth(window)
 }
 
-// Next returns the next frame with bytes, or a Fin; the first lives until the next call. It calls flush before it waits for
-// the link, and before it returns a ResetError: bytes that came before are to be passed on.
+// Next returns the next frame that carries bytes, or a Fin. It acts on all others. The frame is valid until the next
+// call. Next calls flush before it waits for the link, and before it returns a ResetError, so that earlier bytes are
+// passed on.
 func (l *Link) Next(flush func() error) (wire.Frame, error) {
-	r := &l.in // no call deeper than need be: the stack lasts while the link is idle
+	r := &l.in // not deep in calls: the stack of an idle link stays as large as it was
 	var began time.Time
 	rest := 0
 	for {
@@ -73,13 +74,13 @@ func (l *Link) Next(flush func() error) (wire.Frame, error) {
 		if err := r.read(size, flush); err != nil {
 			return f, err
 		}
-		if rest == 0 { // the first bytes of a frame may have been under way for any time
+		if rest == 0 { // measure from the first bytes on, which may have been in flight for any time
 			began, rest = time.Now(), r.missing()
 		}
 	}
 }
 
-// notice acts on a frame that holds nothing to pass on. The others are the caller's.
+// notice acts on a frame that is for the link, and reports whether it is one. Others are left to the caller.
 func (r *receiver) notice(f wire.Frame, flush func() error) (own bool, err error) {
 	switch f.Kind {
 	case wire.Block, wire.Piece, wire.Begin, wire.Fin:
@@ -104,7 +105,7 @@ func (r *receiver) notice(f wire.Frame, flush func() error) (own bool, err error
 	return true, nil
 }
 
-// missing is the number of bytes of a large frame that are still to come.
+// missing returns how many bytes of a large frame have not been read yet; 0 for a small one.
 func (r *receiver) missing() int {
 	_, size, err := wire.Parse(r.buf[r.at:r.end])
 	if err != nil || size < sampleBytes {
@@ -113,7 +114,7 @@ func (r *receiver) missing() int {
 	return max(size-(r.end-r.at), 0)
 }
 
-// read reads once, with room for a frame of size bytes, or for what has come of it.
+// read reads once, into a buffer with room for a frame of size bytes, or for the part of it that has arrived.
 func (r *receiver) read(size int, flush func() error) error {
 	if r.buf == nil {
 		buf, n, err := gateway.ReadFirst(r.conn, readBytes)
@@ -128,13 +129,13 @@ func (r *receiver) read(size int, flush func() error) error {
 	r.memory.waited()
 	r.end += n
 	if n > 0 {
-		return nil // the error comes again
+		return nil // the next Read returns it again
 	}
 	return err
 }
 
-// makeRoom sees to it that more of a frame of size bytes can be read. A larger buffer is taken only when this one is full:
-// memory follows what comes, not what is declared.
+// makeRoom makes room to read more of a frame of size bytes. It takes a larger buffer only when this one is full, so
+// that memory follows the bytes that have arrived, not the declared size.
 func (r *receiver) makeRoom(size int, flush func() error) error {
 	switch {
 	case r.at+size <= len(r.buf):
@@ -142,7 +143,8 @@ func (r *receiver) makeRoom(size int, flush func() error) error {
 	case size <= len(r.buf), r.end-r.at < len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
-		// With the frame's bytes, which follow, so that a link that has waited once need not wait again.
+		// The claim includes the decompressed bytes of the frame, so that a link that has waited once need not wait
+		// again.
 		if err := r.memory.take(r.l.waiting, bufferBytes(size), bufferBytes(size)+gatherBytes, flush); err != nil {
 			return err
 		}
@@ -163,17 +165,17 @@ func (r *receiver) release() {
 	r.memory.keep(0)
 }
 
-// arrived tells the peer how fast the link is, now and then.
+// arrived adds a measurement, and sends SPEED at most once a second.
 func (r *receiver) arrived(size, rest int, took time.Duration) {
 	if speed, tell := r.speed.add(size, rest, took, time.Now()); tell {
 		r.l.out.note(wire.Frame{Kind: wire.Speed, Speed: speed})
 	}
 }
 
-// open appends the bytes of a Block, Piece or Begin.
+// open appends the decompressed bytes of a Block, Piece or Begin to dst.
 func (r *receiver) open(dst []byte, f wire.Frame) ([]byte, error) {
 	if f.Kind == wire.Block && f.Codec == byte(codec.Raw) {
-		if r.granted == 0 && f.RawLen >= minPieceBytes { // alone, small pieces gain nothing
+		if r.granted == 0 && f.RawLen >= minPieceBytes { // the peer can compress short pieces only with a history
 			r.offerMore(f.RawLen)
 		}
 		return append(dst, f.Payload...), nil
@@ -216,14 +218,14 @@ func (r *receiver) openPiece(dst []byte, f wire.Frame) ([]byte, error) {
 	return r.stream.Append(dst, f.Payload, f.RawLen)
 }
 
-// begin makes a new stream. Its memory has been taken with the grant, or was promised by the hello.
+// begin begins a new stream. Its memory was taken with the GRANT, or reserved with the hello.
 func (r *receiver) begin(window byte) error {
 	if window > r.granted {
 		return fmt.Errorf("%w: a window of 2^%d, granted were 2^%d", wire.ErrMalformed, window, r.granted)
 	}
 	r.closeStream()
 	if r.held == 0 {
-		r.e.history.redeem(r.kept)
+		r.l.client.redeem(r.kept)
 		r.held = r.kept
 	}
 	stream, err := r.e.cfg.Engine.StreamReader(int(window))
@@ -235,8 +237,7 @@ func (r *receiver) begin(window byte) error {
 	return nil
 }
 
-// offerMore grants the peer a larger window once it has sent what makes that worth it, when
-// there is memory.
+// offerMore grants the peer a larger window if it has sent enough bytes for that (see Growth) and there is memory.
 func (r *receiver) offerMore(rawLen int) {
 	r.carried += int64(rawLen)
 	if r.carried < r.grow || r.granted > r.window {
@@ -247,7 +248,7 @@ func (r *receiver) offerMore(rawLen int) {
 		return
 	}
 	n := r.e.readerBytes(next)
-	if !r.e.history.grab(n - r.held) {
+	if !r.l.client.grab(n - r.held) {
 		r.grow = 2 * r.carried
 		return
 	}
@@ -255,11 +256,11 @@ func (r *receiver) offerMore(rawLen int) {
 	r.l.out.note(wire.Frame{Kind: wire.Grant, Window: next, Epoch: r.epoch})
 }
 
-// drop forgets the peer's history, and what was granted for it.
+// drop drops the history of the peer's pieces, and takes grants back.
 func (r *receiver) drop() {
 	r.closeStream()
 	if r.held > 0 {
-		r.e.history.restore(r.held, r.kept)
+		r.l.client.restore(r.held, r.kept)
 	}
 	r.held, r.granted, r.window = 0, r.own, 0
 	r.carried, r.grow = 0, r.e.cfg.Growth.worth(r.own)
@@ -273,7 +274,7 @@ func (r *receiver) closeStream() {
 	}
 }
 
-// free gives everything back.
+// free frees everything.
 func (r *receiver) free() {
 	r.release()
 	r.drop()

@@ -19,67 +19,67 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // PieceBytes is the most that a piece holds.
 const PieceBytes = wire.MaxRaw
 
-// headRoom is the space in front of a piece for its header and for other frames that
-// go with it, in bytes.
+// headRoom is the space in front of a piece for its header, and for frames sent with it, in bytes.
 const headRoom = 64
 
-// rawFrameBytes is the most of a stored piece in one frame: the peer passes on whole
-// frames, and stored bytes need not wait for each other.
+// rawFrameBytes limits the bytes in the frame of an uncompressed piece. The peer passes on whole frames, so shorter
+// ones arrive sooner.
 const rawFrameBytes = 16 << 10
 
-// maxStoredHeaders is the size of the headers of a stored piece, in bytes.
+// maxStoredHeaders is the length of the headers of an uncompressed piece, in bytes.
 const maxStoredHeaders = wire.MaxRaw / rawFrameBytes * 4
 
-// pieceMemory is the memory for the longest piece: as it is read and, larger by its headers, as it is sent.
+// pieceMemory is the memory for the longest piece, in bytes: the piece as it was read, and its frames.
 const pieceMemory = PieceBytes + 2*PieceBytes
 
-// sender writes frames to the link. The pump that reads the local side calls piece. Others leave their frames in
-// notes, which are sent with the next piece or, if there is none, by a goroutine of their own. So the pump that
-// reads the link never waits for the link to take bytes: two peers that both did would wait for ever.
+// sender writes frames to the link. The goroutine that reads the local connection calls piece. Other goroutines leave
+// GRANT and SPEED in notes, which are sent with the next piece or, if there is none, by a goroutine of their own. So
+// the goroutine that reads the link never blocks in writing to it: two peers that both did would wait forever.
 type sender struct {
 	e      *Endpoint
 	l      *Link
 	conn   net.Conn
-	hello  byte   // window that the peer's hello granted
-	codecs uint16 // that the peer opens
-	speed  *speed // of the link to this peer
+	hello  byte   // window that the peer's hello has granted
+	codecs uint16 // codecs that the peer decompresses, a bit each
+	speed  *speed // measurements for this peer
 
 	finished atomic.Bool // FIN is being sent, or was
 
 	memory heldMemory // of a piece, from Collect until it is sent
-	failed error      // that came with bytes, for the next Collect
+	failed error      // read error that came together with bytes, for the next Collect
 
-	mu       sync.Mutex // held while writing
-	stream   codec.StreamWriter
-	window   byte // of stream
-	setting  codec.Setting
-	carried  int64     // raw bytes of stream
-	held     int64     // of the endpoint's history
-	lastUsed time.Time // for what is compressed
-	lastSent time.Time // when a link with an owner that remembers (Share) last sent a piece; zero: none since the last DROP
-	epoch    byte      // DROPs sent
-	choice   choice
-	pieces   uint
-	over     bool // nothing may be written any more
+	mu       sync.Mutex         // held while writing
+	stream   codec.StreamWriter // nil: no history
+	window   byte               // of stream, log2 of bytes
+	setting  codec.Setting      // of stream
+	carried  int64              // bytes of stream before compression
+	held     int64              // memory of histories for stream, in bytes
+	lastUsed time.Time          // when a piece was last compressed
+	lastSent time.Time          // when a link whose owner has state (Sharing) last sent a piece; zero: none since the last DROP
+	epoch    byte               // number of DROPs sent, modulo 256
+	choice   choice             // for the current piece
+	pieces   uint               // compressed ones
+	over     bool               // nothing may be written any more
 
 	notes notes
 }
 
-// notes are frames without a piece that wait to be sent.
+// notes are GRANT and SPEED frames that wait to be sent, and the peer's latest GRANT.
 type notes struct {
 	mu      sync.Mutex
 	grant   wire.Frame // Window 0: none
 	speed   uint32     // 0: none
-	granted byte       // window that the peer granted us, in epoch
+	granted byte       // window that the peer has granted
 	epoch   byte       // of granted
-	busy    bool       // another goroutine is about to send them
+	busy    bool       // a goroutine was started to send the frames
 }
 
 func (o *sender) init(l *Link, theirs wire.Hello) {
 	o.e, o.l, o.conn, o.hello, o.codecs = l.e, l, l.conn, theirs.Window, theirs.Codecs
 }
 
-// collectMore adds to n bytes in buf what else is there, up to PieceBytes, or less where there is no memory for that.
+// collectMore adds to the n bytes in buf those that can be read without waiting, up to PieceBytes, or to the length of
+// buf if there is no memory for a larger one.
 func (o *sender) collectMore(c net.Conn, buf []byte, n int) ([]byte, int, error) {
 	if _, records := c.(*tls.Conn); records {
 		n += o.more(c, buf[n:])
@@ -94,16 +94,15 @@ func (o *sender) collectMore(c net.Conn, buf []byte, n int) ([]byte, int, error)
 	return large, n, nil
 }
 
-// more reads what is there already.
+// more reads bytes that have arrived, without waiting.
 func (o *sender) more(c net.Conn, p []byte) (n int) {
 	n, o.failed = gateway.ReadReady(c, p)
 	return n
 }
 
-// piece sends what the local side wrote, or stores it if it must not enter the history. It owns buf, of which n
-// bytes are the piece.
+// piece sends the first n bytes of buf, uncompressed if they are secret, and takes ownership of buf.
 func (o *sender) piece(buf []byte, n int, secret bool) error {
-	o.memory.wait() // for what others write
+	o.memory.wait() // while other goroutines write
 	o.mu.Lock()
 	o.memory.waited()
 	defer o.mu.Unlock()
@@ -133,7 +132,8 @@ func (o *sender) piece(buf []byte, n int, secret bool) error {
 	return err
 }
 
-// encodeWhole is encode, after whose panic nothing is written any more: the history is half changed.
+// encodeWhole is like encode, or store for secret bytes. After a panic nothing is sent any more, because the history
+// may be damaged.
 func (o *sender) encodeWhole(out, raw []byte, secret bool) (_ []byte, at int) {
 	if secret {
 		return o.store(out, raw), headRoom
@@ -144,14 +144,13 @@ func (o *sender) encodeWhole(out, raw []byte, secret bool) (_ []byte, at int) {
 	return out, at
 }
 
-// encode appends the piece's frames to out. They begin at the index that it returns; there
-// is room for notes in front of them.
+// encode appends the frames of a piece to out. They begin at the index that it returns, with room for notes before it.
 func (o *sender) encode(out, raw []byte) ([]byte, int) {
 	how := o.choose(raw)
 	began := time.Now()
 	f, out, err := o.compress(out, raw, how)
 	if err != nil {
-		o.endStream() // a stream is not to be used after an error
+		o.endStream() // a stream must not be used after an error
 		how.reason = "error"
 	}
 	if err != nil || f.RawLen == 0 {
@@ -168,7 +167,7 @@ func (o *sender) encode(out, raw []byte) ([]byte, int) {
 	return out, at
 }
 
-// store appends raw blocks.
+// store appends raw Blocks.
 func (o *sender) store(out, raw []byte) []byte {
 	for len(raw) > 0 {
 		n := min(len(raw), rawFrameBytes)
@@ -178,7 +177,7 @@ func (o *sender) store(out, raw []byte) []byte {
 	return out
 }
 
-// compress appends the piece's payload. RawLen 0 means that it is to be stored.
+// compress appends the compressed piece. If RawLen is 0 the piece must be sent uncompressed, for how.reason.
 func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, error) {
 	if how.setting.Codec == codec.Raw {
 		return wire.Frame{}, out, nil
@@ -192,7 +191,7 @@ func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, err
 		if o.carried == 0 {
 			f.Kind = wire.Begin
 		}
-		how.setting = o.setting // a change waits until it is worth losing the history
+		how.setting = o.setting // another level costs the history, so it waits; see changeBytes
 		out, err = o.stream.Append(out, raw)
 		o.carried += int64(len(raw))
 	default:
@@ -206,7 +205,7 @@ func (o *sender) compress(out, raw []byte, how *choice) (wire.Frame, []byte, err
 	return f, out, err
 }
 
-// ready sees to a stream with history. It is false when there is no memory for one.
+// ready makes sure that there is a stream, and reports whether there is: not without a grant or memory.
 func (o *sender) ready(want codec.Setting) bool {
 	granted := o.granted()
 	o.pieces++
@@ -215,7 +214,7 @@ func (o *sender) ready(want codec.Setting) bool {
 		o.endStream()
 		return false
 	case o.stream == nil:
-		return (o.pieces%o.e.cfg.Growth.turn == 1 || !o.e.history.tight()) && o.begin(want, granted)
+		return (o.pieces%o.e.cfg.Growth.turn == 1 || !o.l.client.tight()) && o.begin(want, granted)
 	case want != o.setting && o.carried >= changeBytes:
 		return o.begin(want, granted)
 	case granted > o.window && o.pieces%o.e.cfg.Growth.turn == 0:
@@ -224,7 +223,7 @@ func (o *sender) ready(want codec.Setting) bool {
 	return true
 }
 
-// granted is the largest window that we may use.
+// granted returns the largest window that may be used, log2 of bytes.
 func (o *sender) granted() byte {
 	n := &o.notes
 	n.mu.Lock()
@@ -236,21 +235,21 @@ func (o *sender) granted() byte {
 	return min(window, byte(o.e.cfg.Window))
 }
 
-// begin starts a stream with the largest window that there is memory for, in place of the one
-// that there may be.
+// begin replaces the stream by one with the largest window, up to window, for which there is memory. It reports whether
+// there is a stream afterwards.
 func (o *sender) begin(want codec.Setting, window byte) bool {
 	level := max(want.Level, 1)
 	for ; window >= codec.MinStreamWindow; window -= 3 {
 		if o.stream != nil && want == o.setting && window <= o.window {
-			return true // it would not be larger
+			return true // keep it: the new one would not be larger
 		}
 		n, _ := o.e.cfg.Engine.StreamBytes(level, int(window))
-		if !o.e.history.grab(int64(n)) {
+		if !o.l.client.grab(int64(n)) {
 			continue
 		}
 		stream, err := o.e.cfg.Engine.StreamWriter(level, int(window))
 		if err != nil {
-			o.e.history.free(int64(n))
+			o.l.client.free(int64(n))
 			o.e.cfg.Stats.Error("codec")
 			return o.stream != nil
 		}
@@ -265,17 +264,17 @@ func (o *sender) begin(want codec.Setting, window byte) bool {
 	return o.stream != nil
 }
 
-// endStream frees the stream. The peer keeps its side until a BEGIN or a DROP.
+// endStream frees the stream. The peer keeps the history until BEGIN or DROP.
 func (o *sender) endStream() {
 	if o.stream == nil {
 		return
 	}
 	o.stream.Close()
-	o.e.history.free(o.held)
+	o.l.client.free(o.held)
 	o.stream, o.held, o.carried, o.window = nil, 0, 0, 0
 }
 
-// mayDrop reports whether we or the peer may keep memory for a history, or the link's owners for what they have sent. o.mu is held.
+// mayDrop reports whether this side or the peer may hold something that a DROP frees. o.mu must be held.
 func (o *sender) mayDrop() bool {
 	if !o.lastSent.IsZero() {
 		return true
@@ -286,11 +285,11 @@ func (o *sender) mayDrop() bool {
 	return o.stream != nil || n.granted != 0 && n.epoch == o.epoch
 }
 
-// forgetIdle drops a history that was not used for a while, and what was granted for one.
+// forgetIdle drops the history and the grants if they were unused for idle.
 func (o *sender) forgetIdle(idle time.Duration) {
 	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	if !o.mu.TryLock() {
-		return // it is being used
+		return // in use
 	}
 	defer o.mu.Unlock()
 	last := o.lastUsed
@@ -307,13 +306,13 @@ func (o *sender) forgetIdle(idle time.Duration) {
 	go o.drop()
 }
 
-// drop tells the peer, in a goroutine of its own: the link may take a while.
+// drop sends DROP. It runs in a goroutine of its own, because the write may block.
 func (o *sender) drop() {
 	defer gateway.CatchPanic(o.e.cfg.Log, o.e.cfg.Stats, o.l.abort)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || o.stream != nil || !o.l.mayForget() {
-		return // too late, or there is a new one already
+		return // the link has ended, or there is a new stream
 	}
 	o.epoch++
 	o.lastSent = time.Time{}
@@ -322,7 +321,7 @@ func (o *sender) drop() {
 	}
 }
 
-// takeNotes appends what waits to be sent. o.mu is held.
+// takeNotes appends the frames that wait to be sent. o.mu must be held.
 func (o *sender) takeNotes(dst []byte) []byte {
 	n := &o.notes
 	n.mu.Lock()
@@ -337,7 +336,7 @@ func (o *sender) takeNotes(dst []byte) []byte {
 	return dst
 }
 
-// note leaves a GRANT or a SPEED to be sent soon. It does not wait.
+// note sends a GRANT or SPEED soon, without blocking.
 func (o *sender) note(f wire.Frame) {
 	n := &o.notes
 	n.mu.Lock()
@@ -366,7 +365,7 @@ func (o *sender) sendNotes() {
 	}
 }
 
-// take notices what the peer granted.
+// take records a GRANT of the peer.
 func (o *sender) take(f wire.Frame) {
 	n := &o.notes
 	n.mu.Lock()
@@ -374,8 +373,8 @@ func (o *sender) take(f wire.Frame) {
 	n.mu.Unlock()
 }
 
-// finish sends FIN. Notes may follow. That it is sent is known before it is: the peer may
-// close the link before the write returns, and end waits until it has.
+// finish sends FIN. Only notes may follow. finished is set before the write, because the peer may close the link before
+// the write returns.
 func (o *sender) finish() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -388,7 +387,7 @@ func (o *sender) finish() error {
 	return err
 }
 
-// end is called when nothing is to be sent any more, but perhaps a last frame.
+// end frees the history, and sends a last frame if it is not empty. Nothing is sent after it.
 func (o *sender) end(last []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,23 +9,20 @@ import (
 )
 
 const (
-	// sampleBytes: a smaller frame says nothing about the link, a smaller piece nothing
-	// about a codec.
-	sampleBytes = 4 << 10
-	newest      = 0.1 // weight of the latest sample in averages
+	sampleBytes = 4 << 10 // shorter frames and pieces are not measured
+	newest      = 0.1     // weight of the latest sample in averages
 	tellPause   = time.Second
 	psPerNs     = 1000
 )
 
-// arrival measures how fast large frames come in after their first bytes: the link's
-// bandwidth, shared with its other users.
+// arrival measures how fast large frames arrive after their first bytes: the bandwidth that the link gets.
 type arrival struct {
-	perByte float64 // nanoseconds
+	perByte float64 // average, in nanoseconds
 	told    time.Time
 }
 
-// add takes a sample: of a frame of size bytes the last rest came in so much time. It says
-// what to tell the peer, and whether it is time to, in picoseconds a byte.
+// add adds a sample: of a frame of size bytes the last rest bytes arrived within took. tell reports whether the peer
+// should be told the average now, ps, in picoseconds a byte.
 func (a *arrival) add(size, rest int, took time.Duration, now time.Time) (ps uint32, tell bool) {
 	if size < sampleBytes || rest <= 0 {
 		return 0, false
@@ -42,23 +39,23 @@ func (a *arrival) add(size, rest int, took time.Duration, now time.Time) (ps uin
 	return uint32(min(max(a.perByte*psPerNs, 1), 1<<32-1)), true
 }
 
-// speed holds the measurements of sending to one peer: the link, as the peer tells, and what
-// codecs do on what is sent, as we measure.
+// speed holds the measurements for one peer: the speed of the link, as the peer reports it, and the speed and ratio of
+// each codec on the bytes sent.
 type speed struct {
-	begun time.Time // when the last connection was, guarded by speeds.mu
+	begun time.Time // of the last link; guarded by speeds.mu
 
 	mu      sync.Mutex
-	perByte float64   // of the link, nanoseconds; 0: not known
-	heard   time.Time // of perByte
-	cost    [len(rungs)]float64
+	perByte float64             // of the link, in nanoseconds; 0: unknown
+	heard   time.Time           // when perByte was reported
+	cost    [len(rungs)]float64 // of compression, in nanoseconds a byte; 0: unknown
 	ratio   [len(rungs)]float64
-	last    codec.Setting
-	reason  string
-	asked   uint
+	last    codec.Setting // last choice
+	reason  string        // of last, if it is codec.Raw
+	asked   uint          // calls of choose
 }
 
-// rungs are the levels that auto chooses from, with what they take on text-like data before that is
-// measured: nanoseconds a byte to compress and to decompress, and raw by compressed bytes.
+// rungs are the settings that auto chooses from, with typical values on text, used until there are measurements:
+// nanoseconds a byte to compress and to decompress, and the compression ratio.
 var rungs = [...]struct {
 	setting        codec.Setting
 	compress, open float64
@@ -70,20 +67,20 @@ var rungs = [...]struct {
 	{codec.Setting{Codec: codec.Zstd, Level: 6}, 9, 1, 7},
 }
 
-// unknownLink is the choice before the link has been measured.
-const unknownLink = 2 // index of rungs
+// unknownLink is the index in rungs of the choice until the link has been measured.
+const unknownLink = 2
 
 // chooseTurn is the number of pieces between two choices.
 const chooseTurn = 32
 
-// told is the peer's measure.
+// told records the speed that the peer reports, in picoseconds a byte.
 func (s *speed) told(ps uint32) {
 	s.mu.Lock()
 	s.perByte, s.heard = max(float64(ps), 1)/psPerNs, time.Now()
 	s.mu.Unlock()
 }
 
-// compressed takes notice of a codec at work.
+// compressed records that a piece of raw bytes became sent bytes within took.
 func (s *speed) compressed(setting codec.Setting, raw, sent int, took time.Duration) {
 	if raw < sampleBytes {
 		return
@@ -106,7 +103,8 @@ func average(v *float64, sample float64) {
 	*v += newest * (sample - *v)
 }
 
-// choose picks what gets bytes there soonest: codec and link take turns on a connection.
+// choose returns the setting with the least sum of the times for compressing, sending and decompressing a byte. If that
+// is codec.Raw it returns a reason.
 func (s *speed) choose() (codec.Setting, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +131,8 @@ func (s *speed) choose() (codec.Setting, string) {
 	return s.last, s.reason
 }
 
-// scale compares what was measured with what is typical, for what was not: how much slower
-// this machine is, and how much better the data compress.
+// scale returns how much slower this machine is than the typical values, and how much better the data compresses, for
+// settings without measurements.
 func (s *speed) scale() (slow, gain float64) {
 	n := 0.0
 	for i, r := range rungs {
@@ -156,9 +154,10 @@ type speeds struct {
 	all map[string]*speed
 }
 
-// maxPeers bounds what is remembered. Who has connected last counts: peers come and go, under new addresses.
+// maxPeers limits the number of peers that are remembered: those with the latest links, since addresses change.
 const maxPeers = 256
 
+// to returns the measurements for the peer of a connection.
 func (p *speeds) to(c net.Conn) *speed {
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
 	if err != nil {
@@ -179,7 +178,7 @@ func (p *speeds) to(c net.Conn) *speed {
 	return s
 }
 
-// makeRoom forgets the peer that was met longest ago when there are too many. Its connections keep what they have.
+// makeRoom drops the peer with the oldest latest link if there are maxPeers. Its links keep their measurements.
 func (p *speeds) makeRoom() {
 	if len(p.all) < maxPeers {
 		return
@@ -193,10 +192,10 @@ func (p *speeds) makeRoom() {
 	delete(p.all, oldest)
 }
 
-// speedShown is the time for which a link's speed is shown after its last measurement.
+// speedShown is the time after the last measurement for which a link's speed is in the metrics.
 const speedShown = time.Hour
 
-// slowest is the bytes a second of the slowest link; 0 when none was measured.
+// slowest returns the speed of the slowest link in bytes a second; 0 if none was measured.
 func (p *speeds) slowest() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

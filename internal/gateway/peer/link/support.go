@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Support records whether an upstream accepts links. A connection is a link from its first byte or not at all, so
-// this must be known in advance: from what a gateway there has said in its own protocol.
+// Support records whether an upstream accepts links. A connection is a link from its first byte on or never, so this
+// must be known before: the far gateway announces it in replies of its own protocol.
 type Support struct {
-	ever      atomic.Bool // it was announced once
+	ever      atomic.Bool // it was announced at least once
 	mu        sync.Mutex
 	announced time.Time // when a gateway last announced that it accepts links
 	refused   time.Time // when one last refused a link
@@ -35,8 +35,8 @@ func (s *Support) Announced() {
 // WasAnnounced reports whether a gateway at the upstream has ever said that it accepts links. It costs little.
 func (s *Support) WasAnnounced() bool { return s.ever.Load() }
 
-// Refused records that a link could not be made although the upstream answers otherwise, and reports whether it is the first
-// time since the last link.
+// Refused records that a link could not be made although the upstream answers otherwise, and reports whether it is the
+// first time since the last link.
 func (s *Support) Refused() (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

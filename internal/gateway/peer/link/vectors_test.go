@@ -195,7 +195,7 @@ func readVector(t *testing.T, engine *codec.Engine, v vector) {
 	e := NewEndpoint(Config{Name: "vectors", Engine: engine, Setting: codec.Setting{Codec: codec.Zstd, Level: 1}, Stats: gateway.NewStats("vectors", "tunnel")})
 	l, _ := e.newLink(spoken{bytes.NewReader(unhex(v.Frames))}, true)
 	l.meet(hello)
-	c := carry(l)
+	c := carry(l, "")
 	got, err := io.ReadAll(c)
 	_ = c.Close()
 	switch {
