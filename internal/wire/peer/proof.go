@@ -20,8 +20,8 @@ const (
 	Far  Side = "far"
 )
 
-// KeyProof returns the proof that one side of a link has the key. It covers both hellos, without the last ProofLen bytes of
-// the far gateway's, which are its own proof.
+// KeyProof returns the proof that one side of a link has the key. It covers both hellos, without the last ProofLen
+// bytes of the far gateway's, which are its own proof.
 func KeyProof(key []byte, side Side, near, far Hello) []byte {
 	m := hmac.New(sha256.New, key)
 	b := far.Append(near.Append([]byte(side)))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// purse is a memory of so many bytes.
+// purse is a Memory of a fixed number of bytes.
 type purse struct {
 	mu   sync.Mutex
 	free int64
@@ -38,7 +38,7 @@ func (p *purse) left() int64 {
 
 const plenty = 1 << 30
 
-// pair is a link: what one end seals the other one opens.
+// pair is the lanes of both ends of a link.
 type pair struct {
 	near, far   *Ends
 	nearHas     *purse
@@ -52,7 +52,7 @@ func newPair(nearBytes, farBytes int64) *pair {
 	return p
 }
 
-// message is one of n series that are alike from one message to the next.
+// message returns a message of n series, which resemble those of other messages.
 func message(rng *rand.Rand, n int) (all []byte) {
 	field := func(b []byte, number byte, content []byte) []byte {
 		return append(binary.AppendUvarint(append(b, number<<3|2), uint64(len(content))), content...)
@@ -66,7 +66,7 @@ func message(rng *rand.Rand, n int) (all []byte) {
 	return all
 }
 
-// sent is a message on its way, and what it was.
+// sent is a message as it is sent, and before compression.
 type sent struct {
 	bytes, raw []byte
 	sealed     bool
@@ -77,7 +77,7 @@ func seal(o *Out, raw []byte) sent {
 	return sent{b, raw, sealed}
 }
 
-// open opens what was sent, where version 1 is left out, and checks it.
+// open decompresses a sent message and checks it. Messages of version 1 are not decompressed.
 func open(t testing.TB, i *In, s sent) error {
 	t.Helper()
 	m, err := Parse(s.bytes)
@@ -105,10 +105,10 @@ func mustOpen(t testing.TB, i *In, s sent) {
 	}
 }
 
-// rooms has the near end hear what the far one says.
+// rooms passes the far end's rooms to the near end.
 func (p *pair) rooms(o *Out) { o.Told([]string{p.far.Readers.Rooms()}) }
 
-// first makes a request that asks for a lane, and gets it.
+// first sends a request that asks for a lane, and gets one.
 func (p *pair) first(t testing.TB, raw []byte) {
 	t.Helper()
 	o, i := p.near.Writers.Request(), p.far.Readers.Request()

@@ -70,7 +70,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// What a peer may send that keeps to nothing is refused, and costs no lane that was not touched.
+// Invalid messages of a hostile peer are refused, and other lanes are unaffected.
 func TestHostile(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))
@@ -109,7 +109,7 @@ func TestHostile(t *testing.T) {
 	mustOpen(t, i, seal(o, message(r, 50))) // and goes on
 }
 
-// A writer that takes no notice of the room that it has loses its session, and the reader no memory.
+// A writer that exceeds its room loses its session, and costs the reader no memory.
 func TestWriterExceeds(t *testing.T) {
 	p, r := newPair(plenty, 1<<20), rng()
 	p.first(t, message(r, 50))
@@ -126,7 +126,7 @@ func TestWriterExceeds(t *testing.T) {
 	}
 }
 
-// Lanes of replies are those of one call.
+// A reply's message in the lane of another call is refused.
 func TestForeignLane(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	for range 3 {
@@ -144,7 +144,7 @@ func TestForeignLane(t *testing.T) {
 	}
 }
 
-// Whatever comes is refused, or is what its checksum says.
+// FuzzOpen sends arbitrary messages: each is refused, or matches its checksum.
 func FuzzOpen(f *testing.F) {
 	r := rng()
 	p := newPair(plenty, plenty)
@@ -189,7 +189,7 @@ func TestRooms(t *testing.T) {
 	}
 }
 
-// Calls that all come in one lane wait for each other and not for turns that others could use.
+// Calls in one lane wait for each other, and hold no turns that other calls need.
 func TestCrowdedLane(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))

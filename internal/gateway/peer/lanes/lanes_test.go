@@ -11,7 +11,7 @@ import (
 
 var rng = func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// The first message asks for a lane, and those that follow are ever smaller in it, one call after the other.
+// The first message asks for a lane. Later ones, call after call, become ever smaller in it.
 func TestLaneOfRequests(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))
@@ -34,7 +34,7 @@ func TestLaneOfRequests(t *testing.T) {
 	}
 }
 
-// What is not known to have been opened ends the session; the lane goes on with another one.
+// If it is not known that all messages of a call were decompressed, the lane continues with a new session.
 func TestLaneBeginsAnew(t *testing.T) {
 	for name, opened := range map[string]int64{"nobody knows": -1, "none": 0, "too many": 2} {
 		p, r := newPair(plenty, plenty), rng()
@@ -53,7 +53,7 @@ func TestLaneBeginsAnew(t *testing.T) {
 	}
 }
 
-// A message of a call that was given up is refused behind the lane's next one, and harmless before it.
+// A message of a call that was given up is refused after the lane's next message, and harmless before it.
 func TestStaleMessages(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		p, r := newPair(plenty, plenty), rng()
@@ -77,7 +77,7 @@ func TestStaleMessages(t *testing.T) {
 	}
 }
 
-// A call that is over seals nothing in a lane that may be another's.
+// A call that has ended compresses nothing in a lane that another call may hold.
 func TestOverIsOver(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))
@@ -93,7 +93,7 @@ func TestOverIsOver(t *testing.T) {
 	in.Done(true)
 }
 
-// As many calls at a time have lanes as there are; each that finds none asks for one.
+// Calls at the same time hold different lanes, and each that finds none asks for one.
 func TestLanesAtATime(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	for want := range MaxLanes + 2 {
@@ -137,7 +137,7 @@ func TestBusyLaneLearns(t *testing.T) {
 	}
 }
 
-// The reader gives the lanes of replies.
+// The reader chooses the lanes of replies.
 func TestLaneOfReplies(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	call := func(wantSealed, sentAll, clean bool) int {
@@ -172,7 +172,7 @@ func TestLaneOfReplies(t *testing.T) {
 	}
 }
 
-// A lane that was taken from a call of the writer's, which the reader has given up, is the next one's.
+// If the reader gives a call up, its lane goes to the next call, although the writer still has the first one.
 func TestReplyLaneIsTaken(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	in := p.near.Readers.Reply()
@@ -195,7 +195,7 @@ func TestReplyLaneIsTaken(t *testing.T) {
 	in.Done(true)
 }
 
-// A call that was given up is answered when its lane has gone to another call: it gets no lane any more.
+// A call that the reader has given up is answered after its lane has gone to another call: the reply gets no lane.
 func TestLateReply(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	assigned := func(i *In) Assigned { return p.far.Writers.Assigned(i.Header()) }
@@ -229,7 +229,7 @@ func TestLateReply(t *testing.T) {
 	}
 }
 
-// What lanes remember is within the memory of either end, and given back.
+// Sessions stay within the memory of both ends, and give it back.
 func TestLanesKeepToMemory(t *testing.T) {
 	const large = 3000
 	for name, c := range map[string]struct {
@@ -319,7 +319,7 @@ func TestReaderTakesLess(t *testing.T) {
 	}
 }
 
-// What was forgotten is not used, whatever responses to earlier calls say, and begins again by asking.
+// Lanes that were dropped are not used again, whatever responses to earlier calls say, until a message asks for one.
 func TestForget(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	p.first(t, message(r, 50))
@@ -357,7 +357,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// The far end forgets what it keeps for replies; the near one's lanes that calls have stay.
+// The far end drops its lanes for replies. The near end keeps those that calls hold.
 func TestForgetReplies(t *testing.T) {
 	p, r := newPair(plenty, plenty), rng()
 	call := func() (*In, *Out, sent) {
@@ -393,7 +393,8 @@ func TestForgetReplies(t *testing.T) {
 	}
 }
 
-// A message that its reader has to sort takes room of it that the writer doesn't need; the session outlives that where memory is short.
+// A message that the reader has to sort takes memory that the writer does not need. If memory is short the session
+// survives that.
 func TestReaderKeepsSession(t *testing.T) {
 	p := newPair(plenty, 1<<20)
 	field := func(b []byte, number byte, content []byte) []byte {

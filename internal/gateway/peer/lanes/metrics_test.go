@@ -8,7 +8,7 @@ import (
 	"github.com/cinch-layer/cinch/test/metricstest"
 )
 
-// docs/METRICS.md names exactly the metrics that there are.
+// docs/METRICS.md lists exactly the metrics that exist.
 func TestMetricsAreDocumented(t *testing.T) {
 	m := &Metrics{Gateways: []Named{{"test", NewShared()}}}
 	metricstest.Documented(t, "cinch_link_lane_", m)

@@ -19,7 +19,8 @@ func (m *faultyMemory) Take(n int64) bool {
 	return m.purse.Take(n)
 }
 
-// A panic while a message is sealed or opened leaves nothing locked, and no session whose two ends differ: the lane begins anew.
+// After a panic while a message is compressed or decompressed nothing is locked, and the lane begins a new session, so
+// that its two ends don't differ.
 func TestPanicsInALane(t *testing.T) {
 	for _, where := range []string{"sealing", "opening"} {
 		nearHas, farHas := &faultyMemory{purse: purse{free: plenty}}, &faultyMemory{purse: purse{free: plenty}}
@@ -44,7 +45,7 @@ func TestPanicsInALane(t *testing.T) {
 	}
 }
 
-// exchange sends one call of one message, whose ends recover as calls do, and returns what they have recovered.
+// exchange sends a call with one message, and returns the recovered panic, or nil.
 func (p *pair) exchange(t *testing.T, raw []byte) (panicked any) {
 	t.Helper()
 	o, i := p.near.Writers.Request(), p.far.Readers.Request()

@@ -12,7 +12,7 @@ import (
 
 var stormCalls = flag.Int("lanes.calls", 600, "calls of each kind in the storm")
 
-// storm makes calls over a link, many at a time, that end in all ways.
+// storm makes many calls over a link at a time, which end in all possible ways.
 type storm struct {
 	t *testing.T
 	p *pair
@@ -22,8 +22,8 @@ type storm struct {
 	stale  sync.WaitGroup
 }
 
-// Calls that interleave, are cancelled, answered early and cut, while lanes are forgotten and memory is short: each message of
-// a call that was not given up is decompressed, and right.
+// Calls interleave, are cancelled, answered early and cut, while lanes are dropped and memory is short. Each message of
+// a call that was not given up is decompressed correctly.
 func TestStorm(t *testing.T) {
 	for _, bytes := range []int64{plenty, 3 << 20} {
 		s := &storm{t: t, p: newPair(bytes, bytes)}
@@ -61,7 +61,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// forget forgets whenever that can be: what the near end writes behind that comes to the far end behind it.
+// forget drops the sessions of both ends whenever the near end can, in the order of a DROP: between two messages.
 func (s *storm) forget(stop chan struct{}) {
 	for {
 		select {
@@ -81,7 +81,7 @@ func (s *storm) forget(stop chan struct{}) {
 	}
 }
 
-// take opens a message, or notices that it can't.
+// take decompresses a message, or records that it was refused.
 func (s *storm) take(i *In, m sent) error {
 	runtime.Gosched()
 	err := open(s.t, i, m)
@@ -94,7 +94,7 @@ func (s *storm) take(i *In, m sent) error {
 	return err
 }
 
-// request is one call with its messages, which the far end reads while they come.
+// request makes a call with several messages, which the far end reads as they arrive.
 func (s *storm) request(r *rand.Rand) {
 	all := make(chan sent, 10)
 	answer := make(chan int64, 1)
@@ -138,7 +138,7 @@ func (s *storm) request(r *rand.Rand) {
 	}
 }
 
-// reply is one call whose reply the near end reads.
+// reply makes a call whose reply the near end reads.
 func (s *storm) reply(r *rand.Rand) {
 	all := make(chan sent, 10)
 	s.order.RLock()

@@ -14,7 +14,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// spoken is a link on which a peer has said everything that it will, and takes whatever we say.
+// spoken is a connection on which the peer has sent everything, and which accepts all writes.
 type spoken struct{ *bytes.Reader }
 
 func (spoken) Write(p []byte) (int, error)      { return len(p), nil }
@@ -26,7 +26,7 @@ func (spoken) SetDeadline(time.Time) error      { return nil }
 func (spoken) SetReadDeadline(time.Time) error  { return nil }
 func (spoken) SetWriteDeadline(time.Time) error { return nil }
 
-// conversation is the frames of a proper peer: a stream that is begun, goes on, is dropped and begun again.
+// conversation returns the frames of a correct peer: a stream that begins, continues, is dropped and begins again.
 func conversation(f *testing.F, e *codec.Engine) []byte {
 	var said []byte
 	for range 2 {
@@ -53,8 +53,8 @@ func conversation(f *testing.F, e *codec.Engine) []byte {
 	return append(said, byte(wire.Fin))
 }
 
-// FuzzReceive lets a peer say anything behind the hellos. Both implementations of zstd bear it, keep nothing, and give
-// the same bytes where they give any.
+// FuzzReceive sends arbitrary bytes after the hellos. With both implementations of zstd the receiver survives them,
+// holds no memory afterwards, and returns the same bytes.
 func FuzzReceive(f *testing.F) {
 	const limit = 64 << 20
 	engines := []*codec.Engine{codec.New(codec.Options{})}
@@ -139,7 +139,7 @@ func (p *hostilePeer) piece(at, n int, begin bool, window, flip byte) {
 	p.said = append(wire.AppendCoded(p.said, fr, len(blocks)), blocks...)
 }
 
-// block sends n bytes as a block of a codec.
+// block sends n bytes as a Block of a codec.
 func (p *hostilePeer) block(at, n int, id codec.ID, flip byte) {
 	raw := p.text[at%len(p.text):]
 	raw = raw[:min(n+1, len(raw))]
@@ -167,7 +167,7 @@ func (p *hostilePeer) drop() {
 	}
 }
 
-// do is one step; it uses the first four bytes of a program.
+// do carries out one step, given by the first four bytes of a program.
 func (p *hostilePeer) do(step []byte) {
 	at, n := int(step[1])<<6, int(step[2])<<(step[3]%9)
 	switch step[0] % 16 {

@@ -24,7 +24,8 @@ var (
 	otherKey = []byte("another key of 32 bytes, as long")
 )
 
-// keyVector is the start of a link between gateways with a key. clients/python/tests/test_peer.py reads the same ones.
+// keyVector holds the hellos and proofs of two gateways with a key. clients/python/tests/test_peer.py reads the same
+// ones.
 type keyVector struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`              // all in hex
@@ -36,7 +37,7 @@ type keyVector struct {
 
 var keyVectorFile = filepath.Join("testdata", "keys.json")
 
-// newKeyVectors returns what the frozen vectors hold.
+// newKeyVectors returns the vectors, as testdata/keys.json has them.
 func newKeyVectors() (all []keyVector) {
 	nonce := func(first byte) string {
 		b := make([]byte, wire.NonceLen)
@@ -206,7 +207,7 @@ func (r *recorded) Write(b []byte) (int, error) {
 	return r.Conn.Write(b)
 }
 
-// What an attacker has recorded of a link makes no other one, with either side.
+// An attacker who replays a recorded link gets no link with either side.
 func TestReplayedLinks(t *testing.T) {
 	near, _ := withKey(t, "near", testKey)
 	far, _ := withKey(t, "far", testKey)
@@ -243,7 +244,8 @@ func TestReplayedLinks(t *testing.T) {
 	wantNone(t, far)
 }
 
-// Until a near gateway has proved the key, no memory is set aside for it, and it gets no link when the deadline passes.
+// Until a near gateway has proved the key, no memory is reserved for it, and it gets no link once the deadline has
+// passed.
 func TestUnprovenPeersGetNothing(t *testing.T) {
 	far, _ := withKey(t, "far", testKey)
 	a, b := wires(t)

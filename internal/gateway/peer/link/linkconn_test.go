@@ -31,7 +31,7 @@ func newEndpoint(t *testing.T, name string) *Endpoint {
 	return e
 }
 
-// wantNone checks that nothing is kept.
+// wantNone checks that an endpoint holds no memory.
 func wantNone(t testing.TB, e *Endpoint) {
 	t.Helper()
 	if s := e.State(); s.Used != 0 || s.Promised != 0 || s.Unused != 0 {
@@ -60,7 +60,7 @@ func wires(t *testing.T) (a, b net.Conn) {
 	return a, b
 }
 
-// carryNew makes a link of a new connection. The connections below it are returned too.
+// carryNew returns both ends of a new link, and the connections below it.
 func carryNew(t *testing.T, near, far *Endpoint) (n, f net.Conn, below [2]net.Conn) {
 	t.Helper()
 	a, b := wires(t)
@@ -84,7 +84,7 @@ func carryNew(t *testing.T, near, far *Endpoint) (n, f net.Conn, below [2]net.Co
 	return n, f, [2]net.Conn{a, b}
 }
 
-// Both ways at once, in pieces of any size, everything comes as it was, and an end is an end.
+// Bytes in both directions at once, in pieces of any size, arrive unchanged, and then the end.
 func TestCarriedBytes(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	n, f, _ := carryNew(t, near, far)
@@ -125,7 +125,7 @@ func TestCarriedBytes(t *testing.T) {
 	}
 }
 
-// What was sent before a connection broke may come; then there is an error, and no end.
+// Bytes sent before a connection broke may arrive. Then Read returns an error, not io.EOF.
 func TestCarriedCut(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	n, f, below := carryNew(t, near, far)
@@ -142,7 +142,7 @@ func TestCarriedCut(t *testing.T) {
 	}
 }
 
-// Damage is an error before any of the damaged bytes is handed out.
+// Damage is an error, and no damaged byte is returned.
 func TestCarriedDamage(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	_, f, below := carryNew(t, near, far)
@@ -159,7 +159,7 @@ func TestCarriedDamage(t *testing.T) {
 	}
 }
 
-// A link that is carried says no RESET, so one is a mistake of the peer, and tells nothing about an exit.
+// A link with HTTP/2 inside sends no RESET, so a received one is a fault of the peer.
 func TestCarriedReset(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	_, f, below := carryNew(t, near, far)
@@ -175,7 +175,7 @@ func TestCarriedReset(t *testing.T) {
 	}
 }
 
-// Close ends a Read that waits, from another goroutine, and a deadline does.
+// Close and a deadline end a blocked Read of another goroutine.
 func TestCarriedClose(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	n, f, _ := carryNew(t, near, far)
@@ -205,7 +205,7 @@ func TestCarriedClose(t *testing.T) {
 	})
 }
 
-// afterFailure notes what is written to it after a write that failed.
+// afterFailure records what is written to it after a failed write.
 type afterFailure struct {
 	net.Conn
 	failed bool
@@ -221,8 +221,7 @@ func (w *afterFailure) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A connection whose peer takes nothing is closed without a last frame, for which no peer waits and which would
-// lie within a frame.
+// A link whose peer does not read is closed without FIN, which would end up within another frame.
 func TestCarriedStuck(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	a, b := wires(t)
@@ -251,7 +250,7 @@ func TestCarriedStuck(t *testing.T) {
 	}
 }
 
-// Who does not answer as a gateway is told from one that does.
+// A peer that does not answer like a gateway is not mistaken for one.
 func TestCarriedStrangers(t *testing.T) {
 	near, far := newEndpoint(t, "near"), newEndpoint(t, "far")
 	for _, answer := range []string{"", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80\x00\x04\x00\x01\x00\x00"} {

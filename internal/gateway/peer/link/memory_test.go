@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// stuck is a connection that says the same thing for ever, and takes no byte until it is closed.
+// stuck is a connection that returns the same bytes forever, and blocks writes until it is closed.
 type stuck struct {
 	spoken
 	says   []byte
@@ -45,15 +45,15 @@ func (c *stuck) Write([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// flow is one whose peers are never too slow.
+// flow is a memory.Flow whose peers are never too slow.
 type flow struct{}
 
 func (flow) Progress() int64         { return time.Now().UnixNano() }
 func (flow) Patience() time.Duration { return time.Hour }
 func (flow) Cut(memory.StallReason)  {}
 
-// What links hold that are stuck both ways is what the budget allows and, for each, a little that is free. Those that get
-// nothing of the budget wait, and go on or end.
+// Links that are stuck in both directions hold at most the budget and, each, a few bytes outside it. Those that get
+// nothing of the budget wait, and continue or end.
 func TestMemoryOfStuckLinks(t *testing.T) {
 	const links, budget, free = 400, 8 << 20, 2*freePiece + readBytes + freePiece
 	noise := make([]byte, wire.MaxRaw)
@@ -120,7 +120,7 @@ func TestMemoryOfStuckLinks(t *testing.T) {
 	wantNone(t, e)
 }
 
-// sayers is the address of a server that says so much and no more.
+// sayers returns the address of a server that sends a fixed number of bytes and no more.
 func sayers(t *testing.T, says []byte) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -140,7 +140,7 @@ func sayers(t *testing.T, says []byte) string {
 	return l.Addr().String()
 }
 
-// speaker is a connection to that server, on which everything is there.
+// speaker returns a connection to that server on which all bytes have arrived.
 func speaker(t *testing.T, server string, says []byte) net.Conn {
 	t.Helper()
 	up, err := endpoint.ParseUpstream(server, "")
@@ -171,7 +171,7 @@ func receiveAll(l *Link, to net.Conn) error {
 	}
 }
 
-// slow is a flow whose peer moves nothing.
+// slow is a memory.Flow whose peer moves nothing.
 type slow struct{ cut chan memory.StallReason }
 
 func (slow) Progress() int64         { return 0 }
@@ -183,7 +183,7 @@ func (f slow) Cut(v memory.StallReason) {
 	}
 }
 
-// A peer that takes nothing is judged also where a note is stuck in front of the piece that holds memory.
+// A peer that does not read is checked for stalls also while a GRANT blocks the piece that holds memory.
 func TestStuckNoteIsJudged(t *testing.T) {
 	noise := make([]byte, wire.MaxRaw)
 	e := NewEndpoint(Config{Engine: codec.New(codec.Options{}), Setting: codec.Setting{Codec: codec.S2}, Stats: gateway.NewStats("g", "tunnel")})

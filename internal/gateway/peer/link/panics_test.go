@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A panic while a link codes or decodes ends that link with an error, and gives back what its histories held. Another link of
-// the same gateways goes on.
+// A panic while a link compresses or decompresses ends that link with an error, and frees its histories. Another link
+// of the same gateways continues.
 func TestPanicsOfALink(t *testing.T) {
 	for _, where := range []string{"writing", "reading"} {
 		t.Run(where, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// waiting returns the number of bytes that the system has for c, up to the length of buf.
+// waiting returns the number of received bytes of c that were not read, up to the length of buf.
 func waiting(t *testing.T, c net.Conn, buf []byte) (n int) {
 	if s, ok := c.(*tls.Conn); ok {
 		c = s.NetConn()
@@ -71,7 +71,7 @@ func said(t *testing.T, size int, secret bool) net.Conn {
 	return c
 }
 
-// What is there goes in one piece, with TLS too, whose records are of 16 KiB.
+// All bytes that have arrived go in one piece, also with TLS, whose records have 16 KiB.
 func TestPieces(t *testing.T) {
 	const size = 60_000
 	for name, secret := range map[string]bool{"plain": false, "TLS": true} {
@@ -90,7 +90,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// Where no memory is to be had for long pieces, everything goes in short ones, and no peer is asked to hurry.
+// Without memory for long pieces all bytes go in short ones, and no peer is checked for stalls.
 func TestPiecesWithoutMemory(t *testing.T) {
 	const size = 60_000
 	b := memory.NewBudget(1 << 20)
@@ -115,7 +115,7 @@ func TestPiecesWithoutMemory(t *testing.T) {
 	}
 }
 
-// A piece that looks random is compressed if a part of it does not: a form may have texts between pictures.
+// A piece that looks random is compressed if a part of it doesn't: a form may have texts between pictures.
 func TestTextBetweenRandomBytes(t *testing.T) {
 	random := codectest.Random(PieceBytes, 1)
 	for _, n := range []int{minLookBytes, lookBytes, lookBytes + 1, lookBytes + minLookBytes, PieceBytes} {
@@ -136,7 +136,7 @@ func TestTextBetweenRandomBytes(t *testing.T) {
 	}
 }
 
-// A link that got no window in the hello gets one although its pieces are too small to gain anything alone.
+// A link without a window in the hello gets one later, although its pieces are too short to be compressed alone.
 func TestSmallPiecesGetAHistory(t *testing.T) {
 	near, _ := withKey(t, "near", testKey)
 	far, _ := withKey(t, "far", testKey)

@@ -13,14 +13,14 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// stranger is a peer that does what the protocol allows.
+// stranger is a peer that does anything that the protocol allows.
 type stranger struct {
 	net.Conn
 	granted byte // by the exit's hello
 	stream  codec.StreamWriter
 }
 
-// meet exchanges hellos with an endpoint, and opens the link, of which read gets the other end.
+// meet exchanges hellos with an endpoint, opens the link, and starts read with the other end.
 func meet(t *testing.T, e *Endpoint, read func(net.Conn)) *stranger {
 	t.Helper()
 	a, b := wires(t)
@@ -45,7 +45,7 @@ func meet(t *testing.T, e *Endpoint, read func(net.Conn)) *stranger {
 	return s
 }
 
-// begin sends the first piece of a stream with all of the window that is granted, or a block where there is none.
+// begin sends the first piece of a stream with the largest granted window, or a Block if there is none.
 func (s *stranger) begin(t *testing.T, e *codec.Engine, piece []byte) {
 	t.Helper()
 	f := wire.Frame{Kind: wire.Begin, Window: s.granted, RawLen: len(piece), Sum: crc32.Checksum(piece, castagnoli)}
@@ -67,8 +67,8 @@ func (s *stranger) begin(t *testing.T, e *codec.Engine, piece []byte) {
 	}
 }
 
-// The bound on histories holds whatever peers do with what hellos have promised to them, and when: all of them meet
-// before any sends something.
+// The limit on histories holds whatever peers do with the windows of hellos, and when: all exchange hellos before any
+// sends a piece.
 func TestPromisesAreWithinTheBound(t *testing.T) {
 	e := codec.New(codec.Options{})
 	_, first := e.StreamBytes(1, firstWindow)
@@ -107,7 +107,7 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 	if h := far.State(); h.Most > limit || h.Used == 0 {
 		t.Errorf("histories of %d bytes, and of %d at a time, the limit is %d", h.Used, h.Most, limit)
 	}
-	// Who was promised something, has it and drops it, has it again.
+	// A peer whose hello has reserved memory, and that uses and drops it, can use it again.
 	for _, s := range all {
 		if s.granted == 0 {
 			continue
@@ -133,7 +133,7 @@ func TestPromisesAreWithinTheBound(t *testing.T) {
 	wantNone(t, far)
 }
 
-// finish ends what a stranger says, and waits for the other end.
+// finish sends FIN, and waits for the other end.
 func (s *stranger) finish() error {
 	_, err := s.Write([]byte{byte(wire.Fin)})
 	if err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 )
 
-// peerAt is a connection to a host.
+// peerAt is a connection with a remote address.
 type peerAt struct {
 	net.Conn
 	host string
@@ -19,7 +19,7 @@ func (p peerAt) RemoteAddr() net.Addr {
 	return &net.TCPAddr{IP: net.ParseIP(p.host), Port: 1234}
 }
 
-// after asks as often as it takes for a new choice.
+// after calls choose until it makes a new choice.
 func (s *speed) after() codec.Setting {
 	for range chooseTurn {
 		s.choose()
@@ -27,7 +27,7 @@ func (s *speed) after() codec.Setting {
 	return s.last
 }
 
-// The choice follows the link, up and down, and comes back from raw.
+// The choice follows the speed of the link, up and down, and returns from raw.
 func TestAutoFollowsTheLink(t *testing.T) {
 	s := &speed{}
 	const ms, megabyte = time.Millisecond, 1 << 20
@@ -54,7 +54,7 @@ func TestAutoFollowsTheLink(t *testing.T) {
 	s.after()
 }
 
-// However many peers come and go, each is measured by itself while it is among the last ones.
+// Each of the latest peers has its own measurements, however many peers come and go.
 func TestManyPeers(t *testing.T) {
 	var p speeds
 	first := p.to(peerAt{host: "10.9.9.9"})

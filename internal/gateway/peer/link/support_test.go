@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An upstream that refuses again and again, while a gateway there says that it accepts links, is asked ever less often.
-// Many clients that are refused at the same time count once.
+// An upstream that announces links and refuses them again and again is tried ever less often. Many refusals at the same
+// time count once.
 func TestSupportAfterRefusals(t *testing.T) {
 	s := &Support{}
 	if s.WasAnnounced() || s.Accepts() {

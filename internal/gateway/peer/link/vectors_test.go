@@ -82,7 +82,7 @@ func (b *linkBuilder) plain(frames ...wire.Frame) {
 	}
 }
 
-// newVectors returns what the frozen vectors hold.
+// newVectors returns the vectors, as testdata/vectors.json has them.
 func newVectors(t testing.TB) (all []vector) {
 	hello := wire.Hello{Lowest: 1, Highest: 1, Window: firstWindow, Codecs: sends}
 	rows := func(n int) string {
