@@ -14,12 +14,12 @@ type Account struct {
 	leaves bool // Close calls client.Leave
 	flow   Flow
 
-	awaits atomic.Int32 // the peers that it waits for, as bits
+	awaits atomic.Int32 // set of the Peers, as bits, that the connection waits for
 
 	// Guarded by the budget's mu.
-	shared   int64 // taken from the part that all share
-	extra    int64 // taken from the reserve, or beyond the budget
-	promised int64 // the part of the reserve that is set aside for it
+	shared   int64 // bytes taken from the shared part of the budget
+	extra    int64 // bytes taken from the reserve, or beyond the budget
+	promised int64 // bytes of the reserve that are set aside for it
 	claim    int64 // bytes that it may take beyond its share
 	credit   int64 // the part of claim that is not used yet
 	closed   bool
@@ -36,8 +36,8 @@ func (s *Share) Account(client net.Addr, f Flow) *Account {
 	return &Account{client: s.Client(client), flow: f, leaves: true}
 }
 
-// Open opens a for one activity of a client's connection, such as a call. The caller must close it before the
-// client leaves.
+// Open opens the account for one activity of a connection of client c, such as a call. The caller must close it
+// before the client leaves.
 func (a *Account) Open(c *Client, f Flow) { a.client, a.flow = c, f }
 
 func (a *Account) budget() *Budget { return a.client.of.budget }
@@ -103,7 +103,7 @@ func (a *Account) Grow(ctx context.Context, n, claim int64) error {
 // take takes n bytes if the account need not wait for them. b.mu must be held.
 func (a *Account) take(n int64) bool {
 	switch {
-	case a.closed: // the session is over, and nothing will be given back
+	case a.closed: // no longer counted, since nothing will be given back
 	case n <= a.credit:
 		a.credit -= n
 		a.addExtra(n)

@@ -38,8 +38,8 @@ type Budget struct {
 	size int64
 
 	mu         sync.Mutex
-	shared     int64      // in use, and not from the reserve
-	extra      int64      // in use from the reserve, and beyond the budget
+	shared     int64      // bytes in use that are not from the reserve
+	extra      int64      // bytes in use from the reserve, and beyond the budget
 	overcommit overcommit // holders of extra bytes
 	peak       int64
 	shares     []*Share

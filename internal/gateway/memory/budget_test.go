@@ -152,7 +152,7 @@ func TestSomethingIsLeftForOthers(t *testing.T) {
 	}
 }
 
-// An account that waits for more gets it from the reserve or as the oversize one, although all others keep
+// An account that waits for more gets it from the reserve or as an oversize holder, although all others keep
 // theirs.
 func TestWaitingHoldersGetMore(t *testing.T) {
 	const size = 1 << 20

@@ -27,9 +27,9 @@ func (m *ConnMemory) Close() {
 	m.Replies.Leave()
 }
 
-// Memory of metadata: its bytes are in HTTP/2's table, in the client's request and in the gateway's.
+// Memory of metadata, which is held in HTTP/2's header table, in the client's request and in the gateway's.
 const (
-	freeMetadata   = 4 << 10
+	freeMetadata   = 4 << 10 // bytes of a call's metadata that are not counted
 	metadataCopies = 2
 	metadataEntry  = 64 // bytes of overhead for each entry
 )

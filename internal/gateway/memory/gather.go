@@ -10,14 +10,15 @@ import (
 var ErrCut = errors.New("cut off")
 
 // Gatherer reads the messages of a body into memory. It takes memory only as their bytes come: a peer that
-// announces a long message and sends nothing holds no more than firstGather bytes.
+// announces a long message and sends nothing holds no more than firstGather bytes, or twice as many if memory
+// for the result is taken at the same time.
 type Gatherer struct {
 	Src   io.Reader
 	From  Peer // the peer that sends Src
 	Grant *Grant
 }
 
-// firstGather is the memory in bytes that is taken for a message before any of it has come.
+// firstGather is the size in bytes of a message's buffer before any of the message has come.
 const firstGather = 64 << 10
 
 // ReadAvailable reads a message of n bytes, and takes 2*n bytes from the budget for it. If the budget runs out it

@@ -52,7 +52,7 @@ func (g *Grant) Acquire(n, claim int64) error {
 	go func() {
 		err := panics.Err
 		defer func() { got <- err }()
-		defer panics.Catch(nil, nil, nil) // all gateways share the budget
+		defer panics.Catch(nil, nil, nil) // counted for no gateway, since all share the budget
 		err = g.Account.Grow(ctx, n, claim)
 	}()
 	impatient := time.NewTimer(aheadAfter)

@@ -16,7 +16,8 @@ const (
 	connectionParts = 1 // a connection, of its address's part
 )
 
-// room returns how many more bytes a holder of used bytes may take when free bytes are free.
+// room returns how many more bytes a holder of used bytes may take when free bytes are free. It then holds at most
+// parts times the bytes that remain free.
 func room(parts, free, used int64) int64 { return (parts*free - used) / (parts + 1) }
 
 // Share is one gateway's part of a budget. A nil Share has no limit.
@@ -25,8 +26,8 @@ type Share struct {
 	gateway string
 
 	// Guarded by budget.mu.
-	used     int64     // taken from the part that all share
-	promised int64     // the part of the reserve that is set aside for its accounts
+	used     int64     // bytes taken from the shared part of the budget
+	promised int64     // bytes of the reserve that are set aside for its accounts
 	waiters  []*waiter // ordered by their due time
 	scan     uint64    // number of the last scan of the waiters
 
@@ -39,10 +40,10 @@ type Share struct {
 type Client struct {
 	of          *Share
 	name        string
-	used        int64 // guarded by budget.mu
-	promised    int64 // the part of the reserve that is set aside for its accounts; guarded by budget.mu
+	used        int64 // bytes; guarded by budget.mu
+	promised    int64 // bytes of the reserve that are set aside for its accounts; guarded by budget.mu
 	scan        uint64
-	looks       [2]int // number of its waiters seen in that scan, with large and with small claims
+	looks       [2]int // number of its waiters seen in that scan: those with large claims, and those with small ones
 	connections int    // guarded by of.mu
 }
 

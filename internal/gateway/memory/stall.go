@@ -53,7 +53,7 @@ type StallReason struct {
 type progressRecord struct {
 	begun  bool
 	base   int64         // progress when the stretch began
-	waited time.Duration // since then
+	waited time.Duration // time spent waiting for the peer since then
 	slow   bool          // the previous stretch was too slow
 	turn   time.Duration // time waiting for the peer while others waited for this account's turn
 }
@@ -94,8 +94,8 @@ func (p *demand) add(a *Account) {
 // demand.
 func (p *demand) byOthersThan(a *Account) bool { return p.many || p.by != nil && p.by != a }
 
-// stallDetector checks the holders while an account waits or more than half is
-// in use. The budget's mu guards it.
+// stallDetector checks the holders of a budget while an account waits or more than half of the budget is in use.
+// The budget's mu guards it.
 type stallDetector struct {
 	of      *Budget
 	wanted  demand // since the last check
@@ -129,7 +129,7 @@ func (d *stallDetector) begin() {
 
 // run checks the holders every stallCheckPeriod, until there is no reason for it or it panics. begin starts it again.
 func (d *stallDetector) run() {
-	defer panics.Catch(nil, nil, d.stop) // shared by all gateways; the code of each gateway recovers and counts by itself
+	defer panics.Catch(nil, nil, d.stop) // counted for no gateway: all share it, and a Flow recovers and counts by itself
 	tick := time.NewTicker(stallCheckPeriod)
 	defer tick.Stop()
 	last := time.Now()
@@ -204,7 +204,7 @@ func (d *stallDetector) turnAwaited(a *Account) bool {
 	oversize := overcommit.isOversize(a)
 	for _, s := range d.of.shares {
 		if oversize && s != a.client.of && overcommit.hasPlace() {
-			continue // its waiters wait for another holder of their own gateway
+			continue // one place is free, so its waiters do not wait for a's
 		}
 		for _, w := range s.waiters {
 			if w.account != a && oversize == (overcommit.isLarge(w.claim) || w.account.promised > 0) {
