@@ -14,7 +14,7 @@ import (
 // Config configures a gateway. Everything but Upstream and Engine may be left zero.
 type Config struct {
 	Name     string
-	Upstream endpoint.Upstream // the exit of an entry, the server of an exit
+	Upstream endpoint.Upstream // for an entry the exit, for an exit the server
 	Exit     bool
 	TLS      *tls.Config // for clients of an entry, or entries of an exit; nil: plain
 	MaxConns int
@@ -24,11 +24,11 @@ type Config struct {
 	Window  int           // log2 of the largest history in bytes; 0: 8 MiB
 	History int64         // bytes; limit on the histories of all streams; 0: 256 MiB
 	Links   int           // links that an entry connects in advance; 0: none
-	Key     []byte        // that both ends share; nil: none
+	Key     []byte        // the same at both ends; nil: none
 
 	HelloTimeout time.Duration // 0: 10 s
-	OpenTimeout  time.Duration // limits the time until a link is used; 0: 2 min
-	IdleTimeout  time.Duration // after it a history is forgotten; 0: 1 min
+	OpenTimeout  time.Duration // limits how long an exit keeps an unused link; 0: 2 min
+	IdleTimeout  time.Duration // idle time after which a history is dropped; 0: 1 min
 
 	Engine            *codec.Engine
 	Requests, Replies *memory.Budget // limit the bytes in flight

@@ -21,8 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// seen returns the error with which a connection ends for a client that sends nothing. Even connecting may
-// fail.
+// seen connects to addr, sends nothing, and returns the error with which connecting or reading ends.
 func seen(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -34,7 +33,7 @@ func seen(addr string) error {
 	return err
 }
 
-// relay is a link that can be cut.
+// relay forwards connections, and can cut them.
 type relay struct {
 	addr string
 	mu   sync.Mutex
@@ -62,7 +61,7 @@ func newRelay(t *testing.T, to string) *relay {
 	return r
 }
 
-// cut closes all connections, by resets or by ordinary ends.
+// cut closes all connections: with a reset, or with a FIN.
 func (r *relay) cut(reset bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +74,7 @@ func (r *relay) cut(reset bool) {
 	r.all = nil
 }
 
-// Clients and servers never see a lost link as an ordinary end.
+// When a link is lost, client and server read a reset and not an EOF.
 func TestLostLink(t *testing.T) {
 	for name, reset := range map[string]bool{"reset": true, "end": false} {
 		t.Run(name, func(t *testing.T) {
@@ -104,11 +103,11 @@ func TestLostLink(t *testing.T) {
 	}
 }
 
-// Each direction ends by itself.
+// Each direction can be closed without the other.
 func TestHalfClose(t *testing.T) {
 	entry, _ := pair(t, server(t, func(c *net.TCPConn) {
 		defer c.Close()
-		got, err := io.ReadAll(c) // the client's end arrives before anything is answered
+		got, err := io.ReadAll(c) // returns at the client's half-close, before any reply
 		if err == nil {
 			_, _ = c.Write(bytes.ToUpper(got))
 		}
@@ -251,7 +250,7 @@ func alone(t *testing.T) (client, exit net.Conn, ran <-chan struct{}) {
 	return client, exit, over
 }
 
-// writeUntilStuck writes until the other end reads no more.
+// writeUntilStuck writes until a write has not finished within a second.
 func writeUntilStuck(c net.Conn, b []byte) {
 	for err := error(nil); err == nil; {
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
@@ -260,13 +259,13 @@ func writeUntilStuck(c net.Conn, b []byte) {
 	_ = c.SetWriteDeadline(time.Time{})
 }
 
-// The session of a client that is gone ends, though the exit does not read what the client had sent.
+// The session of a client that is gone ends even while the exit does not read the client's data.
 func TestGoneBeforeStuckLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, exit, ran := alone(t)
 		writeUntilStuck(client, make([]byte, 1<<20))
 		_ = client.Close()
-		_, _ = exit.Write(append(wire.AppendRaw(nil, 5), "hello"...)) // from this the entry detects it
+		_, _ = exit.Write(append(wire.AppendRaw(nil, 5), "hello"...)) // the entry fails to write this to the client
 		<-ran
 	})
 }
@@ -278,12 +277,12 @@ func TestLostBehindStuckClient(t *testing.T) {
 		client, exit, ran := alone(t)
 		writeUntilStuck(exit, append(wire.AppendRaw(nil, wire.MaxRaw), make([]byte, wire.MaxRaw)...))
 		_ = exit.Close()
-		_, _ = client.Write([]byte("hello")) // from this the entry detects it
+		_, _ = client.Write([]byte("hello")) // the entry fails to write this to the link
 		<-ran
 	})
 }
 
-// However connections end, no goroutine of them is left.
+// No goroutine is left, however connections end.
 func TestNothingStays(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("ends", func(t *testing.T) {

@@ -13,17 +13,17 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// lateConn is the connection of a link in a synctest bubble. Its peer has read a FIN, and reacted, before the
-// write of the FIN returns.
+// lateConn is the connection of a link in a synctest bubble. It delays the return from writing a FIN until the
+// peer has read the FIN and reacted.
 type lateConn struct {
 	net.Conn
 	left    int           // bytes still to be read
-	handled chan struct{} // closed when these have been handled
+	handled chan struct{} // closed when all of them have been handled
 }
 
 func (c *lateConn) CloseWrite() error { return gateway.CloseWrite(c.Conn) }
 
-// Read is called when all bytes that were read before have been handled.
+// Read relies on being called only after all bytes read before have been handled.
 func (c *lateConn) Read(b []byte) (int, error) {
 	if c.left == 0 {
 		close(c.handled)
@@ -36,7 +36,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if len(b) == 1 && wire.Kind(b[0]) == wire.Fin {
-		time.Sleep(time.Second) // which ends when all other goroutines wait
+		time.Sleep(time.Second) // in the bubble, until all other goroutines are blocked
 	}
 	return n, err
 }
@@ -63,7 +63,7 @@ func TestPeerClosesAfterFin(t *testing.T) {
 		conn, peer := testenv.Pipe()
 		g := NewGateway(Config{Name: "exit", Exit: true, Engine: codec.New(codec.Options{}), Stats: gateway.NewStats("exit", "tunnel")})
 		defer g.links.Close()
-		const blocks, block = 60, 2 << 10 // frames as small as that are not used to measure the link's speed
+		const blocks, block = 60, 2 << 10 // frames this small are not used to measure the link's speed
 		open, send := append(hello(0).Append(nil), byte(wire.Open)), append(wire.AppendRaw(nil, block), make([]byte, block)...)
 		_, _ = peer.Write(open)
 		late := &lateConn{Conn: conn, left: len(open) + blocks*len(send) + 1, handled: make(chan struct{})}

@@ -13,7 +13,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// Gateway is one end of tunnels.
+// Gateway is an entry or an exit.
 type Gateway struct {
 	cfg     Config
 	server  gateway.Server
@@ -156,8 +156,8 @@ func (g *Gateway) connect() (*link.Link, error) {
 	return l, nil
 }
 
-// refill starts to make as many links in advance as are missing, and does not wait for them. It ignores
-// errors, since the next client meets them too.
+// refill starts making the missing spare links, and does not wait for them. It ignores errors, since the next
+// client that gets no spare link reports them.
 func (g *Gateway) refill() {
 	for g.spares.reserve() {
 		go g.makeSpare()

@@ -14,7 +14,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/peer"
 )
 
-// Hellos of other versions, with extensions, and in pieces.
+// An exit accepts a hello with a range of versions that includes its own, with extensions, and a byte at a time. It
+// disconnects other peers.
 func TestStrangeHellos(t *testing.T) {
 	patient := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = time.Minute })
 	hasty := serve(t, server(t, echo), true, func(c *Config) { c.HelloTimeout = 300 * time.Millisecond })
@@ -143,7 +144,7 @@ func TestHostileFrames(t *testing.T) {
 		t.Run("exit/"+name, func(t *testing.T) {
 			over := make(chan struct{})
 			defer close(over)
-			stays := func(c *net.TCPConn) { // else all may have ended before the bytes behind a FIN were read
+			stays := func(c *net.TCPConn) { // otherwise the session might end before it reads the bytes behind a FIN
 				defer c.Close()
 				_, _ = io.Copy(c, c)
 				<-over
@@ -169,7 +170,7 @@ func TestHostileFrames(t *testing.T) {
 			entry := serve(t, fake, false, nil)
 			client, err := net.Dial("tcp", entry.addr)
 			if err == nil {
-				defer client.Close() // not earlier, or all may have ended here too
+				defer client.Close() // not earlier, or the session might end before it reads all frames
 				_, err = io.Copy(io.Discard, client)
 			}
 			if ended := strings.Contains(name, "fin"); !ended && !errors.Is(err, syscall.ECONNRESET) {

@@ -10,9 +10,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Many connections that have carried data and are now idle: their histories are limited at first, and freed
-// after the idle timeout. What is left for each is the cost of six sockets and eight goroutines, including
-// those of the test's own client and server.
+// The histories of many connections that have carried data stay below the limit, and are freed after the idle
+// timeout. Then each connection costs only six sockets and eight goroutines, including those of the test's own
+// client and server.
 func TestMemoryOfManyConnections(t *testing.T) {
 	const limit, most = 64 << 20, 40 << 10
 	connections := 1000
@@ -54,7 +54,8 @@ func TestMemoryOfManyConnections(t *testing.T) {
 // A peer gives back a grant that it does not use because its own memory is short.
 func TestUnusedGrantsAreGivenBack(t *testing.T) {
 	_, first := codec.New(codec.Options{}).StreamBytes(1, 17)
-	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) }) // so that it promises nothing
+	// An eighth of this limit, all that hellos may promise, is less than the first window takes.
+	exit := serve(t, server(t, echo), true, func(c *Config) { c.History = int64(2 * first) })
 	entry := serve(t, exit.addr, false, func(c *Config) { c.History, c.IdleTimeout = 1, 50*time.Millisecond })
 	c := dial(t, entry.addr)
 	exchange(t, c, bytes.Repeat([]byte("something that is said "), 300))

@@ -79,7 +79,7 @@ func (s *speech) next(n int) []byte {
 type plan struct {
 	seed    uint64
 	lengths [2]int // bytes that client and server send
-	resets  [2]int // number of them after which each resets; -1: never
+	resets  [2]int // bytes after which each resets the connection; -1: never
 }
 
 func newPlan(seed uint64) plan {
@@ -120,7 +120,7 @@ func (s *side) play() error {
 	wg.Wait()
 	_ = s.c.Close()
 	if s.plan.resetting() {
-		if said != nil { // the kernel reports a reset once: if the writer gets it, the reader gets an end
+		if said != nil { // the kernel reports a reset once: if the writer gets it, the reader gets EOF
 			return nil
 		}
 		return heard
@@ -153,8 +153,8 @@ func (s *side) say() error {
 	return s.c.CloseWrite()
 }
 
-// hear checks every byte. Without a reset all of them have to arrive, and then the end. With a reset there
-// may be fewer, but then no ordinary end.
+// hear checks every byte. Without a reset all of them have to arrive, and then EOF. With a reset there may be
+// fewer, but no EOF.
 func (s *side) hear() error {
 	rng := rand.New(rand.NewPCG(s.plan.seed, uint64(5+s.who)))
 	words := newSpeech(s.plan.seed + uint64(1-s.who))
@@ -183,13 +183,13 @@ func (s *side) hear() error {
 	}
 }
 
-// TestEverythingArrives plays random conversations under all kinds of settings: splits,
-// merges, half-closes, resets, slow readers, histories that grow and that are forgotten.
+// TestEverythingArrives plays random conversations under all kinds of settings: splits, merges, half-closes, resets,
+// slow readers, histories that grow and that are dropped.
 func TestEverythingArrives(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	secret := ca.Issue(t, "all").TLS(t)
 	settings := map[string]func(*Config){
-		"none":  nil, // kernel defaults
+		"none":  nil, // without gateways, to check the test itself
 		"zstd":  func(c *Config) { c.Links = 2 },
 		"auto":  func(c *Config) { c.Auto = true },
 		"lz4":   func(c *Config) { c.Setting = codec.Setting{Codec: codec.LZ4} },

@@ -32,8 +32,8 @@ func TestResetReasons(t *testing.T) {
 	}
 }
 
-// A server may send an error message and close while the client still sends. The message arrives, as it would
-// without a tunnel.
+// A server may send an error message and close while the client still sends. The client gets the message, as it
+// would without a tunnel.
 func TestLastWordsBeforeReset(t *testing.T) {
 	const words = "FATAL: enough"
 	entry, _ := pair(t, server(t, func(c *net.TCPConn) {
@@ -57,8 +57,8 @@ func TestLastWordsBeforeReset(t *testing.T) {
 	}
 }
 
-// A reset by a server is not passed on as an end, even if it is detected by the close_notify that the session
-// sends to the server, while data of the server waits to be sent.
+// A reset by a server is not passed on as a FIN, even if the exit detects it by writing a close_notify to the server
+// while data from the server waits to be sent.
 func TestResetFoundBySayingAnEnd(t *testing.T) {
 	ca := testenv.NewAuthority(t)
 	running, isReset := make(chan *end, 1), make(chan struct{})
@@ -90,7 +90,7 @@ func TestResetFoundBySayingAnEnd(t *testing.T) {
 	}
 }
 
-// sayUntilStuck writes whole records until an exit reads no more, and then one more.
+// sayUntilStuck writes whole records until an exit has not carried the last one within half a second.
 func sayUntilStuck(c net.Conn, exit *end) {
 	noise := make([]byte, 16<<10)
 	for sent := uint64(0); ; sent += uint64(len(noise)) {

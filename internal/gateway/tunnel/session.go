@@ -55,10 +55,10 @@ func (s *session) account(of *memory.Share, from, to, client net.Conn) *memory.A
 	})
 }
 
-// lastFrameTimeout limits the time that a peer has to read a last frame.
+// lastFrameTimeout limits how long a session that ends early waits for each of its peers.
 const lastFrameTimeout = 5 * time.Second
 
-// Run carries data until both directions have ended, or the whole connection.
+// Run carries data until both directions have ended or the session is aborted.
 func (s *session) Run() {
 	defer s.sent.Close()
 	defer s.received.Close()
@@ -130,8 +130,8 @@ func (s *session) pumpOut() {
 
 // onLinkError is called when a write to the link failed. Data that the peer sent before may still be unread: a
 // server that refuses further data may send an error message and close. pumpIn passes that data on. It ends at
-// the link's end, or when the client does not read the data in time: a client may wait for this side to read
-// first.
+// the link's end, or when the local side does not read the data in time: it may be waiting for this side to
+// read first.
 func (s *session) onLinkError(err error) {
 	s.link.Debug("link lost", err)
 	s.outBroken.Store(true)
@@ -144,8 +144,8 @@ func (s *session) onLinkError(err error) {
 	_ = s.local.SetWriteDeadline(soon)
 }
 
-// onLocalError is called when a write to the local side failed. For the same reason as in onLinkError pumpOut,
-// while it runs, has to find the local side's end and pass the reset on.
+// onLocalError is called when a write to the local side failed. As in onLinkError, data from there may still be
+// unread. So pumpOut, if it still runs, carries that data, and passes the reset on when it reads the end.
 func (s *session) onLocalError(err error) {
 	s.link.Debug("reset by its own side", err)
 	s.inBroken.Store(true)
@@ -159,17 +159,17 @@ func (s *session) onLocalError(err error) {
 	}
 }
 
-// setDeadlines limits the time for the next data from a local side that can't be written to any more, and for
-// writing to the link.
+// setDeadlines limits the time for reading from a local side that can no longer be written to, and for writing to
+// the link.
 func (s *session) setDeadlines() {
 	soon := time.Now().Add(lastFrameTimeout)
 	_ = s.local.SetReadDeadline(soon)
 	_ = s.conn.SetWriteDeadline(soon)
 }
 
-// wasReset reports whether an end of the local side is a reset that an earlier write has detected. It reads
-// the state of the connection before the flag: if the flag isn't set, this side had not closed the connection
-// when the state was read. Closing for writing in TLS does not change the state.
+// wasReset reports whether an EOF from the local side is really a reset that an earlier write has detected. It
+// reads the state of the connection before localEnded: if that isn't set, this side had not closed the
+// connection for writing when the state was read. Closing TLS for writing does not change the state.
 func (s *session) wasReset() bool {
 	reset := gateway.WasReset(s.local)
 	return reset && (!s.localEnded.Load() || !isPlain(s.local))
@@ -180,8 +180,7 @@ func isPlain(c net.Conn) bool {
 	return ok
 }
 
-// sendFin passes the end of the local side on. The side that sees both ends first closes the link for
-// writing, since no data follows.
+// sendFin passes on that the local side has ended.
 func (s *session) sendFin() {
 	if err := s.link.Finish(); err != nil {
 		s.onLinkError(err)
@@ -190,9 +189,10 @@ func (s *session) sendFin() {
 	s.endLink()
 }
 
-// endLink is called after the end of either direction. After both, only notes follow, until the peer has
-// passed everything on to its local side. There is no time limit for that: closing earlier would answer a
-// late note with a reset, and data in flight would be lost.
+// endLink is called after the end of either direction. After both it closes the link for writing, since no data
+// follows. The peer may still send GRANT and SPEED frames until it has passed everything on to its local side.
+// There is no time limit for that: closing the link earlier would answer such a frame with a reset, and data in
+// flight would be lost.
 func (s *session) endLink() {
 	if !s.link.Finished() || !s.gotFin.Load() {
 		return
@@ -255,7 +255,7 @@ func (s *session) receiveFin(out *link.Gathered) error {
 
 // endIn ends the rest of the session after pumpIn has stopped with err.
 func (s *session) endIn(err error) {
-	if s.link.Finished() && s.gotFin.Load() || s.resetSent.Load() { // the error does not matter: nothing was left to carry
+	if s.link.Finished() && s.gotFin.Load() || s.resetSent.Load() { // nothing was left to carry, so err does not matter
 		return
 	}
 	var local link.LocalError
@@ -267,8 +267,8 @@ func (s *session) endIn(err error) {
 	s.abort()
 }
 
-// logEnd counts why a link ended too early. At an entry it warns, at most occasionally, if the exit does not
-// reach its upstream. Link.LogEnd handles all else.
+// logEnd counts why a link ended too early. At an entry it warns, from time to time, if the exit does not reach its
+// upstream. Link.LogEnd handles all other cases.
 func (s *session) logEnd(err error) {
 	var reset link.ResetError
 	if !errors.As(err, &reset) || reset.Reason == wire.ReasonReset || s.g.cfg.Exit {

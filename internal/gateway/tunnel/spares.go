@@ -25,7 +25,7 @@ type spare struct {
 	connectedAt time.Time
 }
 
-// maxSpareAge is well below the time after which an exit closes unused links.
+// maxSpareAge is well below the time after which an exit closes unused links (Config.OpenTimeout).
 const maxSpareAge = time.Minute
 
 // reserve reports whether one more link has to be made, and counts it as pending. If so the caller must call
