@@ -115,8 +115,8 @@ func (c *Command) SetUpstreamAttributes(attributes ...attribute.KeyValue) {
 	c.do(func() { c.upstreamAttributes = attributes })
 }
 
-// StartUpstream begins the span of a request to the upstream. If the request is a repetition, it ends the span of the
-// previous one.
+// StartUpstream begins the span of a request to the upstream. If the request is sent again, it ends the span of the
+// previous attempt.
 func (c *Command) StartUpstream() {
 	c.do(func() {
 		c.upstream.End("asked_again")

@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/trace/tracetest"
 )
 
-// A command's wait precedes its arrival; an upstream that is asked again has two spans; calls after the end
-// of a command have no effect.
+// The span of a command begins with its wait for memory, a request that is sent to the upstream twice has two upstream
+// spans, and calls after the end of a command have no effect.
 func TestSpansOfACommand(t *testing.T) {
 	c := tracetest.Start(t)
 	tr := tracer(t, trace.Options{Endpoint: c.URL, Ratio: 1, MaxPerSecond: 1e6})
@@ -70,7 +70,7 @@ func TestCommandIsEndedOnce(t *testing.T) {
 	}
 }
 
-// Commands with earlier timestamps than others get no larger share.
+// Commands whose timestamps go back in time are not allowed beyond the limit.
 func TestBoundOfCommands(t *testing.T) {
 	tr := tracer(t, trace.Options{Endpoint: "http://127.0.0.1:1/v1/traces", Ratio: 1, MaxPerSecond: 1})
 	now, n := time.Now(), 0

@@ -11,10 +11,10 @@
 // check. Spans contain nothing that a user has written: no key, no value, no collection, no address of a
 // client.
 //
-// If the protocol carries trace contexts (W3C Trace Context, section 3.2), the client's sampling decision holds. Of
-// the requests without one a random share is traced. There is a limit on traced requests per second. The gateway's
-// spans are children of the client's, and the upstream gets the gateway's as parent. A request that is not traced is
-// forwarded with its context unchanged.
+// If a request carries a trace context (W3C Trace Context, section 3.2), the client's sampling decision holds. Of the
+// requests without a context a random share is traced. The number of traced requests per second is limited. The
+// gateway's spans are children of the client's, and the upstream gets the gateway's span as parent. A request that
+// is not traced is forwarded with its context unchanged.
 //
 // Names and attributes follow OpenTelemetry's semantic conventions 1.37 where those define them; Cinch's own
 // begin with "cinch.".

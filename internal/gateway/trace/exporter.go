@@ -17,7 +17,7 @@ type Counts struct {
 	Requests uint64 // traced
 	Sent     uint64 // spans accepted by the collector
 	Failed   uint64 // spans that the collector rejected, or did not accept in time
-	Waiting  uint64 // spans that wait, or were dropped because the queue was full
+	Waiting  uint64 // spans not sent yet, or dropped because the queue was full
 }
 
 // Counts returns the totals.

@@ -36,8 +36,8 @@ type otlpClient struct {
 }
 
 // newOTLPClient returns a client of the receiver at a URL. Like the SDK's exporter it reads headers, the CA and a
-// client certificate from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY, or the same
-// with TRACES_ after OTLP_.
+// client certificate from OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE, _CLIENT_CERTIFICATE and _CLIENT_KEY. The same
+// names with TRACES_ after OTLP_ have precedence.
 func newOTLPClient(endpoint string) (*otlpClient, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("endpoint %q is no URL of http or https", endpoint)
@@ -114,7 +114,7 @@ const (
 // maxOTLPReply limits what is read of a reply, in bytes.
 const maxOTLPReply = 64 << 10
 
-// send sends spans, and repeats that while the receiver is unavailable, until ctx ends. It returns how many the
+// send sends spans, and tries again while the receiver is unavailable, until ctx ends. It returns how many spans the
 // receiver rejected.
 func (c *otlpClient) send(ctx context.Context, spans []sdk.ReadOnlySpan) (rejected int64, err error) {
 	message, err := proto.Marshal(encodeSpans(spans))
@@ -138,8 +138,8 @@ func (c *otlpClient) send(ctx context.Context, spans []sdk.ReadOnlySpan) (reject
 	}
 }
 
-// post sends a body once. After an error, wait is the shortest pause before it may be sent again, as the receiver asks;
-// below zero it must not be sent again.
+// post sends a body once. After an error, wait is the shortest pause that the receiver asks for before the body is
+// sent again. If wait is negative the body must not be sent again.
 func (c *otlpClient) post(ctx context.Context, body []byte) (rejected int64, wait time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {

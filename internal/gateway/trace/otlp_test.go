@@ -32,8 +32,8 @@ func reply(status int, body []byte, headers ...string) *http.Response {
 	return r
 }
 
-// sendSpan lets a tracer whose collector gives the replies send one span. It returns the tracer's counts, and when
-// each request came.
+// sendSpan sends one span to a collector that gives the replies in turn, the last one repeatedly. It returns the
+// tracer's counts, the time of each request since the start, and the log.
 func sendSpan(t *testing.T, replies ...*http.Response) (c Counts, at []time.Duration, log string) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -53,8 +53,8 @@ func sendSpan(t *testing.T, replies ...*http.Response) (c Counts, at []time.Dura
 	return tr.Counts(), at, lines.String()
 }
 
-// Spans are sent again while the collector is overloaded, not before it wants them, and not for longer than the
-// timeout. What it refuses is not sent again.
+// Spans are sent again while the collector is overloaded, but not before its Retry-After, and not for longer than the
+// timeout. Spans that it refuses are not sent again.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, at, log := sendSpan(t, reply(503, nil), reply(429, nil, "Retry-After", "3"), reply(502, nil), reply(200, nil))
@@ -72,7 +72,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// Spans that the collector took and dropped count as failed; any other reply of status 200 means that it has them.
+// Spans that a reply of status 200 lists as rejected count as failed. After any other reply of status 200 they count
+// as sent.
 func TestPartialSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		partial, _ := proto.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 1, ErrorMessage: "too old"}})

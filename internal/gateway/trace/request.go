@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Request is a traced request. It is used by the goroutine that serves the request.
+// Request is a traced request. Its methods must not be called concurrently.
 type Request struct {
 	Start time.Time
 

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Limits of the queue of unsent spans. Spans beyond are dropped, and counted.
+// Limits of the queue of unsent spans. Spans beyond queueSpans are dropped, and counted.
 const (
 	queueSpans    = 4096
 	batchSpans    = 512
@@ -29,8 +29,8 @@ const DefaultMaxPerSecond = 100
 // Options configures what is traced and where spans are sent.
 type Options struct {
 	Endpoint     string  // URL of a collector's OTLP/HTTP receiver, with its path: http://host:4318/v1/traces
-	Ratio        float64 // share of requests traced without the client's decision, 0 to 1
-	MaxPerSecond int     // requests; 0: the default
+	Ratio        float64 // share, 0 to 1, of the requests without a trace context that are traced
+	MaxPerSecond int     // traced requests per second; 0: DefaultMaxPerSecond
 	Service      string  // service.name
 	Version      string  // service.version
 	Log          *slog.Logger
@@ -125,7 +125,7 @@ func isSampled(parent string) bool {
 	return c&1 == 1
 }
 
-// rateLimit limits traces per second. Unused traces of a second do not carry over.
+// rateLimit is a token bucket that holds the traces of one second at most.
 type rateLimit struct {
 	mu        sync.Mutex
 	perSecond float64

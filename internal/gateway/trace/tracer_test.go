@@ -65,7 +65,7 @@ func TestSpansOfARequest(t *testing.T) {
 	}
 }
 
-// The client's decision holds; of the other requests a share is traced; and none beyond the limit.
+// The client's decision holds, a share of the other requests is traced, and none is traced beyond the limit.
 func TestWhichAreTraced(t *testing.T) {
 	c := tracetest.Start(t)
 	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -73,7 +73,7 @@ func TestWhichAreTraced(t *testing.T) {
 		ratio  float64
 		most   int
 		header http.Header
-		want   int // of 1000, within a tenth of them
+		want   int // of 1000, give or take 100
 	}{
 		"nobody asked":       {ratio: 0, most: 1e6, want: 0},
 		"all":                {ratio: 1, most: 1e6, want: 1000},

@@ -21,7 +21,7 @@ type Span struct {
 	Kind                    string
 	Start, End              time.Time
 	Attributes              map[string]string
-	Error                   string // status, with its text; "": none
+	Error                   string // status code and text; "": the span has no status
 	Service                 string
 }
 

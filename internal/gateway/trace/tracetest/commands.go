@@ -77,7 +77,7 @@ func (c *Commands) SilentAbout(t testing.TB, texts ...string) {
 	}
 }
 
-// Parts returns the spans in another one, by name, the last of each.
+// Parts returns the child spans of a span by name; of several with the same name, the last.
 func (c *Commands) Parts(of Span) map[string]Span {
 	m := map[string]Span{}
 	for _, s := range c.Spans() {
