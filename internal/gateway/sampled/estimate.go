@@ -6,16 +6,16 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
-// Names of the settings of a pair of gateways in estimates, which package plan reads: one for any messages, and one
-// for Protocol Buffers with cinch-proto.
+// Names in estimates for the settings of a pair of gateways. Package plan reads them. PairPlain is for any messages,
+// PairColumns for Protocol Buffers with cinch-proto.
 const (
 	PairPlain   = "pair zstd-3"
 	PairColumns = "pair cinch-proto"
 )
 
-// Methods are the ways in which a gateway could compress messages.
+// Methods lists the ways of compressing messages that are to be tried.
 type Methods struct {
-	Open      func(m Message) ([]byte, error)
+	Open      func(m Message) ([]byte, error) // decompresses a message as received
 	Compress  func(dst, message []byte, setting string) ([]byte, error)
 	Each      []Method // compress each message by itself, with Compress
 	Sequences []Sequence
@@ -27,7 +27,7 @@ type Method struct {
 	Protobuf bool // for messages of Protocol Buffers only
 }
 
-// Sequence is a way in which messages are compressed with the earlier ones as history.
+// Sequence is a setting to try on messages that are compressed with the earlier ones as history.
 type Sequence struct {
 	Method
 	Begin func() (Writer, error)
@@ -51,14 +51,14 @@ type Estimate struct {
 	Ratio   float64 `json:"ratio"` // bytes before/after; messages that would grow count unchanged
 }
 
-// Limits on the bytes decompressed for measuring, which bound its memory and time.
+// Limits on the decompressed bytes of messages that are measured, which bound the memory and time of measuring.
 const (
 	measuredOfKind = 16 << 20
 	measuredBytes  = 128 << 20 // for all kinds
 )
 
-// decode decompresses the last messages, up to left bytes, and returns them and how many bytes are left. It
-// leaves out messages that can't be decompressed.
+// decode decompresses the last messages of a kind, up to measuredOfKind bytes and up to left bytes, and returns them
+// and how much of left remains. It leaves out messages that can't be decompressed.
 func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 	var list []decoded
 	most := min(measuredOfKind, left)
@@ -73,8 +73,8 @@ func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 	return list, max(left, 0)
 }
 
-// estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. Without
-// messages there are none.
+// estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. It returns
+// no estimates if there are no messages.
 func estimateAll(w *Methods, list []decoded, protobufs bool) []Estimate {
 	all := []Estimate{}
 	add := func(setting string, before, after int) {
@@ -111,8 +111,8 @@ func (w *Methods) sizesAlone(list []decoded, setting string) (before, after int)
 	return before, after
 }
 
-// sizesWithHistory returns the same totals for messages that are compressed with the earlier ones as history. The
-// first message has no history yet, and is not counted.
+// sizesWithHistory returns the total size of the messages as received, and their total size if each is compressed with
+// the earlier ones as history. The first message has no history yet, and is not counted.
 func (s *Sequence) sizesWithHistory(list []decoded) (before, after int) {
 	w, err := s.Begin()
 	if err != nil {
@@ -137,8 +137,8 @@ const (
 	estimateBytes    = 128 << 10
 )
 
-// Estimates compresses a part of a kind's samples with each setting, on the caller's goroutine. It returns
-// none without samples.
+// Estimates compresses a part of a kind's samples with each setting, in the caller's goroutine. It returns no
+// estimates if there are no samples.
 func (m *Messages) Estimates(s KindStatus, settings []string, compress func(dst, src []byte, setting string) ([]byte, error)) []Estimate {
 	var samples [][]byte
 	m.mu.Lock()

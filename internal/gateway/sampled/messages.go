@@ -13,12 +13,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// Limits of Messages, beside those of Samples.
+// Limits of Messages, in addition to those of Samples.
 const (
-	MaxMessageSample = 16 << 10 // bytes; longer messages are counted, and not sampled
-	maxKindMemory    = 1 << 20  // bytes for the sample of one kind
-	defaultMemory    = 8 << 20  // bytes for all samples
-	kindIdle         = time.Minute
+	MaxMessageSample = 16 << 10    // bytes; longer messages are counted, and not sampled
+	maxKindMemory    = 1 << 20     // bytes for the sample of one kind
+	defaultMemory    = 8 << 20     // bytes for all samples
+	kindIdle         = time.Minute // after this time without use a kind may be replaced
 )
 
 // Messages counts and samples the messages that one gateway sends.
@@ -41,7 +41,7 @@ type Kind struct {
 	sampler *reservoir.Sampler
 	sizes   sizes
 
-	compressed, compressedBytes atomic.Uint64 // messages that arrived compressed
+	compressed, compressedBytes atomic.Uint64 // messages that arrived compressed, and their bytes
 
 	used atomic.Int64 // last use, Unix time in seconds
 }
@@ -57,7 +57,7 @@ func (s *sizes) add(n int) {
 	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
 }
 
-// NewMessages returns an empty Messages, whose samples take at most so many bytes; 0: 8 MiB.
+// NewMessages returns an empty Messages whose samples take at most memory bytes; 0: 8 MiB.
 func NewMessages(memory int) *Messages {
 	return &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(memory, defaultMemory)}
 }
@@ -75,8 +75,8 @@ func (m *Messages) Resize(memory int) {
 	}
 }
 
-// Kind returns the kind for a method and direction, and creates it if necessary. The result is nil if too many kinds are in
-// use.
+// Kind returns the kind for a method and direction, and creates it if necessary. The result is nil if the name is too
+// long or too many kinds are in use.
 func (m *Messages) Kind(method string, d policy.Direction) *Kind {
 	name := KindName{Method: method, Direction: d}
 	now := time.Now()
@@ -87,7 +87,7 @@ func (m *Messages) Kind(method string, d policy.Direction) *Kind {
 		if len(method) > maxMethod || len(m.kinds) >= m.maxKindCount() && !m.dropIdle(now) {
 			return nil
 		}
-		name.Method = strings.Clone(name.Method) // a copy, not part of a request
+		name.Method = strings.Clone(name.Method) // the original may keep a request in memory
 		k = m.newKind(name)
 		m.kinds[name] = k
 	}
@@ -99,7 +99,8 @@ func (m *Messages) newKind(name KindName) *Kind {
 	return &Kind{name: name, sampler: reservoir.New(min(maxKindMemory, m.memory/m.maxKindCount()), MaxMessageSample, nil)}
 }
 
-// dropIdle removes the least recently used kind if it has been idle long enough. m.mu must be held.
+// dropIdle removes the least recently used kind if it has been idle for kindIdle, and reports whether it did. m.mu
+// must be held.
 func (m *Messages) dropIdle(now time.Time) bool {
 	var oldest *Kind
 	for _, k := range m.kinds {
@@ -117,7 +118,7 @@ func (m *Messages) dropIdle(now time.Time) bool {
 // Wants reports whether a message of n bytes should be sampled. If so, the caller must pass it to Observe.
 func (k *Kind) Wants(n int) bool { return n <= k.sampler.MaxSample && k.sampler.Skip.Load() <= 0 }
 
-// Observe counts a message. Rarely it keeps a copy of it, and never the message itself.
+// Observe counts a message, and may keep a copy of it as a sample. It does not keep message itself.
 func (k *Kind) Observe(message []byte) {
 	k.sizes.add(len(message))
 	s := k.sampler
@@ -129,7 +130,7 @@ func (k *Kind) Observe(message []byte) {
 	}
 }
 
-// Passed counts a plain message of n bytes that was sent unchanged and unread.
+// Passed counts an uncompressed message of n bytes that was sent unchanged and without being inspected.
 func (k *Kind) Passed(n int) {
 	k.sizes.add(n)
 	if n <= k.sampler.MaxSample {
@@ -143,8 +144,7 @@ func (k *Kind) PassedCompressed(sent int) {
 	k.compressedBytes.Add(uint64(sent))
 }
 
-// SizeBucket is the number of messages of at most UpTo bytes that are longer than those of the previous
-// bucket.
+// SizeBucket counts the messages of at most UpTo bytes that are longer than those of the previous bucket.
 type SizeBucket struct {
 	UpTo     uint64 `json:"up_to_bytes"`
 	Messages uint64 `json:"messages"`
@@ -158,11 +158,11 @@ type KindStatus struct {
 	Bytes     uint64       `json:"bytes"` // uncompressed
 	Sizes     []SizeBucket `json:"sizes"`
 
-	Compressed      uint64 `json:"compressed_messages"` // not included in the above; content not examined
+	Compressed      uint64 `json:"compressed_messages"` // arrived compressed; not included in the fields above
 	CompressedBytes uint64 `json:"compressed_bytes"`
 
 	SampleMessages int `json:"sample_messages"`
-	SampleBytes    int `json:"sample_bytes"` // memory
+	SampleBytes    int `json:"sample_bytes"` // memory taken by the sample
 }
 
 // Status returns the state of every kind, those with the most bytes first.

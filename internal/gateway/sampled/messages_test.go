@@ -52,7 +52,7 @@ func TestMessagesAreCounted(t *testing.T) {
 	}
 }
 
-// Estimates are of one kind's samples, and messages that would grow count unchanged.
+// Estimates use only the samples of their own kind, and messages that would grow count unchanged.
 func TestEstimatesOfMessages(t *testing.T) {
 	m := NewMessages(0)
 	for range 10 {
@@ -73,8 +73,8 @@ func TestEstimatesOfMessages(t *testing.T) {
 	}
 }
 
-// Clients choose the names of methods. So any number of methods takes limited memory, and methods that are first seen
-// later replace idle ones.
+// Clients choose the names of methods, so there may be any number. Their samples take limited memory, and new methods
+// replace idle ones.
 func TestKindsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMessages(8 << 20)

@@ -1,10 +1,10 @@
 // Package sampled counts and samples messages by their kind, and estimates from the samples how well other codings
 // would compress them. It reports numbers only, never contents.
 //
-//	messages.go  the messages that a gateway sends: counts, and a uniform sample of each kind
-//	samples.go   the messages that a gateway received: the last ones of each kind, in memory and in their order. The
-//	             bodies of HTTP requests count as messages too
-//	estimate.go  the estimates, for Samples also of a pair of gateways
+//	messages.go  Messages: counts, and a uniform sample of each kind, of the messages that a gateway sends
+//	samples.go   Samples: counts, and the last messages of each kind in their order, of the messages that a gateway
+//	             received. The bodies of HTTP requests and replies count as messages too
+//	estimate.go  the estimates; those of Samples include a pair of gateways
 package sampled
 
 import (
@@ -20,9 +20,9 @@ const (
 	maxKinds   = 64
 	minKept    = 8        // messages kept of a kind, however long they are, within maxBytes
 	maxKept    = 64       // messages kept of a kind if they are short
-	kindBytes  = 2 << 20  // limit of a kind beyond minKept
+	kindBytes  = 2 << 20  // bytes kept of a kind with more than minKept messages
 	MaxMessage = 4 << 20  // bytes of a message as received; longer ones are only counted
-	maxBytes   = 64 << 20 // of all kept messages; the largest kind makes room
+	maxBytes   = 64 << 20 // bytes of all kept messages; beyond it the largest kind drops its oldest
 	sizeCount  = 33
 	maxMethod  = 512 // bytes of a name
 )
@@ -58,7 +58,8 @@ type Message struct {
 	Coding string // "" for none
 }
 
-// Add counts a message, and keeps a copy.
+// Add counts a message, and keeps a copy if the message is not longer than MaxMessage. isProtobuf tells that messages
+// of this kind are Protocol Buffers.
 func (s *Samples) Add(name Name, m Message, isProtobuf bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,7 @@ func (s *Samples) Add(name Name, m Message, isProtobuf bool) {
 // dropOldest drops the oldest message of a kind. s.mu must be held.
 func (s *Samples) dropOldest(k *kindSamples) {
 	n := len(k.last[0].Bytes)
-	k.last[0] = Message{} // its bytes may be freed
+	k.last[0] = Message{} // lets the garbage collector free its bytes
 	k.last, k.kept, s.bytes = k.last[1:], k.kept-n, s.bytes-n
 }
 
@@ -113,7 +114,7 @@ func (s *Samples) countKind(name Name, n int) *kindSamples {
 		k, found = s.kinds[name]
 	}
 	if !found {
-		name.Method = strings.Clone(name.Method) // not a part of a request
+		name.Method = strings.Clone(name.Method) // the original may keep a request in memory
 		k = &kindSamples{}
 		s.kinds[name] = k
 	}
@@ -152,7 +153,7 @@ func (s *Samples) Measure(w *Methods) []Measured {
 	return all
 }
 
-// snapshot is a snapshot of a kind: its messages don't change.
+// snapshot is a copy of a kind at one moment. It shares the bytes of the messages, which never change.
 type snapshot struct {
 	Measured
 	last      []Message

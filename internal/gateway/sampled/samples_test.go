@@ -77,8 +77,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Estimates compare with the bytes received, so messages that were received compressed save correspondingly
-// less.
+// Estimates compare with the bytes received, so for messages that were received compressed the ratio is lower than for
+// the same messages uncompressed.
 func TestMessagesThatCameCompressed(t *testing.T) {
 	var s Samples
 	w := ways(t)
