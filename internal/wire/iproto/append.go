@@ -6,11 +6,11 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// prefixLen is the number of bytes in which drivers and servers write the length prefix of a frame.
+// prefixLen is the length in bytes of the frame length prefixes that drivers and servers write.
 const prefixLen = 5
 
-// BeginFrame appends room for the length prefix of a frame. FinishFrame fills it in when the rest has been
-// appended; its start is len(dst) at the call of BeginFrame.
+// BeginFrame appends room for the length prefix of a frame. When the rest has been appended, FinishFrame fills it
+// in; its argument start is len(dst) before BeginFrame.
 func BeginFrame(dst []byte) []byte { return append(dst, 0xce, 0, 0, 0, 0) }
 
 // FinishFrame completes the frame that begins at start.
@@ -49,9 +49,9 @@ func AppendStamped(dst, frame []byte, h *Header, version uint64) []byte {
 	return msgp.AppendUint64(dst, version)
 }
 
-// BeginCall appends a frame that calls a stored function, up to its args arguments. The caller appends these
-// and completes the frame with FinishFrame. A sync above 32 bits takes nine bytes in any reply. A schema or
-// stream of 0 is left out.
+// BeginCall appends the beginning of a frame that calls a stored function with args arguments. The caller appends
+// these and completes the frame with FinishFrame. A sync above 32 bits takes nine bytes in the frame and in its
+// reply. A schema or stream of 0 is left out.
 func BeginCall(dst []byte, sync, schema, stream uint64, function string, args int) []byte {
 	entries := byte(2)
 	for _, n := range []uint64{schema, stream} {
@@ -83,8 +83,8 @@ func AppendPing(dst []byte, sync uint64) []byte {
 // string of the reply.
 const gatewayMark = "cinch.gateway"
 
-// GatewayQuestion is the body of such a PING. Servers, and older gateways, ignore the body of a PING, and
-// answer it like any other.
+// GatewayQuestion is the body of a PING that asks whether a gateway answers: {gatewayMark: true}. Servers, and older
+// gateways, ignore the body of a PING, and answer it like any other.
 var GatewayQuestion = msgp.AppendBool(msgp.AppendString([]byte{0x81}, gatewayMark), true)
 
 // AppendGateway appends a gateway's reply to GatewayQuestion. It holds three strings: gatewayMark, the
@@ -119,7 +119,8 @@ func AppendEvent(dst []byte, schema uint64, name string) []byte {
 	return FinishFrame(msgp.AppendBool(append(dst, keyEventData), true), start)
 }
 
-// AppendError appends an error reply to the request with that sync.
+// AppendError appends an error reply to the request with that sync. code is one of the error numbers, without
+// ErrorFlag.
 func AppendError(dst []byte, sync, schema uint64, code Type, text string) []byte {
 	start := len(dst)
 	dst = BeginFrame(dst)
@@ -143,8 +144,7 @@ func AppendUints(dst []byte, list []uint64) []byte {
 	return dst
 }
 
-// AppendSelect appends a frame that reads up to limit tuples of a space whose key in the index with number 0
-// begins with key.
+// AppendSelect appends a frame that reads up to limit tuples of a space whose key in index 0 begins with key.
 func AppendSelect(dst []byte, sync, space, key, limit uint64) []byte {
 	start := len(dst)
 	dst = append(BeginFrame(dst), 0x82, keyType, byte(Select), keySync)

@@ -6,7 +6,7 @@ const GreetingLen = 128
 // Type is the type of a request, or the code of a reply.
 type Type uint32
 
-// Types of requests, as the server's iproto_constants.h has them.
+// Types of requests, from the server's iproto_constants.h.
 const (
 	Select        Type = 1
 	Insert        Type = 2
@@ -52,7 +52,7 @@ const (
 	ErrorFlag Type = 0x8000 // combined with the number of an error
 )
 
-// Numbers of errors, as the server's errcode.h has them.
+// Numbers of errors, from the server's errcode.h.
 const (
 	ErrNoMemory      Type = 2   // ER_MEMORY_ISSUE
 	ErrUnsupported   Type = 5   // ER_UNSUPPORTED

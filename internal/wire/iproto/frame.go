@@ -8,8 +8,8 @@ const MaxFrame = 2 << 30
 // ErrTooLarge is returned for frames longer than MaxFrame.
 var ErrTooLarge = fmt.Errorf("%w: the frame is too large", ErrMalformed)
 
-// Prefix reads the length prefix of a frame. The prefix has size bytes, and n bytes follow it. size is 0 when
-// more of b is needed.
+// Prefix reads the length prefix of a frame. The prefix has size bytes, and n bytes follow it. size is 0 if b does not
+// hold the whole prefix yet.
 func Prefix(b []byte) (n, size int, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil
@@ -32,7 +32,7 @@ func Prefix(b []byte) (n, size int, err error) {
 	return int(length), size, nil
 }
 
-// Header holds the contents of a frame's header. Spans are places in the frame.
+// Header holds the contents of a frame's header. Spans are positions in the frame.
 type Header struct {
 	Type    Type
 	Sync    uint64
@@ -86,7 +86,7 @@ func (h *Header) Parse(frame []byte) error {
 	return nil
 }
 
-// Body holds the places of the values that a gateway needs. A span of length 0 means that the value is
+// Body holds the spans of the values that a gateway needs. A span of length 0 means that the value is
 // missing. Of several values with one key the last counts, as it does for the server.
 type Body struct {
 	At, End int // of the body; other bytes may follow it

@@ -69,7 +69,7 @@ func TestStampReplacesOrAdds(t *testing.T) {
 	}
 }
 
-// Lengths and counts beyond the end of the bytes are errors, found before any work is done for them.
+// Lengths and counts that exceed the bytes given are errors, and cause no work or allocation.
 func TestClaims(t *testing.T) {
 	for _, b := range [][]byte{
 		{0xdd, 0xff, 0xff, 0xff, 0xff},
@@ -138,7 +138,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzSkip compares Skip with the library's own, which recurses.
+// FuzzSkip compares Skip with msgp.Skip, which recurses.
 func FuzzSkip(f *testing.F) {
 	f.Add([]byte{0x92, 0x81, 1, 0xa1, 'x', 0xc4, 1, 2})
 	f.Add([]byte{0xc7, 0, 5, 0xd4, 1, 1})

@@ -12,7 +12,7 @@ var ErrMalformed = errors.New("malformed iproto")
 
 var errShort = fmt.Errorf("%w: a value is cut off", ErrMalformed)
 
-// Span is a place in the caller's bytes.
+// Span is a range of the caller's bytes.
 type Span struct{ At, Len int }
 
 // End returns the position after the span.
@@ -36,10 +36,10 @@ const (
 // Head is the beginning of a value.
 type Head struct {
 	Kind Kind
-	// Content is the place of the bytes of a string or binary. For an array or map it is the position after
+	// Content is the span of the bytes of a string or binary. For an array or map it is the position after
 	// the head, with length 0. For any other value it is all of the value.
 	Content Span
-	Count   int // elements of an array, values of a map
+	Count   int // number of elements of an array, or of key-value pairs of a map
 }
 
 // children returns the number of values that follow the head and belong to it.
@@ -105,9 +105,9 @@ type Strings struct {
 	next int
 	end  int
 
-	Kind    Kind // of the current one
+	Kind    Kind // kind of the current value
 	At      int  // position of its head
-	Content Span // place of its bytes
+	Content Span // span of its bytes
 	err     error
 }
 
@@ -135,8 +135,8 @@ func (s *Strings) Next() bool {
 // Err returns the error that ended the iteration, or nil at the end of the span.
 func (s *Strings) Err() error { return s.err }
 
-// Elements returns the spans of the elements of the array at b[at:], in dst from its start, and the end of
-// the array. It returns ErrMalformed for an array of more than limit elements.
+// Elements returns the spans of the elements of the array at b[at:], and the end of the array. It overwrites dst to
+// reuse its memory. It returns ErrMalformed for an array of more than limit elements.
 func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, err error) {
 	h, err := ReadHead(b, at)
 	switch {
@@ -162,7 +162,7 @@ func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, er
 
 // Uint reads an unsigned integer.
 func Uint(v []byte) (uint64, bool) {
-	if len(v) == 0 || v[0] > 0x7f && (v[0] < 0xcc || v[0] > 0xcf) { // msgp accepts positive signed ones too
+	if len(v) == 0 || v[0] > 0x7f && (v[0] < 0xcc || v[0] > 0xcf) { // msgp would accept positive signed integers too
 		return 0, false
 	}
 	n, _, err := msgp.ReadUint64Bytes(v)
@@ -178,12 +178,12 @@ func Int(v []byte) (int64, bool) {
 	return n, err == nil
 }
 
-// Number reads a number of any kind. Lua does not tell them apart.
+// Number reads an integer or a floating-point number. Lua does not distinguish them.
 func Number(v []byte) (float64, bool) {
 	if n, ok := Int(v); ok {
 		return float64(n), true
 	}
-	if n, ok := Uint(v); ok { // above the largest signed one
+	if n, ok := Uint(v); ok { // above the largest signed integer
 		return float64(n), true
 	}
 	f, _, err := msgp.ReadFloat64Bytes(v)

@@ -7,26 +7,25 @@ import (
 
 const compressionOption = "compression"
 
-// Builder builds a Schema from the tuples of the system spaces that describe the others. All spaces must be
-// added before the rest.
+// Builder builds a Schema from tuples of the system spaces. All spaces must be added before indexes and constraints.
 type Builder struct {
 	schema *Schema
 	hidden []string
 }
 
 // NewBuilder returns a Builder for a server of that version. lost reports whether the connection on which the
-// tuples are read has ended.
+// tuples are read has ended; see Schema.Lost.
 func NewBuilder(server Version, lost func() bool) *Builder {
 	return &Builder{schema: &Schema{Server: server, lost: lost, byName: make(map[string]*Space)}}
 }
 
-// Hide records that the user may not read a description.
+// Hide records that the user may not read a system space with constraints, given by its name.
 func (b *Builder) Hide(name string) { b.hidden = append(b.hidden, name) }
 
 // Spaces returns the spaces that were added, by number.
 func (b *Builder) Spaces() []*Space { return b.schema.spaces }
 
-// Schema returns what was added.
+// Schema returns the schema of all that was added. Nothing may be added afterwards.
 func (b *Builder) Schema() *Schema {
 	for _, s := range b.schema.spaces {
 		s.Hidden = b.hidden
@@ -97,7 +96,7 @@ func (b *Builder) AddIndex(t Tuple) error {
 	}
 	s := b.schema.Space(uint32(space))
 	if s == nil {
-		return nil // created since the spaces were read: the version will differ
+		return nil // the space was created since the spaces were read, so the schema version will differ
 	}
 	x := Index{ID: uint32(id)}
 	x.Name, _ = t.At(2).(string)
@@ -141,7 +140,7 @@ func (b *Builder) AddForeignKey(t Tuple) error {
 		id, _ := t.Int(side.space)
 		s := b.schema.Space(uint32(id))
 		if s == nil {
-			continue // created since the spaces were read, or not visible
+			continue // the space was created since the spaces were read, or is not visible
 		}
 		fields, ok := t.At(side.fields).([]any)
 		if !ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Spaces may be added in any order. Every space lists the descriptions that the user may not read.
+// Spaces may be added in any order. Every space lists the system spaces that the user may not read.
 func TestBuilder(t *testing.T) {
 	lost := false
 	b := NewBuilder(Version{2, 6}, func() bool { return lost })

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Constraint returns, in words for people, what in the server computes on a field (from 0), so that the field
-// must not hold envelopes; "" if nothing does. Triggers and stored functions written in Lua are not visible
-// from outside.
+// Constraint describes, for error messages and logs, an index or constraint for which the server reads the value of a
+// field (counted from 0), so that the field must not hold envelopes. It returns "" if there is none. Triggers and
+// stored functions written in Lua are not visible to clients, so they are not considered.
 func (s *Space) Constraint(field int) string { return s.ConstraintFor(field, false) }
 
-// ConstraintFor is Constraint with a choice: if trusted, the operator has vouched that no constraint hidden from
-// the user reads the field.
+// ConstraintFor is like Constraint. If trusted is set, the operator has declared that no constraint hidden from the
+// user reads the field.
 func (s *Space) ConstraintFor(field int, trusted bool) string {
 	switch {
 	case s.System():
@@ -30,7 +30,8 @@ func (s *Space) ConstraintFor(field int, trusted bool) string {
 	return ""
 }
 
-// KnownConstraint is Constraint as far as the user may see constraints; Hidden lists where there may be more.
+// KnownConstraint is like Constraint, but ignores that there may be more constraints in the system spaces of Hidden,
+// which the user may not read.
 func (s *Space) KnownConstraint(field int) string { return s.ConstraintFor(field, true) }
 
 func (s *Space) constrain(field int, format string, args ...any) {
@@ -45,7 +46,7 @@ func (s *Space) constrainAll(format string, args ...any) {
 	}
 }
 
-// noteFormat records what a field's own description says.
+// noteFormat records the constraints in the description m of a field.
 func (s *Space) noteFormat(f *Field, m map[any]any) {
 	collation, _ := integer(m["collation"])
 	switch {
@@ -64,7 +65,7 @@ const (
 	collationBinary = 3
 )
 
-// noteOptions records what a space's description says of all its tuples (newer servers).
+// noteOptions records the constraints and foreign keys in the options of a space, which newer servers have there.
 func (s *Space) noteOptions(options map[any]any) {
 	if options["constraint"] != nil {
 		s.constrainAll("the space has a constraint, whose function may read any field")
@@ -80,7 +81,7 @@ func (s *Space) noteOptions(options map[any]any) {
 	}
 }
 
-// noteIndex records the fields of an index. An index's function gets the whole tuple.
+// noteIndex records the fields of an index; all fields if the index has a function, which gets the whole tuple.
 func (s *Space) noteIndex(x *Index, known bool) {
 	switch {
 	case x.Func:
@@ -99,8 +100,8 @@ func (s *Space) noteIndex(x *Index, known bool) {
 	}
 }
 
-// Mentions reports whether an SQL expression may name a column: as a separate word, in any case, quoted or
-// not. It errs towards true, as for a word within a literal.
+// Mentions reports whether SQL code may contain a name as a separate word, in any case, quoted or not. If in doubt it
+// returns true, for example for a word within a literal.
 func Mentions(code, name string) bool {
 	code, name = strings.ToLower(code), strings.ToLower(name)
 	for _, n := range []string{name, strings.ReplaceAll(name, `"`, `""`)} {

@@ -9,7 +9,7 @@ import (
 // LastSystemSpace is the highest number of a system space.
 const LastSystemSpace = 511
 
-// What 'cinch tarantool init' installs in a server, as far as gateways use it.
+// Names of the objects that 'cinch tarantool init' installs in a server and that gateways use.
 const (
 	// DictSpace is the space that holds dictionaries: [number, sha256, content, state, created].
 	DictSpace = "cinch_dictionaries"
@@ -19,10 +19,10 @@ const (
 
 const anyType = "any"
 
-// Schema describes a server's spaces at one version. It does not change.
+// Schema describes a server's spaces at one schema version. It is immutable.
 type Schema struct {
-	// Version is the version at which all of it was read. It is valid only on connections to the same
-	// process, since a restarted server counts from the beginning.
+	// Version is the schema version at which all of it was read. It is valid only on connections to the same
+	// server process, since a restarted server counts from the beginning.
 	Version uint64
 	Server  Version
 	lost    func() bool // see Lost; nil: never
@@ -43,12 +43,12 @@ type Space struct {
 	// statement, if the server keeps it.
 	View bool
 	SQL  string
-	// Hidden lists the descriptions that the user may not read. If there are any, every field counts as
-	// touched.
+	// Hidden lists the system spaces with constraints that the user may not read. If there are any, Constraint
+	// assumes a constraint for every field.
 	Hidden []string
 
-	fieldConstraints map[int]string // by field, including fields beyond the format
-	spaceConstraint  string         // what touches all fields
+	fieldConstraints map[int]string // see Constraint; by field, including fields beyond the format
+	spaceConstraint  string         // the same for all fields; "": none
 }
 
 // Field is a field in a space's format.
@@ -57,7 +57,7 @@ type Field struct {
 	Name        string
 	Type        string // string, varbinary, scalar, any, map, array, unsigned…
 	Nullable    bool
-	Compression string // zstd, lz4 or zlib if the format says so, as in the Enterprise edition
+	Compression string // zstd, lz4 or zlib if the format requests it, as in the Enterprise edition; "": none
 }
 
 // Index is one index of a space.
@@ -79,13 +79,14 @@ type Part struct {
 	Nullable  bool
 }
 
-// Lost reports whether the connection on which it was read has ended, as after a restart of the server.
+// Lost reports whether the connection on which the schema was read has ended, for example because the server was
+// restarted.
 func (s *Schema) Lost() bool { return s != nil && s.lost != nil && s.lost() }
 
 // Spaces returns all spaces by number, system spaces included.
 func (s *Schema) Spaces() []*Space { return s.spaces }
 
-// Space finds a space by its number, nil if there is none or the user may not see it.
+// Space returns the space with a number; nil if there is none or the user may not see it.
 func (s *Schema) Space(id uint32) *Space {
 	i, found := s.search(id)
 	if !found {
@@ -94,25 +95,25 @@ func (s *Schema) Space(id uint32) *Space {
 	return s.spaces[i]
 }
 
-// search returns where a space is, or has to be inserted, in the list of spaces.
+// search returns the index of a space in the list of spaces, or the index at which to insert it.
 func (s *Schema) search(id uint32) (int, bool) {
 	return slices.BinarySearchFunc(s.spaces, id, func(s *Space, id uint32) int { return int(int64(s.ID) - int64(id)) })
 }
 
-// SpaceByName finds a space by its name, nil if there is none or the user may not see it.
+// SpaceByName returns the space with a name; nil if there is none or the user may not see it.
 func (s *Schema) SpaceByName(name string) *Space { return s.byName[name] }
 
 // System reports whether the space is a system space.
 func (s *Space) System() bool { return s.ID <= LastSystemSpace }
 
-// FieldNumber finds a field by its name.
+// FieldNumber returns the number, from 0, of the field with a name, and whether there is one.
 func (s *Space) FieldNumber(name string) (int, bool) {
 	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == name })
 	return i, i >= 0
 }
 
-// RuleAddress returns the names of the space and of a field, as rules may give them, and the compression that the
-// format requests. It returns none if the field can't hold strings or binaries.
+// RuleAddress returns the names and numbers by which rules may name the space and a field of it, and the compression
+// that the format requests. It returns nothing if the field can't hold strings or binaries.
 func (s *Space) RuleAddress(f Field) (keys, fields [][]byte, compression string) {
 	if !f.HoldsStrings() {
 		return nil, nil, ""
@@ -150,7 +151,7 @@ func (s *Space) FieldName(n int) string {
 	return fmt.Sprint(n + 1)
 }
 
-// Primary returns the primary index, nil if there is none (then there are no tuples either).
+// Primary returns the primary index; nil if there is none, in which case there are no tuples either.
 func (s *Space) Primary() *Index {
 	if len(s.Indexes) == 0 || s.Indexes[0].ID != 0 {
 		return nil

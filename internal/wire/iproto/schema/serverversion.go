@@ -9,7 +9,7 @@ import (
 // Version is a server's version, from its greeting; zero: unknown.
 type Version struct{ Major, Minor int }
 
-// ParseVersion reads "Tarantool 2.6.0 (Binary) …".
+// ParseVersion reads the version in a greeting, "Tarantool 2.6.0 (Binary) …"; zero if there is none.
 func ParseVersion(greeting string) (v Version) {
 	text, ours := strings.CutPrefix(greeting, "Tarantool ")
 	major, rest, dot := strings.Cut(text, ".")
