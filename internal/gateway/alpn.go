@@ -6,8 +6,8 @@ import (
 )
 
 // WithProtocols returns a copy of cfg that offers protocols by ALPN, also in the configurations that
-// cfg.GetConfigForClient chooses. The copy of the last chosen one is cached, because a
-// tls.Config owns the keys of its session tickets. For a nil cfg it returns nil.
+// cfg.GetConfigForClient returns. The copy of the configuration that it returned last is cached, because a tls.Config
+// owns the keys of its session tickets. For a nil cfg WithProtocols returns nil.
 func WithProtocols(cfg *tls.Config, protocols ...string) *tls.Config {
 	if cfg == nil {
 		return nil

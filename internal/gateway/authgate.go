@@ -23,7 +23,7 @@ type AuthProbe struct {
 	// Ask connects without logging in, and reports whether the server refuses such a client.
 	Ask func(context.Context) (closed bool, err error)
 
-	mu       sync.Mutex // locked while it asks
+	mu       sync.Mutex // locked while Ask runs
 	required bool
 	askedAt  time.Time // zero: never
 }
@@ -47,7 +47,7 @@ func (k *AuthProbe) RequiresAuth(ctx context.Context) bool {
 		switch closed, err := k.Ask(within); {
 		case err == nil:
 			k.required = closed
-		case ctx.Err() != nil: // the client has left: this is no answer of the server
+		case ctx.Err() != nil: // the client has left, so err tells nothing about the server
 			return k.required
 		}
 		k.askedAt = time.Now()
@@ -61,8 +61,7 @@ type AuthGate struct {
 	authenticated atomic.Bool
 }
 
-// Open lifts the limit: the client has logged in, or the server has done something for it that requires a
-// login.
+// Open lifts the limit, after the client has logged in or the server has carried out a request that requires a login.
 func (d *AuthGate) Open() { d.authenticated.Store(true) }
 
 // Reset undoes Open.

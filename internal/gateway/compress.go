@@ -32,21 +32,21 @@ type Sampler interface {
 	Sample(rule *policy.Rule, login string, key, value []byte, stored int)
 }
 
-// LoginUnknown replaces the user's name while the reply to a login is awaited: later requests may belong to
-// the old user or to the new one. No user has this name.
+// LoginUnknown replaces the user's name while the reply to a login is awaited: the requests after the login may
+// belong to the old user or to the new one. No user has this name.
 const LoginUnknown = "\x00"
 
 // Compressed is the result of compressing a value.
 type Compressed struct {
 	envelope.Outcome
 	Setting codec.Setting // the rule's, lowered by the budgets
-	Took    time.Duration // time that the value had to wait
-	Spent   time.Duration // Took, and the time of the work done while the value arrived
+	Took    time.Duration // time by which compressing delayed the value
+	Spent   time.Duration // Took plus the time spent compressing while the value arrived
 }
 
-// Compress appends the envelope of a value of type t that rule covers to dst, or the value itself if
-// compressing gains nothing. setting is the rule's setting for this value. dst is nil or a buffer of the
-// pool, and goes back there if it has too little room; the caller owns the result.
+// Compress appends to dst the envelope of a value of type t that rule covers, or the value itself if
+// compressing gains nothing. setting is the rule's setting for this value. dst is nil or a pooled buffer, and goes
+// back to the pool if it has too little room. The caller owns the result.
 func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting codec.Setting, t policy.Type) ([]byte, Compressed) {
 	setting, stint := c.Effort.BeginValue(setting, len(value))
 	dst = memory.GrowBuffer(dst, envelope.MaxSealedLen(setting, len(value)))
@@ -57,8 +57,8 @@ func (c *Compressor) Compress(dst, value []byte, rule *policy.Rule, setting code
 	return out, Compressed{Outcome: did, Setting: setting, Took: took, Spent: took}
 }
 
-// Count counts the result for a value that a rule covers; raw and stored are its sizes in bytes, plain and in
-// the store.
+// Count counts the result for a value that a rule covers. raw and stored are its sizes in bytes, uncompressed and as
+// stored.
 func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) {
 	switch {
 	case did.Sealed:
@@ -75,17 +75,17 @@ func (c *Compressor) Count(rule *policy.Rule, did *Compressed, raw, stored int) 
 	}
 }
 
-// Sample passes a value of an automatic rule, which takes stored bytes in the store, to the sampler. It
-// leaves out a value for which a budget denied the wanted setting's dictionary: its size says nothing about
-// that dictionary.
+// Sample passes a value of an automatic rule, which takes stored bytes in the store, to the sampler. It leaves out
+// values that should have been compressed with a dictionary and, because of a budget, were not: their sizes say
+// nothing about the dictionary. It also leaves out values whose user is LoginUnknown.
 func (c *Compressor) Sample(rule *policy.Rule, login string, key, value []byte, wanted, got codec.Setting, stored int) {
 	if c.Sampler != nil && login != LoginUnknown && (wanted.Dict == 0 || got == wanted) {
 		c.Sampler.Sample(rule, login, key, value, stored)
 	}
 }
 
-// Wrap appends value to dst uncompressed. A value that itself begins like an envelope is put into one:
-// otherwise it would be taken for an envelope when it is read. dst is as for Compress.
+// Wrap appends value to dst uncompressed. A value that begins like an envelope is put into an envelope: otherwise it
+// would be taken for one when it is read. dst is as for Compress.
 func (c *Compressor) Wrap(dst, value []byte) []byte {
 	dst = memory.GrowBuffer(dst, envelope.MaxHeaderLen+len(value))
 	if !envelope.IsSealed(value) {
@@ -105,7 +105,7 @@ type Effort struct {
 	cpu   func() time.Duration // CPU time of the calling thread so far
 
 	mu       sync.Mutex                      // guards changes of governor
-	governor atomic.Pointer[budget.Governor] // nil: there are no limits
+	governor atomic.Pointer[budget.Governor] // nil: no limits
 }
 
 // NewEffort returns an Effort without limits.
@@ -144,18 +144,18 @@ func (e *Effort) RecordLatency(d time.Duration) {
 const SteppedDown = "stepped_down"
 
 const (
-	// Work on fewer bytes is measured once in measureEvery times, and counts for all of these: reading the
-	// clock costs about as much as lz4 of 1 KB.
+	// Work on fewer bytes is measured once in measureEvery times, at random, and its time is multiplied by
+	// measureEvery: reading the clock costs about as much as compressing 1 KB with lz4.
 	alwaysMeasuredBytes = 16 << 10
 	measureEvery        = 8
 )
 
 // CPUTimer measures the CPU time of work on values. The goroutine is locked to its thread from Begin to End.
 type CPUTimer struct {
-	governor *budget.Governor // nil: there are no limits
+	governor *budget.Governor // nil: no limits
 	cpu      func() time.Duration
 	before   time.Duration
-	weight   time.Duration // 0: its CPU time is not measured
+	weight   time.Duration // factor for the measured time; 0: CPU time is not measured
 }
 
 // Begin begins measuring work on n bytes.
@@ -167,7 +167,8 @@ func (e *Effort) Begin(n int) CPUTimer {
 	return e.newTimer(g, n)
 }
 
-// BeginValue is Begin for a value of n bytes, and returns the setting that it gets in place of its rule's.
+// BeginValue is Begin for a value of n bytes. It also returns the setting to use instead of st, the setting of its
+// rule.
 func (e *Effort) BeginValue(st codec.Setting, n int) (codec.Setting, CPUTimer) {
 	g := e.limits()
 	if g == nil {
@@ -204,7 +205,7 @@ func (s CPUTimer) End() {
 	s.governor.RecordCPU(took * s.weight)
 }
 
-// EndOf is End for a value that setting st was used for. waited is the time that the client waited for it.
+// EndOf is End for a value that was compressed with st. waited is the time that the client waited for it.
 func (s CPUTimer) EndOf(st codec.Setting, waited time.Duration) {
 	if s.governor == nil {
 		return
@@ -215,7 +216,7 @@ func (s CPUTimer) EndOf(st codec.Setting, waited time.Duration) {
 	}
 }
 
-// Lower returns the setting that the next value, of n bytes, gets in place of its rule's.
+// Lower returns the setting to use for the next value, of n bytes, instead of st, the setting of its rule.
 func (e *Effort) Lower(st codec.Setting, n int) codec.Setting {
 	g := e.limits()
 	if g == nil {
@@ -229,14 +230,14 @@ func (e *Effort) lower(g *budget.Governor, st codec.Setting, n int) codec.Settin
 	return countStep(g, step, st, step.Apply(st, n))
 }
 
-// IsSteppedDown reports whether the budgets leave no time for compressing a message with the codec of links. It counts like
-// LowerWithin.
+// IsSteppedDown reports whether the budgets leave no time for compressing a message with zstd, the codec of links. The
+// message is counted as by LowerWithin.
 func (e *Effort) IsSteppedDown() bool {
 	return e.LowerWithin(codec.Setting{Codec: codec.Zstd, Level: 3}).Codec == codec.Raw
 }
 
-// LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that
-// codec, or none.
+// LowerWithin is Lower for a message whose codec both ends have agreed on: it returns a setting of that codec, or
+// the zero Setting.
 func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 	g := e.limits()
 	if g == nil {
@@ -246,7 +247,7 @@ func (e *Effort) LowerWithin(st codec.Setting) codec.Setting {
 	return countStep(g, step, st, step.ApplyWithin(st))
 }
 
-// countStep counts the setting that a step gave in place of the rule's, and returns it.
+// countStep counts that a step replaced st, the setting of a rule, by lowered. It returns lowered.
 func countStep(g *budget.Governor, step budget.Step, st, lowered codec.Setting) codec.Setting {
 	if lowered == st {
 		step = budget.Full

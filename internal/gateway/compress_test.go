@@ -68,7 +68,7 @@ func spin(n int) {
 	}
 }
 
-// Short work is measured once in eight times, and the results add up to the time of all. Long work is always measured.
+// Short work is measured once in eight times, and the sum estimates the time of all. Long work is always measured.
 func TestCPUTimerCountsCPU(t *testing.T) {
 	var clock time.Duration
 	e := NewEffort()
@@ -78,7 +78,7 @@ func TestCPUTimerCountsCPU(t *testing.T) {
 		stint := e.Begin(100)
 		clock += time.Millisecond
 		stint.End()
-		clock += time.Hour // between measurements
+		clock += time.Hour // must not be counted
 	}
 	if got := e.total().CPUSeconds; got < 2.8 || got > 5.2 { // within seven standard deviations
 		t.Errorf("%.3f s were counted of 4", got)

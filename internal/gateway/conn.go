@@ -15,9 +15,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
-// Peers of idle connections that have gone away are detected after about two minutes: 30 s of silence, then
-// three probes. A gateway holds two connections for each client, so it must not keep half of them for the
-// hours that are the systems' default.
+// keepAlive detects that the peer of an idle connection is gone after about two minutes: 30 s of silence, then three
+// probes. A gateway holds two connections for each client, so it must not keep connections without a peer for hours,
+// the default of operating systems.
 var keepAlive = net.KeepAliveConfig{
 	Enable:   true,
 	Idle:     30 * time.Second,
@@ -25,8 +25,8 @@ var keepAlive = net.KeepAliveConfig{
 	Count:    3,
 }
 
-// Conn counts the bytes of a connection as they move, TLS records included. It is below TLS, never above. As
-// with any net.Conn, its methods may be called from several goroutines.
+// Conn counts the bytes of a connection as they move. It is always below TLS, so TLS records are included. As with any
+// net.Conn, its methods may be called from several goroutines.
 type Conn struct {
 	net.Conn
 	traffic *traffic   // nil: not counted
@@ -51,7 +51,8 @@ func newConn(c net.Conn, t *traffic) *Conn {
 	return wrapped
 }
 
-// accepted returns the connection that the system has accepted: below TLS, and below the link if c is a stream of a link.
+// accepted returns the connection that the listener has accepted: below TLS, and below the link if c is a stream of
+// a link.
 func accepted(c net.Conn) net.Conn {
 	type carrying interface{ NetConn() net.Conn }
 	for {
@@ -69,8 +70,8 @@ func accepted(c net.Conn) net.Conn {
 	}
 }
 
-// NewConn returns a Conn for a stream within another connection, whose bytes are counted there. The other functions of this
-// package measure only connections that are a Conn.
+// NewConn returns a Conn for a stream within another connection, which counts the stream's bytes already. The other
+// functions of this package measure only connections that are a Conn.
 func NewConn(stream net.Conn) *Conn { return newConn(stream, nil) }
 
 // Dial connects to up like [endpoint.Upstream.Dial], with a *Conn below TLS. stats counts the bytes of a connection
@@ -85,7 +86,7 @@ func Dial(ctx context.Context, up endpoint.Upstream, stats *Stats) (net.Conn, er
 	})
 }
 
-// countReceived and countSent count bytes that have moved.
+// countReceived and countSent count bytes that have moved, and record that the connection is active.
 func (c *Conn) countReceived(n int) {
 	if n <= 0 {
 		return
@@ -129,7 +130,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// RemoteAddr returns the client's address: behind a balancer the one in its PROXY header.
+// RemoteAddr returns the client's address. Behind a balancer that is the address in its PROXY header.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c.remote != nil {
 		return c.remote
@@ -148,8 +149,8 @@ func (c *Conn) LocalAddr() net.Addr {
 // CloseWrite closes the connection for writing: the peer reads EOF and may go on writing.
 func (c *Conn) CloseWrite() error { return CloseWrite(c.Conn) }
 
-// writeBuffers keeps the single system call that net.Buffers makes on a bare
-// TCP or unix connection and would not make on a wrapped one.
+// writeBuffers writes bufs to the wrapped connection directly, since net.Buffers makes a single system call only on a
+// bare TCP or unix connection.
 func (c *Conn) writeBuffers(bufs *net.Buffers) (int64, error) {
 	n, err := bufs.WriteTo(c.Conn)
 	c.countSent(n)
@@ -165,8 +166,8 @@ func CloseWrite(c net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// WriteBuffers writes all of bufs, with one system call where c allows it, and
-// consumes it as net.Buffers.WriteTo does. It does not modify the bytes.
+// WriteBuffers writes all of bufs, with one system call if c allows it, and consumes it as net.Buffers.WriteTo does.
+// It does not modify the bytes.
 func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 	if wrapped, ok := c.(*Conn); ok {
 		return wrapped.writeBuffers(bufs)
@@ -174,7 +175,7 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 	return bufs.WriteTo(c)
 }
 
-// A TLS connection half-closes as a plain one does.
+// A TLS connection can be half-closed, too.
 var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)
 
 // Abort closes the connection below TLS. Unlike closing the TLS connection it does not wait for a write that
@@ -186,9 +187,9 @@ func Abort(c net.Conn) error {
 	return c.Close()
 }
 
-// SetResetOnClose chooses what the peer of c sees when c is closed, also if the process dies: a reset or an EOF. A
-// relay whose peers act on an EOF sets reset until it has received that EOF. Its own failure then does not look like
-// an EOF. Connections other than TCP always end with an EOF.
+// SetResetOnClose chooses whether the peer of c gets a reset or an EOF when c is closed, also if the process dies. A
+// relay whose peers act on an EOF keeps reset set until it has received an EOF itself, so that its own failure does
+// not look like one. Connections other than TCP always end with an EOF.
 func SetResetOnClose(c net.Conn, reset bool) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -217,8 +218,8 @@ func (a *activity) touch() { a.last.Store(int64(time.Since(processStart))) }
 // LastActive implements LimitedConn.
 func (a *activity) LastActive() time.Time { return processStart.Add(time.Duration(a.last.Load())) }
 
-// firstPeekBytes is the size in bytes of the buffer that a connection holds while it waits, if it can't wait
-// without a buffer. TLS connections can't; their own buffers are larger than this one.
+// firstPeekBytes is the size of the buffer that a connection holds while it waits, if it can't wait without a
+// buffer. TLS connections can't; their own buffers are larger than this one.
 const firstPeekBytes = 512
 
 // ReadFirst waits until c has bytes, and only then takes a buffer with room for size bytes from the pool and
@@ -244,15 +245,15 @@ func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error)
 // would be three allocations for every read.
 type firstRead struct {
 	raw     syscall.RawConn
-	attempt func(fd uintptr) bool
-	size    int
-	buf     []byte // nil except while it holds ReadNext's spare or its result
+	attempt func(fd uintptr) bool // the method read
+	size    int                   // room, in bytes, that the caller wants
+	buf     []byte                // nil except while it holds ReadNext's spare or its result
 	n       int
 	err     error
 }
 
-// read is called by the runtime's poller when a read may succeed. It takes the buffer, and gives it back if
-// there is nothing to read.
+// read is called by the runtime's poller when a read may succeed, and reports whether it is done. If there is nothing
+// to read, it puts the buffer back into the pool.
 func (f *firstRead) read(fd uintptr) bool {
 	if f.buf == nil {
 		f.buf = memory.GetBuffer(f.size)
@@ -324,11 +325,11 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 		return nil, 0, err
 	}
 	buf = append(memory.GetBuffer(size), small[:n]...)
-	return buf[:cap(buf)], n, nil // the next read returns an error that came with the bytes
+	return buf[:cap(buf)], n, nil // if an error came with the bytes, the next read returns it again
 }
 
-// PeerClosed reports whether c's peer has ended its side and all it sent has been read, or has reset the connection.
-// It does not wait and consumes nothing.
+// PeerClosed reports whether c's peer has reset the connection, or has closed it for writing and all that it sent has
+// been read. It does not wait and consumes nothing. It reports false if c is not a Conn with a socket, or TLS over one.
 func PeerClosed(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -359,7 +360,7 @@ func PeerClosed(c net.Conn) bool {
 // again by the next read.
 func ReadReady(c net.Conn, p []byte) (n int, err error) {
 	below, records := c, false
-	if t, ok := c.(*tls.Conn); ok { // TLS returns one record at a time, and small ones at first
+	if t, ok := c.(*tls.Conn); ok { // TLS returns one record at a time, and the first records are small
 		below, records = t.NetConn(), true
 	}
 	wrapped, ok := below.(*Conn)
@@ -375,14 +376,14 @@ func ReadReady(c net.Conn, p []byte) (n int, err error) {
 			break
 		}
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) { // nothing is there
+	if errors.Is(err, os.ErrDeadlineExceeded) { // readNow: nothing to read
 		err = nil
 	}
 	return n, err
 }
 
-// readNow reads once. If nothing is there it returns os.ErrDeadlineExceeded, which TLS does not take for the
-// end of the connection.
+// readNow reads once. If there is nothing to read it returns os.ErrDeadlineExceeded, after which a TLS connection can
+// still be read.
 func (c *Conn) readNow(p []byte) (n int, err error) {
 	waitErr := c.first.raw.Read(func(fd uintptr) bool {
 		n, err = readOnce(int(fd), p)
@@ -401,7 +402,7 @@ func (c *Conn) readNow(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// socketOf returns c and its socket; nil above TLS, and if c has no socket.
+// socketOf returns c and its socket; nil for a TLS connection, and if c has no socket.
 func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 	wrapped, ok := c.(*Conn)
 	if !ok {
@@ -423,7 +424,7 @@ func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
 type socketCall struct {
 	conn    *Conn
 	raw     syscall.RawConn
-	writes  bool // it writes without waiting; false: it reads
+	writes  bool // true: it writes without waiting; false: it reads
 	attempt func(fd uintptr) bool
 	p       []byte
 	n       int
@@ -437,7 +438,8 @@ func (s *socketCall) open(c net.Conn) bool {
 	return s.raw != nil
 }
 
-// try is called by the runtime's poller when the call may succeed, and reports whether it is done.
+// try is called by the runtime's poller when the call may succeed, and reports whether it is done. A write is done even
+// if it could write nothing.
 func (s *socketCall) try(fd uintptr) bool {
 	n, err := directCall(s.writes, int(fd), s.p)
 	for err == syscall.EINTR {

@@ -11,9 +11,9 @@ import (
 )
 
 // ConnLimit limits how many client connections one listener has at a time, and shares them between the
-// addresses that clients connect from. An address may hold all of them while no other address asks. At the
-// limit, a new connection displaces one of the address that holds the most, if its own address holds at least
-// two fewer. Otherwise it is refused. (With a difference of one, two addresses would displace each other's
+// addresses that clients connect from. An address may hold all of them while no other address connects. At the
+// limit, a new connection displaces a connection of the address that holds the most, if its own address holds at
+// least two fewer. Otherwise it is refused. (With a difference of one, two addresses would displace each other's
 // connections for ever.)
 //
 // Connections in a handshake are displaced first, then connections whose client has not logged in, then the
@@ -54,7 +54,7 @@ type LimitedConn interface {
 	Displace()
 }
 
-// ConnStage tells how far a client has come, and so how much it loses if its connection is displaced.
+// ConnStage tells how far a client has got, and so how much it loses if its connection is displaced.
 type ConnStage int
 
 // Stages, in the order in which connections are displaced.
@@ -85,7 +85,7 @@ var limitedConns = struct {
 	limits map[*ConnLimit]struct{}
 }{limits: map[*ConnLimit]struct{}{}}
 
-// Admit counts the connection c from an address. If the limit is reached, or short says that the process is
+// Admit counts the connection c from an address. If the limit is reached, or short is set because the process is
 // short of file descriptors, it displaces another connection. It returns nil if c is refused.
 func (l *ConnLimit) Admit(from net.Addr, c LimitedConn, short bool) *ConnSlot {
 	slot, victim := l.admit(memory.AddressOf(from), c, short)
@@ -125,7 +125,7 @@ func (l *ConnLimit) admit(address string, c LimitedConn, short bool) (slot, vict
 	return slot, victim
 }
 
-// max returns the limit that the current number of file descriptors allows.
+// max returns Max, or less if the process may open too few file descriptors.
 func (l *ConnLimit) max() int {
 	if l.DescriptorPart == 0 {
 		return l.Max

@@ -19,7 +19,7 @@ type limited struct {
 	name   string
 	stage  ConnStage
 	active time.Time
-	by     *[]string // names of displaced ones
+	by     *[]string // list to which Displace appends the name
 }
 
 func (l *limited) Stage() ConnStage      { return l.stage }
@@ -54,7 +54,7 @@ func (l *limitTest) expect(want ...string) {
 	}
 }
 
-// A single address takes all connections, and others take from it until all have the same number.
+// A single address may take all connections. Other addresses displace its connections until all have the same number.
 func TestConnLimitShares(t *testing.T) {
 	l := newLimitTest(t, 6)
 	for range 6 {
@@ -101,7 +101,7 @@ func TestConnLimitDisplacesTheIdlest(t *testing.T) {
 	}
 }
 
-// The hosts of a /64 are one client, however many addresses it takes.
+// All addresses of a /64 count as one.
 func TestConnLimitOfIPv6(t *testing.T) {
 	l := newLimitTest(t, 3)
 	for i := range 3 {
@@ -116,7 +116,7 @@ func TestConnLimitOfIPv6(t *testing.T) {
 	l.expect("2001:db8:0:1::1 at 1001")
 }
 
-// Without a limit, and between listeners, addresses share the file descriptors.
+// When file descriptors are short, addresses share them, even without a limit and across listeners.
 func TestConnLimitWhenDescriptorsAreShort(t *testing.T) {
 	testenv.Eventually(t, "the end of the connections of other tests, which share descriptors with these", func() bool {
 		limitedConns.mu.Lock()
@@ -165,8 +165,8 @@ func (h *harness) dialFrom(t *testing.T, ip string) *testClient {
 	return newTestClient(t, c)
 }
 
-// sent waits until n bytes to clients are counted, and with them the times of their connections: a client can
-// have a reply before its connection is recorded as active.
+// sent waits until n bytes to clients are counted, and so their connections are recorded as active: a client can have
+// a reply before that.
 func (h *harness) sent(t *testing.T, n int) {
 	t.Helper()
 	testenv.Eventually(t, "replies that are counted", func() bool { return h.Stats.Snapshot().Wire.Client.SentBytes == uint64(n) })
@@ -182,7 +182,7 @@ func TestMaxConnsIsSharedByAddress(t *testing.T) {
 		greedy = append(greedy, c)
 		h.sent(t, len(greedy)*len("mine\n"))
 	}
-	greedy[0].echo("still busy") // so the second has moved no byte for longest
+	greedy[0].echo("still busy") // so that the second has moved no byte for longest
 	h.sent(t, 4*len("mine\n")+len("still busy\n"))
 	other := h.dialFrom(t, "127.0.0.2")
 	other.echo("let me in")
@@ -212,7 +212,7 @@ func TestHalfOpenHandshakesAreDisplaced(t *testing.T) {
 	half[0].expectEnd()
 }
 
-// Behind a balancer the connections are shared between the clients that it names.
+// Behind a balancer the connections are shared between the client addresses in its PROXY headers.
 func TestMaxConnsIsSharedByAddressInProxyHeader(t *testing.T) {
 	l, err := Listen("127.0.0.1:0")
 	if err != nil {

@@ -71,7 +71,7 @@ func LogCut(log *slog.Logger, stats *Stats, client net.Addr, v memory.StallReaso
 //
 // Clients get the same text for a missing dictionary, a wrong tag and any other damage: a client that writes
 // forged envelopes must not learn from it which dictionaries exist, or how close a guess was. Errors that follow
-// from the header alone are told in full, since clients can read the header too.
+// from the header alone are reported in full, since clients can read the header too.
 func DecodeFailure(err error) (class, text string) {
 	const prefix = "compressed value can't be decompressed: "
 	switch class = decodeErrorClass(err); class {

@@ -17,8 +17,8 @@ const (
 	inboundBytes = 16 << 10
 	// FreeBytes is the memory that a message may take, in all its forms, without counting in the budget.
 	FreeBytes = 48 << 10
-	// initialRoom is the room for a message at first. The buffer then grows to growthFactor times the bytes that
-	// have come. So memory follows the bytes received, and copies for growing add up to a third of them.
+	// initialRoom is the room made at first for a longer message. The buffer then grows to growthFactor times the bytes
+	// that have come. So memory follows the bytes received, and all copies for growing add up to a third of them.
 	initialRoom  = 64 << 10
 	growthFactor = 4
 )
@@ -37,14 +37,15 @@ type Inbound struct {
 	// Waited is the time that the current message waited for memory.
 	Waited time.Duration
 
-	buf     []byte // nil while nothing is there
-	at, end int    // bounds of the unread bytes
-	size    int    // of the bytes that Take returned, before the other unread ones
+	buf     []byte // nil while there are no unread bytes
+	at, end int    // bounds of the unread bytes in buf
+	size    int    // number of bytes, from at on, that Take returned
 	held    int64  // bytes of the budget that the current message holds
-	claim   int64  // held when the whole message has come; 0: not counted
+	claim   int64  // bytes of the budget that it holds when all of it has come; 0: it is not counted
 }
 
-// Prepend makes b, which was read from the connection before, the first unread bytes.
+// Prepend makes b, which was read from the connection before, the first unread bytes. It copies b, which must not be
+// longer than inboundBytes.
 func (r *Inbound) Prepend(b []byte) {
 	r.buf = memory.GetBuffer(inboundBytes)
 	r.buf = r.buf[:cap(r.buf)]
@@ -64,7 +65,8 @@ func (r *Inbound) Take(n int) []byte {
 func (r *Inbound) IsBudgeted() bool { return r.claim > 0 }
 
 // Expect announces the next message. length is its size in bytes, or its decompressed size if that is larger. cost
-// is the memory in bytes that it takes when all of it has come. Expect itself takes nothing from the budget.
+// is the memory in bytes that it takes when all of it has come. Expect itself takes nothing from the budget. It
+// returns ErrUnauthenticated if the client must log in before it sends so long a message.
 func (r *Inbound) Expect(length, cost int) error {
 	if err := r.AuthGate.CheckSize(r.Ctx, length); err != nil {
 		return err
@@ -84,7 +86,7 @@ func (r *Inbound) ReadWhole(n int) error {
 	return r.acquire(r.claim)
 }
 
-// acquire raises the bytes of the budget that the current message holds to n.
+// acquire raises the bytes of the budget that the current message holds to n, and waits for them if it must.
 func (r *Inbound) acquire(n int64) error {
 	if n <= r.held {
 		return nil
@@ -130,7 +132,7 @@ func (r *Inbound) Free() {
 	r.buf, r.at, r.end = nil, 0, 0
 }
 
-// Fill reads until n bytes are unread.
+// Fill reads until at least n bytes are unread.
 func (r *Inbound) Fill(n int) error {
 	if r.end-r.at >= n {
 		return nil
@@ -174,7 +176,7 @@ func (r *Inbound) read(n int) (int, error) {
 	return 0, err
 }
 
-// nextRoom returns for how many of n bytes the buffer should have room now.
+// nextRoom returns the number of bytes, up to n, for which the buffer should have room now.
 func (r *Inbound) nextRoom(n int) int {
 	have, room := r.end-r.at, len(r.buf)-r.at
 	switch {
@@ -194,7 +196,7 @@ func (r *Inbound) makeRoom(n int) error {
 	case n <= len(r.buf):
 		copy(r.buf, r.buf[r.at:r.end])
 	default:
-		if err := r.acquire(min(int64(n), r.claim)); err != nil { // takes nothing without a claim
+		if err := r.acquire(min(int64(n), r.claim)); err != nil { // acquires nothing if claim is 0
 			return err
 		}
 		grown := memory.GetBuffer(n)
@@ -207,8 +209,8 @@ func (r *Inbound) makeRoom(n int) error {
 	return nil
 }
 
-// clearDeadline removes the read deadline if a drain has interrupted a read within a message: a drain waits for the
-// end of the message. It reports whether to continue reading.
+// clearDeadline removes the read deadline if a drain has interrupted a read within a message: a drain waits until the
+// message is complete. It reports whether to continue reading.
 func (r *Inbound) clearDeadline(err error) bool {
 	if r.end == r.at || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A message takes memory for the bytes that have come, not for the length that it declares.
+// A message takes memory in proportion to the bytes that have come, not to the length that it declares.
 func TestInboundHoldsReceivedBytes(t *testing.T) {
 	const length = 40 << 20
 	near, far := connected(t, "tcp")

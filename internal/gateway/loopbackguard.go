@@ -10,8 +10,8 @@ import (
 
 // LoopbackGuard refuses clients on other machines if the server requires no login and is reached over
 // loopback or a unix socket. Such a server relies on being unreachable from other machines (Redis' protected
-// mode, MongoDB's default bindIp), and a gateway would remove this protection. A server that could not be
-// asked counts as one that requires no login.
+// mode, MongoDB's default bindIp), and a gateway would remove this protection. A server that can't be asked
+// counts as one that requires no login.
 type LoopbackGuard struct {
 	Off   bool // the operator allows it, or clients need a certificate
 	Probe *AuthProbe

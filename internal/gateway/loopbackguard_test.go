@@ -75,7 +75,8 @@ type nested struct {
 
 func (n nested) NetConn() net.Conn { return n.below }
 
-// A stream of a link has the address of the connection that the system has accepted, and not that of an untrusted PROXY header.
+// A stream of a link counts as coming from the address of the accepted connection, not from the address in an untrusted
+// PROXY header.
 func TestAddressesOfStreams(t *testing.T) {
 	a, b := net.Pipe()
 	t.Cleanup(func() { _, _ = a.Close(), b.Close() })

@@ -19,7 +19,7 @@ type ownAddresses struct {
 	all []net.Addr
 }
 
-// trackListener records that the gateway listens at an address. The caller calls ended when that is over.
+// trackListener records that the gateway listens at an address. The caller must call ended when the listener is closed.
 func (s *Stats) trackListener(at net.Addr) (ended func()) {
 	if s == nil {
 		return func() {}
@@ -58,7 +58,8 @@ func leadsTo(c net.Conn, at net.Addr) bool {
 		if !ok || to.Port != at.Port {
 			return false
 		}
-		// If the listener is at all addresses of the machine, a connection to one of them also comes from it.
+		// If the listener listens on all addresses of the machine, and c leads to one of them, then c also comes from
+		// that address.
 		from, ok := c.LocalAddr().(*net.TCPAddr)
 		return at.IP.Equal(to.IP) || at.IP.IsUnspecified() && (to.IP.IsLoopback() || ok && from.IP.Equal(to.IP))
 	}

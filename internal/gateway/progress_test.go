@@ -9,8 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The bytes that the other end has taken are known: on TCP even while a long write is stuck, on a unix socket after
-// each piece that was written.
+// Progress counts the bytes that the other end has taken: on TCP even while a long write is stuck, on a unix socket
+// after each piece that was written.
 func TestTransferred(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 )
 
 // A load balancer in front of a gateway may name the client that it connects for in a PROXY header. The
-// header comes before anything else, TLS included. Not a byte more than the header is read: the bytes after
-// it stay in the connection, from which sessions read by their own system calls.
+// header comes before anything else, TLS included. Exactly the header is read: the bytes after it must stay in the
+// socket, from which sessions read with their own system calls.
 //
 //	v1  "PROXY TCP4 192.0.2.7 198.51.100.1 49152 6379\r\n"   at most 107 bytes
 //	v2  0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A | version, command | family | length, 2 bytes | length bytes
@@ -26,14 +26,14 @@ import (
 type Proxied struct {
 	net.Listener
 
-	// Trusted lists the addresses that may send a header; others are disconnected. If it is empty, all may,
-	// but their headers count for logs only and not for shares of memory (see BudgetAddress). Connections by a unix
-	// socket are trusted.
+	// Trusted lists the addresses that may send a header; others are disconnected. If it is empty, all addresses may
+	// send one, but such headers count for logs only and not for shares of memory (see BudgetAddress). Connections by
+	// a unix socket are trusted.
 	Trusted []netip.Prefix
 	Timeout time.Duration // for the header; 0: 5 s
 }
 
-// Wrap returns l with p's rules for headers; l itself if p is nil.
+// Wrap returns a listener that reads headers by p's settings from the connections of l; l itself if p is nil.
 func (p *Proxied) Wrap(l net.Listener) net.Listener {
 	if p == nil {
 		return l
@@ -74,8 +74,8 @@ const (
 	proxyV2Head = proxyBegin + 4 // with version, family and length
 )
 
-// readHeader reads the header and gives c the addresses that it names. A LOCAL header, which comes with the
-// balancer's own probes, leaves c's addresses unchanged.
+// readHeader reads the header and sets the addresses of c to those in the header. A LOCAL header, which a balancer
+// sends with its own probes, leaves them unchanged.
 func (p *proxiedConn) readHeader(c *Conn) error {
 	if !p.listener.isTrusted(p.Conn.RemoteAddr()) {
 		return errProxyUntrusted
@@ -98,8 +98,8 @@ func (p *proxiedConn) readHeader(c *Conn) error {
 	return p.Conn.SetReadDeadline(time.Time{})
 }
 
-// BudgetAddress returns the address whose share of a budget a connection's messages take. A client that could
-// choose it in a PROXY header would have as many shares as it likes, so headers count only from trusted
+// BudgetAddress returns the address from whose share of a budget a connection's messages take memory. A client that
+// could choose it in a PROXY header would have as many shares as it likes, so headers count only from trusted
 // balancers.
 func BudgetAddress(c net.Conn) net.Addr {
 	if wrapped, ok := accepted(c).(*Conn); ok && !wrapped.proxyTrusted {
@@ -122,7 +122,7 @@ func (p *Proxied) isTrusted(a net.Addr) bool {
 	return false
 }
 
-// readProxyHeader reads the header from r and not a byte more.
+// readProxyHeader reads exactly the header from r.
 func readProxyHeader(r io.Reader) ([]byte, error) {
 	b := make([]byte, proxyBegin, maxProxyLine)
 	if _, err := io.ReadFull(r, b); err != nil {
@@ -167,7 +167,8 @@ func readProxyLine(r io.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// parseProxyHeader returns the addresses in a header; nil if it names none.
+// parseProxyHeader returns the client's address in a header, and the address that the client connected to; nil if the
+// header names none.
 func parseProxyHeader(b []byte) (remote, local net.Addr, err error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// v2 returns a header from 192.0.2.7:1234 to 198.51.100.1:6379 that ends with an extension of more bytes.
+// v2 returns a header from 192.0.2.7:1234 to 198.51.100.1:6379. If more is not 0 it ends with an extension of that many
+// bytes.
 func v2(t testing.TB, command proxyproto.ProtocolVersionAndCommand, more int) []byte {
 	t.Helper()
 	h := proxyproto.Header{
@@ -41,7 +42,7 @@ func v2(t testing.TB, command proxyproto.ProtocolVersionAndCommand, more int) []
 
 const v1 = "PROXY TCP4 192.0.2.7 198.51.100.1 1234 6379\r\n"
 
-// addresses sends each connection its addresses and the bytes received from it, and closes it.
+// addresses is a session that sends the client its addresses and the bytes received from it, and ends.
 type addresses struct{ c net.Conn }
 
 func (a addresses) Run() {
@@ -76,7 +77,7 @@ func answerTo(t *testing.T, addr string, sent ...[]byte) string {
 	}
 	defer c.Close()
 	for _, b := range sent {
-		_, _ = c.Write(b) // it may have been closed already
+		_, _ = c.Write(b) // the server may have closed c already
 	}
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(c)
@@ -130,8 +131,8 @@ func TestProxiedByOthers(t *testing.T) {
 	}
 }
 
-// A header decides whose share of the memory a connection takes only if a trusted balancer sent it: otherwise
-// each connection could name an address of its own.
+// The address in a header decides from which share a connection takes memory only if a trusted balancer sent the
+// header: otherwise each connection could name an address of its own.
 func TestProxiedShares(t *testing.T) {
 	for name, c := range map[string]struct {
 		trusted []netip.Prefix

@@ -22,15 +22,15 @@ import (
 //	Run ──> requests ── the client's end, an error, idle in a drain ──> CloseUpstreamWrite or Close ──┐
 //	 └────> replies  ── the server's end, an error ──> client closed, RepliesDone ────────────────────┴──> Close
 //
-// The end of the replies ends the session: all replies have been carried, so the client's connection is
-// closed, which ends the request pump too. The end of the requests does not, because the server may still
-// have replies to send. The protocol decides what happens at the end of its request pump: after
-// CloseUpstreamWrite the server reads an EOF and its replies are carried until it closes, after Close they
-// are not. Run waits for the reply pump in both cases.
+// When the reply pump ends, the session ends: all replies have been carried, so the client's connection is
+// closed, which ends the request pump too. The end of the request pump does not end the session, because the server
+// may still have replies to send. The protocol decides what its request pump calls last: after CloseUpstreamWrite
+// the server reads an EOF and its replies are carried until it closes, after Close they are not. Run waits for the
+// reply pump in both cases.
 //
 // Drain asks the request pump to end between two requests when no reply is outstanding. The pump calls
 // BeforeRequest before it waits for a request, NoteRequest when one has come, and ContinueAfterRead after a
-// failed read. A new client gets PumpedSessionConfig.Begin for its login and a first request. Once Overdue
+// failed read. A new client has PumpedSessionConfig.Begin as time for its login and a first request. Once Overdue
 // reports true, the drain no longer waits for clients that wait for something that may never come.
 //
 // Close cuts both connections, from any goroutine and at any time. It is also called after a panic in either
@@ -57,16 +57,16 @@ type PumpedSession struct {
 	draining    atomic.Bool
 	graceEnd    atomic.Int64 // end of the drain's grace, in Unix nanoseconds; 0: not draining
 	clientEnded atomic.Bool
-	foundIdle   bool      // belongs to the request pump: the drain has found it idle since the last request
-	nextPoll    time.Time // belongs to the request pump: when to interrupt a read while draining
+	foundIdle   bool      // the drain has found the session idle since the last request; belongs to the request pump
+	nextPoll    time.Time // when to interrupt the next read while draining; belongs to the request pump
 }
 
 // PumpedSessionConfig configures a PumpedSession.
 type PumpedSessionConfig struct {
 	Client, Upstream  net.Conn
 	Requests, Replies *memory.Share // nil: no limit
-	Stall             time.Duration // limit on the time for which a peer is slower than MinPace while others wait
-	Grace             time.Duration // limit on the time for which a drain waits for a client that is itself waiting
+	Stall             time.Duration // how long a peer may be slower than memory.MinPace while others wait
+	Grace             time.Duration // how long a drain waits for a client that is itself waiting
 	Begin             time.Duration // time for the login and the first request, even in a drain; 0: BeginPatience
 	Stats             *Stats
 	Log               *slog.Logger
@@ -132,7 +132,7 @@ func (l *PumpedSession) Close() error {
 // Context returns a context that ends with the session.
 func (l *PumpedSession) Context() context.Context { return l.ctx }
 
-// Cancel ends Context before the session, so that the pumps stop waiting for memory.
+// Cancel ends Context while the session continues, so that the pumps stop waiting for memory.
 func (l *PumpedSession) Cancel() { l.cancel() }
 
 // RepliesDone returns a channel that is closed when the reply pump has ended.
@@ -144,8 +144,8 @@ func (l *PumpedSession) CloseUpstreamWrite() {
 	_ = CloseWrite(l.Upstream)
 }
 
-// End records that the client has ended its side, or is about to: if the server closes from now on, the
-// connection was not lost.
+// End records that the client has ended its side, or is about to. If the server closes its side later, it is not
+// considered lost.
 func (l *PumpedSession) End() { l.clientEnded.Store(true) }
 
 // Ended reports whether the client has ended its side.
@@ -174,18 +174,18 @@ func (l *PumpedSession) Overdue() bool {
 // Draining reports whether Drain was called.
 func (l *PumpedSession) Draining() bool { return l.draining.Load() }
 
-// BeforeRequest bounds the wait for the next request while the session drains.
+// BeforeRequest limits the wait for the next request while the session drains.
 func (l *PumpedSession) BeforeRequest() {
 	if !l.draining.Load() {
 		return
 	}
-	if now := time.Now(); !now.Before(l.nextPoll) { // the poll stays regular however many requests come in between
+	if now := time.Now(); !now.Before(l.nextPoll) { // requests in between do not postpone the poll
 		l.nextPoll = now.Add(DrainPoll)
 	}
 	_ = l.Client.SetReadDeadline(l.nextPoll)
 }
 
-// lingerCloseTimeout limits the time that LingerClose waits for a client to read the end and close.
+// lingerCloseTimeout limits the time that LingerClose waits for a client to read EOF and close.
 const lingerCloseTimeout = 200 * time.Millisecond
 
 // LingerClose closes the client's connection for writing after the grace of a drain, and reads and drops what the
@@ -202,10 +202,11 @@ func (l *PumpedSession) LingerClose() {
 // NoteRequest records that a request has come.
 func (l *PumpedSession) NoteRequest() { l.foundIdle = false }
 
-// ContinueAfterRead reports whether to go on after a failed read of a request. The pump ends on every error except an
-// interruption by a drain. Then it goes on while the session is busy or has just begun. When it is idle it goes on
-// once more, since a read after its deadline does not check whether bytes have come. After the grace it ends at the
-// first idle check: a client that is never idle for long would otherwise keep the drain waiting.
+// ContinueAfterRead reports whether the request pump goes on after it failed to read a request with err. idle means
+// that the session has nothing to finish. The pump ends on every error except an interruption by a drain. Then it goes
+// on while the session is busy or has just begun. When it is idle it goes on once more, since a read after its deadline
+// does not check whether bytes have come. After the grace it ends at the first idle check: a client that is never idle
+// for long would otherwise keep the drain waiting.
 func (l *PumpedSession) ContinueAfterRead(err error, idle bool) bool {
 	if !l.draining.Load() || !errors.Is(err, os.ErrDeadlineExceeded) || idle && (l.foundIdle || l.Overdue()) && time.Now().After(l.beginDeadline) {
 		return false

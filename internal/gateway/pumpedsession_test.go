@@ -20,13 +20,13 @@ import (
 type linePumps struct {
 	*PumpedSession
 	outstanding atomic.Int32
-	waits       bool // when the client ends, wait for outstanding replies; false: close
+	waits       bool // when the client ends and no reply is outstanding, close the session
 	panics      bool // panic at a reply
 	log         testenv.Log
 	stats       *Stats
 	ran         chan struct{} // closed when Run has returned
 
-	client, server net.Conn // the far ends
+	client, server net.Conn // the client's and the server's ends of the connections
 	said, answered *bufio.Reader
 }
 
@@ -94,7 +94,7 @@ func (p *linePumps) pumpReplies() {
 	}
 }
 
-// say writes a line on a far end.
+// say writes a line as the client or the server.
 func say(t *testing.T, c net.Conn, line string) {
 	t.Helper()
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
@@ -263,7 +263,7 @@ func TestPumpsClientEndsFirst(t *testing.T) {
 		say(t, p.client, "one")
 		hear(t, p.said, "one")
 		_ = CloseWrite(p.client)
-		hear(t, p.said, "") // the end is passed on at once
+		hear(t, p.said, "") // the EOF is passed on at once
 		say(t, p.server, "1")
 		hear(t, p.answered, "1")
 		if !p.Ended() {

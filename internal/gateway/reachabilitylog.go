@@ -10,10 +10,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 )
 
-// reachLogInterval is the shortest time between two reports of a server that comes and goes.
+// reachLogInterval is the shortest time between two log lines that report an upstream as unreachable.
 const reachLogInterval = 10 * time.Second
 
-// ReachabilityLog remembers whether the last dial of an upstream succeeded, so that only changes are logged: in a
+// ReachabilityLog remembers whether the last dial of an upstream succeeded, so that only changes are logged: during a
 // failover clients connect many times a second. Its zero value is ready to use.
 type ReachabilityLog struct {
 	Message string // text for the log; empty: upstream unreachable
@@ -24,8 +24,8 @@ type ReachabilityLog struct {
 	refused  int // failed dials since the last log line
 }
 
-// Failed counts and logs that a client is turned away because a dial failed with err. class is the error
-// class that it counts as; empty: upstream_unreachable. If file descriptors ran out the class is descriptors.
+// Failed counts and logs that a client is refused because a dial failed with err. class is the error class that is
+// counted; empty: upstream_unreachable. If file descriptors ran out the class is descriptors.
 func (r *ReachabilityLog) Failed(log *slog.Logger, stats *Stats, class, upstream string, err error) {
 	trouble := cmp.Or(r.Message, "upstream unreachable")
 	if errors.Is(err, endpoint.ErrDescriptors) {

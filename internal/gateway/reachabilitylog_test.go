@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A server that comes and goes is logged at most once for each pause, and all failed dials are counted.
+// A server that comes and goes is logged as unreachable at most once per reachLogInterval, and all failed dials are
+// counted.
 func TestReachabilityLogIsBounded(t *testing.T) {
 	var r ReachabilityLog
 	now := time.Now()

@@ -14,8 +14,8 @@ type Pace struct {
 	head, bytes int // bytes of the first read, and of all reads
 }
 
-// PaceOf returns the Pace of a connection, which measures from the first call on. It returns nil for a connection
-// that this package has not made.
+// PaceOf returns the Pace of a connection, which measures from the first call of PaceOf on. It returns nil for a
+// connection that is not a Conn of this package.
 func PaceOf(c net.Conn) *Pace {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()

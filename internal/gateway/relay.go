@@ -12,10 +12,11 @@ import (
 // relayBufferBytes is the buffer size of Relay.
 const relayBufferBytes = 32 << 10
 
-// ErrRelayWrite is wrapped by Relay's error if dst takes no more bytes. What dst has sent may still be unread.
+// ErrRelayWrite is wrapped by Relay's error if dst takes no more bytes. There may still be unread bytes from dst.
 var ErrRelayWrite = errors.New("the connection takes no more bytes")
 
-// RelayWriteError wraps an error of writing to a connection or of half-closing it.
+// RelayWriteError wraps an error of writing to a connection or of half-closing it with ErrRelayWrite. It returns nil
+// and errors.ErrUnsupported unchanged.
 func RelayWriteError(err error) error {
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -28,8 +29,8 @@ func RelayWriteError(err error) error {
 // closes both connections at the end. While Relay waits for bytes it holds no buffer (see ReadFirst).
 func Relay(dst, src net.Conn) error { return RelayFunc(dst, src, nil) }
 
-// RelayFunc is Relay, and calls show with each piece before it is written; b is valid during the call. show
-// may be nil.
+// RelayFunc is like Relay, and calls show, which may be nil, with each piece b before it is written. b is valid only
+// during the call.
 func RelayFunc(dst, src net.Conn, show func(b []byte)) error {
 	var buf []byte
 	for {

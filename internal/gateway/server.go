@@ -49,8 +49,8 @@ type Server struct {
 	Name string // for logs and errors
 
 	// NewSession makes the session of an accepted connection, whose concrete type is *Conn, or *tls.Conn
-	// after a completed handshake. It is called in the session's goroutine and may take its time. If it
-	// returns nil, the connection is closed once the client has had time to read what it was sent.
+	// after a completed handshake. It is called in the session's goroutine and may block. If it returns nil, the
+	// connection is closed once the client has had time to read what NewSession sent.
 	NewSession func(net.Conn) Session
 
 	TLS              *tls.Config   // nil: plain
@@ -60,21 +60,21 @@ type Server struct {
 	// HandshakeFailed is called when a TLS handshake fails; nil: the failure is logged at debug level.
 	HandshakeFailed func(net.Conn, error)
 
-	// Refusal is an error in the client's protocol. It is sent, as far as possible without waiting, on a
-	// plain connection above MaxConns before that is closed.
+	// Refusal is an error in the client's protocol. It is sent, if possible without waiting, on a connection
+	// without TLS before that is closed because a limit on connections is reached.
 	Refusal []byte
 
 	Log   *slog.Logger // nil: nothing is logged
 	Stats *Stats       // nil: nothing is counted
 
-	limit      ConnLimit // for connections whose client's address is known
+	limit      ConnLimit // for connections that have sent their PROXY header or need none
 	proxyLimit ConnLimit // for connections whose PROXY header is awaited
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
 	active    map[*activeConn]struct{}
 	closing   chan struct{} // closed when Shutdown begins
-	done      chan struct{} // closed when, after that, no listener and no connection is left
+	done      chan struct{} // closed after closing, when no listener and no connection is left
 	closed    bool          // Shutdown has begun
 	ended     sync.Once     // closes done
 }
@@ -84,14 +84,14 @@ type activeConn struct {
 	server  *Server
 	slot    *ConnSlot // belongs to the goroutine that serves it
 	conn    *Conn
-	proxied *proxiedConn // with its PROXY header still unread; nil: no PROXY header
+	proxied *proxiedConn // reads the PROXY header; nil: there is none
 	session Session      // nil until NewSession has returned; guarded by Server.mu
 	drained bool         // Drain was called or is about to be; guarded by Server.mu
 }
 
 // Serve accepts connections on l until Shutdown is called, and then returns nil. If the process is out of
-// file descriptors or memory it waits and tries again. It returns any other error of Accept; the sessions go
-// on. It always closes l. Several listeners may be served at a time.
+// file descriptors or memory it waits and tries again. It returns any other error of Accept; the sessions
+// continue. It always closes l. Several listeners may be served at a time.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.track(l) {
@@ -170,7 +170,8 @@ func (s *Server) admit(c net.Conn) {
 	go s.serve(a)
 }
 
-// begin counts an admitted connection. If Shutdown has begun since it came, Shutdown waits for it too.
+// begin counts an admitted connection. If Shutdown has begun since the connection was accepted, it waits for this one
+// too.
 func (s *Server) begin(a *activeConn) {
 	s.mu.Lock()
 	s.active[a] = struct{}{}
@@ -178,8 +179,8 @@ func (s *Server) begin(a *activeConn) {
 	s.Stats.connOpened()
 }
 
-// ServeStream serves a client whose connection is a stream within a connection of this server, as if the client had
-// connected, and returns when its session has ended. newSession takes the place of NewSession.
+// ServeStream serves a stream within a connection of this server like the connection of a client, and returns when its
+// session has ended. newSession is used in place of NewSession.
 func (s *Server) ServeStream(stream net.Conn, newSession func(net.Conn) Session) {
 	a := &activeConn{server: s, conn: NewConn(stream)}
 	if a.slot = s.limit.Admit(BudgetAddress(a.conn), a, false); a.slot == nil {
@@ -234,7 +235,7 @@ func (s *Server) refuse(c *Conn, short error) {
 	if s.TLS != nil || len(s.Refusal) == 0 {
 		return
 	}
-	// A fresh connection's send buffer takes this at once; the deadline is for connections where it does not.
+	// The send buffer of a new connection usually takes this at once; the deadline is for those where it does not.
 	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_, _ = c.Write(s.Refusal)
 }
@@ -267,7 +268,7 @@ func (s *Server) serve(a *activeConn) {
 	linger(c)
 }
 
-// Limits for a client that got no session and goes on sending.
+// Limits for a client that got no session and continues sending.
 const (
 	lingerTime  = 2 * time.Second
 	lingerBytes = 64 << 10
@@ -297,7 +298,7 @@ func (s *Server) admitProxied(a *activeConn) bool {
 			return false
 		}
 	}
-	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // balancers probe whether a port is open
+	if err != nil && !s.isClosing() && !errors.Is(err, io.EOF) { // EOF: a balancer probes whether the port is open
 		s.Stats.Error("proxy_header")
 		s.log().Debug("connection without a valid PROXY header closed", "remote", remote(a.conn), "err", err)
 	}
@@ -376,8 +377,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// BeginPatience limits how long a client that connected just before Shutdown may take for its handshakes and its
-// first request.
+// BeginPatience limits how long a client that connects just before Shutdown may take for its handshakes and its first
+// request.
 const BeginPatience = 2 * time.Second
 
 // close stops accepting and returns the connections whose sessions to drain. Connections without a session

@@ -21,9 +21,8 @@ import (
 // patience limits the wait for events that must happen; no test asserts it.
 const patience = 2 * time.Minute
 
-// lineSession answers each line with the same line. "hold" is answered when
-// release is closed, "panic" panics, "panic-elsewhere" does so in a goroutine of
-// the session's own.
+// lineSession answers each line with the same line. "hold" is answered when release is closed, "panic" panics, and
+// "panic-elsewhere" panics in another goroutine of the session.
 type lineSession struct {
 	conn    net.Conn
 	release chan struct{}
@@ -419,7 +418,7 @@ func TestShutdownInterruptsAcceptPause(t *testing.T) {
 	}
 }
 
-// A client that is still sending when it is turned away can read the reason.
+// A client that is still sending when it is refused can read the reason.
 func TestRefusedClientReadsTheReason(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(c net.Conn) Session {
 		_, _ = io.WriteString(c, "go away\n")
@@ -429,7 +428,7 @@ func TestRefusedClientReadsTheReason(t *testing.T) {
 	if got, err := c.lines.ReadString('\n'); err != nil || got != "go away\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := c.lines.ReadString('\n'); err != io.EOF { // nothing more will come
+	if got, err := c.lines.ReadString('\n'); err != io.EOF { // the server has closed for writing
 		t.Errorf("%q, %v", got, err)
 	}
 	for range 3 { // the first write to a closed socket may pass
@@ -445,6 +444,6 @@ func TestNilSessionClosesTheConnection(t *testing.T) {
 	h := startServer(t, &Server{NewSession: func(net.Conn) Session { return nil }})
 	c := h.dial(t)
 	c.expectEnd()
-	_ = c.Close() // otherwise the server would linger
+	_ = c.Close() // ends linger early
 	testenv.Eventually(t, "no connection", func() bool { return h.Stats.Snapshot().Connections.Open == 0 })
 }

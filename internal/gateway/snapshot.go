@@ -27,7 +27,7 @@ type Snapshot struct {
 	Guarded     []GuardTotal      `json:"guarded"`
 	Inflated    map[string]uint64 `json:"inflated"`
 	Latency     LatencyTotal      `json:"latency"`
-	// Effort is nil without cpu_budget and latency_budget.
+	// Effort is nil if neither cpu_budget nor latency_budget is set.
 	Effort *EffortTotal `json:"effort,omitempty"`
 }
 
@@ -78,7 +78,7 @@ type RuleTotal struct {
 	SealCPUSeconds float64      `json:"seal_cpu_seconds"`
 	Codecs         []CodecTotal `json:"codecs"`
 	LeftBy         []LeftTotal  `json:"left_by"`
-	// Observed counts what a rule with mode observe would have done; nil: it has observed nothing.
+	// Observed counts the values that the rule has measured in mode observe; nil: none.
 	Observed *ObservedTotal `json:"observed,omitempty"`
 }
 
@@ -116,8 +116,8 @@ type GuardTotal struct {
 	Count   uint64 `json:"count"`
 }
 
-// LatencyTotal sums up the latency that the gateway added; the quantiles are upper ends of histogram buckets,
-// so up to 2.5 times too high.
+// LatencyTotal sums up the latency that the gateway added. The quantiles are upper ends of histogram buckets, so
+// they may be up to 2.5 times too high.
 type LatencyTotal struct {
 	Count  uint64  `json:"count"`
 	MeanUs float64 `json:"mean_us"`
@@ -311,9 +311,8 @@ func (l Latencies) Quantile(before Latencies, q float64) time.Duration {
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// StoresValues reports whether a protocol's upstream keeps values compressed, so that reading one saves bytes
-// as writing it does. With the other protocols a message that is decompressed was counted by the gateway that
-// compressed it.
+// StoresValues reports whether a protocol's upstream stores values compressed, so that reading one saves bytes as
+// writing it does. With other protocols, the gateway that compressed a message has already counted its saving.
 func StoresValues(protocol string) bool { return protocol == "redis" || protocol == "tarantool" }
 
 func sumUp(rules []RuleTotal, opened []CodecTotal, readsSave bool) Total {
@@ -345,7 +344,7 @@ func ratio(raw, stored uint64) float64 {
 	return float64(raw) / float64(stored)
 }
 
-// EffortTotal is the state of a gateway's limits on the effort of compressing.
+// EffortTotal is the state of a gateway's budgets for compressing.
 type EffortTotal struct {
 	CPUBudgetCores       float64       `json:"cpu_budget_cores,omitempty"`
 	LatencyBudgetSeconds float64       `json:"latency_budget_seconds,omitempty"`
@@ -357,7 +356,7 @@ type EffortTotal struct {
 	Steps                []EffortShare `json:"steps"`
 }
 
-// EffortShare is one step: rule, fast, lz4 or raw.
+// EffortShare counts the values of one step: rule, fast, lz4 or raw.
 type EffortShare struct {
 	Step   string  `json:"step"`
 	Share  float64 `json:"share"` // of the values in the last seconds

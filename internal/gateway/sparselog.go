@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// sparseBurst warnings or errors of one kind are logged in a period. The rest is counted, and the last of
+	// sparseBurst warnings or errors of one kind are logged in a period. Further ones are counted, and the last of
 	// them is logged with the count when the period ends.
 	sparseBurst  = 10
 	sparsePeriod = 10 * time.Second
 
-	// maxSparseKinds limits the kinds that are told apart, as a safeguard against mistakes: messages and
-	// classes are constants of the code.
+	// maxSparseKinds limits the kinds that are distinguished, as a safeguard against mistakes: messages and
+	// classes are constants in the code.
 	maxSparseKinds = 1024
 )
 
-// SparseLog passes records on to next, but only some of many warnings or errors of the same kind in a short
-// time: one client, or one broken value that is read repeatedly, must not fill a disk or hide other messages.
-// Records with the same message, gateway and class (attributes of those names) are of one kind. All are
-// counted: the last line of a period says how many records it stands for.
+// SparseLog returns a handler that passes records on to next, but only some of many warnings or errors of the same
+// kind in a short time: one client, or one broken value that is read repeatedly, must not fill a disk or hide other
+// messages. Records with the same message, gateway and class (attributes of those names) are of one kind. None is
+// lost in the count: the last line of a period says how many records it stands for (attribute repeated).
 func SparseLog(next slog.Handler) slog.Handler {
 	return sparseHandler{next: next, kinds: &sparseKinds{active: map[sparseKind]*sparsePending{}}}
 }
@@ -108,8 +108,8 @@ func (s *sparseKinds) admit(kind sparseKind, r slog.Record, to slog.Handler) boo
 	return false
 }
 
-// end ends a period. If records were held back, it logs the last one and begins another period, without a
-// burst: a lasting problem is then logged once a period.
+// end ends a period. If records were suppressed, it logs the last one and begins another period without a burst, so
+// that a lasting problem is logged once a period.
 func (s *sparseKinds) end(kind sparseKind) {
 	s.mu.Lock()
 	p := s.active[kind]

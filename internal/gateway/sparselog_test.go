@@ -12,7 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A storm of equal warnings is logged in a few lines with their count, and hides no others.
+// Many equal warnings are logged in a few lines with their count, and do not suppress other warnings.
 func TestSparseLogInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out testenv.Log

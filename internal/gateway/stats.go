@@ -35,7 +35,7 @@ const codecIDs = codec.Proto + 1
 type Stats struct {
 	name     string
 	protocol string
-	commands map[string]string // name to name; see SetCommands
+	commands map[string]string // from name to the same name as a label; see SetCommands
 
 	sides         [len(sideNames)]traffic
 	connsOpen     atomic.Int64
@@ -140,8 +140,8 @@ func (s *Stats) SealTime(rule string, id codec.ID, d time.Duration) {
 	}
 }
 
-// Left counts a value of raw bytes that a rule covers and that was left uncompressed. Reasons are constants
-// of the caller: small, no_gain, number, budget ….
+// Left counts a value of raw bytes that a rule covers and that was left uncompressed. reason must be one of the
+// caller's constants: small, no_gain, number, budget ….
 func (s *Stats) Left(rule, reason string, raw int) {
 	if s != nil {
 		s.left.get(leftKey{rule, reason}).add(raw, raw, 0)
@@ -165,14 +165,14 @@ func (s *Stats) Opened(id codec.ID, stored, raw int, d time.Duration) {
 	}
 }
 
-// Error counts an error. Classes are constants of the caller.
+// Error counts an error. class must be one of the caller's constants.
 func (s *Stats) Error(class string) {
 	if s != nil {
 		s.errors.get(class).Add(1)
 	}
 }
 
-// SetTrouble sets why the gateway can't serve clients; nil: it can.
+// SetTrouble sets the error because of which the gateway can't serve clients; nil: it can.
 func (s *Stats) SetTrouble(err error) {
 	if s == nil {
 		return
@@ -185,8 +185,8 @@ func (s *Stats) SetTrouble(err error) {
 	s.trouble.Store(&text)
 }
 
-// Guarded counts a command that was guarded because it computes on values. See SetCommands for command;
-// outcomes are constants of the caller.
+// Guarded counts a command that was guarded because it computes on values. See SetCommands for command. outcome must
+// be one of the caller's constants.
 func (s *Stats) Guarded(command, outcome string) {
 	if s == nil {
 		return
@@ -198,16 +198,16 @@ func (s *Stats) Guarded(command, outcome string) {
 	s.guarded.get(guardKey{known, outcome}).Add(1)
 }
 
-// Inflated counts an envelope that was replaced in the store by its plain value, for a command that needs
-// that. Reasons are constants of the caller.
+// Inflated counts an envelope that was replaced in the store by its uncompressed value, for a command that needs it.
+// reason must be one of the caller's constants.
 func (s *Stats) Inflated(reason string) {
 	if s != nil {
 		s.inflated.get(reason).Add(1)
 	}
 }
 
-// Latency counts the time that the gateway itself added to one exchange; for Redis, to one request by
-// compressing its values, or to one reply by decompressing them.
+// Latency counts the time that the gateway itself added to one exchange. For Redis, that is the time added to one
+// request by compressing its values, or to one reply by decompressing them.
 func (s *Stats) Latency(d time.Duration) {
 	if s == nil {
 		return
@@ -253,8 +253,8 @@ func (s *Stats) connRejected() {
 	}
 }
 
-// family holds one counter for each label. Reading takes no lock: the map is never changed, only replaced,
-// once for each new label. Beyond limit labels all new ones share the counter of the label other.
+// family holds one counter for each label. Reading takes no lock: the map is never changed, only replaced, once for
+// each new label. When there are limit labels, all new ones share the counter of the label other.
 type family[K comparable, V any] struct {
 	limit int
 	other K
@@ -312,7 +312,7 @@ var latencyBounds = [...]time.Duration{
 // histogram counts durations. The last bucket is for durations above all bounds.
 type histogram struct {
 	buckets [len(latencyBounds) + 1]atomic.Uint64
-	nanos   atomic.Int64
+	nanos   atomic.Int64 // sum of all durations
 }
 
 // read returns the count of each bucket (not cumulated) and their sum.
@@ -324,9 +324,9 @@ func (h *histogram) read() (counts [len(latencyBounds) + 1]uint64, total uint64)
 	return counts, total
 }
 
-// quantile returns the bound below which the share q of all durations lies; it is the upper end of a bucket,
-// so up to 2.5 times too high. For durations above all bounds it returns the highest bound, and without any
-// durations 0.
+// quantile returns the bound below which the share q of all durations lies. It is the upper end of a bucket, so it may
+// be up to 2.5 times too high. For durations above all bounds it returns the highest bound, and 0 if there are no
+// durations.
 func (h *histogram) quantile(q float64) time.Duration {
 	counts, total := h.read()
 	return quantileOf(counts, total, q)

@@ -10,8 +10,8 @@ import (
 )
 
 // transferredByKernel returns the kernel's counts for a TCP connection: the bytes received, read or not, and the
-// bytes that the other end has acknowledged. Written bytes would be the wrong measure: the send buffer of
-// some megabytes becomes writable only when a third of it is empty again, so a slow reader would look stopped.
+// bytes that the other end has acknowledged. Written bytes would be the wrong measure: a send buffer of some
+// megabytes becomes writable only when a third of it is empty again, so a slow reader would seem to have stopped.
 func transferredByKernel(c net.Conn) (received, taken int64, ok bool) {
 	t, isTCP := c.(*net.TCPConn)
 	if !isTCP {
@@ -34,9 +34,9 @@ func transferredByKernel(c net.Conn) (received, taken int64, ok bool) {
 // tcpClose is the state of a TCP connection that was reset, in Linux's tcp_states.h.
 const tcpClose = 7
 
-// WasReset reports whether c was reset, after a read from c returned EOF. The kernel reports a reset as an
-// error once only: if a writer got it, a reader sees EOF. It must not be called for a
-// connection that was closed for writing, whose state is the same after an ordinary end.
+// WasReset reports whether c was reset, after a read from c returned EOF. The kernel reports a reset as an error only
+// once: if a writer got it, a reader gets EOF. WasReset must not be called for a connection that was closed for
+// writing, since that has the same state after an ordinary end.
 func WasReset(c net.Conn) bool {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
