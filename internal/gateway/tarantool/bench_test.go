@@ -19,7 +19,7 @@ func (nowhere) SetWriteDeadline(time.Time) error { return nil }
 func (nowhere) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (nowhere) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
-// BenchmarkPumps measures a request and its reply without system calls.
+// BenchmarkPumps measures handling a request and its reply, without system calls.
 func BenchmarkPumps(b *testing.B) {
 	doc := strings.Repeat("a document, 0123456789, ", 15)
 	g := offline(b)

@@ -14,19 +14,19 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Functions may be given operations like those of UPDATE: crud.update and crud.upsert, box.space.docs:update
-// by CALL, and functions that applications write. The gateway does not see what a function does with them, so
-// it can't carry out a splice in steps. It refuses a splice that may cut an envelope, wherever in the
-// arguments it is:
+// The arguments of functions may hold operations like those of UPDATE: of crud.update, crud.upsert,
+// box.space.docs:update by CALL, and functions that applications write. The gateway does not see what a function
+// does with the operations, so it can't carry out a splice in steps. It refuses a splice that may cut an envelope,
+// wherever in the arguments the splice is. A splice passes in two cases:
 //
-//	the function is     and                                             the splice
-//	crud's, or box's    no rule compresses the field that it names      passes
-//	anything else       no rule compresses anything                     passes
+//	the function is       and
+//	crud's or box's       no rule compresses the field that the splice names
+//	any other function    no rule compresses anything
 //
-// Operations that do not cut a value (=, and arithmetic, which needs a number) pass.
+// Operations that do not cut a value pass: = and arithmetic, which needs a number.
 
-// collectCall finds the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut
-// envelopes. stamp is the version of the schema by which a splice was found harmless; it is zero if the
+// collectCall adds edits for the arguments of a CALL that rules name. It refuses a CALL or EVAL that may cut
+// envelopes. stamp is the version of the schema by which splices were found harmless; it is zero if the
 // schema does not matter.
 func (g *Gateway) collectCall(ctx context.Context, r *request) (stamp schemaStamp, refused *refusal) {
 	all := g.catalog.spaces.Load()
@@ -76,7 +76,8 @@ type nestedSplice struct {
 	moved   bool   // an operation before it inserts or deletes fields
 }
 
-// mayHoldSplice reports whether an element of a frame may be a text that begins with ":". Most frames have none.
+// mayHoldSplice reports whether a value in a frame may be a string or binary that begins with ":". Most frames have
+// none.
 func mayHoldSplice(frame []byte) bool {
 	for at := 1; at < len(frame); at++ {
 		next := bytes.IndexByte(frame[at:], ':')
@@ -90,8 +91,7 @@ func mayHoldSplice(frame []byte) bool {
 	return false
 }
 
-// mayEndInTextHead reports whether the last bytes, at least one, may be the head of a string or binary that is not
-// empty.
+// mayEndInTextHead reports whether b, which is not empty, may end in the head of a string or binary that is not empty.
 func mayEndInTextHead(b []byte) bool {
 	n := len(b)
 	return b[n-1] > 0xa0 && b[n-1] < 0xc0 ||
@@ -100,15 +100,15 @@ func mayEndInTextHead(b []byte) bool {
 		n > 4 && (b[n-5] == 0xdb || b[n-5] == 0xc6)
 }
 
-// nestedSplices yields the splices in the arguments, at any depth and however many: functions such as
-// crud.upsert_many take operations for each of many tuples.
+// nestedSplices yields all splices in the arguments, at any depth. There is no limit on their number, since functions
+// such as crud.upsert_many take operations for each of many tuples.
 func nestedSplices(r *request) iter.Seq[nestedSplice] {
 	return func(yield func(nestedSplice) bool) {
 		moved := false
 		for at := r.body.Tuple.At; at < r.body.Tuple.End(); {
 			h, err := wire.ReadHead(r.bytes, at)
 			if err != nil {
-				return // can't happen: the body has been walked through
+				return // can't happen: the body has been parsed
 			}
 			switch op, field, end := operationAt(r.bytes, &h); op {
 			case '!', '#':
@@ -118,7 +118,7 @@ func nestedSplices(r *request) iter.Seq[nestedSplice] {
 					return
 				}
 			}
-			at = h.Content.End() // for an array or map: its first element
+			at = h.Content.End() // of an array or map: the start of its first element
 		}
 	}
 }
@@ -133,9 +133,9 @@ func dropSpliceEdits(r *request) (spliced bool) {
 	return spliced
 }
 
-// operationAt reads an operation that moves fields or cuts one: a list as UPDATE takes it, or a map with the
-// keys 1, 2, …, which is the same to Lua. op is 0 if there is none. The server ignores the rest of an operator's
-// name. A splice says in numbers where it cuts and how much.
+// operationAt reads an operation that moves fields or cuts one: a list as in UPDATE, or a map with the keys 1, 2, …,
+// which Lua treats in the same way. op is the first byte of the operator, since the server ignores the rest; 0 if there
+// is no such operation. The offset and length of a splice must be numbers.
 func operationAt(b []byte, h *wire.Head) (op byte, field []byte, end int) {
 	if h.Count != 3 && h.Count != 5 || h.Kind != wire.Array && h.Kind != wire.Map {
 		return 0, nil, 0
@@ -193,8 +193,8 @@ func luaHasSplice(lua []byte) bool {
 	return slices.ContainsFunc(luaSplice.FindAllIndex(lua, -1), func(at []int) bool { return hasOperands(lua[at[1]:]) })
 }
 
-// hasOperands reports whether a table may have the four elements that follow ':' in a splice. rest is the
-// code behind the table's first element. Only plain lists, such as {':', ';'}, are known to have fewer.
+// hasOperands reports whether a Lua table may have the four elements that follow ':' in a splice. rest is the code
+// behind the table's first element. It returns false only for plain lists with fewer elements, such as {':', ';'}.
 func hasOperands(rest []byte) bool {
 	list, _, closed := bytes.Cut(rest, []byte("}"))
 	count := func(sep string) int { return bytes.Count(list, []byte(sep)) }
@@ -202,22 +202,22 @@ func hasOperands(rest []byte) bool {
 	return !plain || count(",")+count(";") >= 3
 }
 
-// callee describes a function that is given operations.
+// callee describes the function whose arguments hold operations.
 type callee struct {
-	what  string
-	space string // the space that they change; "": unknown
+	what  string // its name, for error texts
+	space string // the space that the operations change; "": unknown
 	crud  bool   // a function of the module crud, which stores tuples unchanged
 }
 
-// crudOperations holds the functions of crud that take operations: those of a router, and those that a router
+// crudOperations holds the functions of crud that take operations: the functions of a router, and those that a router
 // calls on storages.
 var crudOperations = map[string]bool{
 	"crud.update": true, "crud.upsert": true, "crud.upsert_object": true, "crud.upsert_many": true, "crud.upsert_object_many": true,
 	"_crud.update_on_storage": true, "_crud.upsert_on_storage": true, "_crud.upsert_many_on_storage": true,
 }
 
-// calleeOf returns the function that a request calls. It looks through vshard and crud, which call other
-// functions by name.
+// calleeOf returns the function that a request calls. For functions of vshard and crud that call another function by
+// name it returns that one.
 func calleeOf(r *request) callee {
 	if r.header.Type == wire.Eval {
 		return callee{what: "EVAL"}
@@ -266,7 +266,7 @@ func (all *spaces) isHarmless(to *callee, s *nestedSplice) bool {
 	}
 	space := all.byName[to.space]
 	if space == nil {
-		return len(all.missing) == 0 || all.schema.SpaceByName(to.space) != nil // or the server's own
+		return len(all.missing) == 0 || all.schema.SpaceByName(to.space) != nil // a system space holds no envelopes
 	}
 	t := space.target(s.field, 1)
 	if t.known && !s.moved {
@@ -276,8 +276,8 @@ func (all *spaces) isHarmless(to *callee, s *nestedSplice) bool {
 }
 
 // mayStoreIn reports whether the argument that a rule compresses may be stored as the field that an operation
-// names. What a function stores is known of crud only. Numbers can be compared with numbers only, names with
-// names.
+// names. Only for functions of crud the gateway knows how they store an argument. A field number can be compared only
+// with a number, and a name only with a name.
 func mayStoreIn(rule *policy.Rule, field []byte) bool {
 	dot := strings.LastIndexByte(rule.Field, '.')
 	if dot < 0 || !strings.HasPrefix(rule.Key, "crud.") {
@@ -292,9 +292,9 @@ func mayStoreIn(rule *policy.Rule, field []byte) bool {
 	return err == nil || !isLiteral(stored) || len(name) == 0 || bytes.ContainsAny(name, `.['"`) || string(name) == stored
 }
 
-// collectArguments finds the arguments of a stored function that rules name. The gateway does not know what
-// the function does with them. So there is no schema version to require, and values that begin like an
-// envelope pass unchanged.
+// collectArguments adds edits for the arguments of a stored function that rules name. The gateway does not know what
+// the function does with them, so it requires no schema version, and values that begin like an envelope pass
+// unchanged.
 func collectArguments(r *request, rules []*policy.Rule) {
 	if len(rules) == 0 || r.body.Function.Len == 0 || r.body.Tuple.Len == 0 {
 		return

@@ -40,7 +40,7 @@ end}}
 function change(what) return box.space.docs:update(what.id, what.operations) end
 `
 
-// callBed starts a server with these functions and a gateway with these rules.
+// callBed starts a server with the functions of families, and a gateway with these rules.
 func callBed(t *testing.T, rules ...policy.Rule) *bed {
 	t.Helper()
 	for i := range rules {
@@ -51,8 +51,8 @@ func callBed(t *testing.T, rules ...policy.Rule) *bed {
 	return b
 }
 
-// TestSplicesInCallsDontCutEnvelopes calls functions that take operations, in every shape that operations
-// have. The field's values were compressed by the rule of another function, or of a space.
+// TestSplicesInCallsDontCutEnvelopes calls functions that take operations, with all forms of operations. The field's
+// value was compressed by a rule for another function, or for a space.
 func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 	type list = []any
 	type object = map[string]any
@@ -70,7 +70,7 @@ func TestSplicesInCallsDontCutEnvelopes(t *testing.T) {
 		{"crud.upsert", list{"docs", list{1, "tag", "never"}, cut}},
 		{"crud.upsert_object", list{"docs", object{"id": 1, "tag": "tag", "doc": "never"}, cut}},
 		{"crud.upsert_many", list{"docs", list{list{list{1, "tag", "never"}, byNumber}}}},
-		// More operations than a request may have, in a batch, where the limit is for each tuple.
+		// More operations than one UPDATE may have: in a batch the limit applies to each tuple.
 		{"crud.upsert_many", list{"docs", append(slices.Repeat(list{list{list{2, "tag", "plain"}, list{list{":", 2, 1, 0, ""}}}}, maxOperations), list{list{1, "tag", "never"}, byNumber})}},
 		{"crud.upsert_object_many", list{"docs", list{list{object{"id": 1, "tag": "tag", "doc": "never"}, cut}}}},
 		{"vshard.storage.call", list{1, "write", "_crud.update_on_storage", list{"docs", 1, byNumber}}},
@@ -164,7 +164,7 @@ func TestSplicesInCallsOfOtherFields(t *testing.T) {
 }
 
 // TestSplicesOfWhatFunctionsStored sends UPDATE and UPSERT to a space without rules whose values were
-// compressed by the rule of a function.
+// compressed by a rule for a function.
 func TestSplicesOfWhatFunctionsStored(t *testing.T) {
 	type list = []any
 	doc := document(1)
@@ -215,8 +215,8 @@ func TestSplicesOfWhatFunctionsStored(t *testing.T) {
 	}
 }
 
-// TestOperationsInArguments checks what is refused, without a server, on a gateway that compresses field 2
-// (a) of the space docs and arguments of the function f.
+// TestOperationsInArguments checks, without a server, which calls are refused by a gateway that compresses field 2 (a)
+// of the space docs and arguments of the function f.
 func TestOperationsInArguments(t *testing.T) {
 	type list = []any
 	long := strings.Repeat("abc ", 30)
@@ -225,7 +225,7 @@ func TestOperationsInArguments(t *testing.T) {
 		typ     wire.Type
 		name    string
 		args    list
-		called  bool // there are rules for functions
+		called  bool // rules for functions may have stored envelopes
 		refused bool
 	}{
 		{wire.Call, "crud.update", list{"docs", 1, list{splice("a")}}, false, true},
@@ -246,7 +246,7 @@ func TestOperationsInArguments(t *testing.T) {
 		{wire.Call, "crud.update", list{"docs", 1, list{list{"x:", "a", 1, 3, "XXX"}}}, false, false},
 		{wire.Call, "g", list{list{":x", "a", 1.0, float32(3), "XXX"}}, false, true},
 		{wire.Call, "g", list{list{":smile:", "a", "b", "c", "d"}}, false, false},
-		// Maps that are lists to Lua, with unsigned, signed and floating-point keys.
+		// Maps that Lua treats as lists, with unsigned, signed and floating-point keys.
 		{wire.Call, "g", list{msgp.Raw("\x85\x02\xa1a\x01\xa1:\x03\x01\x04\x03\x05\xa3XXX")}, false, true},
 		{wire.Call, "g", list{msgp.Raw("\x85\xd0\x01\xa1:\xd1\x00\x02\xa1a\xd2\x00\x00\x00\x03\x01\xd3\x00\x00\x00\x00\x00\x00\x00\x04\x03\xd0\x05\xa3XXX")}, false, true},
 		{wire.Call, "g", list{msgp.Raw("\x85\xcb?\xf0\x00\x00\x00\x00\x00\x00\xa1:\xca@\x00\x00\x00\xa1a\x03\x01\x04\x03\x05\xa3XXX")}, false, true},

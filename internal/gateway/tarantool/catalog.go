@@ -15,16 +15,16 @@ import (
 )
 
 // catalog holds the current spaces: rules and schema together. The schema is read again when a reply of the
-// server names a newer version than the one that was read, and when connections of clients or of the gateway
-// were lost: a restarted server counts versions from the beginning.
+// server names a newer version than the one that was read, and when a connection of a client or of the gateway was
+// lost: a restarted server counts versions from the beginning.
 type catalog struct {
 	rules       atomic.Pointer[policy.Policy]
 	spaces      atomic.Pointer[spaces] // nil until the schema was read
 	seenVersion atomic.Uint64          // newest version in replies since the schema was last read
-	// stale is set when the version of the schema that was read can't be trusted any more.
+	// stale is set when the schema that was read may not be the server's any more, whatever its version is.
 	stale atomic.Bool
 
-	read  func(context.Context) (*schema.Schema, error) // nil: there is no schema, and nothing is compressed
+	read  func(context.Context) (*schema.Schema, error) // nil: no schema is read, and no tuple is compressed
 	ctx   context.Context                               // ends with the gateway
 	stats *gateway.Stats
 	log   *slog.Logger
@@ -37,21 +37,21 @@ type catalog struct {
 	firstNeeded time.Time       // when a request first needed the schema
 	failedAt    time.Time       // when the last load failed; zero: it succeeded
 	warned      map[string]bool // warnings that were logged
-	loaded      bool            // the schema was read once
+	loaded      bool            // the schema has been read at least once
 }
 
 const (
 	loadTimeout  = 30 * time.Second
-	loadPatience = 5 * time.Second // longest wait of a request for a load
-	firstReload  = time.Second
+	loadPatience = 5 * time.Second // longest time after the start of a load that a request waits for it
+	firstReload  = time.Second     // pause after the first failed load of loadFirst; doubles up to lastReload
 	lastReload   = 30 * time.Second
-	// failurePause is the time after a failed load in which requests start no other, unless the server has
-	// greeted a client meanwhile.
+	// failurePause is the time after a failed load during which requests start no other load, unless the server has
+	// greeted a client since the failed load began.
 	failurePause = 500 * time.Millisecond
 	// firstPatience limits how long requests that need the schema wait for it, counted from the first such
 	// request. A server that is just starting may not have the gateway's user yet.
 	firstPatience = 2 * time.Second
-	firstPoll     = 20 * time.Millisecond
+	firstPoll     = 20 * time.Millisecond // pause between attempts in that time
 )
 
 func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Context) (*schema.Schema, error), stats *gateway.Stats, log *slog.Logger) *catalog {
@@ -60,10 +60,10 @@ func newCatalog(ctx context.Context, rules *policy.Policy, read func(context.Con
 	return c
 }
 
-// readsSchema reports whether the gateway reads a schema at all, whether or not it has been read.
+// readsSchema reports whether the gateway is configured to read the schema. It may not have been read yet.
 func (c *catalog) readsSchema() bool { return c.read != nil }
 
-// loadFirst reads the schema, and tries again until that has succeeded once.
+// loadFirst reads the schema, and tries again until it has been read once.
 func (c *catalog) loadFirst(context.Context) {
 	if c.read == nil {
 		return
@@ -91,7 +91,7 @@ func (c *catalog) recordVersion(version uint64) {
 	}
 }
 
-// markLost records that the server ended a connection.
+// markLost records that the server ended a connection, so that it may have been restarted.
 func (c *catalog) markLost() { c.stale.Store(true) }
 
 // markRefused records that the server refused a request because it named that version.
@@ -101,13 +101,13 @@ func (c *catalog) markRefused(version uint64) {
 	}
 }
 
-// isFresh reports whether all has the newest schema as far as the gateway can tell.
+// isFresh reports whether all has the newest schema that the gateway knows of.
 func (c *catalog) isFresh(all *spaces) bool {
 	return all != nil && !c.stale.Load() && c.seenVersion.Load() <= all.version && !all.schema.Lost()
 }
 
 // current returns the spaces for a request. It reads the schema first if that has changed, and returns the
-// former spaces when reading takes too long or fails. It returns nil if no schema has been read.
+// previous spaces if reading takes too long or fails. It returns nil if no schema has been read.
 func (c *catalog) current(ctx context.Context) *spaces {
 	all := c.spaces.Load()
 	if c.isFresh(all) || c.read == nil {
@@ -144,7 +144,7 @@ func (c *catalog) recordGreeting() {
 	c.greetedAt = time.Now()
 }
 
-// refresh reads the schema, or waits for the load that is running. It returns early when that takes too long.
+// refresh reads the schema, or waits for the running load. It returns early when that takes too long.
 func (c *catalog) refresh(ctx context.Context) {
 	for range 2 { // the first load may have failed because it began before the server was up
 		loading, patience := c.beginLoad()
@@ -154,8 +154,8 @@ func (c *catalog) refresh(ctx context.Context) {
 	}
 }
 
-// beginLoad returns a channel that is closed at the end of the running load, and how long to wait for it. It
-// begins a load if none is running, and returns nil soon after a failure.
+// beginLoad begins a load if none is running. It returns a channel that is closed at the end of the load, and how long
+// to wait for it; nil if it begins no load because one has just failed (see failurePause).
 func (c *catalog) beginLoad() (loading chan struct{}, patience time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *catalog) isOutdated() bool {
 	return !c.failedAt.IsZero() && !c.loadBegan.After(c.greetedAt)
 }
 
-// waitFor reports whether done was closed in time.
+// waitFor waits until done is closed, and returns false if ctx or patience ends first.
 func waitFor(ctx context.Context, done chan struct{}, patience time.Duration) bool {
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -210,7 +210,7 @@ func (c *catalog) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 	defer cancel()
 	seen := c.seenVersion.Load()
-	c.stale.Store(false) // connections that are lost from now on set it again
+	c.stale.Store(false) // set again if a connection is lost from now on
 	read, err := c.tryRead(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +227,8 @@ func (c *catalog) load(done chan struct{}) {
 	c.failedAt = time.Time{}
 	delete(c.warned, unreadable)
 	c.schema = read
-	if !c.seenVersion.CompareAndSwap(seen, read.Version) { // lower after a restart of the server
-		c.recordVersion(read.Version) // keeps a newer version that a reply named meanwhile
+	if !c.seenVersion.CompareAndSwap(seen, read.Version) { // the version may be lower, after a restart of the server
+		c.recordVersion(read.Version) // a reply named a version meanwhile: keep the newer of the two
 	}
 	c.assign()
 	if !c.loaded {

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// The schema is read again when there is a reason, and the former one stays in use when that fails.
+// The schema is read again when it may have changed, and the previous one stays in use when that fails.
 func TestCatalogReadsAgain(t *testing.T) {
 	reads, version, fail := 0, uint64(3), error(nil)
 	log := slog.New(slog.DiscardHandler)
@@ -48,13 +48,13 @@ func TestCatalogReadsAgain(t *testing.T) {
 	}
 }
 
-// A version that a reply names while the schema is being read may be newer than the schema that was read.
+// A reply may name a version while the schema is read. It is remembered if it is newer than the schema that was read.
 func TestCatalogKeepsNewerVersions(t *testing.T) {
 	var c *catalog
 	reads := uint64(0)
 	c = newCatalog(t.Context(), nil, func(context.Context) (*schema.Schema, error) {
 		reads++
-		c.recordVersion(6) // the version of the second schema; sessions note a version once
+		c.recordVersion(6) // the version of the second schema; a session records each version only once
 		return &schema.Schema{Version: 4 + reads}, nil
 	}, gateway.NewStats("test", "tarantool"), slog.New(slog.DiscardHandler))
 	for want := uint64(5); want <= 6; want++ {
@@ -67,8 +67,7 @@ func TestCatalogKeepsNewerVersions(t *testing.T) {
 	}
 }
 
-// A panic while the schema is read counts as a failure to read it: requests that wait for the schema
-// continue.
+// A panic while the schema is read counts as a failure to read it, so requests that wait for the schema continue.
 func TestPanicOfALoad(t *testing.T) {
 	log, stats := &testenv.Log{}, gateway.NewStats("test", "tarantool")
 	c := newCatalog(t.Context(), nil, func(context.Context) (*schema.Schema, error) { panic("while loading") }, stats, slog.New(slog.NewTextHandler(log, nil)))

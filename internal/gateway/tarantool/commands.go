@@ -5,26 +5,26 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// handling is the way in which a request is treated.
+// handling selects how the gateway handles a request.
 type handling uint8
 
 const (
-	passThrough      handling = iota // unchanged; its reply is decompressed
-	ping                             // a keep-alive, or the question whether this is a gateway
-	noReply                          // it has no reply
-	replication                      // from here on the connection has another protocol
-	protocolFeatures                 // protocol features of the client
+	passThrough      handling = iota // forwarded unchanged; the reply is decompressed
+	ping                             // a keep-alive, or the question whether this is a gateway (wire.GatewayQuestion)
+	noReply                          // forwarded unchanged; there is no reply
+	replication                      // switches the connection to the replication protocol
+	protocolFeatures                 // negotiates protocol features
 
-	// These have a place in their queue: they read, write or run something, and the server first checks the
-	// stamp of each.
+	// These have a place in their queue (streamqueues.go): they read, write or run something, and the server first
+	// checks the stamp of each.
 	auth         // a login
 	transactions // beginning or end of a transaction
-	ordered      // unchanged
-	sql          // a statement
-	tuples       // a tuple, some of whose fields are compressed
-	updates      // operations on fields
-	upserts      // a tuple and operations
-	calls        // arguments of a stored function or of Lua
+	ordered      // not rewritten, except that it may get a stamp
+	sql          // an SQL statement
+	tuples       // has a tuple, some of whose fields are compressed
+	updates      // has operations on fields
+	upserts      // has a tuple and operations
+	calls        // has arguments of a stored function or of Lua code
 )
 
 // hasValues reports whether such a request may contain values to compress.
@@ -36,8 +36,8 @@ func (h handling) hasValues() bool {
 	return false
 }
 
-// handlings maps types of requests to handlings. Types that are not in it pass unchanged, and their replies
-// are decompressed: the server refuses types that it does not know.
+// handlings maps types of requests to handlings. All other types are passThrough: the server refuses types that it does
+// not know.
 var handlings = [wire.WatchOnce + 1]handling{
 	wire.Ping:          ping,
 	wire.Watch:         noReply,
@@ -78,13 +78,12 @@ func handlingOf(t wire.Type) handling {
 	return passThrough
 }
 
-// guardedNames lists the reasons by which Stats counts guarded requests.
+// guardedNames lists the reasons that Stats.Guarded counts.
 var guardedNames = []string{"splice", "sql", "magic", "shift"}
 
-// isSupported reports whether the gateway understands a feature of the protocol, given by its number. It does
-// not understand those that change how tuples and arguments look on the wire, so that values in them would
-// not be found: tuples as extensions in replies to requests for data (7) and to calls (8) and in arguments
-// (9), and Arrow (12). Later features are unknown to it.
+// isSupported reports whether the gateway supports a protocol feature, given by its number. It supports none that
+// changes the encoding of tuples and arguments, since it would not find the values in them: tuples as extensions in
+// replies to requests for data (7) and to calls (8) and in arguments (9), and Arrow (12). Later features are unknown.
 func isSupported(feature uint64) bool {
 	switch feature {
 	case 7, 8, 9:
@@ -117,5 +116,5 @@ func withoutFeatures(b []byte, body *wire.Body) []byte {
 	return wire.FinishFrame(append(out, b[body.Features.End():]...), 0)
 }
 
-// maxFeatures limits the features in a frame. It is larger than their number.
+// maxFeatures limits the features in a frame. There are far fewer.
 const maxFeatures = 1024

@@ -25,7 +25,7 @@ func TestBudgetUsedUp(t *testing.T) {
 	v.Effort = gateway.NewEffort()
 	v.Effort.SetLimits(budget.Limits{Cores: 0.001})
 	value := []byte(strings.Repeat("the same words again and again, ", 100_000))
-	first, _ := v.encode(nil, value, rule, "") // takes more CPU time than the millisecond that is saved up
+	first, _ := v.encode(nil, value, rule, "") // takes more CPU time than the millisecond that the budget has
 	h, err := envelope.ParseHeader(first)
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,7 @@ func (g *generator) tuple(space int) []any {
 	return t
 }
 
-// field returns a field, which may not exist.
+// field returns the number, name or path of a field, which may not exist.
 func (g *generator) field(space int) any {
 	if space < 810 && g.r.IntN(2) == 0 {
 		return pick[any](g, "tag", "doc", "any", "scalar", "n", "nobody", "[3]", `["doc"]`, "")
@@ -109,8 +109,8 @@ func (g *generator) field(space int) any {
 	return pick[any](g, 1, 2, 3, 4, 5, 9, -1, -2, 100)
 }
 
-// within returns a path into a field. An update with it has no other operation: Tarantool 2.6.0 ends with a
-// signal when an update sets a field and a part of it.
+// within returns a path into a field. An UPDATE with it has no other operation: Tarantool 2.6.0 crashes when an
+// UPDATE sets a field and a part of it.
 func (g *generator) within() any { return pick[any](g, "any.a", "any[1]", "[4].a", "doc.a", "any.a.b") }
 
 // splice returns a splice at a random place, often at an edge of the value.
@@ -130,7 +130,7 @@ func (g *generator) operations(space int) []any {
 		return []any{[]any{"=", g.within(), g.value()}}
 	}
 	var ops []any
-	if g.r.IntN(6) == 0 { // several on one field, which newer servers accept
+	if g.r.IntN(6) == 0 { // several operations on one field, which newer servers accept
 		field := g.field(space)
 		for range 2 + g.r.IntN(4) {
 			op := g.splice(space)
@@ -190,16 +190,16 @@ func (g *generator) request() (wire.Type, keyed) {
 	return wire.Select, keyed{0x10, space, 0x11, index, 0x12, g.r.IntN(30), 0x13, g.r.IntN(3), 0x14, pick(g, 0, 2, 4, 5), 0x20, k}
 }
 
-// Random requests to a server, and to another through a gateway that compresses all that it may, get the same
-// replies, byte by byte.
+// Random requests sent to a server, and to another server through a gateway that compresses all that it may, get the
+// same replies, byte for byte.
 func TestSameAsTheServer(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { sameAsTheServer(t, p.Path) })
 	}
 }
 
-// same reports whether two replies are the same. Errors of newer servers have stored tuples in their texts,
-// and the place in the server's code beside the text.
+// same reports whether two replies are the same. It ignores two parts of newer servers' errors: stored tuples in the
+// text, and the position in the server's code, which is outside of the text.
 func (a *answer) same(t *testing.T, other *answer, newer bool) bool {
 	if newer && a.code != 0 {
 		text, _, _ := strings.Cut(a.text, " with old tuple ")

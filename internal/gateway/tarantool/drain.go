@@ -7,14 +7,13 @@ import (
 )
 
 // shutdownEvent is the event that drivers watch to learn that a server shuts down. They then send nothing
-// more, wait for their replies, disconnect and connect again. The gateway uses it to tell them of its own
-// drain.
+// more, wait for their replies, disconnect and connect again. The gateway sends it when it drains.
 const shutdownEvent = "box.shutdown"
 
 // shutdownWatch records whether the client watches for a shutdown, and whether it was told of one.
 type shutdownWatch struct {
-	watches  bool        // the client watches for it; used by the request pump only
-	notified atomic.Bool // the client was told of the drain
+	watches  bool        // the client watches shutdownEvent; used by the request pump only
+	notified atomic.Bool // the gateway has sent the client shutdownEvent
 }
 
 // record records that a client begins or ends to watch shutdownEvent.
@@ -27,9 +26,9 @@ func (w *shutdownWatch) record(r *request) {
 	}
 }
 
-// isStale reports whether r is an event for shutdownEvent that must not reach a client that was told of the
-// drain. Drivers keep only the last value of an event, and a server sends its value at once when a client
-// begins to watch it.
+// isStale reports whether r is a shutdownEvent of the server that must not reach the client, because the gateway has
+// sent the event itself. Drivers keep only the last value of an event, and a server sends its value as soon as a client
+// begins to watch.
 func (w *shutdownWatch) isStale(r *reply) bool {
 	if !w.notified.Load() || r.body.Parse(r.bytes, r.header.Map.End()) != nil {
 		return false
@@ -38,7 +37,7 @@ func (w *shutdownWatch) isStale(r *reply) bool {
 	return ok && string(name) == shutdownEvent
 }
 
-// Drain cuts off a connection for replication, which has no gap between requests at which to end; the replica
+// Drain closes a connection for replication, which has no gap between requests at which to end; the replica
 // connects again by itself. Other sessions drain as PumpedSession does.
 func (s *session) Drain() {
 	s.BeginDrain()

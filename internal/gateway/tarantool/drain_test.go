@@ -108,7 +108,7 @@ func TestDrainTellsWatchers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	<-n.acks // the driver watches, and knows that the server is not shutting down
+	<-n.acks // the driver watches, and has acknowledged the event's first value: the server is not shutting down
 	call := c.Do(tnt.NewCallRequest("slow"))
 	<-n.calls
 	ended := make(chan error, 1)
@@ -128,7 +128,7 @@ func TestDrainTellsWatchers(t *testing.T) {
 	}
 }
 
-// The server's event for a new watch does not hide from the client that the gateway drains.
+// The event that the server sends for a new watch does not overwrite the gateway's event.
 func TestDrainStaysTold(t *testing.T) {
 	n := newNewer(t)
 	g, addr := loneGateway(t, n.addr, func(c *Config) { c.Grace = time.Hour })
@@ -222,7 +222,7 @@ func TestDrainAwaitsTransactions(t *testing.T) {
 	busy.write(encode(t, wire.Begin, busy.sync, keyed{0x0a, uint64(1)}, nil))
 	busy.read()
 	b.put(busy, 1, document(1))
-	idle := b.client() // it becomes idle later
+	idle := b.client() // its BeginPatience ends after that of busy
 	ended := make(chan error, 1)
 	go func() { ended <- b.g.Shutdown(context.Background()) }()
 	if _, err := idle.tryRead(); !errors.Is(err, io.EOF) {

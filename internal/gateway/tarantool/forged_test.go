@@ -12,7 +12,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// oneDict is a set of a single dictionary.
+// oneDict implements Dicts with a single dictionary.
 type oneDict struct{ d *codec.Dict }
 
 func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
@@ -24,7 +24,7 @@ func (o oneDict) Dictionary(number uint32) (*codec.Dict, error) {
 
 func (o oneDict) Ready(number uint32) bool { return number == o.d.Number() }
 
-// A client that writes an envelope by hand learns nothing about the dictionary that it names. The envelope is
+// A client that forges an envelope learns nothing about the dictionary that the envelope names. The envelope is
 // never decoded, and the error is the same for a wrong tag, a missing dictionary and damage.
 func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	d, err := codec.NewDict([]byte(strings.Repeat(document(1), 3)))
@@ -80,7 +80,7 @@ func TestPlantedEnvelopesTellNothing(t *testing.T) {
 	if !did.Sealed {
 		t.Fatal("not sealed")
 	}
-	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(foreign)}) // it declares another length than the value's
+	direct.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", string(foreign)}) // declares a length that is not the value's
 	for name, a := range map[string]answer{
 		"select": c.do(wire.Select, 0x10, docs, 0x11, 0, 0x12, 1, 0x13, 0, 0x14, 0, 0x20, []any{1}),
 		"splice": c.do(wire.Update, 0x10, docs, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 0, 1, "x"}}),

@@ -27,11 +27,11 @@ func (f *frame) body() []byte { return f.bytes[f.prefix:] }
 // reader cuts one connection into frames. It belongs to one pump.
 type reader struct {
 	gateway.Inbound
-	rewrites bool // frames are rewritten, which takes about their size in memory again
+	rewrites bool // frames are rewritten, which takes rewriteRoom more memory
 }
 
-// next reads one frame. The one before must not be used any more. An error between two frames is io.EOF or
-// os.ErrDeadlineExceeded; both leave the reader unchanged.
+// next reads one frame. The previous frame must not be used any more. An EOF or os.ErrDeadlineExceeded between two
+// frames leaves the reader unchanged.
 func (r *reader) next() (f frame, err error) {
 	r.Release()
 	n, prefix, err := wire.Prefix(r.Unread())
@@ -78,8 +78,8 @@ func (r *reader) takeBuffered() []byte {
 // An idle sink holds no buffer. Several goroutines may write: frames stay whole.
 type sink struct {
 	conn    net.Conn
-	peer    memory.Peer     // the peer at its other end
-	account *memory.Account // accounts for the memory of frames
+	peer    memory.Peer     // the peer at the other end of conn
+	account *memory.Account // account that holds the memory of the frames
 
 	mu  sync.Mutex
 	buf []byte
@@ -88,7 +88,7 @@ type sink struct {
 // bufferBytes is the size in bytes up to which frames are gathered.
 const bufferBytes = 16 << 10
 
-// write adds a frame. It is written by the next flush at the latest.
+// write adds a frame, which the next flush writes at the latest. It does not keep frame.
 func (s *sink) write(frame []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

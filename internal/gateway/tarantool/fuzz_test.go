@@ -38,7 +38,7 @@ func offline(t testing.TB) *Gateway {
 	return g
 }
 
-// canonical returns a frame with all heads of strings in their shortest form, and all envelopes decompressed.
+// canonical returns the values in b with all heads of strings in their shortest form, and all envelopes decompressed.
 func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	t.Helper()
 	var out []byte
@@ -60,8 +60,8 @@ func canonical(t *testing.T, g *Gateway, b []byte) []byte {
 	return append(out, b[last:]...)
 }
 
-// FuzzRewrite checks that any rewritten request is a whole frame, and is equivalent to the original after its
-// values have been decompressed.
+// FuzzRewrite checks that any rewritten request is a complete frame, and is equivalent to the original when its
+// values are decompressed.
 func FuzzRewrite(f *testing.F) {
 	long := string(bytes.Repeat([]byte("abc "), 30))
 	t := &testing.T{}
@@ -116,7 +116,7 @@ func FuzzRewrite(f *testing.F) {
 			return // envelopes in the original would be decompressed too
 		}
 		if len(b) > r.body.End {
-			return // the bytes behind the body are no sequence of values
+			return // the bytes behind the body need not be values
 		}
 		if got := canonical(t, g, out[size:]); !bytes.Equal(got, canonical(t, g, want)) {
 			t.Fatalf("% x\nbecame\n% x", want, got)
@@ -124,8 +124,8 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
-// FuzzOperations checks that, for any update and any tuple, the step that carries it out is a whole frame
-// whose operations are an array.
+// FuzzOperations checks that, for any UPDATE or UPSERT and any tuple, the frame of the step is complete, and its
+// operations are one MessagePack value.
 func FuzzOperations(f *testing.F) {
 	s := envelope.NewSealer(envelope.SealerOptions{})
 	sealed := string(s.Seal(nil, bytes.Repeat([]byte("abc "), 30), codec.Setting{Codec: codec.LZ4}, nil))
@@ -179,7 +179,7 @@ func FuzzOperations(f *testing.F) {
 	})
 }
 
-// FuzzOpen checks that decompressed replies are whole frames in which nothing else has changed.
+// FuzzOpen checks that decompressed replies are complete frames in which nothing else has changed.
 func FuzzOpen(f *testing.F) {
 	s := envelope.NewSealer(envelope.SealerOptions{})
 	long := bytes.Repeat([]byte("abc "), 30)

@@ -36,7 +36,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 	b.check(c, 1, document(1), true)
 }
 
-// If guest has no rights only clients that have logged in learn the server behind the gateway.
+// If guest has no rights, only clients that have logged in get the URL of the server behind the gateway.
 func TestGatewayTellsStrangersNoAddress(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.UpstreamURL = behindTest })
 	b.direct().must(wire.Eval, 0x27, `box.session.su('admin', function()

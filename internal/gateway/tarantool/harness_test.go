@@ -76,7 +76,7 @@ func newBed(t *testing.T, o policy.Options, change func(*Config)) *bed {
 	return newBedOf(t, testenv.Program(t, "tarantool"), o, change)
 }
 
-// newBedOf is newBed with another program of the server.
+// newBedOf is newBed with the server program at a path.
 func newBedOf(t *testing.T, program string, o policy.Options, change func(*Config)) *bed {
 	t.Helper()
 	b := &bed{t: t, server: testenv.TarantoolOf(t, program, script), stats: gateway.NewStats("t", "tarantool")}
@@ -125,7 +125,7 @@ func (b *bed) install() {
 	}
 }
 
-// connTo returns a store's connection to an address. user "" is guest.
+// connTo returns a connection of package store to an address. user "" is guest.
 func connTo(addr, user, password string) *store.Conn {
 	return store.NewConn(store.Options{User: user, Password: password, Timeout: time.Minute, Dial: func(ctx context.Context) (net.Conn, error) {
 		var d net.Dialer
@@ -133,10 +133,10 @@ func connTo(addr, user, password string) *store.Conn {
 	}})
 }
 
-// conn returns a store's connection to the server, not through the gateway.
+// conn returns a connection of package store to the server, not through the gateway.
 func (b *bed) conn() *store.Conn { return connTo(b.server.Addr, "", "") }
 
-// schemaBy returns a function that reads the schema on a connection, which ends with the test.
+// schemaBy returns a function that reads the schema on c. It closes c when the test ends.
 func schemaBy(t *testing.T, c *store.Conn) func(context.Context) (*schema.Schema, error) {
 	t.Cleanup(c.Close)
 	return func(ctx context.Context) (*schema.Schema, error) { return store.Load(ctx, c) }
@@ -244,7 +244,7 @@ type answer struct {
 	sync   uint64
 	schema uint64
 	data   any
-	text   string // of an error
+	text   string // text of an error
 	frame  []byte
 }
 
@@ -351,7 +351,7 @@ func sealed(v any) bool {
 	return false
 }
 
-// partsOf holds a session whose pumps do not run. There is no server; the test makes up replies.
+// partsOf holds a session whose pumps do not run, and no server: the test passes requests and replies to the session.
 type partsOf struct {
 	t *testing.T
 	g *Gateway
@@ -361,7 +361,7 @@ type partsOf struct {
 	replies        *memory.Share // of a budget of 1 MiB
 }
 
-// taker is a connection that queues the frames that are written to it.
+// taker is a connection that parses the frames written to it and queues them.
 type taker struct {
 	nowhere
 	frames chan *request
@@ -428,7 +428,7 @@ func newParts(t *testing.T) *partsOf {
 	return p
 }
 
-// moved sets the version of the schema.
+// moved changes the version of the schema that the gateway has read.
 func (p *partsOf) moved(version uint64) {
 	all := *p.g.catalog.spaces.Load()
 	all.version = version
@@ -452,7 +452,7 @@ func (p *partsOf) request(typ wire.Type, body ...any) *request {
 	return r
 }
 
-// sends submits a client's request with a stamp.
+// sends submits a client's request with a stamp (0: none), and expects it at the server.
 func (p *partsOf) sends(sync, stamp uint64, typ wire.Type, body ...any) {
 	p.t.Helper()
 	f := frame{encode(p.t, typ, sync, keyed{0x05, stamp}, body), 5}

@@ -11,15 +11,15 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// loginPending is the login while the reply to an AUTH is outstanding.
+// loginPending is the result of identity.login while the reply to an AUTH is outstanding.
 const loginPending = gateway.LoginUnknown
 
-// identity records the user as whom a client has logged in. It opens door, which limits the client's messages
-// until the client has logged in. A dictionary is trained with, and used for, the values of one user only.
+// identity records the user that a client has logged in as, because a dictionary is trained with, and used for, the
+// values of one user only. It also opens door, which limits the client's messages until it has logged in.
 type identity struct {
 	door    gateway.AuthGate
 	user    atomic.Pointer[string] // nil: the client is guest
-	pending atomic.Int32           // AUTHs without a reply
+	pending atomic.Int32           // number of pendingLogins
 
 	mu            sync.Mutex
 	pendingLogins []pendingLogin // in their order
@@ -54,7 +54,7 @@ func (l *identity) recordLogin(sync uint64, user string) {
 func (l *identity) recordReply(request wire.Type, sync uint64, answer wire.Type) {
 	switch request {
 	case wire.Auth, wire.Insert, wire.Replace, wire.Update, wire.Upsert, wire.Delete:
-		if answer == wire.OK { // the server let the client log in or write, so it has rights
+		if answer == wire.OK { // the server let the client log in or write, so the client has rights
 			l.door.Open()
 		}
 	}
@@ -63,7 +63,7 @@ func (l *identity) recordReply(request wire.Type, sync uint64, answer wire.Type)
 	}
 }
 
-// recordLoginReply records the reply to an AUTH. If the server refuses it the user stays the same.
+// recordLoginReply records the reply to an AUTH. If the server has refused the login, the user stays the same.
 func (l *identity) recordLoginReply(sync uint64, answer wire.Type) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,24 +80,25 @@ func (l *identity) recordLoginReply(sync uint64, answer wire.Type) {
 	}
 }
 
-// A client that has not logged in is the user guest. Its messages may be as long as any if guest has more
-// rights than on a new server, or after the client has written something on the connection.
+// A client that has not logged in is the user guest. Its messages are not limited if guest has more rights than on a
+// new server, or after the client has written something on the connection.
 
-// The rights of guest on a new server: the role public, and the right to connect.
+// On a new server guest has the role public and the right to connect (sessionRight, usageRight). Its privileges are
+// tuples of the space _vpriv.
 const (
-	privilegesSpace = 313 // number of the space _vpriv, of which each user sees a part
+	privilegesSpace = 313 // number of _vpriv, in which each user sees its own privileges
 	guestUser       = 0
 	maxPrivileges   = 100 // limit on the privileges that are read
 	sessionRight    = 8
 	usageRight      = 16
 	publicRole      = 2
-	privilegeType   = 2 // positions of fields in a privilege
+	privilegeType   = 2 // positions of fields in a tuple, from 0
 	privilegeObject = 3
 	privilegeMask   = 4
 )
 
-// RequiresLogin reports whether a server requires a login, which it does if guest has no rights. It connects as
-// guest and reads guest's privileges.
+// RequiresLogin reports whether a server requires a login: whether guest has no more rights than on a new server. It
+// connects as guest and reads guest's privileges.
 func RequiresLogin(ctx context.Context, up endpoint.Upstream) (required bool, err error) {
 	err = up.WithConn(ctx, func(c net.Conn) error {
 		required, err = askGuest(ctx, c)
@@ -122,8 +123,8 @@ func askGuest(ctx context.Context, c net.Conn) (required bool, err error) {
 	return guestHasNoRights(f.body())
 }
 
-// guestHasNoRights reports whether guest has no rights, by the reply to askGuest's request. A guest that may
-// not even read its privileges has none.
+// guestHasNoRights reports whether guest has no more rights than on a new server, by the reply to askGuest's request.
+// If guest may not even read its privileges, it has none.
 func guestHasNoRights(reply []byte) (bool, error) {
 	var h wire.Header
 	if err := h.Parse(reply); err != nil {

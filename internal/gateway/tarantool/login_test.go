@@ -16,7 +16,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// writers is a sampler that records the users of the values.
+// writers is a sampler that records the users that wrote the values.
 type writers struct {
 	mu   sync.Mutex
 	seen []string
@@ -46,7 +46,7 @@ func authBody(salt []byte, user, password string) keyed {
 	return keyed{0x23, user, 0x21, []any{"chap-sha1", string(scramble)}}
 }
 
-// The user of a request's values is guest at first, then the user of the last AUTH that the server accepted.
+// The user that writes a request's values is guest at first, then the user of the last AUTH that the server accepted.
 // While the reply to an AUTH is outstanding the user is unknown.
 func TestWhoWrites(t *testing.T) {
 	seen := &writers{}

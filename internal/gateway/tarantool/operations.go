@@ -12,7 +12,7 @@ import (
 // maxOperations is the number of operations that the server accepts in a request.
 const maxOperations = 4000
 
-// addOperations examines the operations of an UPDATE or UPSERT.
+// addOperations examines the operations of an UPDATE or UPSERT, which are at a span of the request.
 func (c *collector) addOperations(at wire.Span) *refusal {
 	if at.Len == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (c *collector) addOperation(parts []wire.Span) *refusal {
 	return nil
 }
 
-// addAssignment examines a value that becomes a field, or a part of one.
+// addAssignment examines the value v that becomes the field t, or a part of it.
 func (c *collector) addAssignment(t target, v wire.Span) *refusal {
 	if t.known && !t.nested {
 		return c.addValue(t.position, v)
@@ -72,7 +72,7 @@ func (c *collector) addAssignment(t target, v wire.Span) *refusal {
 	return c.refuseSealed(v)
 }
 
-// refuseSealed refuses values that begin like an envelope, where they can't be wrapped.
+// refuseSealed refuses values in v that begin like an envelope. It is for places where they can't be wrapped.
 func (c *collector) refuseSealed(v wire.Span) *refusal {
 	if c.r.magic && holdsEnvelope(c.b, v) {
 		return unsupported("magic", fmt.Sprintf("values that begin like its envelopes, set by path, spliced in or counted from the end (space %s)", c.space.Name))
@@ -80,12 +80,12 @@ func (c *collector) refuseSealed(v wire.Span) *refusal {
 	return nil
 }
 
-// addSplice examines an operation that cuts bytes and pastes others in. It must not cut the bytes of an
+// addSplice examines an operation that cuts bytes out of the field t and inserts paste. It must not cut the bytes of an
 // envelope.
 func (c *collector) addSplice(t target, paste wire.Span) *refusal {
 	c.needsStamp = true
 	switch {
-	case t.nested, !t.known && !t.fromEnd: // there are no envelopes within a field
+	case t.nested, !t.known && !t.fromEnd: // within a field, where there are no envelopes, or no such field
 	case !c.space.ruled && c.spaces.callRules == nil && (!c.spaces.initialized || len(c.space.fields) == 0):
 	case !t.known, c.moved:
 		c.requireSteps("splice", fmt.Sprintf("splices in space %s, some of whose fields are compressed,", c.space.Name))
@@ -100,9 +100,9 @@ func (c *collector) addSplice(t target, paste wire.Span) *refusal {
 	return c.refuseSealed(paste)
 }
 
-// mayHoldEnvelope reports whether a field may hold envelopes. Functions whose arguments are compressed may store them
-// in any field. A field that an index touches should hold none, but may have had rules before. It is included
-// where steps are possible, so that nothing is refused for it.
+// mayHoldEnvelope reports whether a field may hold envelopes. Functions whose arguments are compressed may store
+// envelopes in any field. A field of an index should hold none, but may have been compressed before it got the
+// index. Such a field counts only if steps are possible (initialized), since otherwise the request would be refused.
 func (c *collector) mayHoldEnvelope(position int) bool {
 	if c.spaces.mayHoldEnvelope(c.space.at(position)) {
 		return true
@@ -110,21 +110,21 @@ func (c *collector) mayHoldEnvelope(position int) bool {
 	return c.spaces.callRules != nil && (c.spaces.initialized || c.space.KnownConstraint(position) == "")
 }
 
-// requireSteps records that an operation needs the stored tuple.
+// requireSteps records that an operation needs the stored tuple. what and operation are as for withoutFunction.
 func (c *collector) requireSteps(what, operation string) {
 	if c.stepsRefusal == nil {
 		c.stepsRefusal = withoutFunction(what, operation)
 	}
 }
 
-// withoutFunction returns the error for an operation that needs the stored tuple, on a server without the
-// function that carries it out.
+// withoutFunction returns the error for an operation that needs the stored tuple, on a server without the stored
+// function. It is counted under what. operation describes the operation, in the plural.
 func withoutFunction(what, operation string) *refusal {
 	return unsupported(what, operation+" without its stored function: have an administrator run 'cinch tarantool init' once; or read the tuple, and assign its fields with =")
 }
 
-// addShift examines insertions and deletions of fields. They could move an envelope into a field that an index
-// or a constraint touches. Fields of the primary key don't matter: the server lets no UPDATE change them.
+// addShift examines an insertion or deletion of fields at t. It could move an envelope into a field of an index or a
+// constraint. Fields of the primary key don't matter: the server lets no UPDATE change them.
 func (c *collector) addShift(t target, deletes bool) {
 	if !c.space.ruled || t.nested || !t.fromEnd && !t.known {
 		return
@@ -144,7 +144,8 @@ func (c *collector) addShift(t target, deletes bool) {
 	}
 }
 
-// guardedBeside reports whether a field that may be compressed can move to the position other.
+// guardedBeside reports whether an insertion at from, or a deletion, can move a field that may hold envelopes to the
+// position other.
 func (c *collector) guardedBeside(from, other int, deletes bool) bool {
 	first, last := from, other
 	if deletes {
@@ -177,13 +178,13 @@ func (c *collector) width() int {
 // target is the field that an operation changes.
 type target struct {
 	position int  // from 0
-	number   int  // negative; set if fromEnd is
-	known    bool // position is set; else the number counts from the end, or no field has that name
+	number   int  // the negative number; set if fromEnd is
+	known    bool // position is set; if not, either fromEnd is set or there is no such field
 	nested   bool // the target is within the field, by a path
-	fromEnd  bool
+	fromEnd  bool // the field's number counts from the end
 }
 
-// target resolves a field's number, name or path, where numbers count from base.
+// target resolves a field's number, name or path, given as MessagePack. Numbers count from base.
 func (s *space) target(v []byte, base uint64) target {
 	if path, ok := wire.Text(v); ok {
 		return s.targetByPath(path)
@@ -199,7 +200,7 @@ func (s *space) target(v []byte, base uint64) target {
 	return target{position: int(n), known: n >= 0}
 }
 
-// targetFromEnd returns the field with a negative number.
+// targetFromEnd returns the field with a negative number. Its position is known if all tuples have the same length.
 func (s *space) targetFromEnd(n int64) target {
 	t := target{number: int(max(n, -1<<31)), fromEnd: true}
 	if s.FieldCount > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// Requests behind one that the server refuses for its schema version see the effect of that request, in every
-// queue, though all were written at once.
+// Requests that the client sends behind a request that the server refuses for its schema version see the effect of that
+// request, in every queue, though all were written at once.
 func TestNothingOvertakes(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	direct := b.direct()
@@ -85,7 +85,7 @@ func firstDoc(v any) string {
 	return ""
 }
 
-// versioned imitates the order in which a server handles streams: it refuses stamps other than its own
+// versioned imitates a server that handles the requests of a stream in their order. It refuses stamps other than its
 // version, and records the requests that it carries out.
 type versioned struct {
 	mu      sync.Mutex
@@ -120,8 +120,7 @@ func (v *versioned) serve(t *testing.T, c net.Conn) {
 	}
 }
 
-// BEGIN stays before the requests of a stream's transaction, and COMMIT behind them, however often the schema
-// changes.
+// BEGIN stays before the requests of a transaction, and COMMIT behind them, however often the schema changes.
 func TestCommitStaysBehind(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	read := schemaBy(t, b.conn())
@@ -186,8 +185,8 @@ func (r *raw) together(requests ...keyed) {
 	r.write(all)
 }
 
-// A call that takes long has the stamp of the write before it. Even so it delays no others, as it delays none
-// at the server: neither requests that meet another schema nor splices.
+// A long call carries the stamp of the write before it. Nevertheless it delays no other requests, as it delays none at
+// the server: neither requests that are refused for their schema version nor splices.
 func TestSlowCallHoldsUpNobody(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()

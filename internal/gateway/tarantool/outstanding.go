@@ -9,35 +9,34 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// exchange is a request that waits for its reply. A map stores elements of up to 128 bytes in place; a larger
-// exchange would be allocated for each request.
+// exchange is a request that waits for its reply. It must have at most 128 bytes: a map stores larger elements
+// separately, which would cost an allocation for each request.
 type exchange struct {
 	kind  wire.Type
 	tries int16         // number of times it has been sent again
-	probe bool          // a PING sent by the gateway, with a sync of the gateway, that tells how far the server is
+	probe bool          // a PING of the gateway with a sync of its own, see session.probe
 	spent time.Duration // time that the gateway spent on the request
 
-	stream uint64 // names the queue
-	order  uint64 // its place among the requests of the client
-	sent   uint64 // its place among the requests sent to the server
+	stream uint64 // stream, which names the queue
+	order  uint64 // number in the order of the client's requests; 0: not assigned yet
+	sent   uint64 // number in the order of the requests sent to the server; 0: not sent yet
 
-	// Of a request that carries a stamp set by the gateway, a version of the schema. original holds the
-	// client's request, in a pooled buffer.
+	// For a request with a stamp, the schema version that the gateway has put into it.
 	stamp       uint64 // 0: none
-	original    []byte
-	budgetBytes int64 // bytes taken from the request budget for original
-	freeBytes   int32 // bytes for original that are not taken from the budget
-	prefix      int32
+	original    []byte // the client's request, in a pooled buffer
+	budgetBytes int64  // bytes taken from the request budget for original
+	freeBytes   int32  // bytes for original that are not taken from the budget
+	prefix      int32  // size of the length prefix of original in bytes
 
-	stepped *steppedRequest // the exchange is a step of this splice, with a sync of the gateway
+	stepped *steppedRequest // the exchange is a step of this request, with a sync of the gateway; nil: no step
 
-	partError string // a part of the reply could not be decompressed: its end becomes this error
+	partError string // a part of the reply could not be decompressed: the reply itself becomes this error
 
 	trace *trace.Command // nil: none
 }
 
-// isRetried reports whether the request is sent again when the server has another schema, which is the case
-// if the stamp in it is the gateway's.
+// isRetried reports whether the request is sent again if the server refuses it for its schema version. It is, if the
+// gateway has set that version.
 func (e *exchange) isRetried() bool {
 	if e.stepped != nil {
 		return !e.stepped.clientStamped
@@ -47,11 +46,11 @@ func (e *exchange) isRetried() bool {
 
 // steppedRequest is a request that is carried out in steps (steps.go).
 type steppedRequest struct {
-	sync          uint64 // the client's
+	sync          uint64 // sync of the client's request
 	stream        uint64
 	kind          wire.Type
-	clientStamped bool
-	stamp         uint64 // of the current step
+	clientStamped bool   // the client's request names a schema version
+	stamp         uint64 // schema version in the steps
 	began         time.Time
 	trace         *trace.Command // nil: none
 	noFunction    *refusal       // the error if the stored function does not exist
@@ -60,19 +59,19 @@ type steppedRequest struct {
 
 // stepAnswer is the result of a step, sent by the reply pump.
 type stepAnswer struct {
-	done          bool   // the client has its reply
+	done          bool   // the client has got its reply
 	schemaChanged bool   // the server had another schema
-	tuple         []byte // the stored tuple, in a pooled buffer; nil: it is to be read again
-	budgetBytes   int64  // bytes taken from the request budget for tuple and for what is made from it
+	tuple         []byte // the stored tuple, in a pooled buffer; nil: it has to be read again
+	budgetBytes   int64  // bytes taken from the request budget for tuple and for the next step
 }
 
-// outstanding holds the requests that wait for replies: the request pump adds them, the reply pump finds
-// them. It also makes the client's next requests wait where the order demands that (streamqueues.go).
+// outstanding holds the requests that wait for replies: the request pump adds them, the reply pump takes
+// them. It also makes the client's next requests wait where their order requires it (streamqueues.go).
 type outstanding struct {
-	replies     *memory.Account // for exchanges, which pile up if a client reads no replies
+	replies     *memory.Account // accounts for exchanges, which accumulate if a client reads no replies
 	retryBuffer retryBuffer
-	flush       func() error // sends what is gathered for the server; called before a wait
-	probe       func() error // sends a PING; its reply tells how far the server is, see session.probe
+	flush       func() error // flushes the frames gathered for the server; called before a wait
+	probe       func() error // see session.probe
 
 	mu           sync.Mutex
 	notFull      sync.Cond
@@ -80,21 +79,21 @@ type outstanding struct {
 	exchanges    exchanges
 	queues       streamQueues
 	sent         uint64 // number of requests sent to the server so far
-	pieces       int    // pieces taken from the reply budget
-	reserved     bool   // between reserve and push of the client's current request; unpark waits for push
+	pieces       int    // number of pieces taken from the reply budget
+	reserved     bool   // the client's current request has been reserved and not pushed yet; unpark waits for push
 	reservedIn   uint64 // the stream of that request
 	closed       bool
 }
 
 const (
-	// maxOutstanding limits the outstanding replies. A client that sends more requests without reading
-	// replies waits, as it would on a full socket.
+	// maxOutstanding limits the outstanding replies. The gateway reads no more requests from a client that has so
+	// many.
 	maxOutstanding = 64 << 10
-	// freeOutstanding is the number of them that each connection has free; more are taken from the budget in
-	// pieces.
+	// freeOutstanding is the number of outstanding replies that each connection may have without taking memory from
+	// the budget. Memory for more is taken in pieces of pieceOutstanding replies.
 	freeOutstanding  = 1 << 10
 	pieceOutstanding = 256
-	exchangeBytes    = 512 // of one exchange with its places in the maps
+	exchangeBytes    = 512 // memory of one exchange, including its entries in maps
 )
 
 func newOutstanding(requests, replies *memory.Account, flush, probe func() error) *outstanding {
@@ -103,8 +102,8 @@ func newOutstanding(requests, replies *memory.Account, flush, probe func() error
 	return o
 }
 
-// push adds an exchange whose request is sent next. The request must be sent before any that is pushed later.
-// push reports false when the reply pump has ended.
+// push adds an exchange. The caller must send its request before the request of any exchange that is pushed later.
+// push waits for room, and returns false if the reply pump has ended or flush fails.
 func (o *outstanding) push(sync uint64, e exchange) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,22 +158,22 @@ func (o *outstanding) hasRoom() bool {
 	return true
 }
 
-// releasePieces returns the pieces to the budget.
+// releasePieces gives the memory of all pieces back to the budget.
 func (o *outstanding) releasePieces() {
 	o.replies.Release(int64(o.pieces) * pieceOutstanding * exchangeBytes)
 	o.pieces = 0
 }
 
-// take finds the exchange that a reply answers and removes it. The caller must drop its copy in the retry buffer.
+// take removes and returns the exchange that a reply answers. The caller must drop its copy in the retry buffer.
 func (o *outstanding) take(sync uint64) (e exchange, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.takeLocked(sync)
 }
 
-// parkRefused combines take and park for a reply that says that the schema has changed, so that no request of
-// the client enters the queue in between. It leaves alone steps and requests whose stamp is not the gateway's.
-// refused is called with the exchange before it is parked. first is the result of park.
+// parkRefused does take and park at once, for a reply that says that the schema has changed, so that no request of
+// the client enters the queue in between. It ignores steps, and requests whose stamp is not the gateway's. refused is
+// called with the exchange before that is parked. first is the result of park.
 func (o *outstanding) parkRefused(sync uint64, refused func(*exchange)) (parked, first bool, stream uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,7 +199,7 @@ func (o *outstanding) takeLocked(sync uint64) (e exchange, ok bool) {
 	return e, true
 }
 
-// recordPartError records that a part of a reply could not be decompressed.
+// recordPartError records the error text for a reply of which a part could not be decompressed.
 func (o *outstanding) recordPartError(sync uint64, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -240,8 +239,8 @@ func (o *outstanding) close() {
 // time.
 type exchanges struct {
 	bySync     map[uint64]exchange
-	duplicates map[uint64][]exchange // later ones with a sync that is in bySync, in their order
-	count      int                   // exchanges in both
+	duplicates map[uint64][]exchange // later exchanges with a sync that is in bySync, in their order
+	count      int                   // number of exchanges in both maps
 	peak       int                   // largest length of bySync since it was made
 }
 
@@ -258,8 +257,7 @@ func (x *exchanges) add(sync uint64, e *exchange) {
 	x.peak = max(x.peak, len(x.bySync))
 }
 
-// take finds the exchange that a reply answers and removes it: the first, if a client used a sync for
-// several.
+// take removes and returns the exchange with a sync; the first, if a client used the sync for several.
 func (x *exchanges) take(sync uint64) (e exchange, ok bool) {
 	if e, ok = x.bySync[sync]; !ok {
 		return e, false
@@ -333,11 +331,11 @@ type retryBuffer struct {
 	kept int // bytes in use that are not taken from the budget
 }
 
-// maxKept is the number of bytes of requests that each connection has free, without budget.
+// maxKept limits the bytes of copies that each connection may keep without taking memory from the budget.
 const maxKept = 64 << 10
 
-// keep stores a copy of the client's frame in the exchange. It reports false if there is no memory for it and
-// for the given number of further copies that handling it takes.
+// keep stores a copy of the client's frame in the exchange. It returns false if there is no memory for this copy and
+// for more further copies, which handling the request takes.
 func (o *retryBuffer) keep(e *exchange, f *frame, more int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// The path of every request allocates nothing, once the session has handled some.
+// push and take allocate nothing, once the session has handled some requests.
 func TestOutstandingAllocatesNothing(t *testing.T) {
 	a := memory.NewBudget(1<<20).Share("test").Account(nil, nil)
 	wait := func() error { return nil }
@@ -34,7 +34,7 @@ func TestOutstandingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The memory for requests whose replies a client does not read is limited in bytes.
+// The memory for the requests of a client that reads no replies is taken from the budget, and so limited.
 func TestOutstandingTakesBudget(t *testing.T) {
 	budget := memory.NewBudget(1 << 20)
 	share := budget.Share("g")
@@ -75,8 +75,8 @@ func TestOutstandingTakesBudget(t *testing.T) {
 	}
 }
 
-// A request that enters a queue just before one ahead of it is refused is sent with the old stamp, refused
-// too, and sent again behind it. unpark does not wait for a request that the gateway does not send.
+// If a request enters a queue just before a request ahead of it is refused, it is sent with the old stamp, refused
+// too, and sent again behind that request. unpark does not wait for a request that the gateway does not send.
 func TestRequestsInBetweenKeepTheirPlace(t *testing.T) {
 	for _, sent := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

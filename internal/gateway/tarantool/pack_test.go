@@ -12,7 +12,8 @@ import (
 	store "github.com/cinch-layer/cinch/internal/store/tarantool"
 )
 
-// packAndUnpack runs a packer and an unpacker on the server, not through the gateway, until stop is called.
+// packAndUnpack runs a packer and an unpacker on the server, not through the gateway, until stop is called. replaced
+// counts the values that they have replaced.
 func (b *bed) packAndUnpack() (stop func(), replaced *atomic.Int64) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var all sync.WaitGroup

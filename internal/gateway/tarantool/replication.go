@@ -8,13 +8,13 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
 
-// settleWait limits how long a request for replication waits for the replies to earlier requests.
+// settleWait limits how long replicate waits for the replies to earlier requests.
 const settleWait = 30 * time.Second
 
 var errBusy = errors.New("replication was requested while replies were outstanding")
 
-// replicate makes the connection one for replication, from the current frame on, until the connection ends.
-// Replicas receive rows in stored form, and what they send is no reply to any request.
+// replicate forwards the current frame and all that follows unchanged, until the connection ends. Replicas must receive
+// rows in stored form, and the frames that they send are no requests that have replies.
 func (s *session) replicate(f *frame) error {
 	if err := s.awaitReplies(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *session) replicate(f *frame) error {
 	return errReplicated
 }
 
-// errReplicated ends the request pump of a connection for replication whose client has ended its input.
+// errReplicated ends the request pump of a connection for replication after the client's EOF.
 var errReplicated = errors.New("the replication ended")
 
 // awaitReplies waits until no reply is outstanding.

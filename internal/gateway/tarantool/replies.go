@@ -13,12 +13,12 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// reply is one reply of the server while it is handled. The session uses it again for the next.
+// reply is the reply of the server that is handled. The session reuses it for the next.
 type reply struct {
 	bytes  []byte // the frame without its length
 	header wire.Header
 	body   wire.Body
-	kind   wire.Type // of the request
+	kind   wire.Type // type of the request
 }
 
 // pumpReplies carries the greeting and then replies, until the server ends or an error occurs.
@@ -68,7 +68,7 @@ func (s *session) handleReply(f *frame) error {
 		return s.answer(f, s.outstanding.kindOf(r.header.Sync), nil)
 	}
 
-	// Find the request that it answers. One that the server refused for its schema version is sent again.
+	// Find the request that it answers. If the server refused the request for its schema version, send it again.
 	moved := r.header.Type == wire.ErrorFlag|wire.ErrSchemaVersion
 	if moved && s.parkRefused(r.header.Sync, began) {
 		return nil
@@ -96,7 +96,7 @@ func (s *session) handleReply(f *frame) error {
 }
 
 // answer sends the current reply, to a request of that kind, with its envelopes decompressed. A part of a
-// reply (box.session.push) that can't be decompressed is left out, and the reply itself becomes the error.
+// reply (box.session.push) that can't be decompressed is not sent; the reply itself is then replaced by an error.
 func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
 	defer s.releaseDecoded()
 	began := c.Now()
@@ -130,8 +130,9 @@ func (s *session) recordSchemaChange(stamp uint64) {
 	s.g.cfg.Stats.Error("schema_changed")
 }
 
-// decodeReply returns a reply with its envelopes decompressed, in a pooled buffer; nil when nothing changes. The
-// memory that it takes from the budget is held until releaseDecoded.
+// decodeReply returns a reply with its envelopes decompressed, in a pooled buffer; nil if nothing changes. The
+// memory that it takes from the budget is held until releaseDecoded. From replies to wire.ID it removes features that
+// the gateway does not support.
 func (s *session) decodeReply(r *reply, kind wire.Type) ([]byte, *refusal) {
 	r.kind = kind
 	at := r.header.Map.End()
@@ -163,9 +164,9 @@ func (s *session) decodeReply(r *reply, kind wire.Type) ([]byte, *refusal) {
 	return out, nil
 }
 
-// decodedSize returns the largest size in bytes that a reply has when its envelopes are decompressed, 0 if it
-// has none. decodeEnvelopes looks for the envelopes again, since a list of them could take more memory than the
-// reply.
+// decodedSize returns an upper bound of the size in bytes of a reply with its envelopes decompressed; 0 if it has no
+// envelopes. It returns no list of the envelopes, since that could take more memory than the reply; decodeEnvelopes
+// searches for them again.
 func (s *session) decodedSize(r *reply) (size int, err error) {
 	found := false
 	size = len(r.bytes)
@@ -218,7 +219,8 @@ func (s *session) decodeEnvelopes(r *reply, size int) ([]byte, error) {
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), nil
 }
 
-// reserveDecoded takes room for a large reply from the budget. It waits for reservePatience at most.
+// reserveDecoded takes memory for a decompressed reply of more than gateway.FreeBytes from the budget. It waits for
+// reservePatience at most.
 func (s *session) reserveDecoded(size int) error {
 	if size <= gateway.FreeBytes || s.Replies == nil {
 		return nil
@@ -240,7 +242,7 @@ func (s *session) reserveDecoded(size int) error {
 // reservePatience is the number of Stall periods for which a reply waits for memory.
 const reservePatience = 5
 
-// releaseDecoded gives back what reserveDecoded took, after the reply was handed to the sink.
+// releaseDecoded gives back the memory that reserveDecoded took. It is called after the reply was passed to the sink.
 func (s *session) releaseDecoded() {
 	s.Replies.Release(s.decodedBytes)
 	s.decodedBytes = 0
@@ -264,7 +266,7 @@ func (r *reply) envelope(content []byte) (h envelope.Header, ok bool, err error)
 	if h, err = envelope.ParseHeader(content); err == nil && h.IsForeign() {
 		return h, true, errForeign
 	}
-	return h, err == nil || !r.computed(), err // Lua may produce bytes that only begin like an envelope
+	return h, err == nil || !r.computed(), err // Lua may return bytes that only begin like an envelope
 }
 
 // computed reports whether a reply may hold values made by Lua or SQL, not only stored ones.

@@ -34,7 +34,7 @@ func TestOpenWithinBudget(t *testing.T) {
 	if s.releaseDecoded(); s.decodedBytes != 0 {
 		t.Error("release holds on")
 	}
-	other := p.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
+	other := p.replies.Account(nil, nil) // takes the gateway's oversize place: no other message may exceed its share
 	defer other.Close()
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestOpenWithinBudget(t *testing.T) {
 	}
 }
 
-// A part of a reply that can't be decompressed is left out, and the reply becomes the error.
+// A part of a reply that can't be decompressed is not sent, and the reply is replaced by an error.
 func TestBrokenPart(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Select, 0x10, 600)
@@ -95,7 +95,7 @@ func TestBrokenEnvelopes(t *testing.T) {
 	}
 }
 
-// A reply that does not fit the memory budget is an error, until other sessions release their memory.
+// A reply that does not fit into the memory budget is replaced by an error, until other sessions release their memory.
 func TestRepliesWithinBudget(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) {
 		c.Replies, c.Stall = memory.NewBudget(1<<20), 10*time.Millisecond
@@ -103,7 +103,7 @@ func TestRepliesWithinBudget(t *testing.T) {
 	c := b.client()
 	doc := strings.Repeat(document(1), (512<<10)/len(document(1)))
 	c.must(wire.Replace, 0x10, docs, 0x21, []any{1, "tag", doc})
-	other := b.g.replies.Account(nil, nil) // its message uses up all that may be beyond the budget
+	other := b.g.replies.Account(nil, nil) // takes the gateway's oversize place: no other message may exceed its share
 	if err := other.Acquire(t.Context(), 2<<20); err != nil {
 		t.Fatal(err)
 	}

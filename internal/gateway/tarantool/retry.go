@@ -8,12 +8,12 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// Two kinds of requests are parked: those that the server refused because the schema had changed, and those
-// that take several steps. Each queue that has any is served by one goroutine that sends them.
+// Two kinds of requests are parked, which means kept to be sent later: requests that the server refused because the
+// schema had changed, and requests that take several steps. In each queue with parked requests one goroutine sends
+// them.
 
-// maxTries limits how often a request is rewritten for a schema that keeps changing. Then the request goes
-// unchanged, which is safe since no value has to be compressed. It is refused if it may hold an envelope or
-// cut one.
+// maxTries limits how often a request is rewritten for a schema that keeps changing. After that the request is sent
+// unchanged, which is safe since no value has to be compressed. It is refused if it may hold an envelope or cut one.
 const maxTries = 3
 
 // sendInSteps parks the current request, whose operations need the stored tuple.
@@ -30,7 +30,7 @@ func (s *session) sendInSteps(f *frame, e exchange) error {
 	return nil
 }
 
-// park queues a request behind those that are parked in its queue, and starts the goroutine that sends them.
+// park parks a request behind the others in its queue, and starts the goroutine that sends them if it does not run.
 func (s *session) park(sync uint64, e exchange) {
 	if s.outstanding.park(sync, e) {
 		s.background.Go(func() { s.sendParked(e.stream) })
@@ -38,7 +38,7 @@ func (s *session) park(sync uint64, e exchange) {
 }
 
 // parkRefused parks a request that the server has refused because the schema has changed. arrived is the time of
-// the reply. It reports false for requests that are not sent again.
+// the reply. It returns false for requests that are not sent again.
 func (s *session) parkRefused(sync uint64, arrived time.Time) bool {
 	parked, first, stream := s.outstanding.parkRefused(sync, func(e *exchange) {
 		traceReply(e.trace, true, arrived, s.fromServer.Waited)
@@ -50,8 +50,8 @@ func (s *session) parkRefused(sync uint64, arrived time.Time) bool {
 	return parked
 }
 
-// sendParked sends the requests that are parked in a queue, in their order, while the queue's next requests
-// wait. At most one goroutine does so for a queue.
+// sendParked sends the parked requests of a queue in their order, while the client's next requests in the queue wait.
+// At most one goroutine does so for each queue.
 func (s *session) sendParked(stream uint64) {
 	defer s.Catch()
 	for {
@@ -79,7 +79,7 @@ func (s *session) sendParked(stream uint64) {
 	}
 }
 
-// sendAgain sends one parked request. It reports false when others have to be sent before it.
+// sendAgain sends one parked request. done is false if others have to be sent before it.
 func (s *session) sendAgain(p *parked) (done bool, err error) {
 	began := time.Now()
 	e := &p.exchange
@@ -88,7 +88,7 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	if r.header.Parse(r.bytes) != nil {
 		return false, wire.ErrMalformed // can't happen: it was parsed before
 	}
-	_ = r.body.Parse(r.bytes, r.header.Map.End()) // can't fail either, if the request has a body that is needed
+	_ = r.body.Parse(r.bytes, r.header.Map.End()) // can't fail if the body is needed: it was parsed before, too
 	w, refused := s.rewriteAgain(&r, int(e.tries), s.outstanding.queueStamp(e.stream))
 	switch {
 	case refused != nil:
@@ -113,8 +113,8 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	return true, s.submit(p.sync, next, out)
 }
 
-// rewriteAgain rewrites a request that the server refused for its schema version. Requests that wait behind
-// it wait for the schema too.
+// rewriteAgain rewrites a parked request, which has been sent again tries times. It may wait for the schema, and the
+// requests behind it wait with it.
 func (s *session) rewriteAgain(r *request, tries int, queueStamp uint64) (rewritten, *refusal) {
 	h := handlingOf(r.header.Type)
 	if h.hasValues() && tries >= maxTries {

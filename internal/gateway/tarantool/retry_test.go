@@ -35,8 +35,7 @@ func TestRefusedRequestsAreSentAgain(t *testing.T) {
 	}
 }
 
-// If the schema changes all the time requests without envelopes or splices go unchanged, and the others are
-// refused.
+// If the schema keeps changing, requests without envelopes or splices are sent unchanged, and the others are refused.
 func TestRetriesEnd(t *testing.T) {
 	p := newParts(t)
 	if w, refused := p.s.rewriteAgain(p.request(wire.Insert, docBody...), maxTries, 0); w.bytes != nil || w.stamp != 0 || refused != nil {
@@ -54,8 +53,8 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
-// Without memory for a copy of a request, to send it again, only a request that is right by any schema goes
-// to the server.
+// If there is no memory for a copy of a request, to send it again, the request is sent only if it is correct with any
+// schema.
 func TestRequestsWithoutMemoryForARetry(t *testing.T) {
 	splice := []any{":", 2, 0, 1, "X"} // for a field without a rule
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// request is a client's request while it is handled. A session has one and uses it again.
+// request is the client's request that is handled. A session reuses one for all its requests.
 type request struct {
 	bytes  []byte // the frame without its length
 	header wire.Header
@@ -22,36 +22,36 @@ type request struct {
 	login  string         // the user that sent it; see identity
 	edits  []edit
 	spans  []wire.Span // scratch space for the parts of an operation
-	magic  bool        // a value in it may begin like an envelope; set for requests with a tuple or operations
+	magic  bool        // a value in it may begin like an envelope; valid for requests with a tuple or operations
 }
 
 // edit is a value that may be compressed: a string or binary with its head.
 type edit struct {
-	at      int // of the head
+	at      int // position of the head
 	content wire.Span
 	kind    wire.Kind
 	rule    *policy.Rule // nil: the value begins like an envelope and is wrapped
 }
 
-// maxEdits limits the memory for a request's edits. Only requests full of values that begin like envelopes
-// come near it.
+// maxEdits limits the number of a request's edits, and so their memory. Only requests full of values that begin like
+// envelopes come near it.
 const maxEdits = 64 << 10
 
 // maxIdleEdits limits the capacity, in edits, of the list that a session keeps from one request to the next.
 const maxIdleEdits = 64
 
-// rewriteRoom returns the number of bytes that rewriting a request of n bytes takes: room for a stamp, for
-// the longest head and header of a value, and for what any codec needs beside the value while it compresses
-// it (see envelope.MaxSealedLen).
+// rewriteRoom returns the size in bytes of the buffer for rewriting a request of n bytes: it has room for a stamp, for
+// the longest head and envelope header of a value, and for the additional bytes that a codec may need while it
+// compresses a value (see envelope.MaxSealedLen).
 func rewriteRoom(n int) int { return n + n>>7 + 256 }
 
 // rewritten is the result of rewriting a request.
 type rewritten struct {
-	bytes      []byte   // in a pooled buffer; nil: the request goes unchanged
+	bytes      []byte   // in a pooled buffer; nil: the request is sent unchanged
 	stamp      uint64   // schema version that the gateway put into bytes; 0: none
-	needsStamp bool     // the request needs a stamp: by another schema its operations might cut an envelope
-	sealed     bool     // values in it are compressed or wrapped
-	steps      stepPlan // if it has a space the request is carried out in steps, and bytes is nil
+	needsStamp bool     // the request needs a stamp: with another schema its operations might cut an envelope
+	sealed     bool     // values in bytes are compressed or wrapped
+	steps      stepPlan // if steps.space is set, the request is carried out in steps, and bytes is nil
 }
 
 // schemaStamp is the version of the schema that the gateway puts into a request. A server with another
@@ -66,14 +66,14 @@ type stepPlan struct {
 	space      *space // nil: no steps are needed
 	spaces     *spaces
 	noFunction *refusal // the error if the stored function does not exist
-	// onlyIfPlain means that the operations only cut fields without rules. The first step carries them out unless
-	// the stored tuple holds an envelope of a gateway with other rules.
+	// onlyIfPlain means that the operations only cut fields without rules. The first step carries them out, unless
+	// the stored tuple holds an envelope, from a gateway with other rules.
 	onlyIfPlain bool
 }
 
-// rewrite returns what goes to the server in place of a request that has been parsed as far as its handling
-// demands. queueStamp is the stamp that requests of its queue carry now. If it is 0 a rewritten request gets
-// the version of the schema by which it was rewritten.
+// rewrite returns the frame to send in place of a request, whose body has been parsed if its handling requires that.
+// queueStamp is the stamp that requests of its queue carry now. If it is 0, a rewritten request gets the version of
+// the schema by which it was rewritten.
 func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, queueStamp uint64) (out rewritten, refused *refusal) {
 	r.edits = r.edits[:0]
 	var stamp schemaStamp
@@ -110,7 +110,8 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, queueStam
 }
 
 // collectTuple finds the values to compress in a tuple or in operations, and whether operations need steps or
-// a stamp, by one snapshot of rules and schema. While no schema is known only harmless requests pass.
+// a stamp, by one snapshot of rules and schema. While no schema has been read, it refuses requests that might cut an
+// envelope or hold a value that begins like one.
 func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c collector, refused *refusal) {
 	r.magic = hasMagic(r.bytes)
 	all := g.catalog.current(ctx)
@@ -129,7 +130,7 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 	case s == nil: // the space is newer than the schema, and may hold envelopes of other gateways
 		return collector{spaces: all, needsStamp: r.hasSplice()}, nil
 	case r.header.Schema != 0 && r.header.Schema != all.version:
-		// The server refuses it, unless the schema has just changed. Nothing is compressed then.
+		// The server refuses the request, unless the schema has just changed. So nothing is compressed.
 		if r.magic || (s.ruled || all.callRules != nil || all.initialized) && h != tuples && r.hasSplice() {
 			return c, wrongVersion(g.catalog.seenVersion.Load(), r)
 		}
@@ -154,7 +155,8 @@ func (g *Gateway) collectTuple(ctx context.Context, r *request, h handling) (c c
 	return c, refused
 }
 
-// spaceOf finds the space of a request.
+// spaceOf returns the space of a request; nil if it is not among all. It refuses a splice in a space that the gateway's
+// user may not see and that may hold envelopes.
 func (all *spaces) spaceOf(r *request) (*space, *refusal) {
 	id, _ := wire.Uint(r.body.SpaceID.Of(r.bytes))
 	if id > 1<<32-1 {
@@ -179,16 +181,15 @@ type collector struct {
 	r      *request
 	b      []byte
 
-	// stepsRefusal is the error if the operations, which need the stored tuple, can't be carried out in
-	// steps; nil: they don't need it.
+	// stepsRefusal is set if the operations need the stored tuple: it is the error if they can't be carried out in
+	// steps. Nil: they don't need the tuple.
 	stepsRefusal *refusal
 	onlyIfPlain  *refusal // the same for operations that only cut fields without rules
 	moved        bool     // an operation moves fields
-	needsStamp   bool     // an operation cuts or moves fields, right only while the fields keep their rules
+	needsStamp   bool     // an operation cuts or moves fields, which is correct only with this schema
 }
 
-// stepsError returns the error if the operations can't be carried out in steps; nil: they don't need the stored
-// tuple.
+// stepsError returns stepsRefusal or onlyIfPlain; nil if the operations don't need the stored tuple.
 func (c *collector) stepsError() *refusal { return cmp.Or(c.stepsRefusal, c.onlyIfPlain) }
 
 // addTuple examines the fields of a tuple.
@@ -208,7 +209,7 @@ func (c *collector) addTuple(at wire.Span) *refusal {
 	for n := range count {
 		end, err := wire.Skip(c.b, next)
 		if err != nil {
-			return nil // can't happen: the body has been walked through
+			return nil // can't happen: the body has been parsed
 		}
 		if refused := c.addValue(n, wire.Span{At: next, Len: end - next}); refused != nil {
 			return refused
@@ -218,7 +219,7 @@ func (c *collector) addTuple(at wire.Span) *refusal {
 	return nil
 }
 
-// addValue examines a value that becomes the field at a position, counted from 0.
+// addValue examines the value v that becomes the field at a position, counted from 0.
 func (c *collector) addValue(position int, v wire.Span) *refusal {
 	h, err := wire.ReadHead(c.b, v.At)
 	if err != nil {
@@ -261,13 +262,13 @@ func holdsEnvelope(b []byte, at wire.Span) bool {
 	return s.Err() != nil
 }
 
-// base returns the number that the first field has in the request.
+// base returns the number that the first field has in the request's operations; 0 by default.
 func (r *request) base() uint64 {
 	base, _ := wire.Uint(r.body.IndexBase.Of(r.bytes))
 	return base
 }
 
-// user returns the name that an AUTH logs in.
+// user returns the name of the user in an AUTH; loginPending if it can't be read.
 func (r *request) user() string {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err == nil {
 		if name, ok := wire.Text(r.body.User.Of(r.bytes)); ok {
@@ -280,8 +281,8 @@ func (r *request) user() string {
 // maxParts limits the parts of an operation: a splice has five.
 const maxParts = 8
 
-// hasSplice reports whether a request has an operation that cuts bytes or moves fields, or a value that can't
-// be distinguished from one.
+// hasSplice reports whether a request has an operation that cuts bytes or moves fields, or an argument that can't be
+// distinguished from such an operation.
 func (r *request) hasSplice() bool {
 	at := r.body.Ops
 	switch r.header.Type {
@@ -316,9 +317,9 @@ func (r *request) hasSplice() bool {
 
 var longestHead [maxHead]byte
 
-// apply returns the frame that goes to the server: the request with its values compressed and with the stamp.
-// It reports whether a value was compressed or wrapped. The frame is nil if none was, unless the stamp is
-// required.
+// apply returns the frame to send to the server, in a pooled buffer: the request with its values compressed and with
+// the stamp. sealed reports whether a value was compressed or wrapped. The frame is nil if none was, unless the stamp
+// is required.
 func (r *request) apply(v *valueCodec, stamp schemaStamp) (frame []byte, sealed bool) {
 	if len(r.edits) == 0 && !stamp.required {
 		return nil, false
@@ -350,9 +351,9 @@ func (r *request) apply(v *valueCodec, stamp schemaStamp) (frame []byte, sealed 
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), sealed
 }
 
-// If the gateway's user may not see what touches fields nothing is compressed. But values may have been
-// compressed before, or through another user. So an operation that would cut or move compressed bytes goes
-// unchanged if the tuple stored now holds none. Clients of this gateway write uncompressed values meanwhile.
+// If the gateway's user may not see the constraints on fields, nothing is compressed. But values may have been
+// compressed before, or by a gateway with another user. So an operation that would cut or move compressed bytes is
+// sent unchanged only if the stored tuple holds none. Clients of this gateway write only uncompressed values meanwhile.
 
 // storesPlain reports whether the tuple that a request changes holds no compressed value, or does not exist.
 func (g *Gateway) storesPlain(ctx context.Context, r *request, plan stepPlan) bool {

@@ -20,7 +20,7 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tuple returns a tuple of docs, and seen the same tuple as it is read.
+// tuple returns a tuple of docs to write, and seen the same tuple as the client reads it.
 func tuple(id int, doc string) []any { return []any{id, "tag", doc, nil, []byte(doc + "bin")} }
 
 func seen(id int, doc string) []any { return []any{int64(id), "tag", doc, nil, []byte(doc + "bin")} }
@@ -65,7 +65,7 @@ func TestTuplesAreSealedAndOpened(t *testing.T) {
 	}
 }
 
-// A space's own format names the compression, as in the Enterprise edition.
+// The format of a space may request compression, as in the Enterprise edition.
 func TestFormatNamesCompression(t *testing.T) {
 	b := newBed(t, policy.Options{}, nil)
 	c := b.client()
@@ -164,7 +164,7 @@ func TestUpserts(t *testing.T) {
 	}
 }
 
-// Fields must not move to where the server computes on them.
+// Compressed fields must not move to a position where the server computes on them.
 func TestShiftsAreRefused(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "[24]", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	c := b.client()
@@ -251,12 +251,12 @@ func TestMagicInValues(t *testing.T) {
 	}
 }
 
-// A request takes no more memory than is taken from the budget for it.
+// Rewriting a request takes no more memory than the reader has taken from the budget for it, plus gateway.FreeBytes.
 func TestRewritesFitTheirBudget(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
 	rule := g.catalog.spaces.Load().byID[600].fields[1].rules[0]
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // codec states stay in their pools
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that codec states stay in their pools
 	noise := make([]byte, 1<<20)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ type stored struct {
 
 func (s *stored) Read(p []byte) (int, error) { return s.rest.Read(p) }
 
-// The memory for a request's edits is released with the request, whatever its outcome.
+// The memory for a request's edits is released when the request has been handled, whatever the outcome.
 func TestEditsAreGivenBack(t *testing.T) {
 	many := func(n int) (list []any) {
 		for range n {

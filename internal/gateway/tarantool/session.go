@@ -14,9 +14,9 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// session is one client and its upstream connection. One pump carries requests and one replies. Neither may
-// wait for the schema or for a reply, so requests that have to be sent again, or in steps, are sent by a
-// goroutine of their queue (retry.go).
+// session carries one client's requests to its upstream connection, and the replies back. Each direction has a pump.
+// Requests that have to be sent again, or in steps, must wait for the schema or for replies, so a goroutine of their
+// queue sends them (retry.go).
 type session struct {
 	*gateway.PumpedSession
 	g *Gateway
@@ -24,8 +24,8 @@ type session struct {
 	identity           identity
 	toServer, toClient sink
 	outstanding        *outstanding
-	submitMu           sync.Mutex     // held while a request is recorded and written
-	background         sync.WaitGroup // the goroutines of queues
+	submitMu           sync.Mutex     // held while a request is pushed to outstanding and written
+	background         sync.WaitGroup // counts the goroutines of queues
 	shutdownWatch      shutdownWatch
 	tracing            tracing
 	serverVersion      atomic.Pointer[schema.Version] // the server's, from its greeting; nil: not received yet
@@ -33,12 +33,12 @@ type session struct {
 
 	// Used by the request pump only.
 	fromClient   reader
-	req          request             // the current one
+	req          request             // the current request
 	transactions map[uint64]struct{} // streams with an open transaction
 
 	// Used by the reply pump only.
 	fromServer    reader
-	reply         reply  // the current one
+	reply         reply  // the current reply
 	schemaVersion uint64 // version in the last reply
 	decodedBytes  int64  // bytes taken from the reply budget for a decompressed reply
 }
@@ -65,15 +65,15 @@ func (s *session) Run() {
 	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
-// carryRequests carries requests until the client ends, and passes its end of input on at once: the server
-// then treats the connection as it treats one with a client of its own.
+// carryRequests carries requests until the client ends, and passes its EOF on at once: the server then handles the
+// connection as if the client were connected directly.
 func (s *session) carryRequests() {
 	s.pumpRequests()
 	s.End()
 	_ = s.toServer.flush()
 	s.CloseUpstreamWrite()
 	<-s.RepliesDone()
-	_ = gateway.Abort(s.Upstream) // nothing reads what is still to be sent
+	_ = gateway.Abort(s.Upstream) // unblocks background goroutines that write to a server that reads no more
 	s.background.Wait()
 }
 
@@ -111,7 +111,7 @@ func (s *session) handleRequest(f *frame) error {
 	began, r := time.Now(), &s.req
 	r.bytes = f.body()
 	if err := r.header.Parse(r.bytes); err != nil {
-		return s.toServer.write(f.bytes) // the reply of the server is unpredictable
+		return s.toServer.write(f.bytes) // not pushed, since it is unknown how the server replies
 	}
 	h := handlingOf(r.header.Type)
 	r.trace = s.tracing.begin(r.header.Type, h, began, s.fromClient.Waited)
@@ -140,8 +140,8 @@ func (s *session) handleRequest(f *frame) error {
 		traceSince(r.trace, "parse", began)
 	}
 
-	// Wait for its place in its queue. Logins go alone, since steps and requests that are sent again belong to
-	// the old user. So do requests with a stamp of the client.
+	// Wait for a place in its queue. A login must be alone there, since steps and requests that are sent again belong
+	// to the old user. So must a request with a stamp of the client.
 	stamp, ok := s.outstanding.reserve(r.header.Stream, r.header.Schema != 0 || h == auth, r.trace)
 	if !ok {
 		return net.ErrClosed
@@ -177,8 +177,8 @@ func (s *session) handleRequest(f *frame) error {
 	return s.submit(r.header.Sync, e, w.bytes)
 }
 
-// submit writes a request. Requests are written in the order in which their exchanges are added, so that each
-// reply finds its own. The next flush sends it at the latest.
+// submit adds an exchange and writes its request, which the next flush sends at the latest. Requests are written in the
+// order in which their exchanges are added: finding the exchange of a reply relies on that.
 func (s *session) submit(sync uint64, e exchange, frame []byte) error {
 	s.submitMu.Lock()
 	defer s.submitMu.Unlock()
@@ -188,9 +188,9 @@ func (s *session) submit(sync uint64, e exchange, frame []byte) error {
 	return s.toServer.write(frame)
 }
 
-// sendUnstamped sends the current request unchanged and without a stamp, when there is no memory to keep a copy
-// for sending it again. It refuses a request that could cut an envelope by another schema, and one with a
-// value that would be mistaken for an envelope.
+// sendUnstamped sends the current request unchanged and without a stamp, when there is no memory for the copy that
+// would be needed to send it again. It refuses a request that could cut an envelope if the schema has changed, and one
+// with a value that would be mistaken for an envelope.
 func (s *session) sendUnstamped(f *frame, e exchange, w *rewritten) error {
 	if w.needsStamp || w.sealed {
 		s.g.cfg.Stats.Error("budget")
@@ -218,8 +218,8 @@ func (s *session) sendFeatures(f *frame, e exchange) error {
 	return s.submit(r.header.Sync, e, out)
 }
 
-// answerGateway tells Cinch's commands, which must connect to the server itself, that this is a gateway. If
-// guest has no rights only clients that have logged in learn the URL of the server.
+// answerGateway tells Cinch's commands, which must connect to the server itself, that this is a gateway. If the server
+// requires a login, only clients that have logged in get the URL of the server.
 func (s *session) answerGateway() error {
 	url := s.g.cfg.UpstreamURL
 	if s.identity.door.MustAuthenticate(s.Context()) {

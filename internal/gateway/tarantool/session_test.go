@@ -24,8 +24,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// A field that gets an index between two requests is not compressed any more, though the gateway was not
-// told, and the request succeeds.
+// A field that gets an index between two requests is not compressed any more, though the gateway has not read the new
+// schema yet, and the request succeeds.
 func TestFence(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, direct := b.client(), b.direct()
@@ -45,7 +45,7 @@ func TestFence(t *testing.T) {
 	b.check(c, 3, document(3), true)
 }
 
-// Schemas that change all the time delay requests but lose none, and a field that an index covers is never
+// While the schema keeps changing, requests are delayed but not lost, and values of a field with an index are not
 // compressed.
 func TestSchemaChangesUnderLoad(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
@@ -88,7 +88,7 @@ func TestSchemaChangesUnderLoad(t *testing.T) {
 	b.check(c, 1, document(1), false)
 }
 
-// A client that stamps its requests itself gets an error when its version is wrong.
+// A client that puts a schema version into its requests gets an error if that is wrong.
 func TestClientsOwnVersion(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -119,7 +119,7 @@ func TestRepliesComeInAnyOrder(t *testing.T) {
 	}
 }
 
-// Clients may write any number of requests before they read replies, and may use a sync twice.
+// Clients may write many requests before they read replies, and may use a sync for several requests.
 func TestPipelines(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -201,7 +201,7 @@ func loneGateway(t *testing.T, upstream string, change func(*Config)) (g *Gatewa
 	return g, l.Addr().String()
 }
 
-// Frames in which nothing has to be changed pass byte by byte, in whatever form they are written.
+// Frames in which nothing has to be changed are forwarded byte for byte, whatever encoding the client uses.
 func TestUntouchedFrames(t *testing.T) {
 	addr, got, done := fake(t, nil)
 	c := dial(t, lone(t, addr, nil))
@@ -267,7 +267,7 @@ func TestHugeValues(t *testing.T) {
 	}
 }
 
-// A value that is too large for the server's limit is accepted if its envelope is not.
+// A tuple above the server's limit on tuple sizes can be stored if its compressed form is below the limit.
 func TestTupleAboveTheServersLimit(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c := b.client()
@@ -279,8 +279,7 @@ func TestTupleAboveTheServersLimit(t *testing.T) {
 	b.check(c, 1, doc, true)
 }
 
-// After a half-close a client gets the outstanding replies as from the server itself, and the connection
-// ends.
+// After a half-close the connection ends, as with the server itself.
 func TestHalfClose(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	for _, c := range []*raw{b.direct(), b.client()} {
@@ -341,7 +340,7 @@ func TestReplication(t *testing.T) {
 	}
 }
 
-// connectAs connects with a driver.
+// connectAs connects with a driver and logs in.
 func connectAs(t *testing.T, addr, user, password string) (*tnt.Connection, error) {
 	t.Helper()
 	return tnt.Connect(t.Context(), tnt.NetDialer{Address: addr, User: user, Password: password}, tnt.Opts{Timeout: time.Minute})
@@ -409,7 +408,7 @@ func TestSubmit(t *testing.T) {
 	p.server.nothing(t)
 }
 
-// Replication begins when no reply is outstanding, or not at all.
+// Replication begins when no reply is outstanding, and not at all if the replies end before that.
 func TestPipeSettles(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 0, wire.Ping)

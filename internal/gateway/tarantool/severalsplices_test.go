@@ -18,8 +18,8 @@ import (
 
 var abc = strings.Repeat("abc ", 30)
 
-// severalSplices holds operations on the second field, abc, that count from 1, with the result in Tarantool
-// 3.3.0.
+// severalSplices holds operations on the second field, whose value is abc, with the field's value afterwards in
+// Tarantool 3.3.0. Fields and offsets count from 1.
 var severalSplices = []struct {
 	ops  []any
 	want string
@@ -61,7 +61,8 @@ func operationsFor(t *testing.T, g *Gateway, server schema.Version, ops []any) (
 	return u.operations(tuple)
 }
 
-// newerServer applies operations as Tarantool does from 3.0 on: each to the result of those before.
+// newerServer applies operations as Tarantool does from 3.0 on: each operation to the result of those before. sealed
+// counts the splices that insert an envelope.
 func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]byte, sealed int) {
 	t.Helper()
 	v, rest, err := msgp.ReadIntfBytes(ops)
@@ -101,8 +102,9 @@ func newerServer(t *testing.T, g *Gateway, fields [][]byte, ops []byte) (_ [][]b
 	return fields, sealed
 }
 
-// Operations for a server that accepts several on a field, compared with the results of a real 3.3.0
-// (TestSeveralSplices compares with one if available). A value is compressed once, by the last of them.
+// Several splices of a field, for a server that accepts several operations on a field, have the results that a real
+// 3.3.0 had (TestSeveralSplices compares with a real server if there is one). The value is compressed once, by the last
+// splice.
 func TestSeveralSplicesOffline(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
@@ -130,7 +132,7 @@ func TestSeveralSplicesOffline(t *testing.T) {
 	}
 }
 
-// The memory for a request does not grow by a value for each splice in it.
+// The memory for a request does not include a copy of the value for each splice.
 func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	g := offline(t)
 	defer g.cancel()
@@ -144,8 +146,8 @@ func TestSeveralSplicesTakeOneValue(t *testing.T) {
 	}
 }
 
-// On real servers an UPDATE and an UPSERT with several operations on a field, and with splices of binaries,
-// have the same result as sent directly.
+// UPDATE and UPSERT with several operations on a field, and with splices of binaries, have the same results through the
+// gateway as on a server itself.
 func TestSeveralSplices(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { severalOn(t, p) })

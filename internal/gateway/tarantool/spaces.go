@@ -10,7 +10,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// spaces holds the treatment of each field of each space: rules and schema at one version. It is immutable.
+// spaces combines rules and schema at one version: it holds how to treat each field of each space. It is immutable.
 type spaces struct {
 	version          uint64
 	schema           *schema.Schema
@@ -20,27 +20,27 @@ type spaces struct {
 	byName           map[string]*space
 	guarded          []string       // names of spaces with rules, and of views over them
 	missing          []string       // spaces in rules that don't exist, or that the gateway's user may not see
-	activeCallRules  []*policy.Rule // rules for stored functions; nil while compression is off
-	callRules        []*policy.Rule // arguments, also while compression is off; nil: functions store no envelopes
+	activeCallRules  []*policy.Rule // rules for arguments of stored functions; nil while compression is off
+	callRules        []*policy.Rule // the same rules, also while compression is off; nil: functions store no envelopes
 	compressedFields int            // number of fields that are compressed
 }
 
-// space is a space with the treatment of its fields. Spaces of the server itself have none.
+// space is a space with the treatment of its fields. There is none for system spaces.
 type space struct {
 	*schema.Space
 	fields        []field // up to the last field with rules
 	ruled         bool    // some field may hold envelopes
-	touchesHidden bool    // no field is compressed, and the user can't see all that touches fields
+	touchesHidden bool    // no field is compressed since the user can't see all constraints; see storesPlain
 }
 
 // field holds the treatment of one field.
 type field struct {
 	rules   []*policy.Rule // in order, for all sizes of values; nil: it is never compressed
-	touched string         // why the rules are not applied; "": they are
+	touched string         // the constraint because of which the rules are not applied; "": they are applied
 	guarded bool           // it may hold envelopes
 }
 
-// maxRuledFields is the number of fields that can have rules in a space whose format names fewer.
+// maxRuledFields is the number of fields to which rules may apply in a space whose format has fewer fields.
 const maxRuledFields = 64
 
 func newSpaces(rules *policy.Policy, read *schema.Schema) (*spaces, []string) {
@@ -62,8 +62,8 @@ func newSpaces(rules *policy.Policy, read *schema.Schema) (*spaces, []string) {
 	return all, b.warnings
 }
 
-// withoutSchema returns what is known without a schema: the rules for arguments of stored functions.
-// Arguments that they compressed before they were switched off may be stored anywhere.
+// withoutSchema returns spaces with the rules for arguments of stored functions, which need no schema. Rules that are
+// switched off are included in callRules, since arguments that they compressed before may be stored anywhere.
 func withoutSchema(rules *policy.Policy) *spaces {
 	all := &spaces{disabled: rules == nil || rules.Off}
 	if rules == nil {
@@ -84,9 +84,9 @@ func withoutSchema(rules *policy.Policy) *spaces {
 type spacesBuilder struct {
 	spaces   *spaces
 	rules    *policy.Policy
-	used     []*policy.Rule // rules that cover something
-	hidden   int            // fields left uncompressed only because the user can't see what touches them
-	why      string         // what is hidden about one of them
+	used     []*policy.Rule // rules that cover a field
+	hidden   int            // fields left uncompressed only because the user can't see the constraints on them
+	why      string         // the text about that for one of them
 	warnings []string
 }
 
@@ -112,8 +112,8 @@ func (b *spacesBuilder) add(s *schema.Space) {
 	}
 }
 
-// field returns the treatment of the field at position n, counted from 0. Rules may name it by its name, or
-// by its number as Lua counts.
+// field returns the treatment of the field at position n, counted from 0. Rules may refer to it by its name, or by its
+// number, counted from 1 as in Lua.
 func (b *spacesBuilder) field(s *schema.Space, n int) field {
 	f := s.FieldAt(n)
 	found := b.rules.CoveringTuple(s.RuleAddress(f))
@@ -138,7 +138,7 @@ func (b *spacesBuilder) field(s *schema.Space, n int) field {
 		}
 		b.warn("rule %s names field %s of space %s: %s", r.Name, name, s.Name, touched)
 	}
-	// If it is unknown what touches the field, it may have been compressed when that was known.
+	// If the user may not see the constraints, the field may have been compressed when they could be seen.
 	return field{rules: found, touched: touched, guarded: len(s.Hidden) > 0}
 }
 
@@ -149,7 +149,7 @@ func (b *spacesBuilder) warn(format string, args ...any) {
 	b.warnings = append(b.warnings, fmt.Sprintf(format, args...))
 }
 
-// warnUnused adds a warning for each rule that covers no field.
+// warnUnused adds a warning for each rule that names a space or field literally and covers no field.
 func (b *spacesBuilder) warnUnused() {
 	if b.rules == nil || b.rules.Force {
 		return
@@ -210,8 +210,8 @@ func (all *spaces) mentions(code string) bool {
 	return slices.ContainsFunc(all.guarded, func(name string) bool { return schema.Mentions(code, name) })
 }
 
-// isHidden reports whether a space is not among these though rules may name it, or functions may store
-// envelopes there.
+// isHidden reports whether a space, given by its name or else by its id, is not in the schema and may hold envelopes:
+// because rules name spaces that are not in the schema, or because functions may store envelopes in any space.
 func (all *spaces) isHidden(id uint32, name []byte) bool {
 	if len(all.missing) == 0 && all.callRules == nil {
 		return false
@@ -222,7 +222,7 @@ func (all *spaces) isHidden(id uint32, name []byte) bool {
 	return all.schema.Space(id) == nil
 }
 
-// hiddenReason returns why a space that is not among these may hold envelopes.
+// hiddenReason returns why a space that is not in the schema may hold envelopes.
 func (all *spaces) hiddenReason() string {
 	if len(all.missing) > 0 {
 		return fmt.Sprintf("rules name such a space (%s)", all.missing[0])
@@ -230,12 +230,12 @@ func (all *spaces) hiddenReason() string {
 	return "functions may store compressed arguments there"
 }
 
-// mayHoldEnvelope reports whether a field may hold envelopes by the rules for spaces.
+// mayHoldEnvelope reports whether a field may hold envelopes because of rules for spaces.
 func (all *spaces) mayHoldEnvelope(f *field) bool {
 	return f.guarded || all.initialized && len(f.rules) > 0
 }
 
-// hasNoEnvelopes reports whether no rule can have stored envelopes anywhere.
+// hasNoEnvelopes reports whether no space can hold envelopes because of the rules.
 func (all *spaces) hasNoEnvelopes() bool {
 	if all.callRules != nil || len(all.guarded) > 0 {
 		return false
@@ -248,7 +248,7 @@ func (all *spaces) hasNoEnvelopes() bool {
 	return true
 }
 
-// touchedAt returns what computes on a field, or "". Rules can declare that nothing does.
+// touchedAt returns the constraint on the field at a position, or "". Rules can declare that there is none.
 func (s *space) touchedAt(n int) string {
 	if f := s.at(n); f.rules != nil {
 		return f.touched

@@ -16,7 +16,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// splices returns operations on the field doc, with their results for a document.
+// splices returns operations on the field doc, with the field's value afterwards if it was doc.
 func splices(doc string) map[string]struct {
 	ops  []any
 	base int
@@ -78,8 +78,8 @@ func TestSplices(t *testing.T) {
 	}
 }
 
-// A field whose index is dropped may hold envelopes from then on. A splice does not cut them, although the gateway
-// has not read the new schema yet.
+// After its index was dropped, a field may hold envelopes of another gateway. A splice does not cut them, although the
+// gateway has not read the new schema yet.
 func TestSpliceFence(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Name: "all", Key: "docs", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	b.install()
@@ -94,8 +94,8 @@ func TestSpliceFence(t *testing.T) {
 	}
 }
 
-// A gateway without the rules of another one does not cut what that one has compressed, whatever the field is
-// called and however often it is cut. The rest of its splices does not differ from the server's own.
+// A gateway without rules does not cut values that another gateway has compressed, however the field is named and
+// however many splices there are. Splices of uncompressed values have the same results as on the server itself.
 func TestSpliceWithoutTheRulesOfOthers(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSpliceWithoutTheRulesOfOthers(t *testing.T) {
 			for _, stored := range []string{"compressed", "plain"} {
 				for name, u := range splices(doc) {
 					if strings.Contains(name, "envelope") {
-						continue // refused, since the field has no rules
+						continue // refused: in a field without rules the value can't be wrapped
 					}
 					writer := c
 					if stored == "plain" {
@@ -133,7 +133,7 @@ func TestSpliceWithoutTheRulesOfOthers(t *testing.T) {
 // A value that was compressed before its field got an index is decompressed, not cut.
 func TestSpliceUnderAnIndex(t *testing.T) {
 	for name, rules := range map[string][]policy.Rule{
-		"rules for functions": rules(), // then any field may hold an envelope
+		"rules for functions": rules(), // with these any field may hold an envelope
 		"rule for the field":  rules()[:1],
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestSpliceUnderAnIndex(t *testing.T) {
 	}
 }
 
-// A unique index other than the primary one may name the tuple.
+// A splice may find the tuple by a unique index other than the primary one.
 func TestSpliceBySecondaryIndex(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -159,7 +159,7 @@ func TestSpliceBySecondaryIndex(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// Fields that move under an index are decompressed, and those that move away from one are intact.
+// Values that move into an indexed field are decompressed, and values that move out of one stay intact.
 func TestShifts(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: []policy.Rule{{Key: "wide", Field: "[24]", Types: policy.Tuple, Setting: codec.Setting{Codec: codec.LZ4}}}}, nil)
 	b.install()
@@ -237,7 +237,7 @@ func TestNoSpliceIsLost(t *testing.T) {
 						switch a := c.do(typ, append(body, key, []any{op})...); a.code {
 						case wire.OK:
 							i++
-						case wire.ErrorFlag | wire.ErrConflict: // the same as from the server; the client has to repeat it
+						case wire.ErrorFlag | wire.ErrConflict: // the server has this error, too; the client has to repeat the request
 						default:
 							t.Errorf("%#x %s", a.code, a.text)
 							return
@@ -265,7 +265,7 @@ func TestNoSpliceIsLost(t *testing.T) {
 	}
 }
 
-// A short request with many splices of one long value does not take that value's memory for each of them.
+// A short request with many splices of one long value does not take memory for a copy of the value for each splice.
 func TestManySplicesOfOneField(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
 		t.Run(p.Name, func(t *testing.T) { manySplices(t, p.Path) })
@@ -297,7 +297,8 @@ func manySplices(t *testing.T, program string) {
 	}
 }
 
-// The server lets the number of a field in a path overflow, so a field has many numbers.
+// In the server a field number in a path may overflow, so many numbers name the same field. The gateway resolves them
+// in the same way.
 func TestSpliceByOverflow(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -314,7 +315,7 @@ func TestSpliceByOverflow(t *testing.T) {
 	}
 }
 
-// A space that the schema does not have may be newer, and hold envelopes of another gateway.
+// A space that is not in the schema may be newer, and hold envelopes of another gateway. So its splices are stamped.
 func TestSplicesOfUnknownSpacesAreFenced(t *testing.T) {
 	p := newParts(t)
 	for op, stamp := range map[string]uint64{":": 9, "!": 9, "#": 9, "=": 0} {

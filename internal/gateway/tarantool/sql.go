@@ -11,8 +11,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// SQLMode selects the statements that may name spaces with rules. In others the server would compute on
-// compressed bytes, and be wrong without an error.
+// SQLMode selects the statements that may name spaces with rules. With other statements the server would compute on
+// compressed bytes, and return wrong results without an error.
 type SQLMode uint8
 
 // Modes.
@@ -49,11 +49,11 @@ func (g *Gateway) checkSQL(ctx context.Context, r *request) *refusal {
 	return nil
 }
 
-// maxViews limits how deep views over views are followed.
+// maxViews limits the depth of views over views that viewProjects checks.
 const maxViews = 8
 
-// projects reports whether a statement only selects columns, and names after FROM no column with rules and no
-// view that does more. It returns false if that can't be determined.
+// projects reports whether a statement only selects columns, and names after FROM neither a column with rules nor a
+// view that does more than that. It returns false in case of doubt. views limits the depth of views over views.
 func (all *spaces) projects(text string, views int) bool {
 	list, rest, ok := strings.Cut(strings.ToLower(text), " from ")
 	columns, isSelect := strings.CutPrefix(strings.TrimSpace(list), "select ")
@@ -85,13 +85,13 @@ func (all *spaces) projects(text string, views int) bool {
 	return true
 }
 
-// viewProjects reports whether a view returns columns unchanged, by their own names.
+// viewProjects reports whether a view returns columns unchanged and under their own names. views is as for projects.
 func (all *spaces) viewProjects(v *space, views int) bool {
 	head, code, ok := strings.Cut(strings.ToLower(v.SQL), " as ")
 	return ok && views > 0 && !strings.Contains(head, "(") && all.projects(code, views-1)
 }
 
-// computes reports whether the text after FROM may compare or sort columns without naming them.
+// computes reports whether the text after FROM, in lower case, may compare or sort columns without naming them.
 func computes(rest string) bool {
 	for _, word := range []string{"natural", "group", "union", "except", "intersect", "values"} {
 		if schema.Mentions(rest, word) {

@@ -18,7 +18,7 @@ func TestStatements(t *testing.T) {
 		"SELECT id FROM docs":               {false, true, true},
 		"SELECT id FROM docs WHERE \"a\">1": {false, false, true},
 		"UPDATE docs SET a = 1":             {false, false, true},
-		// Numbers behind ORDER BY may be those of columns, unless they are behind LIMIT.
+		// Numbers behind ORDER BY may be numbers of columns, unless they are behind LIMIT.
 		"SELECT id, a FROM docs ORDER BY 2":                       {false, false, true},
 		"SELECT id, a FROM docs ORDER BY credit_limit, 2":         {false, false, true},
 		"SELECT id, a FROM docs ORDER BY \"limit\", 2":            {false, false, true},
@@ -69,7 +69,7 @@ func TestSQL(t *testing.T) {
 		} {
 			b.direct().must(wire.Execute, 0x40, "CREATE VIEW "+view, 0x41, []any{})
 		}
-		c.must(wire.Eval, 0x27, "return 1", 0x21, []any{}) // shows the new version
+		c.must(wire.Eval, 0x27, "return 1", 0x21, []any{}) // the reply tells the gateway the new schema version
 		for text, want := range statements {
 			for _, typ := range []wire.Type{wire.Execute, wire.Prepare} {
 				a := c.do(typ, 0x40, text, 0x41, []any{})

@@ -18,7 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// failing holds a function that decides how reading the schema fails. If it returns nil the schema is read.
+// failing holds a function that is called before the schema is read. If it returns an error, reading fails with it.
 type failing struct{ f atomic.Pointer[func() error] }
 
 func (f *failing) set(err error)        { f.do(func() error { return err }) }
@@ -52,7 +52,7 @@ func (r *raw) splice(id int) { // replaces the first byte by "X"
 	r.must(wire.Update, 0x10, docs, 0x11, 0, 0x20, []any{id}, 0x21, []any{[]any{":", "doc", 0, 1, "X"}})
 }
 
-// The log has the hint of the function that reads the schema, if that gives one.
+// The hint in an error of reading the schema is logged; without one, a default hint.
 func TestHintOfUnreadableSchema(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -70,7 +70,7 @@ func TestHintOfUnreadableSchema(t *testing.T) {
 func TestGatewayBeforeItsServer(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
-	b.g.catalog.refresh(t.Context()) // makes sure that a load has just failed
+	b.g.catalog.refresh(t.Context()) // so that a load has just failed
 	f.set(nil)
 	c := b.client()
 	c.splice(1)
@@ -79,8 +79,8 @@ func TestGatewayBeforeItsServer(t *testing.T) {
 	b.check(c, 2, document(2), true)
 }
 
-// A client that connects during a load that fails, because it began before the server was up, does not get
-// the result of that load.
+// If a client connects during a load that fails because it began before the server was up, the client's request starts
+// another load.
 func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
@@ -107,7 +107,7 @@ func TestGatewayReadsTheSchemaInVain(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// The gateway's user may be created a little after the first clients have connected.
+// Requests that need the schema wait if the gateway's user is created a little after the first clients have connected.
 func TestGatewayBeforeItsUser(t *testing.T) {
 	var f failing
 	b := f.bed(t, errors.New("no such user"))
@@ -123,8 +123,8 @@ func TestGatewayBeforeItsUser(t *testing.T) {
 	b.check(c, 1, "X"+document(1)[1:], true)
 }
 
-// After a restart of the server, which counts schema versions anew, a client that can connect need not wait
-// until the gateway's next attempt to read the schema.
+// A restarted server counts schema versions from the beginning. A client that connects to it need not wait until the
+// gateway's next attempt to read the schema.
 func TestSpliceAtOnceAfterRestart(t *testing.T) {
 	var f failing
 	b := f.bed(t, errNoServer)
@@ -137,7 +137,7 @@ func TestSpliceAtOnceAfterRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	direct := b.direct()
-	for range 3 { // so that its version differs from those read before
+	for range 3 { // so that the schema version differs from those read before
 		direct.must(wire.Eval, 0x27, "box.schema.space.create('more'):drop()", 0x21, []any{})
 	}
 	b.g.catalog.refresh(t.Context())

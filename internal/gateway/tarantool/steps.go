@@ -13,27 +13,27 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// An UPDATE or UPSERT that cuts the bytes of compressed fields, or moves compressed fields to where the
-// server computes on them, is carried out in steps, on the client's own connection and in its stream. The
+// An UPDATE or UPSERT that cuts the bytes of compressed fields, or moves compressed fields to positions where the
+// server computes on them, is carried out in steps, on the client's upstream connection and in its stream. The
 // first step reads the tuple. The gateway decompresses its values and adapts the operations to them
-// (updater.go), and a stored function updates the tuple if it is still the one that was read. If it is not,
-// the function returns the current tuple and the gateway tries again. The client gets the reply to the last
-// step.
+// (updater.go). Then a stored function updates the tuple if it has not changed since it was read. If it has, the
+// function returns the current tuple and the gateway tries again. The client gets the reply to the last step.
 //
 //	client   UPDATE ------------------------------------------------------------> reply
 //	gateway  cinch_update(nothing expected)      cinch_update(tuple, operations)
 //	server                           the tuple                              the new tuple
 
 const (
-	// maxSteps limits the steps of a request whose tuple is changed by others, before it is refused.
+	// maxSteps limits the steps of a request. If other clients change the tuple so often, the request is refused.
 	maxSteps = 200
-	// patientSteps is the number of steps that follow each other at once. Later steps come after a pause, so
-	// that writers with a slower connection to the server have a chance.
+	// patientSteps is the number of first steps that follow each other without a pause. Later steps come after a
+	// random pause of up to longestPause, so that writers with a slower connection to the server have a chance.
 	patientSteps = 10
 	longestPause = 5 * time.Millisecond
 )
 
-// runSteps carries out the steps of a request. It reports false when the schema has changed.
+// runSteps carries out the steps of a request, and sends the client a reply. It returns false if the schema has changed
+// instead.
 func (s *session) runSteps(p *parked, r *request, plan stepPlan) (done bool, err error) {
 	x := &steppedRequest{
 		sync: p.sync, stream: p.stream, kind: p.kind, clientStamped: r.header.Schema != 0,
@@ -83,7 +83,7 @@ func (s *session) releaseAnswer(a *stepAnswer) {
 	memory.PutBuffer(a.tuple)
 }
 
-// step sends a call and waits for its answer. It gives the frame back to the pool.
+// step sends the frame of a step and waits for its answer. It puts the frame into the pool.
 func (s *session) step(x *steppedRequest, sync uint64, frame []byte) (a stepAnswer, err error) {
 	defer memory.PutBuffer(frame)
 	if err = s.submit(sync, exchange{kind: wire.Call, stepped: x, trace: x.trace}, frame); err == nil {
@@ -105,8 +105,8 @@ func (s *session) step(x *steppedRequest, sync uint64, frame []byte) (a stepAnsw
 	return stepAnswer{}, net.ErrClosed
 }
 
-// answerStep passes the answer to a step to the goroutine that sent it. The answer to the last step goes to
-// the client.
+// answerStep passes the answer to a step to the goroutine that sent the step. The answer to the last step is sent to
+// the client. moved means that the server refused the step for its schema version.
 func (s *session) answerStep(f *frame, x *steppedRequest, moved bool) error {
 	r := &s.reply
 	if err := r.setSync(x.sync); err != nil {
@@ -134,7 +134,7 @@ func (s *session) answerStep(f *frame, x *steppedRequest, moved bool) error {
 	return err
 }
 
-// setSync turns the answer to a step into one to the client's request, by its sync.
+// setSync replaces the sync in the answer to a step by the sync of the client's request.
 func (r *reply) setSync(sync uint64) error {
 	if r.header.SyncAt.Len != 9 {
 		return wire.ErrMalformed
@@ -144,8 +144,8 @@ func (r *reply) setSync(sync uint64) error {
 	return nil
 }
 
-// readStep evaluates the answer to a step. If another step is needed again is true, and a holds the stored
-// tuple. If the client gets an error instead refused is set. Otherwise the answer goes to the client.
+// readStep evaluates the answer to a step. If another step is needed, again is true, and a holds the stored tuple. If
+// the client gets an error of the gateway, refused is set. Otherwise the answer is the client's reply.
 func (s *session) readStep(x *steppedRequest, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	if err := r.body.Parse(r.bytes, r.header.Map.End()); err != nil {
 		return a, false, nil, err
@@ -155,14 +155,13 @@ func (s *session) readStep(x *steppedRequest, r *reply) (a stepAnswer, again boo
 		return s.readStored(x, r)
 	case r.lacksFunction():
 		refused = x.noFunction
-	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // not in a transaction of the client
+	case r.header.Type == wire.ErrorFlag|wire.ErrConflict && x.stream == 0: // in no stream, so in no transaction
 		again = true
 	}
 	return a, again, refused, nil
 }
 
-// readStored reads from an answer the stored tuple that differs from the expected one. again is false if
-// there is none.
+// readStored reads from an answer the stored tuple if it differs from the expected one. Otherwise again is false.
 func (s *session) readStored(x *steppedRequest, r *reply) (a stepAnswer, again bool, refused *refusal, err error) {
 	answers, _, err := wire.Elements(nil, r.bytes, r.body.Data.At, 2)
 	if err != nil || len(answers) < 2 {
@@ -185,8 +184,8 @@ func (s *session) readStored(x *steppedRequest, r *reply) (a stepAnswer, again b
 	return a, true, nil, nil
 }
 
-// lacksFunction reports whether the reply says that the gateway's stored function does not exist, or not for
-// this user.
+// lacksFunction reports whether the reply is the error that the gateway's stored function does not exist, or that the
+// user may not call it.
 func (r *reply) lacksFunction() bool {
 	text, _ := wire.Text(r.body.Error.Of(r.bytes))
 	switch r.header.Type &^ wire.ErrorFlag {
@@ -196,8 +195,8 @@ func (r *reply) lacksFunction() bool {
 	return false
 }
 
-// probe sends a PING behind the requests outside of streams. The server answers it after it has begun these
-// requests, though some may take long.
+// probe sends a PING after the requests that are in no stream. The reply shows that the server has begun all of these
+// requests, and so checked their stamps, though some may take long.
 func (s *session) probe() error {
 	sync := newSync()
 	if err := s.submit(sync, exchange{kind: wire.Ping, probe: true}, wire.AppendPing(nil, sync)); err != nil {
@@ -206,6 +205,6 @@ func (s *session) probe() error {
 	return s.toServer.flush()
 }
 
-// newSync returns a sync for a request that the gateway makes. It is random, so that it hardly ever equals
-// one of the client. It takes nine bytes in a frame, so that another can be written in its place.
+// newSync returns a sync for a request of the gateway. It is random, so that it hardly ever equals a sync of the
+// client. It takes nine bytes in a frame, so that any other sync can be written in its place.
 func newSync() uint64 { return rand.Uint64() | 1<<63 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// Reading the stored tuple leaves the request's edits unchanged, however many values it wraps.
+// Reading the stored tuple leaves the request's edits unchanged, however many values the request wraps.
 func TestLooksLeaveEditsAlone(t *testing.T) {
 	p := newParts(t)
 	p.g.catalog.spaces.Load().byID[600].touchesHidden = true
@@ -29,7 +29,7 @@ func TestLooksLeaveEditsAlone(t *testing.T) {
 	}
 }
 
-// splicing parks a splice of the field whose value is compressed.
+// splicing parks a splice of a field whose value is compressed.
 func (p *partsOf) splicing() {
 	p.t.Helper()
 	f := frame{encode(p.t, wire.Update, 7, nil, keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 2, 1, 1, "X"}}}), 5}
@@ -91,8 +91,8 @@ func TestSpliceTakesSteps(t *testing.T) {
 	}
 }
 
-// A splice of a field without rules is carried out by the first step, on a server where other gateways may have
-// rules, unless the stored tuple holds an envelope. It then stores the value uncompressed.
+// On a server where other gateways may have rules, the first step carries out a splice of a field without rules, unless
+// the stored tuple holds an envelope. Then the second step stores the value uncompressed.
 func TestSpliceOfAFieldWithoutRules(t *testing.T) {
 	cut := keyed{0x10, 600, 0x11, 0, 0x20, []any{1}, 0x15, 1, 0x21, []any{[]any{":", 3, 1, 1, "X"}}}
 	begin := func(t *testing.T, typ wire.Type, body keyed) (p *partsOf, first uint64) {

@@ -7,39 +7,40 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway/trace"
 )
 
-// streamQueue is the queue of one stream of a connection, or of all requests that are in no stream. The
-// server begins a queue's requests in the order in which they arrive. When it refuses a request because the schema
-// has changed, requests behind it must not overtake it while it is sent again. So as long as a request with a
-// stamp is unanswered, all requests behind it in its queue carry the same stamp, whatever they are. They are
-// refused with it, and all are sent again in their order while the client's next requests wait.
+// streamQueue is the queue of the requests of one stream of a connection, or of all requests that are in no stream
+// (stream 0). The server begins a queue's requests in the order in which they arrive. When it refuses a request because
+// the schema has changed, requests behind it must not overtake it while it is sent again. So as long as a request with
+// a stamp is unanswered, all requests behind it in its queue carry the same stamp, whatever they are. They are
+// refused with it, and all are sent again in their order while the client's next requests wait. In the picture the
+// number behind a request is its stamp, and 109 is the server's error.
 //
 //	client     A   B   C        D waits
 //	upstream   A+5 B+5 C+5      A+6 B+6 C+6 D+6
 //	server     109 109 109
 type streamQueue struct {
 	stamp     uint64 // stamp that requests carry while refusable > 0
-	refusable int    // unanswered requests with a stamp that the server has not accepted yet
+	refusable int    // number of unanswered requests whose stamp the server is not known to have accepted
 	retrying  bool   // the client's next requests wait while a goroutine sends the parked ones
 	probeSent bool   // a probe has been sent and is not answered yet
 	parked    []parked
 }
 
-// maxStreamQueues limits the streams that may have unanswered requests with a stamp at a time, and so the goroutines
-// that send these requests again.
+// maxStreamQueues limits the streams of a connection that may have unanswered requests with a stamp, and so the
+// goroutines that send such requests again.
 const maxStreamQueues = 1024
 
-// parked is a request that is to be sent again because the server had another schema, or that takes several
-// steps.
+// parked is a request that has to be sent again because the server had another schema, or that takes several steps.
 type parked struct {
 	sync uint64
 	exchange
 }
 
-// streamQueues holds the queues of a connection in which the server may refuse something.
+// streamQueues holds the queues of a connection with requests that the server may refuse for their stamp, or that are
+// parked.
 type streamQueues struct {
 	byStream  map[uint64]*streamQueue
-	spare     *streamQueue // for the next queue: most requests are alone in theirs, so queues come and go
-	lastOrder uint64       // place in the order of requests
+	spare     *streamQueue // reused for the next queue: most requests are alone in theirs, so queues are short-lived
+	lastOrder uint64       // the last exchange.order that was assigned
 }
 
 // get returns the queue of a stream. It creates the queue if necessary.
@@ -67,7 +68,7 @@ func (qs *streamQueues) anyRetrying() bool {
 	return false
 }
 
-// assignOrder gives a request its place in the order.
+// assignOrder sets the order of a request that has none yet.
 func (qs *streamQueues) assignOrder(e *exchange) {
 	if e.order == 0 {
 		qs.lastOrder++
@@ -75,7 +76,7 @@ func (qs *streamQueues) assignOrder(e *exchange) {
 	}
 }
 
-// add counts an exchange that carries a stamp.
+// add counts an exchange if it carries a stamp.
 func (qs *streamQueues) add(e *exchange) {
 	if e.stamp == 0 {
 		return
@@ -97,7 +98,7 @@ func (qs *streamQueues) remove(e *exchange) bool {
 	return true
 }
 
-// removeIfIdle removes a queue in which nothing can be refused and nothing is to be sent again.
+// removeIfIdle removes a queue in which no request can be refused or has to be sent again.
 func (qs *streamQueues) removeIfIdle(stream uint64) {
 	if q := qs.byStream[stream]; q != nil && !q.retrying && q.refusable == 0 && len(q.parked) == 0 {
 		delete(qs.byStream, stream)
@@ -106,8 +107,8 @@ func (qs *streamQueues) removeIfIdle(stream uint64) {
 	}
 }
 
-// beginProbe reports whether the caller has to send a probe. In a stream a probe would tell nothing, since
-// the server handles the requests of a stream one after the other.
+// beginProbe reports whether the caller has to send a probe. In a stream a probe would be useless, since the server
+// handles the requests of a stream one after the other.
 func (q *streamQueue) beginProbe(stream uint64) bool {
 	if stream != 0 || q.probeSent {
 		return false
@@ -138,9 +139,9 @@ func (q *streamQueue) takeParked() []parked {
 	return list
 }
 
-// reserve waits until the client's current request may enter its queue, and returns the stamp that the request
-// has to carry there, or 0. If unstamped is set the request carries none, and reserve waits until nothing in the
-// queue can be refused. It reports false when the reply pump has ended.
+// reserve waits until the client's current request may enter its queue, and returns the stamp that the request has to
+// carry there, or 0. If unstamped is set the request carries none of the gateway, and reserve waits until no request
+// in the queue can be refused. It returns false if the reply pump has ended.
 func (o *outstanding) reserve(stream uint64, unstamped bool, c *trace.Command) (stamp uint64, ok bool) {
 	defer traceWait(c, c.Now())
 	o.mu.Lock()
@@ -187,9 +188,9 @@ func (o *outstanding) endReservation() {
 	}
 }
 
-// accept records that the server has checked the stamps of all requests of a queue that were sent before the
-// one with number sent. Those that are unanswered may take long, but can't be refused any more: the server
-// refuses at once.
+// accept records that the server has checked the stamps of all requests of a queue that were sent before the exchange
+// with that number in sent. Those of them that are unanswered may take long, but can't be refused any more: the server
+// refuses a request at once.
 func (o *outstanding) accept(stream, sent uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -243,7 +244,7 @@ func (o *outstanding) parkLocked(sync uint64, e exchange) bool {
 	}
 	o.queues.assignOrder(&e)
 	q := o.queues.get(e.stream)
-	if e.sent != 0 && len(q.parked) == 0 { // the first request to be refused
+	if e.sent != 0 && len(q.parked) == 0 { // the first refused request: all before it were accepted
 		o.acceptLocked(e.stream, e.sent)
 		q = o.queues.get(e.stream)
 	}
@@ -254,9 +255,9 @@ func (o *outstanding) parkLocked(sync uint64, e exchange) bool {
 	return first
 }
 
-// unpark returns the parked requests of a queue, in their order. It first waits until they are complete: the
-// server also refuses every request behind the first with the same stamp, and a request with a reservation is
-// about to be sent with it. If nothing is parked unpark unblocks the queue and returns nil.
+// unpark removes and returns the parked requests of a queue, in their order. It first waits until they are complete:
+// the server also refuses all requests behind the first that carry the same stamp, and a request with a reservation is
+// about to be sent with that stamp. If nothing is parked, unpark unblocks the queue and returns nil.
 func (o *outstanding) unpark(stream uint64) []parked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -287,7 +288,7 @@ func (o *outstanding) awaitsRefusals(q *streamQueue, stream uint64) bool {
 	})
 }
 
-// putBack parks requests again that unpark returned and that could not be sent yet.
+// putBack parks requests again that unpark has returned and that can't be sent yet.
 func (o *outstanding) putBack(stream uint64, list []parked) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -295,8 +296,8 @@ func (o *outstanding) putBack(stream uint64, list []parked) {
 	q.parked = append(q.parked, list...)
 }
 
-// awaitAccepted waits until nothing can be refused in a queue that the caller blocks. It reports false when a
-// request was refused meanwhile, or the reply pump has ended.
+// awaitAccepted waits until no request can be refused in a queue that the caller has blocked (retrying). It returns
+// false if a request was refused meanwhile, or the reply pump has ended.
 func (o *outstanding) awaitAccepted(stream uint64) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

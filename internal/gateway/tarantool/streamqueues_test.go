@@ -10,8 +10,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// TestLanes checks the state of a queue while a request that can be refused is unanswered, and that the queue
-// is removed afterwards.
+// TestLanes checks the state of a queue while requests that can be refused are unanswered, and that the queue is
+// removed afterwards.
 func TestLanes(t *testing.T) {
 	var a streamQueues
 	list := []*exchange{{stamp: 5}, {stamp: 5}, {}}
@@ -38,7 +38,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A request that must go alone waits for those that can be refused, and sends a probe.
+// A request that must be alone in its queue sends a probe, and waits until no other can be refused.
 func TestRequestsWaitForTheirLane(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1})
@@ -65,9 +65,9 @@ func TestRequestsWaitForTheirLane(t *testing.T) {
 	p.client.expect(t, wire.OK, 1, 9)
 }
 
-// A request to which only the stamp of its queue would be added goes unchanged behind the queue when there is
-// no memory for a copy, even if a key in it begins like an envelope. That does not count as a shortage of
-// memory.
+// If there is no memory for a copy of a request to which only the stamp of its queue would be added, the request is
+// sent unchanged when the queue is empty, even if a key in it begins like an envelope. That is not counted as a
+// shortage of memory.
 func TestOnlyAStampWithoutMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParts(t)
@@ -86,14 +86,14 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 			err := p.s.handleRequest(&f)
 			handled <- errors.Join(err, p.s.toServer.flush(), p.s.toClient.flush())
 		}()
-		synctest.Wait() // for the queue to be empty
+		synctest.Wait() // until the request waits for the queue to be empty
 		p.reply(wire.OK, 1, 0x30, []any{[]any{1, abc}})
 		p.client.expect(t, wire.OK, 1, 9)
 		if err := <-handled; err != nil {
 			t.Fatal(err)
 		}
 		p.client.nothing(t)
-		if probe := p.server.next(t); probe.header.Type != wire.Ping { // asks how far the server is with the queue
+		if probe := p.server.next(t); probe.header.Type != wire.Ping { // sent to learn whether stamps were accepted
 			t.Errorf("%+v", probe.header)
 		}
 		p.server.expect(t, wire.Update, 7, 0)
@@ -101,6 +101,6 @@ func TestOnlyAStampWithoutMemory(t *testing.T) {
 			t.Errorf("%d requests are counted", n)
 		}
 		kept.budget.Release(taken)
-		time.Sleep(time.Hour) // lets the budget reclaim the memory
+		time.Sleep(time.Hour) // until the goroutine that checks for stalls has ended
 	})
 }

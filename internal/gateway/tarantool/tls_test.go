@@ -16,9 +16,9 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Clients over TLS are served like others: pipelines written before any reply is read, values of many
-// megabytes that are requested faster than they are read, steps, half-closes and drains. A client without TLS
-// gets nothing.
+// Clients over TLS are served like others: pipelines that are written before any reply is read, values of many
+// megabytes that are requested faster than they are read, steps, half-closes and drains. A client without TLS is not
+// served.
 func TestClientsOverTLS(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewAuthority(t)
@@ -72,7 +72,7 @@ func TestClientsOverTLS(t *testing.T) {
 	if err := half.c.(*tls.Conn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := half.tryRead(); !errors.Is(err, io.EOF) { // the same as from the server: the connection ends at once
+	if _, err := half.tryRead(); !errors.Is(err, io.EOF) { // as with the server, the connection ends at once
 		t.Errorf("after a half-close: %v", err)
 	}
 	busy := overTLS()

@@ -10,8 +10,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// tracing creates the spans of one session's requests. The command of a request that is not traced is nil:
-// then the clock is not read and no attributes are made. Spans of requests without a reply end with the
+// tracing creates the spans of one session's requests. The trace.Command of a request that is not traced is nil, so
+// that neither the clock is read nor attributes are allocated for it. Spans of requests that get no reply end with the
 // connection.
 type tracing struct {
 	tracer          *trace.Tracer // nil: no request is traced
@@ -19,8 +19,8 @@ type tracing struct {
 	conn            trace.Connection
 }
 
-// begin begins the trace of a request that arrived at now, after waiting for memory for the given time.
-// Requests that have no reply are not traced.
+// begin begins the trace of a request that arrived at now, after it waited for memory for the time waited. It returns
+// nil if the request is not traced, as are types of requests that have no reply.
 func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.Duration) *trace.Command {
 	if t.tracer == nil || h == noReply || h == replication {
 		return nil
@@ -40,7 +40,7 @@ func (t *tracing) begin(kind wire.Type, h handling, now time.Time, waited time.D
 // systemName is the db.system.name, and the name of spans that have no better one.
 const systemName = "tarantool"
 
-// operations holds the names of requests, as in the documentation of the protocol.
+// operations holds the names of types of requests, from the documentation of the protocol.
 var operations = map[wire.Type]string{
 	wire.Select: "select", wire.Insert: "insert", wire.Replace: "replace", wire.Update: "update", wire.Delete: "delete",
 	wire.Upsert: "upsert", wire.Call: "call", wire.Call16: "call", wire.Eval: "eval", wire.Execute: "execute", wire.Prepare: "prepare",
@@ -54,7 +54,7 @@ func traceSince(c *trace.Command, name string, then time.Time) {
 	}
 }
 
-// traceWait adds a span for a wait that began at then, unless it was too short to be one.
+// traceWait adds a span for a wait that began at then, unless it was not longer than shortWait.
 func traceWait(c *trace.Command, then time.Time) {
 	if c == nil {
 		return
@@ -64,11 +64,12 @@ func traceWait(c *trace.Command, then time.Time) {
 	}
 }
 
-// shortWait is longer than a check that finds nothing to wait for.
+// shortWait is longer than it takes to find that there is nothing to wait for.
 const shortWait = 10 * time.Microsecond
 
-// traceReply records that the reply arrived at a time, after waiting for memory. schemaChanged means that the server
-// had another schema, so the reply is not for the client and the request is sent again.
+// traceReply records that the reply arrived at the time at, after it waited for memory for the time waited.
+// schemaChanged means that the server had another schema, so the reply is not for the client and the request is sent
+// again.
 func traceReply(c *trace.Command, schemaChanged bool, at time.Time, waited time.Duration) {
 	if c == nil {
 		return
@@ -89,8 +90,7 @@ func traceRefused(c *trace.Command, refused *refusal) {
 	}
 }
 
-// traceEnded ends a request after its reply of that type was sent to the client, or failed to be sent with
-// err.
+// traceEnded ends a request after its reply of that type was sent to the client, or sending failed with err.
 func traceEnded(c *trace.Command, reply wire.Type, err error) {
 	switch {
 	case c == nil:

@@ -29,7 +29,7 @@ func (b *bed) changeSchema() {
 	b.direct().must(wire.Eval, 0x27, "local s = box.space.plain if s.index.other then s.index.other:drop() else s:create_index('other', {parts = {{2, 'unsigned'}}}) end", 0x21, []any{})
 }
 
-// upstreams returns the spans of the frames sent to the server for a request, in their order.
+// upstreams returns the spans of the frames that were sent to the server for the request of span of, in their order.
 func upstreams(c *tracetest.Commands, of tracetest.Span) (list []tracetest.Span) {
 	for _, s := range c.Named("upstream") {
 		if s.Parent == of.ID {
@@ -95,7 +95,7 @@ func TestTraceOfWhatIsSentAgain(t *testing.T) {
 	client := b.client()
 	b.put(client, 1, document(1))
 	b.changeSchema()
-	client.must(wire.Delete, 0x10, plain, 0x11, 0, 0x20, []any{1}) // it is not rewritten
+	client.must(wire.Delete, 0x10, plain, 0x11, 0, 0x20, []any{1}) // not rewritten, so not refused
 	b.changeSchema()
 	client.splice(1)
 	b.changeSchema()
@@ -121,7 +121,7 @@ func TestTraceOfWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// The trace of a request that does not go to the server ends where it is refused.
+// The trace of a request that the gateway refuses ends with the refusal.
 func TestTraceOfRefusals(t *testing.T) {
 	t.Parallel()
 	c := tracetest.StartCommands(t)
@@ -135,7 +135,7 @@ func TestTraceOfRefusals(t *testing.T) {
 	}
 }
 
-// The traces of requests that wait for the server, or for others, end with the connection.
+// The trace of a request that waits for its reply ends with the connection.
 func TestTraceOfEnds(t *testing.T) {
 	b, c := tracedBed(t)
 	client := b.client()
@@ -154,8 +154,8 @@ func TestTraceOfEnds(t *testing.T) {
 	b.wake()
 }
 
-// The traces of requests of several clients all end: of requests that are sent again, sent in steps, in
-// streams, and cut off.
+// All traces of requests of several clients end: of requests that are sent again, in steps, or in streams, and of those
+// whose client disconnects.
 func TestTraceUnderLoad(t *testing.T) {
 	t.Parallel()
 	b, c := tracedBed(t)
@@ -195,8 +195,8 @@ func TestTraceUnderLoad(t *testing.T) {
 	}
 }
 
-// A request that is not traced costs no allocation, whether others are traced or not, and exchanges are small
-// enough to be stored in place.
+// A request that is not traced costs no allocation, whether the gateway traces others or not, and exchanges are small
+// enough for a map to store them in place.
 func TestUntracedRequestsAllocateNothing(t *testing.T) {
 	if n := unsafe.Sizeof(exchange{}); n > 128 {
 		t.Errorf("an exchange has %d bytes", n)

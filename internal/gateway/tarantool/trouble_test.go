@@ -15,8 +15,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// If its own login fails the gateway compresses nothing, but clients are served, envelopes are decompressed,
-// and requests that could cut one are refused.
+// If its own login fails, the gateway compresses nothing, but serves clients, decompresses envelopes, and refuses
+// requests that could cut an envelope.
 func TestOwnLoginIsWrong(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
@@ -41,7 +41,7 @@ func TestOwnLoginIsWrong(t *testing.T) {
 	b.check(b.client(), 1, document(1), true)
 }
 
-// While the schema keeps changing each splice is applied once, or refused.
+// While the schema keeps changing, each splice is applied once or refused.
 func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -93,8 +93,8 @@ func TestSplicesWhileTheSchemaChanges(t *testing.T) {
 	}
 }
 
-// A server that is killed under load and restarted holds all that it confirmed, compressed, though it counts
-// schema versions anew.
+// After a server was killed under load and restarted, it has all documents that it had confirmed, and the gateway
+// compresses again, though the server counts schema versions from the beginning.
 func TestServerRestartsUnderLoad(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -140,8 +140,8 @@ func TestServerRestartsUnderLoad(t *testing.T) {
 	t.Logf("confirmed: %v", confirmed)
 }
 
-// writeUntilCut writes and splices documents until the connection ends, and returns how many were confirmed.
-// written counts those of all writers.
+// writeUntilCut writes and splices documents until the connection ends or stop is closed, and returns how many were
+// confirmed. written counts the confirmed documents of all writers.
 func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan struct{}) (n int) {
 	conn, err := net.Dial("tcp", b.addr)
 	if err != nil {
@@ -186,13 +186,13 @@ func (b *bed) writeUntilCut(writer, from int, written *atomic.Int64, stop chan s
 	}
 }
 
-// bump changes the schema until its version is the argument.
+// bump changes the schema until its version is the argument, and returns the version.
 const bump = `local to = ... local x = box.space.plain
 	while box.internal.schema_version() < to do if x.index.other then x.index.other:drop() else x:create_index('other', {parts = {{2, 'unsigned'}}}) end end
 	return box.internal.schema_version()`
 
-// A server that was restarted while no client was connected counts schema versions anew. A schema with the
-// same version as the last one that was read is a different one all the same.
+// A server that is restarted while no client is connected counts schema versions from the beginning. The gateway must
+// read the schema again even if its version equals that of the last schema that it has read.
 func TestRestartUnseen(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	version := b.direct().must(wire.Eval, 0x27, bump, 0x21, []any{200}).([]any)[0]
@@ -221,8 +221,8 @@ func TestRestartUnseen(t *testing.T) {
 	}
 }
 
-// When the address leads to another server the gateway reads the schema there, though the old server still runs
-// and its schema has the same version.
+// When the upstream's address leads to another server, the gateway reads the schema there, though the old server still
+// runs and its schema has the same version.
 func TestAnotherServer(t *testing.T) {
 	old, next := newBed(t, policy.Options{Rules: rules()}, nil), newBed(t, policy.Options{}, nil)
 	version := old.direct().must(wire.Eval, 0x27, bump, 0x21, []any{200}).([]any)[0]
@@ -250,7 +250,7 @@ func TestAnotherServer(t *testing.T) {
 	}
 }
 
-// forward starts a listener that connects each client to an address of the moment.
+// forward starts a listener that connects each client to the address that to returns at that time.
 func forward(t *testing.T, to func() string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -281,8 +281,8 @@ func forward(t *testing.T, to func() string) (addr string) {
 	return l.Addr().String()
 }
 
-// A gateway whose own user may not see a space that rules name compresses nothing there, and cuts no values
-// that others have compressed.
+// A gateway whose own user may not see a space that rules name compresses nothing there, and does not cut values that
+// other gateways have compressed.
 func TestUnseenSpace(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.put(b.client(), 1, document(1))

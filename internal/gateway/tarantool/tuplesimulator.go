@@ -14,24 +14,25 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// tupleSimulator simulates operations to know where the fields are and what they hold.
+// tupleSimulator adapts operations to a stored tuple. It applies them to the tuple's fields one after the other, to
+// know the positions of the fields and their values.
 type tupleSimulator struct {
 	u       *updater
 	b       []byte       // the request
 	noTuple bool         // there is no tuple, so the simulation is skipped
 	fields  []tupleField // the tuple's fields after the operations so far
-	moved   bool
-	out     []byte // the operations, without the values of pending splices
-	count   int
+	moved   bool         // an operation has moved fields
+	out     []byte       // the adapted operations, without the values of pending splices
+	count   int          // number of operations in out
 	pending []pendingSplice
 }
 
-// tupleField is a field.
+// tupleField is a field of the simulated tuple.
 type tupleField struct {
-	value     []byte        // MessagePack, as it is stored or will be
-	raw       []byte        // decompressed value of a string, valid if isDecoded
+	value     []byte        // MessagePack, as stored, or as assigned by an operation
+	raw       []byte        // decompressed value of a string or binary, valid if isDecoded
 	isDecoded bool          // raw is set
-	spliced   *splicedField // its value after splices; nil: none so far
+	spliced   *splicedField // the splices of the field; nil: none so far
 }
 
 func (o *tupleSimulator) load(tuple []byte) *refusal {
@@ -49,7 +50,7 @@ func (o *tupleSimulator) load(tuple []byte) *refusal {
 	return nil
 }
 
-// operation appends one operation to out and applies it to fields.
+// operation appends one operation, adapted, to out and applies it to fields.
 func (o *tupleSimulator) operation(parts []wire.Span) *refusal {
 	o.count++
 	b := o.b
@@ -79,7 +80,7 @@ func (o *tupleSimulator) operation(parts []wire.Span) *refusal {
 	return nil
 }
 
-// position returns the field's position from 0, and whether the tuple may have that position.
+// position returns the position, from 0, of the field t for an operator, and whether the tuple may have that position.
 func (o *tupleSimulator) position(t target, op byte) (int, bool) {
 	if o.noTuple || !t.known && !t.fromEnd {
 		return 0, false
@@ -94,7 +95,7 @@ func (o *tupleSimulator) position(t target, op byte) (int, bool) {
 	return at, at >= 0
 }
 
-// appendOperation appends an operation. Only field numbers and offsets are changed, to count as Lua does.
+// appendOperation appends an operation. It changes only field numbers and offsets, so that they count from 1 as in Lua.
 func (o *tupleSimulator) appendOperation(parts []wire.Span) {
 	b := o.b
 	o.out = msgp.AppendArrayHeader(o.out, uint32(len(parts)))
@@ -114,8 +115,8 @@ func (o *tupleSimulator) appendOperation(parts []wire.Span) {
 	}
 }
 
-// appendNumber appends a number that counts from the request's base as the number that Lua has for it. The
-// server refuses numbers below the base.
+// appendNumber appends a number of the request, which counts from the request's base, changed to count from 1 as in
+// Lua. The server refuses numbers below the base.
 func (o *tupleSimulator) appendNumber(dst, v []byte) []byte {
 	n, ok := wire.Int(v)
 	if !ok || n < 0 {
@@ -123,13 +124,13 @@ func (o *tupleSimulator) appendNumber(dst, v []byte) []byte {
 	}
 	shifted := n - o.u.base + 1
 	if n <= math.MaxInt32 {
-		shifted = min(shifted, math.MaxInt32) // stays in the range of the server's numbers
+		shifted = min(shifted, math.MaxInt32) // must stay in the range of the server's numbers
 	}
 	return msgp.AppendUint64(dst, uint64(max(shifted, 0)))
 }
 
-// set assigns or inserts a field. Newer servers fill the gap before a field that is far behind the last;
-// older ones refuse it, or leave it out of an UPSERT.
+// set assigns or inserts a field. If there is a gap between the last field and the new one, newer servers fill it with
+// nil; older servers refuse the operation, or ignore it in an UPSERT.
 func (o *tupleSimulator) set(insert bool, at int, v []byte) *refusal {
 	if at > len(o.fields) {
 		if o.u.r.header.Type == wire.Upsert {
@@ -165,7 +166,7 @@ func (o *tupleSimulator) remove(at int, v []byte) {
 	o.fields = append(o.fields[:at], o.fields[end:]...)
 }
 
-// decode returns the decompressed value of a field that holds a string or binary.
+// decode returns the decompressed value of the field at a position, which must hold a string or binary.
 func (o *tupleSimulator) decode(at int) ([]byte, *refusal) {
 	s := &o.fields[at]
 	if s.isDecoded {
@@ -185,8 +186,8 @@ func (o *tupleSimulator) decode(at int) ([]byte, *refusal) {
 	return content, nil
 }
 
-// appendEncoded appends a string that becomes the field at a position, compressed if its rule says so. It
-// reports whether the string is in an envelope.
+// appendEncoded appends a string that becomes the field at a position, compressed if a rule covers it. sealed reports
+// whether the string is in an envelope.
 func (o *tupleSimulator) appendEncoded(dst []byte, at int, value []byte) (out []byte, sealed bool, refused *refusal) {
 	var rule *policy.Rule
 	if !o.u.spaces.disabled {
@@ -205,8 +206,8 @@ func (o *tupleSimulator) appendEncoded(dst []byte, at int, value []byte) (out []
 	return msgp.AppendStringFromBytes(dst, stored), sealed, nil
 }
 
-// decodeMoved appends assignments of the decompressed values for compressed values that were moved to fields
-// that an index or a constraint touches.
+// decodeMoved appends an assignment of the decompressed value for each compressed value that was moved to a field of an
+// index or a constraint.
 func (o *tupleSimulator) decodeMoved() *refusal {
 	if !o.moved {
 		return nil
@@ -238,16 +239,17 @@ type splicedField struct {
 	at     int    // the field's position at the last splice
 	last   int    // index of the last splice in tupleSimulator.pending
 	raw    []byte // the value after the splices
-	sealed bool   // the value is written in an envelope
+	sealed bool   // the value is written in an envelope; set by fillPending
 }
 
 // pendingSplice is a splice in tupleSimulator.out whose offset, length and text are still missing.
 type pendingSplice struct {
-	outAt int // where they are to be inserted in tupleSimulator.out
+	outAt int // position in tupleSimulator.out at which to insert them
 	field *splicedField
 }
 
-// splice appends a splice. If the field's value is known it replaces all of the value by the new one.
+// splice appends a splice. If the field's value is known, the splice is adapted to replace the whole value by the new
+// one.
 func (o *tupleSimulator) splice(parts []wire.Span, at int, found bool) *refusal {
 	if !found || at >= len(o.fields) {
 		o.appendOperation(parts)
@@ -271,9 +273,9 @@ func (o *tupleSimulator) splice(parts []wire.Span, at int, found bool) *refusal 
 		if o.u.server == (schema.Version{}) {
 			return unsupported("splice", "several splices of a field that may be compressed, on a server that does not report its version")
 		}
-		ok = false // such a server refuses several operations on a field
+		ok = false // the server refuses several operations on a field
 	}
-	if !ok { // out of bounds for the value, so the server has to refuse it: this offset is out of bounds for any
+	if !ok { // the server has to refuse the splice: this offset is out of bounds for any value
 		o.out = msgp.AppendInt64(o.out, -math.MaxInt32)
 		o.out = msgp.AppendInt64(o.out, 0)
 		o.out = msgp.AppendString(o.out, "")
@@ -286,7 +288,7 @@ func (o *tupleSimulator) splice(parts []wire.Span, at int, found bool) *refusal 
 	return nil
 }
 
-// spliceArgs holds a splice's arguments.
+// spliceArgs holds the arguments of a splice.
 type spliceArgs struct {
 	offset int64 // from 0, or negative from the end
 	length int64
@@ -318,9 +320,9 @@ func (o *tupleSimulator) parseSpliceArgs(parts []wire.Span) (c spliceArgs, ok bo
 
 func is32(n int64) bool { return n >= math.MinInt32 && n <= math.MaxInt32 }
 
-// cutRange returns which bytes of a value of n bytes are cut, by the server's rules: a negative offset counts
-// from behind the last byte, a negative length is the number of bytes to leave at the end. It reports false
-// when the offset is before the first byte.
+// cutRange returns the range of bytes that a splice cuts out of a value of n bytes, by the server's rules: a negative
+// offset counts from the end, where -1 is behind the last byte. A negative length is the number of bytes to leave at
+// the end. ok is false if the offset is before the first byte.
 func (c *spliceArgs) cutRange(n int) (from, to int, ok bool) {
 	size, offset, length := int64(n), c.offset, c.length
 	if offset < 0 {
@@ -342,7 +344,7 @@ func (c *spliceArgs) cutRange(n int) (from, to int, ok bool) {
 	return int(offset), int(offset + length), true
 }
 
-// setSpliced records the value of a field after a splice.
+// setSpliced records the value of a field after a splice, whose head is at the end of out.
 func (o *tupleSimulator) setSpliced(at int, value []byte) {
 	s := &o.fields[at]
 	if s.spliced == nil {
@@ -353,7 +355,8 @@ func (o *tupleSimulator) setSpliced(at int, value []byte) {
 	o.pending = append(o.pending, pendingSplice{len(o.out), s.spliced})
 }
 
-// fillPending inserts the missing offsets, lengths and texts of the splices.
+// fillPending inserts the missing offsets, lengths and texts of the splices. The last splice of a field replaces the
+// whole value. The others are made to do nothing.
 func (o *tupleSimulator) fillPending() (refused *refusal) {
 	if len(o.pending) == 0 {
 		return nil
@@ -378,7 +381,7 @@ func (o *tupleSimulator) fillPending() (refused *refusal) {
 	return nil
 }
 
-// sealed reports whether the field, whose head is given, will hold an envelope.
+// sealed reports whether the field will hold an envelope. h is the head of s.value.
 func (s *tupleField) sealed(h wire.Head) bool {
 	if s.spliced != nil {
 		return s.spliced.sealed

@@ -12,10 +12,10 @@ import (
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// updater builds calls of the stored function that carry out one UPDATE or UPSERT: the same operations in the
+// updater builds the calls of the stored function that carry out one UPDATE or UPSERT: the same operations in the
 // same order, adapted to a tuple whose values are compressed. A splice stays a splice, so that the server's
-// own rules for operations on one field hold, but it replaces the whole field by the new value, compressed.
-// Requests that the server has to refuse are still refused.
+// own rules for several operations on a field apply, but it replaces the whole field by the new value, compressed.
+// Requests that the server would refuse are still refused.
 type updater struct {
 	codec  *valueCodec
 	spaces *spaces
@@ -24,20 +24,20 @@ type updater struct {
 	index  uint32
 	key    []byte // MessagePack
 	ops    wire.Span
-	base   int64 // number of the first field and offset in the request
+	base   int64 // number of the first field, and of the first offset, in the request
 	stamp  uint64
 
-	server      schema.Version // the operations that it accepts depend on it; zero: unknown
+	server      schema.Version // the server's version, which determines the operations that it accepts; zero: unknown
 	onlyIfPlain bool           // see stepPlan
 
-	client string // its address, for the log
+	client string // address of the client, for the log
 }
 
-// newUpdater parses a request that rewrite could not make harmless, so that it takes steps.
+// newUpdater returns an updater for a request that has to be carried out in steps.
 func newUpdater(v *valueCodec, r *request, plan stepPlan) (*updater, *refusal) {
 	u := &updater{codec: v, spaces: plan.spaces, space: plan.space, r: *r, stamp: plan.spaces.version, onlyIfPlain: plan.onlyIfPlain}
 	u.r.edits, u.r.spans = nil, nil
-	if out, _ := r.apply(v, schemaStamp{}); out != nil { // its values compressed, in the updater's own buffer
+	if out, _ := r.apply(v, schemaStamp{}); out != nil { // the request with its values compressed, in another buffer
 		u.r.bytes = out[5:]
 		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
 			return nil, plan.noFunction // can't happen
@@ -76,8 +76,8 @@ func (u *updater) indexByName() *refusal {
 	return unsupported("splice", fmt.Sprintf("index %q of space %s, which the gateway does not know", name, u.space.Name))
 }
 
-// parseUpsert builds the primary key from the tuple of an UPSERT. The server refuses a key that is incomplete or
-// does not fit the index.
+// parseUpsert finds the operations of an UPSERT, and builds the primary key from its tuple. The server refuses a key
+// that is incomplete or does not fit the index.
 func (u *updater) parseUpsert() *refusal {
 	b := &u.r.body
 	u.ops = b.Ops
@@ -117,9 +117,9 @@ func (u *updater) fields(dst []wire.Span, b []byte, at int) ([]wire.Span, *refus
 	return fields, nil
 }
 
-// call returns the frame of a step, in a pooled buffer. tuple is the tuple that is expected to be stored; nil
-// for the first step, which only reads the tuple if there is one. If onlyIfPlain is set the first step
-// changes the tuple if it does not hold the magic.
+// call returns the frame of a step, in a pooled buffer. tuple is the tuple that is expected to be stored. It is nil in
+// the first step, which only reads the stored tuple if there is one. But if onlyIfPlain is set, the first step carries
+// out the operations if the stored tuple does not contain envelope.Magic.
 func (u *updater) call(sync uint64, tuple []byte) ([]byte, *refusal) {
 	ops, refused := u.operations(tuple)
 	defer memory.PutBuffer(ops)
@@ -155,8 +155,8 @@ func appendStringOrNil(b, v []byte) []byte {
 	return msgp.AppendStringFromBytes(b, v)
 }
 
-// operations returns the request's operations adapted to a tuple, in a pooled buffer. Without a tuple it only
-// makes them count fields as Lua does.
+// operations returns the request's operations adapted to a tuple, in a pooled buffer. Without a tuple it only changes
+// field numbers and offsets to count from 1.
 func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	h, err := wire.ReadHead(u.r.bytes, u.ops.At)
 	if err != nil || h.Kind != wire.Array {
@@ -192,11 +192,11 @@ func (u *updater) operations(tuple []byte) ([]byte, *refusal) {
 	return o.out, nil
 }
 
-// Servers differ in what they accept in one UPDATE or UPSERT. Before 3.0 they accept one operation on a
-// field, and an UPSERT ignores the others without an error. From 3.0 on they accept several, each of which
-// works on the result of those before. From 3.2 on they accept splices of binaries. So the gateway computes
-// the result of all splices of a field itself, and the last of them pastes it in; the others stay but do
-// nothing. Thus a value is compressed once, however many operations there are.
+// Servers differ in the operations that they accept in one UPDATE or UPSERT. Before 3.0 they accept one operation on a
+// field, and an UPSERT ignores further ones without an error. From 3.0 on they accept several, each of which works on
+// the result of those before. From 3.2 on they accept splices of binaries. The gateway computes the result of all
+// splices of a field itself. The last splice inserts the result; the others stay but do nothing. So a value is
+// compressed once, however many operations there are.
 
 // acceptsSeveral reports whether the server accepts several operations on a field.
 func (u *updater) acceptsSeveral() bool { return u.server.AtLeast(3, 0) }

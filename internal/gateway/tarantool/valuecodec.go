@@ -26,8 +26,8 @@ func newValueCodec(o envelope.SealerOptions, dicts Dicts, sampler gateway.Sample
 	return &valueCodec{Compressor: gateway.Compressor{Sealer: envelope.NewSealer(o), Stats: stats, Sampler: sampler}, dicts: dicts, log: log}
 }
 
-// encode appends the envelope of a value that a user writes, or the value itself, and reports whether it
-// appended an envelope. Without a rule the value begins like an envelope itself, and is wrapped.
+// encode appends the envelope of a value that the user login writes, or the value itself, and reports whether it
+// appended an envelope. If rule is nil, the value must begin like an envelope, and is wrapped.
 func (v *valueCodec) encode(dst, value []byte, rule *policy.Rule, login string) (out []byte, sealed bool) {
 	if rule == nil {
 		return v.Wrap(dst, value), true
@@ -45,11 +45,11 @@ func (v *valueCodec) encode(dst, value []byte, rule *policy.Rule, login string) 
 	return out, did.Sealed
 }
 
-// errForeign refuses values that other libraries have compressed. The gateway for Tarantool never makes such
-// envelopes, and so all that it decompresses has the declared length.
+// errForeign is the error for envelopes of values that other libraries have compressed. The gateway for Tarantool never
+// makes such envelopes. Since it refuses them, all that it decompresses has the length declared in the envelope.
 var errForeign = fmt.Errorf("%w: the envelope of a value that a Redis client library had compressed", envelope.ErrUnknownCodec)
 
-// decodeStored returns the value of a stored envelope.
+// decodeStored returns the value of a stored envelope. Unlike decode it does not count the value.
 func (v *valueCodec) decodeStored(stored []byte) ([]byte, error) {
 	if h, err := envelope.ParseHeader(stored); err == nil && h.IsForeign() {
 		return nil, errForeign
@@ -57,7 +57,7 @@ func (v *valueCodec) decodeStored(stored []byte) ([]byte, error) {
 	return v.Sealer.Open(nil, stored)
 }
 
-// decode appends the value of the envelope stored, whose header is h.
+// decode appends the value of the envelope stored, whose header is h, and counts it.
 func (v *valueCodec) decode(dst, stored []byte, h *envelope.Header) ([]byte, error) {
 	began := time.Now()
 	out, err := v.Sealer.OpenParsed(dst, stored, *h)
@@ -77,5 +77,5 @@ func (v *valueCodec) decodeError(cause error, client string) *refusal {
 
 var magic = []byte(envelope.Magic)
 
-// hasMagic reports whether anything in b may begin like an envelope.
+// hasMagic reports whether a value in b may begin like an envelope.
 func hasMagic(b []byte) bool { return bytes.Contains(b, magic) }
