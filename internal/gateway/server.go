@@ -381,9 +381,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // request.
 const BeginPatience = 2 * time.Second
 
-// close stops accepting and returns the connections whose sessions to drain. Connections without a session
-// are in a handshake, with nothing in flight: beginSession drains their sessions, and after BeginPatience those
-// still without one are closed.
+// close stops accepting and returns the connections whose sessions have to be drained. Connections without a session
+// are in a handshake, with nothing in flight: beginSession drains their sessions, and after BeginPatience closeUnbegun
+// closes the connections that still have none.
 func (s *Server) close() []*activeConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

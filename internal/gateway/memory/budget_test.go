@@ -124,8 +124,8 @@ func TestNoBudget(t *testing.T) {
 	}
 }
 
-// However many connections there are and however much they hold and want, the next one gets memory for a
-// message of 100 KB. So does a longer message of another address or at another gateway.
+// However many connections there are and however much they hold and want, the next one gets 200 KiB. One of another
+// address gets 4 MiB, and one at another gateway 8 MiB.
 func TestSomethingIsLeftForOthers(t *testing.T) {
 	const size = 128 << 20
 	for _, n := range []int{1, 2, 4, 20, 300} {
@@ -189,8 +189,7 @@ func TestWaitingHoldersGetMore(t *testing.T) {
 	}
 }
 
-// A short message gets its place in the reserve, however many longer ones of the same address and of others
-// wait before it.
+// A short message gets memory from the reserve, however many longer messages of the same address and of others wait.
 func TestShortMessagesPassLongOnes(t *testing.T) {
 	const size = 1 << 20
 	b := NewBudget(size)
@@ -316,8 +315,8 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// A model of holders that grow, in any order of events: whenever one waits, another does not. No more is in
-// use than the budget and two messages beyond it, and all messages finish.
+// In a model of holders that grow in a random order, whenever one holder waits, another does not. At most two messages
+// beyond the budget are in use, and all messages finish.
 func TestGrowingHoldersNeverDeadlock(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -411,7 +410,7 @@ func (h *holder) served() bool {
 	}
 }
 
-// Accounts in goroutines, some of which give up waiting.
+// Accounts may be used in parallel, while some of them give up waiting.
 func TestBudgetUnderLoad(t *testing.T) {
 	const size, workers, rounds = 1000, 16, 200
 	b := NewBudget(size)

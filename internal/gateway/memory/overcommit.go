@@ -19,9 +19,9 @@ func (o *overcommit) isLarge(claim int64) bool { return claim > o.size/64 }
 func (o *overcommit) hasPlace() bool { return slices.Contains(o.oversize[:], nil) }
 
 // begin lets a waiting account go beyond its share if the reserve has room for its claim, or if it can become
-// oversize, as the only account of its gateway. An account that is oversize and needs more than its claim
-// gets it: it could only wait for itself, and all others would wait for it. The limit on the length of a message
-// bounds what it takes.
+// oversize, as the only account of its gateway. It reports whether it did. An account that is oversize and needs more
+// than its claim gets it at once: otherwise it would wait for its own place, and all others for it. The limit on the
+// length of a message bounds the bytes that it takes.
 func (o *overcommit) begin(a *Account, claim int64) bool {
 	small := !o.isLarge(claim)
 	switch {

@@ -13,8 +13,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// families defines functions whose arguments have the shapes of those of crud, of vshard and of functions
-// that applications write.
+// families defines functions with the arguments of crud's functions, of vshard's, and of those that applications
+// write.
 const families = `
 local function upsert_many(space, list) for _, v in ipairs(list) do box.space[space]:upsert(v[1], v[2]) end end
 crud = {

@@ -55,15 +55,15 @@ func (s *session) announceShutdown() {
 	}
 }
 
-// idle reports whether a drain may end the session. While replies are outstanding it may not. If a transaction is
-// open, which the server would roll back, the drain waits for the grace period first. It also does so for a client
+// idle reports whether a drain may end the session: not while replies are outstanding. While a transaction is open,
+// which the server would roll back, it may end the session only after the grace period. The same holds for a client
 // that watches for shutdowns, since that may disconnect by itself.
 func (s *session) idle() bool {
 	waits := len(s.transactions) > 0 || s.shutdownWatch.watches
 	return !s.outstanding.busy() && (!waits || s.Overdue())
 }
 
-// trackTransaction records which streams have open transactions, at most maxStreamQueues of them.
+// trackTransaction records which streams have open transactions. It ignores those beyond maxStreamQueues.
 func (s *session) trackTransaction(h *wire.Header) {
 	switch h.Type {
 	case wire.Begin:

@@ -62,7 +62,7 @@ func (g *Gateway) Serve(l net.Listener) error {
 	return g.server.Serve(l)
 }
 
-// Shutdown lets the requests in flight finish and ends all sessions, by force when ctx ends.
+// Shutdown lets the requests in flight finish and ends all sessions. When ctx ends, it closes those that are left.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.cancel()
 	return g.server.Shutdown(ctx)
@@ -71,8 +71,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 // SetPolicy replaces the rules for every request from now on.
 func (g *Gateway) SetPolicy(p *policy.Policy) { g.catalog.setRules(p) }
 
-// newSession connects to the server. A client whose server cannot be reached is disconnected, as it would be
-// by a server that is down: the protocol has no errors before the greeting.
+// newSession connects to the server. If the server can't be reached, or the guard refuses the client, the client is
+// disconnected without an error: the protocol has no errors before the greeting.
 func (g *Gateway) newSession(client net.Conn) gateway.Session {
 	up, err := gateway.Dial(g.ctx, g.cfg.Upstream, g.cfg.Stats)
 	if err != nil {

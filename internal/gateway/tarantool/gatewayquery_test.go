@@ -17,7 +17,7 @@ var question = keyed{"cinch.gateway", true}
 
 const behindTest = "tarantool://10.0.0.1:3301"
 
-// The gateway says that it is one. A server answers the same PING like any other.
+// A gateway answers the question with its name and its server's URL. A server answers the same PING like any other.
 func TestGatewaySaysWhatItIs(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, func(c *Config) { c.UpstreamURL = behindTest })
 	for what, a := range map[string]answer{

@@ -183,8 +183,8 @@ func (b *spacesBuilder) findMissing(read *schema.Schema) {
 	}
 }
 
-// findGuarded lists the names by which SQL reaches spaces with rules: their own names, those of views over them,
-// and of views over those.
+// findGuarded lists the names by which SQL statements may use spaces with rules: the names of these spaces, of views
+// over them, and of views over such views.
 func (b *spacesBuilder) findGuarded() {
 	b.spaces.guarded = slices.Clone(b.spaces.missing)
 	var views []*space

@@ -186,7 +186,7 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// The rights of the client's user count, not those of the gateway's user.
+// A splice is carried out with the rights of the client's user, not of the gateway's user.
 func TestSpliceWithoutRights(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	b.install()
@@ -210,8 +210,7 @@ func TestSpliceWithoutRights(t *testing.T) {
 	b.check(b.client(), 1, "X"+document(1)[1:], true)
 }
 
-// Several writers splice one field through two gateways while a packer runs. Each splice is applied exactly
-// once in the end.
+// Several writers splice one field while a packer and an unpacker run. Each splice is applied exactly once.
 func TestNoSpliceIsLost(t *testing.T) {
 	for _, engine := range []string{"memtx", "vinyl"} {
 		t.Run(engine, func(t *testing.T) {

@@ -111,7 +111,7 @@ const (
 	maxRetry   = 5 * time.Second
 )
 
-// maxOTLPReply limits what is read of a reply, in bytes.
+// maxOTLPReply limits the bytes that are read of a reply.
 const maxOTLPReply = 64 << 10
 
 // send sends spans, and tries again while the receiver is unavailable, until ctx ends. It returns how many spans the
