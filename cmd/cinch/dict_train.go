@@ -215,7 +215,7 @@ func (r dictTraining) write(o dictTrainOptions) error {
 		terminal.Note(o.stderr, "wrote %s\n", r.File)
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(o.stderr, "%d files were skipped: empty, or over %d MiB\n", r.Skipped, samples.MaxSampleBytes>>20)
+		fmt.Fprintf(o.stderr, "%d files or lines were skipped: empty, or over %d MiB\n", r.Skipped, samples.MaxSampleBytes>>20)
 	}
 	return nil
 }

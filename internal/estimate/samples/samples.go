@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -25,11 +26,10 @@ const (
 	MaxSamples     = 1 << 20
 )
 
-// Load reads the samples at paths, in the order given. Empty files, and files
-// over MaxSampleBytes, are skipped and counted; reading stops with an error
-// when the totals pass the limits. No samples at all is an error.
+// Load reads the samples at paths, in the order given. Empty files, and files and lines over MaxSampleBytes, are
+// skipped and counted; reading stops with an error when the totals pass the limits. No samples at all is an error.
 func Load(paths []string) (all [][]byte, skipped int, err error) {
-	l := loader{}
+	l := loader{lineReader: bufio.NewReaderSize(nil, MaxSampleBytes+1)} // a line and its end
 	for _, p := range paths {
 		if err := l.path(p); err != nil {
 			return nil, l.skipped, err
@@ -42,9 +42,10 @@ func Load(paths []string) (all [][]byte, skipped int, err error) {
 }
 
 type loader struct {
-	all     [][]byte
-	bytes   int
-	skipped int
+	all        [][]byte
+	bytes      int
+	skipped    int
+	lineReader *bufio.Reader
 }
 
 func (l *loader) path(p string) error {
@@ -89,21 +90,30 @@ func (l *loader) lines(name string) error {
 		return err
 	}
 	defer f.Close()
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, MaxSampleBytes)
-	for s.Scan() {
-		line := bytes.TrimSpace(s.Bytes())
-		if len(line) == 0 {
+	r := l.lineReader
+	r.Reset(f)
+	for {
+		line, tooLong, err := r.ReadLine()
+		if tooLong {
+			l.skipped++
+			for tooLong && err == nil {
+				_, tooLong, err = r.ReadLine()
+			}
+			line = nil
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
 		if err := l.add(bytes.Clone(line)); err != nil {
 			return err
 		}
 	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 func (l *loader) add(sample []byte) error {

@@ -36,7 +36,18 @@ func TestLoad(t *testing.T) {
 	if Bytes(got) != 7+2+7+7+7+7 {
 		t.Errorf("%d bytes", Bytes(got))
 	}
-	write("long.jsonl", strings.Repeat("x", MaxSampleBytes+1))
+	long := strings.Repeat("x", MaxSampleBytes)
+	for name, lines := range map[string]string{
+		"skips.jsonl": "a\n" + long + "x\nb\n" + long + long + "x\n", "fits.jsonl": "a\n" + long + "\nb\n" + long, "ends.jsonl": "a\nb\n" + long + "x",
+	} {
+		write(name, lines)
+		got, skipped, err := Load([]string{filepath.Join(dir, name)})
+		want := map[string][2]int{"skips.jsonl": {2, 2}, "fits.jsonl": {4, 0}, "ends.jsonl": {2, 1}}[name]
+		if err != nil || len(got) != want[0] || skipped != want[1] {
+			t.Errorf("%s: %d samples, %d skipped, %v", name, len(got), skipped, err)
+		}
+	}
+	write("long.jsonl", long+"x")
 	for _, name := range []string{"none", "all/empty", "long.jsonl"} {
 		if _, _, err := Load([]string{filepath.Join(dir, name)}); err == nil {
 			t.Errorf("%s gave samples", name)
