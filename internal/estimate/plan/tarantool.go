@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -110,7 +109,7 @@ func (w *tuplesWalk) prepare(ctx context.Context) error {
 			continue
 		}
 		w.spaces, ids = append(w.spaces, s), append(ids, s.ID)
-		if w.hidden = len(s.Hidden) > 0; s.Engine == "vinyl" {
+		if w.hidden = len(s.Hidden) > 0; s.Engine == "vinyl" { // Hidden is the same for all spaces
 			vinyl++
 		}
 	}
@@ -160,8 +159,8 @@ func (w *tuplesWalk) note(format string, args ...any) {
 // walk samples one space, within its share of the remaining budget.
 func (w *tuplesWalk) walk(ctx context.Context, i int, s *schema.Space) error {
 	sample, err := tarantool.NewSample(w.o.Conn, s)
-	if errors.Is(err, tarantool.ErrKeyPath) {
-		w.note("space %s was not read: its primary key is inside of a document", s.Name)
+	if err != nil {
+		w.note("space %s was not read: %v", s.Name, err)
 		w.info.Whole = false
 		return nil
 	}

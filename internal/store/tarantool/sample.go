@@ -20,18 +20,18 @@ type Sample struct {
 	last  []msgpack.RawMessage // key of the last tuple; nil at the beginning
 }
 
-// ErrKeyPath: the primary key is inside a document, so that a scan can't continue from a tuple.
-var ErrKeyPath = errors.New("the primary key has a part at a path within a field")
+var errKeyPath = errors.New("its primary key is inside a document")
 
-// NewSample returns a Sample that begins with the first tuple.
+// NewSample returns a Sample that begins with the first tuple. It returns an error if the primary key is at a path
+// inside a document, since a scan can't continue from such a tuple.
 func NewSample(c *Conn, s *schema.Space) (*Sample, error) {
 	primary := s.Primary()
 	if primary == nil || primary.Func {
-		return nil, ErrKeyPath
+		return nil, errKeyPath
 	}
 	for _, p := range primary.Parts {
 		if p.Path != "" {
-			return nil, ErrKeyPath
+			return nil, errKeyPath
 		}
 	}
 	return &Sample{conn: c, space: s}, nil
