@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
 // Limits of a dictionary's content in bytes. Shorter content would be ignored by libzstd. The maximum keeps
@@ -15,10 +17,6 @@ const (
 	MinDictLen = 16
 	MaxDictLen = 512 << 10
 )
-
-// dictMagic begins a trained zstd dictionary, which holds entropy tables in addition to its content. Anything
-// else is raw content.
-const dictMagic = "\x37\xa4\x30\xec"
 
 // Dict is an immutable dictionary, safe for concurrent use.
 type Dict struct {
@@ -49,7 +47,7 @@ func NewDict(content []byte) (*Dict, error) {
 
 // zstdDictID checks a trained dictionary's tables and returns its zstd ID, or 0 for raw content.
 func zstdDictID(content []byte) (uint32, error) {
-	if string(content[:len(dictMagic)]) != dictMagic {
+	if string(content[:len(zstdframe.DictMagic)]) != zstdframe.DictMagic {
 		return 0, nil
 	}
 	d, err := zstd.InspectDictionary(content)
@@ -77,9 +75,9 @@ func (d *Dict) ZstdID() uint32 {
 	return d.id
 }
 
-// Answers reports whether a frame that names the dictionary with zstd ID id may be decoded with d. Raw content
+// Matches reports whether a frame that names the dictionary with zstd ID id may be decoded with d. Raw content
 // has no ID of its own, so it matches all; nil matches none.
-func (d *Dict) Answers(id uint32) bool {
+func (d *Dict) Matches(id uint32) bool {
 	return d != nil && (d.id == 0 || d.id == id)
 }
 

@@ -161,7 +161,7 @@ func parseZstd(src []byte, rawLen int, d *Dict) (zstdframe.Frame, error) {
 	if err != nil {
 		return f, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if f.DictID != 0 && !d.Answers(f.DictID) {
+	if f.DictID != 0 && !d.Matches(f.DictID) {
 		return f, fmt.Errorf("%w: zstd frame wants dictionary %d", ErrCorrupt, f.DictID)
 	}
 	return f, nil

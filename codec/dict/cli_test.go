@@ -9,9 +9,8 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
-
-const zstdMagic = "\x28\xb5\x2f\xfd"
 
 // TestZstdCLI checks that "zstd -D" accepts a saved dictionary, reads Cinch's frames once they have their
 // magic number back, and writes frames (with checksum and dictionary ID) that Cinch reads.
@@ -48,10 +47,10 @@ func TestZstdCLI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out := run(append([]byte(zstdMagic), payload...), "-d"); !bytes.Equal(out, value) {
+			if out := run(append([]byte(zstdframe.Magic), payload...), "-d"); !bytes.Equal(out, value) {
 				t.Errorf("%s, %d bytes: zstd reads our frame wrongly", a, n)
 			}
-			frame := bytes.TrimPrefix(run(value), []byte(zstdMagic))
+			frame := bytes.TrimPrefix(run(value), []byte(zstdframe.Magic))
 			out, err := e.Decompress(nil, frame, codec.Zstd, n, d)
 			if err != nil || !bytes.Equal(out, value) {
 				t.Errorf("%s, %d bytes: zstd's frame: %v", a, n, err)

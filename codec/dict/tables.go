@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/klauspost/compress/huff0"
+
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
 // A trained dictionary (RFC 8878, section 5) consists of:
@@ -30,7 +32,7 @@ func withTables(content []byte, samples [][]byte) ([]byte, error) {
 	}
 	const maxBlock = 128 << 10
 	offsetCodes := bits.Len(uint(len(content) + maxBlock)) // up to the code of the farthest offset
-	out := append(binary.LittleEndian.AppendUint32([]byte(dictMagic), zstdID(content)), literals...)
+	out := append(binary.LittleEndian.AppendUint32([]byte(zstdframe.DictMagic), zstdID(content)), literals...)
 	for _, t := range []struct {
 		counts []int
 		log    int
@@ -42,8 +44,6 @@ func withTables(content []byte, samples [][]byte) ([]byte, error) {
 	}
 	return append(out, content...), nil
 }
-
-const dictMagic = "\x37\xa4\x30\xec"
 
 // literalTable returns a Huffman table with an entry for every byte.
 func literalTable(counts *[256]int) ([]byte, error) {

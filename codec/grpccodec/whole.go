@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/grpccodec/internal/frame"
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
 // Whole messages through Options.Zstd.
@@ -20,7 +20,7 @@ func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error)
 	turn := s.encoding.take()
 	defer s.encoding.give(turn)
 	buf, _ := s.buffers.take()
-	out, err := s.options.Zstd.Compress(append(buf[:0], frame.ZstdMagic...), src, cmp.Or(setting.Level, wireZstdLevel), nil)
+	out, err := s.options.Zstd.Compress(append(buf[:0], zstdframe.Magic...), src, cmp.Or(setting.Level, wireZstdLevel), nil)
 	if err != nil {
 		return dst, fmt.Errorf("grpccodec: %s: %w", setting, err)
 	}
@@ -34,6 +34,6 @@ func (s *Set) appendZstd(dst, src []byte, setting codec.Setting) ([]byte, error)
 func (s *Set) appendUnzstd(dst, src []byte, n int) ([]byte, bool) {
 	turn := s.decoding.take()
 	defer s.decoding.give(turn)
-	out, err := s.options.Zstd.Decompress(dst, src[len(frame.ZstdMagic):], n, nil)
+	out, err := s.options.Zstd.Decompress(dst, src[len(zstdframe.Magic):], n, nil)
 	return out, err == nil
 }

@@ -105,7 +105,7 @@ func (c *coder) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, 
 	if err != nil {
 		return dst, fmt.Errorf("%w: %w", codec.ErrCorrupt, err)
 	}
-	if f.DictID != 0 && !d.Answers(f.DictID) {
+	if f.DictID != 0 && !d.Matches(f.DictID) {
 		return dst, fmt.Errorf("%w: zstd frame wants dictionary %d", codec.ErrCorrupt, f.DictID)
 	}
 	if rawLen == 0 {

@@ -20,9 +20,13 @@ import (
 	"math/bits"
 )
 
+const (
+	Magic     = "\x28\xb5\x2f\xfd" // begins a frame
+	DictMagic = "\x37\xa4\x30\xec" // begins a trained dictionary, which holds entropy tables in addition to its content
+)
+
 // Sizes in bytes.
 const (
-	Magic     = "\x28\xb5\x2f\xfd"
 	MaxWindow = 8 << 20   // window of all frames that Cinch writes
 	MaxBlock  = 128 << 10 // maximum size of a block's content
 
@@ -103,50 +107,71 @@ func littleEndian(b []byte) (v uint64) {
 	return v
 }
 
-// checkBlocks walks over the blocks' headers: the last block must end the frame, and rawLen must lie between
-// the size of the raw blocks and the maximum size of all blocks.
+// checkBlocks checks that the last block ends the frame, and that the blocks can hold rawLen bytes.
 func (f *Frame) checkBlocks(rawLen int) error {
-	plain, checksumLen := 0, 0
+	var sum blocks
+	rest, last := f.body, false
+	for !last {
+		var err error
+		if rest, last, err = sum.next(rest); err != nil {
+			return err
+		}
+	}
+	f.Blocks, f.Compressed = sum.count, sum.compressed
+	checksumLen := 0
 	if f.checksum {
 		checksumLen = 4
 	}
-	for rest, last := f.body, false; !last; {
-		if len(rest) < blockHeader {
-			return errTruncated
-		}
-		header := int(littleEndian(rest[:blockHeader]))
-		rest = rest[blockHeader:]
-		last = header&1 != 0
-		size := header >> 3
-		if size > MaxBlock {
-			return fmt.Errorf("zstd block of %d bytes", size)
-		}
-		stored := size
-		switch header >> 1 & 3 {
-		case rawBlock:
-			plain += size
-		case rleBlock:
-			plain += size
-			stored = 1
-		case compressedBlock:
-			f.Compressed++
-		default:
-			return errors.New("zstd block of a reserved type")
-		}
-		if len(rest) < stored {
-			return errTruncated
-		}
-		rest = rest[stored:]
-		f.Blocks++
-		if last && len(rest) != checksumLen {
-			return fmt.Errorf("%d bytes after the last zstd block", len(rest))
-		}
+	if len(rest) != checksumLen {
+		return fmt.Errorf("%d bytes after the last zstd block", len(rest))
 	}
 	if rawLen == 0 && f.Compressed > 0 { // no library is called for an empty value
 		return errors.New("compressed zstd block in an empty value")
 	}
-	if rawLen < plain || rawLen-plain > f.Compressed*MaxBlock {
-		return fmt.Errorf("%d zstd blocks can't hold %d bytes", f.Blocks, rawLen)
+	return sum.checkSize(rawLen)
+}
+
+// blocks sums up the headers of blocks.
+type blocks struct {
+	count, compressed int
+	plain             int // bytes of content in blocks that are not compressed
+}
+
+// next adds the block at the start of b. It returns the bytes after the block, and whether the block is marked as the
+// last one.
+func (s *blocks) next(b []byte) (rest []byte, last bool, err error) {
+	if len(b) < blockHeader {
+		return nil, false, errTruncated
+	}
+	header := int(littleEndian(b[:blockHeader]))
+	size := header >> 3
+	if size > MaxBlock {
+		return nil, false, fmt.Errorf("zstd block of %d bytes", size)
+	}
+	stored := size
+	switch header >> 1 & 3 {
+	case rawBlock:
+		s.plain += size
+	case rleBlock:
+		s.plain += size
+		stored = 1
+	case compressedBlock:
+		s.compressed++
+	default:
+		return nil, false, errors.New("zstd block of a reserved type")
+	}
+	if len(b) < blockHeader+stored {
+		return nil, false, errTruncated
+	}
+	s.count++
+	return b[blockHeader+stored:], header&1 != 0, nil
+}
+
+// checkSize checks that the blocks can hold rawLen bytes: at least those of the plain blocks, and MaxBlock for each
+// compressed one.
+func (s *blocks) checkSize(rawLen int) error {
+	if rawLen < s.plain || rawLen-s.plain > s.compressed*MaxBlock {
+		return fmt.Errorf("%d zstd blocks can't hold %d bytes", s.count, rawLen)
 	}
 	return nil
 }
@@ -251,38 +276,16 @@ func StreamHeader(dst []byte, windowLog int) []byte {
 // CheckPiece checks that src is a number of whole blocks, as a flush leaves them, that can hold exactly rawLen bytes.
 // No block may be marked as the last of its frame, so that no frame can follow that declares another window.
 func CheckPiece(src []byte, rawLen int) error {
-	plain, compressed := 0, 0
+	var sum blocks
 	for len(src) > 0 {
-		if len(src) < blockHeader {
-			return errTruncated
+		rest, last, err := sum.next(src)
+		if err != nil {
+			return err
 		}
-		header := littleEndian(src[:blockHeader])
-		src = src[blockHeader:]
-		size := int(header >> 3)
-		stored := size
-		switch header >> 1 & 3 {
-		case rawBlock:
-			plain += size
-		case rleBlock:
-			plain += size
-			stored = 1
-		case compressedBlock:
-			compressed++
-		default:
-			return errors.New("zstd block of a reserved type")
-		}
-		switch {
-		case header&1 != 0:
+		if last {
 			return errors.New("zstd frame ends within a stream")
-		case size > MaxBlock:
-			return fmt.Errorf("zstd block of %d bytes", size)
-		case len(src) < stored:
-			return errTruncated
 		}
-		src = src[stored:]
+		src = rest
 	}
-	if rawLen < plain || rawLen-plain > compressed*MaxBlock {
-		return fmt.Errorf("%d zstd blocks and %d bytes can't hold %d bytes", compressed, plain, rawLen)
-	}
-	return nil
+	return sum.checkSize(rawLen)
 }

@@ -2,9 +2,6 @@ package frame
 
 import "github.com/klauspost/compress/zstd"
 
-// ZstdMagic begins a zstd frame.
-const ZstdMagic = "\x28\xb5\x2f\xfd"
-
 // ZstdLength returns the content length of a zstd frame, if it is an ordinary frame whose header has that
 // length and needs no dictionary.
 func ZstdLength(src []byte) (n uint64, ok bool) {
