@@ -2,7 +2,6 @@ package codec
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -109,4 +108,4 @@ func (c *gzipContent) write(dst []byte, do func() error) ([]byte, error) {
 	return out, err
 }
 
-func (c *gzipContent) Close() { c.zip.Reset(io.Discard) }
+func (c *gzipContent) Close() { c.zip = nil }
