@@ -5,14 +5,14 @@ import (
 	"errors"
 	"math"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // errColumns reports columns that no encoder writes.
-var errColumns = errors.New("the columns don't fit together")
+var errColumns = errors.New("inconsistent columns")
 
-// restore is the decoder's model with the remaining columns.
-type restore struct {
+// columnDecoder is the decoder's model with the remaining columns.
+type columnDecoder struct {
 	model
 	out  []byte
 	most int // maximum length of out
@@ -29,7 +29,7 @@ type column struct{ at, end uint32 }
 const slackBytes = 4 * maxDepth
 
 // run appends the message of raw bytes that the columns hold.
-func (d *restore) run(dst, in []byte, raw int) ([]byte, error) {
+func (d *columnDecoder) run(dst, in []byte, raw int) ([]byte, error) {
 	d.reset(raw)
 	d.out, d.most = dst, len(dst)+raw
 	defer func() { d.out, d.in, d.defs = nil, nil, nil }()
@@ -53,7 +53,7 @@ func (d *restore) run(dst, in []byte, raw int) ([]byte, error) {
 }
 
 // cut finds the columns.
-func (d *restore) cut(in []byte) error {
+func (d *columnDecoder) cut(in []byte) error {
 	nodes, ok := take(&in)
 	defs, ok2 := take(&in)
 	if !ok || !ok2 || nodes == 0 || nodes > maxNodes {
@@ -88,7 +88,7 @@ func (d *restore) cut(in []byte) error {
 }
 
 // share assigns the columns to the nodes; cut has checked the lengths.
-func (d *restore) share(lengths []byte, nodes int) {
+func (d *columnDecoder) share(lengths []byte, nodes int) {
 	if cap(d.cols) < nodes {
 		d.cols = make([][columns]column, nodes)
 	}
@@ -129,13 +129,13 @@ func take(b *[]byte) (uint64, bool) {
 		*b = c[1:]
 		return uint64(c[0]), true
 	}
-	v, n := protowire.Uvarint(*b)
+	v, n := pbwire.Uvarint(*b)
 	*b = (*b)[n:]
 	return v, n > 0
 }
 
 // get reads a varint from a column.
-func (d *restore) get(n uint16, col int) (uint64, error) {
+func (d *columnDecoder) get(n uint16, col int) (uint64, error) {
 	c := &d.cols[n][col]
 	if c.at < c.end && d.in[c.at] < 0x80 {
 		c.at++
@@ -144,8 +144,8 @@ func (d *restore) get(n uint16, col int) (uint64, error) {
 	return d.getLong(c)
 }
 
-func (d *restore) getLong(c *column) (uint64, error) {
-	v, size := protowire.Uvarint(d.in[c.at:c.end])
+func (d *columnDecoder) getLong(c *column) (uint64, error) {
+	v, size := pbwire.Uvarint(d.in[c.at:c.end])
 	if size == 0 {
 		return 0, errColumns
 	}
@@ -154,7 +154,7 @@ func (d *restore) getLong(c *column) (uint64, error) {
 }
 
 // bytes returns the next n bytes of a column.
-func (d *restore) bytes(c *column, n uint64) ([]byte, error) {
+func (d *columnDecoder) bytes(c *column, n uint64) ([]byte, error) {
 	if n > uint64(c.end-c.at) {
 		return nil, errColumns
 	}
@@ -163,7 +163,7 @@ func (d *restore) bytes(c *column, n uint64) ([]byte, error) {
 	return d.in[from:c.at], nil
 }
 
-func (d *restore) usedUp() bool {
+func (d *columnDecoder) usedUp() bool {
 	if len(d.defs) > 0 || len(d.cols) != len(d.nodes) {
 		return false
 	}
@@ -184,7 +184,7 @@ func (d *restore) usedUp() bool {
 
 // message appends a message of node n whose shape is coded as v, and returns its first value, which is its key. If
 // known is not 0, it is the number of that value.
-func (d *restore) message(n uint16, v uint64, depth int, known uint32) (key uint32, err error) {
+func (d *columnDecoder) message(n uint16, v uint64, depth int, known uint32) (key uint32, err error) {
 	if depth >= maxDepth {
 		return 0, errColumns
 	}
@@ -213,7 +213,7 @@ func (d *restore) message(n uint16, v uint64, depth int, known uint32) (key uint
 	return key, nil
 }
 
-func (d *restore) define(n uint16) error {
+func (d *columnDecoder) define(n uint16) error {
 	count, ok := take(&d.defs)
 	if !ok || len(d.shapes) >= maxShapes || count > maxRuns || len(d.runs)+int(count) > maxRuns {
 		return errColumns
@@ -234,7 +234,7 @@ func (d *restore) define(n uint16) error {
 	return nil
 }
 
-func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, err error) {
+func (d *columnDecoder) runOf(r run, depth int, last, known uint32) (first, _ uint32, err error) {
 	count := uint64(1)
 	if r.many {
 		if count, err = d.get(r.node, colCounts); err != nil {
@@ -245,7 +245,7 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 		}
 	}
 	x := &d.nodes[r.node]
-	if x.wire == protowire.BytesType {
+	if x.wire == pbwire.BytesType {
 		return d.valuesOf(r.node, int(count), depth, last, known)
 	}
 	if known != 0 {
@@ -256,7 +256,7 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 			return 0, 0, errColumns
 		}
 		if x.field != 0 {
-			d.out = appendUvarint(d.out, x.tag)
+			d.out = pbwire.AppendUvarint(d.out, x.tag)
 		}
 		if err := d.number(r.node); err != nil {
 			return 0, 0, err
@@ -265,14 +265,7 @@ func (d *restore) runOf(r run, depth int, last, known uint32) (first, _ uint32, 
 	return 0, last, nil
 }
 
-func appendUvarint(b []byte, v uint64) []byte {
-	if v < 0x80 {
-		return append(b, byte(v))
-	}
-	return binary.AppendUvarint(b, v)
-}
-
-func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (first, _ uint32, err error) {
+func (d *columnDecoder) valuesOf(n uint16, count, depth int, last, known uint32) (first, _ uint32, err error) {
 	a, b := d.nodes[n].first, last
 	i := 0
 	if known != 0 {
@@ -333,7 +326,7 @@ func (d *restore) valuesOf(n uint16, count, depth int, last, known uint32) (firs
 
 // operation reads the node's next operation and the number of right guesses before it. At the end of the column all
 // further guesses are right.
-func (d *restore) operation(n uint16) error {
+func (d *columnDecoder) operation(n uint16) error {
 	x := &d.nodes[n]
 	if c := &d.cols[n][colOps]; c.at == c.end {
 		x.left = allLeft
@@ -354,7 +347,7 @@ const allLeft = 1 << 31
 const block = 64
 
 // copy appends a field with an earlier value of this node.
-func (d *restore) copy(n uint16, id uint32) {
+func (d *columnDecoder) copy(n uint16, id uint32) {
 	s := d.spans[id]
 	head := uint32(d.nodes[n].tagSize) + 1
 	if s.len >= 0x80 {
@@ -373,7 +366,7 @@ func (d *restore) copy(n uint16, id uint32) {
 }
 
 // value appends a field whose value was not guessed, and returns the value's number, or 0 if it can't be named later.
-func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error) {
+func (d *columnDecoder) value(n uint16, depth int, guess uint32) (id uint32, err error) {
 	x := &d.nodes[n]
 	x.pending = false
 	switch x.op {
@@ -399,7 +392,7 @@ func (d *restore) value(n uint16, depth int, guess uint32) (id uint32, err error
 }
 
 // named appends a value from one of the node's lists.
-func (d *restore) named(n uint16, list []uint32) (uint32, error) {
+func (d *columnDecoder) named(n uint16, list []uint32) (uint32, error) {
 	at, err := d.get(n, colRefs)
 	if err != nil || at >= uint64(len(list)) || d.spans[list[at]].node != n {
 		return 0, errColumns
@@ -408,7 +401,7 @@ func (d *restore) named(n uint16, list []uint32) (uint32, error) {
 	return list[at], nil
 }
 
-func (d *restore) namedOtherwise(n uint16) (uint32, error) {
+func (d *columnDecoder) namedOtherwise(n uint16) (uint32, error) {
 	r, err := d.get(n, colRefs)
 	switch {
 	case err != nil:
@@ -428,7 +421,7 @@ func (d *restore) namedOtherwise(n uint16) (uint32, error) {
 }
 
 // across appends a value with the bytes of another node's value.
-func (d *restore) across(n uint16, r uint64) (uint32, error) {
+func (d *columnDecoder) across(n uint16, r uint64) (uint32, error) {
 	back, err := d.get(n, colRefs)
 	if err != nil || back == 0 {
 		return 0, errColumns
@@ -449,8 +442,8 @@ func (d *restore) across(n uint16, r uint64) (uint32, error) {
 	if id == 0 || s.node == n {
 		return 0, errColumns
 	}
-	d.out = appendUvarint(d.out, d.nodes[n].tag)
-	d.out = appendUvarint(d.out, uint64(s.len))
+	d.out = pbwire.AppendUvarint(d.out, d.nodes[n].tag)
+	d.out = pbwire.AppendUvarint(d.out, uint64(s.len))
 	d.out = append(d.out, d.out[s.off:s.off+uint32(s.len)]...)
 	d.crossed(n, s.node)
 	return d.keep(n, len(d.out)-int(s.len), int(s.len), 0), nil
@@ -463,12 +456,12 @@ type content struct {
 }
 
 // inFull appends a value that is given in full, with its length.
-func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err error) {
+func (d *columnDecoder) inFull(n uint16, depth int, known uint32) (c content, err error) {
 	v, err := d.get(n, colShapes)
 	if err != nil {
 		return c, err
 	}
-	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	d.out = pbwire.AppendUvarint(d.out, d.nodes[n].tag)
 	if v&1 == 0 {
 		return d.nested(n, v, depth, known)
 	}
@@ -480,7 +473,7 @@ func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err erro
 	if err != nil {
 		return c, err
 	}
-	d.out = appendUvarint(d.out, v>>1)
+	d.out = pbwire.AppendUvarint(d.out, v>>1)
 	c.off = len(d.out)
 	d.out = append(d.out, b...)
 	return c, nil
@@ -488,7 +481,7 @@ func (d *restore) inFull(n uint16, depth int, known uint32) (c content, err erro
 
 // nested appends a message with its length. It reserves as many bytes for the length as that of the node's previous
 // message took.
-func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content, err error) {
+func (d *columnDecoder) nested(n uint16, v uint64, depth int, known uint32) (c content, err error) {
 	size := int(d.nodes[n].size)
 	at := len(d.out)
 	for range size {
@@ -499,7 +492,7 @@ func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content
 		return c, err
 	}
 	length := len(d.out) - at - size
-	if need := sizeOf(length); need != size {
+	if need := pbwire.UvarintLen(uint64(length)); need != size {
 		d.move(at+size, need-size, values)
 		d.nodes[n].size = uint8(need)
 		size = need
@@ -509,18 +502,9 @@ func (d *restore) nested(n uint16, v uint64, depth int, known uint32) (c content
 	return c, nil
 }
 
-// sizeOf returns the length of a varint.
-func sizeOf(n int) int {
-	size := 1
-	for ; n >= 0x80; n >>= 7 {
-		size++
-	}
-	return size
-}
-
 // move shifts the output from an offset on by a number of bytes, and with it the values that are numbered from values
 // on.
-func (d *restore) move(from, by, values int) {
+func (d *columnDecoder) move(from, by, values int) {
 	end := len(d.out)
 	for range by {
 		d.out = append(d.out, 0)
@@ -533,37 +517,37 @@ func (d *restore) move(from, by, values int) {
 }
 
 // number appends a number of node n.
-func (d *restore) number(n uint16) error {
+func (d *columnDecoder) number(n uint16) error {
 	x := &d.nodes[n]
 	way, wide := x.way()
 	u, kind, err := d.parts(n, way == wayDecimal, wide)
 	if err != nil {
 		return err
 	}
-	v, err := d.meant(x, way, u, kind)
+	v, err := d.decodeNumber(x, way, u, kind)
 	if err != nil {
 		return err
 	}
 	switch x.wire {
-	case protowire.Fixed64Type:
+	case pbwire.Fixed64Type:
 		digits, whole := int(kind), u
 		if way != wayDecimal {
 			digits, whole = decimal(v)
 		}
 		d.count(x, v, decimalBits(digits, whole))
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
-	case protowire.Fixed32Type:
+	case pbwire.Fixed32Type:
 		d.count(x, v, 0)
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 	default:
 		d.count(x, v, 0)
-		d.out = appendUvarint(d.out, v)
+		d.out = pbwire.AppendUvarint(d.out, v)
 	}
 	return nil
 }
 
 // parts assembles a number from the columns.
-func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err error) {
+func (d *columnDecoder) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err error) {
 	c := &d.cols[n]
 	if wide || decimal {
 		b, err := d.bytes(&c[colKinds], 1)
@@ -572,7 +556,7 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 		}
 		kind = b[0]
 	}
-	if !wide && kind&(1<<kindBits-1) != protowire.NotDecimal {
+	if !wide && kind&(1<<kindBits-1) != pbwire.NotDecimal {
 		u, err = d.get(n, colNumbers)
 		return u, kind, err
 	}
@@ -594,11 +578,11 @@ func (d *restore) parts(n uint16, decimal, wide bool) (u uint64, kind byte, err 
 	return u, kind & (1<<kindBits - 1), nil
 }
 
-// meant returns the number that u stands for in this way of coding.
-func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
+// decodeNumber returns the number that u stands for in this way of coding.
+func (d *columnDecoder) decodeNumber(x *node, way int, u uint64, kind byte) (uint64, error) {
 	switch {
 	case way == wayDecimal:
-		if kind == protowire.NotDecimal {
+		if kind == pbwire.NotDecimal {
 			return u, nil
 		}
 		v, ok := fromDecimal(int(kind), u)
@@ -606,14 +590,14 @@ func (d *restore) meant(x *node, way int, u uint64, kind byte) (uint64, error) {
 			return 0, errColumns
 		}
 		return v, nil
-	case x.wire == protowire.Fixed32Type && u > math.MaxUint32:
+	case x.wire == pbwire.Fixed32Type && u > math.MaxUint32:
 		return 0, errColumns
 	case way == wayPlain:
 		return u, nil
 	case way == wayLast:
-		return d.last[x.wire] + protowire.Unzigzag(u), nil
-	case x.wire == protowire.Fixed32Type:
+		return d.last[x.wire] + pbwire.Unzigzag(u), nil
+	case x.wire == pbwire.Fixed32Type:
 		return uint64(uint32(x.prev) + unzigzag32(uint32(u))), nil
 	}
-	return x.prev + protowire.Unzigzag(u), nil
+	return x.prev + pbwire.Unzigzag(u), nil
 }

@@ -11,7 +11,7 @@ import (
 // Decoder decodes one message after another. It is not safe for concurrent use, and keeps only buffers
 // between messages.
 type Decoder struct {
-	restore
+	columnDecoder
 	engine  *codec.Engine
 	columns []byte
 }
@@ -53,7 +53,7 @@ func (d *Decoder) Append(dst, src []byte, maxSize int) ([]byte, error) {
 
 func (d *Decoder) shrink(n int) {
 	if n > keptBytes {
-		d.restore, d.columns = restore{}, nil
+		d.columnDecoder, d.columns = columnDecoder{}, nil
 	}
 }
 

@@ -5,17 +5,17 @@ import (
 	"encoding/binary"
 	"math/bits"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
-// transform is the encoder's model with an index of values, and the columns that it fills.
-type transform struct {
+// columnEncoder is the encoder's model with an index of values, and the columns that it fills.
+type columnEncoder struct {
 	model
 	src      []byte
-	fields   []protowire.Field // a stack
-	counts   []uint32          // of the fields in each run, a stack
-	runsHere []run             // of the message being scanned
-	found    []uint32          // index of values: upper half of the hash, and number
+	fields   []pbwire.Field // a stack
+	counts   []uint32       // of the fields in each run, a stack
+	runsHere []run          // of the message being scanned
+	found    []uint32       // index of values: upper half of the hash, and number
 	mask     uint32
 	named    int // number of values that were named
 	new      int // number of values given in full, except in the outermost message
@@ -24,7 +24,7 @@ type transform struct {
 }
 
 // run splits a message into columns. It returns false if the message is not protobuf, or not supported.
-func (e *transform) run(src []byte) bool {
+func (e *columnEncoder) run(src []byte) bool {
 	e.reset(len(src))
 	e.src, e.fields, e.counts, e.defs = src, e.fields[:0], e.counts[:0], e.defs[:0]
 	log := min(max(bits.Len(uint(len(src))/32), 6), 16)
@@ -39,7 +39,7 @@ func (e *transform) run(src []byte) bool {
 
 // emptyColumns keeps the buffers of the last message's columns, unless different messages have made too many
 // columns long.
-func (e *transform) emptyColumns() {
+func (e *columnEncoder) emptyColumns() {
 	room := 0
 	for i := range e.cols {
 		for j, c := range e.cols[i] {
@@ -53,13 +53,13 @@ func (e *transform) emptyColumns() {
 }
 
 // addColumns adds columns for all nodes.
-func (e *transform) addColumns() {
+func (e *columnEncoder) addColumns() {
 	for len(e.cols) < len(e.nodes) {
 		e.cols = append(e.cols, [columns][]byte{})
 	}
 }
 
-func (e *transform) put(n uint16, col int, v uint64) {
+func (e *columnEncoder) put(n uint16, col int, v uint64) {
 	c := &e.cols[n][col]
 	if v < 0x80 {
 		*c = append(*c, byte(v))
@@ -70,7 +70,7 @@ func (e *transform) put(n uint16, col int, v uint64) {
 
 // message codes the content of a message of node n, and returns its first value as a key. If known is not 0
 // the decoder knows that value already. Unless it returns true nothing has been coded.
-func (e *transform) message(n uint16, from, to, depth int, known uint32) (key uint32, ok bool) {
+func (e *columnEncoder) message(n uint16, from, to, depth int, known uint32) (key uint32, ok bool) {
 	if depth >= maxDepth {
 		return 0, false
 	}
@@ -87,7 +87,7 @@ func (e *transform) message(n uint16, from, to, depth int, known uint32) (key ui
 }
 
 // beginShape codes the shape of the following fields.
-func (e *transform) beginShape(n uint16, number int, isNew bool) {
+func (e *columnEncoder) beginShape(n uint16, number int, isNew bool) {
 	if !isNew {
 		e.put(n, colShapes, uint64(number+1)<<1)
 		return
@@ -97,7 +97,7 @@ func (e *transform) beginShape(n uint16, number int, isNew bool) {
 	e.define(e.shapes[e.nodes[n].shapes[number]])
 }
 
-func (e *transform) define(s shape) {
+func (e *columnEncoder) define(s shape) {
 	e.defs = binary.AppendUvarint(e.defs, uint64(s.to-s.from))
 	for _, r := range e.runs[s.from:s.to] {
 		x := &e.nodes[r.node]
@@ -110,7 +110,7 @@ func (e *transform) define(s shape) {
 }
 
 // runsOf codes the fields of a message, which are on the stack from at on, and their counts.
-func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key uint32) {
+func (e *columnEncoder) runsOf(s shape, at, counts, depth int, known uint32) (key uint32) {
 	var last uint32
 	for i := range s.to - s.from {
 		r, count := e.runs[s.from+i], e.counts[counts+int(i)]
@@ -118,7 +118,7 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 			e.put(r.node, colCounts, uint64(count))
 		}
 		to := at + int(count)
-		if e.nodes[r.node].wire == protowire.BytesType {
+		if e.nodes[r.node].wire == pbwire.BytesType {
 			var first uint32
 			if first, last = e.valuesOf(r.node, at, to, depth, last, known); i == 0 {
 				key = first
@@ -135,7 +135,7 @@ func (e *transform) runsOf(s shape, at, counts, depth int, known uint32) (key ui
 
 // valuesOf codes a run of values of node n. If known is not 0 the decoder knows the first one already. valuesOf returns
 // the first one, and the last one that was kept in this message.
-func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
+func (e *columnEncoder) valuesOf(n uint16, at, to, depth int, last, known uint32) (first, _ uint32) {
 	a, b := e.nodes[n].first, last
 	from := at
 	if known != 0 {
@@ -178,7 +178,7 @@ func (e *transform) valuesOf(n uint16, at, to, depth int, last, known uint32) (f
 }
 
 // value codes a value that was not guessed, and returns its number, or 0 if it can't be named later.
-func (e *transform) value(n uint16, f protowire.Field, depth int, guess uint32) (id uint32) {
+func (e *columnEncoder) value(n uint16, f pbwire.Field, depth int, guess uint32) (id uint32) {
 	src := e.src[f.From():f.To()]
 	x := &e.nodes[n]
 	hits := uint64(x.hits) << opBits
@@ -202,7 +202,7 @@ func (e *transform) value(n uint16, f protowire.Field, depth int, guess uint32) 
 }
 
 // name codes a value that is known, and returns the number by which it is named from now on.
-func (e *transform) name(n uint16, f protowire.Field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
+func (e *columnEncoder) name(n uint16, f pbwire.Field, id, guess uint32, hits uint64, hash uint32, entry *uint32) uint32 {
 	known := &e.bonds[id]
 	switch m := e.spans[id].node; {
 	case m != n:
@@ -224,7 +224,7 @@ func (e *transform) name(n uint16, f protowire.Field, id, guess uint32, hits uin
 }
 
 // nameAcross codes a value of node m for node n.
-func (e *transform) nameAcross(n, m uint16, id uint32) {
+func (e *columnEncoder) nameAcross(n, m uint16, id uint32) {
 	if x := &e.nodes[n]; x.other == m && e.bonds[id].key == 0 {
 		e.put(n, colRefs, refOther)
 		e.put(n, colRefs, uint64(len(e.lists[e.nodes[m].list]))-uint64(e.bonds[id].at))
@@ -236,7 +236,7 @@ func (e *transform) nameAcross(n, m uint16, id uint32) {
 }
 
 // fresh codes an unknown value in full, and returns its key.
-func (e *transform) fresh(n uint16, f protowire.Field, depth int, guess uint32, hits uint64) uint32 {
+func (e *columnEncoder) fresh(n uint16, f pbwire.Field, depth int, guess uint32, hits uint64) uint32 {
 	known := uint32(e.bonds[guess].key)
 	if known != 0 && e.beginsWith(f, known) {
 		e.put(n, colOps, hits|opNewKeyKnown)
@@ -248,22 +248,22 @@ func (e *transform) fresh(n uint16, f protowire.Field, depth int, guess uint32, 
 }
 
 // beginsWith reports whether a value's first field is the key.
-func (e *transform) beginsWith(f protowire.Field, key uint32) bool {
+func (e *columnEncoder) beginsWith(f pbwire.Field, key uint32) bool {
 	s := e.spans[key]
 	src := e.src[f.From():f.To()]
-	tag, size := protowire.Uvarint(src)
-	if size == 0 || tag != uint64(e.nodes[s.node].field)<<3|protowire.BytesType {
+	tag, size := pbwire.Uvarint(src)
+	if size == 0 || tag != uint64(e.nodes[s.node].field)<<3|pbwire.BytesType {
 		return false
 	}
-	n, more := protowire.Uvarint(src[size:])
+	n, more := pbwire.Uvarint(src[size:])
 	return more != 0 && n == uint64(s.len) && bytes.HasPrefix(src[size+more:], e.src[s.off:s.off+uint32(s.len)])
 }
 
 // inFull codes the content of a value and returns its key.
-func (e *transform) inFull(n uint16, f protowire.Field, depth int, known uint32) (key uint32) {
+func (e *columnEncoder) inFull(n uint16, f pbwire.Field, depth int, known uint32) (key uint32) {
 	src := e.src[f.From():f.To()]
 	x := &e.nodes[n]
-	if known != 0 || x.parsed*4 >= x.opaque && protowire.MaybeMessage(src) {
+	if known != 0 || x.parsed*4 >= x.opaque && pbwire.MaybeMessage(src) {
 		if key, ok := e.message(n, int(f.From()), int(f.To()), depth+1, known); ok {
 			e.nodes[n].parsed++
 			return key
@@ -280,7 +280,7 @@ func (e *transform) inFull(n uint16, f protowire.Field, depth int, known uint32)
 }
 
 // note keeps a value and indexes it. entry is the empty entry that was found for it, or nil.
-func (e *transform) note(n uint16, f protowire.Field, key, hash uint32, entry *uint32) uint32 {
+func (e *columnEncoder) note(n uint16, f pbwire.Field, key, hash uint32, entry *uint32) uint32 {
 	src := e.src[f.From():f.To()]
 	id := e.keep(n, int(f.From()), len(src), key)
 	if id == 0 {
@@ -299,7 +299,7 @@ func (e *transform) note(n uint16, f protowire.Field, key, hash uint32, entry *u
 const probes = 16
 
 // find returns the value with these bytes, or 0, and the index entry for it, nil if there is no room.
-func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
+func (e *columnEncoder) find(hash uint32, b []byte) (id uint32, entry *uint32) {
 	for i := range uint32(probes) {
 		entry = &e.found[(hash+i)&e.mask]
 		if *entry == 0 {
@@ -312,7 +312,7 @@ func (e *transform) find(hash uint32, b []byte) (id uint32, entry *uint32) {
 	return 0, nil
 }
 
-func (e *transform) is(id uint32, b []byte) bool {
+func (e *columnEncoder) is(id uint32, b []byte) bool {
 	s := e.spans[id]
 	return string(e.src[s.off:s.off+uint32(s.len)]) == string(b)
 }
@@ -344,29 +344,29 @@ func mix(a, b uint64) uint64 {
 }
 
 // number codes a number of node n.
-func (e *transform) number(n uint16, v uint64) {
+func (e *columnEncoder) number(n uint16, v uint64) {
 	x := &e.nodes[n]
 	way, wide := x.way()
 	digits, whole := 0, uint64(0)
-	if x.wire == protowire.Fixed64Type {
+	if x.wire == pbwire.Fixed64Type {
 		digits, whole = decimal(v)
 	}
 	u, kind := v, byte(0)
 	switch way {
 	case wayOwn:
-		if u = protowire.Zigzag(v - x.prev); x.wire == protowire.Fixed32Type {
+		if u = pbwire.Zigzag(v - x.prev); x.wire == pbwire.Fixed32Type {
 			u = uint64(zigzag32(uint32(v) - uint32(x.prev)))
 		}
 	case wayLast:
-		u = protowire.Zigzag(v - e.last[x.wire])
+		u = pbwire.Zigzag(v - e.last[x.wire])
 	case wayDecimal:
-		if kind = byte(digits); digits != protowire.NotDecimal {
+		if kind = byte(digits); digits != pbwire.NotDecimal {
 			u = whole
 		}
 	}
 	e.count(x, v, decimalBits(digits, whole))
 	switch {
-	case wide || kind == protowire.NotDecimal:
+	case wide || kind == pbwire.NotDecimal:
 		low := lowBytes(u)
 		c := &e.cols[n]
 		c[colKinds] = append(c[colKinds], kind|byte(low)<<kindBits)

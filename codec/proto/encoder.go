@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // Options configures encoders and decoders. The zero value is the default.
@@ -45,7 +46,7 @@ func (o *Options) setDefaults() {
 // Encoder compresses one message after another. It is not safe for concurrent use. Between messages it keeps only
 // buffers, and for how many messages the comparison with the general codec can be skipped.
 type Encoder struct {
-	transform
+	columnEncoder
 	options  Options
 	columns  []byte
 	whole    []byte
@@ -109,7 +110,7 @@ func (e *Encoder) appendColumns(dst, src []byte) ([]byte, bool) {
 
 func (e *Encoder) shrink(n int) {
 	if n > keptBytes {
-		e.transform, e.columns, e.whole = transform{}, nil, nil
+		e.columnEncoder, e.columns, e.whole = columnEncoder{}, nil, nil
 	}
 }
 
@@ -151,13 +152,13 @@ func (e *Encoder) level(n int) int {
 // appendStream compresses a message that is too long for the other forms.
 func (e *Encoder) appendStream(dst, src []byte) []byte {
 	start := len(dst)
-	dst = append(append(dst, FormStream), zstdMagic...)
+	dst = append(append(dst, FormStream), zstdframe.Magic...)
 	if e.options.Stored {
 		return zstdRaw(dst, src)
 	}
 	out, err := e.options.Engine.Compress(dst, src, codec.Setting{Codec: codec.Zstd, Level: longLevel}, nil)
 	if err != nil {
-		out = zstdRaw(dst[:start+1+len(zstdMagic)], src)
+		out = zstdRaw(dst[:start+1+len(zstdframe.Magic)], src)
 	}
 	return out
 }
@@ -193,7 +194,7 @@ func (e *Encoder) appendSection(dst, part []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(part))<<1|1)
 	// The packed length is known only afterwards. Its field is as long as that of the part's length.
 	at := len(dst)
-	room := sizeOf(len(part))
+	room := pbwire.UvarintLen(uint64(len(part)))
 	out, err := e.options.Engine.Compress(append(dst, make([]byte, room)...), part, s, nil)
 	n := len(out) - at - room
 	if err != nil || n >= len(part) {
@@ -284,7 +285,7 @@ func (e *Encoder) appendLengths(out []byte) []byte {
 // sortText separates text that no entropy coder makes shorter from other text.
 func (e *Encoder) sortText() {
 	for i := range e.nodes {
-		if c := &e.cols[i]; e.nodes[i].wire == protowire.BytesType && isNoise(c[colText]) {
+		if c := &e.cols[i]; e.nodes[i].wire == pbwire.BytesType && isNoise(c[colText]) {
 			c[colText], c[colNoise] = c[colNoise], c[colText]
 		}
 	}

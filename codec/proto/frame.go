@@ -22,8 +22,6 @@ const (
 // MaxBytes is the maximum length in bytes of a message in the other forms.
 const MaxBytes = 16 << 20
 
-const zstdMagic = "\x28\xb5\x2f\xfd"
-
 // Errors of [Decoder.Append].
 var (
 	// ErrCorrupt reports a message that no encoder writes.

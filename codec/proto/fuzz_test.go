@@ -47,7 +47,7 @@ func FuzzColumns(f *testing.F) {
 			f.Add(bytes.Clone(e.columns), len(message))
 		}
 	}
-	var d restore
+	var d columnDecoder
 	f.Fuzz(func(t *testing.T, columns []byte, raw int) {
 		if raw < 0 || raw > 1<<20 {
 			return

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
@@ -67,10 +67,10 @@ func ids(n int) (b []byte) {
 // packed returns packed numbers of each wire type.
 func packed(n int) (b []byte) {
 	for i := range uint64(n) {
-		m := bytesField(nil, 1, packedOf(protowire.Fixed64Type, i, i*i, i*i*i, 1<<20+i))
-		m = bytesField(m, 2, packedOf(protowire.Fixed64Type, math.Float64bits(float64(i)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
-		m = bytesField(m, 3, packedOf(protowire.Fixed32Type, i, i+1, 7*i, 1<<15))
-		m = bytesField(m, 4, packedOf(protowire.VarintType, 1<<50, 1<<50+i, 1<<50-i, i))
+		m := bytesField(nil, 1, packedOf(pbwire.Fixed64Type, i, i*i, i*i*i, 1<<20+i))
+		m = bytesField(m, 2, packedOf(pbwire.Fixed64Type, math.Float64bits(float64(i)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
+		m = bytesField(m, 3, packedOf(pbwire.Fixed32Type, i, i+1, 7*i, 1<<15))
+		m = bytesField(m, 4, packedOf(pbwire.VarintType, 1<<50, 1<<50+i, 1<<50-i, i))
 		b = bytesField(b, 1, m)
 	}
 	return b

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // roundTrip compresses and decompresses a message, and returns the compressed form.
@@ -38,15 +38,15 @@ func varintField(b []byte, n int, v uint64) []byte {
 }
 
 func fixed64Field(b []byte, n int, v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed64Type), v)
+	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|pbwire.Fixed64Type), v)
 }
 
 func fixed32Field(b []byte, n int, v uint32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed32Type), v)
+	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|pbwire.Fixed32Type), v)
 }
 
 func bytesField[T string | []byte](b []byte, n int, v T) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|protowire.BytesType), uint64(len(v)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|pbwire.BytesType), uint64(len(v)))
 	return append(b, v...)
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // Many sections after a long one do not make the decoder copy that for each of them.
@@ -88,7 +88,7 @@ func TestPackedMemory(t *testing.T) {
 
 // Each message makes another node have many shapes.
 func TestKeptShapes(t *testing.T) {
-	var d restore
+	var d columnDecoder
 	for i := range 60 {
 		defs := []byte{byte(i + 1)} // the message: a run of each node, the last one many
 		for n := range i + 1 {
@@ -96,7 +96,7 @@ func TestKeptShapes(t *testing.T) {
 			if n == i {
 				many = 1
 			}
-			defs = append(defs, binary.AppendUvarint(nil, uint64(n+1)<<4|protowire.BytesType<<1|uint64(many))...)
+			defs = append(defs, binary.AppendUvarint(nil, uint64(n+1)<<4|pbwire.BytesType<<1|uint64(many))...)
 		}
 		const shapes = maxShapes - 100
 		defs = append(defs, make([]byte, shapes)...) // empty ones

@@ -3,7 +3,7 @@ package proto
 import (
 	"math/bits"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // Limits of the model, which are part of the format.
@@ -122,7 +122,7 @@ type model struct {
 	room   int      // of all lists, including idle ones
 	table  []uint16 // value that followed last, by slot
 	shift  uint
-	last   [protowire.Fixed32Type + 1]uint64 // last number by wire type
+	last   [pbwire.Fixed32Type + 1]uint64 // last number by wire type
 }
 
 // keptRoom limits the lists that are kept for the next message, in values: otherwise messages with different
@@ -140,11 +140,11 @@ func (m *model) reset(raw int) {
 	}
 	m.spans = append(m.spans[:0], span{})
 	m.bonds = append(m.bonds[:0], bond{})
-	m.last = [protowire.Fixed32Type + 1]uint64{}
+	m.last = [pbwire.Fixed32Type + 1]uint64{}
 	log := min(max(bits.Len(uint(raw)/16), 6), 14)
 	m.table = cleared(m.table, 1<<log)
 	m.shift = 32 - uint(log)
-	m.addNode(0, protowire.BytesType) // its list is list 0: the message itself is not a value
+	m.addNode(0, pbwire.BytesType) // its list is list 0: the message itself is not a value
 }
 
 // cleared returns n zeros.
@@ -181,8 +181,8 @@ func (m *model) addNode(field uint32, wire uint8) uint16 {
 		shapes = nil
 	}
 	tag := uint64(field)<<3 | uint64(wire)
-	*x = node{field: field, wire: wire, tag: tag, tagSize: uint8(sizeOf(int(tag))), size: 1, credit: trialCredit, children: x.children[:0], shapes: shapes}
-	if wire == protowire.BytesType {
+	*x = node{field: field, wire: wire, tag: tag, tagSize: uint8(pbwire.UvarintLen(tag)), size: 1, credit: trialCredit, children: x.children[:0], shapes: shapes}
+	if wire == pbwire.BytesType {
 		x.list = m.addList()
 	}
 	return uint16(n)
@@ -195,8 +195,8 @@ func (m *model) child(n uint16, field uint64, wire uint8, most int) (uint16, boo
 			return c, true
 		}
 	}
-	known := wire <= protowire.BytesType || wire == protowire.Fixed32Type
-	if !known || field == 0 && wire == protowire.BytesType || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
+	known := wire <= pbwire.BytesType || wire == pbwire.Fixed32Type
+	if !known || field == 0 && wire == pbwire.BytesType || field > maxFieldNo || len(m.nodes) >= most || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)

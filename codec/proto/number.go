@@ -3,7 +3,7 @@ package proto
 import (
 	"math/bits"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // The ways to code a number.
@@ -43,15 +43,15 @@ func (x *node) cost(way, bits int) { x.costs[way] += uint32(bits)<<4 - x.costs[w
 // matters for wire type 1 only.
 func (m *model) count(x *node, v uint64, decimal int) {
 	switch x.wire {
-	case protowire.Fixed32Type:
+	case pbwire.Fixed32Type:
 		x.cost(wayOwn, bits.Len32(zigzag32(uint32(v)-uint32(x.prev))))
 		x.cost(wayLast, costNoLast)
 	default:
-		x.cost(wayOwn, bits.Len64(protowire.Zigzag(v-x.prev)))
-		x.cost(wayLast, bits.Len64(protowire.Zigzag(v-m.last[x.wire])))
+		x.cost(wayOwn, bits.Len64(pbwire.Zigzag(v-x.prev)))
+		x.cost(wayLast, bits.Len64(pbwire.Zigzag(v-m.last[x.wire])))
 	}
 	x.cost(wayPlain, bits.Len64(v))
-	if x.wire == protowire.Fixed64Type {
+	if x.wire == pbwire.Fixed64Type {
 		x.cost(wayDecimal, decimal)
 	} else {
 		x.costs[wayDecimal] = costNever
@@ -61,7 +61,7 @@ func (m *model) count(x *node, v uint64, decimal int) {
 
 // decimalBits returns the cost of a result of decimal.
 func decimalBits(digits int, u uint64) int {
-	if digits == protowire.NotDecimal {
+	if digits == pbwire.NotDecimal {
 		return costNoDecimal
 	}
 	return bits.Len64(u) + 1
@@ -73,16 +73,16 @@ func unzigzag32(u uint32) uint32 { return u>>1 ^ -(u & 1) }
 // kindBits is the number of bits of a kind for its digits; the number of low bytes is above them.
 const kindBits = 3
 
-// decimal is protowire.Decimal with the number in zigzag.
+// decimal is pbwire.Decimal with the number in zigzag.
 func decimal(v uint64) (digits int, u uint64) {
-	digits, u = protowire.Decimal(v)
-	return digits, protowire.Zigzag(u)
+	digits, u = pbwire.Decimal(v)
+	return digits, pbwire.Zigzag(u)
 }
 
 // fromDecimal is the inverse of decimal. It returns false for an unknown kind.
 func fromDecimal(digits int, u uint64) (uint64, bool) {
-	if !protowire.IsDecimalKind(digits) {
+	if !pbwire.IsDecimalKind(digits) {
 		return 0, false
 	}
-	return protowire.FromDecimal(digits, int64(protowire.Unzigzag(u))), true
+	return pbwire.FromDecimal(digits, int64(pbwire.Unzigzag(u))), true
 }

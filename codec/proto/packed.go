@@ -1,17 +1,17 @@
 package proto
 
-import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+import "github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 
 // Packed fields: values of wire type 2 that consist of numbers of one wire type. They have a shape of one run
 // with the field number 0, whose numbers have no tags.
 
 // packed codes the content of a value of node n as numbers. Unless it returns true nothing has been coded.
-func (e *transform) packed(n uint16, f protowire.Field, depth int) bool {
-	if depth >= maxDepth || e.nodes[n].unpacked >= protowire.PackedTrials {
+func (e *columnEncoder) packed(n uint16, f pbwire.Field, depth int) bool {
+	if depth >= maxDepth || e.nodes[n].unpacked >= pbwire.PackedTrials {
 		return false
 	}
 	src := e.src[f.From():f.To()]
-	wire, count, ok := protowire.PackedAs(src)
+	wire, count, ok := pbwire.PackedAs(src)
 	if !ok {
 		e.nodes[n].unpacked++
 		return false
@@ -30,8 +30,8 @@ func (e *transform) packed(n uint16, f protowire.Field, depth int) bool {
 	e.beginShape(n, number, isNew)
 	e.put(c, colCounts, uint64(count))
 	for at := 0; at < len(src); { // without e.fields: there may be millions
-		var v protowire.Field
-		v, at = protowire.ReadField(src, at, wire)
+		var v pbwire.Field
+		v, at = pbwire.ReadField(src, at, wire)
 		e.number(c, uint64(v))
 	}
 	e.nodes[n].unpacked = 0

@@ -8,16 +8,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // packedOf returns the content of a packed field.
 func packedOf(wire uint8, numbers ...uint64) (b []byte) {
 	for _, v := range numbers {
 		switch wire {
-		case protowire.Fixed64Type:
+		case pbwire.Fixed64Type:
 			b = binary.LittleEndian.AppendUint64(b, v)
-		case protowire.Fixed32Type:
+		case pbwire.Fixed32Type:
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
 		default:
 			b = binary.AppendUvarint(b, v)
@@ -42,12 +42,12 @@ func TestPacked(t *testing.T) {
 		of   func(i int) uint64
 		most float64 // maximum length, as a fraction of zstd's
 	}{
-		{"counts", protowire.Fixed64Type, func(int) uint64 { return uint64(rng.ExpFloat64() * 300) }, 0.85},
-		{"decimals", protowire.Fixed64Type, func(int) uint64 { return math.Float64bits(float64(rng.IntN(20_000)) / 100) }, 0.7},
-		{"times", protowire.Fixed64Type, func(i int) uint64 { return 1_790_000_000_000_000_000 + uint64(i)*1e9 + uint64(rng.IntN(1e6)) }, 0.9},
-		{"small ones", protowire.Fixed32Type, func(int) uint64 { return uint64(rng.IntN(5000)) }, 0.9},
-		{"growing", protowire.VarintType, func(i int) uint64 { return 1_000_000_000 + uint64(i)*1000 + uint64(rng.IntN(100)) }, 0.6},
-		{"random", protowire.Fixed64Type, func(int) uint64 { return rng.Uint64() }, 1.01},
+		{"counts", pbwire.Fixed64Type, func(int) uint64 { return uint64(rng.ExpFloat64() * 300) }, 0.85},
+		{"decimals", pbwire.Fixed64Type, func(int) uint64 { return math.Float64bits(float64(rng.IntN(20_000)) / 100) }, 0.7},
+		{"times", pbwire.Fixed64Type, func(i int) uint64 { return 1_790_000_000_000_000_000 + uint64(i)*1e9 + uint64(rng.IntN(1e6)) }, 0.9},
+		{"small ones", pbwire.Fixed32Type, func(int) uint64 { return uint64(rng.IntN(5000)) }, 0.9},
+		{"growing", pbwire.VarintType, func(i int) uint64 { return 1_000_000_000 + uint64(i)*1000 + uint64(rng.IntN(100)) }, 0.6},
+		{"random", pbwire.Fixed64Type, func(int) uint64 { return rng.Uint64() }, 1.01},
 	} {
 		var message []byte
 		for i := range 60 {
@@ -68,7 +68,7 @@ func TestPackedAs(t *testing.T) {
 		"", "text", "a longer text that means nothing", "Ünïcödé ist überall möglich, größer",
 		string(randomBytes(rng, 8)), string(randomBytes(rng, 16)), string(randomBytes(rng, 400)),
 	} {
-		if wire, _, ok := protowire.PackedAs([]byte(s)); ok {
+		if wire, _, ok := pbwire.PackedAs([]byte(s)); ok {
 			t.Errorf("%q is taken for numbers of type %d", s, wire)
 		}
 	}
@@ -85,13 +85,13 @@ func TestPackedMixed(t *testing.T) {
 			var content []byte
 			switch rng.IntN(6) {
 			case 0:
-				content = packedOf(protowire.Fixed64Type, uint64(i), 2, 3, uint64(rng.IntN(9)))
+				content = packedOf(pbwire.Fixed64Type, uint64(i), 2, 3, uint64(rng.IntN(9)))
 			case 1:
-				content = packedOf(protowire.Fixed32Type, uint64(i), 2, 3, 4, 5)
+				content = packedOf(pbwire.Fixed32Type, uint64(i), 2, 3, 4, 5)
 			case 2:
-				content = packedOf(protowire.VarintType, 1<<40, 1<<40+uint64(i), 1<<40+3, 0)
+				content = packedOf(pbwire.VarintType, 1<<40, 1<<40+uint64(i), 1<<40+3, 0)
 			case 3:
-				content = append(packedOf(protowire.Fixed64Type, make([]uint64, 20)...), randomBytes(rng, rng.IntN(9))...)
+				content = append(packedOf(pbwire.Fixed64Type, make([]uint64, 20)...), randomBytes(rng, rng.IntN(9))...)
 			case 4:
 				content = varintField(bytesField(nil, 1, fmt.Sprint(i)), 2, 5)
 			case 5:

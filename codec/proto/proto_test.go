@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // All messages are restored, and repeated structure is split into columns.
@@ -187,15 +188,15 @@ func TestDecimal(t *testing.T) {
 		{1e15, 0, 1e15},
 	} {
 		digits, u := decimal(math.Float64bits(c.f))
-		if digits != c.digits || int64(protowire.Unzigzag(u)) != c.i {
-			t.Errorf("%v: %d digits, %d", c.f, digits, int64(protowire.Unzigzag(u)))
+		if digits != c.digits || int64(pbwire.Unzigzag(u)) != c.i {
+			t.Errorf("%v: %d digits, %d", c.f, digits, int64(pbwire.Unzigzag(u)))
 		}
 		if back, ok := fromDecimal(digits, u); !ok || back != math.Float64bits(c.f) {
 			t.Errorf("%v came back as %v", c.f, math.Float64frombits(back))
 		}
 	}
 	for _, f := range []float64{math.Copysign(0, -1), 1.0 / 3, 1.1e15, -1e300, math.NaN(), math.Inf(1), 1e-7} {
-		if digits, _ := decimal(math.Float64bits(f)); digits != protowire.NotDecimal {
+		if digits, _ := decimal(math.Float64bits(f)); digits != pbwire.NotDecimal {
 			t.Errorf("%v has %d digits", f, digits)
 		}
 	}
@@ -253,10 +254,10 @@ func TestLongMessages(t *testing.T) {
 		t.Error(err)
 	}
 	whole, err := NewEngine(0).Compress(nil, message, codec.Setting{Codec: codec.Zstd, Level: longLevel}, nil)
-	if more := 1 + len(zstdMagic); err != nil || len(sealed) > len(whole)+more {
+	if more := 1 + len(zstdframe.Magic); err != nil || len(sealed) > len(whole)+more {
 		t.Errorf("%d bytes, %d of zstd alone, %v", len(sealed), len(whole), err)
 	}
-	for _, frame := range [][]byte{sealed[1+len(zstdMagic):], zstdRaw(nil, message)} {
+	for _, frame := range [][]byte{sealed[1+len(zstdframe.Magic):], zstdRaw(nil, message)} {
 		opened, err := codec.New(codec.Options{}).Decompress(nil, frame, codec.Zstd, len(message), nil)
 		if err != nil || !bytes.Equal(opened, message) {
 			t.Errorf("%d bytes, %v", len(opened), err)
@@ -377,7 +378,7 @@ func TestHostileMemory(t *testing.T) {
 		}
 		const raw = 1 << 20
 		grew := grown(func() {
-			var d restore
+			var d columnDecoder
 			if out, err := d.run(nil, columns, raw); err == nil && len(out) != raw {
 				t.Error("another length")
 			}

@@ -3,14 +3,14 @@ package proto
 import (
 	"slices"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // scan splits the content of a message of node n into fields. It appends them to e.fields, and the number of
 // fields in each run to e.counts. It returns their shape's number in the node, and whether the shape is new.
 // It returns false, without any effect, if the content does not consist of fields in the shortest form, or of
 // too many.
-func (e *transform) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
+func (e *columnEncoder) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 	fields, counts := len(e.fields), len(e.counts)
 	nodes, lists, children := len(e.nodes), len(e.lists), len(e.nodes[n].children)
 	e.runsHere = e.runsHere[:0]
@@ -24,10 +24,10 @@ func (e *transform) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 	return 0, false, false
 }
 
-func (e *transform) cut(n uint16, from, to int) bool {
+func (e *columnEncoder) cut(n uint16, from, to int) bool {
 	src := e.src[:to]
 	for at := from; at < to; {
-		tag, size := protowire.Uvarint(src[at:])
+		tag, size := pbwire.Uvarint(src[at:])
 		if size == 0 || tag>>3 == 0 {
 			return false
 		}
@@ -37,7 +37,7 @@ func (e *transform) cut(n uint16, from, to int) bool {
 		}
 		e.runsHere = append(e.runsHere, run{c, e.nodes[c].many})
 		before := len(e.fields)
-		if e.fields, at = protowire.AppendRun(e.fields, src, at, tag, size); at < 0 || len(e.fields) > protowire.MaxFields {
+		if e.fields, at = pbwire.AppendRun(e.fields, src, at, tag, size); at < 0 || len(e.fields) > pbwire.MaxFields {
 			return false
 		}
 		e.counts = append(e.counts, uint32(len(e.fields)-before))
@@ -46,7 +46,7 @@ func (e *transform) cut(n uint16, from, to int) bool {
 }
 
 // findShape finds e.runsHere among the shapes of a node, or adds it.
-func (e *transform) findShape(n uint16, counts []uint32) (shape int, isNew, ok bool) {
+func (e *columnEncoder) findShape(n uint16, counts []uint32) (shape int, isNew, ok bool) {
 	hash := uint32(2166136261)
 	for i := range e.runsHere {
 		r := &e.runsHere[i]

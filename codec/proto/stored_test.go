@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/internal/zstdframe"
 )
 
 // Stored columns of any message are restored, and none of them is compressed.
@@ -57,7 +58,7 @@ func TestStoredLong(t *testing.T) {
 	if sealed[0] != FormStream || len(sealed) < len(message) {
 		t.Fatalf("form %#x, %d bytes of %d", sealed[0], len(sealed), len(message))
 	}
-	opened, err := codec.New(codec.Options{}).Decompress(nil, sealed[1+len(zstdMagic):], codec.Zstd, len(message), nil)
+	opened, err := codec.New(codec.Options{}).Decompress(nil, sealed[1+len(zstdframe.Magic):], codec.Zstd, len(message), nil)
 	if err != nil || !bytes.Equal(opened, message) {
 		t.Fatalf("%d bytes, %v", len(opened), err)
 	}

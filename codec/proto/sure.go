@@ -3,7 +3,7 @@ package proto
 import (
 	"github.com/cinch-layer/cinch/codec"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // Most messages with many similar records are shorter as columns than by the general codec alone, and trying
@@ -42,7 +42,7 @@ func (e *Encoder) modelIsSure() bool {
 	won := 2*e.new + min(e.named, 2*e.new)/2
 	lost := lostOnce + len(e.defs)
 	for i := range e.nodes {
-		text := e.nodes[i].wire == protowire.BytesType
+		text := e.nodes[i].wire == pbwire.BytesType
 		for col, c := range e.cols[i] {
 			switch {
 			case len(c) == 0:

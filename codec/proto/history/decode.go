@@ -1,11 +1,10 @@
 package history
 
 import (
-	"encoding/binary"
 	"errors"
 	"math/bits"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 var errCoded = errors.New("the coded data is not a message")
@@ -142,7 +141,7 @@ func (d *decoder) otherRuns(runs []run, named uint64, depth int, h *here) (pure 
 
 // of reports whether a prefix is a field of a node.
 func (p *prefix) of(x *node) bool {
-	tag, _ := protowire.Uvarint(p.field)
+	tag, _ := pbwire.Uvarint(p.field)
 	return x.tag == tag
 }
 
@@ -188,7 +187,7 @@ func (d *decoder) others(r run, depth int, h *here) (pure bool, err error) {
 		return false, err
 	}
 	x := &d.nodes[r.node]
-	if x.wire != protowire.BytesType {
+	if x.wire != pbwire.BytesType {
 		return false, d.numbers(r.node, series, count)
 	}
 	pure = true
@@ -210,7 +209,7 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 			return errCoded
 		}
 		if tag >= 8 { // not in a packed field
-			d.out = appendUvarint(d.out, tag)
+			d.out = pbwire.AppendUvarint(d.out, tag)
 		}
 		v := d.codeNumber(n, seriesAt(series, i), 0)
 		d.put(wire, v)
@@ -220,8 +219,8 @@ func (d *decoder) numbers(n uint16, series uint32, count int) error {
 
 // copy appends a field.
 func (d *decoder) copy(n uint16, data []byte) {
-	d.out = appendUvarint(d.out, d.nodes[n].tag)
-	d.out = appendUvarint(d.out, uint64(len(data)))
+	d.out = pbwire.AppendUvarint(d.out, d.nodes[n].tag)
+	d.out = pbwire.AppendUvarint(d.out, uint64(len(data)))
 	d.out = append(d.out, data...)
 }
 
@@ -386,13 +385,13 @@ func (d *decoder) inFull(n uint16, depth int, h here, known *prefix) (key uint32
 		return 0, false, errCoded
 	}
 	x := d.nodes[n].forms
-	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	d.out = pbwire.AppendUvarint(d.out, d.nodes[n].tag)
 	if d.codeText(x, false) {
 		size := d.number(sizesOf(&x.lengths), 0, 0)
 		if size > uint64(len(d.text)) {
 			return 0, false, errCoded
 		}
-		d.out = appendUvarint(d.out, size)
+		d.out = pbwire.AppendUvarint(d.out, size)
 		d.out = append(d.out, d.text[:size]...)
 		d.text = d.text[size:]
 		return 0, true, nil
@@ -422,11 +421,4 @@ func (d *decoder) move(from, by int) {
 	}
 	copy(d.out[from+by:], d.out[from:end])
 	d.out = d.out[:end+by]
-}
-
-func appendUvarint(b []byte, v uint64) []byte {
-	if v < 0x80 {
-		return append(b, byte(v))
-	}
-	return binary.AppendUvarint(b, v)
 }

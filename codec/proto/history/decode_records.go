@@ -3,7 +3,7 @@ package history
 import (
 	"encoding/binary"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // element appends an element of a run.
@@ -28,14 +28,14 @@ func (d *decoder) element(r run, depth int, h here) (pure bool, err error) {
 
 // contentAt returns the content of the field at an offset of out.
 func (d *decoder) contentAt(at int) []byte {
-	_, tag := protowire.Uvarint(d.out[at:])
-	_, size := protowire.Uvarint(d.out[at+tag:])
+	_, tag := pbwire.Uvarint(d.out[at:])
+	_, size := pbwire.Uvarint(d.out[at+tag:])
 	return d.out[at+tag+size:]
 }
 
 // byRecord appends a message given by a record. It returns false if it is not given by one.
 func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
-	a := &d.nodes[n].again
+	a := &d.nodes[n].records
 	if !a.made {
 		return false, nil
 	}
@@ -45,7 +45,7 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 		if !d.flag(&a.named[a.was], false) {
 			return false, nil
 		}
-		g = uint32(min(uint64(a.last)+protowire.Unzigzag(d.number(sizesOf(&a.places), 0, 0)), uint64(d.limits.records)))
+		g = uint32(min(uint64(a.last)+pbwire.Unzigzag(d.number(sizesOf(&a.places), 0, 0)), uint64(d.limits.records)))
 		if !d.recs.isOf(g, n, base) {
 			return false, errCoded
 		}
@@ -54,7 +54,7 @@ func (d *decoder) byRecord(n uint16, base uint32, depth int) (bool, error) {
 		return false, errCoded
 	}
 	d.recs.cameAgain(a, g, guessed)
-	d.out = appendUvarint(d.out, d.nodes[n].tag)
+	d.out = pbwire.AppendUvarint(d.out, d.nodes[n].tag)
 	return true, d.fill(g, depth)
 }
 
@@ -75,7 +75,7 @@ func (d *decoder) leaveRoom(size *uint8) room {
 
 func (d *decoder) setLength(r room) {
 	length := len(d.out) - r.at - int(*r.size)
-	if need := uint8(sizeOf(uint64(length))); need != *r.size {
+	if need := uint8(pbwire.UvarintLen(uint64(length))); need != *r.size {
 		d.move(r.at+int(*r.size), int(need)-int(*r.size))
 		*r.size = need
 	}
@@ -142,11 +142,11 @@ func (d *decoder) fillRun(s *step, count *seen, depth int) error {
 
 func (d *decoder) put(wire uint8, v uint64) {
 	switch wire {
-	case protowire.Fixed64Type:
+	case pbwire.Fixed64Type:
 		d.out = binary.LittleEndian.AppendUint64(d.out, v)
-	case protowire.Fixed32Type:
+	case pbwire.Fixed32Type:
 		d.out = binary.LittleEndian.AppendUint32(d.out, uint32(v))
 	default:
-		d.out = appendUvarint(d.out, v)
+		d.out = pbwire.AppendUvarint(d.out, v)
 	}
 }

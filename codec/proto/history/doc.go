@@ -26,7 +26,7 @@
 //	operation.go  how a value that was not guessed is given
 //	guess.go      guessing values and lists
 //	records.go    messages that recur; steps.go: their parts
-//	series.go     numbers; protowire/numbers.go: those with few decimal digits
+//	series.go     numbers; pbwire/numbers.go: those with few decimal digits
 //	values.go     values and lists that may be named
 //	clock.go      forgetting values, lists and records
 //	model.go      nodes and shapes

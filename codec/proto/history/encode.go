@@ -3,7 +3,7 @@ package history
 import (
 	"bytes"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // encoder is the writer's model with an index of values.
@@ -11,9 +11,9 @@ type encoder struct {
 	model
 	src          []byte
 	text         []byte
-	fields       []protowire.Field // a stack
-	counts       []uint32          // of the fields in each run, a stack
-	runsHere     []run             // of the message being scanned
+	fields       []pbwire.Field // a stack
+	counts       []uint32       // of the fields in each run, a stack
+	runsHere     []run          // of the message being scanned
 	found        memo[uint32]
 	foundRecords memo[uint32]
 	open         []uint64 // open parts of records, a stack
@@ -101,7 +101,7 @@ func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 	if r.many {
 		e.codeCount(r.node, to-at)
 	}
-	if e.nodes[r.node].wire != protowire.BytesType {
+	if e.nodes[r.node].wire != pbwire.BytesType {
 		for i, f := range e.fields[at:to] {
 			e.codeNumber(r.node, seriesAt(series, i), uint64(f))
 		}
@@ -116,7 +116,7 @@ func (e *encoder) others(r run, at, to, depth int, h *here) (pure bool) {
 	return pure
 }
 
-func (e *encoder) is(id uint32, f protowire.Field) bool {
+func (e *encoder) is(id uint32, f pbwire.Field) bool {
 	v := &e.values[id]
 	return len(v.data) == int(f.To()-f.From()) && string(v.data) == string(e.src[f.From():f.To()])
 }
@@ -182,7 +182,7 @@ func (e *encoder) chained(c *chain, at, to, depth int) (pure bool) {
 }
 
 // value codes a value that was not guessed. It returns false if the value is new and contains numbers.
-func (e *encoder) value(s *spot, f protowire.Field, depth int, h here) (id uint32, pure bool) {
+func (e *encoder) value(s *spot, f pbwire.Field, depth int, h here) (id uint32, pure bool) {
 	src, x := e.src[f.From():f.To()], e.nodes[s.n].forms
 	var hash uint32
 	if len(src) <= maxValueBytes {
@@ -252,9 +252,9 @@ func (e *encoder) name(s *spot, id uint32) uint32 {
 
 // inFull codes the content of a value. It returns the content's first value as a key, and whether it contains
 // no new numbers.
-func (e *encoder) inFull(n uint16, f protowire.Field, depth int, h here, known *prefix) (key uint32, pure bool) {
+func (e *encoder) inFull(n uint16, f pbwire.Field, depth int, h here, known *prefix) (key uint32, pure bool) {
 	src, x := e.src[f.From():f.To()], e.nodes[n].forms
-	if known != nil || x.parsed*4 >= x.opaque && protowire.MaybeMessage(src) {
+	if known != nil || x.parsed*4 >= x.opaque && pbwire.MaybeMessage(src) {
 		if key, pure, ok := e.nested(n, f, depth+1, h, known); ok {
 			x.parsed++
 			return key, pure
@@ -271,7 +271,7 @@ func (e *encoder) inFull(n uint16, f protowire.Field, depth int, h here, known *
 }
 
 // nested codes the content of a nested message. It returns false, without any effect, if it is not a message.
-func (e *encoder) nested(n uint16, f protowire.Field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
+func (e *encoder) nested(n uint16, f pbwire.Field, depth int, h here, known *prefix) (key uint32, pure, ok bool) {
 	if depth >= maxDepth {
 		return 0, false, false
 	}
@@ -290,10 +290,10 @@ func (e *encoder) nested(n uint16, f protowire.Field, depth int, h here, known *
 // consist of numbers.
 func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	x := e.nodes[n].forms
-	if depth >= maxDepth || x.unpacked >= protowire.PackedTrials {
+	if depth >= maxDepth || x.unpacked >= pbwire.PackedTrials {
 		return false
 	}
-	wire, count, ok := protowire.PackedAs(src)
+	wire, count, ok := pbwire.PackedAs(src)
 	if !ok {
 		x.unpacked++
 		return false
@@ -314,8 +314,8 @@ func (e *encoder) packed(n uint16, src []byte, depth int, h here) bool {
 	series := join(h.hash, uint32(c))
 	e.codeCount(c, count)
 	for i, at := 0, 0; at < len(src); i++ {
-		var v protowire.Field
-		v, at = protowire.ReadField(src, at, wire)
+		var v pbwire.Field
+		v, at = pbwire.ReadField(src, at, wire)
 		e.codeNumber(c, seriesAt(series, i), uint64(v))
 	}
 	x.unpacked = 0

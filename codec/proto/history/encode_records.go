@@ -3,11 +3,11 @@ package history
 import (
 	"encoding/binary"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // element codes an element of a run: by a record if there is one, or in full.
-func (e *encoder) element(r run, f protowire.Field, depth int, h here) (pure bool) {
+func (e *encoder) element(r run, f pbwire.Field, depth int, h here) (pure bool) {
 	if !mayBeRecord(r, depth) {
 		_, pure = e.inFull(r.node, f, depth, h, nil)
 		return pure
@@ -31,8 +31,8 @@ func (e *encoder) element(r run, f protowire.Field, depth int, h here) (pure boo
 
 // byRecord codes a message by a record of its node. If there is none, it returns false, and the result of startOf if
 // that was computed.
-func (e *encoder) byRecord(n uint16, base uint32, f protowire.Field, depth int) (done bool, start uint32) {
-	a := &e.nodes[n].again
+func (e *encoder) byRecord(n uint16, base uint32, f pbwire.Field, depth int) (done bool, start uint32) {
+	a := &e.nodes[n].records
 	if !a.made {
 		return false, 0
 	}
@@ -49,7 +49,7 @@ func (e *encoder) byRecord(n uint16, base uint32, f protowire.Field, depth int) 
 	if !e.flag(&a.named[a.was], id != 0) {
 		return false, start
 	}
-	e.number(sizesOf(&a.places), 0, protowire.Zigzag(uint64(id)-uint64(a.last)))
+	e.number(sizesOf(&a.places), 0, pbwire.Zigzag(uint64(id)-uint64(a.last)))
 	e.recs.cameAgain(a, id, false)
 	e.opened(id, open, depth)
 	e.open = e.open[:open]
@@ -57,12 +57,12 @@ func (e *encoder) byRecord(n uint16, base uint32, f protowire.Field, depth int) 
 }
 
 // startOf returns a hash of a message's beginning, by which its record is looked up.
-func (e *encoder) startOf(f protowire.Field, base uint32) uint32 {
+func (e *encoder) startOf(f pbwire.Field, base uint32) uint32 {
 	return join(firstRun(e.src[f.From():f.To()]), base)
 }
 
 // findRecord returns a record of a node that fits, other than the guessed one, or 0.
-func (e *encoder) findRecord(n uint16, base uint32, f protowire.Field, start, guess uint32, depth int) uint32 {
+func (e *encoder) findRecord(n uint16, base uint32, f pbwire.Field, start, guess uint32, depth int) uint32 {
 	p := e.foundRecords.at(start)
 	if p == nil || *p == guess || !e.recs.isOf(*p, n, base) || !e.fits(*p, f, depth) {
 		return 0
@@ -93,14 +93,14 @@ func (e *encoder) openedRun(s *step, count *seen, open, depth int) int {
 	e.fieldCount(sizesOf(&e.nodes[s.node].counts), count, n)
 	for i := range n {
 		h := here{base: s.base, hash: join(s.base, uint32(i))}
-		e.element(run{s.node, true}, protowire.Field(e.open[open+i]), depth+1, h)
+		e.element(run{s.node, true}, pbwire.Field(e.open[open+i]), depth+1, h)
 	}
 	return open + n
 }
 
 // fits reports whether a record represents a message, which must not be nested too deeply. If so it pushes the open
 // parts onto the stack: numbers, and the number of fields in each run, with the fields.
-func (e *encoder) fits(id uint32, f protowire.Field, depth int) bool {
+func (e *encoder) fits(id uint32, f pbwire.Field, depth int) bool {
 	if depth >= maxDepth {
 		return false
 	}
@@ -163,18 +163,18 @@ func isNext(src, b []byte) bool {
 // number reads the number at an offset. Like the other methods it returns the offset of its end, or -1 if
 // there is none.
 func (m *matcher) number(at int, wire uint8) int {
-	if wire == protowire.Fixed64Type && len(m.src)-at >= 8 {
+	if wire == pbwire.Fixed64Type && len(m.src)-at >= 8 {
 		m.open = append(m.open, binary.LittleEndian.Uint64(m.src[at:]))
 		return at + 8
 	}
-	f, end := protowire.ReadField(m.src, at, wire)
+	f, end := pbwire.ReadField(m.src, at, wire)
 	m.open = append(m.open, uint64(f))
 	return end
 }
 
 // end returns the end of the message whose length is at an offset, and its beginning.
 func (m *matcher) end(at int) (end, next int) {
-	n, size := protowire.Uvarint(m.src[at:])
+	n, size := pbwire.Uvarint(m.src[at:])
 	if size == 0 || n > uint64(len(m.src)-at-size) {
 		return 0, -1
 	}
@@ -185,10 +185,10 @@ func (m *matcher) end(at int) (end, next int) {
 func (m *matcher) run(at int, tag uint64) int {
 	count := len(m.open)
 	m.open = append(m.open, 0)
-	size := sizeOf(tag)
-	for first := byte(tag)&0x7f | protowire.More(size); at < len(m.src) && m.src[at] == first; {
+	size := pbwire.UvarintLen(tag)
+	for first := byte(tag)&0x7f | pbwire.More(size); at < len(m.src) && m.src[at] == first; {
 		if size > 1 {
-			if next, _ := protowire.Uvarint(m.src[at:]); next != tag {
+			if next, _ := pbwire.Uvarint(m.src[at:]); next != tag {
 				break
 			}
 		}
@@ -203,14 +203,14 @@ func (m *matcher) run(at int, tag uint64) int {
 // field reads the content after a tag.
 func (m *matcher) field(at int) int {
 	if at < len(m.src) && m.src[at] < 0x80 {
-		f := protowire.Content(at+1, at+1+int(m.src[at]))
+		f := pbwire.Content(at+1, at+1+int(m.src[at]))
 		m.open = append(m.open, uint64(f))
 		if end := int(f.To()); end <= len(m.src) {
 			return end
 		}
 		return -1
 	}
-	f, end := protowire.ReadField(m.src, at, protowire.BytesType)
+	f, end := pbwire.ReadField(m.src, at, pbwire.BytesType)
 	m.open = append(m.open, uint64(f))
 	return end
 }
@@ -219,14 +219,14 @@ func (m *matcher) field(at int) int {
 // is none.
 func firstRun(src []byte) uint32 {
 	for at := 0; at < len(src); {
-		tag, size := protowire.Uvarint(src[at:])
+		tag, size := pbwire.Uvarint(src[at:])
 		if size == 0 {
 			return 0
 		}
-		if tag&7 == protowire.BytesType {
+		if tag&7 == pbwire.BytesType {
 			return hashOf(src[at:min(pastRun(src, at, tag), at+maxRecordBytes)])
 		}
-		if _, at = protowire.ReadField(src, at+size, uint8(tag&7)); at < 0 {
+		if _, at = pbwire.ReadField(src, at+size, uint8(tag&7)); at < 0 {
 			return 0
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 var makeVectors = flag.Bool("make-vectors", false, "write the test vectors that are missing")
@@ -94,10 +94,10 @@ func odd(i int) (b []byte) {
 // packed returns packed numbers of each wire type.
 func packed(at, n uint64) (b []byte) {
 	for i := range n {
-		m := bytesField(nil, 1, packedOf(protowire.Fixed64Type, i, i*i+at, i*i*i, 1<<20+i))
-		m = bytesField(m, 2, packedOf(protowire.Fixed64Type, math.Float64bits(float64(i+at)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
-		m = bytesField(m, 3, packedOf(protowire.Fixed32Type, i, i+1, 7*i+at, 1<<15))
-		m = bytesField(m, 4, packedOf(protowire.VarintType, 1<<50, 1<<50+i, 1<<50-i, i))
+		m := bytesField(nil, 1, packedOf(pbwire.Fixed64Type, i, i*i+at, i*i*i, 1<<20+i))
+		m = bytesField(m, 2, packedOf(pbwire.Fixed64Type, math.Float64bits(float64(i+at)/4), math.Float64bits(float64(i)/100), math.Float64bits(5)))
+		m = bytesField(m, 3, packedOf(pbwire.Fixed32Type, i, i+1, 7*i+at, 1<<15))
+		m = bytesField(m, 4, packedOf(pbwire.VarintType, 1<<50, 1<<50+i, 1<<50-i, i))
 		b = bytesField(b, 1, m)
 	}
 	return b
@@ -176,7 +176,7 @@ func points(at int) (b []byte) {
 				m = fixed64Field(m, 3, 1_790_000_000_000_000_000+uint64(at)*15e9)
 				m = fixed64Field(m, 4, math.Float64bits(float64(at*point)/10))
 				m = varintField(m, 6, uint64(at*at*point<<(at%3*7)))
-				m = bytesField(m, 8, packedOf(protowire.VarintType, uint64(at), 2, 3, uint64(point), 5, 6, 7, 8))
+				m = bytesField(m, 8, packedOf(pbwire.VarintType, uint64(at), 2, 3, uint64(point), 5, 6, 7, 8))
 				gauge = bytesField(gauge, 1, bytesField(m, 7, label("cpu", fmt.Sprint(point))))
 			}
 			m := bytesField(bytesField(nil, 1, fmt.Sprint("metric.", metric)), 3, "By")

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // session is both ends of a link.
@@ -44,15 +44,15 @@ func varintField(b []byte, n int, v uint64) []byte {
 }
 
 func fixed64Field(b []byte, n int, v uint64) []byte {
-	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed64Type), v)
+	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(n)<<3|pbwire.Fixed64Type), v)
 }
 
 func fixed32Field(b []byte, n int, v uint32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|protowire.Fixed32Type), v)
+	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(b, uint64(n)<<3|pbwire.Fixed32Type), v)
 }
 
 func bytesField[T string | []byte](b []byte, n int, v T) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|protowire.BytesType), uint64(len(v)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)<<3|pbwire.BytesType), uint64(len(v)))
 	return append(b, v...)
 }
 
@@ -77,7 +77,7 @@ func scrape(instance, at int) (b []byte) {
 			p = fixed32Field(p, 8, 0)
 			m = bytesField(m, 7, p)
 		}
-		m = bytesField(m, 9, packedOf(protowire.Fixed64Type, uint64(at), uint64(at+metric), 7, 0))
+		m = bytesField(m, 9, packedOf(pbwire.Fixed64Type, uint64(at), uint64(at+metric), 7, 0))
 		b = bytesField(b, 2, m)
 	}
 	return b
@@ -86,9 +86,9 @@ func scrape(instance, at int) (b []byte) {
 func packedOf(wire uint8, numbers ...uint64) (b []byte) {
 	for _, v := range numbers {
 		switch wire {
-		case protowire.Fixed64Type:
+		case pbwire.Fixed64Type:
 			b = binary.LittleEndian.AppendUint64(b, v)
-		case protowire.Fixed32Type:
+		case pbwire.Fixed32Type:
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
 		default:
 			b = binary.AppendUvarint(b, v)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // A record in use is not forgotten when the runs in its message make as many other records as are kept.
@@ -39,7 +39,7 @@ func TestKeyForgottenInKeep(t *testing.T) {
 	var m model
 	m.limits = &smallLimits
 	m.reset()
-	m.addNode(1, protowire.BytesType)
+	m.addNode(1, pbwire.BytesType)
 	keep := func(s string, key uint32) uint32 { return m.keep(1, []byte(s), hashOf([]byte(s)), key) }
 	key := keep("key", 0)
 	for i := len(m.values); i < m.limits.values; i++ {
@@ -61,7 +61,7 @@ func TestRoomOfBlocks(t *testing.T) {
 	var m model
 	m.limits = &l
 	m.reset()
-	m.addNode(1, protowire.BytesType)
+	m.addNode(1, pbwire.BytesType)
 	var stay []uint32 // the first value of each block
 	keep := func(s string, key uint32) uint32 {
 		for _, id := range stay {

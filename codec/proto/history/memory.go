@@ -11,10 +11,6 @@ func (w *Writer) Bytes() int {
 // Bytes estimates the memory that a reader holds between messages.
 func (r *Reader) Bytes() int { return r.keeps() + cap(r.scratch) + 8*cap(r.parts) }
 
-// maxSessionBytes approximates the maximum of Bytes for either end: its tables at their maximum size, and buffers for a
-// message.
-const maxSessionBytes = 72 << 20
-
 func (m *memo[T]) keeps() int { return len(m.buckets) * int(unsafe.Sizeof(bucket[T]{})) }
 
 func (m *model) keeps() int {
@@ -35,7 +31,7 @@ func (x *node) keeps() (n int) {
 	}
 	if x.forms != nil {
 		n += int(unsafe.Sizeof(forms{})) + 4*cap(x.blocks)
-		all = append(all, x.lengths, x.places, x.blockPlaces, x.again.places)
+		all = append(all, x.lengths, x.places, x.blockPlaces, x.records.places)
 	}
 	for _, s := range all {
 		if s != nil {

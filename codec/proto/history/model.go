@@ -1,10 +1,6 @@
 package history
 
-import (
-	"math/bits"
-
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
-)
+import "github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 
 // Limits of the model, which are part of the format.
 const (
@@ -87,7 +83,7 @@ type forms struct {
 
 	lists    hits
 	lastList uint32
-	again    again
+	records  recordState
 
 	blocks []uint32
 	bare   uint32 // 1 + the block of values without a key
@@ -124,9 +120,9 @@ type model struct {
 	guessed memo[uint32]
 	listed  memo[uint32]
 	series  memo[seen]
-	last    [protowire.Fixed32Type + 1]uint64 // last number by wire type
-	chain   []uint32                          // values of the runs being coded
-	bad     bool                              // a reader has found something that no writer writes
+	last    [pbwire.Fixed32Type + 1]uint64 // last number by wire type
+	chain   []uint32                       // values of the runs being coded
+	bad     bool                           // a reader has found something that no writer writes
 }
 
 // reset clears the model, except for the limits.
@@ -139,18 +135,18 @@ func (m *model) reset() {
 		coder: m.coder, bases: m.bases, store: newStore(l), recs: newRecords(l), defs: newSizes(),
 		guessed: newMemo[uint32](l.guessed), listed: newMemo[uint32](l.listed), series: newMemo[seen](l.seriesMemo),
 	}
-	m.addNode(0, protowire.BytesType)
+	m.addNode(0, pbwire.BytesType)
 }
 
 func (m *model) beginMessage() {
 	for i := range m.nodes {
 		x := &m.nodes[i]
 		if f := x.forms; f != nil {
-			if !f.again.pays() {
+			if !f.records.pays() {
 				f.credit = max(f.credit, 1)
 			}
 			f.worth, f.lists.worth = max(f.worth, trialWorth), max(f.lists.worth, trialWorth)
-			f.again.credit = max(f.again.credit, trialRecordCredit)
+			f.records.credit = max(f.records.credit, trialRecordCredit)
 		}
 		if s := x.numbers; s != nil {
 			s.worth = max(s.worth, trialWorth)
@@ -160,7 +156,7 @@ func (m *model) beginMessage() {
 
 func (m *model) addNode(field uint32, wire uint8) uint16 {
 	x := node{field: field, wire: wire, tag: uint64(field)<<3 | uint64(wire)}
-	if wire == protowire.BytesType {
+	if wire == pbwire.BytesType {
 		x.forms = newForms()
 	} else {
 		x.numbers = newNumbers()
@@ -173,7 +169,7 @@ func newForms() *forms {
 	f := &forms{credit: firstCredit, worth: firstWorth, lengthSize: 1}
 	even(f.sameShape[:], f.shapeTree[:], f.isText[:], f.op[:])
 	f.lists.begin()
-	f.again.begin()
+	f.records.begin()
 	even(f.hits[0][:], f.hits[1][:])
 	return f
 }
@@ -193,8 +189,8 @@ func (m *model) child(n uint16, field uint64, wire uint8) (uint16, bool) {
 	if c, ok := childOf(m.nodes, n, field, wire); ok {
 		return c, true
 	}
-	known := wire <= protowire.BytesType || wire == protowire.Fixed32Type
-	if !known || field == 0 && wire == protowire.BytesType || field > maxFieldNo || len(m.nodes) >= m.limits.nodes || len(m.nodes[n].children) >= maxChildren {
+	known := wire <= pbwire.BytesType || wire == pbwire.Fixed32Type
+	if !known || field == 0 && wire == pbwire.BytesType || field > maxFieldNo || len(m.nodes) >= m.limits.nodes || len(m.nodes[n].children) >= maxChildren {
 		return 0, false
 	}
 	c := m.addNode(uint32(field), wire)
@@ -262,5 +258,3 @@ func (h *here) add(hash uint32) {
 	}
 	h.hash = join(h.hash, hash)
 }
-
-func sizeOf(v uint64) int { return max((bits.Len64(v)+6)/7, 1) }

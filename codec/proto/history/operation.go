@@ -1,6 +1,6 @@
 package history
 
-import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+import "github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 
 // Operations of values that were not guessed.
 const (
@@ -36,8 +36,8 @@ type prefix struct {
 // prefixOf returns the beginning of a value with a key.
 func (m *store) prefixOf(id uint32) prefix {
 	data := m.values[id].data
-	_, tag := protowire.Uvarint(data)
-	n, size := protowire.Uvarint(data[tag:])
+	_, tag := pbwire.Uvarint(data)
+	n, size := pbwire.Uvarint(data[tag:])
 	end := tag + size + int(n)
 	return prefix{data[:end], data[tag+size : end], m.blocks[m.values[id].block].keyID}
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // Reader restores the messages that a [Writer] has split: all of them, in the same order. The zero value is
@@ -77,7 +77,7 @@ func RawLen(src []byte) int {
 	if src[0] == formPlain {
 		return len(src) - 1
 	}
-	raw, _ := protowire.Uvarint(src[1:])
+	raw, _ := pbwire.Uvarint(src[1:])
 	return int(min(raw, MaxBytes))
 }
 
@@ -89,7 +89,7 @@ type head struct {
 }
 
 func parseHead(src []byte, maxSize int) (h head, err error) {
-	raw, n := protowire.Uvarint(src)
+	raw, n := pbwire.Uvarint(src)
 	if n == 0 || raw > MaxBytes || len(src) < n+4 {
 		return h, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}
@@ -98,7 +98,7 @@ func parseHead(src []byte, maxSize int) (h head, err error) {
 	}
 	h.raw, h.sum = int(raw), binary.LittleEndian.Uint32(src[n:])
 	src = src[n+4:]
-	coded, n := protowire.Uvarint(src)
+	coded, n := pbwire.Uvarint(src)
 	if n == 0 || coded > uint64(len(src)-n) {
 		return h, fmt.Errorf("%w: invalid header", ErrCorrupt)
 	}

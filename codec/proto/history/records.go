@@ -64,8 +64,8 @@ func (r *record) bytes() int {
 	return perRecord + len(r.literals) + perStep*len(r.steps) + perSlot*len(r.slots)
 }
 
-// again is the state of a node's records.
-type again struct {
+// recordState is the state of a node's records.
+type recordState struct {
 	made   bool // a record has been made
 	credit int
 	last   uint32
@@ -76,13 +76,13 @@ type again struct {
 	places *sizes
 }
 
-func (a *again) begin() {
+func (a *recordState) begin() {
 	a.credit = firstRecordCredit
 	even(a.hits[:], a.named[:])
 }
 
 // pays reports whether a node's messages are mostly records.
-func (a *again) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
+func (a *recordState) pays() bool { return a.made && a.credit >= firstRecordCredit/2 }
 
 // records holds all records. They are forgotten in the same way as values.
 type records struct {
@@ -155,7 +155,7 @@ func (s *records) isOf(id uint32, n uint16, base uint32) bool {
 }
 
 // guess returns the likely next record of a node, or 0.
-func (s *records) guess(a *again, n uint16, base uint32) uint32 {
+func (s *records) guess(a *recordState, n uint16, base uint32) uint32 {
 	if s.isOf(a.guess, n, base) {
 		return a.guess
 	}
@@ -166,7 +166,7 @@ func (s *records) guess(a *again, n uint16, base uint32) uint32 {
 }
 
 // cameAgain updates the state after a record was used.
-func (s *records) cameAgain(a *again, id uint32, guessed bool) {
+func (s *records) cameAgain(a *recordState, id uint32, guessed bool) {
 	a.was = 0
 	if guessed {
 		a.was = 1
@@ -179,7 +179,7 @@ func (s *records) cameAgain(a *again, id uint32, guessed bool) {
 }
 
 // follows records that a record came after the last one, and makes it the last one.
-func (s *records) follows(a *again, id uint32, r *record) {
+func (s *records) follows(a *recordState, id uint32, r *record) {
 	last := &s.all[a.last]
 	if last.base != r.base {
 		s.starts.put(r.base, id)

@@ -3,7 +3,7 @@ package history
 import (
 	"slices"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 func (e *encoder) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
@@ -23,7 +23,7 @@ func (e *encoder) scan(n uint16, from, to int) (shape int, isNew, ok bool) {
 func (e *encoder) cut(n uint16, from, to int) bool {
 	src := e.src[:to]
 	for at := from; at < to; {
-		tag, size := protowire.Uvarint(src[at:])
+		tag, size := pbwire.Uvarint(src[at:])
 		if size == 0 || tag>>3 == 0 {
 			return false
 		}
@@ -33,7 +33,7 @@ func (e *encoder) cut(n uint16, from, to int) bool {
 		}
 		e.runsHere = append(e.runsHere, run{c, e.nodes[c].many})
 		before := len(e.fields)
-		if e.fields, at = protowire.AppendRun(e.fields, src, at, tag, size); at < 0 || len(e.fields) > protowire.MaxFields {
+		if e.fields, at = pbwire.AppendRun(e.fields, src, at, tag, size); at < 0 || len(e.fields) > pbwire.MaxFields {
 			return false
 		}
 		e.counts = append(e.counts, uint32(len(e.fields)-before))

@@ -4,7 +4,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+	"github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 )
 
 // A number is guessed from the previous number of its series (messages of the same node with the same values), from
@@ -65,7 +65,7 @@ func (m *model) guessNumber(way int, x *numbers, wire uint8, s *seen) (g uint64)
 	case wayOwnLine:
 		g = 2*x.prev - x.prev2
 	}
-	if wire == protowire.Fixed32Type {
+	if wire == pbwire.Fixed32Type {
 		g &= math.MaxUint32
 	}
 	return g
@@ -114,11 +114,11 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 	for way := range ways {
 		guesses[way] = m.guessNumber(way, x, wire, old)
 	}
-	digits, whole := protowire.NotDecimal, v
+	digits, whole := pbwire.NotDecimal, v
 	near := guesses
 	is := 0
-	if wire == protowire.Fixed64Type && x.doubles > 0 {
-		if digits, whole = m.codeKind(x, v); digits != protowire.NotDecimal {
+	if wire == pbwire.Fixed64Type && x.doubles > 0 {
+		if digits, whole = m.codeKind(x, v); digits != pbwire.NotDecimal {
 			is = 1
 			near = scaledGuesses(guesses, digits, x, old)
 		}
@@ -128,12 +128,12 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 	s := sizesOf(&x.sizes[is])
 	u := m.number(s, int(size), difference(whole, near[way], wire))
 	if m.reads {
-		whole = near[way] + protowire.Unzigzag(u)
-		if wire == protowire.Fixed32Type {
+		whole = near[way] + pbwire.Unzigzag(u)
+		if wire == pbwire.Fixed32Type {
 			whole &= math.MaxUint32
 		}
 		if v = whole; is == 1 {
-			v = protowire.FromDecimal(digits, int64(whole))
+			v = pbwire.FromDecimal(digits, int64(whole))
 		}
 	}
 	for way := range ways {
@@ -141,7 +141,7 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 		costs[way] += uint32(n)<<4 - costs[way]>>3
 	}
 	x.learn(known, guesses, v)
-	if wire == protowire.Fixed64Type && v != 0 {
+	if wire == pbwire.Fixed64Type && v != 0 {
 		x.learnDouble(v)
 	}
 	return v, sizeContext(bits.Len64(u))
@@ -150,11 +150,11 @@ func (m *model) codeMissed(x *numbers, known int, size, wire uint8, v uint64, ol
 // codeKind codes how many digits a double has after its point, and returns the number without the point too.
 func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
 	if !m.reads {
-		digits, whole = protowire.Decimal(v)
+		digits, whole = pbwire.Decimal(v)
 	}
 	digits = int(m.tree(x.kinds[x.kind][:], uint32(digits), 3)) - 8
-	if digits != protowire.NotDecimal && !protowire.IsDecimalKind(digits) {
-		m.bad, digits = true, protowire.NotDecimal
+	if digits != pbwire.NotDecimal && !pbwire.IsDecimalKind(digits) {
+		m.bad, digits = true, pbwire.NotDecimal
 	}
 	x.kind = uint8(digits)
 	return digits, whole
@@ -162,10 +162,10 @@ func (m *model) codeKind(x *numbers, v uint64) (digits int, whole uint64) {
 
 func scaledGuesses(guesses [ways]uint64, digits int, x *numbers, old *seen) (near [ways]uint64) {
 	for _, way := range [...]int{wayOwn, wayLast, waySeen} {
-		near[way] = protowire.Scaled(guesses[way], digits)
+		near[way] = pbwire.Scaled(guesses[way], digits)
 	}
-	near[wayLine] = 2*near[waySeen] - protowire.Scaled(old.prev2, digits)
-	near[wayOwnLine] = 2*near[wayOwn] - protowire.Scaled(x.prev2, digits)
+	near[wayLine] = 2*near[waySeen] - pbwire.Scaled(old.prev2, digits)
+	near[wayOwnLine] = 2*near[wayOwn] - pbwire.Scaled(x.prev2, digits)
 	return near
 }
 
@@ -207,8 +207,8 @@ func (x *numbers) learnDouble(v uint64) {
 
 // difference returns the difference of a number to a guess.
 func difference(v, guess uint64, wire uint8) uint64 {
-	if wire == protowire.Fixed32Type {
-		return protowire.Zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))
+	if wire == pbwire.Fixed32Type {
+		return pbwire.Zigzag(uint64(int64(int32(uint32(v) - uint32(guess)))))
 	}
-	return protowire.Zigzag(v - guess)
+	return pbwire.Zigzag(v - guess)
 }

@@ -1,6 +1,6 @@
 package history
 
-import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+import "github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 
 // The steps of a record are made from a message and the state of its node. Both sides do so when the message is
 // complete.
@@ -16,7 +16,7 @@ type stepMaker struct {
 // makeRecord makes a record of a message that was given in full, if it has numbers. The bases of its runs are
 // on the stack from bases on. It returns 0 if it makes none.
 func makeRecord(m *model, n uint16, data []byte, base uint32, bases int) uint32 {
-	a := &m.nodes[n].again
+	a := &m.nodes[n].records
 	a.was = 0
 	if a.credit <= 0 {
 		return 0
@@ -41,7 +41,7 @@ func makeRecord(m *model, n uint16, data []byte, base uint32, bases int) uint32 
 func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 	from := 0
 	for at := 0; at < len(data); {
-		tag, size := protowire.Uvarint(data[at:])
+		tag, size := pbwire.Uvarint(data[at:])
 		c, ok := childOf(k.nodes, n, tag>>3, uint8(tag&7))
 		if size == 0 || !ok || at-from > maxRecordBytes {
 			return false
@@ -61,13 +61,13 @@ func (k *stepMaker) message(n uint16, data []byte, depth int) bool {
 // or of its run, and whether the steps cover everything up to there.
 func (k *stepMaker) field(n uint16, data []byte, at, tagSize, depth int) (end int, taken, ok bool) {
 	x, content := &k.nodes[n], at+tagSize
-	f, end := protowire.ReadField(data, content, x.wire)
+	f, end := pbwire.ReadField(data, content, x.wire)
 	switch {
 	case end < 0:
 		return 0, false, false
 	case x.forms == nil:
 		return end, true, k.number(data[:content], n, uint64(f))
-	case x.again.made:
+	case x.records.made:
 		k.runs++
 		k.slots = append(k.slots, seen{})
 		s := step{kind: stepRun, node: n, base: k.baseOf(n)}
@@ -85,7 +85,7 @@ func (k *stepMaker) inside(n uint16, before, content []byte, depth int) bool {
 	}
 	literals, steps, slots, runs := len(k.literals), len(k.steps), len(k.slots), k.runs
 	for _, packed := range [...]bool{false, true} {
-		ok := k.add(before, step{kind: stepOpen, size: uint8(sizeOf(uint64(len(content))))})
+		ok := k.add(before, step{kind: stepOpen, size: uint8(pbwire.UvarintLen(uint64(len(content))))})
 		if packed {
 			ok = ok && k.packed(n, content)
 		} else {
@@ -113,7 +113,7 @@ func (k *stepMaker) packed(n uint16, content []byte) bool {
 func (k *stepMaker) numbers(n uint16, content []byte) bool {
 	wire := k.nodes[n].wire
 	for at := 0; at < len(content); {
-		f, end := protowire.ReadField(content, at, wire)
+		f, end := pbwire.ReadField(content, at, wire)
 		if end < 0 || !k.number(nil, n, uint64(f)) {
 			return false
 		}
@@ -153,11 +153,11 @@ func (k *stepMaker) baseOf(n uint16) uint32 {
 // pastRun returns the end of the run with a tag that begins at an offset.
 func pastRun(data []byte, at int, tag uint64) int {
 	for at < len(data) {
-		next, size := protowire.Uvarint(data[at:])
+		next, size := pbwire.Uvarint(data[at:])
 		if size == 0 || next != tag {
 			break
 		}
-		_, end := protowire.ReadField(data, at+size, protowire.BytesType)
+		_, end := pbwire.ReadField(data, at+size, pbwire.BytesType)
 		if end < 0 {
 			break
 		}

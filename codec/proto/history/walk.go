@@ -1,6 +1,6 @@
 package history
 
-import "github.com/cinch-layer/cinch/codec/proto/internal/protowire"
+import "github.com/cinch-layer/cinch/codec/proto/internal/pbwire"
 
 // What both sides do while going through a message.
 
@@ -10,7 +10,7 @@ const maxNamedRuns = 64
 // mayBeNamed reports whether the values of the run with index i are looked up among the known ones.
 func (m *model) mayBeNamed(r run, i int, known *prefix) bool {
 	x := &m.nodes[r.node]
-	return i < maxNamedRuns && x.wire == protowire.BytesType && (x.credit > 0 || known != nil)
+	return i < maxNamedRuns && x.wire == pbwire.BytesType && (x.credit > 0 || known != nil)
 }
 
 // mayBeRecord reports whether records are made of a run's messages.

@@ -1,8 +1,11 @@
-// Package protowire cuts messages of Protocol Buffers into fields, and detects numbers in their content. It serves
+// Package pbwire cuts messages of Protocol Buffers into fields, and detects numbers in their content. It serves
 // codec/proto and codec/proto/history: a change to Decimal or FromDecimal changes both formats.
-package protowire
+package pbwire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Wire types.
 const (
@@ -100,6 +103,17 @@ func Uvarint(b []byte) (v uint64, size int) {
 	}
 	return v, size
 }
+
+// AppendUvarint appends v as a varint.
+func AppendUvarint(b []byte, v uint64) []byte {
+	if v < 0x80 {
+		return append(b, byte(v))
+	}
+	return binary.AppendUvarint(b, v)
+}
+
+// UvarintLen returns the length in bytes of v as a varint.
+func UvarintLen(v uint64) int { return max((bits.Len64(v)+6)/7, 1) }
 
 // MaybeMessage returns false for most text: tags and lengths of messages are mostly control characters.
 func MaybeMessage(b []byte) bool {

@@ -1,4 +1,4 @@
-package protowire
+package pbwire
 
 import (
 	"encoding/binary"
