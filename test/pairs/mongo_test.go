@@ -88,9 +88,6 @@ func opMsg(doc bson.D) []byte {
 	return b
 }
 
-// zstdMagic begins a frame, and is left out by codec.Engine.
-const zstdMagic = "\x28\xb5\x2f\xfd"
-
 var engine = codec.New(codec.Options{Zstd: native()})
 
 // compressed returns a message compressed with zstd.
@@ -99,7 +96,7 @@ func compressed(message []byte, level int) []byte {
 	if err != nil {
 		panic(err)
 	}
-	b := append(wire.AppendCompressed(nil, h, wire.Zstd), zstdMagic...)
+	b := append(wire.AppendCompressed(nil, h, wire.Zstd), wire.ZstdMagic...)
 	if b, err = engine.Compress(b, message[wire.HeaderLen:], codec.Setting{Codec: codec.Zstd, Level: level}, nil); err != nil {
 		panic(err)
 	}
@@ -128,7 +125,7 @@ func readMessage(r io.Reader) (message []byte, wasCompressed bool, err error) {
 	if inner.Compressor != wire.Zstd {
 		return nil, true, fmt.Errorf("compressor %d", inner.Compressor)
 	}
-	payload := b[wire.CompressedHeaderLen+len(zstdMagic):]
+	payload := b[wire.CompressedHeaderLen+len(wire.ZstdMagic):]
 	message, err = engine.Decompress(wire.AppendHeader(nil, inner.Header), payload, codec.Zstd, inner.Length-wire.HeaderLen, nil)
 	return message, true, err
 }

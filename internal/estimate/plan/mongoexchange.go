@@ -29,8 +29,7 @@ var sessionID = [16]byte{0x9c, 0x1f, 0x5a, 0xe3, 0x77, 0x42, 0x4d, 0x18, 0xb6, 0
 
 const (
 	minAloneMessage = 96 // bytes from which the gateway tries a request alone
-	zstdMagic       = "\x28\xb5\x2f\xfd"
-	requestSnappy   = 2 // the level that the gateway uses for requests
+	requestSnappy   = 2  // the level that the gateway uses for requests
 )
 
 var errExchange = errors.New("not an exchange of messages")
@@ -136,7 +135,7 @@ func (x *exchangeSealer) compressed(dst, message []byte, st codec.Setting) ([]by
 	start := len(dst)
 	id := map[codec.ID]wire.CompressorID{codec.Snappy: wire.Snappy, codec.Zlib: wire.Zlib, codec.Zstd: wire.Zstd}[st.Codec]
 	if dst = wire.AppendCompressed(dst, h, id); id == wire.Zstd {
-		dst = append(dst, zstdMagic...)
+		dst = append(dst, wire.ZstdMagic...)
 	}
 	if dst, err = x.e.Compress(dst, message[wire.HeaderLen:], st, nil); err == nil {
 		wire.PutLength(dst[start:])
@@ -197,7 +196,7 @@ func (x *exchangeSealer) openMessage(dst, message []byte) ([]byte, error) {
 	}
 	payload := message[wire.CompressedHeaderLen:]
 	if c.Compressor == wire.Zstd {
-		payload = bytes.TrimPrefix(payload, []byte(zstdMagic))
+		payload = bytes.TrimPrefix(payload, []byte(wire.ZstdMagic))
 	}
 	return x.e.Decompress(wire.AppendHeader(dst, c.Header), payload, x.st.Codec, c.Length-wire.HeaderLen, nil)
 }

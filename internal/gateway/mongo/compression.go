@@ -1,6 +1,7 @@
 package mongo
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,9 +79,6 @@ const plain wire.CompressorID = 255
 // minCompressed is the length in bytes from which a message may get smaller when it is compressed by itself.
 const minCompressed = 96
 
-// zstdMagic begins a zstd frame. Package codec reads and writes frames without it.
-const zstdMagic = "\x28\xb5\x2f\xfd"
-
 var errCompressor = errors.New("compressor that was not negotiated")
 
 // decompress decompresses a message into a buffer of the pool. It returns an error if the size is not exactly the
@@ -92,10 +90,9 @@ func (c *compression) decompress(m *message) ([]byte, error) {
 	}
 	payload := m.received[wire.CompressedHeaderLen:]
 	if a.id == wire.Zstd {
-		if len(payload) < len(zstdMagic) || string(payload[:len(zstdMagic)]) != zstdMagic {
+		if payload, ok = bytes.CutPrefix(payload, []byte(wire.ZstdMagic)); !ok {
 			return nil, fmt.Errorf("%w: no zstd frame", codec.ErrCorrupt)
 		}
-		payload = payload[len(zstdMagic):]
 	}
 	began := time.Now()
 	buf := wire.AppendHeader(memory.GetBuffer(m.header.Length), m.header)
@@ -132,10 +129,10 @@ func (c *compression) limitEffort(id wire.CompressorID, level, n int, accepted c
 func (c *compression) compress(message []byte, h wire.Header, id wire.CompressorID, level int) []byte {
 	a, _ := algorithmOf(id)
 	body := message[wire.HeaderLen:]
-	room := wire.CompressedHeaderLen + len(zstdMagic) + codec.MaxEncodedLen(a.codec, len(body))
+	room := wire.CompressedHeaderLen + len(wire.ZstdMagic) + codec.MaxEncodedLen(a.codec, len(body))
 	buf := wire.AppendCompressed(memory.GetBuffer(room), h, id)
 	if id == wire.Zstd {
-		buf = append(buf, zstdMagic...)
+		buf = append(buf, wire.ZstdMagic...)
 	}
 	out, err := c.encode(buf, body, codec.Setting{Codec: a.codec, Level: level}, nil)
 	if err != nil {

@@ -139,6 +139,9 @@ const (
 	Zstd   CompressorID = 3 // one frame
 )
 
+// ZstdMagic begins the compressed bytes of Zstd. Package codec reads and writes frames without it.
+const ZstdMagic = "\x28\xb5\x2f\xfd"
+
 // CompressedHeaderLen is the offset of the compressed bytes in an OP_COMPRESSED.
 const CompressedHeaderLen = HeaderLen + 9
 

@@ -100,9 +100,6 @@ func (m *message) parseMsg(raw []byte) error {
 	return nil
 }
 
-// zstdMagic begins a zstd frame. Package codec expects frames without it.
-const zstdMagic = "\x28\xb5\x2f\xfd"
-
 // inflate returns the message in a compressed one.
 func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	c, err := wire.ParseCompressed(h, raw)
@@ -115,7 +112,7 @@ func inflate(h wire.Header, raw []byte) (wire.Header, []byte, error) {
 	}
 	payload := raw[wire.CompressedHeaderLen:]
 	if id == codec.Zstd {
-		payload = bytes.TrimPrefix(payload, []byte(zstdMagic))
+		payload = bytes.TrimPrefix(payload, []byte(wire.ZstdMagic))
 	}
 	out := wire.AppendHeader(make([]byte, 0, c.Length), c.Header)
 	out, err = engine.Decompress(out, payload, id, c.Length-wire.HeaderLen, nil)
