@@ -60,7 +60,7 @@ func openZstd(dst, stored []byte, maxRaw int) ([]byte, error) {
 func zstdSize(stored []byte) (most int, declared bool, err error) {
 	var h zstd.Header
 	if err := h.Decode(stored); err != nil || h.Skippable || h.DictionaryID != 0 {
-		return 0, false, fmt.Errorf("%w: not a zstd frame without a dictionary: %w", ErrCorrupt, err)
+		return 0, false, fmt.Errorf("%w: not a zstd frame without a dictionary", ErrCorrupt)
 	}
 	rest := stored[h.HeaderSize:]
 	for last := false; !last; {

@@ -159,7 +159,7 @@ func TestPlanPredictsWhatAPairCarries(t *testing.T) {
 			for _, c := range r.Crossings {
 				ways[c.Name] = c
 			}
-			now, pair := ways["as it comes"], ways["two gateways, with history"]
+			now, pair := ways["unchanged"], ways["two gateways, with history"]
 			if pair.Saves < 0.8 || pair.Saves <= ways["zstd, by message"].Saves || now.Dollars <= pair.Dollars || !r.ZonesAssumed || r.Layout.Zones != 3 {
 				t.Fatalf("%+v, %+v", r.Crossings, r.Layout)
 			}

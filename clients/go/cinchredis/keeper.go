@@ -100,7 +100,7 @@ func (k *keeper) ask(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		k.log.Warn("cinchredis: the policy can't be read, what was read last holds", "next try", k.refresh, "error", err)
+		k.log.Warn("cinchredis: can't read the policy; keeping the last one", "next try", k.refresh, "error", err)
 		return
 	}
 	k.known.Store(&agreement{p, at})
@@ -170,7 +170,7 @@ func (k *keeper) usable(ctx context.Context, all connected, number uint32) bool 
 		_, err = k.fetch(ctx, all, number)
 	}
 	if err != nil {
-		k.log.Warn("cinchredis: a dictionary in force can't be had, values are sealed without", "dictionary", fmt.Sprintf("%08x", number), "error", err)
+		k.log.Warn("cinchredis: can't fetch the rule's dictionary; compressing without it", "dictionary", fmt.Sprintf("%08x", number), "error", err)
 	}
 	return live && err == nil
 }

@@ -9,7 +9,7 @@ var ErrEmpty = errors.New("no data")
 var ErrUnread = errors.New("no file could be read")
 
 // ErrSetting reports text that is not a compression setting of the filesystem.
-var ErrSetting = errors.New("no such compression")
+var ErrSetting = errors.New("unknown compression setting")
 
 // ErrLayout reports sizes or disks that the filesystem can't have.
 var ErrLayout = errors.New("impossible layout")

@@ -24,7 +24,7 @@ func TestNumbersForPeople(t *testing.T) {
 			Sizes: []SizeCount{{64, 1}},
 		}
 		r := &Report{Prices: p, Groups: []*GroupPlan{g}, Rates: Rates{Reads: 1.26e-5, Writes: 3.14159e-7}, Now: 100000, After: 100, BillNow: bill, BillAfter: bill, Cores: o.Cores}
-		r.Telemetry, r.Crossings = OTLP, []Crossing{{Name: "as it comes", Dollars: money}}
+		r.Telemetry, r.Crossings = OTLP, []Crossing{{Name: "unchanged", Dollars: money}}
 		var page bytes.Buffer
 		if err := r.HTML(&page); err != nil {
 			t.Fatal(err)

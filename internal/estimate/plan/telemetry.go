@@ -61,7 +61,7 @@ func (r *Report) crossings(at price.Layout) {
 	if r.Telemetry == "" {
 		return
 	}
-	r.crossing("as it comes", "nothing", at, nil)
+	r.crossing("unchanged", "no change", at, nil)
 	r.crossing("zstd, by message", "receiver reads zstd", at, func(c Candidate) bool {
 		return c.encoding == "" && c.Setting == codec.Setting{Codec: codec.Zstd, Level: 3}
 	})

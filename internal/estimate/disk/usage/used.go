@@ -10,7 +10,7 @@ import (
 )
 
 // ErrRoot reports that only root can query the size of files.
-var ErrRoot = errors.New("btrfs shows only root the space that files take")
+var ErrRoot = errors.New("only root can read the size of files on btrfs")
 
 // Space is the size on disk of the files below a directory.
 type Space struct {

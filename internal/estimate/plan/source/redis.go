@@ -42,7 +42,7 @@ func noteServerRole(ctx context.Context, n *storeredis.Node, info *plan.SourceIn
 		info.Notes = append(info.Notes, "this is a replica, which accepts no writes: with --write give the primary's address as --upstream")
 	}
 	if clustered {
-		info.Notes = append(info.Notes, "this is a node of a cluster, all of which was looked at: write redis+cluster://host, which is also what a gateway takes as its upstream")
+		info.Notes = append(info.Notes, "this is one node of a cluster; the plan covers all nodes. Write redis+cluster://host here and as a gateway's upstream")
 	}
 	return err
 }
