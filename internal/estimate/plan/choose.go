@@ -262,15 +262,15 @@ func (p *planner) balance(g *GroupPlan, o *Option) float64 {
 	if g.unpriced() {
 		bytes = float64(o.After)
 	}
-	return bytes*math.Pow(1+p.micros(o)/baseMicros, exchange) + o.Bill.CPU
+	return bytes*math.Pow(1+p.cpuMicros(o)/baseMicros, exchange) + o.Bill.CPU
 }
 
 // unpriced reports whether a group has no bill because its rates are unknown. Then its bytes count, weighed
 // only against CPU.
 func (g *GroupPlan) unpriced() bool { return g.BillNow.Total() == 0 && g.wire == 0 }
 
-// micros returns the CPU per value, averaged over reads and writes.
-func (p *planner) micros(o *Option) float64 {
+// cpuMicros returns the CPU per value, averaged over reads and writes.
+func (p *planner) cpuMicros(o *Option) float64 {
 	if o.operations > 0 {
 		return o.Cores / o.operations * 1e6
 	}

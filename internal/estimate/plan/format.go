@@ -53,7 +53,7 @@ func saves(now, after int64) string {
 	return fmt.Sprintf("%.0f%%", 100*(1-float64(after)/float64(now)))
 }
 
-func micros(v float64) string {
+func formatMicros(v float64) string {
 	if v < 9.95 {
 		return fmt.Sprintf("%.1f", v)
 	}

@@ -146,7 +146,7 @@ func (r *Report) recommendations() []page.Section {
 }
 
 func (r *Report) recommendation(g *GroupPlan) page.Row {
-	row := []string{pageName(g), Count(g.Values), terminal.Size(g.Now), "", "", "", "Leave it alone: " + g.Why + micro(g.couldBe())}
+	row := []string{pageName(g), Count(g.Values), terminal.Size(g.Now), "", "", "", "Leave it alone: " + g.Why + microSign(g.couldBe())}
 	if g.Not != "" {
 		row[6] = "Not measured: " + g.Not
 	}
@@ -260,11 +260,11 @@ func (r *Report) inWords(g *GroupPlan) []string {
 		Count(g.Values), terminal.Size(int64(g.Mean)), terminal.Size(g.Median), terminal.Size(g.P99), terminal.Size(g.Now), r.held())
 	o := g.Chosen()
 	if o == nil {
-		return []string{what, "Leave it alone: " + g.Why + micro(g.couldBe()) + "."}
+		return []string{what, "Leave it alone: " + g.Why + microSign(g.couldBe()) + "."}
 	}
 	do := fmt.Sprintf("Use %s (%s): they become %s, give or take %s, which is %s less.", o.Name, g.Why, terminal.Size(o.After), cmp.Or(share(o.Margin, o.After), "0%"), saves(g.Now, o.After))
 	if o.CompressMicros+o.OpenMicros > 0 {
-		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and decompressing it %s µs", micros(o.CompressMicros), micros(o.OpenMicros))
+		do += fmt.Sprintf(" Compressing a value takes %s µs of CPU and decompressing it %s µs", formatMicros(o.CompressMicros), formatMicros(o.OpenMicros))
 		if o.Cores > 0 {
 			do += ", " + terminal.Cores(o.Cores) + " cores in all"
 		}
@@ -274,7 +274,7 @@ func (r *Report) inWords(g *GroupPlan) []string {
 		do += fmt.Sprintf(" Its dictionary is %s long.", terminal.Size(int64(o.DictionaryBytes)))
 	}
 	for _, l := range o.Latency {
-		do += fmt.Sprintf(" On %s a read gets %s, a write %s.", l.Link, micro(faster(l.ReadMicros)), micro(faster(l.WriteMicros)))
+		do += fmt.Sprintf(" On %s a read gets %s, a write %s.", l.Link, microSign(faster(l.ReadMicros)), microSign(faster(l.WriteMicros)))
 	}
 	return []string{what, do}
 }
@@ -289,7 +289,7 @@ func scatter(g *GroupPlan) (page.Scatter, bool) {
 		}
 		s.Points = append(s.Points, page.Point{
 			Name: o.Name, X: cpu, Y: o.Ratio, Front: o.Front && !o.Comparison, Chosen: i == g.Choice, Pale: o.Comparison,
-			Tip: fmt.Sprintf("%s: %s, %s µs", o.Name, terminal.Ratio(o.Ratio), micros(cpu)),
+			Tip: fmt.Sprintf("%s: %s, %s µs", o.Name, terminal.Ratio(o.Ratio), formatMicros(cpu)),
 		})
 	}
 	return s, len(s.Points) > 1
@@ -317,9 +317,9 @@ func (r *Report) candidateTable(g *GroupPlan) *page.Table {
 	t.Header = append(t.Header, page.Column{Name: "Remark", Text: true})
 	for i := range g.Options {
 		o := &g.Options[i]
-		row := []string{o.Name, terminal.Size(o.After), terminal.Ratio(o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), micros(o.CompressMicros), micros(o.OpenMicros), memory(o.Memory.Compress), memory(o.Memory.Open), terminal.Dollars(o.Bill.Total())}
+		row := []string{o.Name, terminal.Size(o.After), terminal.Ratio(o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed), formatMicros(o.CompressMicros), formatMicros(o.OpenMicros), memory(o.Memory.Compress), memory(o.Memory.Open), terminal.Dollars(o.Bill.Total())}
 		for _, l := range o.Latency {
-			row = append(row, micro(delta(l.ReadMicros)), micro(delta(l.WriteMicros)))
+			row = append(row, microSign(delta(l.ReadMicros)), microSign(delta(l.WriteMicros)))
 		}
 		mark := ""
 		switch {
@@ -351,8 +351,8 @@ func remark(o *Option, chosen bool) string {
 	return o.Ruled
 }
 
-// micro formats microseconds for pages.
-func micro(s string) string { return strings.ReplaceAll(s, " us", " µs") }
+// microSign writes us as µs, for pages.
+func microSign(s string) string { return strings.ReplaceAll(s, " us", " µs") }
 
 func (r *Report) reliability() page.Section {
 	l := r.LookedAt

@@ -132,13 +132,13 @@ func (t *text) groups() error {
 			if g.Range != nil {
 				row[5] = "(" + g.Range.saves() + ")"
 			}
-			cpu = fmt.Sprintf("(%s/%s us)", micros(o.CompressMicros), micros(o.OpenMicros))
+			cpu = fmt.Sprintf("(%s/%s us)", formatMicros(o.CompressMicros), formatMicros(o.OpenMicros))
 		default:
 			row[3], row[4], row[5] = terminal.Size(o.After), share(o.Margin, o.After), saves(g.Now, o.After)
 			if g.Range != nil {
 				row[5] = g.Range.saves()
 			}
-			cpu = fmt.Sprintf("%s/%s us", micros(o.CompressMicros), micros(o.OpenMicros))
+			cpu = fmt.Sprintf("%s/%s us", formatMicros(o.CompressMicros), formatMicros(o.OpenMicros))
 			money = terminal.Dollars(o.Bill.Total())
 		}
 		if big {
@@ -288,7 +288,7 @@ func (t *text) candidatesOf(g *GroupPlan) error {
 		}
 		row := []string{
 			mark, o.Name, terminal.Size(o.After), terminal.Ratio(o.Ratio), share(o.Margin, o.After), fmt.Sprintf("%.0f%%", 100*o.Sealed),
-			micros(o.CompressMicros), micros(o.OpenMicros), terminal.Dollars(o.Bill.Total()),
+			formatMicros(o.CompressMicros), formatMicros(o.OpenMicros), terminal.Dollars(o.Bill.Total()),
 		}
 		if len(o.Latency) > 0 {
 			row = append(row, delta(o.Latency[0].ReadMicros), delta(o.Latency[0].WriteMicros))

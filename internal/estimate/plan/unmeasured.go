@@ -13,7 +13,7 @@ func (g *GroupPlan) couldBe() string {
 	if o == nil || g.Foreign != nil || o.CompressMicros+o.OpenMicros == 0 || float64(o.After) > (1-minShown)*float64(g.Now) {
 		return ""
 	}
-	s := fmt.Sprintf(" (%s: %s, %s us to compress, %s us to decompress", o.Name, terminal.Ratio(o.Ratio), micros(o.CompressMicros), micros(o.OpenMicros))
+	s := fmt.Sprintf(" (%s: %s, %s us to compress, %s us to decompress", o.Name, terminal.Ratio(o.Ratio), formatMicros(o.CompressMicros), formatMicros(o.OpenMicros))
 	for _, l := range o.Latency {
 		s += fmt.Sprintf("; on %s a read %s, a write %s", l.Link, faster(l.ReadMicros), faster(l.WriteMicros))
 	}
