@@ -57,6 +57,18 @@ func (s *sizes) add(n int) {
 	s.buckets[min(bits.Len(uint(n)), len(s.buckets)-1)].Add(1)
 }
 
+// status returns the KindStatus of a kind of messages, without samples.
+func (s *sizes) status(method, direction string) KindStatus {
+	st := KindStatus{Method: method, Direction: direction, Bytes: s.bytes.Load(), Sizes: []SizeBucket{}}
+	for i := range s.buckets {
+		if n := s.buckets[i].Load(); n > 0 {
+			st.Messages += n
+			st.Sizes = append(st.Sizes, SizeBucket{1<<i - 1, n})
+		}
+	}
+	return st
+}
+
 // NewMessages returns an empty Messages whose samples take at most memory bytes; 0: 8 MiB.
 func NewMessages(memory int) *Messages {
 	return &Messages{kinds: map[KindName]*Kind{}, memory: cmp.Or(memory, defaultMemory)}
@@ -191,16 +203,8 @@ func (m *Messages) Samples() (kinds, bytes int) {
 }
 
 func (k *Kind) status() KindStatus {
-	s := KindStatus{
-		Method: k.name.Method, Direction: k.name.Direction.String(),
-		Bytes: k.sizes.bytes.Load(), Compressed: k.compressed.Load(), CompressedBytes: k.compressedBytes.Load(), Sizes: []SizeBucket{},
-	}
-	for i := range k.sizes.buckets {
-		if n := k.sizes.buckets[i].Load(); n > 0 {
-			s.Messages += n
-			s.Sizes = append(s.Sizes, SizeBucket{1<<i - 1, n})
-		}
-	}
+	s := k.sizes.status(k.name.Method, k.name.Direction.String())
+	s.Compressed, s.CompressedBytes = k.compressed.Load(), k.compressedBytes.Load()
 	s.SampleMessages, s.SampleBytes = k.sampler.Size()
 	return s
 }

@@ -9,7 +9,6 @@ package sampled
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +22,7 @@ const (
 	kindBytes  = 2 << 20  // bytes kept of a kind with more than minKept messages
 	MaxMessage = 4 << 20  // bytes of a message as received; longer ones are only counted
 	maxBytes   = 64 << 20 // bytes of all kept messages; beyond it the largest kind drops its oldest
-	sizeCount  = 33
-	maxMethod  = 512 // bytes of a name
+	maxMethod  = 512      // bytes of a name
 )
 
 // Others is the name that kinds beyond the limit are counted under.
@@ -45,8 +43,7 @@ type Samples struct {
 }
 
 type kindSamples struct {
-	sizes     [sizeCount]uint64 // by the number of bits of their length
-	bytes     uint64
+	sizes     sizes
 	last      []Message // oldest first
 	kept      int       // bytes of last
 	protobufs bool
@@ -118,8 +115,7 @@ func (s *Samples) countKind(name Name, n int) *kindSamples {
 		k = &kindSamples{}
 		s.kinds[name] = k
 	}
-	k.sizes[min(bits.Len(uint(n)), sizeCount-1)]++
-	k.bytes += uint64(n)
+	k.sizes.add(n)
 	return k
 }
 
@@ -165,13 +161,7 @@ func (s *Samples) snapshots() (all []snapshot) {
 	defer s.mu.Unlock()
 	for name, k := range s.kinds {
 		c := snapshot{last: slices.Clone(k.last), protobufs: k.protobufs}
-		c.Method, c.Direction, c.Bytes, c.Sizes = name.Method, name.Direction, k.bytes, []SizeBucket{}
-		for i, n := range k.sizes {
-			if n > 0 {
-				c.Messages += n
-				c.Sizes = append(c.Sizes, SizeBucket{UpTo: 1<<i - 1, Messages: n})
-			}
-		}
+		c.KindStatus = k.sizes.status(name.Method, name.Direction)
 		c.SampleMessages, c.SampleBytes = len(k.last), k.kept
 		all = append(all, c)
 	}
