@@ -46,8 +46,8 @@ func TestRemovedNode(t *testing.T) {
 	}
 }
 
-// Nodes that announce the gateway's address as theirs, so that clients go through it, would have it connect to itself for each
-// client, without end. It refuses clients and says why, until the nodes announce themselves.
+// If nodes announce the gateway's address as their own, to lead clients through it, the gateway would connect to itself
+// endlessly for each client. It refuses clients and gives the reason, until the nodes announce their own addresses.
 func TestNodesThatAnnounceTheGateway(t *testing.T) {
 	nodes := testenv.Cluster(t, 1, 0)
 	gateway := testenv.Gateway(t, testenv.GatewayConfig{Upstream: upstreamOf(nodes)})
