@@ -9,9 +9,9 @@
 //	state_test.go     everything that is stored
 //	shrink_test.go    from a difference to a short list of commands
 //	diff_test.go      the modes
-//	lines_test.go    the other versions of Redis and Valkey, and every command that they document
-//	docs_test.go     a server's description of its commands (gen_docs_test.go: commands made from it)
-//	mirror_test.go   the same commands with cinch shadow, onto equal servers and onto two versions
+//	lines_test.go     the other versions of Redis and Valkey, and every command that they document
+//	docs_test.go      a server's description of its commands (gen_docs_test.go: commands made from it)
+//	mirror_test.go    the same commands with cinch shadow, onto equal servers and onto two versions
 //	pieces_test.go    bytes split anywhere, on both sides of the gateways
 //	cluster_test.go   the same on two clusters
 //	conversation_test.go  pipelines in which replies could be mixed up
