@@ -352,7 +352,7 @@ func said(t *testing.T, v *receiver, c *http.Client, addr string, body []byte, s
 	return fmt.Sprint(resp.Status, resp.Header, string(answer), err)
 }
 
-// otherFar is an upstream that is no far gateway of this version, but may say that it is a gateway. It keeps bodies.
+// otherFar is an upstream that is not a far gateway of this version, but may claim to be a gateway. It records bodies.
 type otherFar struct {
 	says string // Cinch-Link header in replies; "": none
 
@@ -374,8 +374,8 @@ func (o *otherFar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "hello")
 }
 
-// In front of a far gateway of another version, or none, or behind a proxy for HTTP, bodies are sent unchanged, none is lost, and the
-// log reports it once.
+// If the far gateway has another version, is missing, or is behind an HTTP proxy, bodies are sent unchanged, none is
+// lost, and the log reports it once.
 func TestOtherFarGateways(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*otherFar{
@@ -408,7 +408,7 @@ func TestOtherFarGateways(t *testing.T) {
 	}
 }
 
-// A far gateway refuses the hello of a near gateway of another version, and serves its requests like those of any client.
+// A far gateway refuses the hello of a near gateway of another version, and serves its requests like any client's.
 func TestOtherNearGateways(t *testing.T) {
 	upstream, got := keeper(t)
 	far := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "http", Upstream: "http://" + upstream, Settings: "peers: true"})
