@@ -9,7 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// startPair starts a gateway beside a server, and one beside clients whose upstream is the first. Between them are links.
+// startPair starts a gateway beside a server, and one beside clients, whose upstream is the first. They use links.
 func startPair(t testing.TB, server *mongotest.Server) (near, far *testenv.GatewayServer) {
 	t.Helper()
 	far = serve(t, "mongodb://"+server.Addr, "peers: true", "- {name: all, setting: zstd-3}")
@@ -25,9 +25,10 @@ func requestBytes(t *testing.T, g *testenv.GatewayServer) (came, sent float64) {
 	return g.Metric(t, name("received", "client")), g.Metric(t, name("sent", "upstream"))
 }
 
-// TestPairIsReplaced has clients write continuously while each gateway of a pair is killed and restarted, and the far one is
-// replaced by a gateway that accepts no links, and by mongod itself. No acknowledged write is lost or changed, and clients
-// continue each time. After each restart inserts again take far fewer bytes between the gateways than from the clients.
+// TestPairIsReplaced has clients write continuously while each gateway of a pair is killed and restarted, and the far
+// one is replaced by a gateway that accepts no links, and by mongod itself. No acknowledged write is lost or changed,
+// and clients continue each time. After each restart inserts again take far fewer bytes between the gateways than from
+// the clients.
 func TestPairIsReplaced(t *testing.T) {
 	server := setOfOne(t)
 	sentBefore, receivedBefore := server.Compressed(t, "zstd")
