@@ -30,7 +30,7 @@ const root = "../.."
 // corpus holds recorded traffic, and files of the repository that servers would send.
 type corpus struct {
 	json, text, messages [][]byte // messages are of Protocol Buffers
-	conversations        [][]byte // alternately what clients of Redis and PostgreSQL, and servers, have sent
+	conversations        [][]byte // what clients and servers of Redis and PostgreSQL have sent, in turns
 	commands             []command
 	metrics              []string // names
 }
@@ -57,7 +57,7 @@ var recorded = sync.OnceValue(func() (c corpus) {
 	return c
 })
 
-// files returns the files that match, of which there must be some for each pattern.
+// files returns the contents of the files that match. Each pattern must match at least one.
 func files(patterns ...string) (all [][]byte) {
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
@@ -78,7 +78,7 @@ func files(patterns ...string) (all [][]byte) {
 	return all
 }
 
-// messagesOf returns the messages of a recorded session of lanes, up to 1 MiB each.
+// messagesOf decodes a recorded session of lanes and returns its messages of up to 1 MiB.
 func messagesOf(session []byte) (all [][]byte) {
 	z, err := gzip.NewReader(bytes.NewReader(session))
 	if err != nil {
@@ -103,7 +103,7 @@ func messagesOf(session []byte) (all [][]byte) {
 	return all
 }
 
-// linesOf returns what the lines of a transcript quote.
+// linesOf returns the quoted texts in the lines of a transcript.
 func linesOf(transcript []byte) (all [][]byte) {
 	for line := range strings.Lines(string(transcript)) {
 		if at := strings.IndexByte(line, '"'); at > 0 && line[0] != '#' {
@@ -115,7 +115,8 @@ func linesOf(transcript []byte) (all [][]byte) {
 	return all
 }
 
-// commandsOf returns the commands of a recording of mongod that have a reply, except those that change the state of a connection.
+// commandsOf returns the commands of a recording of mongod that have a reply and don't change the state of a
+// connection.
 func commandsOf(recording []byte) (all []command) {
 	usual := []string{"find", "insert", "update", "delete", "aggregate", "count", "distinct", "ping", "findAndModify"}
 	for line := range strings.Lines(string(recording)) {
@@ -138,7 +139,7 @@ func commandsOf(recording []byte) (all []command) {
 	return all
 }
 
-// kind makes bytes of one kind.
+// kind generates bytes of one kind.
 type kind struct {
 	name, contentType string
 	make              func(r *rand.Rand, n int) []byte // about n bytes, never the same ones
@@ -162,7 +163,7 @@ var kinds = []kind{
 	{"form", "multipart/form-data", form},
 }
 
-// cut returns pieces of documents, with other digits.
+// cut returns n bytes of pieces of documents, with random digits in place of their digits.
 func cut(r *rand.Rand, n int, documents [][]byte) (b []byte) {
 	for len(b) < n {
 		d := documents[r.IntN(len(documents))]
@@ -177,8 +178,8 @@ func cut(r *rand.Rand, n int, documents [][]byte) (b []byte) {
 	return b
 }
 
-// joined returns recordings one behind the other. Messages of Protocol Buffers make one message so. What looks random
-// comes once: a link keeps it out of its history, so it gains nothing if it comes again within a message.
+// joined concatenates random recordings; messages of Protocol Buffers become one message that way. A recording that
+// does not compress is used only once: a link keeps such bytes out of its history, so it would not find the repetition.
 func joined(r *rand.Rand, n int, recordings [][]byte) (b []byte) {
 	random := map[int]bool{}
 	for tries := 0; len(b) < n && tries < 20; tries++ {
@@ -225,7 +226,7 @@ func picture(r *rand.Rand, n int) []byte {
 	return b.Bytes()
 }
 
-// form returns pictures between texts, as forms with files have them.
+// form returns n bytes of texts and pictures in turns, like a form with uploaded files.
 func form(r *rand.Rand, n int) (b []byte) {
 	for len(b) < n {
 		b = append(b, codectest.JSON(500+r.IntN(3000), r.Uint64())...)

@@ -33,13 +33,13 @@ func overMongo(t *testing.T, s *sequence) (one, pair, links int64) {
 	return up + down, s.playLinked(t, 1, between, s.mongoClients(t, near, dialogs)), between.links.Load()
 }
 
-// dialog is an exchange as messages to and from mongod.
+// dialog holds an exchange as a message to mongod and its reply.
 type dialog struct{ request, reply []byte }
 
-// firstID is the request ID of the first dialog of a client; those of the gateway's own requests are below.
+// firstID is the smallest request ID of dialogs. The gateway's own requests have smaller ones.
 const firstID = 1000
 
-// dialogs makes messages of MongoDB of all exchanges: half of the small ones are recorded ones.
+// dialogs makes MongoDB messages from all exchanges. Half of the small ones are replaced by recorded messages.
 func (s *sequence) dialogs() (all [][]dialog) {
 	recordings := recorded().commands
 	for c, exchanges := range s.clients {
@@ -130,7 +130,8 @@ func readMessage(r io.Reader) (message []byte, wasCompressed bool, err error) {
 	return message, true, err
 }
 
-// startMongo starts a server that has the replies of all dialogs. It compresses as mongod does: a reply to a compressed request.
+// startMongo starts a server that answers with the replies of all dialogs. Like mongod, it compresses the replies to
+// compressed requests.
 func startMongo(t *testing.T, all [][]dialog) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +166,8 @@ func startMongo(t *testing.T, all [][]dialog) (addr string) {
 	return l.Addr().String()
 }
 
-// ownReply returns the reply to a hello, and to other requests of gateways; nil: the request is of a dialog.
+// ownReply returns the reply to a hello or another request of a gateway itself, or nil if the request is part of a
+// dialog.
 func ownReply(request []byte) (reply []byte) {
 	h, _ := wire.ParseHeader(request)
 	hello := bson.D{
@@ -226,7 +228,7 @@ func (s *sequence) mongoClients(t *testing.T, addr string, all [][]dialog) func(
 			}
 		}
 		return client{
-			prepare: connect, // what has begun without a link goes on so
+			prepare: connect, // a connection that began without a link never gets one
 			exchange: func(i int, _ exchange) {
 				d := all[c][i]
 				request := d.request

@@ -9,14 +9,14 @@ import (
 	"github.com/cinch-layer/cinch/codec/codectest"
 )
 
-// sequence is the exchanges of some clients, which run at the same time.
+// sequence holds the exchanges of some clients, which run at the same time.
 type sequence struct {
 	seed    uint64
 	style   string // for the log
 	clients [][]exchange
 	warm    int // exchanges of each client that come before all others, and are not counted
 
-	coding  string // that clients give their requests; "": none
+	coding  string // with which clients compress their requests; "": none
 	chunked bool   // HTTP: bodies have no length
 	http2   bool   // HTTP: version 2 on both sides
 	stream  bool   // gRPC: the exchanges of a client are one call
@@ -36,7 +36,7 @@ const (
 	maxExchanges = 60
 )
 
-// A link begins with a history of firstWindowBytes, and has its longest one when it has carried what warms it up.
+// A link begins with a history of firstWindowBytes. After the exchanges of a warm-up it has the longest one.
 const (
 	firstWindowBytes = 128 << 10
 	warmExchanges    = 2
@@ -57,10 +57,10 @@ var sizes = []struct {
 	{"any", 0, 300_000},
 }
 
-// allCodings are those that the clients of HTTP and gRPC use.
+// allCodings are the codings that clients of HTTP and gRPC use.
 var allCodings = []string{"gzip", "zstd", "snappy"}
 
-// draw returns the sequence of a seed. Its coding is one of the codings, or none.
+// draw returns the sequence that a seed determines. Its coding is one of codings, or none.
 func draw(seed uint64, codings []string) *sequence {
 	r := rand.New(rand.NewPCG(seed, 38))
 	oneIn := func(n int) bool { return r.IntN(n) == 0 }
@@ -86,7 +86,7 @@ func draw(seed uint64, codings []string) *sequence {
 	case 1:
 		replies = sizes[r.IntN(2)]
 	}
-	again := []float64{0, 0, 0.3, 0.9}[r.IntN(4)] // share of messages that came before
+	again := []float64{0, 0, 0.3, 0.9}[r.IntN(4)] // share of messages that repeat an earlier one
 	var before [][]byte
 	message := func(k kind, from, to int) []byte {
 		if r.Float64() < again && len(before) > 0 {
@@ -134,7 +134,7 @@ func (s *sequence) options() (text string) {
 	return text + fmt.Sprintf(", %d at once", s.atOnce)
 }
 
-// isCold reports whether links have short histories when long messages come.
+// isCold reports whether links still have short histories when they carry long messages.
 func (s *sequence) isCold() bool { return s.warm == 0 && s.longest() > firstWindowBytes }
 
 // messages returns the number of messages that are counted. A long one counts several times: a link sends it in pieces.

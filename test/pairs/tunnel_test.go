@@ -13,7 +13,7 @@ func TestTunnel(t *testing.T) {
 	compareAll(t, overTunnel, nil, func(*sequence) float64 { return share })
 }
 
-// A tunnel alone does not exist: the bytes of its clients and its server are what a pair is compared with.
+// overTunnel compares a pair with the bytes that clients and server send, since a tunnel has no form with one gateway.
 func overTunnel(t *testing.T, s *sequence) (one, pair, links int64) {
 	for _, c := range s.clients {
 		for _, x := range c[s.warm:] {

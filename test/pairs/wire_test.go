@@ -25,28 +25,30 @@ var (
 	only   = flag.Uint64("pairs.only", 0, "the seed of the only sequence; 0: many sequences")
 )
 
-// What a pair may need beyond one gateway, as shares of the bytes or in bytes.
+// What a pair may add to the bytes of one gateway: a share of them, and bytes per message and per link.
 const (
 	share      = 0.01
 	perMessage = 64
 	perLink    = 1 << 10 // for the hello and the settings of HTTP/2
 )
 
-// What is known to be worse.
+// Cases in which a pair is known to send more, with the share that it may add.
 const (
-	// Pieces of a link are shorter than what one gateway compresses at once.
+	// Long messages: a link cuts them into pieces, while one gateway compresses them as a whole.
 	pieceBytes   = 64 << 10
 	longBytes    = 2 * pieceBytes
 	shareOfLongs = 0.03
-	// Long messages that repeat what is farther back than the first history of a link.
+	// Long messages on a new link: they repeat bytes that lie farther back than its first history reaches.
 	shareOfCold = 0.6
-	// A link decompresses what clients have compressed. If its own zstd-3 is worse, and the history of no use, that costs.
+	// Messages that clients have compressed: a link decompresses them, and its own zstd-3 may be worse if the history
+	// does not help.
 	shareOfCoded = 0.2
-	// What is not like the messages before: one gateway's cinch-proto has zstd at another level (2 with libzstd), and pieces of any length.
+	// Messages unlike earlier ones: one gateway's cinch-proto uses another level of zstd (2 with libzstd), and does not
+	// cut messages.
 	shareOfProto = 0.1
 )
 
-// overLinks returns the share of the bytes that a pair may add if it talks over links.
+// overLinks returns the share of the bytes that a pair may add if its gateways use links.
 func overLinks(s *sequence) float64 {
 	switch {
 	case s.isCold():
@@ -62,8 +64,8 @@ func overLinks(s *sequence) float64 {
 // meteredWire is a relay that counts the bytes of its connections.
 type meteredWire struct {
 	*testenv.Relay
-	up, down atomic.Int64 // to the server, and from it
-	plain    atomic.Int64 // of both those that are not in links
+	up, down atomic.Int64 // bytes to the server, and from it
+	plain    atomic.Int64 // bytes in either direction outside of links
 	links    atomic.Int64
 
 	mu    sync.Mutex
@@ -99,13 +101,13 @@ func (w *meteredWire) count(c net.Conn, toServer bool, p []byte) {
 	}
 }
 
-// mark returns the bytes since the call, in both directions.
+// mark returns a function that returns the bytes since the call of mark, in each direction.
 func (w *meteredWire) mark() (since func() (up, down int64)) {
 	up, down := w.up.Load(), w.down.Load()
 	return func() (int64, int64) { return w.up.Load() - up, w.down.Load() - down }
 }
 
-// untilLinked repeats an exchange of a client until it goes over a link.
+// untilLinked repeats an exchange of a client until all of it goes over a link.
 func (w *meteredWire) untilLinked(t *testing.T, exchange func()) {
 	t.Helper()
 	testenv.Eventually(t, "an exchange goes over a link", func() bool {
@@ -115,7 +117,7 @@ func (w *meteredWire) untilLinked(t *testing.T, exchange func()) {
 	})
 }
 
-// gateway starts `cinch serve` in this process with a gateway, and returns its address.
+// gateway runs `cinch serve` with one gateway in this process, and returns the gateway's address.
 func gateway(t *testing.T, protocol, upstream, settings string) (addr string) {
 	t.Helper()
 	log := &testenv.Log{}
@@ -155,12 +157,12 @@ func native() codec.ZstdCoder {
 // client runs the exchanges of one client of a sequence.
 type client struct {
 	prepare  func()                                // an exchange that is not counted
-	exchange func(i int, x exchange)               // the i-th of the client
-	stream   func(first int, exchanges []exchange) // in one call, from the first-th on; nil: exchange is called for each
+	exchange func(i int, x exchange)               // runs the client's i-th exchange
+	stream   func(first int, exchanges []exchange) // runs them in one call, from the first-th on; nil: use exchange
 	close    func()
 }
 
-// play runs all clients, after the first one of each has prepared. Nothing is counted before begin.
+// play prepares all clients, runs their warm-up, calls begin, and then runs the exchanges that are counted.
 func (s *sequence) play(t *testing.T, atOnce int, begin func(), connect func(c int) client, prepare func(exchange func())) {
 	t.Helper()
 	var all []client
@@ -205,15 +207,15 @@ func (s *sequence) playLinked(t *testing.T, atOnce int, between *meteredWire, co
 	return up + down
 }
 
-// once calls what prepares a client for one gateway.
+// once prepares a client of a single gateway, for which one exchange is enough.
 func once(exchange func()) { exchange() }
 
-// measurement runs a sequence through one gateway and through two, and returns the bytes on the wire that costs, and how many
-// links there were.
+// measurement runs a sequence through one gateway and through two. It returns the bytes of each on the part of the way
+// that costs money, and the number of links.
 type measurement func(t *testing.T, s *sequence) (one, pair, links int64)
 
-// compareAll compares the bytes of many sequences, whose clients may use the codings. allowed returns the share of the bytes
-// that a pair may add.
+// compareAll compares the bytes of many sequences, whose clients may use the codings. allowed returns the share of the
+// bytes that a pair may add.
 func compareAll(t *testing.T, run measurement, codings []string, allowed func(*sequence) float64) {
 	first := testenv.Seed(t) * 1000
 	n := uint64(*number)
