@@ -79,7 +79,8 @@ func TestSteadyCountsSkipped(t *testing.T) {
 	}
 }
 
-// A directory that another process is filling is waited for, and not filled a second time: npm and pip would remove each other's files.
+// Cached waits for a directory that another process is filling, and does not fill it a second time: npm and pip would
+// remove each other's files.
 func TestCachedWaitsForOtherProcesses(t *testing.T) {
 	NeedsPrograms(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
