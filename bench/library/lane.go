@@ -21,7 +21,7 @@ type lane struct {
 	turns           []turn
 }
 
-// startLanes starts ways with a corpus's dictionary. Each has then written and read all values. The caller
+// startLanes starts ways with a corpus's dictionary. It returns when each has written and read all values. The caller
 // stops the returned lanes, also after an error.
 func (o *options) startLanes(d *data, of []way, values [][]byte) (lanes []*lane, err error) {
 	file := filepath.Join(o.work, fmt.Sprintf("%s-%d.values", d.Name, len(values)))

@@ -31,8 +31,8 @@ type npmRow struct {
 
 const npmGlide = "Valkey GLIDE, zstd"
 
-// npmWays lists the ways with each setting. The first server has no dictionary: the sizes of the others
-// without values are compared with its size.
+// npmWays lists the ways with each setting. The first server has no dictionary, so the difference to its size without
+// values is what a dictionary and a policy take.
 var npmWays = []struct {
 	setting string
 	of      []way

@@ -16,8 +16,8 @@ const (
 	plainDjango = "django-redis"
 )
 
-// The first way's server has no dictionary: the sizes of the others without values are compared with its
-// size.
+// ways lists the ways. The server of the first has no dictionary, so the difference to its size without values is what
+// a dictionary and a policy take.
 var ways = []way{
 	{name: plainGo, client: modePlain, base: plainGo},
 	{name: "go-redis, gateway", client: modePlain, gateway: true, sealed: true, base: plainGo},
