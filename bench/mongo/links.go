@@ -37,7 +37,7 @@ func conditions() (all []condition) {
 var timesHead = []string{"part", "rtt_us", "mbit", "way", "operation", "clients", "samples", "p50_us", "p99_us", "per_second"}
 
 const (
-	cellTime   = 450 * time.Millisecond // of a way for an operation on a link
+	cellTime   = 450 * time.Millisecond // for one operation by one way over one link
 	minSamples = 16
 	turn       = 8 // operations of a way before the next way's turn
 )

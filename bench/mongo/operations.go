@@ -70,8 +70,8 @@ func (op operation) repeat(n int) error {
 	return nil
 }
 
-// unread hands out the numbers of stored users of one half, in order, so that a link has not carried them before. When it
-// begins again, 10 MB have gone by, and a link remembers 8 MiB.
+// unread hands out the numbers of stored users of one half, in order, so that no link still has them in its history:
+// when it begins again, links have carried 10 MB since, and a history holds 8 MiB.
 type unread struct {
 	first int // number of the half's first user
 	taken atomic.Int64

@@ -48,8 +48,8 @@ func (s *server) stop() {
 // cpu returns the CPU time that the process has used.
 func (s *server) cpu() (time.Duration, error) { return proc.CPU(s.cmd.Process.Pid) }
 
-// stored is the number of documents that exist before the measurements: the first half fills the history of a link, and finds
-// and updates that are measured take the second half.
+// stored is the number of documents that exist before the measurements. The first half fills the history of a link;
+// measured finds and updates use the second half.
 const stored = 60_000
 
 func (b *bench) startMongod() error {
