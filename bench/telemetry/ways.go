@@ -39,7 +39,7 @@ var ways = []way{
 // firstWindow is a link's first window, as log2 of bytes.
 const firstWindow = 17
 
-// apart is the column encoding that uses what is remembered of earlier messages.
+// apart names the column encoding that refers to earlier messages.
 const apart = "history"
 
 // Bytes that HTTP/2 and a link add to a piece, and gRPC to a message, as in bench/grpc.
