@@ -18,8 +18,7 @@ const (
 // onceLogger logs each trouble once. It holds those that were logged and have not been resolved since. The zero value
 // is ready for use from any goroutine.
 type onceLogger struct {
-	mu     sync.Mutex
-	logged map[string]bool
+	logged sync.Map // by text
 }
 
 // warn logs a trouble as a warning, unless it was logged and has not been resolved since.
@@ -37,21 +36,9 @@ func (t *onceLogger) info(log *slog.Logger, text string, err error) {
 }
 
 func (t *onceLogger) isNew(text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.logged[text] {
-		return false
-	}
-	if t.logged == nil {
-		t.logged = map[string]bool{}
-	}
-	t.logged[text] = true
-	return true
+	_, wasLogged := t.logged.LoadOrStore(text, true)
+	return !wasLogged
 }
 
 // resolve marks a trouble as over.
-func (t *onceLogger) resolve(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.logged, text)
-}
+func (t *onceLogger) resolve(text string) { t.logged.Delete(text) }

@@ -52,7 +52,7 @@ func newDialer(c *Config, links linker) *dialer {
 			Faults: http2.Faults{Log: c.Log, Stats: c.Stats},
 		},
 		codecs: c.Codecs, log: c.Log, pings: defaultPings, probeWait: defaultProbeWait,
-		linkSupport: &link.Support{}, reach: &gateway.ReachabilityLog{}, onceLog: newOnceLogger(c.Log, c.Upstream.String()),
+		linkSupport: &link.Support{}, reach: &gateway.ReachabilityLog{}, onceLog: &onceLogger{log: c.Log, upstream: c.Upstream.String()},
 	}
 	if c.Link != NoLink {
 		d.links = links

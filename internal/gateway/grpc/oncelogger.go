@@ -9,22 +9,13 @@ import (
 type onceLogger struct {
 	log      *slog.Logger
 	upstream string
-
-	mu     sync.Mutex
-	logged map[string]bool
-}
-
-func newOnceLogger(log *slog.Logger, upstream string) *onceLogger {
-	return &onceLogger{log: log, upstream: upstream, logged: map[string]bool{}}
+	logged   sync.Map // by matter
 }
 
 // isFirst reports whether a matter has not been logged yet, and records it.
 func (n *onceLogger) isFirst(matter string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	given := n.logged[matter]
-	n.logged[matter] = true
-	return !given
+	_, wasLogged := n.logged.LoadOrStore(matter, true)
+	return !wasLogged
 }
 
 // unreadEncoding logs, once for each encoding, why messages are not compressed. It reports whether it logged.

@@ -236,7 +236,7 @@ func TestPlainHTTPPasses(t *testing.T) {
 // Facts that several connections find out are logged once.
 func TestNotices(t *testing.T) {
 	var b strings.Builder
-	n := newOnceLogger(slog.New(slog.NewTextHandler(&b, nil)), "there")
+	n := &onceLogger{log: slog.New(slog.NewTextHandler(&b, nil)), upstream: "there"}
 	if !n.unreadEncoding("zstd") || n.unreadEncoding("zstd") || !n.unreadEncoding("s2") {
 		t.Error("not once for each encoding")
 	}

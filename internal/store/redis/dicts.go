@@ -80,7 +80,7 @@ func NewDicts(o DictsOptions) *Dicts {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	once := newOnceLogger(o.Log)
+	once := &onceLogger{log: o.Log}
 	stored := newDictBackends(o.Client, once)
 	d := &Dicts{
 		dictBackends: stored, records: records{stored.functions, stored.keys}, onceLogger: once,

@@ -15,30 +15,17 @@ const (
 // onceLogger logs each trouble once, not at every check.
 type onceLogger struct {
 	log  *slog.Logger
-	mu   sync.Mutex
-	last map[string]string // last trouble logged, by subject
-}
-
-func newOnceLogger(log *slog.Logger) *onceLogger {
-	return &onceLogger{log: log, last: make(map[string]string)}
+	last sync.Map // last trouble logged, by subject
 }
 
 // isNew records a trouble and reports whether it differs from the last one of its subject.
 func (t *onceLogger) isNew(about, trouble string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if last, ok := t.last[about]; ok && last == trouble {
-		return false
-	}
-	t.last[about] = trouble
-	return true
+	last, _ := t.last.Swap(about, trouble)
+	return last != trouble
 }
 
 // resolve forgets a trouble and reports whether there was one.
 func (t *onceLogger) resolve(about string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, was := t.last[about]
-	delete(t.last, about)
+	_, was := t.last.LoadAndDelete(about)
 	return was
 }

@@ -1,13 +1,10 @@
 package redis
 
-import (
-	"log/slog"
-	"testing"
-)
+import "testing"
 
 // isNew reports a trouble as new once, and again after another trouble of the same subject or after resolve.
 func TestTroubles(t *testing.T) {
-	l := newOnceLogger(slog.New(slog.DiscardHandler))
+	l := new(onceLogger)
 	for i, step := range []struct {
 		trouble string // "": it is over
 		news    bool
