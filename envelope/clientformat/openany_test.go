@@ -1,8 +1,10 @@
 package clientformat
 
 import (
+	"bytes"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -37,6 +39,11 @@ func TestTakeLeavesOthersAlone(t *testing.T) {
 func TestTakeSaysWhatIsDamaged(t *testing.T) {
 	stored := read(t, "glide-zstd.bin")
 	if _, _, err := OpenAny(nil, families["glide"], stored[:len(stored)-1], 1<<20); !errors.Is(err, ErrCorrupt) {
+		t.Error(err)
+	}
+	withDict := bytes.Clone(stored)
+	withDict[bytes.Index(stored, zstdMagic)+len(zstdMagic)] |= 1 // a dictionary ID of one byte follows
+	if _, _, err := OpenAny(nil, families["glide"], withDict, 1<<20); !errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "%!") {
 		t.Error(err)
 	}
 	if _, _, err := OpenAny(nil, families["glide"], stored, 100); !errors.Is(err, ErrTooLarge) {

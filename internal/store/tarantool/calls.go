@@ -74,7 +74,7 @@ type scanResult struct {
 func (s *scanResult) DecodeMsgpack(d *msgpack.Decoder) error {
 	n, err := d.DecodeArrayLen()
 	if err != nil || n != 4 {
-		return fmt.Errorf("%w: %s returned %d values (%w)", ErrNoInit, scanFunction, n, err)
+		return fmt.Errorf("%w: unexpected answer from %s", ErrNoInit, scanFunction)
 	}
 	if err := d.Decode(&s.tuples); err != nil {
 		return err

@@ -47,7 +47,7 @@ const maxShards = 1 << 16
 // DecodeMsgpack implements msgpack.CustomDecoder.
 func (l *shardList) DecodeMsgpack(d *msgpack.Decoder) error {
 	if n, err := d.DecodeArrayLen(); err != nil || n != 1 {
-		return fmt.Errorf("%w: %s returned %d values (%w)", ErrNoInit, shardsFunction, n, err)
+		return fmt.Errorf("%w: unexpected answer from %s", ErrNoInit, shardsFunction)
 	}
 	var raw msgpack.RawMessage
 	if err := d.Decode(&raw); err != nil {

@@ -3,7 +3,10 @@ package tarantool
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -20,6 +23,16 @@ const vshardLua = `local function set(id, master, ...)
 		ccc = set('ccc', nil, 'storage:secret@z:1', 'y:1', 'unix/:/run/t.sock'),
 	}
 	package.loaded['vshard.storage'] = {internal = {this_replicaset = sets.aaa, replicasets = sets}}`
+
+// Functions of another version may return another number of values.
+func TestAnswersOfOtherVersions(t *testing.T) {
+	for _, into := range []any{new(scanResult), new(shardList)} {
+		err := msgpack.Unmarshal([]byte{0x92, 0xc0, 0xc0}, into)
+		if !errors.Is(err, ErrNoInit) || strings.Contains(err.Error(), "%!") {
+			t.Errorf("%T: %v", into, err)
+		}
+	}
+}
 
 func TestAskShards(t *testing.T) {
 	for _, p := range testenv.TarantoolPrograms(t) {
