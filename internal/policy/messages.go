@@ -141,8 +141,7 @@ func (p *Messages) Lookup(a MessageAddress) *MessageRule {
 
 func (r *MessageRule) covers(a *MessageAddress) bool {
 	return r.Direction&a.Direction != 0 &&
-		a.Size >= r.MinSize &&
-		(r.MaxSize == 0 || a.Size <= r.MaxSize) &&
+		r.Fits(a.Size) &&
 		r.space.Match(a.Space) && r.host.Match(a.Host) &&
 		anyMatches(r.commands, a.Command) && anyMatches(r.types, a.Type)
 }

@@ -91,7 +91,10 @@ func (s *Sampling) measureAll(batch []*taken) time.Duration {
 	before := cputime.Thread()
 	s.measure.calibrate()
 	rules := s.of.rules.Load()
-	if rules == nil {
+	if rules == nil { // before SetBase
+		for _, t := range batch {
+			s.done(t)
+		}
 		return 0
 	}
 	inForce, base := rules.inForce.Rules(), rules.base.Rules()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/envelope/clientformat"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -309,6 +310,59 @@ func TestOverrides(t *testing.T) {
 	}
 	if got := w.Rules(ask)[0].Setting; got != "zstd level 1, dictionary" {
 		t.Error("in force is", got)
+	}
+}
+
+// Measurements of a rule are dropped when its dictionaries change, be it that of one login, or the formats of its
+// values. Those of other rules stay.
+func TestMeasurementsOfFormerRules(t *testing.T) {
+	auto := zstd3
+	auto.Name, auto.Auto, auto.MinSize = "auto", true, 10_000 // so that the next rule covers the value, too
+	w, o := newWatch(t, Options{}, auto, zstd3)
+	_, first := o.Policies()
+	logins := func(anna uint32) *policy.Policy {
+		return first.With(map[string]policy.Choice{"auto": {Dict: 7, Logins: map[string]policy.Choice{"anna": {Dict: anna}}}})
+	}
+	formats := func(list ...clientformat.Format) *policy.Policy {
+		all := zstd3
+		all.Formats = list
+		p, err := policy.New(policy.Options{Rules: []policy.Rule{auto, all}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		what      string
+		old, now  *policy.Policy
+		auto, all uint64
+	}{
+		{"the same", logins(8), logins(8), 1, 1},
+		{"another dictionary of a login", logins(8), logins(9), 0, 1},
+		{"the first dictionaries", first, logins(8), 0, 1},
+		{"another format", first, formats(clientformat.LZF), 1, 0},
+		{"the same format", formats(clientformat.LZF), formats(clientformat.LZF), 1, 1},
+	} {
+		o.SetBase(c.old)
+		s := newSampling(w)
+		measured(t, w, s, bytes.Repeat([]byte("text "), 100))
+		o.SetBase(c.now)
+		if rules := w.Rules(ask); rules[0].Sampled != c.auto || rules[1].Sampled != c.all {
+			t.Errorf("%s: %d and %d values are left", c.what, rules[0].Sampled, rules[1].Sampled)
+		}
+	}
+}
+
+// Values that were sampled before there is a policy are wiped, too.
+func TestValuesWithoutRulesAreWiped(t *testing.T) {
+	w := New(Options{NewEngine: func() *codec.Engine { return codec.New(codec.Options{}) }})
+	t.Cleanup(w.Close)
+	s := newSampling(w) // not running
+	s.Saw(at(4), "", []byte("text"), false)
+	batch := []*taken{<-s.queue}
+	s.measureAll(batch)
+	if s.queued.Load() != 0 || !bytes.Equal(batch[0].value, make([]byte, 4)) {
+		t.Errorf("%d bytes count, and the value is %q", s.queued.Load(), batch[0].value)
 	}
 }
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,8 +118,8 @@ func (w *Watch) isOver(s *Sampling) (over bool, left time.Duration) {
 	return true, 0
 }
 
-// setRules sets the policy in force. It drops measurements of rules whose dictionaries or addresses have
-// changed.
+// setRules sets the policy in force. It drops measurements of rules that have changed in anything, also in the
+// dictionary of one login.
 func (w *Watch) setRules(now *rules) {
 	old := w.rules.Swap(now)
 	if s := w.Active.Load(); s != nil && old != nil && old.base != now.base {
@@ -128,15 +129,13 @@ func (w *Watch) setRules(now *rules) {
 
 // unchanged returns the names of the rules whose measurements are still valid.
 func unchanged(old, now *policy.Policy) map[string]bool {
-	said := map[string]policy.Rule{}
+	former := map[string]*policy.Rule{}
 	for _, r := range old.Rules() {
-		said[r.Name] = *r
+		former[r.Name] = r
 	}
 	names := map[string]bool{}
 	for _, r := range now.Rules() {
-		was, ok := said[r.Name]
-		names[r.Name] = ok && was.Key == r.Key && was.Field == r.Field && was.Space == r.Space && was.Types == r.Types && was.MinSize == r.MinSize &&
-			was.MaxSize == r.MaxSize && was.MinGain == r.MinGain && was.Setting == r.Setting
+		names[r.Name] = reflect.DeepEqual(former[r.Name], r)
 	}
 	return names
 }
