@@ -24,7 +24,9 @@ type Options struct {
 	Force    bool // for tests: every policy gets Force
 	Embedded bool // the store is the embedded one
 
-	listen func(address string) (net.Listener, error) // for tests: replaces Sockets; nil: Sockets
+	// For tests.
+	listen      func(address string) (net.Listener, error) // replaces Sockets; nil: Sockets
+	whatIfCores float64                                    // cores for measuring other settings; 0: simulate.DefaultCores
 }
 
 // Zstd holds the zstd implementations that the binary has.

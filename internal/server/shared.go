@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -56,7 +57,7 @@ func newShared(o *Options, cfg *config.Config, log *slog.Logger) (*shared, error
 	}
 	half := int64(cfg.Memory.Budget) / 2
 	s := &shared{options: o, started: cfg, log: log, engine: engine, requests: memory.NewBudget(half), replies: memory.NewBudget(half)}
-	s.trainer, s.whatIf = s.newTrainer(), simulate.NewBudget(simulate.DefaultCores)
+	s.trainer, s.whatIf = s.newTrainer(), simulate.NewBudget(cmp.Or(o.whatIfCores, simulate.DefaultCores))
 	s.tracer, err = newTracer(o.Version, cfg.Traces, log)
 	return s, cfg.Invalid("traces.endpoint", err)
 }

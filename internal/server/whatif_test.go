@@ -54,11 +54,12 @@ func newWhatIfBench(t *testing.T, rules string) *whatIfBench {
 		},
 		Log:  b.log,
 		Zstd: Zstd{Engine: func(string) (*codec.Engine, error) { return codec.New(codec.Options{}), nil }},
+
+		whatIfCores: 0.5, // with the default of a hundredth of a core the test would take long
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.process.shared.whatIf.SetCores(0.5) // with the default of a hundredth of a core the test would take long
 	ctx, drain := context.WithCancelCause(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- b.process.Run(ctx, context.Background()) }()

@@ -28,13 +28,6 @@ type Budget struct {
 // NewBudget returns a Budget of cores CPU seconds per second.
 func NewBudget(cores float64) *Budget { return &Budget{cores: cores, level: burst} }
 
-// SetCores changes the limit.
-func (b *Budget) SetCores(cores float64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.cores = cores
-}
-
 func (b *Budget) join(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
