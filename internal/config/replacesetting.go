@@ -7,15 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/policy"
 )
-
-// RuleChange replaces the setting of a rule. Everything else in the rule stays.
-type RuleChange struct {
-	Setting    codec.Setting // without a dictionary
-	Dictionary bool          // keep the rule's dictionary
-	MinSize    int           // bytes
-}
 
 // DictionaryOf returns the name of a rule's dictionary: auto, a name of the configuration, or its number in
 // hexadecimal digits. "" means none.
@@ -27,7 +20,7 @@ func (r *Rule) DictionaryOf() string {
 }
 
 // withChange returns the rule with another setting.
-func (r Rule) withChange(c RuleChange) Rule {
+func (r Rule) withChange(c policy.Replacement) Rule {
 	to := Setting{Setting: c.Setting}
 	switch {
 	case c.Dictionary && r.Dictionary == "":
@@ -45,7 +38,7 @@ func (r Rule) withChange(c RuleChange) Rule {
 
 // WithRule returns the configuration with another setting for one rule of a gateway. It returns the same errors as
 // Load would for a file with such a rule.
-func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) {
+func (c *Config) WithRule(gateway, rule string, to policy.Replacement) (*Config, error) {
 	changed := *c
 	changed.Gateways = slices.Clone(c.Gateways)
 	for i := range changed.Gateways {
@@ -66,7 +59,7 @@ func (c *Config) WithRule(gateway, rule string, to RuleChange) (*Config, error) 
 
 // RuleYAML returns a rule with another setting as an element of a gateway's rules, or "" if there is no such
 // rule.
-func (g *Gateway) RuleYAML(rule string, to RuleChange) string {
+func (g *Gateway) RuleYAML(rule string, to policy.Replacement) string {
 	for i := range g.Rules {
 		if g.Rules[i].Name != rule {
 			continue

@@ -75,7 +75,7 @@ func (w *whatIf) document(cfg *config.Gateway) whatIfGateway {
 		rule := whatIfRule{Rule: r}
 		for i := range rule.Choices {
 			c := &rule.Choices[i]
-			c.YAML = cfg.RuleYAML(r.Rule, config.RuleChange(c.Replacement))
+			c.YAML = cfg.RuleYAML(r.Rule, c.Replacement)
 		}
 		if a, ok := applied[r.Rule]; ok {
 			rule.Applied = w.appliedResult(a, counted[r.Rule], r.Sampled)

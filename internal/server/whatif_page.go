@@ -78,7 +78,7 @@ func (p whatIfPage) apply(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cfg.WithRule(w.gateway, posted.Rule, config.RuleChange(choice.Replacement)); err != nil {
+	if _, err := cfg.WithRule(w.gateway, posted.Rule, choice.Replacement); err != nil {
 		return nil, refuse(hintOf(err), "the rule would be invalid: %v", err)
 	}
 	a := simulate.Applied{
