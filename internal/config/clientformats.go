@@ -10,8 +10,8 @@ import (
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
-// checkForeign checks a rule's keys for values that the clients' own library compresses.
-func checkForeign(v *validator, r *Rule, path string) {
+// checkClientFormat checks a rule's keys for values that the clients' own library compresses.
+func checkClientFormat(v *validator, r *Rule, path string) {
 	if r.To != "" {
 		v.oneOf(path+".to", r.To, ToPlain)
 	}

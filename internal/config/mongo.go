@@ -135,7 +135,7 @@ func (g Gateway) perMember() ([]Gateway, error) {
 	return list, nil
 }
 
-var errMembersPort = errors.New("several members need a listener host:port; the others get the next ports")
+var errMembersPort = errors.New("listen must be host:port when the URI names several members: each member gets a gateway, on consecutive ports")
 
 // nthPort returns an address n ports higher. Port 0 stays 0: the system chooses one for each.
 func nthPort(address string, n int) (string, error) {
@@ -189,8 +189,13 @@ func splitMongoURI(uri string) (hosts []string, options string, err error) {
 
 // hasLoadBalanced reports whether a URI's options make the gateway a load balancer for its hosts.
 func hasLoadBalanced(options string) bool {
-	query, err := url.ParseQuery(options)
-	return err == nil && query.Get("loadBalanced") == "true"
+	query, _ := url.ParseQuery(options) // parseMongoURI reports errors
+	for name, values := range query {
+		if strings.EqualFold(name, "loadBalanced") && values[0] == "true" {
+			return true
+		}
+	}
+	return false
 }
 
 // MongoMembers returns the members of a replica set for which g is a load balancer or a standby, with the TLS
@@ -233,14 +238,14 @@ func parseMongoURI(uri string, standby bool) (endpoint.Upstream, error) {
 	scheme := "tcp"
 	for name, values := range query {
 		switch strings.ToLower(name) {
-		case "tls", "ssl":
+		case "tls", "ssl", "loadbalanced":
 			if len(values) != 1 || values[0] != "true" && values[0] != "false" {
 				return wrap(fmt.Errorf("%s is neither true nor false", name))
 			}
-			if values[0] == "true" {
+			if values[0] == "true" && !strings.EqualFold(name, "loadBalanced") {
 				scheme = "tls"
 			}
-		case "directconnection", "replicaset", "loadbalanced":
+		case "directconnection", "replicaset":
 		default:
 			return wrap(fmt.Errorf("unknown option %q", name))
 		}
@@ -295,21 +300,7 @@ func (v *validator) refuseMongoKeys(g *Gateway, path string) {
 }
 
 func (v *validator) mongoRule(r *Rule, path string) {
-	var other Rule
-	other.setDefaults()
-	not := func(key string, given bool) {
-		if given {
-			v.add(path+"."+key, "write namespace, command and direction", "is only for stores")
-		}
-	}
-	not("key", r.Key != other.Key)
-	not("field", r.Field != "")
-	not("db", r.DB != nil)
-	not("no_sample", len(r.NoSample) > 0)
-	not("mode", r.Mode != "")
-	not("share_samples", r.ShareSamples)
-	not("format", r.Format != "" || r.To != "")
-	refuseDictionary(v, r, path)
+	refuseStoreKeys(v, r, path, "write namespace, command and direction")
 	v.glob(path+".namespace", r.Namespace)
 	for i, c := range r.Command {
 		v.glob(fmt.Sprintf("%s.command[%d]", path, i), c)

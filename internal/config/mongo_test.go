@@ -22,15 +22,16 @@ func TestMongoGateways(t *testing.T) {
 		}
 	}
 	for uri, want := range map[string]string{
-		"mongodb+srv://a":      "list the members",
-		"redis://a":            "not mongodb",
-		"mongodb://":           "not mongodb",
-		"mongodb://a,,b":       "not mongodb",
-		"mongodb://u:secret@a": "log in with their own",
-		"mongodb://a/shop":     "database",
-		"mongodb://a/?w=1":     "unknown option",
-		"mongodb://a/?tls=yes": "neither",
-		"mongodb://a,b":        "listener host:port",
+		"mongodb+srv://a":               "list the members",
+		"redis://a":                     "not mongodb",
+		"mongodb://":                    "not mongodb",
+		"mongodb://a,,b":                "not mongodb",
+		"mongodb://u:secret@a":          "log in with their own",
+		"mongodb://a/shop":              "database",
+		"mongodb://a/?w=1":              "unknown option",
+		"mongodb://a/?tls=yes":          "neither",
+		"mongodb://a/?loadBalanced=yes": "neither",
+		"mongodb://a,b":                 "listen must be host:port",
 	} {
 		if _, err := parseMongoURI(uri, false); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", uri, err)
@@ -42,10 +43,23 @@ func TestMongoGateways(t *testing.T) {
 		"mongodb://a/?peers=true&tls=true":            "mongodb://a/?tls=true",
 		"mongodb://a/?tls=true":                       "",
 		"mongodb://a,b/?loadBalanced=true&peers=true": "mongodb://a,b/?loadBalanced=true",
+		"mongodb://a,b/?loadbalanced=true&peers=true": "mongodb://a,b/?loadbalanced=true",
 	} {
 		list, err := MongoGateways("mongo", "127.0.0.1:27018", uri, []Rule{DefaultMongoRule()})
 		if err != nil || len(list) != 1 || list[0].Peers != (want != "") || want != "" && list[0].Upstream != want {
 			t.Errorf("%s: %+v, %v", uri, list, err)
+		}
+	}
+	for uri, want := range map[string]int{
+		"mongodb://a/?loadBalanced=true":     1,
+		"mongodb://a/?LOADBALANCED=true":     1,
+		"mongodb://a,b/?loadbalanced=true":   2,
+		"mongodb://a/?loadBalanced=false":    0,
+		"mongodb://a/?directConnection=true": 0,
+	} {
+		g := MongoGateway("mongo", "127.0.0.1:27018", uri, nil)
+		if up, err := g.parseUpstream(); err != nil || len(g.MongoMembers(up)) != want {
+			t.Errorf("%s: %d members, %v", uri, len(g.MongoMembers(up)), err)
 		}
 	}
 	if _, err := MongoGateways("mongo", "127.0.0.1:27018", "mongodb://a/?peers=false", nil); err != nil {
@@ -153,7 +167,7 @@ gateways:
 		// Problems have the lines of the file, whatever gateways precede them.
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: a, protocol: redis, listen: ':3', upstream: 'redis://h'}": `f:3: gateways[1].name: duplicate "a"`,
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:65535', upstream: 'mongodb://a,b'}":                                                                  `f:2: gateways[0].listen: port "65536" is not between`,
-		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "several members need a listener host:port",
+		"gateways:\n  - {name: a, protocol: mongo, listen: 'unix:/x', upstream: 'mongodb://a,b'}":                                                                  "listen must be host:port when the URI names several members",
 		"gateways:\n  - {name: a, protocol: mongo, listen: 'h:1', upstream: 'mongodb://a,b'}\n  - {name: b, protocol: redis, listen: ':2', upstream: 'redis://h'}": "f:3: gateways[1].listen: :2 is used by gateways[0].listen, h:2",
 	} {
 		if _, err := Parse("f", []byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -204,6 +218,7 @@ func TestMongoRules(t *testing.T) {
 	for rule, want := range map[string]string{
 		"{setting: lz4}":                      "does not support lz4",
 		"{setting: zstd-3, key: 'a*'}":        "for stores",
+		"{setting: zstd-3, type: hash}":       "type: is only for stores",
 		"{setting: zstd-3, dictionary: auto}": "dictionary: is only for stores",
 		"{setting: auto, dictionary: auto}":   "dictionary: is only for stores",
 		"{setting: snappy, dictionary: auto}": "dictionary: is only for stores",

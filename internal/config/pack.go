@@ -92,7 +92,7 @@ func (v *validator) pack(g *Gateway, path string, states map[string]string) {
 		}
 	}
 	if p.SkipIdleBelow > 0 && p.SkipFreqAbove > 0 {
-		v.add(path+".skip_freq_above", "drop one of them: a server keeps one or the other, depending on its maxmemory-policy", "excludes skip_idle_below")
+		v.add(path+".skip_freq_above", "drop one of them: a server keeps one or the other, depending on its maxmemory-policy", "can't be combined with skip_idle_below")
 	}
 	if p.State == "" {
 		return

@@ -40,7 +40,7 @@ func TestPack(t *testing.T) {
 		"{skip_idle: 1m}":       "gateways[0].pack.skip_idle: unknown key",
 		"{background: yes}":     "gateways[0].pack.background: \"yes\" is neither true nor false",
 		"{keys_per_second: -1}": "gateways[0].pack.keys_per_second: is negative",
-		"{skip_idle_below: 1m, skip_freq_above: 9}": "gateways[0].pack.skip_freq_above: excludes skip_idle_below",
+		"{skip_idle_below: 1m, skip_freq_above: 9}": "gateways[0].pack.skip_freq_above: can't be combined with skip_idle_below",
 	} {
 		if _, err := Parse("cinch.yaml", []byte(with(pack)), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", pack, err, want)

@@ -75,7 +75,7 @@ func (c *Config) PeerKey(g *Gateway) ([]byte, error) {
 	key, err := os.ReadFile(file)
 	key = bytes.TrimSuffix(bytes.TrimSuffix(key, []byte("\n")), []byte("\r"))
 	if err == nil && (len(key) < minPeerKeyBytes || len(key) > maxPeerKeyBytes) {
-		err = fmt.Errorf("%s: %d bytes, and a key has %d to %d", file, len(key), minPeerKeyBytes, maxPeerKeyBytes)
+		err = fmt.Errorf("%s: the key has %d bytes; it must have %d to %d", file, len(key), minPeerKeyBytes, maxPeerKeyBytes)
 	}
 	if err != nil {
 		err = terminal.WithHint(err, "both gateways need the same one, which head -c 32 /dev/urandom | base64 makes")

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,10 +77,8 @@ func (c *Config) hasPasswords() bool {
 	for i := range c.Gateways {
 		g := &c.Gateways[i]
 		for _, text := range append([]string{g.Upstream}, g.Shards...) {
-			if u, err := url.Parse(text); err == nil {
-				if _, has := u.User.Password(); has {
-					return true
-				}
+			if shown := RedactURL(text); strings.Contains(shown, ":"+redacted+"@") || strings.Contains(shown, "password="+redacted) {
+				return true
 			}
 		}
 	}

@@ -62,6 +62,34 @@ func TestReadableSecrets(t *testing.T) {
 	}
 }
 
+// Passwords are found in all forms of URLs that upstreams and shards may have.
+func TestPasswordsOfUpstreams(t *testing.T) {
+	for url, want := range map[string]bool{
+		"redis://u:secret@h":                                  true,
+		"redis://:secret@h":                                   true,
+		"u:secret@h:6379":                                     true,
+		"unix://u:secret@/a/b":                                true,
+		"redis+cluster://u:secret@h:1,i:2":                    true,
+		"redis+sentinel://h:1,i:2/m?sentinel_password=secret": true,
+		"postgres://h/d?user=u&password=secret":               true,
+		"redis://h:1":                                         false,
+		"redis://u@h":                                         false,
+		"h:6379":                                              false,
+		"unix:///a:b":                                         false,
+		"redis+cluster://u@h:1,i:2":                           false,
+		"redis+sentinel://h:1,i:2/m?sentinel_user=u":          false,
+		"postgres://u@h/d?sslmode=require":                    false,
+		"mongodb://h1:1,h2:2/?replicaSet=r":                   false,
+	} {
+		for _, g := range []Gateway{{Upstream: url}, {Shards: []string{"none", url}}} {
+			c := &Config{Gateways: []Gateway{g}}
+			if got := c.hasPasswords(); got != want {
+				t.Errorf("%s %s: %v", g.Upstream, g.Shards, got)
+			}
+		}
+	}
+}
+
 // In a Kubernetes volume files are links, and the pod sets their mode.
 func TestReadableSecretsOfVolumes(t *testing.T) {
 	dir := t.TempDir()

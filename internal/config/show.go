@@ -29,7 +29,7 @@ func (c *Config) Redacted() *Config {
 	return &shown
 }
 
-// RedactURL hides the password of a URL, and a user name without one, since some clients send it as the password. Text
+// RedactURL hides the passwords of a URL, and a user name without one, since some clients send it as the password. Text
 // that is not a URL is hidden as a whole, and so is a URL for which SplitsPassword reports true.
 func RedactURL(raw string) string {
 	if SplitsPassword(raw) {
@@ -46,12 +46,14 @@ func RedactURL(raw string) string {
 	if err != nil {
 		return redacted
 	}
-	if u.User == nil {
+	query := redactQuery(u.RawQuery)
+	if u.User == nil && query == u.RawQuery {
 		return raw
 	}
+	u.RawQuery = query
 	if _, hasPassword := u.User.Password(); hasPassword {
 		u.User = url.UserPassword(u.User.Username(), redacted)
-	} else {
+	} else if u.User != nil {
 		u.User = url.User(redacted)
 	}
 	if bare {
@@ -75,15 +77,28 @@ func redactServers(scheme, rest string) string {
 		rest = user + rest[i:]
 	}
 	if parameters {
-		if values, err := url.ParseQuery(query); err != nil {
-			query = redacted
-		} else if values.Has(sentinelPassword) {
-			values.Set(sentinelPassword, redacted)
-			query = values.Encode()
-		}
-		rest += "?" + query
+		rest += "?" + redactQuery(query)
 	}
 	return scheme + "+" + kind + "://" + rest
+}
+
+// redactQuery hides the passwords in a URL's parameters: sentinel_password, and password and sslpassword of PostgreSQL.
+func redactQuery(query string) string {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return redacted
+	}
+	found := false
+	for name := range values {
+		if strings.HasSuffix(name, "password") {
+			values.Set(name, redacted)
+			found = true
+		}
+	}
+	if !found {
+		return query
+	}
+	return values.Encode()
 }
 
 // withoutStoreKeys returns the rules of a protocol other than Redis without key and type: these are defaults

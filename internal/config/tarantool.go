@@ -127,7 +127,7 @@ func (v *validator) tarantoolRule(r *Rule, path string) {
 	case r.Function == "" && r.Argument != "":
 		v.add(path+".argument", "write the function's name, too", "needs function")
 	case r.Function != "" && (r.TupleSpace != "" || r.Field != ""):
-		v.add(path+".function", "write argument: 2, or 2.body for a field of it", "excludes space and field")
+		v.add(path+".function", "write argument: 2, or 2.body for a field of it", "can't be combined with space and field")
 	case r.Function != "" && r.Unconstrained:
 		v.add(path+".unconstrained", "move it to a rule with space and field", "is only for rules with space and field")
 	case r.Function != "" && !isArgument(r.Argument):

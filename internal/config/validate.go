@@ -224,7 +224,7 @@ func (v *validator) tls(g *Gateway, path string) {
 			v.add(path+".upstream_tls", "", "cert and key must be given together")
 		}
 		if t.InsecureSkipVerify && (t.CA != "" || t.ServerName != "") {
-			v.add(path+".upstream_tls.insecure_skip_verify", "drop one of them", "excludes ca and server_name")
+			v.add(path+".upstream_tls.insecure_skip_verify", "drop one of them", "can't be combined with ca and server_name")
 		}
 	}
 }
@@ -249,7 +249,7 @@ func (v *validator) rule(r *Rule, path string, names map[string]bool) {
 	}
 	v.setting(r, path)
 	v.mode(r, path)
-	checkForeign(v, r, path)
+	checkClientFormat(v, r, path)
 	for i, glob := range r.NoSample {
 		v.glob(fmt.Sprintf("%s.no_sample[%d]", path, i), glob)
 	}
