@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// saidHello holds fields of the reply to a hello.
-type saidHello struct {
+// arbiterHello holds fields of the reply to a hello.
+type arbiterHello struct {
 	SetName, Me                  string
 	Hosts, Arbiters              []string
 	ArbiterOnly, Secondary       bool
@@ -36,12 +36,12 @@ func TestStandby(t *testing.T) {
 		c.Topology, c.Members, c.Standby = shared, []endpoint.Upstream{{Network: "tcp", Address: "127.0.0.1:1"}, up}, []string{"other:7"}
 	})
 	testenv.Eventually(t, "the standbys are named", func() bool { return len(shared.standbysOf("rs0")) > 0 })
-	var said saidHello
+	var said arbiterHello
 	ask := func(addr string, m []byte) {
 		t.Helper()
 		raw := dialRaw(t, addr)
 		raw.write(m)
-		said = saidHello{}
+		said = arbiterHello{}
 		if err := bson.Unmarshal(raw.receive().doc, &said); err != nil {
 			t.Fatal(err)
 		}

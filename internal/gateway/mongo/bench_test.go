@@ -91,7 +91,7 @@ func (r *roundTrip) carrier(t testing.TB) func() error {
 	s := newSession(g, &repeated{message: r.request}, &repeated{message: r.reply}, 0)
 	s.accepted.Store(1 << wire.Zstd)
 	if r.linked {
-		s.toServer.stream = new(keptOutNothing)
+		s.toServer.stream = new(fakeLinkStream)
 	}
 	return func() error {
 		m, err := s.fromClient.next()

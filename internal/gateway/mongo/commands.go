@@ -66,7 +66,7 @@ var commands = map[string]traits{
 	"bulkwrite":        listsNamespaces,
 	"currentop":        largeReply | anyNamespace,
 	"applyops":         anyNamespace,
-	"getlog":           largeReply,
+	"getlog":           largeReply | anyNamespace, // it has slow commands
 	"top":              largeReply,
 	"insert":           namesCollection,
 	"update":           namesCollection,

@@ -14,10 +14,10 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// keptOutNothing is a stream of a link.
-type keptOutNothing struct{}
+// fakeLinkStream is a stream of a link.
+type fakeLinkStream struct{}
 
-func (*keptOutNothing) KeepOut(bool) {}
+func (*fakeLinkStream) KeepOut(bool) {}
 
 // With a used-up budget messages are sent plain: requests to servers, replies to clients that compress, and
 // messages over links. Without the budget all are compressed again.
@@ -55,7 +55,7 @@ func TestBudgetUsedUp(t *testing.T) {
 		}
 	}
 	decide(gateway.SteppedDown)
-	p.toServer.stream = new(keptOutNothing)
+	p.toServer.stream = new(fakeLinkStream)
 	if _, _, covered := p.rewrite(requestOf(t, insert), &exchange{}); covered {
 		t.Error("the link compresses a request")
 	}

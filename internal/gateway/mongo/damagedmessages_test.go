@@ -23,8 +23,8 @@ import (
 )
 
 var (
-	huntRounds = flag.Int("hunt", 400, "how many damaged messages TestHunt sends to each side")
-	huntSeed   = flag.Uint64("hunt-seed", 1, "of the chance in TestHunt")
+	damageRounds = flag.Int("damage", 400, "how many damaged messages TestDamagedMessages sends to each side")
+	damageSeed   = flag.Uint64("damage-seed", 1, "seed of TestDamagedMessages")
 )
 
 // mutate damages a message in one to four places, mostly where sizes and numbers are.
@@ -91,20 +91,20 @@ func exhausted(c net.Conn) (n int64, err error) {
 	return n, nil // closed, or reset
 }
 
-// TestHunt sends damaged messages to both sides of a gateway. Every connection ends, only complete messages
+// TestDamagedMessages sends damaged messages to both sides of a gateway. Every connection ends, only complete messages
 // reach the server, all memory is given back, and other clients are served.
-func TestHunt(t *testing.T) {
-	t.Run("clients", huntClients)
-	t.Run("servers", huntServers)
+func TestDamagedMessages(t *testing.T) {
+	t.Run("clients", damagedRequests)
+	t.Run("servers", damagedReplies)
 }
 
-func huntClients(t *testing.T) {
+func damagedRequests(t *testing.T) {
 	_, tap := between(t)
 	s := serve(t, tap.addr, withZstd)
 	seeds := whole(dialRaw(t, s.addr))
-	r := rand.New(rand.NewPCG(*huntSeed, 0))
+	r := rand.New(rand.NewPCG(*damageSeed, 0))
 	before := runtime.NumGoroutine()
-	for i := range *huntRounds {
+	for i := range *damageRounds {
 		bad := mutate(r, seeds[r.IntN(len(seeds))])
 		raw := dialRaw(t, s.addr)
 		if i%2 == 0 {
@@ -141,17 +141,17 @@ func settled(t *testing.T, most int) {
 	testenv.Eventually(t, fmt.Sprint(most, " goroutines at most"), func() bool { return runtime.NumGoroutine() <= most })
 }
 
-// liar is a server that replies with bytes set in advance.
-type liar struct {
+// scriptedServer is a server that replies with bytes set in advance.
+type scriptedServer struct {
 	addr string
 	mu   sync.Mutex
 	next []byte
 }
 
-func startLiar(t *testing.T) *liar {
+func startScriptedServer(t *testing.T) *scriptedServer {
 	t.Helper()
 	l := listen(t)
-	s := &liar{addr: l.Addr().String()}
+	s := &scriptedServer{addr: l.Addr().String()}
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -164,7 +164,7 @@ func startLiar(t *testing.T) *liar {
 	return s
 }
 
-func (s *liar) answer(c net.Conn) {
+func (s *scriptedServer) answer(c net.Conn) {
 	defer c.Close()
 	buf := make([]byte, 8192)
 	if n, _ := c.Read(buf); n == 0 {
@@ -179,8 +179,8 @@ func (s *liar) answer(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-func huntServers(t *testing.T) {
-	server := startLiar(t)
+func damagedReplies(t *testing.T) {
+	server := startScriptedServer(t)
 	s := serve(t, server.addr, withZstd)
 	c := dialRaw(t, s.addr) // for its codecs
 	reply := opMsg(5, 0, bson.D{{Key: "cursor", Value: bson.D{{Key: "firstBatch", Value: bson.A{bson.D{{Key: "v", Value: strings.Repeat("abc", 300)}}}}}}, {Key: "ok", Value: 1}})
@@ -193,9 +193,9 @@ func huntServers(t *testing.T) {
 		}
 		seeds = append(seeds, m, c.compress(wire.Zstd, m), c.compress(wire.Zlib, m), c.compress(wire.Snappy, m))
 	}
-	r := rand.New(rand.NewPCG(*huntSeed, 1))
+	r := rand.New(rand.NewPCG(*damageSeed, 1))
 	before := runtime.NumGoroutine()
-	for i := range *huntRounds {
+	for i := range *damageRounds {
 		bad := mutate(r, seeds[r.IntN(len(seeds))])
 		server.mu.Lock()
 		server.next = bad

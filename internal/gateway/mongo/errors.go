@@ -37,7 +37,7 @@ func errorDoc(code int32, name, text string) []byte {
 // shutdownError returns the error document that a server sends when it shuts down to clients that wait for a
 // cursor's next documents. The label makes drivers resume a change stream; in other replies it has no effect.
 func shutdownError() []byte {
-	doc := errorDoc(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway shuts down")
+	doc := errorDoc(11600, "InterruptedAtShutdown", "cinch: interrupted, the gateway is shutting down")
 	doc = doc[:len(doc)-1]
 	index, doc := bsoncore.AppendArrayElementStart(doc, "errorLabels")
 	doc = bsoncore.AppendStringElement(doc, "0", "ResumableChangeStreamError")

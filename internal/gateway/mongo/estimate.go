@@ -204,7 +204,7 @@ func (l *linkSpeed) count(id wire.CompressorID, reason string) {
 }
 
 // rttWindow holds the shortest of the recent round-trip times. It uses two consecutive windows of
-// rttWindowTime, so that an old minimum is forgotten after one to two of them.
+// rttWindowTime, so that the next round trip after one to two of them replaces an old minimum.
 type rttWindow struct {
 	since            time.Time
 	current, earlier time.Duration // 0: none
@@ -213,7 +213,10 @@ type rttWindow struct {
 const rttWindowTime = 30 * time.Second
 
 func (w *rttWindow) add(d time.Duration, now time.Time) {
-	if now.Sub(w.since) > rttWindowTime {
+	if age := now.Sub(w.since); age > rttWindowTime {
+		if age > 2*rttWindowTime {
+			w.current = 0
+		}
 		w.since, w.earlier, w.current = now, w.current, 0
 	}
 	if d > 0 && (w.current == 0 || d < w.current) {

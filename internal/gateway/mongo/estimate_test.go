@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"testing"
+	"time"
 
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
@@ -32,5 +33,22 @@ func TestForecasts(t *testing.T) {
 	}
 	if n := s.len(); n > maxShapes {
 		t.Errorf("%d shapes", n)
+	}
+}
+
+// The shortest round-trip time is forgotten after one to two windows, also if there were no others for a while.
+func TestRTTWindow(t *testing.T) {
+	var w rttWindow
+	at := time.Now()
+	for _, c := range []struct{ after, add, want time.Duration }{
+		{0, 5, 5}, {0, 7, 5}, {rttWindowTime, 8, 5},
+		{1, 9, 5}, {rttWindowTime + 1, 9, 9},
+		{rttWindowTime + 1, 3, 3}, {time.Hour, 9, 9}, {0, 10, 9},
+		{2 * rttWindowTime, 11, 9}, {2*rttWindowTime + 1, 12, 12},
+	} {
+		at = at.Add(c.after)
+		if w.add(c.add, at); w.min() != c.want {
+			t.Errorf("%v later %d: %d, want %d", c.after, c.add, w.min(), c.want)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func (g *Gateway) newLinkSession(conn net.Conn, first []byte) gateway.Session {
 		return nil
 	}
 	if err := checkLink(c); err != nil {
-		g.endpoint.Disconnected("a near gateway for another protocol, or of another version, disconnected", conn, err)
+		g.endpoint.Disconnected("link refused: the near gateway is for another protocol, or another version of Cinch", conn, err)
 		_ = c.Close()
 		return nil
 	}

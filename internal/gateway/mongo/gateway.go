@@ -21,7 +21,7 @@ type Gateway struct {
 	reach  gateway.ReachabilityLog
 
 	requests, replies *memory.Share
-	keeper            gateway.AuthProbe
+	authProbe         gateway.AuthProbe
 	guard             gateway.LoopbackGuard
 	logins            *loginFilter
 
@@ -65,8 +65,8 @@ func NewGateway(cfg Config) *Gateway {
 		g.balancer = &balancer{members: cfg.Members, ctx: g.ctx, stats: cfg.Stats, log: cfg.Log, ask: askIdentity, heard: g.near.heard}
 	}
 	g.standby = &standby{members: cfg.Members, others: cfg.Standby, addresses: g.addresses, ctx: g.ctx, stats: cfg.Stats}
-	g.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
-	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.keeper}
+	g.authProbe.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, cfg.upstreams()) }
+	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.authProbe}
 	g.server = gateway.Server{
 		Name: cfg.Name, NewSession: g.newSession, TLS: cfg.TLS, MaxConns: cfg.MaxConns,
 		Log: cfg.Log, Stats: cfg.Stats,

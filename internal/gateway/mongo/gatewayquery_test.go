@@ -15,7 +15,7 @@ func TestGatewaySaysWhatItIs(t *testing.T) {
 	const behind = "mongodb://10.0.0.1:27017"
 	server := closed(t)
 	s := serve(t, server.Addr, withZstd, func(c *Config) { c.UpstreamURL = behind })
-	s.keeper.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, s.cfg.upstreams()) } // removed by serve
+	s.authProbe.Ask = func(ctx context.Context) (bool, error) { return RequiresLogin(ctx, s.cfg.upstreams()) } // removed by serve
 	says := func(doc bson.Raw, behind string) bool {
 		name, _ := doc.Lookup("cinchGateway").StringValueOK()
 		upstream, is := doc.Lookup("upstream").StringValueOK()

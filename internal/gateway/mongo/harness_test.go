@@ -180,7 +180,7 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 		f(&cfg)
 	}
 	s.Gateway = NewGateway(cfg)
-	s.keeper.Ask = nil // taps would see it; limits before login are tested with servers in test/limits
+	s.authProbe.Ask = nil // taps would see it; limits before login are tested with servers in test/limits
 	go func() { _ = s.Serve(l) }()
 	if len(cfg.Members) == 0 { // wait for the gateway's own hello, or tests would mistake it for a client's
 		if _, err := askIdentity(t.Context(), cfg.Upstream); err == nil {

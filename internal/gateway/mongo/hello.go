@@ -80,7 +80,7 @@ func (s *session) helloForClient(h *handshake, r *reply) (out []byte, err error)
 			s.offered.Or(1 << id)
 		}
 		if d.loggedIn {
-			s.door.Open()
+			s.authGate.Open()
 		}
 	}
 	return r.withDocument(edited), nil

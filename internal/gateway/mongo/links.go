@@ -238,14 +238,14 @@ func (s *nearStream) widen(n int64) bool {
 	return true
 }
 
-// keptOut is implemented by connections that are streams of a link. KeepOut sets whether later writes are kept out of
-// the link's history.
-type keptOut interface{ KeepOut(bool) }
+// historyExcluder is implemented by connections that are streams of a link. KeepOut sets whether later writes are kept
+// out of the link's history.
+type historyExcluder interface{ KeepOut(bool) }
 
 // streamOf returns the stream of a link that c is; nil if c is a connection of its own.
-func streamOf(c net.Conn) keptOut {
+func streamOf(c net.Conn) historyExcluder {
 	if wrapped, ok := c.(*gateway.Conn); ok {
-		s, _ := wrapped.Conn.(keptOut)
+		s, _ := wrapped.Conn.(historyExcluder)
 		return s
 	}
 	return nil

@@ -398,7 +398,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 		{"the hello is refused", step(true), 0, true},
 	} {
 		p := newParts(t, withZstd)
-		p.door.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
+		p.authGate.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
 		p.pending.push(&exchange{id: 1, replyCompressor: plain, hello: &handshake{logins: p.g.logins}}, nil)
 		doc := bson.D{{Key: "me", Value: "db0:1"}, {Key: "ok", Value: c.ok}}
 		if c.first != nil {
@@ -407,7 +407,7 @@ func TestLoginsEndWithinHello(t *testing.T) {
 		if err := p.handleReply(answers(doc)); err != nil || p.client.told.Len() == 0 {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := p.door.MustAuthenticate(t.Context()); got != c.stranger {
+		if got := p.authGate.MustAuthenticate(t.Context()); got != c.stranger {
 			t.Errorf("%s: a stranger %v", c.name, got)
 		}
 	}

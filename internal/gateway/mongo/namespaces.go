@@ -43,6 +43,8 @@ func (r *request) addStages(database []byte, pipeline bsoncore.Value, depth int)
 			switch string(e.Key) {
 			case "$lookup", "$graphLookup", "$unionWith", "$merge", "$out":
 				r.addStage(database, e.Value, depth)
+			case "$currentOp", "$listSampledQueries": // of all clients
+				r.unknownNamespaces = true
 			case "$facet":
 				eachElement(e.Value, func(e wire.Element) { r.addStages(database, e.Value, depth+1) })
 			}

@@ -93,7 +93,7 @@ func (s *session) handleReply(m message) (err error) {
 		}
 		return err
 	case x.endsLogin && loginSucceeded(r.doc):
-		s.door.Open()
+		s.authGate.Open()
 	}
 	notPrimary := false
 	if s.g.balancer != nil {

@@ -55,7 +55,7 @@ func TestRecoderLearns(t *testing.T) {
 // The reply pump looks up the requests of replies, and lifts the limit on messages after a successful login.
 func TestReplyPumpFindsRequests(t *testing.T) {
 	p := newParts(t, withZstd)
-	p.door.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
+	p.authGate.Probe = &gateway.AuthProbe{Ask: func(context.Context) (bool, error) { return true, nil }}
 	for _, c := range []struct {
 		name     string
 		reply    bson.D
@@ -71,7 +71,7 @@ func TestReplyPumpFindsRequests(t *testing.T) {
 		if err := p.handleReply(m); err != nil || !bytes.Equal(p.client.told.Bytes(), m.received) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if got := p.door.MustAuthenticate(t.Context()); got != c.stranger || p.pending.busy() {
+		if got := p.authGate.MustAuthenticate(t.Context()); got != c.stranger || p.pending.busy() {
 			t.Errorf("%s: a stranger %v, busy %v", c.name, got, p.pending.busy())
 		}
 	}
@@ -212,7 +212,7 @@ func TestBadServer(t *testing.T) {
 
 // A server that sends a message other than a reply is disconnected.
 func TestServerSendsNoReply(t *testing.T) {
-	server := startLiar(t)
+	server := startScriptedServer(t)
 	s := serve(t, server.addr, withZstd)
 	server.mu.Lock()
 	server.next = opMsg(9, 0, bson.D{{Key: "ok", Value: 1}, {Key: "padding", Value: strings.Repeat("x", 4000)}})

@@ -21,7 +21,7 @@ type session struct {
 	*compression // the gateway's
 	g            *Gateway
 
-	door          gateway.AuthGate // limits messages until the client has logged in
+	authGate      gateway.AuthGate // limits messages until the client has logged in
 	pending       pending
 	accepted      atomic.Uint32 // the compressorSet that the server has accepted of the gateway's offer
 	offered       atomic.Uint32 // the compressorSet that the client was told in replies to hellos
@@ -50,13 +50,13 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	})
 	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.upstreams()[member].Address
 	s.pending.init()
-	s.door.Probe = &g.keeper
+	s.authGate.Probe = &g.authProbe
 	s.memberSession = memberSession{member: member, session: s.PumpedSession}
 	s.toServer = sender{conn: upstream, stream: streamOf(upstream), peer: memory.FromUpstream}
 	s.toClient = sender{conn: client, stream: streamOf(client), peer: memory.FromClient}
 	s.nearClient.Store(s.toClient.stream != nil)
 	s.offered.Store(1 << wire.Noop) // noop decompresses nothing, and handshakes have no name for it
-	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.door}, allowed: &s.offered}
+	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.authGate}, allowed: &s.offered}
 	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies}, pace: gateway.PaceOf(upstream)}
 	return s
 }
@@ -238,7 +238,7 @@ func (s *session) refuseLogin(mechanism string, c *trace.Command) error {
 func (s *session) answerGatewayQuery(c *trace.Command) error {
 	c.End("")
 	url := s.g.cfg.UpstreamURL
-	if s.door.MustAuthenticate(s.Context()) {
+	if s.authGate.MustAuthenticate(s.Context()) {
 		url = ""
 	}
 	return s.toClient.send(replyTo(s.req.header, gatewayReply(s.g.cfg.Name, url)), nil)
@@ -270,12 +270,12 @@ func (s *session) logEnd(who memory.Peer, err error) {
 }
 
 // Authenticated implements gateway.Authenticator.
-func (s *session) Authenticated() bool { return s.door.IsOpen() }
+func (s *session) Authenticated() bool { return s.authGate.IsOpen() }
 
 // sender sends messages to a peer, one at a time.
 type sender struct {
 	conn   net.Conn
-	stream keptOut // conn as a stream of a link; nil: it is not one
+	stream historyExcluder // conn as a stream of a link; nil: it is not one
 	peer   memory.Peer
 
 	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.

@@ -28,7 +28,7 @@ func newGuarded(t *testing.T) *guarded {
 	p := &guarded{partsOf: newParts(t, nil), budget: memory.NewBudget(128 << 20), lengths: make(chan int, 10)}
 	p.g.requests = p.budget.Share("test")
 	p.g.cfg.Peers = true
-	p.g.keeper.Ask = func(context.Context) (bool, error) { return true, nil }
+	p.g.authProbe.Ask = func(context.Context) (bool, error) { return true, nil }
 	l := listen(t)
 	p.rawClient = dialRaw(t, l.Addr().String())
 	p.rawClient.compression = compressionBy(t, withZstd)

@@ -21,14 +21,15 @@ type watcher struct {
 	req     request
 }
 
-// watchersDoor limits messages to gateway.MaxUnauthenticatedBytes: watching drivers never log in.
-var watchersDoor = gateway.AuthProbe{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
+// watcherAuth makes the AuthGates of watching drivers, which never log in, limit their messages to
+// gateway.MaxUnauthenticatedBytes.
+var watcherAuth = gateway.AuthProbe{Ask: func(context.Context) (closed bool, err error) { return true, nil }}
 
 // newWatcher returns the session of a driver. room is the account for its messages.
 func newWatcher(s *standby, client net.Conn, room *memory.Account, stats *gateway.Stats) *watcher {
 	in := gateway.Inbound{
 		Conn: client, Peer: memory.FromClient, Ctx: s.ctx, Account: room,
-		AuthGate: &gateway.AuthGate{Probe: &watchersDoor},
+		AuthGate: &gateway.AuthGate{Probe: &watcherAuth},
 	}
 	return &watcher{standby: s, client: client, stats: stats, in: reader{Inbound: in, allowed: new(atomic.Uint32)}}
 }
