@@ -3,7 +3,6 @@ package grpc
 import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/grpccodec"
-	"github.com/cinch-layer/cinch/codec/proto/history"
 	"github.com/cinch-layer/cinch/internal/gateway/sampled"
 	wire "github.com/cinch-layer/cinch/internal/wire/grpc"
 )
@@ -73,15 +72,6 @@ func (p *measuring) name() sampled.Name {
 	return sampled.Name{Method: p.method, Direction: p.direction.String()}
 }
 
-// Settings for measuring links: the defaults of a link's zstd level, and of log2 of its largest window in bytes.
-const (
-	linkLevel  = 3
-	linkWindow = 23
-
-	linkPiece       = 64 << 10 // largest piece of a connection that is compressed at once, in bytes
-	linkPieceHeader = 9        // bytes before a piece
-)
-
 // compressionMethods returns the compression methods to compare. Compressed messages may decompress to maxOpen bytes.
 func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int) *sampled.Methods {
 	return &sampled.Methods{
@@ -91,45 +81,8 @@ func compressionMethods(codecs *grpccodec.Set, engine *codec.Engine, maxOpen int
 			}
 			return codecs.AppendDecompress(nil, m.Bytes, m.Coding, maxOpen)
 		},
-		Compress: codecs.AppendCompress,
-		Each:     []sampled.Method{{Setting: "s2"}, {Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}, {Setting: codec.Proto.String(), Protobuf: true}},
-		Sequences: []sampled.Sequence{
-			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: func() (sampled.Writer, error) {
-				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return append(dst, message...), nil })
-			}},
-			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: func() (sampled.Writer, error) {
-				var w history.Writer // as in one lane that all calls use in turn
-				return beginLink(engine, func(dst, message []byte) ([]byte, error) { return w.Append(dst, message), nil })
-			}},
-		},
+		Compress:  codecs.AppendCompress,
+		Each:      []sampled.Method{{Setting: "s2"}, {Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}, {Setting: codec.Proto.String(), Protobuf: true}},
+		Sequences: sampled.LinkSequences(engine, func(dst []byte, n int) []byte { return wire.AppendHeader(dst, true, n) }),
 	}
 }
-
-// beginLink starts a simulated link, on which messages are written by write.
-func beginLink(e *codec.Engine, write func(dst, message []byte) ([]byte, error)) (sampled.Writer, error) {
-	stream, err := e.StreamWriter(linkLevel, linkWindow)
-	return &linkWriter{stream: stream, write: write}, err
-}
-
-// linkWriter compresses messages as a link does, but without HTTP/2 headers.
-type linkWriter struct {
-	stream codec.StreamWriter
-	write  func(dst, message []byte) ([]byte, error)
-	buf    []byte
-}
-
-func (w *linkWriter) Append(dst, message []byte) (_ []byte, err error) {
-	w.buf = wire.AppendHeader(w.buf[:0], true, len(message))
-	if w.buf, err = w.write(w.buf, message); err != nil {
-		return dst, err
-	}
-	for rest := w.buf; len(rest) > 0 && err == nil; {
-		piece := rest[:min(len(rest), linkPiece)]
-		rest = rest[len(piece):]
-		dst = append(dst, make([]byte, linkPieceHeader)...)
-		dst, err = w.stream.Append(dst, piece)
-	}
-	return dst, err
-}
-
-func (w *linkWriter) Close() { w.stream.Close() }

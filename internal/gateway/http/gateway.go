@@ -5,8 +5,6 @@ import (
 	"net"
 	"sync/atomic"
 
-	"github.com/cinch-layer/cinch/codec"
-	"github.com/cinch-layer/cinch/codec/proto/history"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/peer/lanes"
@@ -79,52 +77,15 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Settings for measuring samples as on a link: the defaults of its zstd level, and of log2 of its largest window in
-// bytes.
-const (
-	linkLevel  = 3
-	linkWindow = codec.MaxStreamWindow
-)
-
 // compressionMethods returns the compression methods that are measured.
 func compressionMethods(c *Config, open func(m sampled.Message) ([]byte, error)) *sampled.Methods {
-	link := func(columns bool) func() (sampled.Writer, error) {
-		return func() (sampled.Writer, error) {
-			w, err := c.Engine.StreamWriter(linkLevel, linkWindow)
-			return &linkWriter{stream: w, columns: columns}, err
-		}
-	}
 	return &sampled.Methods{
-		Open:     open,
-		Compress: c.Codecs.AppendCompress,
-		Each:     []sampled.Method{{Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}},
-		Sequences: []sampled.Sequence{
-			{Method: sampled.Method{Setting: sampled.PairPlain}, Begin: link(false)},
-			{Method: sampled.Method{Setting: sampled.PairColumns, Protobuf: true}, Begin: link(true)},
-		},
+		Open:      open,
+		Compress:  c.Codecs.AppendCompress,
+		Each:      []sampled.Method{{Setting: "gzip-6"}, {Setting: "zstd-1"}, {Setting: "zstd-3"}},
+		Sequences: sampled.LinkSequences(c.Engine, nil),
 	}
 }
-
-// linkWriter compresses bodies as a link does, all of them in one lane or without lanes.
-type linkWriter struct {
-	stream  codec.StreamWriter
-	lane    history.Writer
-	columns bool
-}
-
-// Append appends a compressed body to dst.
-func (w *linkWriter) Append(dst, body []byte) ([]byte, error) {
-	if w.columns {
-		body = w.lane.Append(nil, body)
-	}
-	if len(body) == 0 {
-		return dst, nil
-	}
-	return w.stream.Append(dst, body)
-}
-
-// Close frees the stream.
-func (w *linkWriter) Close() { w.stream.Close() }
 
 // Links returns the endpoint of the gateway's links, for metrics, or nil if it has none.
 func (g *Gateway) Links() *link.Endpoint { return g.common.endpoint }

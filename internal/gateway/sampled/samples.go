@@ -4,7 +4,7 @@
 //	messages.go  Messages: counts, and a uniform sample of each kind, of the messages that a gateway sends
 //	samples.go   Samples: counts, and the last messages of each kind in their order, of the messages that a gateway
 //	             received. The bodies of HTTP requests and replies count as messages too
-//	estimate.go  the estimates; those of Samples include a pair of gateways
+//	estimate.go  the estimates; those of Samples include a pair of gateways; link.go a simulated link
 package sampled
 
 import (

@@ -10,15 +10,15 @@ import (
 	"github.com/cinch-layer/cinch/codec/grpccodec"
 )
 
-// history compresses each message with the earlier ones as history.
-type history struct{ codec.StreamWriter }
+// historyWriter compresses each message with the earlier ones as history.
+type historyWriter struct{ codec.StreamWriter }
 
 func ways(t testing.TB) *Methods {
 	t.Helper()
 	e, set := codec.New(codec.Options{}), grpccodec.NewSet(grpccodec.Options{})
 	begin := func() (Writer, error) {
 		s, err := e.StreamWriter(3, 20)
-		return history{s}, err
+		return historyWriter{s}, err
 	}
 	return &Methods{
 		Open: func(m Message) ([]byte, error) {
