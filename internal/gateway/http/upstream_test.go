@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -637,5 +638,29 @@ func TestHeadersLongerThanTheUpstreamTakes(t *testing.T) {
 	post(t, g.url, nil) // now the upstream's settings are known
 	if resp := post(t, g.url, nil, "X-Long", strings.Repeat("h", 20<<10)); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Error(resp.Status)
+	}
+}
+
+// The limit on the headers of a reply is the same for both versions of HTTP, although HTTP/2 counts 32 bytes more for
+// each field.
+func TestReplyHeadersWithinTheLimit(t *testing.T) {
+	const limit = 8 << 10
+	long := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.Header.Get("X-Bytes"))
+		w.Header().Set("X-Long", strings.Repeat("h", n))
+	})
+	for _, protocols := range [][]string{nil, {"h2"}, {"http/1.1"}} {
+		u := newUpstream(t, long, protocols...)
+		g := start(t, u.addr(), func(c *Config) {
+			c.MaxHeader = limit
+			if c.H2C = u.TLS == nil; !c.H2C {
+				c.Upstream.TLS = &tls.Config{InsecureSkipVerify: true}
+			}
+		})
+		for n, want := range map[int]int{limit - 150: http.StatusOK, 2 * limit: http.StatusBadGateway} {
+			if resp := post(t, g.url, nil, "X-Bytes", strconv.Itoa(n)); resp.StatusCode != want {
+				t.Errorf("%v: %d bytes: %s", protocols, n, resp.Status)
+			}
+		}
 	}
 }

@@ -54,7 +54,7 @@ type pool struct {
 }
 
 func newPool(c *Config, dial dialFunc, one func(*http.Request) (*http.Response, error)) *pool {
-	clientConfig := http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader, ContinueTimeout: expectTimeout, Faults: http2.Faults{Log: c.Log, Stats: c.Stats}}
+	clientConfig := http2.ClientConfig{Window: upstreamWindow, ConnWindow: upstreamConnWindow, MaxHeader: c.MaxHeader + usualFields, ContinueTimeout: expectTimeout, Faults: http2.Faults{Log: c.Log, Stats: c.Stats}}
 	return &pool{http1: one, Pool: http2.NewPool(http2.PoolConfig[*upstreamConn]{
 		MaxConns: maxConns, Idle: upstreamIdle, Linger: closeTimeout, Faults: clientConfig.Faults, OnIsolated: func(client string) {
 			c.Stats.Error("resets")
