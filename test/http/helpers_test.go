@@ -23,6 +23,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	gatewayhttp "github.com/cinch-layer/cinch/internal/gateway/http"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -62,12 +63,13 @@ func inside(t testing.TB, upstream string, from int) (addr string) {
 // history is in use.
 func paired(t testing.TB, upstream string) (addr string) {
 	t.Helper()
-	far, _ := start(t, upstream, zstdFrom(t, -1), gatewayhttp.Config{Peers: true})
+	links := &link.Config{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
+	far, _ := start(t, upstream, zstdFrom(t, -1), gatewayhttp.Config{Peers: true, Links: links})
 	all, err := policy.NewMessages([]policy.MessageRule{{Name: "all", Auto: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, stats := start(t, far, all, gatewayhttp.Config{Link: gatewayhttp.Shared})
+	near, stats := start(t, far, all, gatewayhttp.Config{Link: gatewayhttp.Shared, Links: links})
 	for range 200 {
 		resp, err := client(false).Post("http://"+near+"/warm", "text/plain", bytes.NewReader(text))
 		if err != nil {

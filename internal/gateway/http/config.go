@@ -42,7 +42,7 @@ type Config struct {
 	Grace time.Duration // time from the beginning of a drain to the end of idle connections
 
 	Peers bool         // clients may be gateways, whose links are accepted
-	Links *link.Config // links to and from other gateways; nil: defaults
+	Links *link.Config // links to and from other gateways; nil: no links
 	Link  Sharing      // links to an upstream that turns out to be a gateway
 
 	Sample            bool     // sample the bodies of requests to measure them
@@ -67,9 +67,6 @@ const (
 )
 
 func (c *Config) setDefaults() {
-	if c.Links == nil && (c.Peers || c.Link != NoHistory) {
-		c.Links = &link.Config{Setting: codec.Setting{Codec: codec.Zstd, Level: 3}}
-	}
 	if c.MaxStreams <= 0 {
 		c.MaxStreams = DefaultMaxStreams
 	}

@@ -34,7 +34,7 @@ func (s *session) serveLink(ahead []byte) {
 	}
 	ends := lanes.OfLink(c, s.handler.lanes)
 	if ends == nil {
-		s.handler.endpoint.Disconnected("a near gateway of another version, whose links have no lanes, disconnected", s.client, errNoLanes)
+		s.handler.endpoint.Disconnected("link refused: the near gateway has another version of Cinch", s.client, errNoLanes)
 		_ = c.Close()
 		return
 	}

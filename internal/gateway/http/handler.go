@@ -104,7 +104,7 @@ func (w *replyWriter) WriteHeader(status int) {
 	in, h := w.x.in, w.Header()
 	switch {
 	case status < http.StatusOK && status != http.StatusSwitchingProtocols:
-		if !w.unknown(status) {
+		if !w.mustSkipInterim(status) {
 			w.ResponseWriter.WriteHeader(status)
 		}
 		return
@@ -121,9 +121,9 @@ func (w *replyWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// unknown reports whether the client would not understand an interim reply: it speaks HTTP/1.0, or has been
-// told to continue.
-func (w *replyWriter) unknown(status int) bool {
+// mustSkipInterim reports whether an interim reply must not be sent: the client speaks HTTP/1.0, or has been told to
+// continue.
+func (w *replyWriter) mustSkipInterim(status int) bool {
 	in := w.x.in
 	return !in.ProtoAtLeast(1, 1) || status == http.StatusContinue && len(in.Header["Expect"]) > 0 && w.x.bodyEnded()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/peer/link"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -72,6 +73,9 @@ func start(t *testing.T, upstream string, change func(*Config), rules ...policy.
 	}
 	if change != nil {
 		change(&c)
+	}
+	if c.Links == nil && (c.Peers || c.Link != NoHistory) {
+		c.Links = &link.Config{Setting: setting(t, "zstd-3")}
 	}
 	r.Gateway = NewGateway(c)
 	p, err := policy.NewMessages(rules)

@@ -106,7 +106,7 @@ func (l *links) isSpared() bool {
 	return false
 }
 
-var errNoLanes = errors.New("the far gateway is of another version: its links have no lanes")
+var errNoLanes = errors.New("the other gateway has another version of Cinch: its links have no lanes")
 
 // connect opens a link. Opening ends with alive; the pool closes the link.
 func (f *farGateway) connect(alive context.Context, client string) (*linkConn, error) {

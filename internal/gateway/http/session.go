@@ -179,7 +179,7 @@ func (s *session) serveHTTP2(conn net.Conn, ahead []byte, h *handler, idle time.
 		server.Drain()
 	}
 	if err := server.Serve(); err != nil {
-		s.handler.errorLog.Printf("HTTP/2 of %s: %v", s.memory.Addr, err)
+		s.handler.errorLog.Printf("closed the HTTP/2 connection of client %s: %v", s.memory.Addr, err)
 	}
 }
 
