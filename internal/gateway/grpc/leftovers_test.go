@@ -247,7 +247,9 @@ func TestNothingLeaks(t *testing.T) {
 	g := startGateway(t, "grpc://"+server, nil)
 	g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, "zstd-1"), MinSize: 64}))
 	mustEcho(t, connect(t, g.addr), payload(100_000))
-	testenv.Eventually(t, "idle", func() bool { return true })
+	testenv.Eventually(t, "the first call ends", func() bool {
+		return g.pool.Conns()[0].Active() == 0 && g.cfg.Requests.InUse() == 0 && g.cfg.Replies.InUse() == 0
+	})
 	before := runtime.NumGoroutine()
 	c := connect(t, g.addr)
 	for i := range 50 {

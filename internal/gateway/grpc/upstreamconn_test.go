@@ -214,13 +214,14 @@ func TestUpstreamDies(t *testing.T) {
 	}
 	go func() { _ = s.Serve(l) }()
 	g := startGateway(t, "grpc://"+l.Addr().String(), nil)
+	var calls []grpc.ClientStream
 	for _, rule := range []string{"raw", "zstd-1"} {
 		g.SetPolicy(rulesOf(t, policy.MessageRule{Setting: set(t, rule)}))
-	}
-	calls := make([]grpc.ClientStream, 3)
-	for i := range calls {
-		calls[i] = stream(within(t), t, connect(t, g.addr), "Both")
-		exchange(t, calls[i])
+		for range 3 {
+			c := stream(within(t), t, connect(t, g.addr), "Both")
+			exchange(t, c)
+			calls = append(calls, c)
+		}
 	}
 	s.Stop()
 	for _, c := range calls {
@@ -234,61 +235,21 @@ func TestUpstreamDies(t *testing.T) {
 	}
 }
 
-// deafened forwards connections to a server until deaf is set. Then it keeps them open and forwards nothing
-// more, like a network that has lost a machine.
-func deafened(t *testing.T, server string) (addr string, deaf *atomic.Bool) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	deaf = new(atomic.Bool)
-	forward := func(to, from net.Conn, old func() bool) {
-		defer from.Close()
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := from.Read(buf)
-			if err != nil {
-				_ = to.Close()
-				return
-			}
-			if !old() {
-				_, _ = to.Write(buf[:n])
-			}
-		}
-	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", server)
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			born := deaf.Load() // later connections work
-			old := func() bool { return !born && deaf.Load() }
-			go forward(up, c, old)
-			go forward(c, up, old)
-		}
-	}()
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String(), deaf
-}
-
-// Calls that wait for a server that has vanished end with UNAVAILABLE, and new calls use a new connection.
-func TestSilentDeathIsNoticed(t *testing.T) {
-	t.Parallel()
-	addr, deaf := deafened(t, startServer(t, echo))
-	g := startGateway(t, "grpc://"+addr, nil)
-	g.pool.dialer.pings = pings{every: 5 * time.Millisecond, silent: 50 * time.Millisecond, answer: 2 * time.Second, apart: time.Hour}
+// Calls on a connection that was given up end with UNAVAILABLE, and new calls use a new connection.
+func TestGivenUpConnection(t *testing.T) {
+	g := startGateway(t, "grpc://"+startServer(t, echo), nil)
 	c := connect(t, g.addr, grpc.WithDisableRetry())
 	s := stream(within(t), t, c, "Both")
 	exchange(t, s)
-	deaf.Store(true)
-	_, err := unary(within(t), c, "Unary", payload(100))
-	if status.Code(err) != codes.Unavailable {
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := unary(within(t), c, "Wait", payload(100))
+		waiting <- err
+	}()
+	h := g.pool.Conns()[0]
+	testenv.Eventually(t, "both calls wait", func() bool { return h.Active() == 2 })
+	h.giveUp()
+	if err := <-waiting; status.Code(err) != codes.Unavailable {
 		t.Errorf("a call without an answer: %v", err)
 	}
 	var out []byte
@@ -296,6 +257,37 @@ func TestSilentDeathIsNoticed(t *testing.T) {
 		t.Errorf("a stream: %v", err)
 	}
 	mustEcho(t, c, payload(100))
+}
+
+// A server that answers nothing, not even pings, is given up, and later calls get another connection.
+func TestSilentDeathIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newGateway(t, "grpc://server:1", nil).pool
+		defer p.Close()
+		p.dialer.open = func(context.Context) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }() // like a network that has lost a machine
+			return near, nil
+		}
+		var s http2.Slot
+		h, err := p.Take(t.Context(), &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRequest(t.Context(), t)
+		r.Body = nil
+		began := time.Now()
+		_, err = h.Conn.RoundTrip(r)
+		least := defaultPings.silent + defaultPings.answer
+		if waited := time.Since(began); h.explain(err) != errSilent || waited < least || waited > least+defaultPings.every {
+			t.Errorf("after %v: %v", waited, h.explain(err))
+		}
+		p.Release(&s)
+		if again, err := p.Take(t.Context(), &s); err != nil || again == h {
+			t.Errorf("the same connection, %v", err)
+		}
+		p.Release(&s)
+	})
 }
 
 // Quiet streams are not taken for dead, and the pings on them are few enough for grpc-go's default rules.
