@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errTooLarge = errors.New("a compressed message is larger than max_open")
+	errTooLarge = errors.New("message decompresses to more than max_open")
 	errCorrupt  = errors.New("a message can't be decompressed")
 	errFormat   = errors.New("invalid gRPC message framing")
 )
@@ -63,7 +63,7 @@ func (o *decompressor) explain(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, grpccodec.ErrTooLarge), errors.Is(err, lanes.ErrTooLarge):
 		o.stats.Error("too_large")
-		return fmt.Errorf("%w, %d bytes", errTooLarge, o.maxOpen)
+		return fmt.Errorf("%w (%d bytes)", errTooLarge, o.maxOpen)
 	}
 	o.stats.Error("corrupt")
 	return fmt.Errorf("%w: %w", errCorrupt, err)

@@ -268,7 +268,7 @@ func (w *rewriter) open(n int) error {
 		return fmt.Errorf("%w: the message is marked as compressed, but the call has no grpc-encoding", errFormat)
 	}
 	if n > w.decompressor.maxOpen {
-		return fmt.Errorf("%w: %d bytes", errTooLarge, n)
+		return fmt.Errorf("%w (%d bytes)", errTooLarge, w.decompressor.maxOpen)
 	}
 	if w.plan.from == lanes.Encoding {
 		return w.openLaned(n)

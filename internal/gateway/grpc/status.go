@@ -29,7 +29,7 @@ const (
 	codeUnavailable       code = 14
 )
 
-var errDraining = errors.New("the gateway shuts down")
+var errDraining = errors.New("the gateway is shutting down; retry")
 
 var errSlow = errors.New("the call stalled while others waited for the memory that its message holds")
 

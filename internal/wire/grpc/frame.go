@@ -21,13 +21,8 @@ import (
 // HeaderLen is the size of a message's header in bytes.
 const HeaderLen = 5
 
-// Errors of headers and bodies.
-var (
-	// ErrFlag is returned for a flag other than 0 and 1. The rest of the body can't be parsed.
-	ErrFlag = errors.New("grpc: unknown flag of a message")
-	// ErrTruncated means that the body ends within a message.
-	ErrTruncated = errors.New("grpc: the body ends within a message")
-)
+// ErrFlag is returned for a flag other than 0 and 1. The rest of the body can't be parsed.
+var ErrFlag = errors.New("grpc: unknown flag of a message")
 
 // Header is the header of a message.
 type Header struct {
