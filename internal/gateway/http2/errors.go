@@ -11,14 +11,14 @@ import (
 // REFUSED_STREAM, an xhttp2.StreamError.
 var (
 	// ErrGoAway is returned for a request beyond the last stream that the server's GOAWAY names.
-	ErrGoAway = errors.New("h2: the server goes away without having processed the request")
+	ErrGoAway = errors.New("http2: the server goes away without having processed the request")
 	// ErrUnusable is returned by a connection that accepts no more requests. Nothing was sent.
-	ErrUnusable = errors.New("h2: the connection accepts no more requests")
+	ErrUnusable = errors.New("http2: the connection accepts no more requests")
 )
 
 // ErrHeaderSize is returned for a request whose header list is longer than the server's
 // SETTINGS_MAX_HEADER_LIST_SIZE. Nothing was sent, and a retry would fail, too.
-var ErrHeaderSize = errors.New("h2: the header list is longer than the server accepts (SETTINGS_MAX_HEADER_LIST_SIZE)")
+var ErrHeaderSize = errors.New("http2: the header list is longer than the server accepts (SETTINGS_MAX_HEADER_LIST_SIZE)")
 
 // Errors of calls that lose their stream to other clients (see fairshare.go).
 var (
@@ -37,13 +37,13 @@ func IsUnprocessed(err error) bool {
 }
 
 var (
-	errClosed      = errors.New("h2: the connection is closed")
-	errBodyClosed  = errors.New("h2: the body is closed")
-	errHandlerDone = errors.New("h2: the handler has returned")
-	errEnded       = errors.New("h2: the stream has ended")
-	errPeerHeader  = errors.New("h2: the peer's header list is too long")
-	errShortBody   = errors.New("h2: the body is shorter than its content-length")
-	errLongBody    = errors.New("h2: the body is longer than its content-length")
+	errClosed      = errors.New("http2: the connection is closed")
+	errBodyClosed  = errors.New("http2: the body is closed")
+	errHandlerDone = errors.New("http2: the handler has returned")
+	errEnded       = errors.New("http2: the stream has ended")
+	errPeerHeader  = errors.New("http2: the peer's header list is too long")
+	errShortBody   = errors.New("http2: the body is shorter than its content-length")
+	errLongBody    = errors.New("http2: the body is longer than its content-length")
 )
 
 // violation is an error of the peer that ends its connection (RFC 9113, section 5.4.1).
@@ -52,7 +52,7 @@ type violation struct {
 	what string
 }
 
-func (v violation) Error() string { return fmt.Sprintf("h2: %v: %s", v.code, v.what) }
+func (v violation) Error() string { return fmt.Sprintf("http2: %v: %s", v.code, v.what) }
 
 func protocolError(what string) error { return violation{xhttp2.ErrCodeProtocol, what} }
 
@@ -72,5 +72,5 @@ type GoAwayError struct {
 }
 
 func (e GoAwayError) Error() string {
-	return fmt.Sprintf("h2: the server went away: %v %q", e.Code, e.Debug)
+	return fmt.Sprintf("http2: the server went away: %v %q", e.Code, e.Debug)
 }

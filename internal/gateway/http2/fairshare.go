@@ -222,7 +222,7 @@ func (g *group) assignFree() {
 	for len(g.waiting) > 0 {
 		best, room := g.leastBusy()
 		if best == nil {
-			g.grow(best, room)
+			g.openIfBusy(best, room)
 		}
 		if room <= 0 {
 			return

@@ -154,7 +154,7 @@ func (p *Pool[H]) Take(ctx context.Context, s *Slot) (none H, err error) {
 		g.addPresent(m)
 	}
 	best, room := g.leastBusy()
-	g.grow(best, room)
+	g.openIfBusy(best, room)
 	var ready chan struct{}
 	if room > 0 && !g.contended && len(g.waiting) == 0 {
 		g.assign(s, best)
@@ -201,7 +201,7 @@ func (p *Pool[H]) TryTake(s *Slot, mayConnect bool) (h H, ok bool) {
 	g := m.group
 	best, room := g.leastBusy()
 	if mayConnect {
-		g.grow(best, room)
+		g.openIfBusy(best, room)
 	}
 	if ok = room > 0 && len(g.waiting) == 0; ok {
 		s.err, s.member = nil, m
@@ -403,8 +403,8 @@ func (g *group) remove(u *Pooled) {
 	g.conns = slices.DeleteFunc(g.conns, func(other *Pooled) bool { return other == u })
 }
 
-// grow opens one more connection if that helps and is allowed.
-func (g *group) grow(best *Pooled, room int64) {
+// openIfBusy opens one more connection if that helps and is allowed.
+func (g *group) openIfBusy(best *Pooled, room int64) {
 	if (best == nil || room <= 0 || best.active.Load() >= SpreadStreams) && len(g.conns) < g.maxConns && !g.dialing {
 		g.dialing = true
 		go g.open(time.Until(g.pause))
@@ -438,7 +438,7 @@ func (g *group) open(pause time.Duration) {
 	}
 	g.assignFree()
 	if len(g.waiting) > 0 && err == nil {
-		g.grow(g.leastBusy())
+		g.openIfBusy(g.leastBusy())
 	}
 	g.startChecks()
 }

@@ -12,6 +12,18 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
+// hopOf returns the connection that the pool gives a client for its next request.
+func hopOf(t *testing.T, p *Pool[*testHop], c *Client) *testHop {
+	t.Helper()
+	s := Slot{Client: c}
+	h, err := p.Take(t.Context(), &s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Release(&s)
+	return h
+}
+
 // cancelled begins n requests of a client on a connection and cancels them at once.
 func cancelled(t *testing.T, c *ClientConn, by *Client, n int) {
 	t.Helper()
@@ -133,24 +145,15 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 			c.OnIsolated = func(client string) { apart = append(apart, client) }
 		})
 		defer p.Close()
-		hopOf := func(c *Client) *testHop {
-			s := Slot{Client: c}
-			h, err := p.Take(t.Context(), &s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Release(&s)
-			return h
-		}
 		bad, good := newUser(t, p, 1).is, newUser(t, p, 1).is
-		shared := hopOf(bad)
+		shared := hopOf(t, p, bad)
 		cancelled(t, shared.Conn, bad, clientBurst)
-		if hopOf(bad) != shared {
+		if hopOf(t, p, bad) != shared {
 			t.Error("it is apart before it has reset much")
 		}
 		cancelled(t, shared.Conn, bad, 1)
-		own := hopOf(bad)
-		if own == shared || hopOf(bad) != own || hopOf(good) != shared {
+		own := hopOf(t, p, bad)
+		if own == shared || hopOf(t, p, bad) != own || hopOf(t, p, good) != shared {
 			t.Error("the connections of the clients are wrong")
 		}
 		if len(apart) != 1 || apart[0] != "10.0.0.1" {
@@ -158,14 +161,14 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		}
 		other := newUser(t, p, 2).is // another address gets others
 		cancelled(t, shared.Conn, other, clientBurst+1)
-		if h := hopOf(other); h == own || h == shared {
+		if h := hopOf(t, p, other); h == own || h == shared {
 			t.Error("two addresses share what is for clients that reset much, and there is room")
 		}
 		own.Conn.mu.Lock()
 		own.Conn.goAway = &GoAwayError{Code: xhttp2.ErrCodeEnhanceYourCalm}
 		own.Conn.mu.Unlock()
 		begun := time.Now()
-		next := hopOf(bad)
+		next := hopOf(t, p, bad)
 		if waited := time.Since(begun); next == own || waited != isolatedPause {
 			t.Errorf("another connection after %v", waited)
 		}
@@ -175,7 +178,7 @@ func TestClientsThatResetMuchAreApart(t *testing.T) {
 		}
 		time.Sleep(isolationTime + time.Second)
 		synctest.Wait()
-		if hopOf(bad) != shared {
+		if hopOf(t, p, bad) != shared {
 			t.Error("it stays apart")
 		}
 		<-own.Conn.Done() // no request uses it
@@ -195,39 +198,30 @@ func TestResetsOfConnectionsThatComeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quietPool(t, 1000, nil)
 		defer p.Close()
-		hopOf := func(c *Client) *testHop {
-			s := Slot{Client: c}
-			h, err := p.Take(t.Context(), &s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Release(&s)
-			return h
-		}
 		good, other := newUser(t, p, 1).is, newUser(t, p, 2).is
-		shared := hopOf(good)
+		shared := hopOf(t, p, good)
 		came := func() *Client { return newUser(t, p, 1).is }
 		for range addressBurst/clientBurst + 1 {
 			bad := came()
-			if hopOf(bad) != shared {
+			if hopOf(t, p, bad) != shared {
 				t.Error("it is apart before its address has reset much")
 			}
 			cancelled(t, shared.Conn, bad, clientBurst)
 			p.Leave(bad)
 		}
 		bad := came()
-		if hopOf(bad) == shared || hopOf(good) != shared || hopOf(other) != shared {
+		if hopOf(t, p, bad) == shared || hopOf(t, p, good) != shared || hopOf(t, p, other) != shared {
 			t.Error("the connections of the clients are wrong")
 		}
-		cancelled(t, hopOf(bad).Conn, bad, 10*addressBurst) // these harm only connections that are apart
+		cancelled(t, hopOf(t, p, bad).Conn, bad, 10*addressBurst) // these harm only connections that are apart
 		p.Leave(bad)
 		cancelled(t, shared.Conn, good, 1)
-		if hopOf(good) == shared {
+		if hopOf(t, p, good) == shared {
 			t.Error("it resets, too, and is not apart")
 		}
 		time.Sleep(isolationTime + time.Second)
 		bad = came()
-		if hopOf(bad) != shared || hopOf(good) != shared {
+		if hopOf(t, p, bad) != shared || hopOf(t, p, good) != shared {
 			t.Error("the address stays apart")
 		}
 		p.Leave(bad)

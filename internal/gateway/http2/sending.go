@@ -100,7 +100,7 @@ func NewSending(r *http.Request, body []byte) (Sending, error) {
 // refuse closes a request that is invalid.
 func (o *Sending) refuse(what string) (Sending, error) {
 	o.Close()
-	return *o, fmt.Errorf("h2: a request's %s is not valid", what)
+	return *o, fmt.Errorf("http2: a request's %s is not valid", what)
 }
 
 // eachField calls f with each field of the header. Names are in the form of http.Header.

@@ -145,10 +145,10 @@ func (c *conn) lend(n int64) {
 	w.unannounced += more
 }
 
-// grow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: otherwise the
-// round-trip time to the peer would limit the speed of long bodies. n is the number of bytes that were read and not
+// growWindow doubles the receive window of a stream whose reader keeps up with the peer, if widen permits it: otherwise
+// the round-trip time to the peer would limit the speed of long bodies. n is the number of bytes that were read and not
 // yet given back to the window.
-func (s *stream) grow(n int64) {
+func (s *stream) growWindow(n int64) {
 	w := &s.window
 	unannounced := w.unannounced + n
 	switch {
@@ -176,7 +176,7 @@ func (s *stream) read(p []byte) (int, error) {
 	case s.in.len() > 0:
 		n := s.in.read(p)
 		if s.widen != nil && s.in.len() == 0 {
-			s.grow(int64(n))
+			s.growWindow(int64(n))
 		}
 		c.restoreWindow(s, int64(n))
 		c.flush()

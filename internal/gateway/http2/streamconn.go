@@ -85,7 +85,7 @@ func (c *StreamConn) Read(p []byte) (int, error) {
 	case s.in.len() > 0:
 		n := s.in.read(p)
 		if s.widen != nil && s.in.len() == 0 {
-			s.grow(int64(n))
+			s.growWindow(int64(n))
 		}
 		s.c.restoreWindow(s, int64(n))
 		s.c.flush()
