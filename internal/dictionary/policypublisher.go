@@ -24,7 +24,7 @@ func publish(p *policy.Policy) published.Document {
 		}
 		switch {
 		case r.ToPlain:
-			one.Codec, one.Level, one.MinSize, one.MinGain = codec.Zstd.String(), 1, 1, published.NothingGains
+			one.Codec, one.Level, one.MinSize, one.MinGain = codec.Zstd.String(), 1, 1, published.Disabled
 		case r.Auto:
 			one.Record, one.Shared = Fingerprint(r), r.Shared
 		case r.Setting.Dict != 0:

@@ -55,7 +55,7 @@ func TestRuleToPlainIsPublished(t *testing.T) {
 	}
 	for _, size := range []int{1, 50, 64 << 20} {
 		r := p.Lookup(policy.Address{Space: "0", Key: []byte("web:1"), Type: policy.String, Size: size})
-		if r == nil || r.Name != "web" || !r.Compresses() || r.MinGain < published.NothingGains || r.SavesEnough(policy.String, size, 12) {
+		if r == nil || r.Name != "web" || !r.Compresses() || r.MinGain < published.Disabled || r.SavesEnough(policy.String, size, 12) {
 			t.Errorf("%d bytes: %+v", size, r)
 		}
 	}

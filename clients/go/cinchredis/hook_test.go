@@ -29,7 +29,7 @@ type object = map[string]any
 
 var rules = []object{
 	{"name": "notes", "key": "note:*", "types": []string{"string", "hash"}, "min_size": 64, "min_gain": 0.1, "codec": "raw"},
-	{"name": "peeled", "key": "web:*", "types": []string{"string", "hash"}, "min_size": 1, "min_gain": published.NothingGains, "codec": "zstd", "level": 1},
+	{"name": "peeled", "key": "web:*", "types": []string{"string", "hash"}, "min_size": 1, "min_gain": published.Disabled, "codec": "zstd", "level": 1},
 	{"name": "menus", "key": "menu:*", "types": []string{"string", "hash", "stream"}, "min_size": 64, "min_gain": 0.1, "codec": "zstd", "level": 3, "record": record},
 }
 
@@ -228,7 +228,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Under a rule with MinGain NothingGains, gateways seal values and libraries don't. Commands that compute are refused,
+// Under a rule with MinGain Disabled, gateways seal values and libraries don't. Commands that compute are refused,
 // since a value may be an envelope.
 func TestRuleToPlain(t *testing.T) {
 	s, _ := withPolicy(t)

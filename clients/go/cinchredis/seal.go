@@ -89,7 +89,7 @@ func (h *hook) sealValue(to, value []byte, p *policy.Policy, a policy.Address, m
 		return to
 	}
 	if !policy.NeverSeal(value) {
-		if r := p.Lookup(a); r != nil && r.Compresses() && r.MinGain < published.NothingGains {
+		if r := p.Lookup(a); r != nil && r.Compresses() && r.MinGain < published.Disabled {
 			return h.sealer.Seal(to, value, h.setting(r, mayName), r.SavesEnoughFunc(a.Type))
 		}
 	}

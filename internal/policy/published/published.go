@@ -50,10 +50,10 @@ type Rule struct {
 	Shared     bool     `json:"shared,omitempty"`     // all users have the same record
 }
 
-// NothingGains is the MinGain of a rule under which gateways compress in ways that libraries don't support.
+// Disabled is the MinGain of a rule under which gateways compress in ways that libraries don't support.
 // Libraries must not compress there, but must refuse commands that compute on values. Library versions that do not
 // know this number try to compress, and find that no value gains that much.
-const NothingGains = 0.999999999
+const Disabled = 0.999999999
 
 // Parse parses the record's text. For an empty text, and for another format, it returns a document that
 // compresses nothing.
