@@ -98,7 +98,8 @@ func TestDialErrors(t *testing.T) {
 		t.Errorf("no listener: %v", err)
 	}
 	up = Upstream{Network: "tcp", Address: silent, Host: "127.0.0.1", TLS: &tls.Config{RootCAs: testenv.NewAuthority(t).Pool}, Timeout: time.Millisecond}
-	if err := dial(t.Context(), up); !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
+	err = dial(t.Context(), up) // on a busy machine the time is up before the connection is
+	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("no handshake: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
