@@ -126,5 +126,5 @@ func isColumn(text string) bool {
 			return false
 		}
 	}
-	return text != "" && !strings.HasPrefix(text, "distinct")
+	return text != ""
 }

@@ -18,6 +18,11 @@ func TestStatements(t *testing.T) {
 		"SELECT id FROM docs":               {false, true, true},
 		"SELECT id FROM docs WHERE \"a\">1": {false, false, true},
 		"UPDATE docs SET a = 1":             {false, false, true},
+		"SELECT distinct_id FROM docs":      {false, true, true},
+		"SELECT DISTINCT id FROM docs":      {false, false, true},
+		"SELECT DISTINCT\tid FROM docs":     {false, false, true},
+		"SELECT DISTINCT(id) FROM docs":     {false, false, true},
+		"SELECT DISTINCT\"id\" FROM docs":   {false, false, true},
 		// Numbers behind ORDER BY may be numbers of columns, unless they are behind LIMIT.
 		"SELECT id, a FROM docs ORDER BY 2":                       {false, false, true},
 		"SELECT id, a FROM docs ORDER BY credit_limit, 2":         {false, false, true},
