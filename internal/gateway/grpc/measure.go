@@ -56,7 +56,7 @@ func (m *meter) shouldSample(n int) bool { return m.measured != nil && n <= samp
 // sampleReceived samples a received message in an encoding.
 func (m *meter) sampleReceived(message []byte, encoding string) {
 	if m.measured != nil {
-		m.measured.samples.Add(m.measured.name(), sampled.Message{Bytes: message, Coding: encoding}, true)
+		m.measured.samples.Add(m.measured.name(), sampled.Message{Bytes: message, Coding: encoding, Protobuf: true})
 	}
 }
 

@@ -169,7 +169,8 @@ func (x *exchange) sample(out *http.Request) {
 	if from, known := codingOf(out.Header); !known || mustNotChange(out.Header) {
 		x.samples.Count(name, len(x.requestBody.received))
 	} else {
-		x.samples.Add(name, sampled.Message{Bytes: x.requestBody.received, Coding: from}, strings.Contains(out.Header.Get("Content-Type"), "protobuf"))
+		isProtobuf := strings.Contains(out.Header.Get("Content-Type"), "protobuf")
+		x.samples.Add(name, sampled.Message{Bytes: x.requestBody.received, Coding: from, Protobuf: isProtobuf})
 	}
 }
 

@@ -73,8 +73,8 @@ func (c *snapshot) decode(w *Methods, left int) ([]decoded, int) {
 	return list, max(left, 0)
 }
 
-// estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. It returns
-// no estimates if there are no messages.
+// estimateAll returns for each method the ratio of the bytes received to the bytes that it would have sent. Methods for
+// Protocol Buffers are tried only if all messages are. It returns no estimates if there are no messages.
 func estimateAll(w *Methods, list []decoded, protobufs bool) []Estimate {
 	all := []Estimate{}
 	add := func(setting string, before, after int) {

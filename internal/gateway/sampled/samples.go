@@ -43,25 +43,23 @@ type Samples struct {
 }
 
 type kindSamples struct {
-	sizes     sizes
-	last      []Message // oldest first
-	kept      int       // bytes of last
-	protobufs bool
+	sizes sizes
+	last  []Message // oldest first
+	kept  int       // bytes of last
 }
 
 // Message is a message as received.
 type Message struct {
-	Bytes  []byte
-	Coding string // "" for none
+	Bytes    []byte
+	Coding   string // "" for none
+	Protobuf bool
 }
 
-// Add counts a message, and keeps a copy if the message is not longer than MaxMessage. isProtobuf tells that messages
-// of this kind are Protocol Buffers.
-func (s *Samples) Add(name Name, m Message, isProtobuf bool) {
+// Add counts a message, and keeps a copy if the message is not longer than MaxMessage.
+func (s *Samples) Add(name Name, m Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.countKind(name, len(m.Bytes))
-	k.protobufs = isProtobuf
 	n := len(m.Bytes)
 	if n > MaxMessage {
 		return
@@ -143,7 +141,7 @@ func (s *Samples) Measure(w *Methods) []Measured {
 	for _, k := range kinds {
 		var list []decoded
 		list, left = k.decode(w, left)
-		k.Estimates = estimateAll(w, list, k.protobufs)
+		k.Estimates = estimateAll(w, list, !slices.ContainsFunc(k.last, func(m Message) bool { return !m.Protobuf }))
 		all = append(all, k.Measured)
 	}
 	return all
@@ -152,15 +150,14 @@ func (s *Samples) Measure(w *Methods) []Measured {
 // snapshot is a copy of a kind at one moment. It shares the bytes of the messages, which never change.
 type snapshot struct {
 	Measured
-	last      []Message
-	protobufs bool
+	last []Message
 }
 
 func (s *Samples) snapshots() (all []snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, k := range s.kinds {
-		c := snapshot{last: slices.Clone(k.last), protobufs: k.protobufs}
+		c := snapshot{last: slices.Clone(k.last)}
 		c.KindStatus = k.sizes.status(name.Method, name.Direction)
 		c.SampleMessages, c.SampleBytes = len(k.last), k.kept
 		all = append(all, c)

@@ -56,10 +56,10 @@ func ratios(m Measured) map[string]float64 {
 func TestMeasure(t *testing.T) {
 	var s Samples
 	for i := range 200 {
-		s.Add(Name{"POST /a", "request"}, Message{Bytes: text(i)}, false)
+		s.Add(Name{"POST /a", "request"}, Message{Bytes: text(i)})
 	}
-	s.Add(Name{"POST /b", "request"}, Message{Bytes: text(1)}, true)
-	s.Add(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br"}, true)
+	s.Add(Name{"POST /b", "request"}, Message{Bytes: text(1), Protobuf: true})
+	s.Add(Name{"POST /c", "reply"}, Message{Bytes: text(1)[:100], Coding: "br", Protobuf: true})
 	s.Count(Name{"POST /c", "reply"}, 20)
 	all := s.Measure(ways(t))
 	if len(all) != 3 || all[0].Method != "POST /a" || all[0].Messages != 200 || all[0].SampleMessages != maxKept {
@@ -77,6 +77,20 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Kinds beyond the limit share a name. A method for Protocol Buffers is tried on them only if all are Protocol Buffers,
+// whichever message came last.
+func TestMixedMessagesAreNotProtobufs(t *testing.T) {
+	var s Samples
+	shared := Name{string(make([]byte, maxMethod+1)), "request"}
+	for i := range 10 {
+		s.Add(shared, Message{Bytes: text(i), Protobuf: i%2 == 1})
+	}
+	m := s.Measure(ways(t))[0]
+	if got := ratios(m); m.Method != Others || got["zstd-3"] == 0 || got[PairColumns]+got["cinch-proto"] != 0 {
+		t.Errorf("%s: %v", m.Method, got)
+	}
+}
+
 // Estimates compare with the bytes received, so for messages that were received compressed the ratio is lower than for
 // the same messages uncompressed.
 func TestMessagesThatCameCompressed(t *testing.T) {
@@ -89,7 +103,7 @@ func TestMessagesThatCameCompressed(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain, came = plain+len(text(i)), came+len(b)
-		s.Add(Name{"/a/B", "request"}, Message{b, "gzip"}, true)
+		s.Add(Name{"/a/B", "request"}, Message{b, "gzip", true})
 	}
 	m := s.Measure(w)[0]
 	if m.Bytes != uint64(came) {
@@ -105,7 +119,7 @@ func TestMeasuringIsBounded(t *testing.T) {
 	var s Samples
 	for i := range 12 {
 		for range minKept {
-			s.Add(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x"}, true)
+			s.Add(Name{fmt.Sprint("/a/", i), "request"}, Message{make([]byte, 1+i), "x", true})
 		}
 	}
 	opens, atOnce := 0, map[int]int{}
@@ -128,17 +142,17 @@ func TestMeasuringIsBounded(t *testing.T) {
 func TestBounds(t *testing.T) {
 	var s Samples
 	for i := range 10 * maxKinds {
-		s.Add(Name{fmt.Sprint("POST /", i), "request"}, Message{Bytes: []byte("x")}, false)
+		s.Add(Name{fmt.Sprint("POST /", i), "request"}, Message{Bytes: []byte("x")})
 	}
-	s.Add(Name{string(make([]byte, maxMethod+1)), "request"}, Message{}, false)
+	s.Add(Name{string(make([]byte, maxMethod+1)), "request"}, Message{})
 	if n := len(s.kinds); n != maxKinds+1 {
 		t.Errorf("%d kinds", n)
 	}
 	large := bytes.Repeat([]byte("x"), MaxMessage)
 	for i := range 40 {
 		name := Name{fmt.Sprint("POST /", i), "request"}
-		s.Add(name, Message{Bytes: large}, false)
-		s.Add(name, Message{Bytes: append(large, 'x')}, false)
+		s.Add(name, Message{Bytes: large})
+		s.Add(name, Message{Bytes: append(large, 'x')})
 	}
 	kept := 0
 	for _, k := range s.kinds {
@@ -157,8 +171,8 @@ func TestFullSamplesMakeRoom(t *testing.T) {
 	var s Samples
 	large := bytes.Repeat([]byte("x"), MaxMessage)
 	for range minKept {
-		s.Add(Name{"POST /a", "request"}, Message{Bytes: large}, false)
-		s.Add(Name{"POST /b", "request"}, Message{Bytes: large}, false)
+		s.Add(Name{"POST /a", "request"}, Message{Bytes: large})
+		s.Add(Name{"POST /b", "request"}, Message{Bytes: large})
 	}
 	if s.bytes != maxBytes {
 		t.Fatalf("%d bytes do not fill the samples", s.bytes)
@@ -166,7 +180,7 @@ func TestFullSamplesMakeRoom(t *testing.T) {
 	for i, path := range []string{"a", "b", "new", "new"} {
 		name := Name{"POST /" + path, "request"}
 		m := append([]byte{byte(i)}, large[:MaxMessage-1]...)
-		s.Add(name, Message{Bytes: m}, false)
+		s.Add(name, Message{Bytes: m})
 		k := s.kinds[name]
 		if n := len(k.last); n == 0 || !bytes.Equal(k.last[n-1].Bytes, m) {
 			t.Errorf("message %d is not kept", i)
