@@ -13,7 +13,7 @@ import (
 // errorClasses maps errors to the names under which they are counted and logged. The first match counts, so errors that
 // wrap wire.ErrMalformed come before it.
 var errorClasses = gateway.ErrorClasses{
-	{gateway.ErrUnauthenticated, "stranger"},
+	{gateway.ErrUnauthenticated, "unauthenticated"},
 	{wire.ErrNested, "nested"},
 	{wire.ErrTooLarge, "too_large"},
 	{wire.ErrOpCode, "opcode"},

@@ -10,7 +10,7 @@ import (
 
 // errorClasses names violations of the protocol for the log and the metrics.
 var errorClasses = gateway.ErrorClasses{
-	{gateway.ErrUnauthenticated, "stranger"},
+	{gateway.ErrUnauthenticated, "unauthenticated"},
 	{wire.ErrTooLarge, "too_large"},
 	{wire.ErrMalformed, "malformed"},
 	{io.ErrUnexpectedEOF, "truncated"},

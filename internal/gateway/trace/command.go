@@ -119,7 +119,7 @@ func (c *Command) SetUpstreamAttributes(attributes ...attribute.KeyValue) {
 // previous attempt.
 func (c *Command) StartUpstream() {
 	c.do(func() {
-		c.upstream.End("asked_again")
+		c.upstream.End("retried")
 		c.upstream = c.r.StartUpstream(nil, c.upstreamAttributes...)
 	})
 }

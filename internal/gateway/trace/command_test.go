@@ -39,7 +39,7 @@ func TestSpansOfACommand(t *testing.T) {
 	if wait.Start != get.Start || wait.End.UnixNano() != now.UnixNano() || wait.End.Sub(wait.Start) != time.Second || get.Error != "STATUS_CODE_ERROR 17" {
 		t.Errorf("%+v, which waited %+v", get, wait)
 	}
-	if len(ups) != 2 || ups[0].Error != "STATUS_CODE_ERROR asked_again" || ups[1].Error != "" || ups[1].End.UnixNano() != answered.UnixNano() || !strings.Contains(ups[1].Attributes["server.address"], "there") {
+	if len(ups) != 2 || ups[0].Error != "STATUS_CODE_ERROR retried" || ups[1].Error != "" || ups[1].End.UnixNano() != answered.UnixNano() || !strings.Contains(ups[1].Attributes["server.address"], "there") {
 		t.Errorf("asked: %+v", ups)
 	}
 	if n := tr.Counts(); n.Requests != 1 || n.Sent != 4 || n.Waiting != 0 {

@@ -20,7 +20,7 @@ const meanings = {
   descriptors: "File descriptors ran out. Raise LimitNOFILE, or find the client that leaks connections.",
   panic: "A fault in Cinch ended one connection. Please report the log lines.",
   stalled: "A peer held memory that others waited for, and transferred less than 16 KiB a second. The log has addresses.",
-  stranger: "A client sent a long message before it logged in; it may be a scanner.",
+  unauthenticated: "A client sent a long message before it logged in; it may be a scanner.",
   tls_handshake: "A TLS handshake failed. Has a certificate expired?",
   link_lost: "A connection between a pair of gateways broke.",
   proxy_header: "A connection lacked the PROXY header that it should begin with.",

@@ -22,18 +22,18 @@ import (
 // If the server requires a login, a client that has not logged in may send the messages of a login and
 // little more.
 
-const stranger = `cinch_errors_total{class="stranger",gateway="test"}`
+const unauthenticated = `cinch_errors_total{class="unauthenticated",gateway="test"}`
 
-// isPutOut checks that the gateway closes a connection.
-func isPutOut(t *testing.T, c *client) {
+// isDisconnected checks that the gateway closes a connection.
+func isDisconnected(t *testing.T, c *client) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(answered))
 	if _, err := io.Copy(io.Discard, c.Conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("the stranger is still there")
+		t.Error("the client is still connected")
 	}
 }
 
-func TestMongoStrangers(t *testing.T) {
+func TestMongoUnauthenticated(t *testing.T) {
 	t.Parallel()
 	s := mongotest.Start(t, mongotest.Config{Args: []string{"--auth"}})
 	admin := s.Client(t).Database("admin") // a local client may create the first user
@@ -49,7 +49,7 @@ func TestMongoStrangers(t *testing.T) {
 		raw := mustDial(t, g.Addr)
 		drip(t, raw, mongoHeader(c.length))
 		if c.out {
-			isPutOut(t, raw)
+			isDisconnected(t, raw)
 		}
 	}
 	raw := mustDial(t, g.Addr) // a short message that decompresses to a long one
@@ -67,12 +67,12 @@ func TestMongoStrangers(t *testing.T) {
 	bomb := wire.AppendCompressed(nil, wire.Header{Length: 47_000_000, RequestID: 2, OpCode: wire.OpMsg}, wire.Zstd)
 	binary.LittleEndian.PutUint32(bomb, 50_000)
 	drip(t, raw, bomb)
-	isPutOut(t, raw)
-	if n := g.Metric(t, stranger); n != 3 {
-		t.Errorf("%v strangers were counted", n)
+	isDisconnected(t, raw)
+	if n := g.Metric(t, unauthenticated); n != 3 {
+		t.Errorf("%v clients were counted", n)
 	}
 	if err := mongoRoundTrip(t, "mongodb://u:p@"+g.Addr+"/?directConnection=true&compressors=zstd", document(3*mb, 1)); err != nil {
-		t.Errorf("who has logged in: %v", err)
+		t.Errorf("after a login: %v", err)
 	}
 }
 
@@ -89,7 +89,7 @@ func mongoHello(t *testing.T, offers ...string) []byte {
 	return b
 }
 
-func TestTarantoolStrangers(t *testing.T) {
+func TestTarantoolUnauthenticated(t *testing.T) {
 	t.Parallel()
 	s := testenv.Tarantool(t, `box.schema.user.revoke('guest', 'super', nil, nil, {if_exists = true})
 box.schema.user.create('u', {password = 'p', if_not_exists = true})
@@ -98,12 +98,12 @@ box.schema.user.grant('u', 'super', nil, nil, {if_not_exists = true})
 	g := testenv.Gateway(t, testenv.GatewayConfig{Protocol: "tarantool", Upstream: "tarantool://u:p@" + s.Addr, Settings: "enabled: true"})
 	raw := mustDial(t, g.Addr)
 	drip(t, raw, binary.BigEndian.AppendUint32([]byte{0xce}, 500*mb))
-	isPutOut(t, raw)
-	if n := g.Metric(t, stranger); n != 1 {
-		t.Errorf("%v strangers were counted", n)
+	isDisconnected(t, raw)
+	if n := g.Metric(t, unauthenticated); n != 1 {
+		t.Errorf("%v clients were counted", n)
 	}
 	if err := tarantoolRoundTrip(t, g.Addr, tarantool.NetDialer{Address: g.Addr, User: "u", Password: "p"}, document(500<<10, 1)); err != nil {
-		t.Errorf("who has logged in: %v", err)
+		t.Errorf("after a login: %v", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestTarantoolGuests(t *testing.T) {
 }
 
 // Redis itself refuses clients that have not logged in, with its own length limits.
-func TestRedisStrangers(t *testing.T) {
+func TestRedisUnauthenticated(t *testing.T) {
 	t.Parallel()
 	s := testenv.Redis(t, "--requirepass", "p")
 	g := testenv.Gateway(t, testenv.GatewayConfig{Upstream: "redis://:p@" + s.Addr, Unready: true})
@@ -175,6 +175,6 @@ func TestRedisStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.roundTrip(document(8*mb, 1)); err != nil {
-		t.Errorf("who has logged in: %v", err)
+		t.Errorf("after a login: %v", err)
 	}
 }
