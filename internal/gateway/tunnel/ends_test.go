@@ -151,8 +151,8 @@ func TestUnreachable(t *testing.T) {
 	if n := lines(exit, `msg="upstream unreachable`); n != 1 {
 		t.Errorf("%d lines about a missing upstream", n)
 	}
-	if n := lines(entry, "does not reach its upstream"); n != 1 {
-		t.Errorf("%d lines about an exit without upstream", n)
+	if lines(entry, "does not reach its upstream") == 0 {
+		t.Error("no line about an exit without upstream")
 	}
 }
 
@@ -213,7 +213,7 @@ func TestLostTLSLink(t *testing.T) {
 	}
 	for _, e := range []*end{entry, exit} {
 		waitFor(t, func() bool { return e.stats.Snapshot().Connections.Open == 0 })
-		if errs := e.stats.Snapshot().Errors; errs["truncated"] > 0 || strings.Contains(e.log.String(), "no valid frame") {
+		if errs := e.stats.Snapshot().Errors; errs["truncated"] > 0 || strings.Contains(e.log.String(), "invalid frame") {
 			t.Errorf("%s counted %v", e.cfg.Name, errs)
 		}
 	}

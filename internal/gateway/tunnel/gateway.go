@@ -15,12 +15,11 @@ import (
 
 // Gateway is an entry or an exit.
 type Gateway struct {
-	cfg     Config
-	server  gateway.Server
-	links   *link.Endpoint
-	spares  spares
-	reach   gateway.ReachabilityLog
-	refused link.Occasional // connections that the peer refused
+	cfg    Config
+	server gateway.Server
+	links  *link.Endpoint
+	spares spares
+	reach  gateway.ReachabilityLog
 
 	requests, replies *memory.Share
 

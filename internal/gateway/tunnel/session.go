@@ -267,8 +267,8 @@ func (s *session) endIn(err error) {
 	s.abort()
 }
 
-// logEnd counts why a link ended too early. At an entry it warns, from time to time, if the exit does not reach its
-// upstream. Link.LogEnd handles all other cases.
+// logEnd counts why a link ended too early. At an entry it warns if the exit does not reach its upstream. Link.LogEnd
+// handles all other cases.
 func (s *session) logEnd(err error) {
 	var reset link.ResetError
 	if !errors.As(err, &reset) || reset.Reason == wire.ReasonReset || s.g.cfg.Exit {
@@ -276,7 +276,5 @@ func (s *session) logEnd(err error) {
 		return
 	}
 	s.g.cfg.Stats.Error("refused")
-	if n, say := s.g.refused.Happens(time.Now()); say {
-		s.g.cfg.Log.Warn("the exit does not reach its upstream, client disconnected", "exit", s.g.cfg.Upstream.String(), "others", n)
-	}
+	s.g.cfg.Log.Warn("the exit does not reach its upstream, client disconnected", "exit", s.g.cfg.Upstream.String())
 }

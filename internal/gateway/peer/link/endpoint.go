@@ -81,7 +81,6 @@ type Endpoint struct {
 	history history
 	speeds  speeds
 	counts  counts
-	bad     Occasional // hellos and frames
 
 	mu    sync.Mutex
 	links map[*Link]struct{} // between Start and Leave
@@ -173,37 +172,7 @@ func (e *Endpoint) HelloFailed(c net.Conn, err error) {
 	e.Disconnected(why, c, err)
 }
 
-// Disconnected logs, at most every ten seconds, that a peer was disconnected because it broke a protocol.
+// Disconnected logs that a peer was disconnected because it broke a protocol.
 func (e *Endpoint) Disconnected(why string, c net.Conn, err error) {
-	if n, log := e.bad.Happens(time.Now()); log {
-		e.cfg.Log.Warn(why, "remote", c.RemoteAddr().String(), "others", n, "err", err)
-	}
-}
-
-func (e *Endpoint) logBadFrame(c net.Conn, err error) {
-	if n, log := e.bad.Happens(time.Now()); log {
-		e.cfg.Log.Warn("the peer sent an invalid frame, disconnected", "peer", c.RemoteAddr().String(), "others", n, "err", err)
-	}
-}
-
-// Occasional limits how often an event is logged.
-type Occasional struct {
-	mu      sync.Mutex
-	logged  time.Time // last
-	dropped int       // events since then
-}
-
-const logInterval = 10 * time.Second
-
-// Happens reports whether to log an event, and how many were not logged since the last one that was.
-func (o *Occasional) Happens(now time.Time) (dropped int, log bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.logged.IsZero() && now.Sub(o.logged) < logInterval {
-		o.dropped++
-		return 0, false
-	}
-	dropped, o.dropped = o.dropped, 0
-	o.logged = now
-	return dropped, true
+	e.cfg.Log.Warn(why, "remote", c.RemoteAddr().String(), "err", err)
 }

@@ -177,7 +177,7 @@ func (l *Link) LogEnd(err error) {
 		}
 	case class != "":
 		l.e.cfg.Stats.Error(class)
-		l.e.logBadFrame(l.conn, err)
+		l.e.Disconnected("the peer sent an invalid frame, disconnected", l.conn, err)
 	case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 	default:
 		l.e.cfg.Stats.Error("link_lost")
