@@ -13,8 +13,8 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// Comments and documents are read by people who don't know the project. CONTRIBUTING.md says how to write them; this
-// finds three habits that made readers read twice.
+// Comments and documents are read by people who don't know the project. CONTRIBUTING.md says how to write them. This
+// finds long lines, and two habits that made readers read twice.
 var (
 	// opening is a sentence that says neither what a thing is nor what it does.
 	opening = regexp.MustCompile(`^\w[\w.]* (?:is|are) (?:what|who|whose|whoever|that of|how|where|when|why)\b`)
@@ -22,9 +22,12 @@ var (
 	person = regexp.MustCompile(`(?i)\b(?:nobody|somebody|whoever|whomever)\b`)
 )
 
-// maxProse is the longest line of prose in documents, in characters. Pictures, tables, code and lines without a space
-// to break at may be longer.
-const maxProse = 120
+// maxProse is the longest line of prose in comments and documents, in characters; a tab counts as tabWidth. Pictures,
+// tables, code, directives, comments with a URL, and lines without a space to break at may be longer.
+const (
+	maxProse = 120
+	tabWidth = 4
+)
 
 func TestWords(t *testing.T) {
 	root, err := testenv.RepoRoot()
@@ -49,7 +52,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// checkComments reports comments with a habit.
+// checkComments reports comments with a habit, and long lines of comments.
 func checkComments(t *testing.T, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,6 +60,7 @@ func checkComments(t *testing.T, path string) error {
 	}
 	fset := token.NewFileSet()
 	file := fset.AddFile(path, -1, len(text))
+	lines := strings.Split(string(text), "\n")
 	var s scanner.Scanner
 	s.Init(file, text, nil, scanner.ScanComments)
 	last := 0 // line of the previous comment
@@ -68,7 +72,10 @@ func checkComments(t *testing.T, path string) error {
 		if kind != token.COMMENT {
 			continue
 		}
-		line := file.Line(pos)
+		line := file.PositionFor(pos, false).Line
+		if isLongComment(lines[line-1]) {
+			t.Errorf("%s:%d: more than %d characters", path, line, maxProse)
+		}
 		comment = strings.TrimSpace(strings.TrimLeft(comment, "/*"))
 		if person.MatchString(comment) {
 			t.Errorf("%s:%d: name the client, caller or goroutine: %s", path, line, comment)
@@ -78,6 +85,14 @@ func checkComments(t *testing.T, path string) error {
 		}
 		last = line
 	}
+}
+
+// isLongComment reports whether a line consists of a comment and should be broken.
+func isLongComment(line string) bool {
+	comment := strings.TrimLeft(line, "\t")
+	words, isProse := strings.CutPrefix(comment, "// ")
+	width := len([]rune(line)) + (tabWidth-1)*strings.Count(line, "\t")
+	return isProse && width > maxProse && strings.Contains(words, " ") && !strings.Contains(words, "://")
 }
 
 // checkProse reports long lines of a document.
@@ -102,6 +117,20 @@ func checkProse(t *testing.T, path string) error {
 		}
 	}
 	return nil
+}
+
+func TestLongComments(t *testing.T) {
+	words := strings.Repeat("word ", 23) // 115 characters
+	for line, want := range map[string]bool{
+		"// " + words + "a": false, "// " + words + "ab": false, "// " + words + "abc": true, "\t// " + words: true,
+		"// " + words + "ünï": true, "// " + words + "üï": false, "x := 1 // " + words: false,
+		"//go:generate " + words: false, "//nolint:x // " + words: false,
+		"//\t" + words: false, "// " + words + "https://example.com": false, "// " + strings.Repeat("x", maxProse): false,
+	} {
+		if isLongComment(line) != want {
+			t.Errorf("%q: %v", line, !want)
+		}
+	}
 }
 
 // The habits are found, and what resembles them is not.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// serve writes the modules in directories of the tree, at a version, into a directory that has the layout of a module proxy
-// (https://go.dev/ref/mod#goproxy-protocol).
+// serve writes the modules in directories of the tree, at a version, into a directory that has the layout of a module
+// proxy (https://go.dev/ref/mod#goproxy-protocol).
 func (t tree) serve(to, version string, dirs []string) error {
 	for _, dir := range dirs {
 		m, f, err := t.ofVersion(dir, version)

@@ -17,8 +17,8 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 )
 
-// modelled returns exchanges of a collection: finds of batch documents, and inserts. No document is in two finds or in two
-// inserts.
+// modelled returns exchanges of a collection: finds of batch documents, and inserts. No document is in two finds or in
+// two inserts.
 func modelled(t testing.TB, n, batch int) (finds, inserts [][]byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 3))
@@ -90,8 +90,8 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// The bytes of a pair are about those of a stream with history that has carried the same exchanges before: more for short
-// messages, which have a zstd frame and entropy tables of their own in the model.
+// The bytes of a pair are about those of a stream with history that has carried the same exchanges before: more for
+// short messages, which have a zstd frame and entropy tables of their own in the model.
 func TestPairIsLikeALink(t *testing.T) {
 	e := codec.New(codec.Options{})
 	for batch, most := range map[int]float64{1: 1.4, 10: 1.15, 50: 1.1} {
@@ -146,7 +146,8 @@ func TestPairIsLikeALink(t *testing.T) {
 	}
 }
 
-// Messages that do not get smaller, and those of groups without a history, are restored too; a damaged piece is detected.
+// Messages that do not get smaller, and those of groups without a history, are restored too; a damaged piece is
+// detected.
 func TestPieces(t *testing.T) {
 	finds, _ := modelled(t, 2*trainAtLeast, 1)
 	e := codec.New(codec.Options{})
@@ -188,8 +189,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// A history has at most as many bytes as a dictionary, and parts of several messages however long they are; and the numbers
-// in its messages are not those of modelled ones.
+// A history has at most as many bytes as a dictionary, and parts of several messages however long they are; and the
+// numbers in its messages are not those of modelled ones.
 func TestHistoryOfLongMessages(t *testing.T) {
 	message := func(fill byte, n int) []byte {
 		m := wire.AppendHeader(nil, wire.Header{RequestID: modelledReply, ResponseTo: modelledRequest, OpCode: wire.OpMsg})

@@ -55,8 +55,8 @@ type Config struct {
 	// Grace limits the time that a drain waits for clients whose requests only wait for a cursor's next
 	// documents, which may never come.
 	Grace time.Duration
-	// MonitorLead is the time for which a drain lets other sessions go on after it has ended those of drivers' monitors;
-	// 0: 300 ms.
+	// MonitorLead is the time for which a drain lets other sessions go on after it has ended those of drivers'
+	// monitors; 0: 300 ms.
 	MonitorLead time.Duration
 	// Begin limits the time that a drain gives a new client for its first request; 0: gateway.BeginPatience.
 	Begin time.Duration

@@ -70,9 +70,9 @@ func (s *session) Run() {
 	s.PumpedSession.Run(s.carryRequests, s.carryReplies)
 }
 
-// Drain ends the session between two requests. Sessions of drivers' monitors end first. A driver whose monitor loses its
-// connection takes no connection of its pool again, and closes each when it is returned. If its other connections ended at
-// the same time, operations would fail on them, and a driver repeats an operation only once.
+// Drain ends the session between two requests. Sessions of drivers' monitors end first. A driver whose monitor loses
+// its connection takes no connection of its pool again, and closes each when it is returned. If its other connections
+// ended at the same time, operations would fail on them, and a driver repeats an operation only once.
 func (s *session) Drain() {
 	if s.pending.awaitsHello() {
 		s.PumpedSession.Drain()

@@ -18,14 +18,14 @@
 //	replycopier.go    which elements of a reply are values
 //	replydecoder.go   decompresses values, under the reply budget
 //
-// Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests
-// larger than the buffer; sealonarrival.go compresses a long value while it arrives), control (controlcommands.go: commands that
-// change the connection's state; connectioncommands.go, transaction.go, pushframes.go, nodecommands.go, scriptcommands.go and
-// indexcommands.go have them by subject) and stored (commands that work on stored values, compressed ones included).
-// Stored commands are run by guard (guard.go: one guarded script runs the command on the value), units
-// (gatewaytransaction.go: scripts and commands that the table does not know, in a transaction of the gateway),
-// nestedUnits (insidetransaction.go: the same while the client has a transaction open or watches keys) and sorter
-// (sort.go: SORT).
+// Rarer requests branch off in session.handle, each kind to a type of its own: large (largerequest.go: requests larger
+// than the buffer; sealonarrival.go compresses a long value while it arrives), control (controlcommands.go: commands
+// that change the connection's state; connectioncommands.go, transaction.go, pushframes.go, nodecommands.go,
+// scriptcommands.go and indexcommands.go have them by subject) and stored (commands that work on stored values,
+// compressed ones included). Stored commands are run by guard (guard.go: one guarded script runs the command on the
+// value), units (gatewaytransaction.go: scripts and commands that the table does not know, in a transaction of the
+// gateway), nestedUnits (insidetransaction.go: the same while the client has a transaction open or watches keys) and
+// sorter (sort.go: SORT).
 //
 // These rely on five types with one task each: upstreamWriter holds the sessionState (database, login,
 // protocol version) and the transaction; user (rights.go) knows the client's permissions and has a sideConn, a

@@ -10,16 +10,16 @@
 //
 // These rules make each message meet the session that it was compressed with:
 //
-//  1. Only the call that holds a lane compresses in it. The messages of a call are in one stream, so they are read in the
-//     order in which they were compressed.
-//  2. A lane goes to the next call with its session only if the reader has decompressed all messages in it. For requests the
-//     far gateway reports in each response how many messages of the call it has decompressed, and the near gateway
-//     compares. For replies the near gateway, which reads them, gives lanes to calls. A reply that was read to its end,
-//     trailers included, has been decompressed.
-//  3. Otherwise (the call was cancelled, refused, cut or answered early) the lane's next message begins a new session, which
-//     needs no earlier message.
-//  4. The messages of a lane are numbered, through all of its sessions. The reader accepts the next number, or a higher one
-//     that begins a session. It refuses any other message, and its state does not change.
+//  1. Only the call that holds a lane compresses in it. The messages of a call are in one stream, so they are read in
+//     the order in which they were compressed.
+//  2. A lane goes to the next call with its session only if the reader has decompressed all messages in it. For
+//     requests the far gateway reports in each response how many messages of the call it has decompressed, and the near
+//     gateway compares. For replies the near gateway, which reads them, gives lanes to calls. A reply that was read to
+//     its end, trailers included, has been decompressed.
+//  3. Otherwise (the call was cancelled, refused, cut or answered early) the lane's next message begins a new session,
+//     which needs no earlier message.
+//  4. The messages of a lane are numbered, through all of its sessions. The reader accepts the next number, or a higher
+//     one that begins a session. It refuses any other message, and its state does not change.
 //
 // By rules 1 to 3, every message of a call that neither end has given up is accepted by rule 4: the earlier messages of
 // its session were decompressed, in this call by rule 1, in earlier calls by rule 2. Rule 4 refuses messages of a call
