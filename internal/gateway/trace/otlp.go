@@ -40,7 +40,7 @@ type otlpClient struct {
 // names with TRACES_ after OTLP_ have precedence.
 func newOTLPClient(endpoint string) (*otlpClient, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("endpoint %q is no URL of http or https", endpoint)
+		return nil, fmt.Errorf("endpoint %q is not an http or https URL", endpoint)
 	}
 	headers, err := parseHeaders(otlpEnv("HEADERS"))
 	if err != nil {
@@ -57,16 +57,19 @@ func newOTLPClient(endpoint string) (*otlpClient, error) {
 	return &otlpClient{endpoint: endpoint, headers: headers, http: http.Client{Transport: transport}}, nil
 }
 
-// otlpEnv returns an OTLP setting from the environment. A variable for traces overrides the one for all signals.
-func otlpEnv(name string) string {
-	if v := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_" + name); v != "" {
-		return v
+// otlpEnv returns an OTLP setting from the environment, and the name of its variable. A variable for traces overrides
+// the one for all signals.
+func otlpEnv(setting string) (name, value string) {
+	name = "OTEL_EXPORTER_OTLP_TRACES_" + setting
+	if value = os.Getenv(name); value == "" {
+		name = "OTEL_EXPORTER_OTLP_" + setting
+		value = os.Getenv(name)
 	}
-	return os.Getenv("OTEL_EXPORTER_OTLP_" + name)
+	return name, value
 }
 
-// parseHeaders parses key=value,key=value. Values are percent-encoded, as in a URL.
-func parseHeaders(list string) (http.Header, error) {
+// parseHeaders parses the value of the variable name: key=value,key=value. Values are percent-encoded, as in a URL.
+func parseHeaders(name, list string) (http.Header, error) {
 	h := http.Header{}
 	for pair := range strings.SplitSeq(list, ",") {
 		if pair = strings.TrimSpace(pair); pair == "" {
@@ -75,7 +78,7 @@ func parseHeaders(list string) (http.Header, error) {
 		key, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if key = strings.TrimSpace(key); !ok || key == "" || err != nil {
-			return nil, errors.New("OTEL_EXPORTER_OTLP_HEADERS is not of the form key=value,key=value with values as in a URL")
+			return nil, fmt.Errorf("%s is not of the form key=value,key=value with values as in a URL", name)
 		}
 		h.Set(key, value)
 	}
@@ -84,20 +87,22 @@ func parseHeaders(list string) (http.Header, error) {
 
 func tlsConfig() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := otlpEnv("CERTIFICATE"); file != "" {
+	if name, file := otlpEnv("CERTIFICATE"); file != "" {
 		pem, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_CERTIFICATE: %w", err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_CERTIFICATE: %s holds no certificate in PEM", file)
+			return nil, fmt.Errorf("%s: %s holds no certificate in PEM", name, file)
 		}
 	}
-	if cert, key := otlpEnv("CLIENT_CERTIFICATE"), otlpEnv("CLIENT_KEY"); cert != "" || key != "" {
+	certName, cert := otlpEnv("CLIENT_CERTIFICATE")
+	keyName, key := otlpEnv("CLIENT_KEY")
+	if cert != "" || key != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY: %w", err)
+			return nil, fmt.Errorf("%s and %s: %w", certName, keyName, err)
 		}
 		c.Certificates = []tls.Certificate{own}
 	}

@@ -129,11 +129,13 @@ func TestEnvironment(t *testing.T) {
 		t.Error(list)
 	}
 	for name, value := range map[string]string{"HEADERS": "a", "CERTIFICATE": "/nowhere", "CLIENT_KEY": "/nowhere"} {
-		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_"+name, value)
-		if _, err := New(Options{Endpoint: s.URL}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s=%s: %v", name, value, err)
+		for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+			t.Setenv(prefix+name, value)
+			if _, err := New(Options{Endpoint: s.URL}); err == nil || !strings.Contains(err.Error(), prefix+name) {
+				t.Errorf("%s%s=%s: %v", prefix, name, value, err)
+			}
+			t.Setenv(prefix+name, "")
 		}
-		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_"+name, "")
 	}
 	for _, endpoint := range []string{"", "collector:4318", "ftp://collector"} {
 		if _, err := New(Options{Endpoint: endpoint}); err == nil {
