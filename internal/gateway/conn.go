@@ -178,22 +178,23 @@ func WriteBuffers(c net.Conn, bufs *net.Buffers) (int64, error) {
 // A TLS connection can be half-closed, too.
 var _ interface{ CloseWrite() error } = (*tls.Conn)(nil)
 
+// belowTLS returns the connection below TLS; c itself if it has no TLS.
+func belowTLS(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
+}
+
 // Abort closes the connection below TLS. Unlike closing the TLS connection it does not wait for a write that
 // is stuck.
-func Abort(c net.Conn) error {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	return c.Close()
-}
+func Abort(c net.Conn) error { return belowTLS(c).Close() }
 
 // SetResetOnClose chooses whether the peer of c gets a reset or an EOF when c is closed, also if the process dies. A
 // relay whose peers act on an EOF keeps reset set until it has received an EOF itself, so that its own failure does
 // not look like one. Connections other than TCP always end with an EOF.
 func SetResetOnClose(c net.Conn, reset bool) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
+	c = belowTLS(c)
 	if wrapped, ok := c.(*Conn); ok {
 		c = wrapped.Conn
 	}
@@ -269,15 +270,11 @@ func (f *firstRead) read(fd uintptr) bool {
 
 // canWait reports whether the runtime's poller can wait for c. If so, it sets c.first.
 func (c *Conn) canWait() bool {
-	sc, ok := c.Conn.(syscall.Conn)
-	if !ok {
+	raw := c.socket()
+	if raw == nil {
 		return false
 	}
-	f := &firstRead{}
-	var err error
-	if f.raw, err = sc.SyscallConn(); err != nil {
-		return false
-	}
+	f := &firstRead{raw: raw}
 	f.attempt = f.read
 	c.first = f
 	return true
@@ -291,7 +288,7 @@ func (c *Conn) firstReadResult(err error) (buf []byte, n int, _ error) {
 	buf, n = f.buf[:cap(f.buf)], f.n
 	f.buf = nil
 	if err == nil && f.err != nil {
-		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", f.err)}
+		err = c.socketError("read", f.err)
 	}
 	if err == nil && n == 0 {
 		err = io.EOF
@@ -331,19 +328,12 @@ func readThenGrow(c net.Conn, size int) (buf []byte, n int, err error) {
 // PeerClosed reports whether c's peer has reset the connection, or has closed it for writing and all that it sent has
 // been read. It does not wait and consumes nothing. It reports false if c is not a Conn with a socket, or TLS over one.
 func PeerClosed(c net.Conn) bool {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	wrapped, ok := c.(*Conn)
+	wrapped, ok := belowTLS(c).(*Conn)
 	if !ok {
 		return false
 	}
-	sc, ok := wrapped.Conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := wrapped.socket()
+	if raw == nil {
 		return false
 	}
 	closed := false
@@ -359,10 +349,7 @@ func PeerClosed(c net.Conn) bool {
 // belongs to one goroutine at a time; deadlines stay unchanged. An error that it returns need not be returned
 // again by the next read.
 func ReadReady(c net.Conn, p []byte) (n int, err error) {
-	below, records := c, false
-	if t, ok := c.(*tls.Conn); ok { // TLS returns one record at a time, and the first records are small
-		below, records = t.NetConn(), true
-	}
+	below := belowTLS(c)
 	wrapped, ok := below.(*Conn)
 	if !ok || wrapped.first == nil && !wrapped.canWait() {
 		return 0, nil
@@ -372,7 +359,7 @@ func ReadReady(c net.Conn, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var k int
 		k, err = c.Read(p[n:])
-		if n += k; !records {
+		if n += k; below == c { // TLS returns one record at a time, and the first records are small
 			break
 		}
 	}
@@ -395,28 +382,33 @@ func (c *Conn) readNow(p []byte) (n int, err error) {
 	case err == syscall.EAGAIN:
 		return 0, os.ErrDeadlineExceeded
 	case err != nil:
-		return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", err)}
+		return 0, c.socketError("read", err)
 	case n == 0 && len(p) > 0:
 		return 0, io.EOF
 	}
 	return n, nil
 }
 
-// socketOf returns c and its socket; nil for a TLS connection, and if c has no socket.
-func socketOf(c net.Conn) (*Conn, syscall.RawConn) {
-	wrapped, ok := c.(*Conn)
+// socket returns the connection's socket, or nil.
+func (c *Conn) socket() syscall.RawConn {
+	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	below, ok := wrapped.Conn.(syscall.Conn)
-	if !ok {
-		return nil, nil
-	}
-	raw, err := below.SyscallConn()
+	raw, err := sc.SyscallConn()
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	return wrapped, raw
+	return raw
+}
+
+// socketError returns the error of a system call on the connection's socket, like those of package net.
+func (c *Conn) socketError(call string, err error) error {
+	network := "tcp"
+	if _, ok := c.Conn.(*net.UnixConn); ok {
+		network = "unix"
+	}
+	return &net.OpError{Op: call, Net: network, Err: os.NewSyscallError(call, err)}
 }
 
 // socketCall repeats one system call, read or write, on a connection's socket. Calls that move few bytes avoid the
@@ -433,8 +425,11 @@ type socketCall struct {
 
 // open prepares calls on c. It reports whether c has a socket of its own; TLS connections have none.
 func (s *socketCall) open(c net.Conn) bool {
-	s.conn, s.raw = socketOf(c)
-	s.attempt = s.try
+	wrapped, ok := c.(*Conn)
+	if !ok {
+		return false
+	}
+	s.conn, s.raw, s.attempt = wrapped, wrapped.socket(), s.try
 	return s.raw != nil
 }
 
@@ -473,7 +468,7 @@ func (w *NonblockingWriter) Write(p []byte) (n int, err error) {
 	err = w.raw.Write(w.attempt)
 	w.p = nil
 	if err == nil && w.err != nil {
-		err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", w.err)}
+		err = w.conn.socketError("write", w.err)
 	}
 	w.conn.countSent(int64(w.n))
 	return w.n, err
@@ -498,7 +493,7 @@ func (r *DirectReader) Read(p []byte) (int, error) {
 	switch {
 	case err != nil:
 	case r.err != nil:
-		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", r.err)}
+		err = r.conn.socketError("read", r.err)
 	case r.n == 0 && len(p) > 0:
 		err = io.EOF
 	}

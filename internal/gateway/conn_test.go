@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -299,6 +300,41 @@ func TestReadFirstEndsAtDeadlineAndClose(t *testing.T) {
 	c.Close()
 	if err := <-result; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("close: %v", err)
+	}
+}
+
+// Errors of system calls name the network of the socket.
+func TestUnixSocketErrors(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := make([]byte, 10)
+	for name, test := range map[string]struct {
+		call func(c net.Conn) error
+		want string
+	}{
+		"ReadFirst":         {func(c net.Conn) error { _, _, err := ReadFirst(c, 10); return err }, "read unix: read: "},
+		"ReadReady":         {func(c net.Conn) error { _, err := ReadReady(c, p); return err }, "read unix: read: "},
+		"DirectReader":      {func(c net.Conn) error { _, err := NewDirectReader(c).Read(p); return err }, "read unix: read: "},
+		"NonblockingWriter": {func(c net.Conn) error { _, err := NewNonblockingWriter(c).Write(p); return err }, "write unix: write: "},
+	} {
+		peer, err := net.Dial("unix", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newConn(raw, nil)
+		writeAll(t, c, "unread") // so that closing the peer resets the connection
+		peer.Close()
+		if err := test.call(c); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
 	}
 }
 

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"time"
@@ -43,10 +42,7 @@ func (s *Stream) Cut(v memory.StallReason) {
 
 // transferred returns how many bytes have come from the other end of c, and how many that end has acknowledged.
 func transferred(c net.Conn) (received, taken int64) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	wrapped, ok := c.(*Conn)
+	wrapped, ok := belowTLS(c).(*Conn)
 	if !ok {
 		return 0, 0
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/tls"
 	"net"
 	"time"
 )
@@ -17,10 +16,7 @@ type Pace struct {
 // PaceOf returns the Pace of a connection, which measures from the first call of PaceOf on. It returns nil for a
 // connection that is not a Conn of this package.
 func PaceOf(c net.Conn) *Pace {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	wrapped, ok := c.(*Conn)
+	wrapped, ok := belowTLS(c).(*Conn)
 	if !ok {
 		return nil
 	}

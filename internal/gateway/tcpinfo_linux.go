@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"net"
 	"syscall"
@@ -38,9 +37,7 @@ const tcpClose = 7
 // once: if a writer got it, a reader gets EOF. WasReset must not be called for a connection that was closed for
 // writing, since that has the same state after an ordinary end.
 func WasReset(c net.Conn) bool {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
+	c = belowTLS(c)
 	if wrapped, ok := c.(*Conn); ok {
 		c = wrapped.Conn
 	}
