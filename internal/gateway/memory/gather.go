@@ -31,8 +31,9 @@ func (g *Gatherer) ReadAvailable(n int) ([]byte, error) {
 			return in, nil
 		}
 		var err error
-		if in, err = g.grow(in, size, n); err != nil {
-			return nil, err
+		if in, err = g.grow(in, size); err != nil {
+			PutBuffer(in)
+			return nil, cutOff(err, len(in), n)
 		}
 	}
 	return in, nil
@@ -49,8 +50,9 @@ func (g *Gatherer) ReadAll(n int, cost int64) ([]byte, error) {
 			return nil, err
 		}
 		var err error
-		if in, err = g.grow(in, size, n); err != nil {
-			return nil, err
+		if in, err = g.grow(in, size); err != nil {
+			PutBuffer(in)
+			return nil, cutOff(err, len(in), n)
 		}
 	}
 	if err := g.Grant.Acquire(cost-g.Grant.held, cost-g.Grant.held); err != nil {
@@ -60,18 +62,14 @@ func (g *Gatherer) ReadAll(n int, cost int64) ([]byte, error) {
 	return in, nil
 }
 
-// grow moves in, the beginning of a message of n bytes, to a larger buffer and reads on until size bytes are
-// there. It takes ownership of in.
-func (g *Gatherer) grow(in []byte, size, n int) ([]byte, error) {
+// grow moves in, the beginning of a message, to a larger buffer and reads on until size bytes are there. It takes
+// ownership of in. With an error it returns what it has read.
+func (g *Gatherer) grow(in []byte, size int) ([]byte, error) {
 	grown := append(GetBuffer(size), in...)
 	PutBuffer(in)
 	have := len(grown)
 	got, err := g.fill(grown[have:size])
-	if err != nil {
-		PutBuffer(grown)
-		return nil, cutOff(err, have+got, n)
-	}
-	return grown[:size], nil
+	return grown[:have+got], err
 }
 
 // fill reads len(p) bytes of a message that holds memory.
@@ -107,12 +105,7 @@ func (g *Gatherer) ReadToEOF(most int) (in []byte, complete bool, err error) {
 		if len(in) >= most || !g.Grant.TryAcquire(2*int64(size)-g.Grant.held) {
 			return in, false, nil
 		}
-		have := len(in)
-		grown := append(GetBuffer(size), in...)
-		PutBuffer(in)
-		got, err := g.fill(grown[have:size])
-		in = grown[:have+got]
-		switch {
+		switch in, err = g.grow(in, size); {
 		case err == io.EOF:
 			return in, true, nil
 		case err != nil:
