@@ -1,6 +1,8 @@
 package tarantool
 
 import (
+	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -75,7 +77,7 @@ type outstanding struct {
 
 	mu           sync.Mutex
 	notFull      sync.Cond
-	queueChanged sync.Cond // signals a change in some queue
+	queueChanged sync.Cond // signals a change in some queue, and the end of the last exchange
 	exchanges    exchanges
 	queues       streamQueues
 	sent         uint64 // number of requests sent to the server so far
@@ -192,7 +194,7 @@ func (o *outstanding) takeLocked(sync uint64) (e exchange, ok bool) {
 	if o.exchanges.shrink() {
 		o.releasePieces()
 	}
-	if o.queues.remove(&e) {
+	if o.queues.remove(&e) || len(o.exchanges.bySync) == 0 {
 		o.queueChanged.Broadcast()
 	}
 	o.notFull.Signal()
@@ -220,7 +222,43 @@ func (o *outstanding) kindOf(sync uint64) wire.Type {
 func (o *outstanding) busy() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.busyLocked()
+}
+
+func (o *outstanding) busyLocked() bool {
 	return o.queues.anyRetrying() || len(o.exchanges.bySync) > 0
+}
+
+// maxReplyWait limits how long awaitReplies waits.
+const maxReplyWait = 30 * time.Second
+
+var errBusy = errors.New("replication was requested while replies were outstanding")
+
+// awaitReplies waits until no reply is outstanding and no request is to be sent again.
+func (o *outstanding) awaitReplies() error {
+	if err := o.flush(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	expired := false
+	timer := time.AfterFunc(maxReplyWait, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		expired = true
+		o.queueChanged.Broadcast()
+	})
+	defer timer.Stop()
+	for !o.closed && !expired && o.busyLocked() {
+		o.queueChanged.Wait()
+	}
+	switch {
+	case o.closed:
+		return net.ErrClosed
+	case expired:
+		return errBusy
+	}
+	return nil
 }
 
 // close makes pushes fail, now and later, and releases the memory of all exchanges.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
@@ -26,7 +27,7 @@ import (
 
 // A field that gets an index between two requests is not compressed any more, though the gateway has not read the new
 // schema yet, and the request succeeds.
-func TestFence(t *testing.T) {
+func TestFieldGetsIndex(t *testing.T) {
 	b := newBed(t, policy.Options{Rules: rules()}, nil)
 	c, direct := b.client(), b.direct()
 	b.put(c, 1, document(1))
@@ -408,20 +409,31 @@ func TestSubmit(t *testing.T) {
 	p.server.nothing(t)
 }
 
-// Replication begins when no reply is outstanding, and not at all if the replies end before that.
-func TestPipeSettles(t *testing.T) {
-	p := newParts(t)
-	p.sends(1, 0, wire.Ping)
-	settled := make(chan error)
-	go func() { settled <- p.s.awaitReplies() }()
-	p.reply(wire.OK, 1)
-	if err := <-settled; err != nil {
-		t.Error(err)
-	}
-	p.sends(2, 0, wire.Ping)
-	p.s.PumpedSession.Run(func() {
-		if err := p.s.awaitReplies(); !errors.Is(err, errBusy) {
+// Replication begins when no reply is outstanding, and not at all if the replies end before that or take too long.
+func TestReplicationWaitsForReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParts(t)
+		o := p.s.outstanding
+		await := func() <-chan error {
+			result := make(chan error, 1)
+			go func() { result <- o.awaitReplies() }()
+			synctest.Wait()
+			return result
+		}
+		p.sends(1, 0, wire.Ping)
+		answered := await()
+		p.reply(wire.OK, 1)
+		if err := <-answered; err != nil {
 			t.Error(err)
 		}
-	}, func() {})
+		p.sends(2, 0, wire.Ping)
+		if err := <-await(); !errors.Is(err, errBusy) {
+			t.Error(err)
+		}
+		closed := await()
+		o.close()
+		if err := <-closed; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }
