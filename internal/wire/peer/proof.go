@@ -28,3 +28,8 @@ func KeyProof(key []byte, side Side, near, far Hello) []byte {
 	m.Write(b[:len(b)-ProofLen])
 	return m.Sum(nil)
 }
+
+// AppendProof appends the near gateway's PROOF frame.
+func AppendProof(dst, key []byte, near, far Hello) []byte {
+	return append(append(dst, byte(Proof)), KeyProof(key, Near, near, far)...)
+}

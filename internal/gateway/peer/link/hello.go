@@ -151,7 +151,7 @@ func (e *Endpoint) Greet(c net.Conn) (*Link, error) {
 	theirs, err := e.exchangeHellos(c, ours)
 	if err == nil && e.cfg.Key != nil {
 		if err = checkFar(e.cfg.Key, ours, theirs); err == nil {
-			_, err = c.Write(append([]byte{byte(wire.Proof)}, wire.KeyProof(e.cfg.Key, wire.Near, ours, theirs)...))
+			_, err = c.Write(wire.AppendProof(nil, e.cfg.Key, ours, theirs))
 		}
 	}
 	if err == nil {

@@ -49,19 +49,18 @@ func newKeyVectors() (all []keyVector) {
 	hello := wire.Hello{Lowest: 1, Highest: 1, Codecs: sends}
 	near := hello
 	near.Window, near.Extensions = firstWindow, wire.AppendExtension("", wire.Key, nonce(0))
-	frame := func(proof []byte) []byte { return append([]byte{byte(wire.Proof)}, proof...) }
 	add := func(name, refuse string, near, far wire.Hello, frame []byte) {
 		all = append(all, keyVector{name, hex.EncodeToString(testKey), hex.EncodeToString(near.Append(nil)), hex.EncodeToString(far.Append(nil)), hex.EncodeToString(frame), refuse})
 	}
 	far := prove(testKey, near, hello, nonce(0x10))
-	good := frame(wire.KeyProof(testKey, wire.Near, near, far))
+	good := wire.AppendProof(nil, testKey, near, far)
 	add("the same key", "", near, far, good)
 
 	lanes := wire.AppendExtension(wire.AppendExtension("", 200, "from later"), wire.Lanes, "\x01")
 	nearLanes, farLanes := near, hello
 	nearLanes.Extensions, farLanes.Extensions = lanes+near.Extensions, lanes
 	farLanes = prove(testKey, nearLanes, farLanes, nonce(0x20))
-	add("other extensions", "", nearLanes, farLanes, frame(wire.KeyProof(testKey, wire.Near, nearLanes, farLanes)))
+	add("other extensions", "", nearLanes, farLanes, wire.AppendProof(nil, testKey, nearLanes, farLanes))
 
 	add("the far one has another key", "far", near, prove(otherKey, near, hello, nonce(0x10)), nil)
 	add("the far one has no key", "far", near, hello, nil)
@@ -81,9 +80,9 @@ func newKeyVectors() (all []keyVector) {
 	window.Window = firstWindow
 	add("the far one's hello was changed", "far", near, window, nil)
 
-	add("the near one has another key", "near", near, far, frame(wire.KeyProof(otherKey, wire.Near, near, far)))
+	add("the near one has another key", "near", near, far, wire.AppendProof(nil, otherKey, near, far))
 	add("the near one's proof of another link", "near", later, prove(testKey, later, hello, nonce(0x10)), good)
-	add("the far one's proof sent back", "near", near, far, frame(wire.KeyProof(testKey, wire.Far, near, far)))
+	add("the far one's proof sent back", "near", near, far, append([]byte{byte(wire.Proof)}, wire.KeyProof(testKey, wire.Far, near, far)...))
 	add("the near one's proof is cut short", "near", near, far, good[:len(good)-1])
 	add("open without a proof", "near", near, far, append([]byte{byte(wire.Open)}, good[1:]...))
 	return all
