@@ -245,7 +245,7 @@ func (c *catalog) logFailure(err error) {
 		return
 	}
 	c.warned[unreadable] = true
-	c.log.Warn(unreadable+", so nothing is compressed", "err", err, "hint", cmp.Or(terminal.Hint(err), "is the server up?"))
+	c.log.Warn(unreadable+", so no tuple is compressed", "err", err, "hint", cmp.Or(terminal.Hint(err), "is the server up?"))
 }
 
 // setRules replaces the rules.

@@ -25,9 +25,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// unsupported returns the error ER_UNSUPPORTED, counted under what. format is the rest of the text.
-func unsupported(what, format string) *refusal {
-	return &refusal{wire.ErrUnsupported, what, "cinch does not support " + format}
+// unsupported returns the error ER_UNSUPPORTED, counted under reason. text ends its message.
+func unsupported(reason, text string) *refusal {
+	return &refusal{wire.ErrUnsupported, reason, "cinch does not support " + text}
 }
 
 // wrongVersion returns the server's error for a request that names another version of the schema than current.

@@ -48,7 +48,7 @@ func authBody(salt []byte, user, password string) keyed {
 
 // The user that writes a request's values is guest at first, then the user of the last AUTH that the server accepted.
 // While the reply to an AUTH is outstanding the user is unknown.
-func TestWhoWrites(t *testing.T) {
+func TestWritingUser(t *testing.T) {
 	seen := &writers{}
 	sampled := rules()
 	for i := range sampled {

@@ -337,7 +337,7 @@ func TestEditsAreGivenBack(t *testing.T) {
 	}
 }
 
-func TestBlindLooks(t *testing.T) {
+func TestStoresPlain(t *testing.T) {
 	p := newParts(t)
 	r := p.request(wire.Update, 0x10, 600, 0x11, 0, 0x20, []any{1}, 0x21, []any{[]any{":", 2, 1, 1, "x"}})
 	all := p.g.catalog.spaces.Load()
@@ -347,11 +347,11 @@ func TestBlindLooks(t *testing.T) {
 		err   error
 		want  bool
 	}{
-		"there is none":     {nil, nil, true},
-		"it is plain":       {[]byte{0x91, 0xa1, 'x'}, nil, true},
-		"it is sealed":      {sealed, nil, false},
-		"it can't be read":  {nil, net.ErrClosed, false},
-		"it is no sequence": {[]byte{0x91, 0xa5, 'x'}, nil, false},
+		"no tuple":   {nil, nil, true},
+		"plain":      {[]byte{0x91, 0xa1, 'x'}, nil, true},
+		"compressed": {sealed, nil, false},
+		"read error": {nil, net.ErrClosed, false},
+		"malformed":  {[]byte{0x91, 0xa5, 'x'}, nil, false},
 	} {
 		p.g.cfg.ReadTuple = func(_ context.Context, space, index uint32, key []byte) ([]byte, error) {
 			if space != 600 || index != 0 || !slices.Equal(key, []byte{0x91, 1}) {
@@ -365,6 +365,6 @@ func TestBlindLooks(t *testing.T) {
 	}
 	p.g.cfg.ReadTuple = nil
 	if p.g.storesPlain(t.Context(), r, stepPlan{}) {
-		t.Error("nothing was looked at")
+		t.Error("without ReadTuple")
 	}
 }

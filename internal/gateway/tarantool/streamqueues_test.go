@@ -10,9 +10,9 @@ import (
 	wire "github.com/cinch-layer/cinch/internal/wire/iproto"
 )
 
-// TestLanes checks the state of a queue while requests that can be refused are unanswered, and that the queue is
+// TestStreamQueue checks the state of a queue while requests that can be refused are unanswered, and that the queue is
 // removed afterwards.
-func TestLanes(t *testing.T) {
+func TestStreamQueue(t *testing.T) {
 	var a streamQueues
 	list := []*exchange{{stamp: 5}, {stamp: 5}, {}}
 	for _, e := range list {
@@ -34,19 +34,19 @@ func TestLanes(t *testing.T) {
 		t.Error("an answer without a stamp counts, or one too many is forgotten")
 	}
 	if a.remove(list[1]); a.byStream[0] != nil || a.anyRetrying() {
-		t.Error("a lane of which there is nothing to know is kept")
+		t.Error("an idle queue is kept")
 	}
 }
 
 // A request that must be alone in its queue sends a probe, and waits until no other can be refused.
-func TestRequestsWaitForTheirLane(t *testing.T) {
+func TestRequestsWaitForTheirQueue(t *testing.T) {
 	p := newParts(t)
 	p.sends(1, 9, wire.Insert, 0x10, 600, 0x21, []any{1})
 	if stamp, ok := p.s.outstanding.reserve(0, false, nil); stamp != 9 || !ok {
 		t.Errorf("stamp %d", stamp)
 	}
 	if stamp, ok := p.s.outstanding.reserve(5, true, nil); stamp != 0 || !ok {
-		t.Errorf("stamp %d in another lane", stamp)
+		t.Errorf("stamp %d in another stream", stamp)
 	}
 	in := make(chan uint64)
 	go func() {
@@ -59,7 +59,7 @@ func TestRequestsWaitForTheirLane(t *testing.T) {
 		t.Errorf("stamp %d, alone", stamp)
 	}
 	if p.s.outstanding.retryBuffer.kept != 0 {
-		t.Error("what can't be refused any more is kept")
+		t.Error("a request that can't be refused any more is kept")
 	}
 	p.reply(wire.OK, 1)
 	p.client.expect(t, wire.OK, 1, 9)

@@ -38,7 +38,7 @@ func newUpdater(v *valueCodec, r *request, plan stepPlan) (*updater, *refusal) {
 	u := &updater{codec: v, spaces: plan.spaces, space: plan.space, r: *r, stamp: plan.spaces.version, onlyIfPlain: plan.onlyIfPlain}
 	u.r.edits, u.r.spans = nil, nil
 	if out, _ := r.apply(v, schemaStamp{}); out != nil { // the request with its values compressed, in another buffer
-		u.r.bytes = out[5:]
+		u.r.bytes = out[wire.PrefixLen:]
 		if u.r.header.Parse(u.r.bytes) != nil || u.r.body.Parse(u.r.bytes, u.r.header.Map.End()) != nil {
 			return nil, plan.noFunction // can't happen
 		}

@@ -30,7 +30,7 @@ func (l *loader) loadForeignKeys() error {
 			return err
 		}
 		for _, row := range rows {
-			l.builder.AddReference(s, row)
+			s.AddReference(row)
 		}
 	}
 	return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// prefixLen is the length in bytes of the frame length prefixes that drivers and servers write.
-const prefixLen = 5
+// PrefixLen is the length in bytes of the frame length prefixes that drivers and servers write.
+const PrefixLen = 5
 
 // BeginFrame appends room for the length prefix of a frame. When the rest has been appended, FinishFrame fills it
 // in; its argument start is len(dst) before BeginFrame.
@@ -15,7 +15,7 @@ func BeginFrame(dst []byte) []byte { return append(dst, 0xce, 0, 0, 0, 0) }
 
 // FinishFrame completes the frame that begins at start.
 func FinishFrame(dst []byte, start int) []byte {
-	binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-prefixLen))
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(len(dst)-start-PrefixLen))
 	return dst
 }
 

@@ -145,7 +145,7 @@ func Elements(dst []Span, b []byte, at, limit int) (elements []Span, end int, er
 	case h.Kind != Array:
 		return dst[:0], at, fmt.Errorf("%w: no array", ErrMalformed)
 	case h.Count > limit:
-		return dst[:0], at, fmt.Errorf("%w: %d elements", ErrMalformed, h.Count)
+		return dst[:0], at, fmt.Errorf("%w: an array of %d elements, more than %d", ErrMalformed, h.Count, limit)
 	}
 	dst = dst[:0]
 	at = h.Content.At

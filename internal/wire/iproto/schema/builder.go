@@ -154,9 +154,9 @@ func (b *Builder) AddForeignKey(t Tuple) error {
 	return nil
 }
 
-// AddReference adds a row of SQL's PRAGMA foreign_key_list about a space: id, seq, parent's table, column,
-// parent's column, ….
-func (*Builder) AddReference(s *Space, row Tuple) {
+// AddReference adds a row of SQL's PRAGMA foreign_key_list about the space: id, seq, parent's table, column, parent's
+// column, ….
+func (s *Space) AddReference(row Tuple) {
 	name, ok := row.At(3).(string)
 	n, known := s.FieldNumber(name)
 	if !ok || !known {
