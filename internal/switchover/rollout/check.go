@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -280,7 +279,7 @@ func (t *task) findMachine(ctx context.Context, f *findings) error {
 // the free space.
 func (t *task) findRoom(ctx context.Context, f *findings) error {
 	n, newNode := t.oldNode, t.newNode
-	takes, err := n.diskUse(ctx, slices.Sorted(maps.Keys(newNode.Tablespaces))...)
+	takes, err := n.diskUse(ctx, t.oldDirectories())
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (m managed) copied(ctx context.Context) error {
 			state, since = member.State, time.Now()
 			m.log("Patroni: %s", state)
 		}
-		if size, err := m.newNode.diskUse(ctx); err == nil && size.Data+size.WAL > most {
+		if size, err := m.newNode.diskUse(ctx, m.newNode.directories()); err == nil && size.Data+size.WAL > most {
 			most, since = size.Data+size.WAL, time.Now()
 		}
 		if time.Since(since) > m.cell.catchUpTime() {

@@ -113,7 +113,7 @@ func (e retirement) follows(ctx context.Context) error {
 // keep returns ErrUnconfirmed until an operator confirms that the old node is no longer needed.
 func (e retirement) keep(ctx context.Context) error {
 	p := e.progress
-	if now, err := e.newNode.diskUse(ctx); err == nil && !p.Confirmed {
+	if now, err := e.newNode.diskUse(ctx, e.newNode.directories()); err == nil && !p.Confirmed {
 		p.Now = now
 		e.log("%s took %s, %s takes %s", e.oldNode.Name, p.Old, e.newNode.Name, now)
 	}

@@ -59,13 +59,13 @@ for d in "$@"; do
 done
 echo $by $(count "$@") $(count "$wal/.")`
 
-// diskUse returns the size of a node's directory and its tablespaces.
-func (n *Node) diskUse(ctx context.Context, tablespaces ...string) (s Size, err error) {
+// diskUse returns the size of a node's directories. The first one is its data directory.
+func (n *Node) diskUse(ctx context.Context, directories []string) (s Size, err error) {
 	as := n.Run
 	if n.Root != nil {
 		as = n.Root
 	}
-	out, err := execute(ctx, nil, remoteCommand(as, append([]string{"sh", "-c", sizeScript, "sh", n.Directory}, tablespaces...)...))
+	out, err := execute(ctx, nil, remoteCommand(as, append([]string{"sh", "-c", sizeScript, "sh"}, directories...)...))
 	if err != nil {
 		return s, err
 	}
@@ -162,6 +162,11 @@ type Prediction struct {
 // leftOut lists what a base backup leaves out, and WAL.
 const leftOut = "pg_wal,pg_replslot,pg_dynshmem,pg_notify,pg_serial,pg_snapshots,pg_stat_tmp,pg_subtrans"
 
+// oldDirectories returns the data directory and the tablespaces of the old node.
+func (t *task) oldDirectories() []string {
+	return append([]string{t.oldNode.Directory}, slices.Sorted(maps.Keys(t.newNode.Tablespaces))...)
+}
+
 // predict predicts the size of the old node's files in the new place. It samples them on their machine.
 func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) {
 	s, ok := at.setting()
@@ -172,7 +177,7 @@ func (t *task) predict(ctx context.Context, at place) (p Prediction, err error) 
 		return Prediction{Setting: at.filesystem, Bytes: t.progress.Old.Data}, nil
 	}
 	p.Setting = at.filesystem + " " + s.name
-	for _, directory := range append([]string{t.oldNode.Directory}, slices.Sorted(maps.Keys(t.newNode.Tablespaces))...) {
+	for _, directory := range t.oldDirectories() {
 		out, err := t.oldNode.command(ctx, t.oldNode.cinch(), t.oldNode.planning(at.filesystem, s, directory)...)
 		if err != nil {
 			return p, err
@@ -221,7 +226,7 @@ func (p *Prediction) add(out []byte) error {
 
 // compareSize compares the size of a base backup with the prediction.
 func (p preparation) compareSize(ctx context.Context) {
-	now, err := p.newNode.diskUse(ctx, values(p.newNode.Tablespaces)...)
+	now, err := p.newNode.diskUse(ctx, p.newNode.directories())
 	if err != nil {
 		p.log("the size of %s is unknown: %v", p.newNode.Name, err)
 		return

@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -90,6 +91,28 @@ func onBtrfs(t *testing.T, c *Cell, dir string) {
 		n := &c.Nodes[i]
 		n.Cinch, n.Root = filepath.Join(dir, "cinch"), []string{}
 		n.Replacement.Cinch, n.Replacement.Root, n.Replacement.Directory = n.Cinch, n.Root, filepath.Join(at, n.Name)
+	}
+}
+
+// The sizes before and after a replacement include the tablespaces.
+func TestSizesIncludeTablespaces(t *testing.T) {
+	testenv.NeedsPrograms(t)
+	old, made, oldSpace, space := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	for _, d := range []string{old, made, oldSpace, space} {
+		if err := os.WriteFile(filepath.Join(d, "PG_VERSION"), make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said []string
+	k := &task{
+		cell: &Cell{}, oldNode: &Node{Name: "a", Directory: old}, newNode: &Node{Name: "a2", Directory: made, Tablespaces: map[string]string{oldSpace: space}},
+		progress: &Progress{}, record: func(string) error { return nil }, log: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+	}
+	if err := k.findRoom(t.Context(), &findings{}); err != nil || k.progress.Old.Data < 2<<20 {
+		t.Errorf("the old node takes %+v: %v", k.progress.Old, err)
+	}
+	if err := (retirement{task: k, yes: true}).keep(t.Context()); err != nil || k.progress.Now.Data < 2<<20 || len(said) != 1 {
+		t.Errorf("the new node takes %+v: %v, %q", k.progress.Now, err, said)
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *State) look(ctx context.Context, at int, n *Node) (serves string, now S
 		serves = one.Name + ", primary"
 	}
 	if newNode := n.Replacement; p.Backup.Data > 0 && (at < s.At || s.Done || !s.Aborted) {
-		now, _ = newNode.diskUse(ctx, values(newNode.Tablespaces)...) // 0 if unknown
+		now, _ = newNode.diskUse(ctx, newNode.directories()) // 0 if unknown
 	}
 	return serves, now
 }
