@@ -327,7 +327,7 @@ func findGateway(ctx context.Context, t through, f *findings, primary *Node) {
 	}
 	leads := t.cell.Gateway.Upstream
 	if leads == "" {
-		leads = strings.TrimPrefix(primary.server(), "postgres://")
+		leads = primary.server()
 	}
 	if !sameHost(ctx, address(s.Upstream), leads) {
 		f.problem("set gateway: {admin} to this cell's gateway; if it is, and knows the primary by another name, set gateway: {upstream: host:port} to that",

@@ -1,11 +1,13 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	"github.com/cinch-layer/cinch/internal/switchover/rollout/patroni"
 )
@@ -222,26 +224,16 @@ func (m managed) read(ctx context.Context, n *Node) ([]byte, error) {
 // derived returns the configuration of the new node, made from that of the old one.
 func (m managed) derived(old []byte) ([]byte, error) {
 	n := m.newNode
-	address, err := hostPort(n.URL, "5432")
+	host, port, _ := n.location()
+	if host == "" || strings.HasPrefix(host, "/") {
+		return nil, fmt.Errorf("node %s: its url must have a host to which the other members can connect", n.Name)
+	}
+	api, err := url.Parse(n.Patroni.API)
 	if err != nil {
 		return nil, err
 	}
-	api, err := hostPort(n.Patroni.API, "8008")
-	if err != nil {
-		return nil, err
-	}
-	return patroni.Derive(old, patroni.NewMember{Name: n.Name, Address: address, API: api, Data: n.Directory, Bin: n.Bin, Parameters: n.Options})
-}
-
-// hostPort returns the host:port of a URL; otherwise is the default port.
-func hostPort(text, otherwise string) (string, error) {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", err
-	}
-	p := u.Port()
-	if p == "" {
-		p = otherwise
-	}
-	return net.JoinHostPort(u.Hostname(), p), nil
+	return patroni.Derive(old, patroni.NewMember{
+		Name: n.Name, Address: net.JoinHostPort(host, port), API: net.JoinHostPort(api.Hostname(), cmp.Or(api.Port(), "8008")),
+		Data: n.Directory, Bin: n.Bin, Parameters: n.Options,
+	})
 }

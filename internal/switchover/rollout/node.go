@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (n *Node) validate() error {
 	if err != nil || n.Name == "" || n.Directory == "" || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return fmt.Errorf("node %q needs name, url: postgres://user@host:port/database and directory", n.Name)
 	}
-	if strings.Contains(u.Host, ",") {
+	if host, port, _ := n.location(); strings.Contains(host+port, ",") {
 		return fmt.Errorf("node %q: its url must have one host: with several, another server could answer for it", n.Name)
 	}
 	if !slotName.MatchString(n.slot()) {
@@ -262,34 +263,31 @@ func (n *Node) dropSlot(ctx context.Context, name string) error {
 
 // conninfo returns the primary_conninfo with which follower connects to this node.
 func (n *Node) conninfo(follower *Node, more string) string {
-	u, err := url.Parse(n.URL)
-	if err != nil {
-		return "" // it has been parsed before
-	}
-	parts := []string{"host=" + conninfoValue(u.Hostname()), "port=" + conninfoValue(port(u)), "application_name=" + conninfoValue(follower.slot())}
+	host, port, user := n.location()
+	parts := []string{"host=" + conninfoValue(host), "port=" + conninfoValue(port), "application_name=" + conninfoValue(follower.slot())}
 	if !strings.Contains(more, "user=") {
-		parts = append(parts, "user="+conninfoValue(u.User.Username()))
+		parts = append(parts, "user="+conninfoValue(user))
 	}
 	return strings.Join(append(parts, more), " ")
 }
 
-// server returns the address of a node's URL, without user and database.
-func (n *Node) server() string {
+// location returns what a node's URL has of these, in its parameters first. The host may be the directory of a socket.
+func (n *Node) location() (host, port, user string) {
 	u, err := url.Parse(n.URL)
 	if err != nil {
-		return "" // it has been parsed before
+		return "", "", "" // it has been parsed before
 	}
-	if u.Host == "" {
-		return "postgres://" + u.RawQuery
-	}
-	return "postgres://" + net.JoinHostPort(u.Hostname(), port(u))
+	q := u.Query()
+	return cmp.Or(q.Get("host"), u.Hostname()), cmp.Or(q.Get("port"), u.Port(), "5432"), cmp.Or(q.Get("user"), u.User.Username())
 }
 
-func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
+// server returns the address of a node's server as a gateway shows that of its upstream, without the scheme.
+func (n *Node) server() string {
+	host, port, _ := n.location()
+	if strings.HasPrefix(host, "/") {
+		return "unix:" + host + "/.s.PGSQL." + port
 	}
-	return "5432"
+	return net.JoinHostPort(host, port)
 }
 
 // conninfoValue quotes a value for libpq.

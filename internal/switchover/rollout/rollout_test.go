@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,11 +92,8 @@ func newNode(t *testing.T, dir, bin string, as []string, name string) Node {
 
 func portOf(t *testing.T, n *Node) string {
 	t.Helper()
-	u, err := url.Parse(n.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port(u)
+	_, port, _ := n.location()
+	return port
 }
 
 func mustRun(t *testing.T, n *Node, program string, args ...string) {
@@ -516,6 +512,8 @@ gates: {lag: 2MiB, hold: 3s}
 		"cell: x\nnodes: [{name: a, url: 'postgres://h/d', directory: /d, replacement: {name: b, url: 'postgres://i/d', directory: e}}]\ngateway: {admin: x}\n":                                            "must begin with /",
 		"cell: x\nnodes: [{name: a-1, url: 'postgres://h/d', directory: /d, replacement: {name: a_1, url: 'postgres://i/d', directory: /e}}]\ngateway: {admin: x}\n":                                       "the slot of node a_1",
 		"cell: x\nnodes: [{name: a, url: 'postgres://h,i/d', directory: /d, replacement: {name: b, url: 'postgres://j/d', directory: /e}}]\ngateway: {admin: x}\n":                                         "must have one host",
+		"cell: x\nnodes: [{name: a, url: 'postgres:///d?host=h,i', directory: /d, replacement: {name: b, url: 'postgres://j/d', directory: /e}}]\ngateway: {admin: x}\n":                                   "must have one host",
+		"cell: x\nnodes: [{name: a, url: 'postgres://h/d?port=5433', directory: /d, replacement: {name: b, url: 'postgres://h:5433/d', directory: /e}}]\ngateway: {admin: x}\n":                            "the url of another node: h:5433",
 	} {
 		write(text)
 		if _, err := ReadCell(name); !errors.Is(err, ErrCell) || !strings.Contains(err.Error(), want) {
