@@ -49,7 +49,7 @@ func (t *task) slotGone(ctx context.Context) error {
 	}
 	status, err := value[string](ctx, t.primary, "SELECT coalesce((SELECT wal_status FROM pg_replication_slots WHERE slot_name = $1), 'gone')", t.newNode.slot())
 	if err != nil || status != "lost" && status != "gone" {
-		return nil //nolint:nilerr // who does not answer is waited for
+		return nil //nolint:nilerr // a primary that does not answer is waited for
 	}
 	return fmt.Errorf("%w: the slot %s at %s is %s, and with it WAL that %s needs: abort, then run makes a new copy (a higher max_slot_wal_keep_size keeps more)",
 		ErrGate, t.newNode.slot(), t.primary.Name, status, t.newNode.Name)
@@ -128,7 +128,7 @@ func (t *task) waitStreaming(ctx context.Context, primary, standby *Node) error 
 		if err != nil || streams {
 			return err
 		}
-		if primary, err := standby.inRecovery(ctx); err == nil && !primary {
+		if isStandby, err := standby.inRecovery(ctx); err == nil && !isStandby {
 			return fmt.Errorf("%w: %s is a primary", errRole, standby.Name)
 		}
 		if err := pause(ctx); err != nil {

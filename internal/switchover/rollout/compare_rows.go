@@ -102,35 +102,35 @@ func (s *sampler) piece(ctx context.Context, name string, at int64) error {
 // compare returns a version that the standby lacks, although the primary had it before the standby was read
 // and still has it.
 func (s *sampler) compare(ctx context.Context, name string, at int64) (missing *version, same int, err error) {
-	there, err := versions(ctx, s.primary, name, at)
+	onPrimary, err := versions(ctx, s.primary, name, at)
 	if err != nil {
 		return nil, 0, err
 	}
 	var written int64
 	// Committing a new message flushes the WAL: without a flush it may never be replayed.
-	if err := s.primary.QueryRow(ctx, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint").Scan(&written); err != nil {
+	if err := s.primary.QueryRow(ctx, emitMessage).Scan(&written); err != nil {
 		return nil, 0, err
 	}
 	if err := s.replayed(ctx, written); err != nil {
 		return nil, 0, err
 	}
-	here, err := versions(ctx, s.standby, name, at)
+	onStandby, err := versions(ctx, s.standby, name, at)
 	if err != nil {
 		return nil, 0, err
 	}
-	again, err := versions(ctx, s.primary, name, at)
+	later, err := versions(ctx, s.primary, name, at)
 	if err != nil {
 		return nil, 0, err
 	}
-	for v, sum := range there {
-		other, ok := here[v]
+	for v, sum := range onPrimary {
+		other, ok := onStandby[v]
 		// A rewrite of the table may put another row of the same transaction there.
-		if ok && other != sum && again[v] == sum {
+		if ok && other != sum && later[v] == sum {
 			return nil, 0, fmt.Errorf("%w: the row at %s, written by transaction %s, differs on the new node", ErrGate, v.Place, v.Transaction)
 		}
 		if other == sum && ok {
 			same++
-		} else if _, still := again[v]; still && !ok {
+		} else if _, still := later[v]; still && !ok {
 			missing = &v
 		}
 	}

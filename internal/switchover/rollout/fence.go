@@ -42,6 +42,9 @@ func (s switchover) fence(ctx context.Context) error {
 	return s.cell.hook(ctx, s.cell.Hooks.Fence, s.newNode)
 }
 
+// emitMessage writes a message to the WAL, and returns its position. The commit flushes the WAL.
+const emitMessage = "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"
+
 // connected returns an error if the old primary runs and its WAL does not reach the new node: its last records
 // would not reach it either. It returns a WAL position that the old primary has written, and its server process.
 // If it does not run, they are 0 and "".
@@ -72,7 +75,7 @@ func (s switchover) connected(ctx context.Context) (written int64, process strin
 	// Only a message shows whether the network between the two still works.
 	ctx, cancel := context.WithTimeout(ctx, s.cell.holdTime())
 	defer cancel()
-	if written, err = value[int64](ctx, s.oldNode, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint"); err == nil {
+	if written, err = value[int64](ctx, s.oldNode, emitMessage); err == nil {
 		err = waitReplayed(ctx, s.newNode, written-1)
 	}
 	if err != nil {

@@ -113,14 +113,14 @@ func (n *Node) stopAnyhow(ctx context.Context, patience time.Duration) error {
 	if err == nil || len(n.Stop) > 0 {
 		return err
 	}
-	_, again := n.command(ctx, n.program("pg_ctl"), "stop", "--wait", "--silent", "-D", n.Directory, "-m", "immediate", "-t", fmt.Sprint(int(givenTime.Seconds())))
-	if again == nil {
+	_, immediate := n.command(ctx, n.program("pg_ctl"), "stop", "--wait", "--silent", "-D", n.Directory, "-m", "immediate", "-t", fmt.Sprint(int(givenTime.Seconds())))
+	if immediate == nil {
 		return nil
 	}
 	if running, asked := n.running(ctx); asked == nil && !running {
 		return nil
 	}
-	return errors.Join(err, again)
+	return errors.Join(err, immediate)
 }
 
 // control returns the output of pg_controldata for a node's directory.

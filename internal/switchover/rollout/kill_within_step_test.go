@@ -36,11 +36,11 @@ func killedWithin(t *testing.T, random *rand.Rand, lives int) {
 	}
 	tries := lives + 5
 	for life := 0; ; life++ {
-		u := startTool(t, exec.CommandContext(t.Context(), exe, "tool", file))
+		u := startRolloutProcess(t, exec.CommandContext(t.Context(), exe, "tool", file))
 		victim := primarySteps[random.IntN(len(primarySteps))]
 		for s, ok := u.next(); ok; s, ok = u.next() {
 			u.goOn()
-			if life < lives && s == (stop{Step: victim}) {
+			if life < lives && s == (stepReport{Step: victim}) {
 				// The seed determines the moment.
 				time.Sleep(time.Duration(random.IntN(800)) * time.Millisecond)
 				_ = u.cmd.Process.Kill()

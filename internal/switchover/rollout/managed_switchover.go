@@ -100,12 +100,8 @@ func (m managed) fence(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cell.shutdownTime())
 	defer cancel()
 	// A new message comes after all other commits and is flushed.
-	written, err := value[int64](ctx, m.oldNode, "SELECT pg_wal_lsn_diff(pg_logical_emit_message(true, 'cinch rollout', ''), '0/0')::bigint")
+	written, err := value[int64](ctx, m.oldNode, emitMessage)
 	if err != nil {
-		return err
-	}
-	m.progress.Written = written
-	if err := m.save(); err != nil {
 		return err
 	}
 	if err := waitReplayed(ctx, m.newNode, written-1); err != nil {

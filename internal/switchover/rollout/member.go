@@ -72,7 +72,7 @@ func (m managed) tag(ctx context.Context, n *Node, tags map[string]any) error {
 	for asked := false; ; asked = true {
 		status, err := m.api.Status(ctx, n.Patroni.API)
 		if err != nil || tagged(status.Tags, tags) {
-			return nil //nolint:nilerr // who does not answer reads the file when it is started
+			return nil //nolint:nilerr // a Patroni that does not answer reads the file when it is started
 		}
 		if !asked {
 			if err := m.api.Reload(ctx, n.Patroni.API); err != nil {

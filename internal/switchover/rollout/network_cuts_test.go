@@ -89,7 +89,7 @@ func (c aCut) run(t *testing.T, w *world) (row string) {
 func (w *world) cutAndGoOn(c aCut) (how string) {
 	healed := make(chan struct{})
 	cut := false
-	var u *tool
+	var u *rolloutProcess
 	for try := 0; !cut; try++ { // on a busy machine an earlier step may fail
 		if try == 5 {
 			w.t.Fatalf("it has not come to %s: %s", c.step, u.said.String())
@@ -97,7 +97,7 @@ func (w *world) cutAndGoOn(c aCut) (how string) {
 		u = w.tool(w.t)
 		for s, ok := u.next(); ok; s, ok = u.next() {
 			w.t.Log(s)
-			if s == (stop{Step: c.step}) && !cut {
+			if s == (stepReport{Step: c.step}) && !cut {
 				cut = true
 				w.net.cut(c.link)
 				if *cuts {
@@ -119,7 +119,7 @@ func (w *world) cutAndGoOn(c aCut) (how string) {
 	return ""
 }
 
-func (u *tool) lastError() string {
+func (u *rolloutProcess) lastError() string {
 	said := u.said.String()
 	return said[strings.LastIndex(said, "ERROR")+len("ERROR"):]
 }

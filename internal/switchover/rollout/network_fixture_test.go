@@ -256,8 +256,8 @@ func runShell(address string, args []string) int {
 
 // A tool is a roll-out in a separate process. It reports each step, and waits for permission to continue.
 
-// stop is a step at which a tool waits.
-type stop struct {
+// stepReport names a step at which a roll-out waits.
+type stepReport struct {
 	Step Step
 	Done bool
 }
@@ -271,7 +271,7 @@ func runTool(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	r := &Rollout{Cell: c, Yes: true, Tell: func(node, text string) { fmt.Fprintln(os.Stderr, node, text) }}
 	r.dies = func(s Step, done bool) bool {
-		_ = json.NewEncoder(os.Stdout).Encode(stop{s, done})
+		_ = json.NewEncoder(os.Stdout).Encode(stepReport{s, done})
 		_, err := in.ReadString('\n')
 		return err != nil
 	}
@@ -302,8 +302,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tool is the running process of a tool.
-type tool struct {
+// rolloutProcess is a running process of cinch rollout that waits at each step.
+type rolloutProcess struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	out   *json.Decoder
@@ -312,9 +312,9 @@ type tool struct {
 	err   error
 }
 
-func startTool(t *testing.T, cmd *exec.Cmd) *tool {
+func startRolloutProcess(t *testing.T, cmd *exec.Cmd) *rolloutProcess {
 	t.Helper()
-	u := &tool{cmd: cmd}
+	u := &rolloutProcess{cmd: cmd}
 	cmd.Stderr = &u.said
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -330,8 +330,8 @@ func startTool(t *testing.T, cmd *exec.Cmd) *tool {
 	return u
 }
 
-// next returns the next stop. ok is false when the tool has ended.
-func (u *tool) next() (s stop, ok bool) {
+// next returns the next step. ok is false when the process has ended.
+func (u *rolloutProcess) next() (s stepReport, ok bool) {
 	if err := u.out.Decode(&s); err != nil {
 		u.err, u.ended = u.cmd.Wait(), true
 		return s, false
@@ -339,7 +339,7 @@ func (u *tool) next() (s stop, ok bool) {
 	return s, true
 }
 
-func (u *tool) goOn() { _, _ = io.WriteString(u.in, "go\n") }
+func (u *rolloutProcess) goOn() { _, _ = io.WriteString(u.in, "go\n") }
 
 // world is a cell on separate hosts, with clients that go through a gateway on another one.
 type world struct {
@@ -487,12 +487,12 @@ func (w *world) startGateway() {
 	})
 }
 
-func (w *world) tool(t *testing.T) *tool {
+func (w *world) tool(t *testing.T) *rolloutProcess {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startTool(t, w.net.command(onTool, exe, "tool", w.file))
+	return startRolloutProcess(t, w.net.command(onTool, exe, "tool", w.file))
 }
 
 // primary returns the node that takes writes.

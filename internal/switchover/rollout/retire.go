@@ -65,8 +65,7 @@ func (e retirement) remember(ctx context.Context) error {
 	}
 	var name string
 	err = e.oldNode.ask(ctx, func(c *pgx.Conn) error {
-		return c.QueryRow(ctx, `SELECT coalesce(max(slot_name), ''), count(*) > 0, coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'),
-			substring(conninfo FROM 'fallback_application_name=(\S+)'))), '') FROM pg_stat_wal_receiver WHERE status = 'streaming'`).
+		return c.QueryRow(ctx, `SELECT coalesce(max(slot_name), ''), count(*) > 0, `+receiverName+` FROM pg_stat_wal_receiver WHERE status = 'streaming'`).
 			Scan(&e.progress.OldSlot, &e.progress.OldStream, &name)
 	})
 	if err != nil {

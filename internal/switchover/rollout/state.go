@@ -69,11 +69,9 @@ type Progress struct {
 	Mark      string `json:"mark,omitempty"`       // content of the old primary's standby.signal
 	// Where the last record of the old primary begins, after its shutdown.
 	LastWAL string         `json:"last_wal,omitempty"`
-	Tags    map[string]any `json:"tags,omitempty"` // the old node's Patroni tags while in service
-	// WAL position after all that clients wrote before the hold.
-	Written int64         `json:"written,omitempty"`
-	HeldAt  time.Time     `json:"held_at,omitzero"`   // when new transactions began to wait
-	Pause   time.Duration `json:"pause_ns,omitempty"` // how long they waited
+	Tags    map[string]any `json:"tags,omitempty"`     // the old node's Patroni tags while in service
+	HeldAt  time.Time      `json:"held_at,omitzero"`   // when new transactions began to wait
+	Pause   time.Duration  `json:"pause_ns,omitempty"` // how long they waited
 
 	Old        Size          `json:"old,omitzero"`       // of the old node, at the first check
 	Predicted  Prediction    `json:"predicted,omitzero"` // of the new node
@@ -130,13 +128,13 @@ func (s *State) validate(c *Cell) error {
 		case n == nil:
 			return fmt.Errorf("has a node %s, but the cell's file does not", name)
 		case p == nil || slices.Contains(s.Order[:i], name):
-			return fmt.Errorf("is damaged: node %s", name)
+			return fmt.Errorf("is inconsistent (node %s): restore it from a backup", name)
 		case p.Made != "" && p.Made != n.Replacement.where() && !(s.Aborted && i == s.At):
 			return fmt.Errorf("has %s as the replacement of %s, but the cell's file now has %s: restore the file, or abort first", p.Made, name, n.Replacement.where())
 		}
 	}
 	if s.At < 0 || s.At >= len(s.Order) || !slices.Contains(s.Order, s.Primary) || !slices.Contains(s.steps(), s.Step) {
-		return fmt.Errorf("is damaged: node %d, step %q, primary %q", s.At, s.Step, s.Primary)
+		return fmt.Errorf("is inconsistent (node %d, step %q, primary %q): restore it from a backup", s.At, s.Step, s.Primary)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ var (
 	// ErrUnconfirmed means that a node has been replaced, and an operator must confirm that.
 	ErrUnconfirmed = errors.New("the node waits to be confirmed")
 	// ErrGate is wrapped by errors that keep a new node from replacing the old one.
-	ErrGate = errors.New("a gate is closed")
+	ErrGate = errors.New("the new node can't replace the old one")
 	// ErrCheck is wrapped by errors that prevent a roll-out.
 	ErrCheck = errors.New("check failed")
 )

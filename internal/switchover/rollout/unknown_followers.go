@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -164,6 +163,9 @@ type knownStandby struct {
 	silent     bool // it does not answer, so the rest is unknown
 }
 
+// receiverName selects the application_name with which a standby connects to its upstream, from pg_stat_wal_receiver.
+const receiverName = `coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'), substring(conninfo FROM 'fallback_application_name=(\S+)'))), '')`
+
 // standbys queries the cell's standbys, except for server.
 func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownStandby) {
 	for _, n := range append([]*Node{c.oldNode}, c.others...) {
@@ -173,14 +175,12 @@ func (c neighbours) standbys(ctx context.Context, server *Node) (list []knownSta
 		one := knownStandby{name: n.Name}
 		asked, cancel := context.WithTimeout(ctx, answerTime)
 		err := n.ask(asked, func(c *pgx.Conn) error {
-			return c.QueryRow(asked, `SELECT coalesce(max(coalesce(substring(conninfo FROM '\mapplication_name=(\S+)'), substring(conninfo FROM 'fallback_application_name=(\S+)'))), ''),
-				current_setting('primary_slot_name') FROM pg_stat_wal_receiver`).Scan(&one.name, &one.slot)
+			return c.QueryRow(asked, `SELECT `+receiverName+`, current_setting('primary_slot_name') FROM pg_stat_wal_receiver`).Scan(&one.name, &one.slot)
 		})
 		cancel()
 		one.silent = err != nil
-		if u, err := url.Parse(n.URL); err == nil {
-			one.addresses, _ = net.DefaultResolver.LookupHost(ctx, u.Hostname())
-		}
+		host, _, _ := n.location()
+		one.addresses, _ = net.DefaultResolver.LookupHost(ctx, host)
 		list = append(list, one)
 	}
 	return list

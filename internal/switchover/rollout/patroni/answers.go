@@ -15,11 +15,10 @@ type Cluster struct {
 
 // Member is a server of a cluster.
 type Member struct {
-	Name     string         `json:"name"`
-	Role     string         `json:"role"`
-	State    string         `json:"state"`
-	Timeline int64          `json:"timeline"`
-	Tags     map[string]any `json:"tags"`
+	Name  string         `json:"name"`
+	Role  string         `json:"role"`
+	State string         `json:"state"`
+	Tags  map[string]any `json:"tags"`
 }
 
 // Roles of members.
@@ -27,7 +26,6 @@ const (
 	Leader        = "leader"
 	StandbyLeader = "standby_leader"
 	SyncStandby   = "sync_standby"
-	QuorumStandby = "quorum_standby"
 )
 
 // States of members.
@@ -35,7 +33,6 @@ const (
 	Running   = "running"   // a leader, and in old versions a standby too
 	Streaming = "streaming" // a standby
 	Stopped   = "stopped"
-	Creating  = "creating replica"
 )
 
 // Leader returns the member that holds the leader lock, or nil if there is none.
@@ -74,9 +71,8 @@ type Status struct {
 
 // Settings are the settings of the whole cluster that a roll-out needs.
 type Settings struct {
-	LoopWait        int             `json:"loop_wait"`
-	SynchronousMode any             `json:"synchronous_mode"` // a bool, or "quorum"
-	StandbyCluster  json.RawMessage `json:"standby_cluster"`
+	LoopWait        int `json:"loop_wait"`
+	SynchronousMode any `json:"synchronous_mode"` // a bool, or "quorum"
 }
 
 // OnlySynchronous reports whether only a synchronous standby may become the leader by a switchover.
