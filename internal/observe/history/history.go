@@ -41,8 +41,8 @@ type Options struct {
 	Now      func() time.Time // nil: time.Now; used for the time of the start
 }
 
-// History records the counters of a process over time. It is safe for concurrent use. All methods except Sync work on a
-// nil History.
+// History records the counters of a process over time. It is safe for concurrent use. Its exported methods work on a nil
+// History.
 type History struct {
 	path   string // "": in memory
 	log    *slog.Logger
@@ -135,12 +135,12 @@ func (h *History) Add(now time.Time, samples []Sample) {
 		h.log.Warn("history: samples are lost", "err", err)
 	}
 	if due {
-		h.Sync()
+		h.sync()
 	}
 }
 
-// Sync writes what was added to disk. A crash of the machine loses samples added since the last Sync.
-func (h *History) Sync() {
+// sync writes what was added to disk. A crash of the machine loses samples added since the last sync.
+func (h *History) sync() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, r := range h.rings() {
