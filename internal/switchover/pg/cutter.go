@@ -1,7 +1,5 @@
 package pg
 
-import "encoding/binary"
-
 // Piece is a message, or a part of one.
 type Piece struct {
 	Type        byte
@@ -29,16 +27,9 @@ func (c *Cutter) Next(b []byte) (p Piece, ok bool, err error) {
 		c.left -= n
 		return Piece{Type: c.kind, Last: c.left == 0, Body: b[:n], Raw: b[:n]}, n > 0, nil
 	}
-	if len(b) < HeaderBytes {
-		return p, false, nil
-	}
-	n := binary.BigEndian.Uint32(b[1:])
-	if n < lengthBytes || n > maxBodyLength {
-		return p, false, ErrProtocol
-	}
-	total := 1 + int(n)
-	if c.Read[b[0]] && len(b) < min(total, c.Most) {
-		return p, false, nil
+	total, err := MessageBytes(b)
+	if total == 0 || c.Read[b[0]] && len(b) < min(total, c.Most) {
+		return p, false, err
 	}
 	k := min(total, len(b))
 	c.kind, c.left = b[0], total-k

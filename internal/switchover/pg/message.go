@@ -57,19 +57,26 @@ type Message struct {
 // ErrProtocol means bytes that violate the protocol.
 var ErrProtocol = errors.New("pg: malformed message")
 
-// Cut returns the message that b begins with; ok is false when it is not complete.
-func Cut(b []byte) (m Message, ok bool, err error) {
+// MessageBytes returns the length of the message that b begins with, type and length included. It is 0 if b has less than
+// a header.
+func MessageBytes(b []byte) (int, error) {
 	if len(b) < HeaderBytes {
-		return m, false, nil
+		return 0, nil
 	}
 	n := binary.BigEndian.Uint32(b[1:])
 	if n < lengthBytes || n > maxBodyLength {
-		return m, false, ErrProtocol
+		return 0, ErrProtocol
 	}
-	if uint32(len(b)-1) < n {
-		return m, false, nil
+	return 1 + int(n), nil
+}
+
+// Cut returns the message that b begins with; ok is false when it is not complete.
+func Cut(b []byte) (m Message, ok bool, err error) {
+	total, err := MessageBytes(b)
+	if total == 0 || len(b) < total {
+		return m, false, err
 	}
-	raw := b[: 1+n : 1+n]
+	raw := b[:total:total]
 	return Message{Type: raw[0], Body: raw[HeaderBytes:], Raw: raw}, true, nil
 }
 

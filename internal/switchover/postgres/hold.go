@@ -200,7 +200,7 @@ const surveyPause = 250 * time.Millisecond
 // survey examines the idle sessions and returns those that can't be moved.
 func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 	var mu sync.Mutex
-	g.each(func(s *session) {
+	g.forEach(g.all(), maxConcurrentQueries, func(s *session) { _ = s.Close() }, func(s *session) {
 		if !s.tryHold() {
 			return
 		}
@@ -219,15 +219,15 @@ func (g *Gateway) survey(ctx context.Context) (bad []control.ClientSession) {
 	return bad
 }
 
-// each calls do for each session, up to maxConcurrentQueries at a time.
-func (g *Gateway) each(do func(*session)) {
-	slots := make(chan struct{}, maxConcurrentQueries)
+// forEach calls do for each session, up to limit at a time, and panicked for one for which do panics.
+func (g *Gateway) forEach(sessions []*session, limit int, panicked, do func(*session)) {
+	slots := make(chan struct{}, limit)
 	var all sync.WaitGroup
-	for _, s := range g.all() {
+	for _, s := range sessions {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { _ = s.Close() })
+			defer gateway.CatchPanic(g.cfg.Log, g.cfg.Stats, func() { panicked(s) })
 			do(s)
 		})
 	}

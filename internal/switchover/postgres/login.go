@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -33,11 +32,11 @@ func (t *messageConn) read() (m pg.Message, err error) {
 	if _, err := io.ReadFull(t.in, raw); err != nil {
 		return m, err
 	}
-	n := binary.BigEndian.Uint32(raw[1:])
-	if n < pg.HeaderBytes-1 || n > maxLoginBytes {
+	total, err := pg.MessageBytes(raw)
+	if err != nil || total > 1+maxLoginBytes {
 		return m, pg.ErrProtocol
 	}
-	raw = append(raw, make([]byte, n+1-pg.HeaderBytes)...)
+	raw = append(raw, make([]byte, total-pg.HeaderBytes)...)
 	if _, err := io.ReadFull(t.in, raw[pg.HeaderBytes:]); err != nil {
 		return m, err
 	}

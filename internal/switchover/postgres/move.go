@@ -125,25 +125,17 @@ func (m *mover) move(ctx context.Context, r control.MoveRequest) error {
 // connect makes a connection for each session.
 func (m *mover) connect(ctx context.Context, sessions []*session) {
 	m.backends = map[*session]*backend{}
-	slots := make(chan struct{}, maxConcurrentLogins)
-	var all sync.WaitGroup
-	for _, s := range sessions {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.fail(s) })
-			b, err := m.connectSession(ctx, s)
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			switch {
-			case err == nil:
-				m.backends[s] = b
-			case s.markUnmovable(err):
-				m.failed = append(m.failed, s)
-			}
-		})
-	}
-	all.Wait()
+	m.g.forEach(sessions, maxConcurrentLogins, m.fail, func(s *session) {
+		b, err := m.connectSession(ctx, s)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		switch {
+		case err == nil:
+			m.backends[s] = b
+		case s.markUnmovable(err):
+			m.failed = append(m.failed, s)
+		}
+	})
 }
 
 // fail counts session s as failed after a panic.

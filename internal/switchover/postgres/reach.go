@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
@@ -135,25 +134,18 @@ func (m *mover) tryLogins(ctx context.Context, unmovable string) (refused []cont
 
 // tryAll returns the sessions that could not log in, each with the reason.
 func (m *mover) tryAll(ctx context.Context, sessions []*session) (refused []control.ClientSession) {
-	slots := make(chan struct{}, maxConcurrentLogins)
-	var all sync.WaitGroup
-	for _, s := range sessions {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			defer gateway.CatchPanic(m.g.cfg.Log, m.g.cfg.Stats, func() { m.refuse(&refused, s, gateway.ErrPanicked) })
-			n, err := m.logIn(ctx, s)
-			if err == nil {
-				n.b.terminate()
-				return
-			}
-			if _, ok := loginOf(s); !ok {
-				return // the session has ended meanwhile
-			}
-			m.refuse(&refused, s, err)
-		})
-	}
-	all.Wait()
+	panicked := func(s *session) { m.refuse(&refused, s, gateway.ErrPanicked) }
+	m.g.forEach(sessions, maxConcurrentLogins, panicked, func(s *session) {
+		n, err := m.logIn(ctx, s)
+		if err == nil {
+			n.b.terminate()
+			return
+		}
+		if _, ok := loginOf(s); !ok {
+			return // the session has ended meanwhile
+		}
+		m.refuse(&refused, s, err)
+	})
 	return refused
 }
 

@@ -16,7 +16,7 @@ const (
 // token is one token of a statement. Space and comments are not tokens.
 type token struct {
 	kind kind
-	text string // only for words, quoted names (without their quotes) and marks
+	text string // quoted names are without their quotes; parameters have none
 }
 
 func (t token) is(text string) bool { return t.kind == word && t.text == text }
@@ -30,6 +30,9 @@ func scan(text string) (out []token) {
 		t, n := next(text[i:])
 		if n == 0 {
 			break
+		}
+		if t.kind == literal {
+			t.text = text[i : i+n]
 		}
 		if t.text != "" || t.kind != mark {
 			out = append(out, t)

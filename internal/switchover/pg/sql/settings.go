@@ -9,7 +9,7 @@ func Settings(text string) (names []string, all bool) {
 		return nil, true
 	}
 	all = true
-	words := scanRaw(text)
+	words := scan(text)
 	for i, w := range words {
 		switch {
 		case w.is("set") && (i == 0 || words[i-1].mark(';')):
@@ -37,28 +37,8 @@ func MaySet[text string | []byte](s text) bool {
 	return false
 }
 
-// rawToken is a token with its original text.
-type rawToken struct {
-	token
-	raw string
-}
-
-func scanRaw(text string) (out []rawToken) {
-	for i := 0; i < len(text); {
-		t, n := next(text[i:])
-		if n == 0 {
-			break
-		}
-		if t.text != "" || t.kind != mark {
-			out = append(out, rawToken{t, text[i : i+n]})
-		}
-		i += n
-	}
-	return out
-}
-
 // settingName returns the name after SET.
-func settingName(words []rawToken) (name string) {
+func settingName(words []token) (name string) {
 	for len(words) > 0 && (words[0].is("session") || words[0].is("local")) {
 		words = words[1:]
 	}
@@ -72,12 +52,12 @@ func settingName(words []rawToken) (name string) {
 }
 
 // plainLiteral returns the content of a literal in plain quotes that contains no quote.
-func plainLiteral(w rawToken) (string, bool) {
-	n := len(w.raw)
-	if w.kind != literal || n < 2 || w.raw[0] != '\'' || strings.Count(w.raw, "'") != 2 {
+func plainLiteral(w token) (string, bool) {
+	n := len(w.text)
+	if w.kind != literal || n < 2 || w.text[0] != '\'' || strings.Count(w.text, "'") != 2 {
 		return "", false
 	}
-	return w.raw[1 : n-1], true
+	return w.text[1 : n-1], true
 }
 
 // Prepares returns the name of the one statement that a text prepares; ok is false if the text is anything
