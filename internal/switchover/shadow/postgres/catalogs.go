@@ -41,21 +41,21 @@ func parseColumns(texts []string) (out []column, err error) {
 	return out, nil
 }
 
-// of returns the catalog of a database. The first call for a database waits while it is read from production.
+// of returns the catalog of a database. It waits until the catalog has been read once from production.
 func (cs *catalogs) of(database string) *trackedCatalog {
 	cs.mu.Lock()
 	f := cs.all[database]
-	if f != nil {
-		cs.mu.Unlock()
-		return f
+	if f == nil {
+		f = cs.track(database)
+		cs.all[database] = f
 	}
-	f = cs.track(database)
-	cs.all[database] = f
 	cs.mu.Unlock()
-	f.read()
-	if f.production != nil {
-		cs.reading.Go(f.readControl) // the control is read in the background
-	}
+	f.first.Do(func() {
+		f.read()
+		if f.production != nil {
+			cs.reading.Go(f.readControl) // the control is read in the background
+		}
+	})
 	return f
 }
 

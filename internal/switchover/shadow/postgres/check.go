@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
@@ -32,8 +34,7 @@ func check(ctx context.Context, cs *catalogs, targets ...*shadow.Target) (findin
 	}
 	found.checkServers(servers[0], servers[1], servers[2])
 	for _, t := range targets[1:] {
-		found.checkDisk(ctx, t)
-		found.checkPool(ctx, t)
+		found.checkConnection(ctx, t)
 	}
 	if cs != nil {
 		found.checkNondeterminism(cs, servers[1])
@@ -246,15 +247,24 @@ func (f *findings) checkNondeterminism(cs *catalogs, control *server) {
 // minFreeShare is the share of free space on a filesystem below which the check reports a problem.
 const minFreeShare = 0.1
 
-// checkDisk checks the free disk space of a target that runs on this machine.
-func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
+// checkConnection checks what needs a connection to a target of its own.
+func (f *findings) checkConnection(ctx context.Context, t *shadow.Target) {
 	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
+		f.Note("%s: its free disk space, and whether it is behind a pool, could not be checked: %v", t.Name, err)
 		return
 	}
 	defer c.Close(context.WithoutCancel(ctx))
+	f.checkDisk(ctx, t, c)
+	f.checkPool(ctx, t, c)
+}
+
+// checkDisk checks the free disk space of a target that runs on this machine.
+func (f *findings) checkDisk(ctx context.Context, t *shadow.Target, c *pgconn.PgConn) {
+	const unknown = "%s: its free disk space could not be checked: %v"
 	row, err := queryRow(ctx, c, filesQuery)
 	if err != nil {
+		f.Note(unknown, t.Name, err)
 		return
 	}
 	if _, err := localServer(row[0], row[1], row[2]); err != nil {
@@ -262,10 +272,11 @@ func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
 		return
 	}
 	var fs syscall.Statfs_t
-	if syscall.Statfs(row[0], &fs) != nil || fs.Blocks == 0 {
+	if err := syscall.Statfs(row[0], &fs); err != nil {
+		f.Note(unknown, t.Name, err)
 		return
 	}
-	free := float64(fs.Bavail) / float64(fs.Blocks)
+	free := float64(fs.Bavail) / float64(max(fs.Blocks, 1))
 	if free < minFreeShare {
 		f.Problem("free disk space", "%s has %.1f %% of its disk free", t.Name, 100*free)
 		return
@@ -274,18 +285,15 @@ func (f *findings) checkDisk(ctx context.Context, t *shadow.Target) {
 }
 
 // checkPool reports a connection pool in front of a target.
-func (f *findings) checkPool(ctx context.Context, t *shadow.Target) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
-	if err != nil {
-		return
-	}
-	defer c.Close(context.WithoutCancel(ctx))
+func (f *findings) checkPool(ctx context.Context, t *shadow.Target, c *pgconn.PgConn) {
 	p := &pool{target: t}
 	pid, err := p.process(ctx, c.PID(), func() (uint32, error) { return backend(ctx, c) })
 	switch {
 	case errors.Is(err, errShared):
 		f.Problem("give its own address, or use pool_mode = session", "%s is behind a pool in transaction mode: it would be unknown what statements wait for", t.Name)
-	case err == nil && pid != c.PID():
+	case err != nil:
+		f.Note("%s: whether it is behind a pool could not be checked: %v", t.Name, err)
+	case pid != c.PID():
 		f.Note("%s is behind a pool, whose delay is part of its latencies", t.Name)
 	}
 }

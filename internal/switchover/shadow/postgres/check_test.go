@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 )
 
@@ -64,6 +66,15 @@ func TestFindings(t *testing.T) {
 		if (c.want == "") != (problems == "") || !strings.Contains(problems, c.want) {
 			t.Errorf("%s: problems are %q, not %q", name, problems, c.want)
 		}
+	}
+}
+
+// A target that can't be reached any more is reported, not passed over.
+func TestFindingsOfUnreachableTarget(t *testing.T) {
+	var found findings
+	found.checkConnection(t.Context(), &shadow.Target{Name: "test", Upstream: endpoint.Upstream{Network: "unix", Address: filepath.Join(t.TempDir(), ".s.PGSQL.5432")}})
+	if len(found.Findings) != 1 || !strings.Contains(found.Findings[0].Text, "test: its free disk space, and whether it is behind a pool, could not be checked: ") {
+		t.Errorf("%+v", found.Findings)
 	}
 }
 

@@ -71,16 +71,22 @@ func notPassed(name string) bool {
 	return len(name) > 5 && name[:5] == "_pq_."
 }
 
+// startupParameters returns the parameters of a startup packet, with the database, which is the user's by default.
+func startupParameters(packet []byte) (map[string]string, error) {
+	parameters, err := pg.StartupParameters(packet)
+	if err == nil && parameters["database"] == "" {
+		parameters["database"] = parameters["user"]
+	}
+	return parameters, err
+}
+
 // connect logs in with the client's startup parameters.
 func (c *conn) connect(op *shadow.Operation, deadline time.Time) error {
 	var parameters map[string]string
 	if op.Form == formStart {
 		var err error
-		if parameters, err = pg.StartupParameters(op.Request); err != nil {
+		if parameters, err = startupParameters(op.Request); err != nil {
 			return err
-		}
-		if parameters["database"] == "" {
-			parameters["database"] = parameters["user"]
 		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/pg/sql"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/plans"
@@ -36,14 +35,11 @@ func (p *Protocol) Explain(ctx context.Context, t *shadow.Target, of any) plans.
 }
 
 func explain(ctx context.Context, t *shadow.Target, of example) ([]plans.Step, error) {
-	parameters, err := pg.StartupParameters(of.startup)
+	parameters, err := startupParameters(of.startup)
 	if err != nil {
 		return nil, err
 	}
-	if parameters["database"] == "" {
-		parameters["database"] = parameters["user"]
-	}
-	parameters["application_name"] = "cinch shadow"
+	parameters["application_name"] = applicationName
 	c, err := connect(ctx, t.Upstream, parameters)
 	if err != nil {
 		return nil, err

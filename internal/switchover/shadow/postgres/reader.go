@@ -447,11 +447,8 @@ func (r *reader) trackRedefinition(u *unit) bool {
 
 // database returns the client's database.
 func (r *reader) database() string {
-	parameters, _ := pg.StartupParameters(r.startup)
-	if name := parameters["database"]; name != "" {
-		return name
-	}
-	return parameters["user"]
+	parameters, _ := startupParameters(r.startup)
+	return parameters["database"]
 }
 
 // learnColumns records the nondeterministic columns that a unit has made.

@@ -25,7 +25,7 @@ const (
 // Size returns the size of a target's databases, and looks for its files and processes on this machine. If
 // its user may run CHECKPOINT, it does so first, so that the files hold what was in memory.
 func (p *Protocol) Size(ctx context.Context, t *shadow.Target) (s usage.Size, err error) {
-	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": "cinch shadow"})
+	c, err := connect(ctx, t.Upstream, map[string]string{"application_name": applicationName})
 	if err != nil {
 		return s, err
 	}

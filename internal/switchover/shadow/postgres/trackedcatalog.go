@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/cinch-layer/cinch/internal/switchover/pg"
 	"github.com/cinch-layer/cinch/internal/switchover/pg/sql"
@@ -15,6 +16,7 @@ type trackedCatalog struct {
 	production *schemaReader // nil: it refuses the login
 	control    *schemaReader
 	functions  sql.Functions
+	first      sync.Once // reads it
 
 	staleness staleness // used only by the mirror's goroutine
 	users     int       // connections of clients; used only by the mirror's goroutine
