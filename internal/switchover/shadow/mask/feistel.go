@@ -2,6 +2,7 @@ package mask
 
 import (
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
 	"math/rand/v2"
 )
@@ -31,6 +32,21 @@ func (k *Key) permute(row []digit, salt []byte) {
 	}
 }
 
+// permuteBytes changes bytes in place. It is much faster than permute with digits of radix 256.
+func (k *Key) permuteBytes(row, salt []byte) {
+	if len(row) == 1 {
+		row[0] = byte(rand.New(k.source(0, salt, nil)).Perm(256)[row[0]])
+		return
+	}
+	left, right := row[:len(row)/2], row[len(row)/2:]
+	hash := make([]byte, len(right))
+	for round := range byte(rounds) {
+		_, _ = k.source(round, salt, right).Read(hash[:len(left)]) // never fails
+		subtle.XORBytes(left, left, hash)
+		left, right = right, left
+	}
+}
+
 // mix adds a hash of src to dst.
 func (k *Key) mix(dst, src []digit, round byte, salt []byte) {
 	by := k.stream(round, salt, src)
@@ -42,10 +58,16 @@ func (k *Key) mix(dst, src []digit, round byte, salt []byte) {
 
 // stream returns pseudo-random numbers that depend on the key, the round, salt and digits.
 func (k *Key) stream(round byte, salt []byte, of []digit) *rand.Rand {
-	text := make([]byte, 0, len(k.secret)+1+len(salt)+4*len(of))
-	text = append(append(append(text, k.secret[:]...), round), salt...)
+	src := make([]byte, 0, 4*len(of))
 	for _, d := range of {
-		text = binary.LittleEndian.AppendUint32(text, d.value)
+		src = binary.LittleEndian.AppendUint32(src, d.value)
 	}
-	return rand.New(rand.NewChaCha8(sha256.Sum256(text)))
+	return rand.New(k.source(round, salt, src))
+}
+
+// source returns pseudo-random bytes that depend on the key, the round, salt and src.
+func (k *Key) source(round byte, salt, src []byte) *rand.ChaCha8 {
+	text := make([]byte, 0, len(k.secret)+1+len(salt)+len(src))
+	text = append(append(append(append(text, k.secret[:]...), round), salt...), src...)
+	return rand.NewChaCha8(sha256.Sum256(text))
 }

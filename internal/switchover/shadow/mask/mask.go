@@ -21,14 +21,9 @@ func New() *Key {
 // Bytes appends the masked bytes of a value, as many as it has.
 func (k *Key) Bytes(dst, value []byte) []byte {
 	for piece, after := range pieces(value, false) {
-		all := make([]digit, len(piece))
-		for i, b := range piece {
-			all[i] = digit{uint32(b), 256}
-		}
-		k.permute(all, after)
-		for _, d := range all {
-			dst = append(dst, byte(d.value))
-		}
+		n := len(dst)
+		dst = append(dst, piece...)
+		k.permuteBytes(dst[n:], after)
 	}
 	return dst
 }

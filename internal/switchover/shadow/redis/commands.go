@@ -179,7 +179,7 @@ func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 		begin += k.first
 		end = begin + n*k.step
 	}
-	if end > len(args) || n64(end) < n64(begin) {
+	if end > len(args) || end < begin {
 		return nil, false
 	}
 	for i := begin; i < end; i += k.step {
@@ -187,8 +187,6 @@ func (k keySpec) find(args [][]byte) (keys [][]byte, ok bool) {
 	}
 	return keys, true
 }
-
-func n64(n int) int64 { return int64(n) }
 
 // afterKeyword returns the index of the argument after the keyword, -1 without one. A negative index counts
 // from the end, and searches backwards.

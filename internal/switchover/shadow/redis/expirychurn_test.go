@@ -208,7 +208,7 @@ func TestTargetsEndKeysAsProductionDoes(t *testing.T) {
 
 // A replay uses the recording's time, whatever its speed.
 func TestReplayEndsKeysByTheRecordingsTime(t *testing.T) {
-	p := newTape(t, nil)
+	p := newTape(t)
 	endings(t, []*goredis.Client{p.client(t), p.client(t)}, func(*goredis.Client) {})
 	for _, speed := range []float64{0, 0.5} {
 		b, r := p.replay(t, speed, func(_ *bench, c *shadow.Config) { c.Batches = 1 << 20 })

@@ -11,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/mask"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -106,7 +107,7 @@ func FuzzFilter(f *testing.F) {
 			return
 		}
 		q := request{bytes: resp.AppendCommand(nil, args...), args: bytesOf(args)}
-		all := &Filters{p: p, redact: []policy.Pattern{policy.Compile("user:*")}}
+		all := &Filters{p: p, key: mask.New(), redact: []policy.Pattern{policy.Compile("user:*")}}
 		if p.describe(&q) != nil {
 			return
 		}

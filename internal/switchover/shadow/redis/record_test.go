@@ -5,104 +5,48 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"filippo.io/age"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow/recording"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/shadowtest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // tape records production's traffic in a file.
 type tape struct {
+	*shadowtest.Tape
 	production *testenv.RedisServer
-	recorder   *shadow.Recorder
-	addr, file string
-	key        *age.X25519Identity
 }
 
-func newTape(t *testing.T, change func(*shadow.RecorderConfig), redact ...string) *tape {
+func newTape(t *testing.T, redact ...string) *tape {
 	t.Helper()
-	p := &tape{production: testenv.Redis(t), file: filepath.Join(t.TempDir(), "recording")}
-	var err error
-	if p.key, err = age.GenerateX25519Identity(); err != nil {
-		t.Fatal(err)
-	}
+	p := &tape{production: testenv.Redis(t)}
 	up := upstream(t, p.production)
 	filters, err := NewFilters(t.Context(), up, redact)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := recording.Create(p.file, recording.Header{Protocol: "redis", Start: time.Now()}, 1<<30, p.key.Recipient())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := shadow.RecorderConfig{Production: up, Filters: filters, Bound: time.Minute}
-	if change != nil {
-		change(&cfg)
-	}
-	p.recorder = shadow.NewRecorder(cfg, f)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.addr = l.Addr().String()
-	var served sync.WaitGroup
-	served.Go(func() { _ = p.recorder.Serve(l) })
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = p.recorder.Shutdown(ctx)
-		served.Wait()
-	})
+	p.Tape = shadowtest.Record(t, "redis", shadow.RecorderConfig{Production: up, Filters: filters})
 	return p
 }
 
 func (p *tape) client(t *testing.T) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: p.addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute})
+	c := goredis.NewClient(&goredis.Options{Addr: p.Addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: time.Minute})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// finish ends the recording, and returns its summary.
-func (p *tape) finish(t *testing.T) recording.Summary {
-	t.Helper()
-	p.recorder.Finish("the test is over")
-	<-p.recorder.Over()
-	if err := p.recorder.Err(); err != nil {
-		t.Fatal(err)
-	}
-	in := p.open(t)
-	s, err := recording.Summarize(in.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%v; %+v", p.recorder.State(), s)
-	return s
-}
-
-func (p *tape) open(t *testing.T) *recording.Opened {
-	t.Helper()
-	in, err := recording.Open(p.file, p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close() })
-	return in
 }
 
 // replay plays the tape to two fresh servers.
 func (p *tape) replay(t *testing.T, speed float64, change func(*bench, *shadow.Config)) (*bench, *shadow.Report) {
 	t.Helper()
-	size := p.finish(t)
 	b := &bench{control: testenv.Redis(t), test: testenv.Redis(t)}
 	cfg := shadow.Config{Control: upstream(t, b.control), Test: upstream(t, b.test), Batch: 200 * time.Millisecond}
 	var err error
@@ -112,17 +56,7 @@ func (p *tape) replay(t *testing.T, speed float64, change func(*bench, *shadow.C
 	if change != nil {
 		change(b, &cfg)
 	}
-	b.run = shadow.New(cfg)
-	if err := b.run.Replay(t.Context(), p.open(t).Reader, size, speed); err != nil {
-		t.Fatal(err)
-	}
-	<-b.run.Over()
-	r := b.run.Report()
-	t.Logf("%s; %d operations: %+v, why %v, ended: %s", r.Replay, r.Operations, r.Compared, r.Why, r.Ended)
-	if c := r.Compared; c.Different > 0 || c.Unordered > 0 || c.Lost != [2]uint64{} || r.Dropped > 0 {
-		t.Errorf("compared %+v, %d dropped, %v, %v", c, r.Dropped, r.Differences, r.Reasons)
-	}
-	return b, r
+	return b, p.Replay(t, speed, cfg)
 }
 
 // load runs four clients with their own keys, and three that take turns.
@@ -142,7 +76,7 @@ func (p *tape) load(t *testing.T) {
 
 // A replay leaves production's data at both targets, at any speed, and their answers equal production's.
 func TestReplayHasProductionsData(t *testing.T) {
-	p := newTape(t, nil)
+	p := newTape(t)
 	p.load(t)
 	for _, speed := range []float64{0, 10} {
 		b, r := p.replay(t, speed, func(_ *bench, c *shadow.Config) { c.Batches = 1 << 20 })
@@ -156,7 +90,7 @@ func TestReplayHasProductionsData(t *testing.T) {
 
 // A candidate is put in front of the test target when half of the recording was played.
 func TestReplayWithCandidate(t *testing.T) {
-	p := newTape(t, nil)
+	p := newTape(t)
 	p.load(t)
 	began, stopped := 0, 0
 	b, r := p.replay(t, 0, func(b *bench, c *shadow.Config) {
@@ -179,7 +113,7 @@ func TestReplayWithCandidate(t *testing.T) {
 
 // A small memory bound makes a replay slower, but drops nothing.
 func TestReplayInLittleMemory(t *testing.T) {
-	p := newTape(t, nil)
+	p := newTape(t)
 	c := p.client(t)
 	for i := range 100 {
 		c.Set(t.Context(), fmt.Sprint("k", i), strings.Repeat("v", 100_000), 0)
@@ -188,24 +122,10 @@ func TestReplayInLittleMemory(t *testing.T) {
 	same(t, p.production, b.test)
 }
 
-// recorded returns the bytes in the file.
-func (p *tape) recorded(t *testing.T) []byte {
-	t.Helper()
-	var all bytes.Buffer
-	in := p.open(t)
-	for {
-		r, err := in.Next()
-		if err != nil {
-			return all.Bytes()
-		}
-		all.Write(r.Bytes)
-	}
-}
-
 // No value of a matching key is recorded: in no command, pipeline or transaction, reply or error.
 func TestRedaction(t *testing.T) {
 	const secret = "s3cret-of-somebody"
-	p := newTape(t, nil, "user:*")
+	p := newTape(t, "user:*")
 	c, ctx := p.client(t), t.Context()
 	c.Set(ctx, "user:1", secret, 0)
 	c.Get(ctx, "user:1")
@@ -241,8 +161,8 @@ func TestRedaction(t *testing.T) {
 		})
 	}
 	c.Set(ctx, "plain:2", "seen", 0)
-	p.finish(t)
-	all := p.recorded(t)
+	p.Finish(t)
+	all := p.Bytes(t)
 	if bytes.Contains(all, []byte(secret)) || bytes.Contains(all, []byte("s3cret")) {
 		i := bytes.Index(all, []byte("s3cret"))
 		t.Errorf("the file has it: %q", all[max(i-100, 0):min(i+50, len(all))])
@@ -253,8 +173,8 @@ func TestRedaction(t *testing.T) {
 		}
 	}
 	b, r := p.replay(t, 0, nil)
-	if r.Compared.Diverged > 2 || len(p.recorder.State().Left) < 4 {
-		t.Errorf("%+v; left out: %v", r.Compared, p.recorder.State().Left)
+	if r.Compared.Diverged > 2 || len(p.Recorder.State().Left) < 4 {
+		t.Errorf("%+v; left out: %v", r.Compared, p.Recorder.State().Left)
 	}
 	same(t, b.control, b.test)
 	have := goredis.NewClient(&goredis.Options{Addr: b.test.Addr})
@@ -270,7 +190,7 @@ func TestRedaction(t *testing.T) {
 
 // Logins are never recorded, and a connection that can't be replayed is marked.
 func TestLoginsAndSubscriptionsAreNotRecorded(t *testing.T) {
-	p := newTape(t, nil)
+	p := newTape(t)
 	c, ctx := p.client(t), t.Context()
 	c.Do(ctx, "CONFIG", "SET", "requirepass", "s3cret")
 	c.Do(ctx, "AUTH", "s3cret")
@@ -279,10 +199,10 @@ func TestLoginsAndSubscriptionsAreNotRecorded(t *testing.T) {
 	sub := c.Subscribe(ctx, "news")
 	defer sub.Close()
 	_ = sub.Ping(ctx)
-	if s := p.finish(t); s.Partial > 1 {
+	if s := p.Finish(t); s.Partial > 1 {
 		t.Errorf("%+v", s)
 	}
-	if all := p.recorded(t); bytes.Contains(all, []byte("s3cret")) || !bytes.Contains(all, []byte("SET")) && !bytes.Contains(all, []byte("set")) {
+	if all := p.Bytes(t); bytes.Contains(all, []byte("s3cret")) || !bytes.Contains(all, []byte("SET")) && !bytes.Contains(all, []byte("set")) {
 		t.Errorf("recorded: %q", all)
 	}
 }
@@ -315,23 +235,4 @@ func TestRecorderNeverWaits(t *testing.T) {
 	_ = c.Close()
 	testenv.Eventually(t, "the connection is marked", func() bool { return r.State().Partial == 1 })
 	_ = r.Shutdown(t.Context())
-}
-
-// Different values of one length stay different after redaction.
-func TestRedactedValuesStayApart(t *testing.T) {
-	f := &Filters{key: [32]byte{7}}
-	for _, length := range []int{0, 1, 2, 3, 100} {
-		seen := map[string]bool{}
-		for i := range 256 {
-			value := bytes.Repeat([]byte{byte(i)}, length)
-			got := string(f.hash([]byte("x"), value))
-			if len(got) != 1+length || got != string(f.hash([]byte("x"), value)) {
-				t.Fatalf("%d bytes become %q", length, got)
-			}
-			seen[got] = true
-		}
-		if length > 0 && len(seen) != 256 {
-			t.Errorf("%d values of %d bytes are left", len(seen), length)
-		}
-	}
 }

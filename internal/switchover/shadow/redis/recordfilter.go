@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/switchover/shadow"
+	"github.com/cinch-layer/cinch/internal/switchover/shadow/mask"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -19,19 +19,16 @@ import (
 type Filters struct {
 	p        *Protocol // without commands if nothing is redacted
 	redact   []policy.Pattern
-	key      [32]byte // of the hash; never written anywhere
+	key      *mask.Key
 	requests atomic.Uint64
 	excluded shadow.Counter
 }
 
 // NewFilters asks production for its commands if keys are to be redacted.
 func NewFilters(ctx context.Context, production endpoint.Upstream, redact []string) (*Filters, error) {
-	f := &Filters{p: &Protocol{}}
+	f := &Filters{p: &Protocol{}, key: mask.New()}
 	if len(redact) == 0 {
 		return f, nil
-	}
-	if _, err := rand.Read(f.key[:]); err != nil {
-		return nil, err
 	}
 	for _, glob := range redact {
 		f.redact = append(f.redact, policy.Compile(glob))

@@ -2,10 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"crypto/subtle"
-	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -113,7 +109,7 @@ func (f *Filters) arguments(s shape, args [][]byte) [][]byte {
 	args = slices.Clone(args)
 	for i := 1; i < len(args); i++ {
 		if s.redacts(i) && (!s.pairs || f.matches(args[i-1])) {
-			args[i] = f.hash(nil, args[i])
+			args[i] = f.key.Bytes(nil, args[i])
 		}
 	}
 	return args
@@ -147,38 +143,10 @@ func (f *Filters) strings(dst, frame []byte) []byte {
 		h, body := head(frame)
 		dst = append(dst, frame[:len(frame)-len(body)]...)
 		if h.IsString() && h.N >= 0 {
-			dst = append(f.hash(dst, body[:h.N]), "\r\n"...)
+			dst = append(f.key.Bytes(dst, body[:h.N]), "\r\n"...)
 			body = body[h.N+2:]
 		}
 		frame = body
 	}
 	return dst
-}
-
-// hash appends as many bytes as a value has: the same for equal values, different ones for different values.
-// It is a Feistel network of four rounds of a keyed hash, whose key is kept in memory only.
-func (f *Filters) hash(dst, value []byte) []byte {
-	n := len(dst)
-	dst = append(dst, value...)
-	masked := dst[n:]
-	if len(masked) == 1 {
-		masked[0] = byte(rand.New(rand.NewChaCha8(f.key)).Perm(256)[masked[0]])
-		return dst
-	}
-	left, right := masked[:len(masked)/2], masked[len(masked)/2:]
-	for round := range byte(4) {
-		f.mix(left, right, round)
-		left, right = right, left
-	}
-	return dst
-}
-
-// mix XORs dst with a hash of src.
-func (f *Filters) mix(dst, src []byte, round byte) {
-	mac := hmac.New(sha256.New, f.key[:])
-	mac.Write([]byte{round})
-	mac.Write(src)
-	mask := make([]byte, len(dst))
-	_, _ = rand.NewChaCha8([32]byte(mac.Sum(nil))).Read(mask) // never fails
-	subtle.XORBytes(dst, dst, mask)
 }

@@ -38,7 +38,11 @@ func answerOf(frame []byte, form uint8) shadow.Answer {
 	case form == scripted:
 		a.Digest = digestScripted(frame, nil)
 	case form != plain && h.IsAggregate() && h.N > 0:
-		a.Digest = digestSet(body, form)
+		each := 1
+		if form == pairs {
+			each = 2
+		}
+		a.Digest = digestSet(body, each)
 	}
 	return a
 }
@@ -102,9 +106,9 @@ func head(frame []byte) (resp.Head, []byte) {
 	return h, frame[i+2:]
 }
 
-// digestSet adds up the digests of groups of form elements: unordered is 1, pairs is 2.
-func digestSet(body []byte, form uint8) (sum uint64) {
-	for _, element := range elements(body, int(form)) {
+// digestSet adds up the digests of groups. each is the number of elements in a group.
+func digestSet(body []byte, each int) (sum uint64) {
+	for _, element := range elements(body, each) {
 		sum += maphash.Bytes(seed, element)
 	}
 	return sum
