@@ -132,7 +132,7 @@ func (c *compare) add(op *Operation) {
 		}
 		return
 	}
-	c.judge(op, a, b)
+	c.count(op, a, b)
 	repeated := a.Tries > 1 || b.Tries > 1
 	if repeated {
 		c.total.Repeated++
@@ -142,7 +142,8 @@ func (c *compare) add(op *Operation) {
 	}
 }
 
-func (c *compare) judge(op *Operation, a, b Answer) {
+// count counts an operation that both targets have answered.
+func (c *compare) count(op *Operation, a, b Answer) {
 	switch {
 	case !op.inOrder():
 		c.total.Unordered++

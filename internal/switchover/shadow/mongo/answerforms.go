@@ -17,9 +17,9 @@ const (
 	many                  // only the number of documents
 )
 
-// judge determines how the answers to a request are compared. complete: production's answer contains all
+// setComparison determines how the answers to a request are compared. complete: production's answer contains all
 // results.
-func (q *request) judge(op *shadow.Operation, complete bool) {
+func (q *request) setComparison(op *shadow.Operation, complete bool) {
 	op.Form = counters
 	switch q.class {
 	case find:

@@ -59,7 +59,7 @@ func findings(production, control, test *server) []shadow.Finding {
 			r.Problem("use a separate server for each target", "%s is production itself", s.name)
 		}
 		if production.known {
-			r.older(s, production)
+			r.checkVersion(s, production)
 			r.data(s, production)
 		}
 	}
@@ -115,7 +115,10 @@ func (r *report) alone(s, production *server) {
 	if len(s.profiled) > 0 {
 		r.Note("%s profiles %s, which slows it down", s.name, strings.Join(s.profiled, ", "))
 	}
-	if s.fullest > fullDisk {
+	switch {
+	case s.fullest == 0:
+		r.Note("%s: its free disk space could not be checked: dbStats does not show it", s.name)
+	case s.fullest > fullDisk:
 		r.Problem("free disk space: the run writes there", "the disk of %s is %.0f %% full", s.name, 100*s.fullest)
 	}
 	r.allowed(s, production)
@@ -153,8 +156,8 @@ func (s *server) may(db, action string) bool {
 	})
 }
 
-// older reports a target that is older than production.
-func (r *report) older(s, production *server) {
+// checkVersion reports a target that is older than production.
+func (r *report) checkVersion(s, production *server) {
 	if len(production.numbers) > 1 && s.older(production.numbers[:2]...) {
 		r.Problem("give targets production's version or a newer one", "%s has MongoDB %s, production %s: it may lack features that clients use", s.name, s.version, production.version)
 	}

@@ -66,9 +66,19 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// A disk that a server shows nothing about is reported as not checked.
+func TestFindingsOfUnknownDisk(t *testing.T) {
+	known := healthy("control")
+	known.fullest = 0.5
+	all := fmt.Sprint(findings(healthy("production"), known, healthy("test")))
+	if !strings.Contains(all, "test: its free disk space could not be checked") || strings.Contains(all, "control: its free disk space") {
+		t.Error(all)
+	}
+}
+
 // On real servers, differences are found and described for people, and nothing is left behind.
 func TestCheck(t *testing.T) {
-	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
+	b := &bench{production: startServer(t, "rs0", "production"), control: startServer(t, "", "control"), test: startServer(t, "", "test")}
 	ctx := t.Context()
 	for i, s := range []*mongotest.Server{b.production, b.control, b.test} {
 		db := s.Client(t).Database("shop")
@@ -106,7 +116,7 @@ func TestCheck(t *testing.T) {
 
 // A target that is production by another name is detected.
 func TestProductionAsTarget(t *testing.T) {
-	s, other := server1(t, "", "production"), server1(t, "", "control")
+	s, other := startServer(t, "", "production"), startServer(t, "", "control")
 	up := upstream(t, strings.Replace(s.URI(), "127.0.0.1", "localhost", 1))
 	p := &Protocol{}
 	production := &shadow.Target{Name: "production", Upstream: upstream(t, s.URI())}

@@ -127,7 +127,7 @@ func TestTargetTurnsBad(t *testing.T) {
 			if name == "another password" || name == "rights" {
 				testenv.Full(t)
 			}
-			b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
+			b := &bench{production: startServer(t, "", "production"), control: startServer(t, "", "control"), test: locked(t)}
 			mustRun(t, administrator(t, b.test), bson.D{{Key: "createUser", Value: "mirror"}, {Key: "pwd", Value: "p"}, {Key: "roles", Value: bson.A{"root"}}})
 			b.start(t, func(cfg *shadow.Config) {
 				cfg.Test = upstream(t, "mongodb://mirror:p@"+b.test.Addr)
@@ -197,7 +197,7 @@ func TestTargetWithFullDisk(t *testing.T) {
 		t.Skipf("a filesystem of its own can't be mounted: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: mongotest.Start(t, mongotest.Config{Dir: dir})}
+	b := &bench{production: startServer(t, "", "production"), control: startServer(t, "", "control"), test: mongotest.Start(t, mongotest.Config{Dir: dir})}
 	b.start(t, nil)
 	c := b.client(t).Database("shop").Collection("c")
 	if _, err := c.InsertOne(t.Context(), m{"_id": -1}); err != nil {

@@ -43,7 +43,7 @@ func (p *Protocol) build(q *request, reply []byte, at time.Time) *shadow.Operati
 	}
 	p.touch(op, q)
 	id := cursorOf(reply)
-	q.judge(op, id == 0)
+	q.setComparison(op, id == 0)
 	if op.Kind == shadow.Write && q.class != define && q.class != insert && q.volatile() {
 		p.catalog.differs(q.namespace(), "written with the time or random numbers", true)
 	}

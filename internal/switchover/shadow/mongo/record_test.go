@@ -32,7 +32,7 @@ type tape struct {
 
 func newTape(t *testing.T, set string, redact ...string) *tape {
 	t.Helper()
-	p := &tape{set: set, production: server1(t, set, "production")}
+	p := &tape{set: set, production: startServer(t, set, "production")}
 	p.record(t, redact...)
 	return p
 }
@@ -55,7 +55,7 @@ func (p *tape) client(t *testing.T, more ...*options.ClientOptions) *mongo.Clien
 // replay plays the tape to two empty servers.
 func (p *tape) replay(t *testing.T, speed float64) (*bench, *shadow.Report) {
 	t.Helper()
-	b := &bench{control: server1(t, p.set, "control"), test: server1(t, p.set, "test")}
+	b := &bench{control: startServer(t, p.set, "control"), test: startServer(t, p.set, "test")}
 	dropShop(t, b.control.Client(t))
 	dropShop(t, b.test.Client(t))
 	c := shadow.Config{Control: upstream(t, b.control.URI()), Test: upstream(t, b.test.URI()), Batch: 200 * time.Millisecond, Patience: time.Minute, Batches: 1 << 20}
@@ -77,7 +77,7 @@ func TestReplayHasProductionsData(t *testing.T) {
 			o.SetCompressors([]string{compressor})
 		}
 		c := p.client(t, o)
-		clients.Go(func() { work1(t, c, fmt.Sprint("own", i), uint64(i)) })
+		clients.Go(func() { sendCommands(t, c, fmt.Sprint("own", i), uint64(i)) })
 	}
 	clients.Wait()
 	c := p.client(t)

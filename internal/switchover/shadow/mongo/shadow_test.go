@@ -45,12 +45,12 @@ func newBench(t *testing.T, set string, change func(*shadow.Config)) *bench {
 // dropped when the test ends. A test that stops a server must use one of its own instead.
 func servers(t *testing.T, set string) *bench {
 	t.Helper()
-	return &bench{production: server1(t, set, "production"), control: server1(t, set, "control"), test: server1(t, set, "test")}
+	return &bench{production: startServer(t, set, "production"), control: startServer(t, set, "control"), test: startServer(t, set, "test")}
 }
 
-// server1 returns the server of one role. The standalone test server compresses blocks with zstd, like a
+// startServer returns the server of one role. The standalone test server compresses blocks with zstd, like a
 // target with other settings.
-func server1(t *testing.T, set, role string) *mongotest.Server {
+func startServer(t *testing.T, set, role string) *mongotest.Server {
 	t.Helper()
 	s := testenv.Shared(t, role+" "+set, func(t testing.TB) *mongotest.Server {
 		cfg := mongotest.Config{ReplicaSet: set}
@@ -199,7 +199,7 @@ func TestTargetsAgree(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 6 {
 		c := b.client(t)
-		clients.Go(func() { work1(t, c, "", uint64(i)) })
+		clients.Go(func() { sendCommands(t, c, "", uint64(i)) })
 	}
 	clients.Wait()
 	if r := b.settle(t); r.Compared.Equal < 4*uint64(steps()) {
@@ -214,7 +214,7 @@ func TestTargetsHaveProductionsData(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 4 {
 		c := b.client(t)
-		clients.Go(func() { work1(t, c, fmt.Sprint("own", i), uint64(i)) })
+		clients.Go(func() { sendCommands(t, c, fmt.Sprint("own", i), uint64(i)) })
 	}
 	clients.Wait()
 	if c := b.settle(t).Compared; c.Diverged > 0 {
@@ -224,11 +224,11 @@ func TestTargetsHaveProductionsData(t *testing.T) {
 	same(t, b.production, b.test)
 }
 
-// steps returns how many commands of work1 a client sends.
+// steps returns how many commands sendCommands sends.
 func steps() int { return codectest.Amount(80, 80, 200) }
 
-// work1 sends commands of many kinds on few documents.
-func work1(t *testing.T, c *mongo.Client, own string, seed uint64) {
+// sendCommands sends commands of many kinds on few documents.
+func sendCommands(t *testing.T, c *mongo.Client, own string, seed uint64) {
 	ctx := t.Context()
 	r := rand.New(rand.NewPCG(seed, 1))
 	db := c.Database("shop")
@@ -398,7 +398,7 @@ func TestLogins(t *testing.T) {
 
 // logins runs with a test server that requires logins; production accepts them without requiring any.
 func logins(t *testing.T, mechanism, password string) {
-	b := &bench{production: server1(t, "", "production"), control: server1(t, "", "control"), test: locked(t)}
+	b := &bench{production: startServer(t, "", "production"), control: startServer(t, "", "control"), test: locked(t)}
 	admin := b.production.Client(t).Database("admin")
 	addUser(t, admin, "app", "p", "SCRAM-SHA-256")
 	t.Cleanup(func() { _ = admin.RunCommand(context.Background(), bson.D{{Key: "dropUser", Value: "app"}}).Err() })
@@ -450,7 +450,7 @@ func addUser(t testing.TB, admin *mongo.Database, name, password, mechanism stri
 // Every command that a server lists has a class.
 func TestCommandsHaveClasses(t *testing.T) {
 	var r struct{ Commands map[string]bson.Raw }
-	s := server1(t, "", "production")
+	s := startServer(t, "", "production")
 	if err := s.Client(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "listCommands", Value: 1}}).Decode(&r); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type server struct {
 	settings    map[string]string
 	profiled    []string // databases
 	collections map[string]collection
-	fullest     float64 // share of its disk that is used
+	fullest     float64 // share of its disk that is used; 0: unknown
 }
 
 // collection describes a collection of a server.

@@ -161,7 +161,7 @@ func transfer(ctx context.Context, c *mongo.Client, from, to int, abort bool) {
 
 // A target that is not in a replica set gets the statements of a transaction without the transaction.
 func TestTransactionsAtStandaloneTargets(t *testing.T) {
-	b := &bench{production: server1(t, "rs0", "production"), control: server1(t, "", "control"), test: server1(t, "", "test")}
+	b := &bench{production: startServer(t, "rs0", "production"), control: startServer(t, "", "control"), test: startServer(t, "", "test")}
 	b.start(t, nil)
 	c := b.client(t)
 	for i := range 2 {
