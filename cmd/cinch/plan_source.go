@@ -50,7 +50,7 @@ func schemeMissing(source string) error {
 	if strings.HasPrefix(source, ":") {
 		address = "localhost" + source
 	}
-	err := wrongUsage(fmt.Errorf("%s is not a file", source))
+	err := wrongUsage(fmt.Errorf("%s is an address without a scheme", source))
 	for _, k := range wellKnown {
 		if port >= k.first && port <= k.last {
 			return terminal.WithHint(err, "for the server at that address write %s://%s", k.scheme, address)

@@ -146,7 +146,7 @@ func tellData(w io.Writer, all []TableState) {
 			rows += t.Rows[control]
 		}
 	}
-	fmt.Fprintf(w, "Data: %d tables equal, %d differ, %d not compared; %d rows, of %d tables a sample.\n",
+	fmt.Fprintf(w, "Data: %d tables equal, %d differ, %d not compared; %d rows compared; %d tables were sampled.\n",
 		count[TableEqual], count[TableDiffers], count[TableSkipped], rows, sampled)
 	for _, t := range all {
 		if t.State != TableEqual || t.Production == TableDiffers {

@@ -169,7 +169,7 @@ func (m *mirror) keepTime(ctx context.Context, now time.Time) {
 	}
 }
 
-var errPrepared = errors.New("before the run it prepared statements together with a write or the start of a transaction")
+var errPrepared = errors.New("before the run, the client prepared a statement together with a write or BEGIN, which can't be repeated at the targets")
 
 // follow keeps the state of a connection that is older than the run, so that it can be mirrored later.
 func (m *mirror) follow(c *clientConn, done []*Operation) error {

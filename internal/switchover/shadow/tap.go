@@ -92,6 +92,7 @@ func (t *Tap) putWait(over <-chan struct{}, c *clientConn, from memory.Peer, at 
 		copy(own, b)
 		b = b[n:]
 		if p := (piece{conn: c, from: from, at: at, bytes: own}); !later(queued, p.size()) || !t.push(p) {
+			memory.PutBuffer(own)
 			return false
 		}
 	}

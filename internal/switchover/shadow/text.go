@@ -201,7 +201,7 @@ func (r *Report) plansText(w io.Writer) {
 func (r *Report) answers(w io.Writer) {
 	c := r.Compared
 	fmt.Fprintf(w, "\n%d operations of %d connections went to both targets, %d reads were left out by --reads.\n", r.Operations, r.Connections, r.Skipped)
-	fmt.Fprintf(w, "Answers: %d equal, %d different, %d different because their key expired, %d compared by success only, %d not in order.\n", c.Equal, c.Different, c.Expired, c.Timed, c.Unordered)
+	fmt.Fprintf(w, "Answers: %d equal, %d different, %d different because data had expired, %d compared by success only, %d not in order.\n", c.Equal, c.Different, c.Expired, c.Timed, c.Unordered)
 	if r.Replay != nil {
 		fmt.Fprintln(w, r.Replay)
 	}

@@ -10,7 +10,7 @@ import (
 // Outcomes of a run that has ended without a PASS.
 var (
 	ErrFail      = errors.New("the verdict is FAIL")
-	ErrNoVerdict = errors.New("the verdict is")
+	ErrNoVerdict = errors.New("the run ended without PASS or FAIL")
 )
 
 // fault is an error for which errors.Is matches kind, too, although its text does not contain it.

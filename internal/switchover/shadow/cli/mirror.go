@@ -190,7 +190,7 @@ func (m *Mirror) selfTest(ctx context.Context, r *shadow.Run, w *Watcher) error 
 				continue
 			}
 			cancel()
-			return errors.Join(fmt.Errorf("ended by %v before the run began", sig), <-tested)
+			return errors.Join(fmt.Errorf("%w: %v", errInterrupted, sig), <-tested)
 		case <-look.C:
 			w.checkOffFile()
 		}

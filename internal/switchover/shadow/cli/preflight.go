@@ -110,7 +110,7 @@ func (p Protocol) probeProduction(ctx context.Context, production endpoint.Upstr
 // hintListen is the hint for a port that can't be bound.
 const hintListen = "choose another address for clients, or stop the program that uses this one"
 
-var errInterrupted = errors.New("before the run began")
+var errInterrupted = errors.New("stopped by a signal before the run began")
 
 // signalGrace limits how long interrupted work may take to end: a gateway that is being tried is a process that must be
 // stopped.
@@ -137,7 +137,7 @@ func runInterruptible(ctx context.Context, signals <-chan os.Signal, work func(c
 			case <-done:
 			case <-time.After(signalGrace):
 			}
-			return off, fmt.Errorf("ended by %v %w", sig, errInterrupted)
+			return off, fmt.Errorf("%w: %v", errInterrupted, sig)
 		}
 	}
 }

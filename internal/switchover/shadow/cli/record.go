@@ -105,7 +105,11 @@ func (rec Recording) parseServers() (p Protocol, listen string, cfg shadow.Recor
 		return p, "", cfg, err
 	}
 	if both == "" || rec.To == "" {
-		return p, "", cfg, terminal.WithHint(usage("production or --to is missing"), "write --redis 127.0.0.1:6390=redis://production --to FILE --recipient age1...")
+		missing := "--to"
+		if both == "" {
+			p, missing = Redis, "production"
+		}
+		return p, "", cfg, terminal.WithHint(usage("%s is missing", missing), "write %s 127.0.0.1:%s=%s --to FILE --recipient age1...", p.Flag, p.examplePort, p.exampleURL)
 	}
 	listen, url, err := p.splitFlag(both)
 	if err != nil {

@@ -161,7 +161,7 @@ func (w *Watcher) verdictError() error {
 	case "FAIL":
 		return ErrFail
 	default:
-		return fmt.Errorf("%w %s", ErrNoVerdict, outcome)
+		return fmt.Errorf("%w: %s", ErrNoVerdict, outcome)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestConnectionsOlderThanTheRun(t *testing.T) {
 	if c := r.Compared; c.Different > 0 || c.Diverged > 0 || c.Lost[0]+c.Lost[1] > 0 || r.Dropped != 1 || r.Outcome == "VOID" {
 		t.Errorf("%s %q: %+v, %d dropped", r.Outcome, r.Reasons, c, r.Dropped)
 	}
-	if why := strings.Join(keys(r.Why), "; "); !strings.Contains(why, "before the run it prepared statements together with a write") {
+	if why := strings.Join(keys(r.Why), "; "); !strings.Contains(why, "before the run, the client prepared a statement together with a write") {
 		t.Errorf("given up since %s", why)
 	}
 	b.same(t, "t")
