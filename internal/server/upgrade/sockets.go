@@ -22,7 +22,7 @@ type Sockets struct {
 
 // socket is a listener with its identification.
 type socket struct {
-	Name    string // as passed to Listen, or as configured in systemd
+	Name    string // as passed to Listen ("" for the nodes of a cluster), or as configured in systemd
 	Address string // as passed to Listen; "": not requested before
 	Kept    bool   // systemd's: closing it keeps the file of a unix socket
 
@@ -50,7 +50,7 @@ func (s *Sockets) Listen(address, name string) (net.Listener, error) {
 func (s *Sockets) take(address, name string) *socket {
 	for _, fits := range []func(k *socket) bool{
 		func(k *socket) bool { return k.Address == address },
-		func(k *socket) bool { return k.Name == name && (k.Kept || k.Address == "") },
+		func(k *socket) bool { return name != "" && k.Name == name && (k.Kept || k.Address == "") },
 		func(k *socket) bool { return isAt(k.listener.Addr(), address) },
 	} {
 		for i, k := range s.given {

@@ -69,6 +69,26 @@ func TestGivenSocketsAreTaken(t *testing.T) {
 	}
 }
 
+// A socket of systemd that a cluster's node has taken by its address has no name. After a replacement only the node's
+// address finds it. That of another node, which has no name either, does not.
+func TestSocketOfANodeIsNotTakenByAnother(t *testing.T) {
+	k := given(t, "tcp", "127.0.0.1:0", socket{Name: "cinch.socket", Kept: true})
+	address := k.listener.Addr().String()
+	s := &Sockets{given: []*socket{k}}
+	if l, err := s.Listen(address, ""); err != nil || l != k.listener {
+		t.Fatal(l, err)
+	}
+	s = &Sockets{given: s.taken} // as the successor inherits it
+	other, err := s.Listen("127.0.0.1:0", "")
+	if err != nil || other == k.listener {
+		t.Fatalf("another node listens at %s: %v", address, err)
+	}
+	_ = other.Close()
+	if l, err := s.Listen(address, ""); err != nil || l != k.listener {
+		t.Error(l, err)
+	}
+}
+
 // An inherited socket whose address has changed in the configuration is not taken by name: its clients use
 // the old address.
 func TestMovedSocketIsNotTaken(t *testing.T) {
