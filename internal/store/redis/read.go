@@ -75,7 +75,7 @@ func (r *reader) skip(key []byte, why store.Reason) error {
 
 // pipe sends one command for each key in one round trip, and returns when all are answered. Error answers are in the
 // commands, but one that isTransient is returned as the error.
-func pipe[C goredis.Cmder](ctx context.Context, c goredis.UniversalClient, keys [][]byte, ask func(p goredis.Pipeliner, key string) C) ([]C, error) {
+func pipe[K ~string | ~[]byte, C goredis.Cmder](ctx context.Context, c goredis.Cmdable, keys []K, ask func(p goredis.Pipeliner, key string) C) ([]C, error) {
 	cmds := make([]C, len(keys))
 	_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		for i, k := range keys {

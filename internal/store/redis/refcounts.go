@@ -42,8 +42,7 @@ func Count(ctx context.Context, o *goredis.Options) (RefCounts, error) {
 }
 
 func usedDatabases(ctx context.Context, o *goredis.Options) ([]int, error) {
-	own := *o
-	client := goredis.NewClient(&own) // NewClient modifies its options, so it gets a copy
+	client := goredis.NewClient(o)
 	defer client.Close()
 	info, err := client.Info(ctx, "keyspace").Result()
 	if err != nil {
@@ -60,15 +59,19 @@ func usedDatabases(ctx context.Context, o *goredis.Options) ([]int, error) {
 	return databases, nil
 }
 
+// database counts on one connection. If that ends, so does the count: cursors mean nothing to another process, to
+// which a new connection may lead after a restart or a failover.
 func (c *RefCounts) database(ctx context.Context, o *goredis.Options, db int) error {
 	own := *o
 	own.DB = db
 	client := goredis.NewClient(&own)
 	defer client.Close()
+	conn := client.Conn()
+	defer conn.Close()
 	for cursor := uint64(0); ; {
-		keys, next, err := client.Scan(ctx, cursor, "*", refCountPage).Result()
+		keys, next, err := conn.Scan(ctx, cursor, "*", refCountPage).Result()
 		if err == nil {
-			err = c.keys(ctx, client, keys)
+			err = c.keys(ctx, conn, keys)
 		}
 		if err != nil {
 			return classify(err)
@@ -80,8 +83,8 @@ func (c *RefCounts) database(ctx context.Context, o *goredis.Options, db int) er
 }
 
 // keys gets the types of all keys in one round trip, and then the headers of the strings.
-func (c *RefCounts) keys(ctx context.Context, client *goredis.Client, keys []string) error {
-	types, err := pipelined(ctx, client, keys, func(p goredis.Pipeliner, key string) *goredis.StatusCmd {
+func (c *RefCounts) keys(ctx context.Context, conn *goredis.Conn, keys []string) error {
+	types, err := pipe(ctx, conn, keys, func(p goredis.Pipeliner, key string) *goredis.StatusCmd {
 		return p.Type(ctx, key)
 	})
 	if err != nil {
@@ -96,12 +99,12 @@ func (c *RefCounts) keys(ctx context.Context, client *goredis.Client, keys []str
 		case kind == "string":
 			texts = append(texts, key)
 		default:
-			if err := c.collection(ctx, client, kind, key); err != nil && !isGone(err) {
+			if err := c.collection(ctx, conn, kind, key); err != nil && !isGone(err) {
 				return err
 			}
 		}
 	}
-	headers, err := pipelined(ctx, client, texts, func(p goredis.Pipeliner, key string) *goredis.StringCmd {
+	headers, err := pipe(ctx, conn, texts, func(p goredis.Pipeliner, key string) *goredis.StringCmd {
 		return p.GetRange(ctx, key, 0, int64(envelope.MaxHeaderLen)-1)
 	})
 	if err != nil {
@@ -116,48 +119,29 @@ func (c *RefCounts) keys(ctx context.Context, client *goredis.Client, keys []str
 	return nil
 }
 
-// pipelined sends one command for each key. A command may have an error of its own, as when a key has changed
-// its type since; the caller must check each.
-func pipelined[T goredis.Cmder](ctx context.Context, client *goredis.Client, keys []string, ask func(goredis.Pipeliner, string) T) ([]T, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	answers := make([]T, len(keys))
-	_, err := client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		for i, key := range keys {
-			answers[i] = ask(p, key)
-		}
-		return nil
-	})
-	if err != nil && !isGone(err) {
-		return nil, err
-	}
-	return answers, nil
-}
-
 // isGone reports whether the key has changed its type since TYPE.
 func isGone(err error) bool { return goredis.HasErrorPrefix(err, "WRONGTYPE") }
 
-func (c *RefCounts) collection(ctx context.Context, client *goredis.Client, kind, key string) error {
+func (c *RefCounts) collection(ctx context.Context, conn *goredis.Conn, kind, key string) error {
 	switch kind {
 	case "none":
 		return nil
 	case "hash":
 		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
-			return client.HScan(ctx, key, cursor, "*", step).Result()
+			return conn.HScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "set":
 		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
-			return client.SScan(ctx, key, cursor, "*", step).Result()
+			return conn.SScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "zset":
 		return c.scan(func(cursor uint64, step int64) ([]string, uint64, error) {
-			return client.ZScan(ctx, key, cursor, "*", step).Result()
+			return conn.ZScan(ctx, key, cursor, "*", step).Result()
 		})
 	case "list":
-		return c.list(ctx, client, key)
+		return c.list(ctx, conn, key)
 	case "stream":
-		return c.stream(ctx, client, key)
+		return c.stream(ctx, conn, key)
 	}
 	c.Unread++
 	return nil
@@ -179,9 +163,9 @@ func (c *RefCounts) scan(page func(cursor uint64, step int64) ([]string, uint64,
 }
 
 // list starts at the end, so that concurrent pushes on either side hide no elements.
-func (c *RefCounts) list(ctx context.Context, client *goredis.Client, key string) error {
+func (c *RefCounts) list(ctx context.Context, conn *goredis.Conn, key string) error {
 	for at, step := int64(-1), int64(firstStep); ; {
-		elements, err := client.LRange(ctx, key, at-step+1, at).Result()
+		elements, err := conn.LRange(ctx, key, at-step+1, at).Result()
 		if err != nil || len(elements) == 0 {
 			return err
 		}
@@ -190,9 +174,9 @@ func (c *RefCounts) list(ctx context.Context, client *goredis.Client, key string
 	}
 }
 
-func (c *RefCounts) stream(ctx context.Context, client *goredis.Client, key string) error {
+func (c *RefCounts) stream(ctx context.Context, conn *goredis.Conn, key string) error {
 	for from, step := "-", int64(firstStep); ; {
-		entries, err := client.XRangeN(ctx, key, from, "+", step).Result()
+		entries, err := conn.XRangeN(ctx, key, from, "+", step).Result()
 		if err != nil || len(entries) == 0 {
 			return err
 		}
