@@ -32,6 +32,7 @@ var unprotected = map[string]string{
 	"internal/gateway/grpc/messagecache.go startSweep":       "forgets by age",
 	"internal/gateway/grpc/gateway.go Shutdown":              "closes a channel",
 	"internal/gateway/http/transport.go connectHTTP2":        "closes a connection",
+	"internal/gateway/redis/indexsweep.go pass":              "closes a client",
 	"internal/gateway/peer/link/linkconn.go Enter":           "sets a deadline",
 	"internal/gateway/mongo/topology.go expect":              "closes a channel",
 	"internal/gateway/tarantool/outstanding.go awaitReplies": "wakes the caller",

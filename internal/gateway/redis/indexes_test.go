@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/wire/resp"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // The indexes are those of the server to which the upstream's address leads now, even while the former server still
@@ -41,32 +41,18 @@ func TestIndexesAfterTheUpstreamMoves(t *testing.T) {
 
 // answerSearch answers as a server with one index over hashes does, or as one without a search module.
 func answerSearch(c net.Conn, prefix string) {
-	defer c.Close()
-	in := bufio.NewReader(c)
-	for {
-		var buf []byte
-		var args [][]byte
-		for n := 0; n == 0; n, args = resp.Cut(buf, nil) {
-			line, err := in.ReadBytes('\n')
-			if err != nil {
-				return
-			}
-			buf = append(buf, line...)
-		}
-		answer := "-ERR unknown command\r\n"
-		switch name := strings.ToUpper(string(args[0])); {
+	testenv.AnswerRedis(c, func(args []string) string {
+		switch name := strings.ToUpper(args[0]); {
 		case name == "COMMAND" && prefix == "":
-			answer = "*1\r\n*-1\r\n"
+			return "*1\r\n*-1\r\n"
 		case name == "COMMAND":
-			answer = "*1\r\n*1\r\n$8\r\nft._list\r\n"
+			return "*1\r\n*1\r\n$8\r\nft._list\r\n"
 		case name == "FT._LIST" && prefix != "":
-			answer = "*1\r\n$5\r\nindex\r\n"
+			return "*1\r\n$5\r\nindex\r\n"
 		case name == "FT.INFO" && prefix != "":
-			answer = "*2\r\n$16\r\nindex_definition\r\n*4\r\n$8\r\nkey_type\r\n$4\r\nHASH\r\n" +
+			return "*2\r\n$16\r\nindex_definition\r\n*4\r\n$8\r\nkey_type\r\n$4\r\nHASH\r\n" +
 				"$8\r\nprefixes\r\n*1\r\n" + string(resp.AppendBulk(nil, prefix))
 		}
-		if _, err := c.Write([]byte(answer)); err != nil {
-			return
-		}
-	}
+		return "-ERR unknown command\r\n"
+	})
 }

@@ -65,7 +65,7 @@ func (x *indexes) ensureSweep(prefix string, as *goredis.Client) *sweep {
 	return w
 }
 
-// startSweep starts a sweep over c's connection, slowly if gentle. If twice, a second pass follows, for values that
+// startSweep starts a sweep with c's options, slowly if gentle. If twice, a second pass follows, for values that
 // arrive late. x.mu must be held.
 func (x *indexes) startSweep(prefix string, c *goredis.Client, gentle, twice bool) *sweep {
 	w := &sweep{done: make(chan struct{})}
@@ -133,19 +133,26 @@ func (x *indexes) report(w *sweep, prefix string) {
 
 var errReplica = errors.New("the server is a replica")
 
-// pass sweeps all hashes under the prefix once. If gentle, it pauses between steps.
+// pass sweeps all hashes under the prefix once, on a connection of its own with c's options. If gentle, it pauses
+// between steps. If the connection ends, so does the pass: SCAN's cursor means nothing to another process, to which a
+// new connection may lead after a restart or a failover.
 func (x *indexes) pass(w *sweep, c *goredis.Client, prefix string, gentle bool) error {
 	if gentle { // only one at a time
 		x.sweeping.Lock()
 		defer x.sweeping.Unlock()
 	}
+	client := goredis.NewClient(c.Options())
+	defer client.Close()
+	defer context.AfterFunc(x.ctx, func() { _ = client.Close() })() // ends a command that waits for its answer
+	conn := client.Conn()
+	defer conn.Close()
 	pattern, cursor := prefixPattern(prefix), uint64(0)
 	for {
 		began := time.Now()
-		keys, next, err := c.ScanType(x.ctx, cursor, pattern, sweepKeys, "hash").Result()
+		keys, next, err := conn.ScanType(x.ctx, cursor, pattern, sweepKeys, "hash").Result()
 		for len(keys) > 0 && err == nil {
 			n := min(len(keys), sweepBatch)
-			err = x.inflateAll(x.ctx, w, c, keys[:n])
+			err = x.inflateAll(x.ctx, w, conn, keys[:n])
 			keys = keys[n:]
 		}
 		if err != nil || next == 0 {
@@ -171,7 +178,7 @@ func prefixPattern(prefix string) string {
 }
 
 // inflateAll decompresses the compressed fields of some hashes in place.
-func (x *indexes) inflateAll(ctx context.Context, w *sweep, c *goredis.Client, keys []string) error {
+func (x *indexes) inflateAll(ctx context.Context, w *sweep, c *goredis.Conn, keys []string) error {
 	pipe := c.Pipeline()
 	looks := make([]*goredis.Cmd, len(keys))
 	for i, k := range keys {
@@ -189,7 +196,7 @@ func (x *indexes) inflateAll(ctx context.Context, w *sweep, c *goredis.Client, k
 }
 
 // inflateHash decompresses the compressed fields of one hash in place. look holds the first of them.
-func (x *indexes) inflateHash(ctx context.Context, w *sweep, c *goredis.Client, key string, look *goredis.Cmd) error {
+func (x *indexes) inflateHash(ctx context.Context, w *sweep, c *goredis.Conn, key string, look *goredis.Cmd) error {
 	for most := sweepParts; ; look = askSealed(ctx, c, key, most) {
 		list, err := look.Result()
 		pairs := asStrings(list)
@@ -232,7 +239,7 @@ func envelopeBytes(pairs []string) (n int) {
 
 // inflateFields decompresses some fields of one hash in place; pairs are fields and envelopes. done counts the fields
 // decompressed, bad those that cannot be decompressed or have to stay wrapped.
-func (x *indexes) inflateFields(ctx context.Context, c *goredis.Client, key string, pairs []string) (done, bad int, err error) {
+func (x *indexes) inflateFields(ctx context.Context, c *goredis.Conn, key string, pairs []string) (done, bad int, err error) {
 	for len(pairs) > 0 {
 		some, size := x.firstBatch(pairs)
 		n, err := x.inflateBatch(ctx, c, key, some, size)
@@ -245,7 +252,7 @@ func (x *indexes) inflateFields(ctx context.Context, c *goredis.Client, key stri
 }
 
 // inflateBatch is inflateFields for fields that need size bytes of the budget.
-func (x *indexes) inflateBatch(ctx context.Context, c *goredis.Client, key string, pairs []string, size int64) (done int, err error) {
+func (x *indexes) inflateBatch(ctx context.Context, c *goredis.Conn, key string, pairs []string, size int64) (done int, err error) {
 	account := x.share.Account(nil, nil)
 	defer account.Close()
 	if err := account.Acquire(ctx, size); err != nil {

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/test/testenv"
 )
 
 // A sweep reads a limited number of bytes at once, and fields that cannot be decompressed do not hide others.
@@ -63,6 +67,39 @@ func TestSweepReadsWithinLimits(t *testing.T) {
 	}
 	if n := seen.bytes(); n < hashes*sweepRoom(sweepParts) || n > sweepBytes {
 		t.Errorf("a reply had %d bytes", n)
+	}
+}
+
+// A pass ends with its connection: a new one may lead to another process, in which SCAN's cursor would lead past keys.
+func TestSweepStaysOnItsConnection(t *testing.T) {
+	var swept atomic.Int32
+	g := NewGateway(Config{Dial: func(context.Context) (net.Conn, error) {
+		near, far := net.Pipe()
+		var begun bool
+		go testenv.AnswerRedis(far, func(args []string) string {
+			switch name := strings.ToUpper(args[0]); {
+			case name == "SCAN" && args[1] == "0":
+				begun = true
+				return "*2\r\n$1\r\n7\r\n*0\r\n"
+			case name == "SCAN" && begun:
+				return "*2\r\n$1\r\n0\r\n*1\r\n$3\r\nh:1\r\n"
+			case name == "SCAN":
+				return "*2\r\n$1\r\n0\r\n*0\r\n"
+			case name == "EVAL":
+				swept.Add(1)
+				return "*0\r\n"
+			}
+			return "-ERR unknown command\r\n"
+		})
+		return near, nil
+	}})
+	defer g.indexes.stop()
+	o := *g.indexes.client.Options()
+	o.ConnMaxLifetime = time.Nanosecond // the pool replaces the connection whenever it can
+	c := goredis.NewClient(&o)
+	defer c.Close()
+	if err := g.indexes.pass(new(sweep), c, "h:", false); err != nil || swept.Load() != 1 {
+		t.Errorf("%d hashes were swept, want 1: %v", swept.Load(), err)
 	}
 }
 
