@@ -222,7 +222,7 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 		if err != nil {
 			return err
 		}
-		_, err = tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
+		cmds, err := tx.TxPipelined(ctx, func(p goredis.Pipeliner) error {
 			if v.Type == store.Hash {
 				p.HSet(ctx, key, v.Field, c.New)
 			} else {
@@ -234,13 +234,16 @@ func (s *Space) replaceWatched(ctx context.Context, c *store.Change) (store.Outc
 			return nil
 		})
 		o.Replaced = err == nil
+		for _, cmd := range cmds {
+			if e := cmd.Err(); goredis.HasErrorPrefix(err, "EXECABORT") && e != nil {
+				err = e // why the server refused the command
+			}
+		}
 		return err
 	}, key)
 	switch {
 	case err == nil, errors.Is(err, goredis.TxFailedErr), errors.Is(err, goredis.Nil), isWrongType(err):
 		return o, nil
-	case goredis.HasErrorPrefix(err, "EXECABORT"):
-		return s.abortedBy(ctx, err)
 	case isAnswer(err) && !isTransient(err):
 		return refusedBy(err), nil
 	}
@@ -260,19 +263,6 @@ func (s *Space) fieldExpiry(ctx context.Context, tx *goredis.Tx, v *store.Value)
 		return -1, err
 	}
 	return at[0], nil
-}
-
-// abortedBy finds out why the server refused a command of a transaction, which the client does not report:
-// the user lacks the right to it, or the server is out of memory.
-func (s *Space) abortedBy(ctx context.Context, abort error) (store.Outcome, error) {
-	m, err := s.node.Memory(ctx)
-	switch {
-	case err != nil:
-		return store.Outcome{}, err
-	case m.Limit > 0 && m.Used >= m.Limit:
-		return store.Outcome{Err: fmt.Errorf("%w: %w", store.ErrFull, abort)}, nil
-	}
-	return store.Outcome{Skip: store.Denied}, nil
 }
 
 func readWatched(ctx context.Context, tx *goredis.Tx, v *store.Value) ([]byte, error) {

@@ -1,9 +1,11 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +180,42 @@ func TestReplaceOnFullServer(t *testing.T) {
 	}
 	if !errors.Is(out[2].Err, store.ErrFull) {
 		t.Errorf("a larger value: %+v, want ErrFull", out[2])
+	}
+}
+
+// The server that refuses a command of a transaction says why. In a cluster that need not be the space's node, since
+// the key may have moved.
+func TestReplaceWithoutScriptsRefused(t *testing.T) {
+	for refusal, want := range map[string]store.Outcome{
+		"OOM command not allowed when used memory > 'maxmemory'.": {Err: store.ErrFull},
+		"READONLY You can't write against a read only replica.":   {Err: store.ErrReadOnly},
+		"NOPERM no permissions to run the 'set' command":          {Skip: store.Denied},
+	} {
+		client := goredis.NewClient(&goredis.Options{MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go testenv.AnswerRedis(far, func(args []string) string {
+				switch strings.ToUpper(args[0]) {
+				case "WATCH", "MULTI", "UNWATCH":
+					return "+OK\r\n"
+				case "GET":
+					return "$3\r\nold\r\n"
+				case "SET":
+					return "-" + refusal + "\r\n"
+				case "EXEC":
+					return "-EXECABORT Transaction discarded because of previous errors.\r\n"
+				case "INFO":
+					return "$13\r\nmaxmemory:0\r\n\r\n"
+				}
+				return "-ERR unknown command\r\n"
+			})
+			return near, nil
+		}})
+		defer client.Close()
+		s := &Space{node: &Node{store: &Store{}, client: client}, values: client}
+		o, err := s.replaceWatched(t.Context(), &store.Change{Value: str("s", "old"), New: []byte("new")})
+		if err != nil || o.Replaced || o.Skip != want.Skip || !errors.Is(o.Err, want.Err) {
+			t.Errorf("%s: %+v, %v", refusal, o, err)
+		}
 	}
 }
 
