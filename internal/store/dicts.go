@@ -158,7 +158,7 @@ type Record struct {
 
 // CollectOptions configure Collect.
 type CollectOptions struct {
-	Wait time.Duration                    // for gateways to learn of a retirement; see DefaultWait
+	Wait time.Duration                    // for gateways to learn of a retirement; 0: DefaultWait
 	Tell func(format string, args ...any) // progress messages; nil: none
 }
 

@@ -117,6 +117,12 @@ type members []*Dicts
 // are retired. Once no gateway can name them in new values any more, a second scan decides; those it finds in
 // use are made live again. A Collect that is interrupted leaves dictionaries retired: call it again.
 func Collect(ctx context.Context, servers []*Dicts, o CollectOptions, numbers []uint32) ([]Outcome, error) {
+	if o.Wait <= 0 {
+		o.Wait = store.DefaultWait
+	}
+	if o.Tell == nil {
+		o.Tell = func(string, ...any) {}
+	}
 	all := members(servers)
 	outcomes, idle, err := all.idle(ctx, o, numbers)
 	if err != nil || len(idle) == 0 {

@@ -113,3 +113,11 @@ func TestRecordsAreListedAndRemoved(t *testing.T) {
 		t.Errorf("it can't be written again: %v", err)
 	}
 }
+
+// The zero options are valid: a default wait, no messages.
+func TestCollectWithoutOptions(t *testing.T) {
+	all, err := Collect(t.Context(), nil, CollectOptions{}, []uint32{7})
+	if err != nil || len(all) != 1 || all[0].Reason == "" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

@@ -71,7 +71,8 @@ type Dicts struct {
 
 	wake chan struct{}          // capacity 1
 	ioMu sync.Mutex             // locked while the server is checked or written
-	kept map[uint32]*codec.Dict // guarded by ioMu: published or fetched, restored if lost
+	mu   sync.Mutex             // guards kept; never locked while the server is asked
+	kept map[uint32]*codec.Dict // published or fetched, restored if lost
 
 	lastCheck atomic.Pointer[checkResult] // replaced as a whole
 }
@@ -111,8 +112,6 @@ func (d *Dicts) Dictionary(number uint32) (*codec.Dict, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.ioMu.Lock()
-		defer d.ioMu.Unlock()
 		return x, d.keep(x)
 	})
 }
@@ -161,11 +160,13 @@ func (d *Dicts) fetch(ctx context.Context, number uint32) (*codec.Dict, error) {
 	return x, nil
 }
 
-// keep remembers a dictionary. ioMu must be held.
+// keep remembers a dictionary.
 func (d *Dicts) keep(x *codec.Dict) error {
 	if err := d.local.Add(x); err != nil {
 		return err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.kept[x.Number()] = x
 	return nil
 }
@@ -226,8 +227,6 @@ func (d *Dicts) Has(number uint32) bool { return d.state(number) != "" }
 
 // Keep remembers a dictionary that was found elsewhere. The next check stores it in the server.
 func (d *Dicts) Keep(x *codec.Dict) error {
-	d.ioMu.Lock()
-	defer d.ioMu.Unlock()
 	d.lookups.Forget(x.Number())
 	return d.keep(x)
 }
@@ -273,12 +272,17 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 	}
 	lost := false
 	states := d.lastCheck.Load().states
-	for number, x := range maps.All(d.kept) {
+	d.mu.Lock()
+	kept := maps.Clone(d.kept)
+	d.mu.Unlock()
+	for number, x := range kept {
 		if _, there := states[number]; there {
 			continue
 		}
 		if d.isForgotten(number) {
+			d.mu.Lock()
 			delete(d.kept, number)
+			d.mu.Unlock()
 			continue
 		}
 		lost = true

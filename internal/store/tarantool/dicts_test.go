@@ -214,3 +214,16 @@ func TestFoundInAFloodOfNumbers(t *testing.T) {
 		return err == nil
 	})
 }
+
+// A dictionary that was found is usable at once, even while the server is asked for something else.
+func TestFoundDictionaryDoesNotWaitForChecks(t *testing.T) {
+	d, x := NewDicts(nil, nil), testDict(t, "found")
+	d.ioMu.Lock() // as a check does
+	defer d.ioMu.Unlock()
+	if err := d.Keep(x); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.Dictionary(x.Number()); err != nil || got != x {
+		t.Error(got, err)
+	}
+}
