@@ -41,6 +41,7 @@ func clientOptions(up endpoint.Upstream) redis.Options {
 		Addr: up.Address, Username: up.User, Password: up.Password,
 		DialTimeout: AnswerTimeout, ReadTimeout: WalkTimeout, WriteTimeout: WalkTimeout,
 		MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		MaintNotificationsConfig: &noMaintNotifications,
 	}
 }
 

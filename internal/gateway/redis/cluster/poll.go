@@ -10,6 +10,7 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
@@ -51,6 +52,8 @@ func (c *Cluster) report(err error) {
 	c.mu.Unlock()
 	switch {
 	case !news:
+	case err != nil && c.cfg.Sentinel != nil:
+		c.log.Warn("no Sentinel gives a usable list of servers", "err", err)
 	case err != nil:
 		c.log.Warn("can't read the list of nodes", "err", err)
 	default:
@@ -139,6 +142,8 @@ func askOptions(dial func(context.Context) (net.Conn, error), user, password str
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Username: user, Password: password,
 		Protocol: 2, PoolSize: 1, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, ContextTimeoutEnabled: true,
+		// With maintenance notifications go-redis resolves "localhost" for each client.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
