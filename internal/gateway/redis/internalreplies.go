@@ -223,8 +223,10 @@ func (x *internalReplies) capture(o *entryData) error {
 	a.head, a.null, a.count = h.Kind, h.IsNull(), h.N
 	if !h.IsString() && !h.IsAggregate() {
 		a.text = string(line[1 : len(line)-2])
+		err = x.copier.skip() // the line may be longer than the buffer
+	} else {
+		x.frames.in.Discard(len(line))
 	}
-	x.frames.in.Discard(len(line))
 	switch {
 	case h.IsString() && h.N >= 0:
 		a.body, err = x.captureBulk(o, h.N)

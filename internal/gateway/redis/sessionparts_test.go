@@ -403,6 +403,26 @@ func TestPushFramesCountSubscriptions(t *testing.T) {
 	}
 }
 
+// A captured error may be longer than the buffer. The next reply begins behind it.
+func TestLongErrorIsCaptured(t *testing.T) {
+	r, got := carrying(t, "-NOPERM "+strings.Repeat("x", 2*bufferBytes)+"\r\n+next\r\n")
+	long, next := &entryData{}, &entryData{}
+	for _, o := range []*entryData{long, next} {
+		if err := r.internal.capture(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !long.answer.isError() || !strings.HasPrefix(long.answer.text, "NOPERM xxx") {
+		t.Errorf("%c%.20q", long.answer.head, long.answer.text)
+	}
+	if next.answer.text != "next" {
+		t.Errorf("the next reply is %.20q", next.answer.text)
+	}
+	if text := got(); text != "" {
+		t.Errorf("the client got %.20q", text)
+	}
+}
+
 func TestAnswersAreCaptured(t *testing.T) {
 	r, got := carrying(t, "*3\r\n$3\r\nabc\r\n:7\r\n$-1\r\n-ERR no\r\n")
 	list, refused := &entryData{done: make(chan struct{})}, &entryData{done: make(chan struct{})}
