@@ -38,14 +38,14 @@ func closeTracer(t *trace.Tracer, log *slog.Logger) {
 type traceMetrics struct{ tracer *trace.Tracer }
 
 var (
-	descTraced = prometheus.NewDesc("cinch_serve_traced_requests_total", "Requests that were traced.", nil, nil)
-	descSpans  = prometheus.NewDesc("cinch_serve_trace_spans_total", "Spans of traced requests, by result.", []string{"result"}, nil)
-	descQueued = prometheus.NewDesc("cinch_serve_trace_spans_unsent", "Spans that wait to be sent, and spans dropped because too many waited.", nil, nil)
+	descTraced  = prometheus.NewDesc("cinch_serve_traced_requests_total", "Requests that were traced.", nil, nil)
+	descSpans   = prometheus.NewDesc("cinch_serve_trace_spans_total", "Spans of traced requests, by result.", []string{"result"}, nil)
+	descWaiting = prometheus.NewDesc("cinch_serve_trace_spans_waiting", "Spans that wait to be sent.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m traceMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descTraced, descSpans, descQueued} {
+	for _, d := range []*prometheus.Desc{descTraced, descSpans, descWaiting} {
 		ch <- d
 	}
 }
@@ -56,5 +56,6 @@ func (m traceMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descTraced, prometheus.CounterValue, float64(c.Requests))
 	ch <- prometheus.MustNewConstMetric(descSpans, prometheus.CounterValue, float64(c.Sent), "sent")
 	ch <- prometheus.MustNewConstMetric(descSpans, prometheus.CounterValue, float64(c.Failed), "failed")
-	ch <- prometheus.MustNewConstMetric(descQueued, prometheus.GaugeValue, float64(c.Waiting))
+	ch <- prometheus.MustNewConstMetric(descSpans, prometheus.CounterValue, float64(c.Dropped), "dropped")
+	ch <- prometheus.MustNewConstMetric(descWaiting, prometheus.GaugeValue, float64(c.Waiting))
 }

@@ -9,24 +9,26 @@ import (
 )
 
 type counts struct {
-	begun, ended, sent, failed atomic.Uint64
+	begun, sent, failed, dropped atomic.Uint64
+	waiting                      atomic.Int64
 }
 
-// Counts holds totals since the start.
+// Counts holds totals since the start, and the spans that wait now.
 type Counts struct {
 	Requests uint64 // traced
 	Sent     uint64 // spans accepted by the collector
 	Failed   uint64 // spans that the collector rejected, or did not accept in time
-	Waiting  uint64 // spans not sent yet, or dropped because the queue was full
+	Dropped  uint64 // spans that were not sent because too many waited
+	Waiting  int64  // spans that wait to be sent, or are being sent
 }
 
-// Counts returns the totals.
+// Counts returns the counts.
 func (t *Tracer) Counts() (c Counts) {
 	if t == nil {
 		return c
 	}
 	c.Requests, c.Sent, c.Failed = t.counts.begun.Load(), t.counts.sent.Load(), t.counts.failed.Load()
-	c.Waiting = t.counts.ended.Load() - min(t.counts.ended.Load(), c.Sent+c.Failed)
+	c.Dropped, c.Waiting = t.counts.dropped.Load(), t.counts.waiting.Load()
 	return c
 }
 
@@ -53,6 +55,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	}
 	e.counts.failed.Add(failed)
 	e.counts.sent.Add(uint64(len(spans)) - failed)
+	e.counts.waiting.Add(-int64(len(spans)))
 	return nil
 }
 

@@ -89,7 +89,14 @@ func (u *Upstream) EndAt(class string, at time.Time) {
 	u.t.end(u.span, at)
 }
 
+// end ends a span, which sends it unless too many wait. It does nothing for one that has ended.
 func (t *Tracer) end(s trace.Span, at time.Time) {
-	t.counts.ended.Add(1)
-	s.End(trace.WithTimestamp(at))
+	switch {
+	case !s.IsRecording():
+	case t.counts.waiting.Add(1) > queueSpans:
+		t.counts.waiting.Add(-1)
+		t.counts.dropped.Add(1)
+	default:
+		s.End(trace.WithTimestamp(at))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,32 @@ func TestCollectorIsAway(t *testing.T) {
 		t.Errorf("ending took %v", took)
 	}
 	n := tr.Counts()
-	if n.Requests != requests || n.Sent != 0 || n.Failed+n.Waiting != requests {
+	if n.Requests != requests || n.Sent != 0 || n.Failed+n.Dropped+uint64(n.Waiting) != requests {
 		t.Errorf("counted: %+v", n)
+	}
+}
+
+// While the collector does not answer, spans wait up to a limit. They are sent when it answers, the others are dropped.
+func TestSpansWaitAndAreDropped(t *testing.T) {
+	const most, excess = 4096, 100
+	answers := make(chan struct{})
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-answers }))
+	defer collector.Close()
+	tr := tracer(t, trace.Options{Endpoint: collector.URL + "/v1/traces", Ratio: 1, MaxPerSecond: 1e6})
+	for i := range most + excess {
+		r := tr.StartRequest(nil, "x")
+		if r.End(); i == 0 {
+			r.End() // counts once
+		}
+	}
+	if n := tr.Counts(); n.Waiting != most || n.Dropped != excess || n.Sent != 0 {
+		t.Errorf("while the collector does not answer: %+v", n)
+	}
+	close(answers)
+	if err := tr.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := tr.Counts(); n.Waiting != 0 || n.Dropped != excess || n.Sent != most || n.Failed != 0 {
+		t.Errorf("afterwards: %+v", n)
 	}
 }
