@@ -182,8 +182,10 @@ func (d *redirects) emitErrorLine(line []byte) error {
 	if !ok || view == nil || d.frames.mute {
 		return d.frames.emitLine(line)
 	}
-	out := cluster.AppendRedirection(nil, line, d.renamer())
-	if _, known := view.Find(string(host), string(port)); !known && !view.OfSentinels() {
+	var out []byte
+	if _, known := view.Find(string(host), string(port)); known || view.OfSentinels() {
+		out = cluster.AppendRedirection(nil, line, d.renamer())
+	} else {
 		text := noGateway
 		if bytes.HasPrefix(line, []byte("-REDIRECT ")) {
 			text = noPrimary

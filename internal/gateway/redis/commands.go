@@ -250,10 +250,7 @@ func (t table) lookup(name []byte) *command {
 		return unknownCommand
 	}
 	for i, c := range name {
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		low[i] = c
+		low[i] = resp.Lower(c)
 	}
 	if c := t[string(low[:len(name)])]; c != nil {
 		return c

@@ -87,21 +87,21 @@ func clientOptions(dial func(context.Context) (net.Conn, error), login *credenti
 }
 
 // RequiresLogin reports whether a server requires a login.
-func RequiresLogin(ctx context.Context, up endpoint.Upstream) (closed bool, err error) {
+func RequiresLogin(ctx context.Context, up endpoint.Upstream) (required bool, err error) {
 	return (&dialer{upstream: up}).requiresLogin(ctx)
 }
 
 // requiresLogin sends PING on a connection without a login. A server that requires one refuses that.
-func (d *dialer) requiresLogin(ctx context.Context) (closed bool, err error) {
+func (d *dialer) requiresLogin(ctx context.Context) (required bool, err error) {
 	err = endpoint.WithConn(ctx, d.dial, func(c net.Conn) error {
 		if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 			return err
 		}
 		line, err := bufio.NewReaderSize(c, 128).ReadString('\n')
-		closed = strings.HasPrefix(line, "-NOAUTH")
+		required = strings.HasPrefix(line, "-NOAUTH")
 		return err
 	})
-	return closed, err
+	return required, err
 }
 
 // Since Redis 8.6 and Valkey 9.1 a server may accept a client's certificate as its login

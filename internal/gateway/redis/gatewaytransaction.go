@@ -40,17 +40,17 @@ func (u *units) run(r *request, keys [][]byte) error {
 		return u.nested.run(r, keys)
 	}
 	for range maxUnitTries {
-		plain, sealed, err := u.watchKeys(keys)
+		refusal, sealed, err := u.watchKeys(keys)
 		if err != nil {
 			return err
 		}
 		switch {
-		case strings.HasPrefix(plain.refusal, "NOPERM"):
+		case strings.HasPrefix(refusal, "NOPERM"):
 			u.user.units.asked, u.user.units.denied = true, true
 			return u.nested.run(r, keys)
-		case cluster.IsRedirectOrRetry(plain.refusal): // if the slot returns, a forwarded command would run unguarded
-			return u.upstream.refuse(plain.refusal)
-		case plain.refusal != "": // the command itself will be refused for the same reason
+		case cluster.IsRedirectOrRetry(refusal): // if the slot returns, a forwarded command would run unguarded
+			return u.upstream.refuse(refusal)
+		case refusal != "": // the command itself will be refused for the same reason
 			return u.upstream.forward(r, u.upstream.tx.echoEntry(r, nil))
 		}
 		if sealed.err != nil || sealed.unreadable != "" {
@@ -93,41 +93,41 @@ func (u *units) begin() (ok bool, err error) {
 	return !u.user.units.denied, nil
 }
 
-// watchKeys watches the keys and returns those of their values that are compressed. For a client with
-// tracking it reads them on the second connection, which has no client-side cache.
-func (u *units) watchKeys(keys [][]byte) (o watchOutcome, found sealedParts, err error) {
+// watchKeys watches the keys and returns those of their values that are compressed. refusal is the server's error to
+// WATCH. For a client with tracking it reads the values on the second connection, which has no client-side cache.
+func (u *units) watchKeys(keys [][]byte) (refusal string, found sealedParts, err error) {
 	watch, err := u.upstream.sendCapture(append([][]byte{[]byte("WATCH")}, keys...)...)
 	if err != nil {
-		return o, found, err
+		return "", found, err
 	}
 	if u.user.tracking.Load() {
-		if err := u.upstream.await(watch); err != nil {
-			return o, found, err
+		if err := u.upstream.await(watch); err != nil || watch.answer.isError() {
+			return watch.answer.text, found, err
 		}
 		found = u.prober.probe(keys)
-		return refusalOf(watch), found, u.learnExpiries(&found)
+		return "", found, u.learnExpiries(&found)
 	}
 	probes := make([]*entryData, len(keys))
 	for i, k := range keys {
 		if probes[i], err = u.upstream.sendCapture(getRange, k, zero, magicEnd); err != nil {
-			return o, found, err
+			return "", found, err
 		}
 	}
 	if err := u.upstream.await(probes[len(probes)-1]); err != nil {
-		return o, found, err
+		return "", found, err
 	}
-	if o = refusalOf(watch); o.refusal != "" {
-		return o, found, nil
+	if watch.answer.isError() {
+		return watch.answer.text, found, nil
 	}
 	for i, k := range keys {
 		if err := u.readSealed(&found, k, &probes[i].answer); err != nil {
-			return o, found, err
+			return "", found, err
 		}
 	}
 	if found.err == nil && isNoRight(found.unreadable) { // the second connection has other rights
 		found = u.prober.probe(keys)
 	}
-	return o, found, u.learnExpiries(&found)
+	return "", found, u.learnExpiries(&found)
 }
 
 var (
@@ -144,15 +144,17 @@ func (u *units) readSealed(found *sealedParts, key []byte, probe *answer) error 
 		if err != nil {
 			return err
 		}
-		found.setUnreadable(o.answer.text, o.answer.isError())
+		if o.answer.isError() {
+			found.setUnreadable(o.answer.text)
+		}
 		found.add(u.prober.decoded, key, nil, o.answer.body)
 		u.upstream.release(o)
 	case isWrongType(probe.text):
 		if u.codec.rules().MayHoldHash(u.upstream.state.database(), key) {
 			return u.readFields(found, key)
 		}
-	default:
-		found.setUnreadable(probe.text, probe.isError())
+	case probe.isError():
+		found.setUnreadable(probe.text)
 	}
 	return nil
 }
@@ -170,7 +172,9 @@ func (u *units) readFields(found *sealedParts, key []byte) error {
 	if o.answer.truncated || len(o.answer.list) > 2*maxSealedFields {
 		found.fail(errHashTooLarge)
 	}
-	found.setUnreadable(o.answer.text, o.answer.isError() && !isWrongType(o.answer.text)) // for example a list
+	if o.answer.isError() && !isWrongType(o.answer.text) { // of the wrong type is, for example, a list
+		found.setUnreadable(o.answer.text)
+	}
 	found.addHash(u.prober.decoded, key, o.answer.list)
 	u.upstream.release(o)
 	return nil
@@ -335,7 +339,7 @@ func (u *units) learnExpiriesOf(found *sealedParts, parts []part) error {
 	case isNoRight(o.answer.text):
 		u.learnExpiriesOnSideConn(found, parts)
 	case o.answer.isError():
-		found.setUnreadable(o.answer.text, true)
+		found.setUnreadable(o.answer.text)
 	default:
 		setExpiries(parts, o.answer.list)
 	}
@@ -364,6 +368,6 @@ func (u *units) learnExpiriesOnSideConn(found *sealedParts, parts []part) {
 		u.user.units.noFieldExpiry = true
 	default:
 		p.setUnreadable(err)
-		found.setUnreadable(p.found.unreadable, true)
+		found.setUnreadable(p.found.unreadable)
 	}
 }

@@ -125,21 +125,17 @@ func (q *probe) readKey(key []byte) {
 
 // fetch adds a compressed string that begins with head, if there is budget for it.
 func (q *probe) fetch(key, head []byte) {
-	h, err := envelope.ParseHeader(head)
-	if limit := q.decoded.codec.maxOpen; err == nil && h.RawLen > limit {
-		err = fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, limit)
-	}
-	if err != nil {
-		q.found.fail(err)
-		return
-	}
 	size, err := q.ask("STRLEN", key)
 	if err != nil {
 		q.setUnreadable(err)
 		return
 	}
 	n, _ := size.(int64)
-	if err := q.decoded.hold(int(n) + openBytes(h)); err != nil {
+	h, err := q.decoded.codec.parseHeader(head, n)
+	if err == nil {
+		err = q.decoded.hold(int(n) + openBytes(h))
+	}
+	if err != nil {
 		q.found.fail(err)
 		return
 	}
@@ -195,7 +191,7 @@ func (q *probe) setUnreadable(err error) {
 		q.decoded.codec.log.Warn("second connection failed", "err", err)
 		text = "ERR cinch: can't check whether a key holds a compressed value: " + text
 	}
-	q.found.setUnreadable(text, true)
+	q.found.setUnreadable(text)
 }
 
 // The fields of a hash may expire since Redis 7.4 and Valkey 9, and HSET, which writes a decompressed value
@@ -221,8 +217,6 @@ type sealedParts struct {
 	unreadable string // the server's error for a key that could not be read
 }
 
-type watchOutcome struct{ refusal string } // the server's error to WATCH
-
 // restoreRequest returns the request that replaces the part's value by its envelope, if the value is unchanged.
 func (p *part) restoreRequest() [][]byte {
 	return append(p.put(p.Sealed)[:3:3], []byte("IFEQ"), p.Value, []byte("KEEPTTL"))
@@ -244,9 +238,9 @@ func (p *part) put(b []byte) [][]byte {
 	return [][]byte{[]byte("SET"), p.key, b, []byte("XX"), []byte("KEEPTTL")}
 }
 
-// setUnreadable records the error text of a key that can't be read, if unreadable is true.
-func (f *sealedParts) setUnreadable(text string, unreadable bool) {
-	if unreadable && f.unreadable == "" {
+// setUnreadable records the error text of the first key that can't be read.
+func (f *sealedParts) setUnreadable(text string) {
+	if f.unreadable == "" {
 		f.unreadable = text
 	}
 }
@@ -274,13 +268,6 @@ func (f *sealedParts) addHash(s *decodeBuffer, key []byte, pairs [][]byte) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		f.add(s, key, pairs[i], pairs[i+1])
 	}
-}
-
-func refusalOf(watch *entryData) (o watchOutcome) {
-	if watch.answer.isError() {
-		o.refusal = watch.answer.text
-	}
-	return o
 }
 
 func beginsWithMagic(parts []part) bool {

@@ -77,9 +77,9 @@ func (m *pushFrames) isAck() (bool, error) {
 func (m *pushFrames) subscriptions(class byte) int {
 	n := m.subs
 	switch class {
-	case 'p', 'P':
+	case 'p':
 		n = m.patterns
-	case 's', 'S':
+	case 's':
 		n = m.shards
 	}
 	return int(max(n, 1))

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/cinch-layer/cinch/envelope"
@@ -117,24 +116,13 @@ func (o *replyDecoder) passBulk(n int64) error {
 	return o.frames.in.CopyTo(n+2, o.frames.pass)
 }
 
-// parseHeader parses the header of the current envelope of n bytes and checks that its length and that of the value
-// are within the limit.
+// parseHeader parses the header of the current envelope of n bytes.
 func (o *replyDecoder) parseHeader(n int64) (envelope.Header, error) {
 	head, err := o.frames.in.Peek(int(min(n, int64(envelope.MaxHeaderLen))))
 	if err != nil {
 		return envelope.Header{}, err
 	}
-	h, err := envelope.ParseHeader(head)
-	if err != nil {
-		return envelope.Header{}, err
-	}
-	switch limit := o.codec.maxOpen; {
-	case h.RawLen > limit:
-		return envelope.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, limit)
-	case n > int64(limit+envelope.MaxHeaderLen):
-		return envelope.Header{}, fmt.Errorf("%w: %d bytes as stored, the limit is %d (max_open)", envelope.ErrTooLarge, n, limit)
-	}
-	return h, nil
+	return o.codec.parseHeader(head, n)
 }
 
 // skipCorrupt sends an error for an envelope that cannot be decompressed, and drops its bytes.

@@ -211,10 +211,10 @@ func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (
 
 // observe compresses a value, decompresses and compares the result, counts the sizes and discards it. So a
 // rule's saving and cost are known from live traffic before anything is stored. A value longer than
-// gateway.FreeBytes takes budget for a third copy, beside the value and its envelope; without budget the value is
+// freeBytes takes budget for a third copy, beside the value and its envelope; without budget the value is
 // not observed.
 func (v *valueRewriter) observe(t policy.Type, value []byte, st codec.Setting, rule *policy.Rule) {
-	if n := int64(len(value)); n > gateway.FreeBytes {
+	if n := int64(len(value)); n > freeBytes {
 		if !v.state.tx.account.TakeSpare(n) {
 			v.codec.Stats.Error("budget")
 			return

@@ -116,6 +116,9 @@ func (s *sorter) handleReadError(r *request, o *compute.Sort, err error) error {
 	if errors.As(err, &answer) {
 		return s.upstream.forward(r, sortEntry(o))
 	}
+	if errors.Is(err, errLongSort) {
+		return s.upstream.refuse("ERR cinch: SORT over more than 100000 elements is not supported while weights or stored values may be compressed")
+	}
 	return s.upstream.refuse("ERR cinch: can't read the keys: " + err.Error())
 }
 
@@ -126,7 +129,7 @@ const (
 	maxSortRounds = 100
 )
 
-var errLongSort = errors.New("SORT of more than 100000 elements")
+var errLongSort = errors.New("SORT over too many elements")
 
 // readSealed returns the compressed weights, and the compressed values that would be stored. It asks the server for
 // them on the second connection, with the client's rights.

@@ -184,8 +184,8 @@ func TestTransactionsUnderPassword(t *testing.T) {
 		"INCRBYFLOAT k3 1", "QUEUED", "EXEC", "[1051 OK 1051 1051 ERR value is not a valid float]")
 	expect(t, c, "GET k3", long+"!", "GET n", long+"?", "SELECT 0", "OK")
 	expect(t, c, "WATCH k", "OK", "EVAL return(redis.call('STRLEN',KEYS[1])) 1 k", "1050")
-	nobody := clientOf(t, path)
-	expect(t, nobody, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
+	anonymous := clientOf(t, path)
+	expect(t, anonymous, "GET k", "error: NOAUTH", "STRLEN k", "error: NOAUTH", "APPEND k x", "error: NOAUTH", "EVAL return(1) 1 k", "error: NOAUTH")
 }
 
 func TestWatchSurvives(t *testing.T) {

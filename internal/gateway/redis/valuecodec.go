@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -53,6 +54,22 @@ func (v *valueCodec) setPolicy(p *policy.Policy) {
 func (v *valueCodec) maySealHashes() bool {
 	p := v.rules()
 	return p.Force || slices.ContainsFunc(p.Rules(), func(r *policy.Rule) bool { return r.Types&policy.Hash != 0 })
+}
+
+// parseHeader parses the header at the beginning of an envelope of n bytes and checks that its length and that of the
+// value are within the limit.
+func (v *valueCodec) parseHeader(head []byte, n int64) (envelope.Header, error) {
+	h, err := envelope.ParseHeader(head)
+	if err != nil {
+		return envelope.Header{}, err
+	}
+	switch {
+	case h.RawLen > v.maxOpen:
+		return envelope.Header{}, fmt.Errorf("%w: %d bytes, the limit is %d (max_open)", envelope.ErrTooLarge, h.RawLen, v.maxOpen)
+	case n > int64(v.maxOpen+envelope.MaxHeaderLen):
+		return envelope.Header{}, fmt.Errorf("%w: %d bytes as stored, the limit is %d (max_open)", envelope.ErrTooLarge, n, v.maxOpen)
+	}
+	return h, nil
 }
 
 // reportCorrupt counts and logs a value that cannot be decompressed, and returns the error text for the client.

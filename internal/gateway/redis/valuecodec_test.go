@@ -22,9 +22,9 @@ func newRewriter(tb testing.TB, st codec.Setting) *valueRewriter {
 		tb.Fatal(err)
 	}
 	v := newValueCodec(&Config{Policy: rules, Log: slog.New(slog.DiscardHandler), Stats: gateway.NewStats("test", "redis")})
-	standing := new(sessionState)
-	standing.init(new(transaction), &gateway.AuthProbe{})
-	return &valueRewriter{codec: v, rules: v.rules(), state: standing}
+	state := new(sessionState)
+	state.init(new(transaction), &gateway.AuthProbe{})
+	return &valueRewriter{codec: v, rules: v.rules(), state: state}
 }
 
 // A key pattern whose values are decompressed in place again and again is paused, and no other. After the
@@ -32,7 +32,7 @@ func newRewriter(tb testing.TB, st codec.Setting) *valueRewriter {
 func TestEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
-		churn := &v.codec.backoff
+		backoff := &v.codec.backoff
 		value := bytes.Repeat([]byte("neither a number nor a sketch, "), 10)
 		left := func(key string) string {
 			a := v.address(stringValue, []byte(key), nil, len(value))
@@ -41,7 +41,7 @@ func TestEndOfPause(t *testing.T) {
 		}
 		stop := func(key string) {
 			for i := range inflationLimit {
-				if stopped := churn.recordInflation([]byte(key)); stopped != (i == inflationLimit-1) {
+				if stopped := backoff.recordInflation([]byte(key)); stopped != (i == inflationLimit-1) {
 					t.Fatalf("after %d inflations of %s: stopped %v", i+1, key, stopped)
 				}
 			}
@@ -60,7 +60,7 @@ func TestEndOfPause(t *testing.T) {
 		expect("after the first pause", "", "often_inflated")
 		time.Sleep(backoffPause / 2)
 		expect("after both", "", "")
-		if churn.paused.Load() {
+		if backoff.paused.Load() {
 			t.Error("values still take the lock")
 		}
 		a := v.address(stringValue, []byte("first:1"), nil, len(value))
