@@ -83,16 +83,16 @@ func runTarantoolInit(ctx context.Context, o tarantoolInitOptions) error {
 	if o.url == "" {
 		return wrongUsage(terminal.WithHint(errors.New("no server given"), "give its URL: tarantool://admin:secret@host:3301"))
 	}
-	c, name, err := open.ConnectTarantool(ctx, o.url)
+	c, up, err := open.ConnectTarantool(ctx, o.url)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	did, err := storetarantool.Install(ctx, c, storetarantool.InstallOptions{Users: o.users, DryRun: o.dryRun, Remove: o.remove})
 	if err != nil {
-		return storetarantool.Explain(name, err)
+		return storetarantool.Explain(up.String(), err)
 	}
-	return o.tell(installed{Server: name, DryRun: o.dryRun, Steps: did})
+	return o.tell(installed{Server: up.String(), DryRun: o.dryRun, Steps: did})
 }
 
 // installed is the result as JSON, which is a contract: fields are added, never renamed.

@@ -68,29 +68,25 @@ func newClusterDicts(conn *tarantool.Conn, up endpoint.Upstream, named []string,
 	return tarantool.NewClusterDicts(tarantool.NewDicts(conn, local), tarantool.ClusterDictsOptions{Find: shards.Find, Connect: shards.Connect}), nil
 }
 
-// ConnectTarantool connects to the server at the URL. name has no credentials.
-func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, name string, err error) {
+// ConnectTarantool connects to the server at the URL, which is up.
+func ConnectTarantool(ctx context.Context, rawURL string) (c *tarantool.Conn, up endpoint.Upstream, err error) {
 	if Kind(rawURL) != Tarantool {
-		return nil, "", &store.HintedError{
+		return nil, up, &store.HintedError{
 			Err: fmt.Errorf("%q is not the URL of a Tarantool server", Redact(rawURL)), Class: store.ErrUsage,
 			Help: "it begins with tarantool://, or tarantools:// for TLS: tarantool://admin:secret@host:3301",
 		}
 	}
-	up, err := endpoint.ParseUpstream(rawURL, config.TarantoolPort)
+	up, err = endpoint.ParseUpstream(rawURL, config.TarantoolPort)
 	if err != nil {
-		return nil, "", err
+		return nil, up, err
 	}
 	c, err = tarantool.Connect(ctx, TarantoolOptions(up))
-	return c, up.String(), tarantool.Explain(up.String(), err)
+	return c, up, tarantool.Explain(up.String(), err)
 }
 
 func openTarantoolAccess(ctx context.Context, rawURL string, local *dict.Set) (store.Access, error) {
 	first, shards := SplitShards(rawURL)
-	conn, name, err := ConnectTarantool(ctx, first)
-	if err != nil {
-		return nil, err
-	}
-	up, err := endpoint.ParseUpstream(first, config.TarantoolPort)
+	conn, up, err := ConnectTarantool(ctx, first)
 	if err != nil {
 		return nil, err
 	}
@@ -99,5 +95,5 @@ func openTarantoolAccess(ctx context.Context, rawURL string, local *dict.Set) (s
 		conn.Close()
 		return nil, badConfig(err)
 	}
-	return tarantool.NewAccess(conn, group, name), nil
+	return tarantool.NewAccess(conn, group, up.String()), nil
 }

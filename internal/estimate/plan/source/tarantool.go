@@ -17,11 +17,12 @@ func collectTarantool(ctx context.Context, rawURL string, p *plan.Options, o Opt
 	if len(o.Databases) > 0 {
 		return nil, &store.HintedError{Err: errors.New("--db is only for Redis"), Class: store.ErrUsage, Help: "choose spaces with --match"}
 	}
-	conn, name, err := open.ConnectTarantool(ctx, rawURL)
+	conn, up, err := open.ConnectTarantool(ctx, rawURL)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	name := up.String()
 	c := plan.NewCollector(plan.CollectOptions{Cost: plan.TupleCost, Seed: o.Seed})
 	p.Source, err = plan.Tuples(ctx, c, plan.TuplesOptions{
 		Conn: conn, Match: o.Match, MaxBytes: o.MaxBytes, Share: o.Share, Until: o.Until, Progress: p.Progress,
