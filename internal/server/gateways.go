@@ -115,11 +115,11 @@ func warnSharedHistory(g *config.Gateway, r *running) {
 	}
 }
 
-// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links. linkIdleTimeout is
-// the time after which an idle link's history is dropped. It exceeds the usual interval between two scrapes.
+// linkHelloTimeout limits how long calls wait to find out that an upstream does not support links. historyIdleTimeout
+// is the time after which an idle link's history is dropped. It exceeds the usual interval between two scrapes.
 const (
-	linkHelloTimeout = 5 * time.Second
-	linkIdleTimeout  = 5 * time.Minute
+	linkHelloTimeout   = 5 * time.Second
+	historyIdleTimeout = 5 * time.Minute
 )
 
 // linkConfig returns the settings of links to other gateways, or nil if the gateway has none.
@@ -130,7 +130,7 @@ func linkConfig(g *config.Gateway, key []byte) *link.Config {
 	o, setting, window := g.LinkOptions()
 	return &link.Config{
 		Setting: setting.Setting, Auto: setting.Auto, Window: window, History: int64(o.Memory), Key: key,
-		HelloTimeout: linkHelloTimeout, IdleTimeout: linkIdleTimeout,
+		HelloTimeout: linkHelloTimeout, IdleTimeout: historyIdleTimeout,
 	}
 }
 

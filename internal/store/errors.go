@@ -17,7 +17,7 @@ var (
 
 // ErrDictUnknown: it is unknown whether the store has a dictionary, and so whether values that name it can be
 // read.
-var ErrDictUnknown = errors.New("the store can't be asked for a dictionary")
+var ErrDictUnknown = errors.New("can't look up a dictionary in the store")
 
 // HintedError is an error of a store with a hint for people. The package of the store makes it, since it knows
 // which right or setting is missing.

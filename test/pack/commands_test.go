@@ -244,7 +244,7 @@ func TestDictionariesThatMayNotBeAskedFor(t *testing.T) {
 	must(t, c.Do(t.Context(), "acl", "setuser", "some", "on", ">pw", "~*", "+@all", "-function").Err())
 	url := "redis://some:pw@" + server.Addr
 	for _, args := range [][]string{{"verify", url}, {"unpack", url}, {"pack", url, "--to", "lz4"}} {
-		e := expect(t, 1, args, "can't be asked for a dictionary", "hint: ", "function|list")
+		e := expect(t, 1, args, "can't look up a dictionary in the store", "hint: ", "function|list")
 		if n := strings.Count(e.out, "NOPERM"); n > 1 {
 			t.Errorf("%v says so %d times", args, n)
 		}

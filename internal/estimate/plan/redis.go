@@ -151,6 +151,7 @@ func (w *keysWalk) space(ctx context.Context, s Space, keys int64) error {
 			return err
 		}
 		start := time.Now()
+		// Without a RunID: after a restart the cursor leads to a random part of the keys, which will do for a sample.
 		found, err := s.Page(ctx, cursor, store.ScanOptions{Count: scanCount, Match: w.o.Match})
 		if err != nil {
 			return err

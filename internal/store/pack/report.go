@@ -83,15 +83,15 @@ func (r *Report) problem(err error) {
 	}
 }
 
-// takeLooked moves the counts of examined keys and values, with reasons and problems, to a new report. The counts of
+// takeExamined moves the counts of examined keys and values, with reasons and problems, to a new report. The counts of
 // bytes read and of changes stay in r.
-func (r *Report) takeLooked() Report {
-	looked := Report{
+func (r *Report) takeExamined() Report {
+	examined := Report{
 		Keys: r.Keys, Values: r.Values, Skipped: r.Skipped, Opened: r.Opened,
 		Problems: r.Problems, Damaged: r.Damaged, Missing: r.Missing,
 	}
 	r.Keys, r.Values, r.Skipped, r.Opened, r.Problems, r.Damaged, r.Missing = 0, 0, nil, nil, 0, 0, 0
-	return looked
+	return examined
 }
 
 // Join adds a later run over the same stores.

@@ -221,7 +221,7 @@ func (w *walk) work(ctx context.Context, j job) (rest time.Duration, err error) 
 	err = p.do(j.found)
 	j.page.looked = p.report
 	if !w.run.DryRun {
-		j.page.looked = p.report.takeLooked()
+		j.page.looked = p.report.takeExamined()
 		w.count(&p.report)
 	}
 	if err != nil {

@@ -132,7 +132,7 @@ func readValue(ctx context.Context, c goredis.UniversalClient, name string, at s
 		if kind == "hash" {
 			return nil, &store.HintedError{Server: name, Err: fmt.Errorf("%s is a hash", what), Help: "name a field of it with --field"}
 		}
-		return nil, &store.HintedError{Server: name, Err: fmt.Errorf("%s is neither a string nor a hash, but a %s", what, cmp.Or(kind, "key of another type")), Help: "the values shown are strings and fields of hashes"}
+		return nil, &store.HintedError{Server: name, Err: fmt.Errorf("%s holds a %s; only strings and hashes can be shown", what, cmp.Or(kind, "value of another type"))}
 	}
 	return b, Explain(name, err)
 }

@@ -47,7 +47,7 @@ func (d *Dicts) Recheck(ctx context.Context) error {
 }
 
 func (d *Dicts) check(ctx context.Context, dicts []*codec.Dict) error {
-	closely, err := d.missing(ctx, dicts)
+	closely, err := d.toVerify(ctx, dicts)
 	if err != nil {
 		return d.checkFailed(ctx, dicts, err)
 	}
@@ -69,10 +69,10 @@ func (d *Dicts) checkFailed(ctx context.Context, dicts []*codec.Dict, err error)
 	return d.reportUnreachable(ctx, err)
 }
 
-// missing returns the dictionaries that must be read from the server. It leaves out retired ones, and those that
+// toVerify returns the dictionaries that must be read from the server. It leaves out retired ones, and those that
 // were read back once and whose description is still there. On a server with functions that takes one command for
 // all of them.
-func (d *Dicts) missing(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
+func (d *Dicts) toVerify(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	found, err := d.inventory(ctx, all)

@@ -19,10 +19,10 @@ func TestValueOfAnotherType(t *testing.T) {
 	if _, err := server.ZAdd("z", 1, "m"); err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"h": "name a field", "z": "the values shown are"} {
+	for key, want := range map[string]string{"h": "name a field", "z": "holds a zset; only strings and hashes"} {
 		_, err := readValue(t.Context(), c, "s", store.Address{Key: key})
 		e, ok := err.(*store.HintedError)
-		if !ok || !strings.Contains(e.Help, want) || strings.Contains(e.Help, "--field") != (key == "h") {
+		if !ok || !strings.Contains(e.Error()+": "+e.Help, want) || strings.Contains(e.Help, "--field") != (key == "h") {
 			t.Errorf("%s: %v, %+v", key, err, e)
 		}
 	}
