@@ -41,8 +41,8 @@ type Options struct {
 	Now      func() time.Time // nil: time.Now; used for the time of the start
 }
 
-// History records the counters of a process over time. It is safe for concurrent use. Its exported methods work on a nil
-// History.
+// History records the counters of a process over time. It is safe for concurrent use. Its exported methods work on a
+// nil History.
 type History struct {
 	path   string // "": in memory
 	log    *slog.Logger

@@ -57,8 +57,8 @@ type Message struct {
 // ErrProtocol means bytes that violate the protocol.
 var ErrProtocol = errors.New("pg: malformed message")
 
-// MessageBytes returns the length of the message that b begins with, type and length included. It is 0 if b has less than
-// a header.
+// MessageBytes returns the length of the message that b begins with, type and length included. It is 0 if b has less
+// than a header.
 func MessageBytes(b []byte) (int, error) {
 	if len(b) < HeaderBytes {
 		return 0, nil
