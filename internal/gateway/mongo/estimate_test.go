@@ -41,10 +41,16 @@ func TestRTTWindow(t *testing.T) {
 	var w rttWindow
 	at := time.Now()
 	for _, c := range []struct{ after, add, want time.Duration }{
-		{0, 5, 5}, {0, 7, 5}, {rttWindowTime, 8, 5},
-		{1, 9, 5}, {rttWindowTime + 1, 9, 9},
-		{rttWindowTime + 1, 3, 3}, {time.Hour, 9, 9}, {0, 10, 9},
-		{2 * rttWindowTime, 11, 9}, {2*rttWindowTime + 1, 12, 12},
+		{0, 5, 5},
+		{0, 7, 5},
+		{rttWindowTime, 8, 5},
+		{1, 9, 5},
+		{rttWindowTime + 1, 9, 9},
+		{rttWindowTime + 1, 3, 3},
+		{time.Hour, 9, 9},
+		{0, 10, 9},
+		{2 * rttWindowTime, 11, 9},
+		{2*rttWindowTime + 1, 12, 12},
 	} {
 		at = at.Add(c.after)
 		if w.add(c.add, at); w.min() != c.want {
