@@ -171,10 +171,11 @@ func serve(t testing.TB, upstream string, rules []policy.MessageRule, change ...
 	}
 	cfg := Config{
 		Name: "test", Policy: p, Engine: codec.New(codec.Options{}), Stats: s.stats,
-		Upstream: endpoint.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1"},
-		Log:      s.log.Logger(),
-		Begin:    gateway.DrainPoll, // longer waits of a drain for new clients are tested in internal/gateway
-		Requests: memory.NewBudget(128 << 20), Replies: memory.NewBudget(128 << 20),
+		Upstream:    endpoint.Upstream{Network: "tcp", Address: upstream, Host: "127.0.0.1"},
+		Log:         s.log.Logger(),
+		Begin:       gateway.DrainPoll, // longer waits of a drain for new clients are tested in internal/gateway
+		MonitorLead: gateway.DrainPoll,
+		Requests:    memory.NewBudget(128 << 20), Replies: memory.NewBudget(128 << 20),
 	}
 	for _, f := range change {
 		f(&cfg)
