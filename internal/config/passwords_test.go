@@ -55,6 +55,7 @@ func TestPasswords(t *testing.T) {
 func TestPasswordFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	read := func(text string, mode os.FileMode) (*Passwords, error) {
+		_ = os.Remove(file) // it may be read-only
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

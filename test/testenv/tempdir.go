@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -23,6 +24,9 @@ func serverDir(t testing.TB, name string) string {
 		in = memoryDir
 	}
 	dir, err := os.MkdirTemp(in, "cinch-"+name+"-")
+	if errors.Is(err, os.ErrPermission) && in != "" {
+		dir, err = os.MkdirTemp("", "cinch-"+name+"-")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,6 +117,7 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Mkdir(closed, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) }) // or only root can remove it
 	write(t, noise(r, 1<<20), closed, "inside")
 	write(t, noise(r, 1<<20), dir, "private")
 	if os.Getuid() == 0 { // to be refused like other users
