@@ -2,9 +2,14 @@ package testenv
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Data directories of servers lie in memory if it has enough room: servers make a thousand files each, and
@@ -30,8 +35,28 @@ func serverDir(t testing.TB, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		removeSharedMemory(dir)
+		_ = os.RemoveAll(dir)
+	})
 	return dir
+}
+
+// removeSharedMemory removes the System V segments of PostgreSQL servers in dir that were killed. Their numbers are in
+// postmaster.pid. A system has 4,096 segments, and without any left no server starts.
+func removeSharedMemory(dir string) {
+	for _, pattern := range []string{"postmaster.pid", "*/postmaster.pid", "*/*/postmaster.pid"} {
+		files, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, file := range files {
+			text, _ := os.ReadFile(file)
+			var key, id int
+			if lines := strings.Split(string(text), "\n"); len(lines) > 6 {
+				if _, err := fmt.Sscan(lines[6], &key, &id); err == nil {
+					_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+				}
+			}
+		}
+	}
 }
 
 // OpenTempDir makes a directory that, unlike t.TempDir's, the users of servers may enter. It must be empty
