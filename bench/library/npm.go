@@ -31,8 +31,8 @@ type npmRow struct {
 
 const npmGlide = "Valkey GLIDE, zstd"
 
-// npmWays lists the ways with each setting. The first server has no dictionary, so the difference to its size without
-// values is what a dictionary and a policy take.
+// npmWays lists the ways with each setting. The first server stores no dictionary and no policy: weighWays subtracts
+// its size without values from that of the others, to count the bytes of both.
 var npmWays = []struct {
 	setting string
 	of      []way
