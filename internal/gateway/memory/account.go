@@ -116,7 +116,7 @@ func (a *Account) take(n int64) bool {
 }
 
 // room returns how many more bytes the account may take of its share. b.mu must be held.
-func (a *Account) room() int64 { return room(connectionParts, a.client.room(), a.shared) }
+func (a *Account) room() int64 { return Room(connectionParts, a.client.room(), a.shared) }
 
 // joinHolders adds the account to the list of holders if it holds nothing yet. b.mu must be held.
 func (a *Account) joinHolders() {

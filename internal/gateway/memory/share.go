@@ -16,9 +16,9 @@ const (
 	connectionParts = 1 // a connection, of its address's part
 )
 
-// room returns how many more bytes a holder of used bytes may take when free bytes are free. It then holds at most
+// Room returns how many more bytes a holder of used bytes may take when free bytes are free. It then holds at most
 // parts times the bytes that remain free.
-func room(parts, free, used int64) int64 { return (parts*free - used) / (parts + 1) }
+func Room(parts, free, used int64) int64 { return (parts*free - used) / (parts + 1) }
 
 // Share is one gateway's part of a budget. A nil Share has no limit.
 type Share struct {
@@ -74,10 +74,10 @@ func (s *Share) room() int64 {
 	if s.alone() {
 		return free
 	}
-	return room(gatewayParts, free, s.used)
+	return Room(gatewayParts, free, s.used)
 }
 
-func (c *Client) room() int64 { return room(clientParts, c.of.room(), c.used) }
+func (c *Client) room() int64 { return Room(clientParts, c.of.room(), c.used) }
 
 // Client returns the client at an address, for one more connection from there. The caller must call Leave
 // when the connection ends.

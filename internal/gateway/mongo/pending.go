@@ -126,14 +126,12 @@ func (p *pending) busy() bool {
 
 // awaitsHello reports whether the only outstanding replies are to hellos: the client is most likely a driver's monitor.
 func (p *pending) awaitsHello() bool {
+	if p.busy() {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.list {
-		if p.list[i].hello == nil {
-			return false
-		}
-	}
-	return len(p.list) > 0 && !p.replyInFlight.Load()
+	return len(p.list) > 0
 }
 
 // awaitingData returns the IDs of requests that wait for documents which may never come; nil if another reply is

@@ -3,6 +3,8 @@ package link
 import (
 	"sync"
 	"time"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // history limits the memory that the histories of all links of an endpoint take, in both directions. A stream that gets
@@ -87,7 +89,7 @@ func (c *clientHistory) lend(lent *int64, n int64) bool {
 func (c *clientHistory) take(n, limit, spare int64) bool {
 	h := c.of
 	free := limit - h.used - h.unused
-	if n+spare <= free && c.used+n <= clientParts*(free-n) {
+	if n+spare <= free && n <= memory.Room(clientParts, free, c.used) {
 		c.add(n)
 		return true
 	}
