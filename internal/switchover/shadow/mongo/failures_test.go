@@ -267,7 +267,7 @@ func fill(t *testing.T, file string) {
 // With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
 // are counted.
 func TestFrozenTargets(t *testing.T) {
-	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime = 4*shadow.MiB, time.Second })
+	b := newBench(t, "", func(c *shadow.Config) { c.Memory, c.OffTime, c.Patience = 4*shadow.MiB, time.Second, time.Hour })
 	for _, s := range []*mongotest.Server{b.control, b.test} {
 		if err := syscall.Kill(s.Pid(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)

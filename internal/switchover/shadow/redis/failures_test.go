@@ -269,7 +269,7 @@ func TestCommandsAreRefused(t *testing.T) {
 // With stopped targets, clients are not affected, memory stays within its bound, and pieces that do not fit
 // are counted.
 func TestFrozenTargets(t *testing.T) {
-	b := newBench(t, func(c *shadow.Config) { c.Memory, c.OffTime = 2*shadow.MiB, time.Second })
+	b := newBench(t, func(c *shadow.Config) { c.Memory, c.OffTime, c.Patience = 2*shadow.MiB, time.Second, time.Hour })
 	for _, s := range []*testenv.RedisServer{b.control, b.test} {
 		freeze(t, s)
 	}
