@@ -17,8 +17,12 @@ import (
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
-// unaryAllocs limits the allocations of a unary call, including those of its two connections.
-const unaryAllocs = 26
+// unaryAllocs and unaryBytes limit what a unary call allocates, including its share of two connections. The bytes are
+// those of strings in headers and of HEADERS frames.
+const (
+	unaryAllocs = 12
+	unaryBytes  = 400
+)
 
 // rawPeer is one end of an HTTP/2 connection. It does not allocate memory for a message.
 type rawPeer struct {
@@ -29,7 +33,7 @@ type rawPeer struct {
 }
 
 // newRawPeer sends preface and settings. The peer sends messages with the given header fields and trailers.
-func newRawPeer(t *testing.T, c net.Conn, preface string, message []byte, header, trailer []string) *rawPeer {
+func newRawPeer(t testing.TB, c net.Conn, preface string, message []byte, header, trailer []string) *rawPeer {
 	p := &rawPeer{Conn: c}
 	var b, block bytes.Buffer
 	b.WriteString(preface)
@@ -101,70 +105,114 @@ func (p *rawPeer) next() (uint32, error) {
 	}
 }
 
+// startHop starts a gateway between a server that answers with a message and a client that sends it. The call makes
+// that many calls at once. Neither client nor server allocates memory.
+func startHop(t testing.TB, mode LinkMode) (call func(atOnce int)) {
+	message := frame(false, payload(1000))
+	addr := startRawPeer(t, message)
+	g := startGateway(t, "grpc://"+addr, func(c *Config) { c.linker, c.Link = &tags{}, mode })
+	c, err := net.Dial("tcp", g.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
+		":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
+	}, nil)
+	stream := uint32(1)
+	return func(atOnce int) {
+		for range atOnce {
+			if err := p.send(stream); err != nil {
+				t.Fatal(err)
+			}
+			stream += 2
+		}
+		for range atOnce {
+			if ended, err := p.next(); err != nil || ended == 0 {
+				t.Fatal(ended, err)
+			}
+		}
+	}
+}
+
+// bytesPerRun returns how many bytes each of n calls of f allocates.
+func bytesPerRun(n int, f func()) int {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		f()
+	}
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc-before.TotalAlloc) / n
+}
+
 // A unary call whose request and reply arrive in one piece each allocates little, also if the gateway would open links.
 func TestAllocationsOfAUnaryCall(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("the race detector allocates, too")
 	}
-	message := frame(false, payload(1000))
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection drops unused memory
 	for _, mode := range []LinkMode{NoLink, LinkDefault} {
-		addr := startRawPeer(t, message)
-		g := startGateway(t, "grpc://"+addr, func(c *Config) { c.linker, c.Link = &tags{}, mode })
-		c, err := net.Dial("tcp", g.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
-			":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
-		}, nil)
-		stream := uint32(1)
-		call := func() {
-			if err := p.send(stream); err != nil {
-				t.Fatal(err)
-			}
-			if ended, err := p.next(); err != nil || ended != stream {
-				t.Fatal(ended, err)
-			}
-			stream += 2
-		}
-		for range 100 {
-			call()
-		}
+		calls := startHop(t, mode)
+		call := func() { calls(1) }
+		bytesPerRun(100, call)
 		if n := testing.AllocsPerRun(500, call); n > unaryAllocs {
 			t.Errorf("mode %d: %v allocations a call, want %d at most", mode, n, unaryAllocs)
+		}
+		if n := bytesPerRun(500, call); n > unaryBytes {
+			t.Errorf("mode %d: %d bytes a call, want %d at most", mode, n, unaryBytes)
 		}
 	}
 }
 
-// startRawPeer starts a server that answers the requests of one connection with a message.
-func startRawPeer(t *testing.T, message []byte) (addr string) {
+// A thousand calls at once allocate as little as one after the other, except for the first thousand.
+func TestAllocationsOfManyCallsAtOnce(t *testing.T) {
+	if testenv.RaceDetector {
+		t.Skip("the race detector allocates, too")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	const atOnce, rounds, first = 1000, 8, 6 << 10 // a first call may come late, when more than before are under way
+	calls := startHop(t, LinkDefault)
+	bytesPerRun(4, func() { calls(atOnce) })
+	if n := bytesPerRun(rounds, func() { calls(atOnce) }) / atOnce; n > unaryBytes+first/rounds {
+		t.Errorf("%d bytes a call", n)
+	}
+}
+
+// startRawPeer starts a server that answers requests with a message.
+func startRawPeer(t testing.TB, message []byte) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		if _, err := io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface))); err != nil {
-			return
-		}
-		p := newRawPeer(t, c, "", message, []string{":status", "200", "content-type", "application/grpc"}, []string{"grpc-status", "0"})
 		for {
-			stream, err := p.next()
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			if err := p.send(stream); err != nil {
-				return
-			}
+			go serveRawPeer(t, c, message)
 		}
 	}()
 	return l.Addr().String()
+}
+
+func serveRawPeer(t testing.TB, c net.Conn, message []byte) {
+	defer c.Close()
+	if _, err := io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface))); err != nil {
+		return
+	}
+	p := newRawPeer(t, c, "", message, []string{":status", "200", "content-type", "application/grpc"}, []string{"grpc-status", "0"})
+	for {
+		stream, err := p.next()
+		if err != nil {
+			return
+		}
+		if err := p.send(stream); err != nil {
+			return
+		}
+	}
 }
 
 // Data read ahead of a body for a connection that turns out to accept no more requests goes back to the

@@ -23,6 +23,22 @@ func ways(b *testing.B) (addrs map[string]string, order []string) {
 	return map[string]string{"direct": server, "plain": plain.addr, "two": near.addr}, []string{"direct", "plain", "two"}
 }
 
+// BenchmarkHop measures the gateway alone, with calls one after the other and a thousand at once: its client and its
+// server allocate nothing.
+func BenchmarkHop(b *testing.B) {
+	for _, atOnce := range []int{1, 1000} {
+		b.Run(fmt.Sprint(atOnce), func(b *testing.B) {
+			calls := startHop(b, LinkDefault)
+			calls(atOnce)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for left := b.N; left > 0; left -= atOnce {
+				calls(min(atOnce, left))
+			}
+		})
+	}
+}
+
 // BenchmarkUnary measures the cost of a hop for sequential calls.
 func BenchmarkUnary(b *testing.B) {
 	addrs, order := ways(b)

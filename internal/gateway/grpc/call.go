@@ -74,7 +74,7 @@ type call struct {
 	r     *http.Request
 	grpc  bool
 	start time.Time
-	terms *terms
+	terms *terms // &negotiated or noTerms
 	trace callTrace
 	body  countedBody // of the response
 
@@ -95,17 +95,24 @@ type call struct {
 	finished bool     // w must not be used any more
 	attempt  *attempt // the current attempt, or nil
 
-	replay replayBuffer
-	first  attempt
+	replay     replayBuffer
+	first      attempt
+	negotiated terms
+	rewrites   bool // messages are changed
 }
+
+// calls holds unused calls.
+var calls = sync.Pool{New: func() any { return &call{} }}
 
 // attempt is one attempt to send the request to the upstream.
 type attempt struct {
 	conn        *upstreamConn
 	slot        http2.Slot // in conn
 	plan        plan
-	expectsList bool         // the request carried gatewayToken, so the answer tells all that the server reads
-	scope       http2.Scope  // context of the attempt
+	expectsList bool        // the request carried gatewayToken, so the answer tells all that the server reads
+	scope       http2.Scope // context of the attempt
+	send        http2.Sending
+	alone       bool         // after its end: nothing else has ended scope, nor will it
 	body        *requestBody // nil: no body, or sent without one; changed under call.mu
 	reply       io.Closer
 	single      *messageCounter // counts the request's messages; nil: the upstream is not asked
@@ -130,14 +137,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if metadata > 0 {
 		defer h.memory.Metadata.Release(metadata)
 	}
-	c := call{handler: h, clientPool: *h.pools.get(), w: w.(http2.ResponseWriter), r: r, grpc: isGRPC(r.Header), start: time.Now(), terms: noTerms}
+	c := calls.Get().(*call)
+	c.handler, c.clientPool, c.w, c.r = h, *h.pools.get(), w.(http2.ResponseWriter), r
+	c.grpc, c.start, c.terms = isGRPC(r.Header), time.Now(), noTerms
 	if h.tracer != nil {
 		c.trace = h.traceCall(r, c.grpc)
 		defer c.trace.of.End()
 	}
 	if c.grpc {
-		var ok bool
-		if c.terms, ok = h.negotiate(r); !ok {
+		c.terms = &c.negotiated
+		if !h.negotiate(r, c.terms) {
 			callStatus{code: codeUnimplemented, message: "unknown grpc-encoding " + c.terms.from}.fail(w, false)
 			return
 		}
@@ -155,8 +164,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.replay.src = c.unlaned
 	}
 	defer c.finish()
-	h.calls.begin(&c)
-	defer h.calls.end(&c)
+	h.calls.begin(c)
+	defer h.calls.end(c)
 
 	for {
 		c.attempts++
@@ -181,6 +190,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.spent += c.unlaned.rewriter.codecTime()
 	}
 	h.Stats.Latency(c.spent)
+	c.w.SetReleaser(c)
+}
+
+// Release lets later calls use the memory of this one and of its exchange with the upstream, and reports whether it
+// does: only if no other goroutine can still refer to the call or its request. A goroutine that reads the request's
+// body, a link, the stall detector, the pool when it tells the call to yield, and failed attempts might.
+func (c *call) Release() bool {
+	a := &c.first
+	common := c.attempts == 1 && a.alone && a.body == nil && a.conn.lanes == nil && c.unlaned == nil && !c.rewrites && c.trace.of == nil
+	if !common || a.slot.Yielded() || !a.send.Release() {
+		return false
+	}
+	*c = call{}
+	calls.Put(c)
+	return true
 }
 
 var errMetadata = errors.New("no memory is free for the metadata of this call (memory.budget)")
@@ -264,15 +288,15 @@ func (c *call) try() (*attempt, *http.Response, error) {
 	if c.trace.of != nil {
 		a.trace = c.trace.attempt(begin, out.Header, c.attempts, dialer.up.Address, a.plan.to)
 	}
-	send, err := http2.NewSending(out, body)
-	send.Client = c.client
+	a.send, err = http2.NewSending(out, body)
+	a.send.Client = c.client
 	var resp *http.Response
 	if err == nil {
-		resp, err = h.Conn.Send(&send)
+		resp, err = h.Conn.Send(&a.send)
 	}
 	if err != nil {
 		if unusable(err) { // nothing was sent, so the data read ahead is still there
-			send.Close()
+			a.send.Close()
 			c.pool.Retire(h)
 		}
 		err = h.explain(err)
@@ -320,6 +344,7 @@ func (c *call) setAttempt(a *attempt, body *requestBody) {
 // rewrite returns a reader that changes messages as planned, within the client's memory. cancel ends their
 // attempt.
 func (c *call) rewrite(ctx context.Context, src io.Reader, p plan, replies bool, cancel context.CancelFunc) *rewriter {
+	c.rewrites = true
 	w := newRewriter(ctx, src, p, replies, c.decompressor, c.compressor)
 	client := c.memory.Requests
 	if replies {
@@ -642,7 +667,7 @@ func (c *call) end(a *attempt) {
 	if a.reply != nil {
 		_ = a.reply.Close() // unread data uses up the connection's window until then
 	}
-	a.scope.End()
+	a.alone = a.scope.Release()
 	var compressing time.Duration
 	if a.body != nil {
 		_ = a.body.Close()

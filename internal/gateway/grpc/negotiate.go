@@ -75,10 +75,10 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 	return a
 }
 
-// negotiate reads a request's headers, and finds the rules for the call. It reports false if the client uses
-// an encoding that is reserved to links with lanes.
-func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
-	t = &terms{
+// negotiate reads a request's headers, and sets t for the call, with its rules. It reports false if the client uses an
+// encoding that is reserved to links with lanes.
+func (h *handler) negotiate(r *http.Request, t *terms) (ok bool) {
+	*t = terms{
 		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
 		path: r.URL.Path, isLink: h.isLink, acceptsLinks: h.acceptsLinks, samples: h.samples,
 	}
@@ -105,12 +105,12 @@ func (h *handler) negotiate(r *http.Request) (t *terms, ok bool) {
 	}
 	t.edits = t.fromGateway || len(t.requests) > 0 || len(t.replies) > 0
 	if t.from == lanes.Encoding && h.ends == nil {
-		return t, false
+		return false
 	}
 	if h.ends != nil {
 		t.lanes.meet(r.Header, h.ends)
 	}
-	return t, true
+	return true
 }
 
 // requestPlan is the result of planRequest.

@@ -35,8 +35,8 @@ func TestNegotiatedRequests(t *testing.T) {
 		{"one that we can't open", rules, []string{"Grpc-Encoding", "strange"}, says("zstd"), "strange", ""},
 		{"a gateway's, to an unknown server", rulesOf(t), []string{"Grpc-Encoding", "s2", "Grpc-Accept-Encoding", "cinch"}, silent(), "", "s2"},
 	} {
-		n, ok := (&handler{shared: inForce(c.rules)}).negotiate(callFrom(c.from...))
-		if !ok {
+		var n terms
+		if !(&handler{shared: inForce(c.rules)}).negotiate(callFrom(c.from...), &n) {
 			t.Errorf("%s: refused", c.name)
 		}
 		p := n.planRequest(c.server)
@@ -67,7 +67,8 @@ func TestLinksAreAnnounced(t *testing.T) {
 	} {
 		s := inForce(rulesOf(t))
 		s.acceptsLinks = c.accepts
-		n, _ := (&handler{shared: s}).negotiate(callFrom("Grpc-Accept-Encoding", c.client))
+		var n terms
+		(&handler{shared: s}).negotiate(callFrom("Grpc-Accept-Encoding", c.client), &n)
 		p := n.planReply("")
 		h := http.Header{}
 		if c.upstream != "" {

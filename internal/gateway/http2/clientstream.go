@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strconv"
+	"sync"
 
 	xhttp2 "golang.org/x/net/http2"
 
@@ -31,11 +32,16 @@ type clientStream struct {
 	bodyAllowed        bool            // the body may be sent: the server wants it, or continueTimeout has passed
 	stop               func() bool     // from afterEnd, for the request's context
 	registered         bool            // registered with afterEnd
+	shared             bool            // another goroutine sends the body, or cancels the request, maybe after its end
 	bodySent           bool            // the caller of Send has sent the whole body
 	sent               int64           // bytes of the body; used by the goroutine that sends it
 
-	response http.Response
+	response        http.Response
+	header, trailer headerMemory // of the response
 }
+
+// clientStreams holds unused streams.
+var clientStreams = sync.Pool{New: func() any { return &clientStream{} }}
 
 // RoundTrip sends a request, and returns when the headers of the response have arrived. It closes the
 // request's body, possibly after it has returned. The response's body implements Complete and ReadWhole, as
@@ -53,9 +59,10 @@ func (c *ClientConn) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Send is RoundTrip for a prepared request. It takes over the request, except if it returns ErrUnusable
-// itself: then the caller may try another connection.
+// itself: then the caller may try another connection. After a response the caller may use out for Release.
 func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
-	a := &clientStream{client: c, out: *out}
+	a := clientStreams.Get().(*clientStream)
+	a.client, a.out = c, *out
 	*out = Sending{}
 	if err := a.begin(); err == ErrUnusable {
 		*out = a.out
@@ -79,7 +86,28 @@ func (c *ClientConn) Send(out *Sending) (*http.Response, error) {
 	if a.resp == nil {
 		return nil, a.inErr
 	}
+	out.sent = a
 	return a.resp, nil
+}
+
+// Release lets later requests use the memory of a request and its response. The caller has closed the response's body,
+// and keeps nothing of the response. Release reports false, and does nothing, if other goroutines may still use the
+// request.
+func (o *Sending) Release() bool {
+	a := o.sent
+	if a == nil {
+		return false
+	}
+	a.c.mu.Lock()
+	unused := !a.shared && a.isUnused()
+	a.c.mu.Unlock()
+	if unused {
+		a.header.reset()
+		a.trailer.reset()
+		*a = clientStream{header: a.header, trailer: a.trailer}
+		clientStreams.Put(a)
+	}
+	return unused
 }
 
 // begin opens the stream, and sends the headers and what has arrived of the body. A worker sends the rest of
@@ -127,6 +155,7 @@ func (a *clientStream) begin() error {
 		if o.lent {
 			o.piece, o.lent = append(memory.GetBuffer(len(o.piece)), o.piece...), false
 		}
+		a.shared = true
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
 		if a.bodySent = true; len(o.piece) > 0 {
@@ -169,7 +198,7 @@ func (a *clientStream) end(why error) { go a.cancel(why) }
 // unregister deregisters the request from its context. c.mu must be held.
 func (a *clientStream) unregister() {
 	if a.registered {
-		unregister(a.out.r.Context(), a, a.stop)
+		a.shared = !unregister(a.out.r.Context(), a, a.stop) || a.shared
 		a.registered = false
 	}
 }
@@ -295,7 +324,7 @@ func (c *ClientConn) headers(id uint32, end bool, b *block) error {
 	if a.resp == nil {
 		return a.handleResponse(end, b)
 	}
-	fields, err := b.trailer(id, end)
+	fields, err := b.trailer(id, end, &a.trailer)
 	if err != nil {
 		return err
 	}
@@ -319,7 +348,7 @@ func (a *clientStream) handleResponse(end bool, b *block) error {
 	case status < 200:
 		return a.onInformational(status, end, b)
 	}
-	header := b.header()
+	header := b.header(&a.header)
 	length, ok := contentLength(header["Content-Length"])
 	if !ok {
 		return malformed(a.id, "content-length")
@@ -369,7 +398,7 @@ func (a *clientStream) onInformational(status int, end bool, b *block) error {
 		a.allowBody()
 	}
 	if t := httptrace.ContextClientTrace(a.out.r.Context()); t != nil && t.Got1xxResponse != nil {
-		a.informational = append(a.informational, informational{status, b.header()})
+		a.informational = append(a.informational, informational{status, b.header(&headerMemory{})})
 		a.touch()
 	}
 	return nil

@@ -73,13 +73,19 @@ func unregister(ctx context.Context, e ender, stop func() bool) bool {
 }
 
 // End ends the scope.
-func (s *Scope) End() { s.end(context.Canceled) }
+func (s *Scope) End() { s.close(context.Canceled) }
 
-func (s *Scope) end(why error) {
+// Release ends the scope. It reports whether the scope may be reused: false if something else has ended it, or if
+// its parent ends at the same time and may still call it.
+func (s *Scope) Release() (unused bool) { return s.close(context.Canceled) }
+
+func (s *Scope) end(why error) { s.close(why) }
+
+func (s *Scope) close(why error) (unused bool) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
-		return
+		return false
 	}
 	s.err = why
 	if s.done != nil {
@@ -91,9 +97,7 @@ func (s *Scope) end(why error) {
 	for _, e := range children {
 		e.end(why)
 	}
-	if s.parent != nil {
-		unregister(s.parent, s, stop)
-	}
+	return s.parent == nil || unregister(s.parent, s, stop)
 }
 
 // Deadline returns the deadline of the parent.

@@ -62,24 +62,48 @@ func (b *block) add(f hpack.HeaderField) {
 	}
 }
 
-// header returns the fields that are not pseudo-header fields.
-func (b *block) header() http.Header {
-	fields := b.fields[b.pseudo:]
-	h := make(http.Header, len(fields))
-	values := make([]string, len(fields)) // one allocation for all single values
-	for i, f := range fields {
-		values[i] = f.Value
-		if before, ok := h[f.Name]; ok {
-			h[f.Name] = append(before, f.Value)
-		} else {
-			h[f.Name] = values[i : i+1 : i+1]
-		}
-	}
-	return h
+// headerMemory is memory for a header. Its zero value is ready for use.
+type headerMemory struct {
+	fields http.Header
+	values []string // storage for the values of fields that have one
 }
 
-// trailer returns the block as trailers, or an error if it is malformed (section 8.1).
-func (b *block) trailer(id uint32, end bool) (http.Header, error) {
+// maxReusedFields limits the fields of a header whose memory is reused.
+const maxReusedFields = 32
+
+// reset empties m for the next header.
+func (m *headerMemory) reset() {
+	if len(m.fields) > maxReusedFields || cap(m.values) > maxReusedFields {
+		*m = headerMemory{}
+		return
+	}
+	clear(m.fields)
+	clear(m.values)
+}
+
+// header returns the fields that are not pseudo-header fields, in m, which must be empty.
+func (b *block) header(m *headerMemory) http.Header {
+	fields := b.fields[b.pseudo:]
+	if m.fields == nil {
+		m.fields = make(http.Header, len(fields))
+	}
+	if cap(m.values) < len(fields) {
+		m.values = make([]string, len(fields))
+	}
+	m.values = m.values[:len(fields)]
+	for i, f := range fields {
+		m.values[i] = f.Value
+		if before, ok := m.fields[f.Name]; ok {
+			m.fields[f.Name] = append(before, f.Value)
+		} else {
+			m.fields[f.Name] = m.values[i : i+1 : i+1]
+		}
+	}
+	return m.fields
+}
+
+// trailer returns the block as trailers in m, or an error if it is malformed (section 8.1).
+func (b *block) trailer(id uint32, end bool, m *headerMemory) (http.Header, error) {
 	switch {
 	case !end:
 		return nil, malformed(id, "trailers without END_STREAM")
@@ -88,7 +112,7 @@ func (b *block) trailer(id uint32, end bool) (http.Header, error) {
 	case b.tooLong:
 		return nil, streamError(id, xhttp2.ErrCodeEnhanceYourCalm, "trailers are too long")
 	}
-	return b.header(), nil
+	return b.header(m), nil
 }
 
 // secrets holds the names of the fields of an exchange that were received as never indexed: they must be

@@ -21,6 +21,7 @@ type response struct {
 	trailer    http.Header // from WriteTrailers
 	returned   bool        // the handler has returned without a panic
 	writeTimer *time.Timer // of the write deadline
+	releaser   Releaser    // from SetReleaser
 
 	// Guarded by the connection's mu.
 	fields      []headerField  // the headers as of WriteHeader
@@ -40,6 +41,14 @@ type ResponseWriter interface {
 	Conn() (*StreamConn, error) // for a CONNECT request
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
+	SetReleaser(r Releaser)
+}
+
+// Releaser lets the memory of a request and its response be reused.
+type Releaser interface {
+	// Release is called once the handler has returned and the response has ended. It reports whether nothing that the
+	// handler has started refers to the request and the ResponseWriter any more, and neither will it.
+	Release() bool
 }
 
 // headerField is a field: a name in the form of http.Header, and its values.
@@ -90,6 +99,9 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 
 // WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header.
 func (w *response) WriteTrailers(h http.Header) { w.trailer = h }
+
+// SetReleaser lets the server reuse the memory of the request and its response if r permits it.
+func (w *response) SetReleaser(r Releaser) { w.releaser = r }
 
 // begin records the status and the headers. c.mu must be held, also for the functions that follow.
 func (w *response) begin(status int) {

@@ -39,6 +39,8 @@ type Sending struct {
 	lent  bool   // piece belongs to the caller of NewSending
 
 	tunnel bool // a StreamConn writes the body
+
+	sent *clientStream // the request as Send has sent it, for Release; nil: there was no response
 }
 
 // NewSending checks a request, so that nothing is sent that servers could interpret differently, and reads

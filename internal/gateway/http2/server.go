@@ -147,7 +147,8 @@ func (s *Server) headers(id uint32, end bool, b *block) error {
 	if b.bad != "" || b.connField != "" {
 		return malformed(id, b.bad+b.connField)
 	}
-	call := &serverStream{server: s}
+	call := serverStreams.Get().(*serverStream)
+	call.server = s
 	call.scope.secrets = &call.secrets
 	call.secrets.add(b.fields, false)
 	if !b.tooLong {
@@ -199,7 +200,7 @@ func (s *Server) trailers(st *stream, end bool, b *block) error {
 	case b.bad != "" || b.connField != "":
 		return malformed(st.id, "trailers: "+b.bad+b.connField)
 	}
-	fields, err := b.trailer(st.id, end)
+	fields, err := b.trailer(st.id, end, &headerMemory{})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,11 @@ type serverStream struct {
 	w               response
 	expectsContinue atomic.Bool // the client waits for 100 (Continue) before it sends the body
 	handlerDone     bool        // its handler has returned
+	header          headerMemory
 }
+
+// serverStreams holds unused streams.
+var serverStreams = sync.Pool{New: func() any { return &serverStream{} }}
 
 // The pseudo-header fields of a request (RFC 9113, section 8.3.1).
 const (
@@ -90,7 +94,7 @@ func (s *serverStream) parseHeaders(id uint32, end bool, b *block) error {
 		r.URL = u
 	}
 
-	r.Header = b.header()
+	r.Header = b.header(&s.header)
 	if hosts := r.Header["Host"]; len(hosts) > 0 { // it must equal :authority
 		if len(hosts) > 1 || r.Host != "" && hosts[0] != r.Host || !httpguts.ValidHostHeader(hosts[0]) {
 			return malformed(id, "host")
@@ -137,7 +141,7 @@ func (s *serverStream) run() {
 }
 
 // end ends the response after the handler has returned. It resets the stream if the handler panicked, which
-// http.ErrAbortHandler asks for.
+// http.ErrAbortHandler asks for. Then later requests may use s, if nothing refers to it.
 func (s *serverStream) end() {
 	w := &s.w
 	if !w.returned {
@@ -145,7 +149,20 @@ func (s *serverStream) end() {
 			panics.Report(s.server.Log, s.server.Stats, v)
 		}
 	}
-	c := s.c
+	unused := s.finish()
+	if !w.returned || w.releaser == nil {
+		return
+	}
+	if w.releaser.Release() && unused {
+		s.header.reset()
+		*s = serverStream{header: s.header}
+		serverStreams.Put(s)
+	}
+}
+
+// finish ends the response, and reports whether the server does not use s any more.
+func (s *serverStream) finish() (unused bool) {
+	w, c := &s.w, s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.returned {
@@ -163,6 +180,8 @@ func (s *serverStream) end() {
 	}
 	s.server.onHandlerDone()
 	c.flush()
+	// A parent of the scope may be ending it at this moment.
+	return s.isUnused() && w.writeTimer == nil && s.scope.parent == nil
 }
 
 // refuse answers a request without a handler. server.mu must be held.

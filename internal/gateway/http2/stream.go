@@ -54,6 +54,12 @@ type stream struct {
 	waitsForRoom bool        // it is in c.roomWaiters
 }
 
+// isUnused reports whether the connection and its timers refer to the stream no longer, and never will again. c.mu must
+// be held.
+func (s *stream) isUnused() bool {
+	return s.gone && !s.abandoned && !s.touched && !s.waitsForRoom && s.readTimer == nil
+}
+
 // touch lets beforeRead wake the goroutines that wait for the stream.
 func (s *stream) touch() {
 	if !s.touched {
