@@ -35,7 +35,7 @@ var paths = []path{
 	{"mongo-find", 24, 95, (*walker).mongoFind},
 	{"tarantool-replace", 39, 152, (*walker).tarantoolReplace},
 	{"http-post", 37, 146, (*walker).httpPost},
-	{"grpc-unary", 28, 150, (*walker).grpcUnary},
+	{"grpc-unary", 28, 155, (*walker).grpcUnary},
 	{"grpc-unary-rule", 57, 278, (*walker).grpcUnaryRule},
 	{"pack", 24, 91, (*walker).pack},
 }

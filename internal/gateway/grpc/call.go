@@ -112,7 +112,7 @@ type attempt struct {
 	expectsList bool        // the request carried gatewayToken, so the answer tells all that the server reads
 	scope       http2.Scope // context of the attempt
 	send        http2.Sending
-	alone       bool         // after its end: nothing else has ended scope, nor will it
+	unused      bool         // after its end: neither the pool nor a context refers to it
 	body        *requestBody // nil: no body, or sent without one; changed under call.mu
 	reply       io.Closer
 	single      *messageCounter // counts the request's messages; nil: the upstream is not asked
@@ -190,7 +190,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.spent += c.unlaned.rewriter.codecTime()
 	}
 	h.Stats.Latency(c.spent)
-	c.w.SetReleaser(c)
 }
 
 // Release lets later calls use the memory of this one and of its exchange with the upstream, and reports whether it
@@ -198,8 +197,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // body, a link, the stall detector, the pool when it tells the call to yield, and failed attempts might.
 func (c *call) Release() bool {
 	a := &c.first
-	common := c.attempts == 1 && a.alone && a.body == nil && a.conn.lanes == nil && c.unlaned == nil && !c.rewrites && c.trace.of == nil
-	if !common || a.slot.Yielded() || !a.send.Release() {
+	common := c.attempts == 1 && a.body == nil && a.conn.lanes == nil && c.unlaned == nil && !c.rewrites && c.trace.of == nil
+	if !common || !a.unused || !a.send.Release() {
 		return false
 	}
 	*c = call{}
@@ -318,7 +317,7 @@ func (c *call) stream(a *attempt) {
 	b.src = &b.replay
 	switch {
 	case !a.plan.isUnchanged():
-		b.messages.rewriter = c.rewrite(&a.scope, b.src, a.plan, false, a.scope.End)
+		b.messages.rewriter = c.rewrite(&a.scope, b.src, a.plan, false, func() { a.scope.End() })
 		b.src = &b.messages
 	case !c.grpc:
 		a.out.ContentLength = c.r.ContentLength
@@ -470,7 +469,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		if a.conn.lanes != nil {
 			a.lanes.told(resp.Header)
 		}
-		p := c.terms.planReply(canonical(resp.Header.Get("Grpc-Encoding")))
+		p := c.terms.planReply(canonical(resp.Header["Grpc-Encoding"]))
 		if p.in = a.lanes.in; p.from == lanes.Encoding && p.in == nil {
 			c.fail(fmt.Errorf("%w: %s without a link", errFormat, lanes.Encoding))
 			return
@@ -482,7 +481,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		}
 		if !p.isUnchanged() {
 			delete(resp.Header, "Content-Length")
-			w := c.rewrite(c.r.Context(), body, p, true, a.scope.End)
+			w := c.rewrite(c.r.Context(), body, p, true, func() { a.scope.End() })
 			begun := c.trace.now()
 			defer func() {
 				w.close()
@@ -548,7 +547,7 @@ func (c *call) answer(a *attempt, resp *http.Response) {
 		}
 		c.unlaned.tell(resp.Trailer)
 	}
-	c.w.WriteTrailers(resp.Trailer)
+	c.w.WriteTrailers(resp.Trailer, c)
 	if a.expectsList {
 		a.conn.capabilities.recordTrailers(resp.Trailer)
 		single := ""
@@ -667,7 +666,7 @@ func (c *call) end(a *attempt) {
 	if a.reply != nil {
 		_ = a.reply.Close() // unread data uses up the connection's window until then
 	}
-	a.alone = a.scope.Release()
+	a.unused = a.scope.End()
 	var compressing time.Duration
 	if a.body != nil {
 		_ = a.body.Close()
@@ -682,7 +681,7 @@ func (c *call) end(a *attempt) {
 	if a.trace.of != nil {
 		a.trace.end(compressing)
 	}
-	c.pool.Release(&a.slot)
+	a.unused = c.pool.Release(&a.slot) && a.unused
 }
 
 // finish stops the call's use of the client's connection.

@@ -79,7 +79,7 @@ func parseAcceptEncoding(values []string, last *atomic.Pointer[acceptEncoding]) 
 // encoding that is reserved to links with lanes.
 func (h *handler) negotiate(r *http.Request, t *terms) (ok bool) {
 	*t = terms{
-		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header.Get("Grpc-Encoding")),
+		acceptEncoding: parseAcceptEncoding(r.Header["Grpc-Accept-Encoding"], &h.lastAccept), from: canonical(r.Header["Grpc-Encoding"]),
 		path: r.URL.Path, isLink: h.isLink, acceptsLinks: h.acceptsLinks, samples: h.samples,
 	}
 	t.accepts = t.names
@@ -388,12 +388,12 @@ var ownNames = grpccodec.Names()
 // canOpen reports whether the gateway can decompress an encoding.
 func canOpen(encoding string) bool { return slices.Contains(ownNames, encoding) }
 
-// canonical converts the value of grpc-encoding to this package's form.
-func canonical(encoding string) string {
-	if encoding == identity {
+// canonical converts the values of grpc-encoding to this package's form.
+func canonical(values []string) string {
+	if len(values) == 0 || values[0] == identity {
 		return ""
 	}
-	return encoding
+	return values[0]
 }
 
 // splitList parses the values of grpc-accept-encoding.
@@ -429,6 +429,10 @@ func encodingOf(s codec.Setting) string {
 // isGRPC reports whether a body consists of gRPC message frames. gRPC-Web is not included: it has trailers
 // among the frames.
 func isGRPC(h http.Header) bool {
-	rest, ok := strings.CutPrefix(h.Get("Content-Type"), "application/grpc")
+	types := h["Content-Type"]
+	if len(types) == 0 {
+		return false
+	}
+	rest, ok := strings.CutPrefix(types[0], "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

@@ -32,7 +32,8 @@ type clientStream struct {
 	bodyAllowed        bool            // the body may be sent: the server wants it, or continueTimeout has passed
 	stop               func() bool     // from afterEnd, for the request's context
 	registered         bool            // registered with afterEnd
-	shared             bool            // another goroutine sends the body, or cancels the request, maybe after its end
+	cancelled          bool            // a goroutine cancels the request, maybe after its end
+	sending            bool            // a goroutine sends the body, or has failed to
 	bodySent           bool            // the caller of Send has sent the whole body
 	sent               int64           // bytes of the body; used by the goroutine that sends it
 
@@ -99,7 +100,7 @@ func (o *Sending) Release() bool {
 		return false
 	}
 	a.c.mu.Lock()
-	unused := !a.shared && a.isUnused()
+	unused := !a.cancelled && !a.sending && a.isUnused()
 	a.c.mu.Unlock()
 	if unused {
 		a.header.reset()
@@ -123,7 +124,7 @@ func (a *clientStream) begin() error {
 	if err := c.awaitTurn(ctx); err != nil {
 		return err
 	}
-	if c.peerMaxHeader > 0 && o.size > c.peerMaxHeader {
+	if c.peerMaxHeader > 0 && o.size() > c.peerMaxHeader {
 		c.admit()
 		return ErrHeaderSize
 	}
@@ -155,7 +156,7 @@ func (a *clientStream) begin() error {
 		if o.lent {
 			o.piece, o.lent = append(memory.GetBuffer(len(o.piece)), o.piece...), false
 		}
-		a.shared = true
+		a.sending = true
 		workers.run(a)
 	case len(o.r.Trailer) > 0:
 		if a.bodySent = true; len(o.piece) > 0 {
@@ -198,7 +199,7 @@ func (a *clientStream) end(why error) { go a.cancel(why) }
 // unregister deregisters the request from its context. c.mu must be held.
 func (a *clientStream) unregister() {
 	if a.registered {
-		a.shared = !unregister(a.out.r.Context(), a, a.stop) || a.shared
+		a.cancelled = !unregister(a.out.r.Context(), a, a.stop)
 		a.registered = false
 	}
 }
@@ -220,7 +221,11 @@ func (a *clientStream) run() {
 	a.out.Close()
 	if err != nil {
 		a.cancel(err)
+		return
 	}
+	a.client.mu.Lock()
+	a.sending = false
+	a.client.mu.Unlock()
 }
 
 func (a *clientStream) sendBody() error {

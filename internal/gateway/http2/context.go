@@ -72,12 +72,9 @@ func unregister(ctx context.Context, e ender, stop func() bool) bool {
 	return i >= 0
 }
 
-// End ends the scope.
-func (s *Scope) End() { s.close(context.Canceled) }
-
-// Release ends the scope. It reports whether the scope may be reused: false if something else has ended it, or if
-// its parent ends at the same time and may still call it.
-func (s *Scope) Release() (unused bool) { return s.close(context.Canceled) }
+// End ends the scope. It reports whether the scope may be reused: false if something else has ended it, or if its
+// parent ends at the same time and may still call it.
+func (s *Scope) End() (unused bool) { return s.close(context.Canceled) }
 
 func (s *Scope) end(why error) { s.close(why) }
 

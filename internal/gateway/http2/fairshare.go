@@ -78,9 +78,6 @@ type Slot struct {
 	prev, next   *Slot         // links of the member's list
 }
 
-// Yielded reports whether the pool has told the call to yield, after Release. It may do that a moment after Release.
-func (s *Slot) Yielded() bool { return s.yielding }
-
 // origin is a client address in a group.
 type origin struct {
 	addr     string

@@ -58,7 +58,7 @@ func (c *conn) readFrame() (xhttp2.FrameHeader, xhttp2.Frame, error) {
 // readFrames handles frames until an error ends the connection.
 func (c *conn) readFrames() error {
 	for {
-		c.in.startFrame()
+		c.in.partial, c.in.inData = false, false
 		h, f, err := c.readFrame()
 		if err == nil {
 			err = c.handle(h, f)
@@ -426,9 +426,6 @@ func newInput(c net.Conn, ahead []byte) *input {
 func (in *input) silence() time.Duration {
 	return time.Since(epoch) - time.Duration(in.lastRead.Load())
 }
-
-// startFrame notes that the next frame or header block begins.
-func (in *input) startFrame() { in.partial, in.inData = false, false }
 
 func (in *input) Read(p []byte) (int, error) {
 	if in.r == in.w {

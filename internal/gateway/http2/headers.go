@@ -73,17 +73,16 @@ const maxReusedFields = 32
 
 // reset empties m for the next header.
 func (m *headerMemory) reset() {
-	if len(m.fields) > maxReusedFields || cap(m.values) > maxReusedFields {
-		*m = headerMemory{}
-		return
-	}
 	clear(m.fields)
 	clear(m.values)
 }
 
-// header returns the fields that are not pseudo-header fields, in m, which must be empty.
+// header returns the fields that are not pseudo-header fields, in m, which must be empty, unless there are many.
 func (b *block) header(m *headerMemory) http.Header {
 	fields := b.fields[b.pseudo:]
+	if len(fields) > maxReusedFields {
+		m = &headerMemory{}
+	}
 	if m.fields == nil {
 		m.fields = make(http.Header, len(fields))
 	}

@@ -281,8 +281,9 @@ func (p *Pool[H]) Retire(h H) {
 }
 
 // Release ends a request's use of a connection. It closes a retired connection that has no more requests: the
-// connection closes itself with its last stream, but that may have ended before the connection was retired.
-func (p *Pool[H]) Release(s *Slot) {
+// connection closes itself with its last stream, but that may have ended before the connection was retired. Release
+// reports whether the pool refers to the slot and its call no longer: a call that has to yield may still be told so.
+func (p *Pool[H]) Release(s *Slot) (unused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m, u := s.member, s.conn
@@ -310,6 +311,7 @@ func (p *Pool[H]) Release(s *Slot) {
 		g.markIdle(u)
 	}
 	g.assignFree()
+	return !s.yielding
 }
 
 // Conns returns the connections that accept requests.

@@ -21,7 +21,7 @@ type response struct {
 	trailer    http.Header // from WriteTrailers
 	returned   bool        // the handler has returned without a panic
 	writeTimer *time.Timer // of the write deadline
-	releaser   Releaser    // from SetReleaser
+	releaser   Releaser    // from WriteTrailers
 
 	// Guarded by the connection's mu.
 	fields      []headerField  // the headers as of WriteHeader
@@ -36,12 +36,13 @@ type response struct {
 type ResponseWriter interface {
 	http.ResponseWriter
 	WriteHeaders(h http.Header, status int) // is WriteHeader with h as the headers, without a copy
-	WriteTrailers(h http.Header)            // sets trailers in addition to those in Header()
+	// WriteTrailers sets trailers in addition to those in Header(). The server may reuse the memory of the request and
+	// the response if r permits it; nil: it may not.
+	WriteTrailers(h http.Header, r Releaser)
 	FlushError() error
 	Conn() (*StreamConn, error) // for a CONNECT request
 	SetReadDeadline(at time.Time) error
 	SetWriteDeadline(at time.Time) error
-	SetReleaser(r Releaser)
 }
 
 // Releaser lets the memory of a request and its response be reused.
@@ -97,11 +98,9 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	}
 }
 
-// WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header.
-func (w *response) WriteTrailers(h http.Header) { w.trailer = h }
-
-// SetReleaser lets the server reuse the memory of the request and its response if r permits it.
-func (w *response) SetReleaser(r Releaser) { w.releaser = r }
+// WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header, and who is
+// asked then whether the memory of the request and the response may be reused.
+func (w *response) WriteTrailers(h http.Header, r Releaser) { w.trailer, w.releaser = h, r }
 
 // begin records the status and the headers. c.mu must be held, also for the functions that follow.
 func (w *response) begin(status int) {

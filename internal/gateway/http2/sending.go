@@ -32,7 +32,6 @@ type Sending struct {
 	length   int64  // of the body in bytes; -1: unknown
 	trailers string // the value of the Trailer field
 	secrets  *secrets
-	size     int64 // of the header list, as HTTP/2 counts it
 
 	piece []byte // the start of the body, read ahead; pooled unless lent
 	whole bool   // piece is the whole body
@@ -89,7 +88,6 @@ func NewSending(r *http.Request, body []byte) (Sending, error) {
 		}
 	}
 	o.secrets, _ = r.Context().Value(secretsKey{}).(*secrets)
-	o.eachField(func(name, value string) { o.size += int64(len(name) + len(value) + 32) })
 	if !o.whole {
 		if err := o.readAhead(); err != nil {
 			o.Close()
@@ -103,6 +101,12 @@ func NewSending(r *http.Request, body []byte) (Sending, error) {
 func (o *Sending) refuse(what string) (Sending, error) {
 	o.Close()
 	return *o, fmt.Errorf("http2: a request's %s is not valid", what)
+}
+
+// size returns the size of the header list, as HTTP/2 counts it.
+func (o *Sending) size() (n int64) {
+	o.eachField(func(name, value string) { n += int64(len(name) + len(value) + 32) })
+	return n
 }
 
 // eachField calls f with each field of the header. Names are in the form of http.Header.

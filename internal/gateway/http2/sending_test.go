@@ -241,7 +241,7 @@ func TestFieldsThatAreNotValid(t *testing.T) {
 		got = slices.Concat(slices.Collect(maps.Values(r.Trailer))...)
 		maps.Copy(w.Header(), bad)
 		_, _ = w.Write([]byte("x"))
-		w.(ResponseWriter).WriteTrailers(bad)
+		w.(ResponseWriter).WriteTrailers(bad, nil)
 	}), nil), false)
 	r := request(within(t), t, "POST", "/", strings.NewReader("x"))
 	r.Trailer = bad.Clone()
