@@ -30,6 +30,9 @@ type rawPeer struct {
 	out []byte // HEADERS, DATA and perhaps trailers; send sets their stream
 	ids []int  // offsets of the stream's number in out
 	in  [32 << 10]byte
+
+	onHeaders func() // called when headers have come without a body
+	await     func() // called between headers and message, unless nil: then they are sent together
 }
 
 // newRawPeer sends preface and settings. The peer sends messages with the given header fields and trailers.
@@ -79,7 +82,16 @@ func (p *rawPeer) send(stream uint32) error {
 	for _, at := range p.ids {
 		binary.BigEndian.PutUint32(p.out[at:], stream)
 	}
-	_, err := p.Write(p.out)
+	out := p.out
+	if p.await != nil {
+		at := p.ids[1] - 5
+		if _, err := p.Write(out[:at]); err != nil {
+			return err
+		}
+		p.await()
+		out = out[at:]
+	}
+	_, err := p.Write(out)
 	return err
 }
 
@@ -101,15 +113,23 @@ func (p *rawPeer) next() (uint32, error) {
 			}
 		case (kind == xhttp2.FrameData || kind == xhttp2.FrameHeaders) && flags.Has(xhttp2.FlagDataEndStream):
 			return stream, nil
+		case kind == xhttp2.FrameHeaders && p.onHeaders != nil:
+			p.onHeaders()
 		}
 	}
 }
 
 // startHop starts a gateway between a server that answers with a message and a client that sends it. The call makes
-// that many calls at once. Neither client nor server allocates memory.
-func startHop(t testing.TB, mode LinkMode) (call func(atOnce int)) {
+// that many calls at once. Neither client nor server allocates memory. If apart, the client sends a message only when
+// its headers have reached the server.
+func startHop(t testing.TB, mode LinkMode, apart bool) (call func(atOnce int)) {
 	message := frame(false, payload(1000))
-	addr := startRawPeer(t, message)
+	var onHeaders, await func()
+	if apart {
+		come := make(chan struct{}, 1)
+		onHeaders, await = func() { come <- struct{}{} }, func() { <-come }
+	}
+	addr := startRawPeer(t, message, onHeaders)
 	g := startGateway(t, "grpc://"+addr, func(c *Config) { c.linker, c.Link = &tags{}, mode })
 	c, err := net.Dial("tcp", g.addr)
 	if err != nil {
@@ -119,6 +139,7 @@ func startHop(t testing.TB, mode LinkMode) (call func(atOnce int)) {
 	p := newRawPeer(t, c, xhttp2.ClientPreface, message, []string{
 		":method", "POST", ":scheme", "http", ":path", "/test.Echo/Unary", ":authority", "test", "content-type", "application/grpc", "te", "trailers",
 	}, nil)
+	p.await = await
 	stream := uint32(1)
 	return func(atOnce int) {
 		for range atOnce {
@@ -153,7 +174,7 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection drops unused memory
 	for _, mode := range []LinkMode{NoLink, LinkDefault} {
-		calls := startHop(t, mode)
+		calls := startHop(t, mode, false)
 		call := func() { calls(1) }
 		bytesPerRun(100, call)
 		if n := testing.AllocsPerRun(500, call); n > unaryAllocs {
@@ -165,6 +186,20 @@ func TestAllocationsOfAUnaryCall(t *testing.T) {
 	}
 }
 
+// A call whose message comes after its headers allocates as little.
+func TestAllocationsOfLateMessages(t *testing.T) {
+	if testenv.RaceDetector {
+		t.Skip("the race detector allocates, too")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	calls := startHop(t, LinkDefault, true)
+	call := func() { calls(1) }
+	bytesPerRun(100, call)
+	if n := bytesPerRun(500, call); n > unaryBytes {
+		t.Errorf("%d bytes a call, want %d at most", n, unaryBytes)
+	}
+}
+
 // A thousand calls at once allocate as little as one after the other, except for the first thousand.
 func TestAllocationsOfManyCallsAtOnce(t *testing.T) {
 	if testenv.RaceDetector {
@@ -172,7 +207,7 @@ func TestAllocationsOfManyCallsAtOnce(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	const atOnce, rounds, first = 1000, 8, 6 << 10 // a first call may come late, when more than before are under way
-	calls := startHop(t, LinkDefault)
+	calls := startHop(t, LinkDefault, false)
 	bytesPerRun(4, func() { calls(atOnce) })
 	if n := bytesPerRun(rounds, func() { calls(atOnce) }) / atOnce; n > unaryBytes+first/rounds {
 		t.Errorf("%d bytes a call", n)
@@ -180,7 +215,7 @@ func TestAllocationsOfManyCallsAtOnce(t *testing.T) {
 }
 
 // startRawPeer starts a server that answers requests with a message.
-func startRawPeer(t testing.TB, message []byte) (addr string) {
+func startRawPeer(t testing.TB, message []byte, onHeaders func()) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -192,18 +227,19 @@ func startRawPeer(t testing.TB, message []byte) (addr string) {
 			if err != nil {
 				return
 			}
-			go serveRawPeer(t, c, message)
+			go serveRawPeer(t, c, message, onHeaders)
 		}
 	}()
 	return l.Addr().String()
 }
 
-func serveRawPeer(t testing.TB, c net.Conn, message []byte) {
+func serveRawPeer(t testing.TB, c net.Conn, message []byte, onHeaders func()) {
 	defer c.Close()
 	if _, err := io.ReadFull(c, make([]byte, len(xhttp2.ClientPreface))); err != nil {
 		return
 	}
 	p := newRawPeer(t, c, "", message, []string{":status", "200", "content-type", "application/grpc"}, []string{"grpc-status", "0"})
+	p.onHeaders = onHeaders
 	for {
 		stream, err := p.next()
 		if err != nil {

@@ -28,7 +28,7 @@ func ways(b *testing.B) (addrs map[string]string, order []string) {
 func BenchmarkHop(b *testing.B) {
 	for _, atOnce := range []int{1, 1000} {
 		b.Run(fmt.Sprint(atOnce), func(b *testing.B) {
-			calls := startHop(b, LinkDefault)
+			calls := startHop(b, LinkDefault, false)
 			calls(atOnce)
 			b.ReportAllocs()
 			b.ResetTimer()

@@ -197,8 +197,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // body, a link, the stall detector, the pool when it tells the call to yield, and failed attempts might.
 func (c *call) Release() bool {
 	a := &c.first
-	common := c.attempts == 1 && a.body == nil && a.conn.lanes == nil && c.unlaned == nil && !c.rewrites && c.trace.of == nil
-	if !common || !a.unused || !a.send.Release() {
+	c.replay.mu.Lock()
+	pumping := c.replay.pumping // it is closed, so another pump does not start
+	c.replay.mu.Unlock()
+	common := c.attempts == 1 && a.conn != nil && a.conn.lanes == nil && c.unlaned == nil && !c.rewrites && c.trace.of == nil
+	if pumping || !common || !a.unused || !a.send.Release() {
 		return false
 	}
 	*c = call{}

@@ -37,8 +37,8 @@ type replayBuffer struct {
 	fresh     []byte // the last bytes, if they are not in kept
 	piece     []byte // the buffer that contains fresh
 	err       error  // error or io.EOF of src
-	pumping   bool
-	wanted    bool // a reader waits for bytes
+	pumping   bool   // pump runs
+	wanted    bool   // a reader waits for bytes
 	attempt   int
 	closed    bool
 }
@@ -151,7 +151,8 @@ func (b *replayBuffer) awaitReader() bool {
 	for !b.wanted && b.err == nil && !b.closed {
 		b.changed.Wait()
 	}
-	return b.err == nil && !b.closed
+	b.pumping = b.err == nil && !b.closed
+	return b.pumping
 }
 
 // add stores a piece: the first n bytes of buf, which it takes over, and the error of reading it.
