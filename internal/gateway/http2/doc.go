@@ -33,6 +33,8 @@
 //   - A body that has arrived completely is handed over as one buffer (ReadWhole, NewSending), and is sent by
 //     the caller of Send, in one piece.
 //   - Handlers run in reused goroutines, whose stacks have already grown.
+//   - Streams and their headers are kept in memory of earlier ones. It is reused only if the connection, timers,
+//     contexts and goroutines that end late refer to it no longer (stream.isUnused, Sending.Release, Releaser).
 //
 // Memory is bounded whatever a peer sends: bodies by the windows that this end advertises; header lists by
 // their limit, before and after decoding; streams by this end's limit, which includes streams that were reset

@@ -47,8 +47,8 @@ type ResponseWriter interface {
 
 // Releaser lets the memory of a request and its response be reused.
 type Releaser interface {
-	// Release is called once the handler has returned and the response has ended. It reports whether nothing that the
-	// handler has started refers to the request and the ResponseWriter any more, and neither will it.
+	// Release is called once the handler has returned and the response has ended. It returns false if a goroutine, a
+	// timer or a request to another server that the handler has started may still refer to the request or the response.
 	Release() bool
 }
 
@@ -98,8 +98,8 @@ func (w *response) WriteHeaders(h http.Header, status int) {
 	}
 }
 
-// WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header, and who is
-// asked then whether the memory of the request and the response may be reused.
+// WriteTrailers sets trailers that are sent at the end of the response, in addition to those in Header. r decides then
+// whether the memory of the request and the response is reused.
 func (w *response) WriteTrailers(h http.Header, r Releaser) { w.trailer, w.releaser = h, r }
 
 // begin records the status and the headers. c.mu must be held, also for the functions that follow.
