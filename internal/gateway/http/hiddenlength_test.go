@@ -56,7 +56,7 @@ func TestChunkedBeforeAnother(t *testing.T) {
 }
 
 const (
-	chunkedHead       = "POST / HTTP/1.1|Host: x|Transfer-Encoding: chunked||"
+	chunkedHead       = "POST / HTTP/1.1|Host: x|X: \xff\xc8\xba\xff|Transfer-Encoding: chunked||"
 	chunkedAndAnother = chunkedHead + "5\r\nhello\r\n0\r\n\r\nPOST / HTTP/1.1|Host: x|Content-Length: 5||hello"
 )
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net"
 	"net/http"
+
+	"github.com/cinch-layer/cinch/internal/gateway/memory"
 )
 
 // maxHeadRead is the most bytes that the server reads at a time where headers may be. Larger reads are of
@@ -19,7 +21,7 @@ var lengthField, chunkedField = []byte("content-length:"), []byte("transfer-enco
 type lengthCounter struct {
 	net.Conn
 	ahead    []byte // bytes to be returned by the next Read
-	last     []byte // end of the bytes read, in lower case: part of a field's name or of the end of a head
+	last     []byte // end of the bytes read: part of a field's name or of the end of a head
 	chunked  bool   // a Transfer-Encoding was named since the end of the last head
 	found    int
 	expected int // Content-Length fields found in the headers of requests
@@ -33,15 +35,33 @@ func (c *lengthCounter) Read(p []byte) (int, error) {
 		return n, err
 	}
 	before := len(c.last)
-	seen := append(c.last, bytes.ToLower(p[:n])...)
-	c.chunked = c.chunked || bytes.Contains(seen, chunkedField)
-	if end := headEnd(seen, before); c.chunked && end > 0 {
-		c.chunked, c.ahead = false, append(bytes.Clone(p[end-before:n]), c.ahead...)
-		seen, n = seen[:end], end-before
+	buf := append(append(memory.GetBuffer(before+n), c.last...), p[:n]...)
+	defer memory.PutBuffer(buf)
+	seen := buf
+	c.chunked = c.chunked || countField(seen, chunkedField) > 0
+	if c.chunked {
+		if end := headEnd(seen, before); end > 0 {
+			c.chunked, c.ahead = false, append(bytes.Clone(p[end-before:n]), c.ahead...)
+			seen, n = seen[:end], end-before
+		}
 	}
-	c.found += bytes.Count(seen[max(0, before-len(lengthField)+1):], lengthField)
+	c.found += countField(seen[max(0, before-len(lengthField)+1):], lengthField)
 	c.last = append(c.last[:0], seen[max(0, len(seen)-len(chunkedField)+1):]...)
 	return n, err
+}
+
+// countField counts how often a field is named in b, in upper or lower case. name ends with the colon.
+func countField(b, name []byte) (n int) {
+	for at := 0; ; at++ {
+		next := bytes.IndexByte(b[at:], ':')
+		if next < 0 {
+			return n
+		}
+		at += next
+		if begin := at + 1 - len(name); begin >= 0 && bytes.EqualFold(b[begin:at+1], name) {
+			n++
+		}
+	}
 }
 
 // headEnd returns the end of the first blank line that ends behind b[:first], or 0 if there is none.
