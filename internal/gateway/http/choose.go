@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
@@ -69,6 +71,9 @@ func (e *common) countLeft(rule *policy.MessageRule, reason string, n int64) {
 func settingFor(rule *policy.MessageRule, can codings) (codec.Setting, string) {
 	if rule.Auto {
 		name := can.best()
+		if name == "" {
+			return codec.Setting{}, ""
+		}
 		id, err := codec.ParseID(name)
 		if err != nil {
 			return codec.Setting{}, ""
@@ -83,6 +88,9 @@ func settingFor(rule *policy.MessageRule, can codings) (codec.Setting, string) {
 }
 
 func hostOf(in *http.Request) string {
+	if !strings.Contains(in.Host, ":") {
+		return in.Host
+	}
 	if host, _, err := net.SplitHostPort(in.Host); err == nil {
 		return host
 	}
@@ -91,6 +99,13 @@ func hostOf(in *http.Request) string {
 
 // mediaType returns a content type without its parameters.
 func mediaType(field string) string {
+	if !strings.Contains(field, ";") {
+		t := strings.ToLower(strings.TrimSpace(field))
+		if kind, sub, slash := strings.Cut(t, "/"); httpguts.ValidHeaderFieldName(kind) && (!slash || httpguts.ValidHeaderFieldName(sub)) {
+			return t // mime.ParseMediaType would allocate a map for the parameters
+		}
+		return ""
+	}
 	if t, _, err := mime.ParseMediaType(field); err == nil || t != "" {
 		return t
 	}

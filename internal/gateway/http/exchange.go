@@ -93,9 +93,11 @@ type exchange struct {
 	control *http.ResponseController // controls the client's request
 	cutMu   sync.Mutex
 	closed  bool // control must not be used any more
+	limited bool // a time limit is set for the body
 	noLimit bool // no more time limits are set for the body
 	cancel  context.CancelCauseFunc
 
+	arrived                bool          // the client's body came with its header; see lengthCounter
 	ended                  atomic.Bool   // the client's body has been read to its end
 	requestBody, replyBody *wholeBody    // nil: not in memory
 	openedReply            *wholeBody    // the body that replyBody was made from, if it is changed once more
@@ -156,7 +158,11 @@ func (x *exchange) setBodyDeadline(at time.Time) {
 }
 
 func (x *exchange) setBodyDeadlineLocked(at time.Time) {
+	if at.IsZero() && !x.limited {
+		return
+	}
 	if !x.closed && !x.noLimit && !strings.HasPrefix(x.in.Header.Get("Content-Type"), "application/grpc") {
+		x.limited = !at.IsZero()
 		_ = x.control.SetReadDeadline(at)
 	}
 }

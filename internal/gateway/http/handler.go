@@ -45,7 +45,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{common: h.common, rules: h.policy.Load(), memory: h.session.memory, payer: h.session.payer, client: h.session.upstreamClient, links: h.session.links, linkClient: h.session.linkClient, control: http.NewResponseController(w)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), exchangeKey{}, x))
 	defer cancel(nil)
-	x.in, x.cancel = r.WithContext(ctx), cancel
+	x.in, x.cancel, x.arrived = r.WithContext(ctx), cancel, h.session.lengths.hasArrived(r)
 	defer x.close()
 	if h.session.isDrained() && len(r.Header["Upgrade"]) == 0 {
 		w.Header()["Connection"] = []string{"close"} // HTTP/2's server sends GOAWAY for it
@@ -94,8 +94,11 @@ type replyWriter struct {
 // after each interim reply.
 func newReplyWriter(w http.ResponseWriter, x *exchange) *replyWriter {
 	h := w.Header()
-	own := maps.Clone(h)
-	clear(h)
+	var own http.Header
+	if len(h) > 0 {
+		own = maps.Clone(h)
+		clear(h)
+	}
 	return &replyWriter{w, x, own}
 }
 

@@ -12,7 +12,7 @@ import (
 // bodies.
 const maxHeadRead = 4 << 10
 
-var lengthField, chunkedField = []byte("content-length:"), []byte("transfer-encoding:")
+var lengthField, chunkedField, blankLine = []byte("content-length:"), []byte("transfer-encoding:"), []byte("\r\n\r\n")
 
 // lengthCounter counts how often a client has named a Content-Length on an HTTP/1 connection. net/http's server
 // removes the field from requests with chunks, so there is no other trace of it. Occurrences in bodies are
@@ -25,15 +25,18 @@ type lengthCounter struct {
 	chunked  bool   // a Transfer-Encoding was named since the end of the last head
 	found    int
 	expected int // Content-Length fields found in the headers of requests
+	behind   int // bytes behind the first blank line of the last read
 }
 
 // Read reads from the connection, and examines the bytes.
 func (c *lengthCounter) Read(p []byte) (int, error) {
 	n, err := c.read(p)
 	if len(p) > maxHeadRead {
-		c.last = c.last[:0]
+		c.last, c.behind = c.last[:0], 0
 		return n, err
 	}
+	_, rest, _ := bytes.Cut(p[:n], blankLine)
+	c.behind = len(rest)
 	before := len(c.last)
 	buf := append(append(memory.GetBuffer(before+n), c.last...), p[:n]...)
 	defer memory.PutBuffer(buf)
@@ -103,4 +106,11 @@ func (c *lengthCounter) hasHiddenLength(r *http.Request) bool {
 		c.expected++
 	}
 	return len(r.TransferEncoding) > 0 && c.found > c.expected
+}
+
+// hasArrived reports whether a request's body came with the end of its header, so that reading it does not block. It
+// must be called before the body is read. A client can mislead it, with a blank line in the end of an earlier body, and
+// delays only its own request by that.
+func (c *lengthCounter) hasArrived(r *http.Request) bool {
+	return c != nil && r.ProtoMajor == 1 && r.ContentLength > 0 && r.ContentLength <= int64(c.behind) && len(r.Header["Expect"]) == 0
 }

@@ -138,6 +138,9 @@ func (x *exchange) sendOpened(out *http.Request, body []byte, rule *policy.Messa
 
 // chooseFor decides how a rule recodes the body of a request.
 func (x *exchange) chooseFor(out *http.Request, rule *policy.MessageRule, n int64) (recoding, bool) {
+	if rule == nil {
+		return recoding{}, false
+	}
 	return x.choose(rule, out.Header, n, x.acceptedCodings.codingsFor(pathOf(x.in), n >= 0))
 }
 
@@ -195,6 +198,9 @@ func (x *exchange) setBody(out *http.Request, b []byte) {
 // 9110, 6.5.1).
 func (x *exchange) keepTrailers(out *http.Request) {
 	in := x.in
+	if len(in.Trailer) == 0 {
+		return
+	}
 	out.Trailer = make(http.Header, len(in.Trailer))
 	for name, values := range in.Trailer { // the values are known if the body is in memory
 		if httpguts.ValidTrailerHeader(name) {
@@ -246,6 +252,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 // Complete reports whether all of the body has arrived; see package http2. ReadCloser can't tell: it is wrapped by the
 // reverse proxy.
 func (b *clientBody) Complete() bool {
+	if b.exchange.arrived {
+		return true
+	}
 	c, ok := b.exchange.in.Body.(interface{ Complete() bool })
 	return ok && c.Complete()
 }

@@ -1,9 +1,11 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -112,7 +114,40 @@ func (t *transport) overHTTP1(r *http.Request) (*http.Response, error) {
 			return nil, errTooMany
 		}
 	}
+	body, ok := r.Body.(completer)
+	if ok && 0 < r.ContentLength && r.ContentLength <= maxWithHeader && len(r.Header["Expect"]) == 0 && body.Complete() {
+		defer body.Close()
+		if err := holdBody(r); err != nil {
+			return nil, err
+		}
+	}
 	return t.http1.RoundTrip(r)
+}
+
+// completer is a body that can tell whether all of it has arrived, so that reading it does not block.
+type completer interface {
+	io.ReadCloser
+	Complete() bool
+}
+
+// maxWithHeader limits the size of bodies that are sent together with the header. It is the size of net/http's buffer.
+const maxWithHeader = 4 << 10
+
+// holdBody replaces a request's body, which has arrived, by a copy in a type that net/http knows to be in memory. It
+// would send the header of any other on its own, since reading the body may block. The copy is for the garbage
+// collector: net/http may read the body of a request after RoundTrip has returned.
+func holdBody(r *http.Request) error {
+	b := make([]byte, r.ContentLength+1)
+	n, err := io.ReadFull(r.Body, b)
+	if err != nil && err != io.ErrUnexpectedEOF {
+		return err
+	}
+	if int64(n) != r.ContentLength {
+		return fmt.Errorf("%w: it has not the length of its Content-Length, %d", errRequest, r.ContentLength)
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b[:n])), nil }
+	r.Body, err = r.GetBody()
+	return err
 }
 
 // connectHTTP2 connects for the pool. A connection that turns out to be for HTTP/1.1 is kept for the next
@@ -200,17 +235,19 @@ func (s resender) RoundTrip(out *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := pathOf(x.in)
 	if said := resp.Header["Accept-Encoding"]; len(said) > 0 {
-		x.acceptedCodings.recordNamed(path, accepted(resp.Header))
+		x.acceptedCodings.recordNamed(pathOf(x.in), accepted(resp.Header))
 	}
-	if x.sentCoding == "" || resp.StatusCode != http.StatusUnsupportedMediaType {
-		if x.sentCoding != "" && resp.StatusCode < http.StatusMultipleChoices {
-			x.acceptedCodings.recordAccepted(path, x.sentCoding)
+	if x.sentCoding == "" {
+		return resp, nil
+	}
+	path, coding := pathOf(x.in), x.sentCoding
+	if resp.StatusCode != http.StatusUnsupportedMediaType {
+		if resp.StatusCode < http.StatusMultipleChoices {
+			x.acceptedCodings.recordAccepted(path, coding)
 		}
 		return resp, nil
 	}
-	coding := x.sentCoding
 	if x.originalBody != nil { // else the body can't be sent again
 		_, _ = io.CopyN(io.Discard, resp.Body, copyBytes)
 		_ = resp.Body.Close()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,4 +135,104 @@ func TestBodySentOnceMoreIsAwaited(t *testing.T) {
 		b.close()
 		other.Close()
 	})
+}
+
+// writeCounter counts the calls that write to a connection.
+type writeCounter struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c writeCounter) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// A short body that has arrived goes to the upstream together with the header, whether it is changed or not. One that
+// has not arrived does not delay the header.
+func TestWritesOfARequest(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		rule   string
+		late   bool // the body is sent when the upstream has the header
+		writes int64
+	}{
+		{"unchanged", "snappy", false, 1},
+		{"compressed", "zstd", false, 1},
+		{"late", "snappy", true, 2},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			headers := make(chan int64, 1)
+			addr := startUpstream(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				headers <- r.ContentLength
+				if body, err := io.ReadAll(r.Body); err != nil || !bytes.Equal((seen{r, body}).plain(t), text[:1024]) {
+					t.Errorf("%d bytes, %v", len(body), err)
+				}
+				_, _ = io.WriteString(w, "ok")
+			}))
+			g := start(t, addr, nil, requestsTo(t, x.rule))
+			var writes atomic.Int64
+			dial := g.common.transport.dial
+			g.common.transport.dial = func(ctx context.Context) (net.Conn, error) {
+				c, err := dial(ctx)
+				return writeCounter{c, &writes}, err
+			}
+			c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			request, buf := rawPost(text[:1024]), make([]byte, 4<<10)
+			if x.late {
+				head := len(request) - 1024
+				if _, err := c.Write(request[:head]); err != nil {
+					t.Fatal(err)
+				}
+				request = request[head:]
+				<-headers
+			}
+			if _, err := c.Write(request); err != nil {
+				t.Fatal(err)
+			}
+			if err := readEnd(c, buf, []byte("\r\n\r\nok")); err != nil {
+				t.Fatal(err)
+			}
+			if n := writes.Load(); n != x.writes {
+				t.Errorf("%d writes, want %d", n, x.writes)
+			}
+		})
+	}
+}
+
+// brokenAfter is a connection whose writes fail after the first one.
+type brokenAfter struct {
+	net.Conn
+	written bool
+}
+
+func (c *brokenAfter) Write(p []byte) (int, error) {
+	if c.written {
+		return 0, io.ErrClosedPipe
+	}
+	c.written = true
+	return c.Conn.Write(p)
+}
+
+// A short request of which nothing could be written to a connection is sent over another one.
+func TestShortBodyOverAnotherConnection(t *testing.T) {
+	handler, got := recorder(nil)
+	g := start(t, startUpstream(t, handler), nil)
+	dial := g.common.transport.dial
+	g.common.transport.dial = func(ctx context.Context) (net.Conn, error) {
+		c, err := dial(ctx)
+		return &brokenAfter{Conn: c}, err
+	}
+	for range 3 {
+		if resp := post(t, g.url, bytes.NewReader(text[:1024])); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+		if r := <-got; !bytes.Equal(r.body, text[:1024]) {
+			t.Errorf("%d bytes", len(r.body))
+		}
+	}
 }
