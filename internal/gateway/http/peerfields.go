@@ -29,12 +29,16 @@ func formatTerms(maxOpen int) string {
 
 func parseTerms(value string) (maxOpen int, ok bool) {
 	version, options, _ := strings.Cut(value, ";")
+	ok = strings.TrimSpace(version) == linkVersion
 	number, given := strings.CutPrefix(strings.TrimSpace(options), maxOpenOption)
+	if !given {
+		return math.MaxInt, ok
+	}
 	maxOpen, err := strconv.Atoi(number)
-	if !given || err != nil || maxOpen < 0 {
+	if err != nil || maxOpen < 0 {
 		maxOpen = math.MaxInt
 	}
-	return maxOpen, strings.TrimSpace(version) == linkVersion
+	return maxOpen, ok
 }
 
 // isPeerCoding reports whether the codings named by a client or an upstream include the one that gateways exchange.
