@@ -301,9 +301,10 @@ func (c *Conn) firstReadResult(err error) (buf []byte, n int, _ error) {
 	return buf, n, nil
 }
 
+// readOnce reads without waiting.
 func readOnce(fd int, p []byte) (int, error) {
 	for {
-		n, err := syscall.Read(fd, p)
+		n, err := directCall(false, fd, p)
 		if err != syscall.EINTR { // errors.Is is too slow here
 			return max(n, 0), err
 		}
@@ -472,6 +473,28 @@ func (w *NonblockingWriter) Write(p []byte) (n int, err error) {
 	}
 	w.conn.countSent(int64(w.n))
 	return w.n, err
+}
+
+// DirectWriter writes like the connection itself, with less overhead for small writes. It belongs to one goroutine at a
+// time, and no other goroutine may write meanwhile.
+type DirectWriter struct{ now NonblockingWriter }
+
+// NewDirectWriter returns c itself if it has no socket of its own.
+func NewDirectWriter(c net.Conn) io.Writer {
+	w := &DirectWriter{}
+	if w.now.writes = true; !w.now.open(c) {
+		return c
+	}
+	return w
+}
+
+func (w *DirectWriter) Write(p []byte) (n int, err error) {
+	n, err = w.now.Write(p)
+	if err != nil || n == len(p) {
+		return n, err
+	}
+	more, err := w.now.conn.Write(p[n:]) // waits until the peer takes the rest
+	return n + more, err
 }
 
 // DirectReader reads like the connection itself, with less overhead for small reads.

@@ -319,6 +319,7 @@ func TestUnixSocketErrors(t *testing.T) {
 		"ReadReady":         {func(c net.Conn) error { _, err := ReadReady(c, p); return err }, "read unix: read: "},
 		"DirectReader":      {func(c net.Conn) error { _, err := NewDirectReader(c).Read(p); return err }, "read unix: read: "},
 		"NonblockingWriter": {func(c net.Conn) error { _, err := NewNonblockingWriter(c).Write(p); return err }, "write unix: write: "},
+		"DirectWriter":      {func(c net.Conn) error { _, err := NewDirectWriter(c).Write(p); return err }, "write unix: write: "},
 	} {
 		peer, err := net.Dial("unix", l.Addr().String())
 		if err != nil {
@@ -335,6 +336,64 @@ func TestUnixSocketErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		c.Close()
+	}
+}
+
+// A DirectWriter waits for a peer that takes its time, until its deadline, and counts all bytes.
+func TestDirectWriter(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(b, &traffic{})
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the system's buffers hold
+	wrote := make(chan error, 1)
+	go func() {
+		w := NewDirectWriter(c)
+		for rest := want; len(rest) > 0; {
+			n, err := w.Write(rest[:min(len(rest), 10_000)])
+			if err != nil {
+				wrote <- err
+				return
+			}
+			rest = rest[n:]
+		}
+		wrote <- c.CloseWrite()
+	}()
+	got, err := io.ReadAll(a)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d of %d bytes, or others: %v", len(got), len(want), err)
+	}
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	if n := c.traffic.sent.Load(); n != uint64(len(want)) {
+		t.Errorf("counted %d of %d bytes", n, len(want))
+	}
+}
+
+func TestDirectWriterEndsAtDeadlineAndClose(t *testing.T) {
+	_, b := tcpPair(t)
+	c := newConn(b, nil)
+	w := NewDirectWriter(c)
+	_ = c.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+	var err error
+	for p := make([]byte, 10_000); err == nil; { // the peer reads nothing
+		_, err = w.Write(p)
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("deadline: %v", err)
+	}
+	c.Close()
+	if _, err := w.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// A connection without a socket of its own is written to as before.
+func TestDirectWriterWithoutSocket(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	if w := NewDirectWriter(a); w != a {
+		t.Errorf("%T", w)
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 	"unsafe"
 )
 
-// maxDirectBytes limits the bytes that a call moves without the scheduler's knowledge.
-const maxDirectBytes = 4 << 10
+// maxDirectBytes limits the bytes that a call moves without the scheduler's knowledge. Moving them takes less time than
+// the scheduler's monitor waits before it looks at a system call.
+const maxDirectBytes = inboundBytes
 
 // directCall reads from a socket, or writes to it, and does not wait. Calls that move few bytes bypass Go's
 // scheduler. In a mostly idle process the scheduler would wake its monitor thread for each call, although the call

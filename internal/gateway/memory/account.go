@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 )
@@ -260,7 +261,7 @@ func (p Peer) String() string {
 const PieceBytes = 64 << 10
 
 // Send writes b, for which the account holds memory, to a peer.
-func (a *Account) Send(c net.Conn, to Peer, b []byte) error {
+func (a *Account) Send(c io.Writer, to Peer, b []byte) error {
 	a.Await(to)
 	defer a.Awaited(to)
 	for len(b) > 0 {

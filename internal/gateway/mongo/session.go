@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -52,8 +53,8 @@ func newSession(g *Gateway, client, upstream net.Conn, member int) *session {
 	s.pending.init()
 	s.authGate.Probe = &g.authProbe
 	s.memberSession = memberSession{member: member, session: s.PumpedSession}
-	s.toServer = sender{conn: upstream, stream: streamOf(upstream), peer: memory.FromUpstream}
-	s.toClient = sender{conn: client, stream: streamOf(client), peer: memory.FromClient}
+	s.toServer = sender{conn: gateway.NewDirectWriter(upstream), stream: streamOf(upstream), peer: memory.FromUpstream}
+	s.toClient = sender{conn: gateway.NewDirectWriter(client), stream: streamOf(client), peer: memory.FromClient}
 	s.nearClient.Store(s.toClient.stream != nil)
 	s.offered.Store(1 << wire.Noop) // noop decompresses nothing, and handshakes have no name for it
 	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.authGate}, allowed: &s.offered}
@@ -274,8 +275,8 @@ func (s *session) Authenticated() bool { return s.authGate.IsOpen() }
 
 // sender sends messages to a peer, one at a time.
 type sender struct {
-	conn   net.Conn
-	stream historyExcluder // conn as a stream of a link; nil: it is not one
+	conn   io.Writer
+	stream historyExcluder // the connection as a stream of a link; nil: it is not one
 	peer   memory.Peer
 
 	// mu is needed for the client, which gets errors from the request pump and replies from the reply pump.

@@ -2,7 +2,7 @@ package tarantool
 
 import (
 	"fmt"
-	"net"
+	"io"
 	"sync"
 
 	"github.com/cinch-layer/cinch/internal/gateway"
@@ -77,7 +77,7 @@ func (r *reader) takeBuffered() []byte {
 // sink writes frames to a connection. It gathers small ones until its owner has nothing more to add at once.
 // An idle sink holds no buffer. Several goroutines may write: frames stay whole.
 type sink struct {
-	conn    net.Conn
+	conn    io.Writer
 	peer    memory.Peer     // the peer at the other end of conn
 	account *memory.Account // account that holds the memory of the frames
 

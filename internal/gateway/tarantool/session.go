@@ -51,8 +51,8 @@ func newSession(g *Gateway, client, upstream net.Conn) *session {
 	})
 	s.tracing.tracer, s.tracing.gateway, s.tracing.server = g.cfg.Tracer, g.cfg.Name, g.cfg.Upstream.Address
 	s.identity.door.Probe = &g.keeper
-	s.toServer = sink{conn: upstream, peer: memory.FromUpstream, account: s.Requests}
-	s.toClient = sink{conn: client, peer: memory.FromClient, account: s.Replies}
+	s.toServer = sink{conn: gateway.NewDirectWriter(upstream), peer: memory.FromUpstream, account: s.Requests}
+	s.toClient = sink{conn: gateway.NewDirectWriter(client), peer: memory.FromClient, account: s.Replies}
 	s.outstanding = newOutstanding(s.Requests, s.Replies, s.toServer.flush, s.probe)
 	s.fromClient = reader{Inbound: gateway.Inbound{Conn: client, Peer: memory.FromClient, Ctx: s.Context(), Account: s.Requests, AuthGate: &s.identity.door, Idle: s.toServer.flush}, rewrites: true}
 	s.fromServer = reader{Inbound: gateway.Inbound{Conn: upstream, Peer: memory.FromUpstream, Ctx: s.Context(), Account: s.Replies, Idle: s.toClient.flush}}
