@@ -196,7 +196,7 @@ func FuzzOpen(f *testing.F) {
 		if r.header.Parse(b) != nil {
 			return
 		}
-		out, refused := s.decodeReply(r, wire.Select)
+		out, refused := s.decodeReply(r, &exchange{kind: wire.Select})
 		if out == nil || refused != nil {
 			return
 		}

@@ -29,6 +29,7 @@ type exchange struct {
 	budgetBytes int64  // bytes taken from the request budget for original
 	freeBytes   int32  // bytes for original that are not taken from the budget
 	prefix      int32  // size of the length prefix of original in bytes
+	tupleHash   uint64 // see rewritten; 0: none
 
 	stepped *steppedRequest // the exchange is a step of this request, with a sync of the gateway; nil: no step
 

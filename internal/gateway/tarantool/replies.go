@@ -3,6 +3,7 @@ package tarantool
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"github.com/cinch-layer/cinch/envelope"
@@ -63,9 +64,9 @@ func (s *session) handleReply(f *frame) error {
 		if s.shutdownWatch.isStale(r) {
 			return nil
 		}
-		return s.answer(f, wire.Event, nil)
+		return s.answer(f, &exchange{kind: wire.Event})
 	case wire.Chunk:
-		return s.answer(f, s.outstanding.kindOf(r.header.Sync), nil)
+		return s.answer(f, &exchange{kind: s.outstanding.kindOf(r.header.Sync)})
 	}
 
 	// Find the request that it answers. If the server refused the request for its schema version, send it again.
@@ -88,19 +89,20 @@ func (s *session) handleReply(f *frame) error {
 	if e.partError != "" {
 		return s.answerError(&refusal{wire.ErrSystem, "", e.partError}, e.trace)
 	}
-	err := s.answer(f, e.kind, e.trace)
+	err := s.answer(f, &e)
 	if ok {
 		s.g.cfg.Stats.Latency(e.spent + time.Since(began))
 	}
 	return err
 }
 
-// answer sends the current reply, to a request of that kind, with its envelopes decompressed. A part of a
-// reply (box.session.push) that can't be decompressed is not sent; the reply itself is then replaced by an error.
-func (s *session) answer(f *frame, kind wire.Type, c *trace.Command) error {
+// answer sends the current reply, to the request of e, with its envelopes decompressed. A part of a reply
+// (box.session.push) that can't be decompressed is not sent; the reply itself is then replaced by an error.
+func (s *session) answer(f *frame, e *exchange) error {
 	defer s.releaseDecoded()
+	c := e.trace
 	began := c.Now()
-	out, refused := s.decodeReply(&s.reply, kind)
+	out, refused := s.decodeReply(&s.reply, e)
 	sent := f.bytes
 	switch {
 	case refused != nil && s.reply.header.Type == wire.Chunk:
@@ -133,20 +135,24 @@ func (s *session) recordSchemaChange(stamp uint64) {
 // decodeReply returns a reply with its envelopes decompressed, in a pooled buffer; nil if nothing changes. The
 // memory that it takes from the budget is held until releaseDecoded. From replies to wire.ID it removes features that
 // the gateway does not support.
-func (s *session) decodeReply(r *reply, kind wire.Type) ([]byte, *refusal) {
-	r.kind = kind
+func (s *session) decodeReply(r *reply, e *exchange) ([]byte, *refusal) {
+	r.kind = e.kind
 	at := r.header.Map.End()
-	if kind != wire.ID && !hasMagic(r.bytes[at:]) {
+	if r.kind != wire.ID && !hasMagic(r.bytes[at:]) {
 		return nil, nil
 	}
 	if err := r.body.Parse(r.bytes, at); err != nil {
 		s.g.cfg.Stats.Error("upstream_malformed")
 		return nil, &refusal{wire.ErrSystem, "malformed", "cinch: the server's reply is malformed: " + err.Error()}
 	}
-	if kind == wire.ID {
+	if r.kind == wire.ID {
 		return withoutFeatures(r.bytes, &r.body), nil
 	}
-	size, err := s.decodedSize(r)
+	original, sent := r.echoed(e)
+	size, err := len(r.bytes)-sent.Len+len(original), error(nil)
+	if original == nil {
+		size, err = s.decodedSize(r)
+	}
 	if err != nil {
 		return nil, s.decodeError(err)
 	}
@@ -157,11 +163,52 @@ func (s *session) decodeReply(r *reply, kind wire.Type) ([]byte, *refusal) {
 		s.g.cfg.Stats.Error("budget")
 		return nil, &refusal{wire.ErrNoMemory, "budget", fmt.Sprintf("cinch: a reply of %d bytes does not fit into the memory budget (memory.budget)", size)}
 	}
+	if original != nil {
+		return s.replaceTuple(r, sent, original, size), nil
+	}
 	out, err := s.decodeEnvelopes(r, size)
 	if err != nil {
 		return nil, s.decodeError(err)
 	}
 	return out, nil
+}
+
+// echoed returns the tuple of an INSERT or REPLACE as the client sent it, if the reply holds this tuple as the gateway
+// sent it, at the position sent. So nothing has to be decompressed. original is nil for other replies, since a trigger
+// may have stored another tuple, and if the client's request was dropped because the server had accepted it.
+func (r *reply) echoed(e *exchange) (original []byte, sent wire.Span) {
+	if e.tupleHash == 0 || e.original == nil || r.body.Data.Len == 0 {
+		return nil, sent
+	}
+	list, err := wire.ReadHead(r.bytes, r.body.Data.At)
+	if err != nil || list.Kind != wire.Array || list.Count != 1 {
+		return nil, sent
+	}
+	sent = wire.Span{At: list.Content.At, Len: r.body.Data.End() - list.Content.At}
+	if maphash.Bytes(hashSeed, sent.Of(r.bytes)) != e.tupleHash {
+		return nil, sent
+	}
+	request := e.original[e.prefix:]
+	var h wire.Header
+	var b wire.Body
+	if h.Parse(request) != nil || b.Parse(request, h.Map.End()) != nil {
+		return nil, sent // can't happen: it was parsed before
+	}
+	return b.Tuple.Of(request), sent
+}
+
+// replaceTuple returns the frame with original in place of the tuple sent. It counts values as decompressed, although
+// that took no time, because the server has sent their envelopes.
+func (s *session) replaceTuple(r *reply, sent wire.Span, original []byte, size int) []byte {
+	strings := r.strings()
+	for strings.Next() {
+		stored := strings.Content.Of(r.bytes)
+		if h, ok, err := r.envelope(stored); ok && err == nil {
+			s.g.cfg.Stats.Opened(h.Codec, len(stored), h.RawLen, 0)
+		}
+	}
+	out := append(wire.BeginFrame(memory.GetBuffer(size+maxHead)), r.bytes[:sent.At]...)
+	return wire.FinishFrame(append(append(out, original...), r.bytes[sent.End():]...), 0)
 }
 
 // decodedSize returns an upper bound of the size in bytes of a reply with its envelopes decompressed; 0 if it has no

@@ -22,7 +22,7 @@ func TestOpenWithinBudget(t *testing.T) {
 		if err := r.header.Parse(r.bytes); err != nil {
 			t.Fatal(err)
 		}
-		return s.decodeReply(r, kind)
+		return s.decodeReply(r, &exchange{kind: kind})
 	}
 	if out, refused := open(wire.Select, "plain"); out != nil || refused != nil {
 		t.Error("what holds no envelope changes")

@@ -106,6 +106,7 @@ func (s *session) sendAgain(p *parked) (done bool, err error) {
 	next := exchange{kind: e.kind, spent: e.spent + time.Since(began), stream: e.stream, order: e.order, stamp: w.stamp, trace: e.trace}
 	if w.stamp != 0 {
 		next.original, next.prefix, next.budgetBytes, next.freeBytes, next.tries = e.original, e.prefix, e.budgetBytes, e.freeBytes, e.tries+1
+		next.tupleHash = w.tupleHash
 		e.original = nil
 	} else {
 		defer s.outstanding.retryBuffer.drop(e)

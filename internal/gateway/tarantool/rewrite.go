@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 
 	"github.com/cinch-layer/cinch/envelope"
@@ -51,6 +52,7 @@ type rewritten struct {
 	stamp      uint64   // schema version that the gateway put into bytes; 0: none
 	needsStamp bool     // the request needs a stamp: with another schema its operations might cut an envelope
 	sealed     bool     // values in bytes are compressed or wrapped
+	tupleHash  uint64   // hash of the tuple in bytes, of an INSERT or REPLACE with sealed values and a stamp; 0: none
 	steps      stepPlan // if steps.space is set, the request is carried out in steps, and bytes is nil
 }
 
@@ -105,6 +107,9 @@ func (g *Gateway) rewrite(ctx context.Context, r *request, h handling, queueStam
 	}
 	if out.bytes, out.sealed = r.apply(g.codec, stamp); out.bytes != nil {
 		out.stamp = stamp.version
+	}
+	if out.sealed && out.stamp != 0 && h == tuples {
+		out.tupleHash = r.tupleHash(out.bytes)
 	}
 	return out, nil
 }
@@ -349,6 +354,21 @@ func (r *request) apply(v *valueCodec, stamp schemaStamp) (frame []byte, sealed 
 		return nil, false
 	}
 	return wire.FinishFrame(append(out, r.bytes[last:]...), 0), sealed
+}
+
+// hashSeed is random, so that clients can't choose tuples with equal hashes.
+var hashSeed = maphash.MakeSeed()
+
+// tupleHash returns the hash of the tuple in frame, which is the request with sealed values in its tuple. Behind the
+// tuple both have the same bytes, and so they have between header and tuple.
+func (r *request) tupleHash(frame []byte) uint64 {
+	var h wire.Header
+	if h.Parse(frame[wire.PrefixLen:]) != nil {
+		return 0 // can't happen: the gateway has just written it
+	}
+	start := wire.PrefixLen + h.Map.End() + r.body.Tuple.At - r.header.Map.End()
+	end := len(frame) - (len(r.bytes) - r.body.Tuple.End())
+	return maphash.Bytes(hashSeed, frame[start:end])
 }
 
 // If the gateway's user may not see the constraints on fields, nothing is compressed. But values may have been

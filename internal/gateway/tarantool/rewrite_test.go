@@ -50,6 +50,9 @@ func TestTuplesAreSealedAndOpened(t *testing.T) {
 			t.Fatalf("type %d echoes %v", typ, got)
 		}
 	}
+	if all := b.stats.Snapshot().Opened; len(all) != 1 || all[0].Values != 4 || all[0].CPUSeconds != 0 {
+		t.Errorf("values of the client's own tuples were decompressed: %+v", all)
+	}
 	stored := b.direct().selectOne(docs, 1)
 	if !sealed(stored[2]) || !sealed(stored[4]) || sealed(stored[1]) {
 		t.Fatalf("stored: %.80q", stored)
@@ -62,6 +65,27 @@ func TestTuplesAreSealedAndOpened(t *testing.T) {
 	}
 	if got := c.must(wire.Delete, 0x10, docs, 0x11, 0, 0x20, []any{1}).([]any); !reflect.DeepEqual(got[0], seen(1, document(1))) {
 		t.Errorf("delete answers %v", got)
+	}
+}
+
+// A trigger may store another tuple than the one sent, with the same envelopes or others.
+func TestTriggerChangesTuple(t *testing.T) {
+	b := newBed(t, policy.Options{Rules: rules()}, nil)
+	c := b.client()
+	b.put(c, 1, document(1))
+	b.direct().must(wire.Eval, 0x27, `box.space.docs:before_replace(function(old, new)
+		return new:update({old and {'=', 3, old[3]} or {'=', 2, 'other'}})
+	end)`, 0x21, []any{})
+	for id, want := range map[int][]any{1: seen(1, document(2)), 2: seen(2, document(2))} {
+		if id == 1 {
+			want[2] = document(1)
+		} else {
+			want[1] = "other"
+		}
+		got := c.must(wire.Replace, 0x10, docs, 0x21, tuple(id, document(2))).([]any)
+		if !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%d: %.120v", id, got)
+		}
 	}
 }
 

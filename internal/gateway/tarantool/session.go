@@ -173,7 +173,7 @@ func (s *session) handleRequest(f *frame) error {
 	if w.stamp != 0 && !s.outstanding.retryBuffer.keep(&e, f, 0) {
 		return s.sendUnstamped(f, e, &w)
 	}
-	e.stamp, e.spent = w.stamp, time.Since(began)
+	e.stamp, e.tupleHash, e.spent = w.stamp, w.tupleHash, time.Since(began)
 	return s.submit(r.header.Sync, e, w.bytes)
 }
 

@@ -127,7 +127,7 @@ func (s *session) answerStep(f *frame, x *steppedRequest, moved bool) error {
 		x.answers <- a
 		return nil
 	default:
-		err = s.answer(f, x.kind, x.trace)
+		err = s.answer(f, &exchange{kind: x.kind, trace: x.trace})
 		s.g.cfg.Stats.Latency(time.Since(x.began))
 	}
 	x.answers <- stepAnswer{done: true}
