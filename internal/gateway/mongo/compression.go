@@ -20,6 +20,7 @@ import (
 type compression struct {
 	policy     atomic.Pointer[policy.Messages] // nil: compresses nothing
 	engine     *codec.Engine
+	small      *codec.Engine // for zstd of messages up to smallBytes
 	stats      *gateway.Stats
 	effort     *gateway.Effort // limits on the cost of compressing; nil: none
 	link       linkSpeed
@@ -30,8 +31,11 @@ type compression struct {
 
 func newCompression(cfg *Config) *compression {
 	c := &compression{
-		engine: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
+		engine: cfg.Engine, small: cfg.Engine, stats: cfg.Stats, effort: cfg.Effort,
 		nsCommands: nsCommands{kinds: cfg.Kinds, sample: cfg.Sample},
+	}
+	if cfg.Engine.ZstdName() != "go" {
+		c.small = codec.New(codec.Options{Zstd: codec.NewLiteralGoZstd()}) // short texts repeat little
 	}
 	c.policy.Store(cfg.Policy)
 	return c
@@ -81,6 +85,22 @@ const minCompressed = 96
 
 var errCompressor = errors.New("compressor that was not negotiated")
 
+const (
+	// smallBytes limits the messages for which zstd in pure Go is used. Each call of libzstd in a mostly idle process
+	// wakes Go's monitor thread, which costs more than libzstd saves on a short message.
+	smallBytes = 4 << 10
+	// smallLevel is the highest level at which zstd in pure Go makes short messages no larger than libzstd does.
+	smallLevel = 5
+)
+
+// engineFor returns the engine for n plain bytes.
+func (c *compression) engineFor(st codec.Setting, n int) *codec.Engine {
+	if st.Codec == codec.Zstd && st.Level <= smallLevel && n <= smallBytes {
+		return c.small
+	}
+	return c.engine
+}
+
 // decompress decompresses a message into a buffer of the pool. It returns an error if the size is not exactly the
 // declared one.
 func (c *compression) decompress(m *message) ([]byte, error) {
@@ -96,7 +116,8 @@ func (c *compression) decompress(m *message) ([]byte, error) {
 	}
 	began := time.Now()
 	buf := wire.AppendHeader(memory.GetBuffer(m.header.Length), m.header)
-	out, err := c.engine.Decompress(buf, payload, a.codec, m.header.Length-wire.HeaderLen, nil)
+	n := m.header.Length - wire.HeaderLen
+	out, err := c.engineFor(codec.Setting{Codec: a.codec}, n).Decompress(buf, payload, a.codec, n, nil)
 	if err != nil {
 		memory.PutBuffer(buf)
 		return nil, err
@@ -147,7 +168,7 @@ func (c *compression) compress(message []byte, h wire.Header, id wire.Compressor
 // encode appends the compressed body to dst, and counts the time for the budgets.
 func (c *compression) encode(dst, body []byte, st codec.Setting, d *codec.Dict) ([]byte, error) {
 	began, stint := time.Now(), c.effort.Begin(len(body))
-	out, err := c.engine.Compress(dst, body, st, d)
+	out, err := c.engineFor(st, len(body)).Compress(dst, body, st, d)
 	stint.End()
 	c.effort.RecordLatency(time.Since(began))
 	return out, err

@@ -9,6 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/policy"
 	wire "github.com/cinch-layer/cinch/internal/wire/mongo"
 	"github.com/cinch-layer/cinch/test/mongotest"
@@ -42,6 +44,55 @@ func TestChooseTakesWhatTheServerTook(t *testing.T) {
 		id, _, reason := c.chooseCompressor(est, taken)
 		if id != want || (reason == "not_negotiated") != (want == plain) {
 			t.Errorf("of %b: %d, %q", taken, id, reason)
+		}
+	}
+}
+
+// native counts the calls of what stands for libzstd.
+type native struct {
+	codec.ZstdCoder
+	calls int
+}
+
+func (*native) Name() string { return "libzstd" }
+
+func (z *native) Compress(dst, src []byte, level int, d *codec.Dict) ([]byte, error) {
+	z.calls++
+	return z.ZstdCoder.Compress(dst, src, level, d)
+}
+
+func (z *native) Decompress(dst, src []byte, rawLen int, d *codec.Dict) ([]byte, error) {
+	z.calls++
+	return z.ZstdCoder.Decompress(dst, src, rawLen, d)
+}
+
+// Short messages do not call libzstd, unless its level makes them smaller.
+func TestSmallMessagesUseGoZstd(t *testing.T) {
+	z := &native{ZstdCoder: codec.NewGoZstd()}
+	cfg := Config{Engine: codec.New(codec.Options{Zstd: z}), Stats: gateway.NewStats("test", "mongo")}
+	cfg.complete()
+	c := newCompression(&cfg)
+	for _, test := range []struct{ bytes, level, compressing, decompressing int }{
+		{300, 0, 0, 0},
+		{smallBytes, smallLevel, 0, 0},
+		{smallBytes, smallLevel + 1, 1, 0},
+		{smallBytes + 1, 3, 1, 1},
+	} {
+		plain := wire.AppendHeader(nil, wire.Header{Length: wire.HeaderLen + test.bytes, RequestID: 7, OpCode: wire.OpMsg})
+		plain = append(plain, bytes.Repeat([]byte{'a'}, test.bytes)...)
+		h, err := wire.ParseHeader(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.calls = 0
+		received := c.compress(plain, h, wire.Zstd, test.level)
+		compressing := z.calls
+		got, err := c.decompress(&message{received: received, header: h, compressor: wire.Zstd})
+		if err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%+v: %d bytes, %v", test, len(got), err)
+		}
+		if compressing != test.compressing || z.calls-compressing != test.decompressing {
+			t.Errorf("%+v: %d and %d calls", test, compressing, z.calls-compressing)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/endpoint"
 	"github.com/cinch-layer/cinch/internal/gateway"
 )
@@ -66,7 +67,7 @@ func TestClientsWaitForGatewaysThatBegin(t *testing.T) {
 // Clients of other gateways don't wait for a gateway that has ended.
 func TestNobodyWaitsForAGatewayThatEnded(t *testing.T) {
 	shared := &Topology{}
-	g := NewGateway(Config{Name: "mongo", Upstream: endpoint.Upstream{Network: "tcp", Address: "127.0.0.1:1"}, Topology: shared})
+	g := NewGateway(Config{Name: "mongo", Engine: codec.New(codec.Options{}), Upstream: endpoint.Upstream{Network: "tcp", Address: "127.0.0.1:1"}, Topology: shared})
 	if err := g.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
