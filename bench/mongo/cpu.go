@@ -19,7 +19,7 @@ type usage struct{ driver, near, far, mongod time.Duration }
 // cpu measures the CPU time that the mix takes in each process. The link's round trip is short, so that
 // waiting costs little CPU.
 func (b *bench) cpu() error {
-	s, err := b.setUp(200*time.Microsecond, 0, loadWays)
+	s, err := b.setUp(200*time.Microsecond, 0, cpuWays)
 	if err != nil {
 		return err
 	}

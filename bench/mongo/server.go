@@ -81,6 +81,26 @@ func (b *bench) startMongod() error {
 	return err
 }
 
+// startProxy runs a proxy that inspects nothing: bench/forward or HAProxy.
+func (b *bench) startProxy(name, upstream string) (*server, error) {
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return nil, err
+	}
+	if name == "haproxy" {
+		command, err := rig.HAProxy(b.work, addr, upstream)
+		if err != nil {
+			return nil, err
+		}
+		return startServer(addr, command[0], command[1:]...)
+	}
+	forward := filepath.Join(b.work, "forward")
+	if err := rig.Build(forward, "./bench/forward"); err != nil {
+		return nil, err
+	}
+	return startServer(addr, forward, addr, upstream)
+}
+
 // startGateway runs cinch serve with one gateway. process and settings are YAML lines of the process and of
 // the gateway, in addition to its addresses.
 func (b *bench) startGateway(upstream, process, settings string) (*server, error) {

@@ -32,6 +32,7 @@ type way struct {
 	name    string
 	driver  string // its compressor; "": none
 	gateway string // its rule's setting; "": no gateway
+	proxy   string // forward or haproxy, which pass TCP on; "": neither
 	pair    bool   // the link is between two gateways
 }
 
@@ -51,6 +52,11 @@ var (
 	}
 	timeWays = without(byteWays, "driver zlib", "gateway zlib")
 	loadWays = without(timeWays, "driver snappy", "gateway snappy")
+	cpuWays  = append([]way{
+		plainWay,
+		{name: "io.Copy", proxy: "forward"},
+		{name: "HAProxy", proxy: "haproxy"},
+	}, without(loadWays, plainWay.name)...)
 )
 
 func without(ways []way, names ...string) (rest []way) {
@@ -120,6 +126,12 @@ func (b *bench) startRoute(s *stage, w way) (r *route, err error) {
 			return nil, err
 		}
 		addr, r.gateways = g.addr, []*server{g}
+	case w.proxy != "":
+		p, err := b.startProxy(w.proxy, addr)
+		if err != nil {
+			return nil, err
+		}
+		addr, r.gateways = p.addr, []*server{p}
 	}
 	r.client, err = connect(addr, w.driver)
 	return r, err
