@@ -32,7 +32,7 @@ type path struct {
 var paths = []path{
 	{"redis-set", 25, 93, (*walker).redisSet},
 	{"redis-get", 22, 72, (*walker).redisGet},
-	{"mongo-find", 24, 95, (*walker).mongoFind},
+	{"mongo-find", 30, 115, (*walker).mongoFind},
 	{"tarantool-replace", 39, 152, (*walker).tarantoolReplace},
 	{"http-post", 37, 146, (*walker).httpPost},
 	{"grpc-unary", 28, 155, (*walker).grpcUnary},
