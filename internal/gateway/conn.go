@@ -230,6 +230,11 @@ func ReadFirst(c net.Conn, size int) (buf []byte, n int, err error) {
 	return ReadNext(c, nil, size)
 }
 
+// BufferReader is a connection in memory that implements ReadNext itself.
+type BufferReader interface {
+	ReadNext(spare []byte, size int) (buf []byte, n int, err error)
+}
+
 // ReadNext is ReadFirst for a caller that still has a buffer, spare. If bytes are there already, they are
 // read into spare; otherwise spare goes back to the pool. spare is nil or has room for size bytes; ReadNext
 // takes ownership of it.
@@ -237,6 +242,13 @@ func ReadNext(c net.Conn, spare []byte, size int) (buf []byte, n int, err error)
 	if wrapped, ok := c.(*Conn); ok && (wrapped.first != nil || wrapped.canWait()) {
 		wrapped.first.size, wrapped.first.buf = size, spare
 		return wrapped.firstReadResult(wrapped.first.raw.Read(wrapped.first.attempt)) // the runtime's poller waits
+	}
+	if wrapped, ok := c.(*Conn); ok {
+		if b, ok := wrapped.Conn.(BufferReader); ok {
+			buf, n, err := b.ReadNext(spare, size)
+			wrapped.countReceived(n)
+			return buf, n, err
+		}
 	}
 	memory.PutBuffer(spare)
 	return readThenGrow(c, size)
