@@ -48,6 +48,9 @@ type command struct {
 	hash     bool       // the values in the reply are fields of a hash
 	optional bool       // not every server has it (sideconn.go)
 	flags    entryFlags // of the entry for its reply
+
+	shareable bool // neither needs nor changes the state of a connection, and never blocks it (shared.go)
+	mayWrite  bool
 }
 
 // blockingCommands are the verbatim commands that may block.
@@ -95,7 +98,7 @@ clusterscan:-2 commandlog:-2 hotkeys:-2 trimslots:-5`
 var moduleFamilies = []string{"json.", "ts.", "bf.", "cf.", "cms.", "topk.", "tdigest."}
 
 // moduleCommand is the row of all commands of moduleFamilies.
-var moduleCommand = &command{name: "module", arity: -1, strategy: verbatim}
+var moduleCommand = &command{name: "module", arity: -1, strategy: verbatim, mayWrite: true}
 
 // valueCommands are the rows of commands that handle values.
 var valueCommands = []command{
@@ -231,17 +234,19 @@ func newTable() table {
 		t[name].flags = flagMayBlock
 	}
 	for i := range valueCommands {
-		t[valueCommands[i].name] = &valueCommands[i]
+		c := valueCommands[i]
+		t[c.name] = &c
 	}
 	for _, c := range controlCommands {
 		c.strategy = controls
 		t[c.name] = &c
 	}
+	t.setSharing()
 	return t
 }
 
 // unknownCommand is the row of every command without one.
-var unknownCommand = &command{name: "other", arity: -1, strategy: unknown, reply: shapeAny}
+var unknownCommand = &command{name: "other", arity: -1, strategy: unknown, reply: shapeAny, mayWrite: true}
 
 // lookup finds the row of a command name in any letter case, without allocating.
 func (t table) lookup(name []byte) *command {

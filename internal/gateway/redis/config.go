@@ -36,6 +36,10 @@ type Config struct {
 	MaxOpen  int             // longest value in bytes that is decompressed; 0: max(MaxSeal, envelope.DefaultMaxRaw)
 	MaxConns int
 
+	// SharedConns is the largest number of connections that clients of one login, database and protocol version share;
+	// 0: each client has one of its own.
+	SharedConns int
+
 	// GuardLoopback refuses clients from other machines, see gateway.LoopbackGuard.
 	GuardLoopback bool
 

@@ -1,6 +1,10 @@
 package redis
 
-import "github.com/cinch-layer/cinch/internal/wire/resp"
+import (
+	"net"
+
+	"github.com/cinch-layer/cinch/internal/wire/resp"
+)
 
 // loginCommands handles commands that change the client's login, database and protocol: AUTH, HELLO, SELECT, CLIENT,
 // QUIT, RESET.
@@ -97,6 +101,9 @@ func (c *loginCommands) client(r *request) error {
 	if len(r.args) > 2 && resp.IsWord(r.args[1], "tracking") {
 		return c.setTracking(r, resp.IsWord(r.args[2], "on"))
 	}
+	if c.upstream.isShared() && describesLibrary(r) {
+		return c.upstream.replyWith([]byte("+OK\r\n")) // it describes a client that the server does not see
+	}
 	// The server refuses CLIENT REPLY to a RESP2 subscriber.
 	if len(r.args) != 3 || !resp.IsWord(r.args[1], "reply") || c.upstream.isSubscriber() {
 		return c.upstream.forward(r, entry{})
@@ -131,6 +138,12 @@ func (c *loginCommands) setTracking(r *request, on bool) error {
 func (c *loginCommands) quit(r *request) error {
 	c.upstream.tx.end()
 	c.upstream.life.End()
+	if c.upstream.isShared() {
+		if err := c.upstream.replyWith([]byte("+OK\r\n")); err != nil {
+			return err
+		}
+		return net.ErrClosed
+	}
 	return c.upstream.forward(r, entry{})
 }
 
@@ -154,7 +167,7 @@ func (c *loginCommands) reset(r *request) error {
 		return err
 	}
 	c.upstream.tx.endWatch()
-	c.upstream.state.monitoring = false
+	c.upstream.monitoring = false
 	c.user.tracking.Store(false)
 	c.user.sideConn.setReadOnly(false)
 	c.user.invalidate()

@@ -82,7 +82,7 @@ func (s *decodeBuffer) acquire(n, claim int64, patience time.Duration) bool {
 	if s.upstream.life.Requests.TryAcquire(n) {
 		return true
 	}
-	if s.upstream.out.Flush() != nil {
+	if s.upstream.Flush() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(s.upstream.life.Context(), patience)

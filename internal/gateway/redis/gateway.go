@@ -12,6 +12,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
 	"github.com/cinch-layer/cinch/internal/gateway/redis/cluster"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/mux"
 	"github.com/cinch-layer/cinch/internal/policy"
 )
 
@@ -22,6 +23,10 @@ type Gateway struct {
 	codec  *valueCodec
 	dialer *dialer
 	server gateway.Server
+
+	shared      *mux.Pool // nil: clients share no connections
+	stopSharing func()
+	slow        slowClients
 
 	requests, replies *memory.Share
 	authProbe         gateway.AuthProbe
@@ -49,6 +54,10 @@ func NewGateway(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg, table: newTable(), requests: cfg.Requests.Share(cfg.Name), replies: cfg.Replies.Share(cfg.Name)}
 	g.codec = newValueCodec(&cfg)
 	g.dialer = &dialer{upstream: cfg.Upstream, dialFunc: cfg.Dial, stats: cfg.Stats}
+	if cfg.SharedConns > 0 {
+		g.shared = g.newSharedPool()
+		g.startSharing()
+	}
 	g.authProbe.Ask = g.dialer.requiresLogin
 	g.guard = gateway.LoopbackGuard{Off: !cfg.GuardLoopback, Probe: &g.authProbe}
 	g.indexes = newIndexes(g.codec, g.dialer, g.requests, cfg.view != nil && !ofSentinels(g.cfg.view))
@@ -72,6 +81,9 @@ func (g *Gateway) Serve(l net.Listener) error {
 // Shutdown lets the commands in flight finish and ends all sessions, by force when ctx ends.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.indexes.stop() // clients are served until Shutdown returns
+	if g.shared != nil {
+		defer g.stopSharing()
+	}
 	return g.server.Shutdown(ctx)
 }
 
@@ -125,7 +137,7 @@ func writeError(client net.Conn, text string) {
 // Connect connects upstream and returns the client's session.
 func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session, error) {
 	dialed := time.Now()
-	up, err := g.dialer.dial(ctx)
+	up, err := g.connectUpstream(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +147,18 @@ func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session
 		return nil, err
 	}
 	return g.sessionOn(client, up, dialed), nil
+}
+
+// connectUpstream returns a client's connection to the server.
+func (g *Gateway) connectUpstream(ctx context.Context, client net.Conn) (net.Conn, error) {
+	if g.shared == nil || g.slow.has(gateway.BudgetAddress(client)) {
+		return g.dialer.dial(ctx)
+	}
+	c := g.shared.Conn()
+	if err := c.Open(ctx); err != nil {
+		return nil, err
+	}
+	return gateway.NewConn(c), nil
 }
 
 // sessionOn returns the session of a client and an upstream connection.

@@ -84,6 +84,9 @@ func startGateway(t *testing.T, sock string, change ...func(*Config)) (string, *
 	for _, f := range change {
 		f(&cfg)
 	}
+	if testenv.SharesConnections() {
+		cfg.SharedConns = 2
+	}
 	g := NewGateway(cfg)
 	path := filepath.Join(t.TempDir(), "g")
 	l, err := gateway.Listen("unix:" + path)

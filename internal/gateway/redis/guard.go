@@ -308,6 +308,9 @@ func (c *storedCommands) unknown(r *request) error { return c.runAs(r, unknown, 
 
 // runAs runs r as the strategy how says, in place of the current request.
 func (c *storedCommands) runAs(current *request, how strategy, r *request) error {
+	if err := c.guard.upstream.pinForWrite(); err != nil { // most use transactions
+		return err
+	}
 	c.prober.req = current
 	return c.prober.decoded.release(c.dispatch(how, r))
 }

@@ -205,7 +205,7 @@ func (p *sessionParts) largely(words ...string) *recordingHandler {
 	go func() { _, _ = p.client.Write(resp.AppendCommand(nil, words...)) }()
 	in, d := new(requestReader), new(recordingHandler)
 	in.init(&p.upstream, newTable())
-	l := large{reader: in, upstream: &p.upstream, rewriter: &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}, decoded: &p.decoded, handler: d}
+	l := large{reader: in, upstream: &p.upstream, rewriter: &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state}, decoded: &p.decoded, handler: d}
 	for !in.isLarge() {
 		if _, err := in.parser.Parse(in.in.Buffered()); err != nil {
 			p.t.Fatal(err)

@@ -204,7 +204,7 @@ func (c *feedCommands) unsubscribe(r *request) error {
 // monitor forwards MONITOR. After its answer the server sends lines that answer no request, and it does not
 // answer another MONITOR.
 func (c *feedCommands) monitor(r *request) error {
-	if c.upstream.state.monitoring && !c.upstream.tx.open {
+	if c.upstream.monitoring && !c.upstream.tx.open {
 		return nil
 	}
 	o := &entryData{}
@@ -215,7 +215,7 @@ func (c *feedCommands) monitor(r *request) error {
 		o.answer.head = a.head
 	}
 	err := c.upstream.forwardAndWait(r, o)
-	c.upstream.state.monitoring = c.upstream.state.monitoring || err == nil && o.done != nil && !o.answer.isError()
+	c.upstream.monitoring = c.upstream.monitoring || err == nil && o.done != nil && !o.answer.isError()
 	return err
 }
 
@@ -239,7 +239,7 @@ func (c *feedCommands) replicate(r *request) error {
 	switch {
 	case c.upstream.tx.open:
 		return c.upstream.forward(r, entry{}) // refused
-	case c.upstream.state.monitoring:
+	case c.upstream.monitoring:
 		return nil // the server does not answer either
 	}
 	o := &entryData{done: make(chan struct{})}

@@ -67,6 +67,9 @@ const (
 	flagExcluded
 	// flagMayBlock: the server may block before it answers, even for ever.
 	flagMayBlock
+	// flagKeepIfOK, flagKeepIfError: the client keeps its own connection if the reply is not, or is, an error (shared.go).
+	flagKeepIfOK
+	flagKeepIfError
 )
 
 // changesNothing reports whether handling the reply changes no state that later requests wait for.
@@ -107,6 +110,7 @@ type queue struct {
 	// carrying: the reply pump is handling the last entry, which is no longer in the ring. What its reply
 	// changes (the database, the login, subscriptions) is known only afterwards.
 	carrying bool
+	exact    bool // it is set for all entries, not only for those that change something
 
 	// For the request pump: next is the entry pushed last; next.n more equal ones are not in the ring yet. An
 	// entry with data of its own (single) equals no other, and next does not keep that data.
@@ -145,9 +149,9 @@ func (e *entry) weight() int {
 // It calls onWait before it waits, and the function that this returns afterwards.
 func (q *queue) push(e entry, onWait func() (stop func())) error {
 	e.n = 1
-	q.pushed++
 	if !q.single && q.next.sameAs(&e) {
 		q.next.n++
+		q.pushed++
 		return nil
 	}
 	if err := q.publish(); err != nil {
@@ -163,6 +167,7 @@ func (q *queue) push(e entry, onWait func() (stop func())) error {
 	if w := e.weight(); q.n > 0 && !q.closed && !q.hasRoom(w) { // an empty queue has room for anything
 		q.waitForRoom(w, onWait)
 	}
+	q.pushed++ // after onWait, which may send the requests before this one
 	return q.add(e)
 }
 
@@ -265,7 +270,7 @@ func (q *queue) pop() (e entry, ok bool) {
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 	if q.n == 0 {
-		q.carrying = !e.changesNothing()
+		q.carrying = q.exact || !e.changesNothing()
 		q.last = q.carrying
 		if q.watched != nil {
 			q.watched.Await(memory.FromClient)
@@ -311,6 +316,13 @@ func (q *queue) carried() {
 	defer q.mu.Unlock()
 	q.carrying = false
 	q.notFull.Signal()
+}
+
+// followAll makes the queue busy until the last reply has been carried to its end, whatever its entry is.
+func (q *queue) followAll() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.exact = true
 }
 
 // waitEmpty waits until every reply so far has arrived and been carried. It reports false if the reply pump

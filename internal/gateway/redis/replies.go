@@ -27,6 +27,8 @@ type replyPump struct {
 	pushes     pushFrames
 	finalError atomic.Pointer[string] // sent to the client when the session fails
 
+	shared *sharing // nil: the client shares no connections
+
 	tx   []entry     // queued in the open transaction, in order
 	busy atomic.Bool // handling a reply whose end may not have arrived yet
 }
@@ -68,7 +70,15 @@ func (p *replyPump) unblock() { p.spill.unblock() }
 
 func (p *replyPump) midReply() bool { return p.busy.Load() }
 
-func (p *replyPump) discard() { p.tx = nil }
+// discard forgets the queued commands, which the server has dropped.
+func (p *replyPump) discard() {
+	for i := range p.tx {
+		if e := &p.tx[i]; e.kind == kindHook {
+			e.data.after(answer{head: resp.Error})
+		}
+	}
+	p.tx = nil
+}
 
 func (p *replyPump) reset() {
 	p.discard()
@@ -108,8 +118,13 @@ func (p *replyPump) next() error {
 	}
 	if e.changesNothing() {
 		if done, err := p.carryBuffered(&e); done || err != nil {
+			p.queue.carried()
 			return err
 		}
+	}
+	if p.shared != nil {
+		p.shared.noteReply(b[0], e.flags)
+		e.flags &^= flagKeepIfOK | flagKeepIfError
 	}
 	p.busy.Store(true)
 	err = p.consume(e)
@@ -262,6 +277,8 @@ func (p *replyPump) carryExec() error {
 		return err
 	}
 	if h.Kind != resp.Array || h.N < 0 {
+		p.tx = tx
+		p.discard()
 		return p.copier.copy(shapeNone, nil)
 	}
 	p.frames.in.Discard(len(line))

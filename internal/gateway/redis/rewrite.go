@@ -17,7 +17,6 @@ type valueRewriter struct {
 	codec        *valueCodec
 	rules        *policy.Policy // the snapshot that the current request took
 	state        *sessionState
-	dialed       time.Time     // when the upstream connection was made
 	ahead        *aheadSealer  // the value of the current large request, compressed while it arrived
 	trace        *tracing      // nil: not traced
 	compressTime time.Duration // time spent compressing the values of the current request
@@ -203,7 +202,7 @@ func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (
 		return st, rule, "often_inflated"
 	}
 	st = rule.SettingFor(login)
-	if st.Dict != 0 && (v.codec.dicts == nil || !v.codec.dicts.ReadyOn(st.Dict, v.dialed)) {
+	if st.Dict != 0 && (v.codec.dicts == nil || !v.codec.dicts.ReadyOn(st.Dict, v.state.dialed)) {
 		st.Dict = 0
 	}
 	return st, rule, ""

@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
+	"github.com/cinch-layer/cinch/internal/gateway/redis/mux"
 	"github.com/cinch-layer/cinch/internal/wire/resp"
 )
 
@@ -46,13 +48,20 @@ func newSession(g *Gateway, client, upstream net.Conn, dialed time.Time) *sessio
 	s.upstream.init(s.PumpedSession, &s.replyPump, &g.authProbe, g.cfg.Stats)
 	s.replyPump.init(s.PumpedSession, &s.upstream.queue, &s.upstream.recentKeys, &s.upstream.state, g.codec, g.cfg.view)
 	s.reader.init(&s.upstream, g.table)
-	s.rewriter.codec, s.rewriter.state, s.rewriter.dialed = g.codec, &s.upstream.state, dialed
+	s.rewriter.codec, s.rewriter.state, s.upstream.state.dialed = g.codec, &s.upstream.state, dialed
 	s.rewriter.trace = newTracing(&g.cfg, upstream)
 	s.replyPump.decoder.trace = s.rewriter.trace
 	s.decoded.codec, s.decoded.upstream, s.decoded.stall = g.codec, &s.upstream, g.cfg.Stall
 	s.user.sideConn.init(g.dialer, &s.upstream, &g.commands, &g.scripts)
 	s.OnClose = s.user.sideConn.close
 	s.control.init(g, &s.upstream, &s.user, s)
+	if up, ok := upstream.(*gateway.Conn); ok {
+		if conn, ok := up.Conn.(*mux.Conn); ok {
+			s.upstream.sharing = &sharing{conn: conn}
+			s.replyPump.shared = s.upstream.sharing
+			conn.SetOwner(mux.Owner{Budget: s.Replies, OnWait: s.upstream.keepReading, Client: gateway.BudgetAddress(client)})
+		}
+	}
 	s.large = large{reader: &s.reader, upstream: &s.upstream, rewriter: &s.rewriter, decoded: &s.decoded, handler: s}
 	return s
 }
@@ -90,7 +99,7 @@ func (s *session) carryReplies() {
 // pumpRequests reads requests until the client ends its input or an error occurs.
 func (s *session) pumpRequests() {
 	defer s.reader.in.Free()
-	defer s.upstream.out.Flush() // before Free: lent bytes are in the reader's buffer
+	defer s.upstream.Flush() // before Free: lent bytes are in the reader's buffer
 	defer s.upstream.tx.end()
 	for s.failure == nil {
 		if err := s.next(); err != nil && !s.shouldContinue(err) {
@@ -189,10 +198,20 @@ func (s *session) parse(buf []byte) (n int, raw []byte, err error) {
 		for _, sp := range p.Args {
 			s.reader.args = append(s.reader.args, raw[sp.Off:sp.Off+sp.Len:sp.Off+sp.Len])
 		}
+	case s.upstream.isShared(): // only a whole request goes to a shared connection
+		if !s.reader.isLarge() {
+			return 0, nil, s.reader.in.Fill()
+		}
+		if err := s.upstream.pinForWrite(); err != nil {
+			return 0, nil, s.endUnplaced(err)
+		}
+		return s.parse(buf)
 	case s.large.canStreamValue():
+		s.upstream.noteWrite()
 		s.failure = s.large.streamValue()
 		return 0, nil, s.failure
 	case s.reader.isLarge():
+		s.upstream.noteWrite()
 		if err := s.large.request(); err != nil { // where the next request begins is unknown
 			s.failure = err
 		}
@@ -217,6 +236,11 @@ func (s *session) handleCollected(args [][]byte) error {
 func (s *session) handle(r *request) error {
 	cmd := s.reader.rows.lookup(r.args[0])
 	r.cmd = cmd
+	if s.upstream.sharing != nil {
+		if ok, err := s.place(r); !ok {
+			return s.endUnplaced(err)
+		}
+	}
 	s.rewriter.compressTime = 0
 	if t := s.rewriter.trace; t != nil && t.begin(cmd, s.upstream.queue.pushed) {
 		defer func() { t.sent(s.upstream.queue.pushed, s.rewriter.compressTime) }()
@@ -311,6 +335,15 @@ func (s *session) handle(r *request) error {
 	return err
 }
 
+// endUnplaced ends the session unless err is nil: its request has got no connection to the server.
+func (s *session) endUnplaced(err error) error {
+	if err == nil || s.Context().Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, io.EOF) || errors.Is(err, errSessionEnded) {
+		s.failure = err
+		return err
+	}
+	return s.failWith("ERR cinch: no connection to the server: " + err.Error())
+}
+
 // handleStored runs a command that works on stored values.
 func (s *session) handleStored(r *request) error {
 	switch {
@@ -339,6 +372,9 @@ func (s *session) queueRefusal(cmd *command) (refusal string) {
 // closes the connection.
 func (s *session) passProtocolError() error {
 	s.g.cfg.Stats.Error("protocol")
+	if err := s.upstream.pinForWrite(); err != nil {
+		return s.endUnplaced(err)
+	}
 	if err := s.upstream.out.write(s.reader.in.Buffered()); err != nil {
 		return err
 	}
@@ -348,7 +384,7 @@ func (s *session) passProtocolError() error {
 
 // passRaw copies from the client to the server without parsing.
 func (s *session) passRaw() error {
-	if err := s.upstream.out.Flush(); err != nil {
+	if err := s.upstream.Flush(); err != nil {
 		return err
 	}
 	s.reader.in.Free()
@@ -401,7 +437,7 @@ type requestReader struct {
 func (t *requestReader) init(upstream *upstreamWriter, table table) {
 	t.upstream, t.rows.table = upstream, table
 	t.from = source{conn: upstream.life.Client, reader: t}
-	t.in = resp.NewReader(&t.from, &upstream.out, bufferBytes)
+	t.in = resp.NewReader(&t.from, upstream, bufferBytes)
 }
 
 // beginStallWatch starts watching the client for stalls while the gateway waits for its next bytes, if its
@@ -459,13 +495,13 @@ func (t *requestReader) isLarge() bool {
 
 // sessionState is the state of a connection that the server's answers change and later requests depend on.
 type sessionState struct {
+	dialed        time.Time                   // a time before the connection of the next request was dialed
 	version       atomic.Int32                // RESP 2 or 3
+	pendingLogins atomic.Int32                // logins without an answer yet
 	subscriptions atomic.Int64                // of all kinds
 	selected      atomic.Pointer[string]      // the database, as the policy names it
 	credentials   atomic.Pointer[credentials] // the client's login
-	pendingLogins atomic.Int32                // logins without an answer yet
 	auth          gateway.AuthGate            // passed by logging in
-	monitoring    bool                        // MONITOR is on
 	tx            *transaction
 }
 

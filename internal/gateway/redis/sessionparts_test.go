@@ -225,7 +225,7 @@ func TestUpstreamWriterMutesAndQueues(t *testing.T) {
 
 func TestSealsFollowTheRules(t *testing.T) {
 	p := newParts(t)
-	v := &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state, dialed: time.Now()}
+	v := &valueRewriter{codec: p.codec, rules: p.codec.rules(), state: &p.upstream.state}
 	for name, test := range map[string]struct {
 		key, value string
 		sealed     bool

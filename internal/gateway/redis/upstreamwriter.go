@@ -19,6 +19,7 @@ type upstreamWriter struct {
 	pump  replyControl
 	stats *gateway.Stats
 
+	sharing   *sharing // nil: the client has a connection of its own from the start
 	state     sessionState
 	tx        transaction
 	executing atomic.Int32 // EXECs whose replies are outstanding and for which Requests holds memory
@@ -26,6 +27,7 @@ type upstreamWriter struct {
 	subscribing bool // a subscription was sent and may not have been answered yet
 	clientReply clientReply
 	asking      askingState
+	monitoring  bool // MONITOR is on
 	recentKeys  recentKeys
 	scratch     *[resp.MaxHeaderLen]byte
 }
@@ -53,9 +55,18 @@ func (c *upstreamWriter) init(life *gateway.PumpedSession, pump replyControl, au
 	c.state.init(&c.tx, authProbe)
 }
 
+// Flush sends the requests that were written so far, which must be whole. It implements [resp.Flusher].
+func (c *upstreamWriter) Flush() error {
+	if err := c.out.Flush(); err != nil || c.sharing == nil {
+		return err
+	}
+	c.out.err = c.commit(false)
+	return c.out.err
+}
+
 // await waits until the reply pump closes o.done. It returns errSessionEnded if the reply pump ends first.
 func (c *upstreamWriter) await(o *entryData) error {
-	if err := c.out.Flush(); err != nil {
+	if err := c.Flush(); err != nil {
 		return err
 	}
 	t := time.NewTimer(patience)
@@ -203,6 +214,9 @@ func (c *upstreamWriter) expect(e entry) error {
 	if c.tx.open {
 		e.flags |= flagQueued
 	}
+	if c.sharing != nil {
+		e.flags |= c.sharing.flags
+	}
 	err := c.queue.push(e, c.onWait)
 	if c.tx.open && c.queue.next.n == 0 { // entries that are only counted take no memory
 		c.tx.queuedBytes += e.weight()
@@ -213,7 +227,14 @@ func (c *upstreamWriter) expect(e entry) error {
 // onWait is called before the request pump waits for room in the queue, and the returned stop after the
 // wait. In between it keeps the reply pump from getting stuck.
 func (c *upstreamWriter) onWait() (stop func()) {
-	_ = c.out.Flush()
+	if c.out.Flush() == nil && c.sharing != nil {
+		c.out.err = c.commit(true)
+	}
+	return c.keepReading()
+}
+
+// keepReading keeps the reply pump from getting stuck until stop is called.
+func (c *upstreamWriter) keepReading() (stop func()) {
 	done := make(chan struct{})
 	go c.keepUnblocked(done)
 	return func() { close(done) }
