@@ -43,6 +43,7 @@ type serveOptions struct {
 	openPeers  bool   // gateways of flags accept links of any client
 	pprof      bool
 	testForce  bool
+	testShared bool
 
 	sockets  *upgrade.Sockets // inherited sockets; or nil
 	storeURL string           // of the embedded store, once it runs
@@ -130,6 +131,8 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
 	f.BoolVar(&o.testForce, "test-force", false, "for tests: compress every value that rules cover, even at a loss")
 	_ = f.MarkHidden("test-force")
+	f.BoolVar(&o.testShared, "test-shared", false, "for tests: upstream_connections: auto for gateways to Redis that don't say otherwise")
+	_ = f.MarkHidden("test-shared")
 	return cmd
 }
 
@@ -291,7 +294,7 @@ func (o serveOptions) process(log io.Writer) server.Options {
 		Load: func() (*config.Config, error) { return o.load(os.Getenv) }, Log: log,
 		Zstd:    server.Zstd{Engine: engineWith, Native: nativeZstd, Train: nativeTrainer()},
 		Version: b.Version, Revision: b.Revision,
-		PProf: o.pprof, Force: o.testForce, Embedded: o.storeURL != "", Sockets: o.sockets,
+		PProf: o.pprof, Force: o.testForce, Shared: o.testShared, Embedded: o.storeURL != "", Sockets: o.sockets,
 	}
 }
 

@@ -126,15 +126,17 @@ type Gateway struct {
 	ProxyProtocol bool     `yaml:"proxy_protocol,omitempty"`
 	ProxyFrom     []string `yaml:"proxy_from,omitempty,flow"` // addresses and networks; none: all
 
+	// UpstreamConnections is for grpc and redis.
+	UpstreamConnections Connections `yaml:"upstream_connections,omitempty"`
+
 	// For grpc only; see grpc.go.
-	MaxStreams          int      `yaml:"max_streams,omitempty"`
-	UpstreamConnections int      `yaml:"upstream_connections,omitempty"`
-	UpstreamEncodings   []string `yaml:"upstream_encodings,omitempty,flow"`
-	Window              Bytes    `yaml:"window,omitempty"`
-	MaxHeader           Bytes    `yaml:"max_header,omitempty"`
-	Link                *Link    `yaml:"link,omitempty"`   // see link.go
-	Peers               bool     `yaml:"peers,omitempty"`  // clients may be gateways; see peers.go
-	Sample              bool     `yaml:"sample,omitempty"` // all messages are measured
+	MaxStreams        int      `yaml:"max_streams,omitempty"`
+	UpstreamEncodings []string `yaml:"upstream_encodings,omitempty,flow"`
+	Window            Bytes    `yaml:"window,omitempty"`
+	MaxHeader         Bytes    `yaml:"max_header,omitempty"`
+	Link              *Link    `yaml:"link,omitempty"`   // see link.go
+	Peers             bool     `yaml:"peers,omitempty"`  // clients may be gateways; see peers.go
+	Sample            bool     `yaml:"sample,omitempty"` // all messages are measured
 
 	// For http only; see http.go.
 	UpstreamHost bool `yaml:"upstream_host,omitempty"` // sends the upstream's own name as Host

@@ -67,7 +67,9 @@ func (v *validator) grpc(g *Gateway, path string) {
 		v.add(path+".exclude", "give a rule for the service setting: raw", "is only for stores")
 	}
 	checkRange(v, path+".max_streams", g.MaxStreams, 1, 1<<20)
-	checkRange(v, path+".upstream_connections", g.UpstreamConnections, 1, 1024)
+	if g.UpstreamConnections == NoConnections {
+		v.add(path+".upstream_connections", "write auto or a number", "gRPC calls always share connections")
+	}
 	checkRange(v, path+".window", g.Window, 16<<10, 16<<20)
 	checkRange(v, path+".max_header", g.MaxHeader, 4<<10, 16<<20)
 	v.link(g, path+".link")
@@ -108,7 +110,9 @@ func (v *validator) refuseGRPCKeys(g *Gateway, path string) {
 	}
 	isHTTP := g.Protocol == HTTP
 	only("max_streams", g.MaxStreams != 0 && !isHTTP)
-	only("upstream_connections", g.UpstreamConnections != 0)
+	if g.UpstreamConnections != 0 && g.Protocol != Redis {
+		v.add(path+".upstream_connections", "", "is only for protocol: grpc and redis")
+	}
 	only("upstream_encodings", len(g.UpstreamEncodings) > 0 && !isHTTP)
 	only("window", g.Window != 0 && !g.IsTunnel())
 	only("max_header", g.MaxHeader != 0 && !isHTTP)

@@ -129,7 +129,23 @@ func (s *RedisServers) readHosts(scheme, list string) error {
 	return nil
 }
 
-// redis checks the keys that only gateways to several servers have.
+// AutoSharedConnections is the number of connections that upstream_connections: auto allows for the clients of one
+// login, database and protocol version.
+const AutoSharedConnections = 64
+
+// SharedConnections returns how many connections the clients of one login, database and protocol version may share; 0
+// if each client has one of its own.
+func (g *Gateway) SharedConnections() int {
+	switch {
+	case g.UpstreamConnections > 0:
+		return int(g.UpstreamConnections)
+	case g.UpstreamConnections == AutoConnections:
+		return AutoSharedConnections
+	}
+	return 0
+}
+
+// redis checks the keys that are about one or several Redis servers.
 func (v *validator) redis(g *Gateway, path string) {
 	s, err := g.RedisServers()
 	several := g.Protocol == Redis && err == nil && s.Kind != ""
@@ -150,6 +166,9 @@ func (v *validator) redis(g *Gateway, path string) {
 	}
 	if !several {
 		return
+	}
+	if g.UpstreamConnections > 0 {
+		v.add(path+".upstream_connections", "leave it out", "clients of a cluster and of Sentinels share no connections")
 	}
 	if _, _, err := net.SplitHostPort(g.Listen); err != nil || strings.HasPrefix(g.Listen, "unix:") {
 		v.add(path+".listen", "write host:port: the servers get this port and the next ones", "must be host:port for several servers")

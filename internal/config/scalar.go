@@ -208,6 +208,48 @@ func (s Setting) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// Connections is a number of connections to an upstream, or as text "auto" or "off".
+type Connections int
+
+// The values of Connections that are no numbers. 0 means that the key is not given.
+const (
+	AutoConnections Connections = -1 - iota
+	NoConnections
+)
+
+const offConnections = "off"
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Connections) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case autoSetting:
+		*c = AutoConnections
+		return nil
+	case offConnections:
+		*c = NoConnections
+		return nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > maxUpstreamConnections {
+		return terminal.WithHint(fmt.Errorf("%q is not a number of connections", text), "write auto, off, or a number from 1 to %d", maxUpstreamConnections)
+	}
+	*c = Connections(n)
+	return nil
+}
+
+const maxUpstreamConnections = 1024
+
+// MarshalYAML prints the text that UnmarshalText reads, a number as a number.
+func (c Connections) MarshalYAML() (any, error) {
+	switch c {
+	case AutoConnections:
+		return autoSetting, nil
+	case NoConnections:
+		return offConnections, nil
+	}
+	return int(c), nil
+}
+
 // TypeName is a type of values: "string", "hash" or "stream".
 type TypeName string
 

@@ -89,6 +89,7 @@ func (p *Process) register(metrics *gateway.Metrics) (*prometheus.Registry, erro
 		traceMetrics{p.shared.tracer},
 		priceMetrics{p.started.Gateways, &p.current},
 		whatIfMetrics{p.gateways},
+		sharedMetrics{p.gateways},
 	}
 	if p.shared.grpcCache != nil {
 		all = append(all, p.shared.grpcCache, &grpc.Metrics{Gateways: p.shared.grpc})

@@ -21,7 +21,7 @@ func (s *shared) addGRPC(l *loaded, g *config.Gateway, r *running, secure *tls.C
 		MaxConns:      g.MaxConnections,
 		Grace:         time.Duration(s.started.DrainGrace),
 		MaxStreams:    g.MaxStreams,
-		UpstreamConns: g.UpstreamConnections,
+		UpstreamConns: max(int(g.UpstreamConnections), 0),
 		Window:        int(g.Window),
 		MaxHeader:     int(g.MaxHeader),
 		MaxCompress:   int(g.MaxSeal),

@@ -14,6 +14,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/config/price"
 	"github.com/cinch-layer/cinch/internal/gateway"
+	"github.com/cinch-layer/cinch/internal/gateway/redis"
 )
 
 // processMetrics exports to Prometheus whether clients are served, how reloads went, and when certificates
@@ -163,6 +164,28 @@ func (m whatIfMetrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Measured), r.name, "measured")
 		ch <- prometheus.MustNewConstMetric(descWhatIf, prometheus.CounterValue, float64(c.Dropped), r.name, "dropped")
 		ch <- prometheus.MustNewConstMetric(descWhatIfSpent, prometheus.CounterValue, c.Spent.Seconds(), r.name)
+	}
+}
+
+// sharedMetrics exports the numbers of connections of gateways whose clients share them.
+type sharedMetrics struct{ gateways []*running }
+
+var descShared = prometheus.NewDesc("cinch_serve_upstream_connections", "Connections to the upstream of a gateway whose clients share them, by use.", []string{"gateway", "use"}, nil)
+
+// Describe implements prometheus.Collector.
+func (sharedMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- descShared }
+
+// Collect implements prometheus.Collector.
+func (m sharedMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, r := range m.gateways {
+		g, ok := r.gateway.(*redis.Gateway)
+		if !ok || !g.SharesConnections() {
+			continue
+		}
+		use := g.Connections()
+		for name, n := range map[string]int{"shared": use.Shared, "own": use.Own, "idle": use.Idle} {
+			ch <- prometheus.MustNewConstMetric(descShared, prometheus.GaugeValue, float64(n), r.name, name)
+		}
 	}
 }
 

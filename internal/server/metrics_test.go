@@ -19,7 +19,7 @@ import (
 
 // docs/METRICS.md documents exactly the existing metrics.
 func TestMetricsAreDocumented(t *testing.T) {
-	metricstest.Documented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{})
+	metricstest.Documented(t, "cinch_serve_", processMetrics{}, traceMetrics{}, priceMetrics{}, whatIfMetrics{}, sharedMetrics{})
 }
 
 // Metrics of a process: whether it is ready, and the results of reloads.

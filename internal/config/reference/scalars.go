@@ -31,6 +31,7 @@ const (
 	share    = `^[0-9]+(\.[0-9]+)? *%$`
 	cores    = `^[0-9]+(\.[0-9]+)? *%?$`
 	duration = `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`
+	conns    = `^(auto|off)$`
 	setting  = `^(auto|[a-z][a-z0-9]*(-proto(-raw)?)?(-[0-9]+)?(@[0-9a-f]{8})?)$`
 )
 
@@ -45,6 +46,8 @@ func scalar(t reflect.Type, path string) (of object, known bool) {
 		return object{"type": []string{"number", "string"}, "exclusiveMinimum": 0, "pattern": cores, "examples": []any{"20%", 0.2}}, true
 	case reflect.TypeFor[config.Ratio]():
 		return object{"type": []string{"number", "string"}, "minimum": 0, "maximum": 1, "pattern": share, "examples": []any{0.01, "1%"}}, true
+	case reflect.TypeFor[config.Connections]():
+		return object{"type": []string{"integer", "string"}, "minimum": 1, "maximum": 1024, "pattern": conns}, true
 	case reflect.TypeFor[config.Duration]():
 		return object{"type": []string{"integer", "string"}, "maximum": 0, "pattern": duration}, true
 	case reflect.TypeFor[config.Setting]():
