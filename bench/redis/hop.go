@@ -59,6 +59,16 @@ var allWays = []way{
 	{name: "rules off, 1 % sealed", start: rulesOff, sealed: true},
 	{name: "zstd-3", start: sealingWith("zstd-3")},
 	{name: "lz4", start: sealingWith("lz4")},
+	{name: "rules off, shared", start: sharing("enabled: false")},
+	{name: "zstd-3, shared", start: sharing("rules: [{key: '*', setting: zstd-3}]")},
+	{name: "lz4, shared", start: sharing("rules: [{key: '*', setting: lz4}]")},
+}
+
+// sharing is a gateway whose clients share connections to the server.
+func sharing(settings string) func(*options, *rig.Process) (*rig.Process, error) {
+	return func(o *options, s *rig.Process) (*rig.Process, error) {
+		return rig.Gateway(o.cinch, o.work, s, "log: {level: warn}", "upstream_connections: auto\n    "+settings)
+	}
 }
 
 // beforeWays run the program that --before names.

@@ -72,6 +72,10 @@ func Gateway(t testing.TB, cfg GatewayConfig) *GatewayServer {
 	return nil
 }
 
+// SharesConnections reports whether tests are to let the clients of Redis gateways share connections to the server
+// (variable CINCH_TEST_SHARED), so that any suite shows that this makes no difference.
+func SharesConnections() bool { return os.Getenv("CINCH_TEST_SHARED") != "" }
+
 func (g *GatewayServer) start() error {
 	args, err := g.arguments()
 	if err != nil {
@@ -118,6 +122,9 @@ func (g *GatewayServer) arguments() ([]string, error) {
 	}
 	if g.cfg.Force {
 		args = append(args, "--test-force")
+	}
+	if SharesConnections() {
+		args = append(args, "--test-shared")
 	}
 	return append(args, g.cfg.Args...), nil
 }
