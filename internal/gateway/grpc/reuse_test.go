@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
@@ -43,7 +45,7 @@ func callAtRandom(t *testing.T, c *grpc.ClientConn, name string) {
 	case 0:
 		time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, cancel)
 	case 1:
-		if _, err := unary(ctx, c, "Fail", in); grpc.Code(err) != 9 {
+		if _, err := unary(ctx, c, "Fail", in); status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
 	case 2:
