@@ -83,7 +83,7 @@ var process = []Row{
 	},
 	{
 		Keys: "`zstd`", Default: "`auto`", Also: "`CINCH_ZSTD`, `--zstd`",
-		Meaning: "implementation: `libzstd` (needs a build with cgo), `go`, or `auto`: libzstd if it is built in",
+		Meaning: "implementation: `libzstd` (needs a build with cgo), `go`, or `auto`: libzstd if it is built in. Short messages of MongoDB always use `go`",
 	},
 	{
 		Keys: "`drain_delay`", Default: "`0s`", Also: "`CINCH_DRAIN_DELAY`, `--drain-delay`",

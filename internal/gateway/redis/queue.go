@@ -67,8 +67,9 @@ const (
 	flagExcluded
 	// flagMayBlock: the server may block before it answers, even for ever.
 	flagMayBlock
-	// flagKeepIfOK, flagKeepIfError: the client keeps its own connection if the reply is not, or is, an error (shared.go).
+	// flagKeepIfOK: the client keeps its own connection if the reply is not an error (shared.go).
 	flagKeepIfOK
+	// flagKeepIfError: the same, if it is.
 	flagKeepIfError
 )
 

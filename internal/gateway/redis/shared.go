@@ -159,7 +159,8 @@ zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion xlen xpending xrang
 // setSharing sets what sharing needs to know of the table's commands.
 func (t table) setSharing() {
 	for _, c := range t {
-		// A command of a module, or about vectors, may block, and the server then answers nothing else on the connection.
+		// A command of a module, or about vectors, may block, and the server then answers nothing else on the
+		// connection.
 		c.shareable = (c.strategy == verbatim || c.strategy == values) && c.flags&flagMayBlock == 0 &&
 			!strings.HasPrefix(c.name, "ft.") && !strings.HasPrefix(c.name, "v") && c.name != "shutdown" && c.name != "failover"
 		switch c.strategy {
@@ -321,7 +322,8 @@ func keepFlags(r *request) (flags entryFlags) {
 // passingClientCommands are the subcommands of CLIENT whose effect does not last, or is known to the session.
 var passingClientCommands = []string{"list", "kill", "pause", "unpause", "unblock", "help", "getname", "getredir", "trackinginfo", "reply", "tracking", "setinfo"}
 
-// isPlain reports whether the client's own connection has no state but that of an identity. No reply may be outstanding.
+// isPlain reports whether the client's own connection has no state but that of an identity. No reply may be
+// outstanding.
 func (s *session) isPlain() bool {
 	c := &s.upstream
 	return !c.sharing.stays && !c.sharing.kept.Load() && !c.tx.open && !c.tx.watch.on && c.state.subscriptions.Load() == 0 && !c.monitoring &&
@@ -382,7 +384,8 @@ func (c *upstreamWriter) unpin() {
 	c.sharing.pinned = false
 }
 
-// commit sends the requests that were written to a shared connection. more: there is a request of which the rest follows.
+// commit sends the requests that were written to a shared connection. more: there is a request of which the rest
+// follows.
 func (c *upstreamWriter) commit(more bool) error {
 	sh := c.sharing
 	n := c.queue.pushed - sh.committed

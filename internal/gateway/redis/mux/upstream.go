@@ -109,8 +109,8 @@ func (u *upstream) reserve(c *Conn) bool {
 	return u.keepFor(c)
 }
 
-// keepFor reserves the connection for a client if it is not reserved yet, waits until others have sent the requests that
-// they have begun, and reports whether the connection is still open. mu must be held; it is released meanwhile.
+// keepFor reserves the connection for a client if it is not reserved yet, waits until others have sent the requests
+// that they have begun, and reports whether the connection is still open. mu must be held; it is released meanwhile.
 func (u *upstream) keepFor(c *Conn) bool {
 	if u.reserved == nil {
 		u.reserved = c
