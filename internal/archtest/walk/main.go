@@ -34,7 +34,7 @@ var paths = []path{
 	{"redis-get", 22, 72, (*walker).redisGet},
 	{"mongo-find", 30, 115, (*walker).mongoFind},
 	{"tarantool-replace", 39, 152, (*walker).tarantoolReplace},
-	{"http-post", 37, 146, (*walker).httpPost},
+	{"http-post", 37, 148, (*walker).httpPost},
 	{"grpc-unary", 28, 155, (*walker).grpcUnary},
 	{"grpc-unary-rule", 57, 278, (*walker).grpcUnaryRule},
 	{"pack", 24, 91, (*walker).pack},

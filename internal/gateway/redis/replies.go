@@ -118,7 +118,9 @@ func (p *replyPump) next() error {
 	}
 	if e.changesNothing() {
 		if done, err := p.carryBuffered(&e); done || err != nil {
-			p.queue.carried()
+			if p.queue.last {
+				p.queue.carried()
+			}
 			return err
 		}
 	}
