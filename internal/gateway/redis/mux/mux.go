@@ -211,7 +211,7 @@ func (g *group) best() (best *upstream, conns, users int) {
 	least := 0
 	for _, u := range g.shared {
 		u.mu.Lock()
-		n, open := u.users, u.err == nil && u.reserved == nil
+		n, open := u.users, u.isOpenTo(nil)
 		u.mu.Unlock()
 		if !open {
 			continue

@@ -65,7 +65,7 @@ func (u *upstream) join() {
 func (u *upstream) takesClient() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.err != nil || u.reserved != nil {
+	if !u.isOpenTo(nil) {
 		return false
 	}
 	u.users++
@@ -76,6 +76,11 @@ func (u *upstream) takesClient() bool {
 func (u *upstream) serves(c *Conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.isOpenTo(c)
+}
+
+// isOpenTo is serves for callers that hold mu. A nil client stands for any.
+func (u *upstream) isOpenTo(c *Conn) bool {
 	return u.err == nil && (u.reserved == nil || u.reserved == c)
 }
 
@@ -83,7 +88,7 @@ func (u *upstream) serves(c *Conn) bool {
 func (u *upstream) begin(c *Conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.err != nil || u.reserved != nil && u.reserved != c {
+	if !u.isOpenTo(c) {
 		return false
 	}
 	u.begun++
@@ -163,7 +168,7 @@ func (u *upstream) reserveIfAlone(c *Conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	others := slices.ContainsFunc(u.expected[u.head:], func(e expectation) bool { return e.to != c })
-	if others || u.err != nil || u.reserved != nil && u.reserved != c {
+	if others || !u.isOpenTo(c) {
 		return false
 	}
 	u.reserved = c
