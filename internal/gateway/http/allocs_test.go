@@ -43,7 +43,6 @@ func startRawUpstream(t *testing.T, end []byte) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
 	serve := func(c net.Conn) {
 		defer c.Close()
 		buf := make([]byte, 32<<10)
@@ -53,15 +52,7 @@ func startRawUpstream(t *testing.T, end []byte) (addr string) {
 			}
 		}
 	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
+	testenv.AcceptEach(t, l, serve)
 	return l.Addr().String()
 }
 

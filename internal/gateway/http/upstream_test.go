@@ -245,7 +245,6 @@ func frames(t *testing.T, answer func(f *xhttp2.Framer, id uint32, before int32)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
 	var n atomic.Int32
 	serve := func(c net.Conn) {
 		defer c.Close()
@@ -262,15 +261,7 @@ func frames(t *testing.T, answer func(f *xhttp2.Framer, id uint32, before int32)
 			}
 		}
 	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
+	testenv.AcceptEach(t, l, serve)
 	return l.Addr().String()
 }
 
