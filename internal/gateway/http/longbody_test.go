@@ -45,8 +45,8 @@ func (l *logLines) Read(p []byte) (int, error) {
 // A body of a gigabyte without a length takes at most 1 % more bytes between two gateways than one gateway sends to a
 // server that reads zstd, and arrives unchanged. Unless the tests are full, the body has 64 MiB and 1.2 % is accepted:
 // a pair compresses what has arrived, so where the sender is slow, as under the race detector, its pieces are smaller
-// (1.0085 to 1.0102 seen). The memory budget is 64 MiB. Both compress with a window of 1 MiB: nothing in this body repeats over a longer distance, so the longer
-// offsets in a link's default window of 8 MiB would make the ratio 1.016.
+// (1.0085 to 1.0102 seen). The memory budget is 64 MiB. Both compress with a window of 1 MiB: nothing in this body
+// repeats over a longer distance, so the longer offsets in a link's default window of 8 MiB would make the ratio 1.016.
 func TestLongBodyThroughPair(t *testing.T) {
 	length, limit := int64(64<<20), 1.012
 	if testenv.IsFull() {
