@@ -199,7 +199,7 @@ func (s *session) place(r *request) (ok bool, err error) {
 		err = c.pin()
 		sh.stays = sh.stays || keepsConnection(r) || cmd.name == "exec" && (c.tx.changesLogin || c.tx.changesState)
 		sh.flags = keepFlags(r)
-	case !sh.pinned && sh.conn.HasLongReplies():
+	case !sh.pinned && sh.conn.MovesMuch():
 		sh.stays = true
 		err = c.pin()
 	case sh.pinned && (cmd.mayWrite || !sh.written) && c.isIdle() && s.isPlain():

@@ -21,8 +21,9 @@ const (
 	// maxUnread is the number of bytes of replies beyond which a client's next requests wait. The replies to its
 	// outstanding requests count as if they were as long as its latest ones.
 	maxUnread = 512 << 10
-	// maxUsual is the length of a client's usual reply, in bytes, beyond which it should not share connections.
-	maxUsual = 64 << 10
+	// maxInFlight is the number of bytes in a client's outstanding requests and their replies, on a moving average, beyond
+	// which it should not share connections.
+	maxInFlight = 64 << 10
 	// freeUnread is the number of bytes of unread replies that need no budget.
 	freeUnread = 16 << 10
 	// maxShort is the number of unread bytes up to which a client gets time to read them when the budget has no more.
@@ -61,6 +62,8 @@ type Conn struct {
 	outstanding int   // requests on up without a reply
 	incomplete  int   // bytes of the reply that has not ended
 	usual       int   // bytes of a reply, from the latest ones
+	asked       int   // bytes of a request, from the latest ones
+	inFlight    int   // bytes of outstanding requests and replies, from the latest Commits
 
 	waited  time.Duration // for the client to read, since the last reply without delayed
 	delayed bool          // the current reply had to wait for memory
@@ -343,12 +346,12 @@ func (c *Conn) BeginWait(ctx context.Context) (ok bool, dialed time.Time, err er
 	return true, u.dialed, nil
 }
 
-// HasLongReplies reports whether the client's replies are too long for a shared connection, on which other clients'
-// wait behind them.
-func (c *Conn) HasLongReplies() bool {
+// MovesMuch reports whether the client's requests and replies are so long, or so many at a time, that they fill writes
+// of their own: a shared connection would only add copies, and other clients' replies wait behind this one's.
+func (c *Conn) MovesMuch() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.usual > maxUsual
+	return c.inFlight > maxInFlight
 }
 
 // HasWritten reports whether the client has sent a request that may write on a shared connection.
@@ -405,6 +408,8 @@ func (c *Conn) Commit(n int, writes, more bool) error {
 		return c.err
 	}
 	c.outstanding += n
+	c.asked += (len(staged)/n - c.asked) / 8
+	c.inFlight += (c.outstanding*(c.usual+c.asked) - c.inFlight) / 8
 	if writes {
 		c.wrote = u
 	}

@@ -346,6 +346,37 @@ func TestLongRepliesAreFew(t *testing.T) {
 	}
 }
 
+// A client whose requests and replies fill writes of their own, because they are long or many, moves much. Those with
+// short ones, also in a pipeline, and with single long ones do not.
+func TestMovesMuch(t *testing.T) {
+	for _, c := range []struct {
+		command []string
+		replies int // bytes of a reply
+		depth   int
+		want    bool
+	}{
+		{[]string{"LONG", "16"}, 23, 100, false},
+		{[]string{"LONG", "40000"}, 40009, 1, false},
+		{[]string{"LONG", "100000"}, 100010, 1, true},
+		{[]string{"LONG", "16384"}, 16394, 16, true},
+		{[]string{"IGNORE", strings.Repeat("x", 16<<10)}, len("-ERR unknown command\r\n"), 16, true},
+		{[]string{"IGNORE", strings.Repeat("x", 16<<10)}, len("-ERR unknown command\r\n"), 1, false},
+	} {
+		conn := newConn(newPool(&server{}, 1), newWallet(64<<20))
+		for range 50 {
+			if err := sendAll(t, conn, c.depth, bytes.Repeat(request(c.command...), c.depth)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, conn, int64(c.replies*c.depth)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := conn.MovesMuch(); got != c.want {
+			t.Errorf("%s, %d bytes of reply, depth %d: %t", c.command[0], c.replies, c.depth, got)
+		}
+	}
+}
+
 // A connection that is reserved serves its client alone; others go to another one. It ends with its client.
 func TestReserve(t *testing.T) {
 	s := &server{}
