@@ -39,11 +39,7 @@ func assume(ctx context.Context, c net.Conn, id Identity) error {
 	_ = c.SetDeadline(deadline)
 	var b []byte
 	for _, r := range requests {
-		args := make([][]byte, len(r))
-		for i := range r {
-			args[i] = []byte(r[i])
-		}
-		b = resp.AppendArgs(b, args)
+		b = resp.AppendCommand(b, r...)
 	}
 	if _, err := c.Write(b); err != nil {
 		return err

@@ -133,17 +133,9 @@ func newConn(p *Pool, w *wallet) *Conn {
 	return c
 }
 
-func request(args ...string) (b []byte) {
-	all := make([][]byte, len(args))
-	for i := range args {
-		all[i] = []byte(args[i])
-	}
-	return resp.AppendArgs(nil, all)
-}
-
 func send(t *testing.T, c *Conn, args ...string) {
 	t.Helper()
-	if err := sendAll(t, c, 1, request(args...)); err != nil {
+	if err := sendAll(t, c, 1, resp.AppendCommand(nil, args...)); err != nil {
 		t.Error(err)
 	}
 }
@@ -171,6 +163,13 @@ func expect(t *testing.T, c *Conn, want string) {
 	}
 }
 
+// expectConn sends CONN and expects the number of the connection.
+func expectConn(t *testing.T, c *Conn, want int) {
+	t.Helper()
+	send(t, c, "CONN")
+	expect(t, c, fmt.Sprintf(":%d\r\n", want))
+}
+
 // Many clients share two connections, each sends pipelines of requests and gets its own replies in order, also while it
 // changes to a connection of its own and back.
 func TestClientsGetTheirReplies(t *testing.T) {
@@ -190,17 +189,17 @@ func TestClientsGetTheirReplies(t *testing.T) {
 					switch rng.IntN(8) {
 					case 0:
 						size := rng.IntN(3 * readBytes)
-						requests = append(requests, request("LONG", strconv.Itoa(size))...)
+						requests = append(requests, resp.AppendCommand(nil, "LONG", strconv.Itoa(size))...)
 						fmt.Fprintf(&want, "$%d\r\n%s\r\n", size, strings.Repeat("x", size))
 					case 1:
-						requests = append(requests, request("NESTED")...)
+						requests = append(requests, resp.AppendCommand(nil, "NESTED")...)
 						want.WriteString("*3\r\n:1\r\n*2\r\n$-1\r\n+a\r\n%1\r\n+k\r\n*-1\r\n")
 					case 2:
-						requests = append(requests, request("NONE")...)
+						requests = append(requests, resp.AppendCommand(nil, "NONE")...)
 						want.WriteString("-ERR unknown command\r\n")
 					default:
 						text := fmt.Sprintf("client %d, request %d", i, k)
-						requests = append(requests, request("ECHO", text)...)
+						requests = append(requests, resp.AppendCommand(nil, "ECHO", text)...)
 						fmt.Fprintf(&want, "$%d\r\n%s\r\n", len(text), text)
 					}
 				}
@@ -229,7 +228,7 @@ func TestSlowClientIsCut(t *testing.T) {
 	s := &server{}
 	p := newPool(s, 1)
 	slow, other := newConn(p, newWallet(1<<20)), newConn(p, newWallet(0))
-	if err := sendAll(t, slow, 40, bytes.Repeat(request("LONG", strconv.Itoa(100<<10)), 40)); err != nil {
+	if err := sendAll(t, slow, 40, bytes.Repeat(resp.AppendCommand(nil, "LONG", strconv.Itoa(100<<10)), 40)); err != nil {
 		t.Fatal(err)
 	}
 	send(t, other, "ECHO", "a")
@@ -280,7 +279,7 @@ func TestIdentities(t *testing.T) {
 	s.refuse.Store(true)
 	c := newConn(p, newWallet(0))
 	c.id = Identity{User: "b", Password: "p", Version: 2}
-	if err := sendAll(t, c, 1, request("CONN")); err == nil || !strings.Contains(err.Error(), "WRONGPASS no") {
+	if err := sendAll(t, c, 1, resp.AppendCommand(nil, "CONN")); err == nil || !strings.Contains(err.Error(), "WRONGPASS no") {
 		t.Error(err)
 	}
 }
@@ -290,18 +289,13 @@ func TestPin(t *testing.T) {
 	s := &server{}
 	p := newPool(s, 1)
 	one, two := newConn(p, newWallet(0)), newConn(p, newWallet(0))
-	ask := func(c *Conn, want int) {
-		t.Helper()
-		send(t, c, "CONN")
-		expect(t, c, fmt.Sprintf(":%d\r\n", want))
-	}
-	ask(one, 1)
-	ask(two, 1)
+	expectConn(t, one, 1)
+	expectConn(t, two, 1)
 	if _, err := one.Pin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ask(one, 2)
-	ask(two, 1)
+	expectConn(t, one, 2)
+	expectConn(t, two, 1)
 	reading := make(chan error)
 	go func() { // as a session's reply pump does
 		_, err := one.Read(make([]byte, 1))
@@ -311,7 +305,7 @@ func TestPin(t *testing.T) {
 	if _, err := two.Pin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ask(two, 2)
+	expectConn(t, two, 2)
 	_ = one.Close()
 	if err := <-reading; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
@@ -364,7 +358,7 @@ func TestMovesMuch(t *testing.T) {
 	} {
 		conn := newConn(newPool(&server{}, 1), newWallet(64<<20))
 		for range 50 {
-			if err := sendAll(t, conn, c.depth, bytes.Repeat(request(c.command...), c.depth)); err != nil {
+			if err := sendAll(t, conn, c.depth, bytes.Repeat(resp.AppendCommand(nil, c.command...), c.depth)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.CopyN(io.Discard, conn, int64(c.replies*c.depth)); err != nil {
@@ -382,13 +376,8 @@ func TestReserve(t *testing.T) {
 	s := &server{}
 	p := newPool(s, 1)
 	one, two := newConn(p, newWallet(0)), newConn(p, newWallet(0))
-	ask := func(c *Conn, want int) {
-		t.Helper()
-		send(t, c, "CONN")
-		expect(t, c, fmt.Sprintf(":%d\r\n", want))
-	}
-	ask(one, 1)
-	ask(two, 1)
+	expectConn(t, one, 1)
+	expectConn(t, two, 1)
 	wait := func(c *Conn) bool {
 		t.Helper()
 		ok, _, err := c.BeginWait(t.Context())
@@ -396,7 +385,7 @@ func TestReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ok {
-			ask(c, 1)
+			expectConn(t, c, 1)
 		}
 		return ok
 	}
@@ -406,8 +395,8 @@ func TestReserve(t *testing.T) {
 	if !wait(two) { // for its write on connection 1
 		t.Error("two can't wait for its write on connection 1")
 	}
-	ask(two, 2)
-	ask(one, 1)
+	expectConn(t, two, 2)
+	expectConn(t, one, 1)
 	_ = one.Close()
 	s.mu.Lock()
 	c := s.conns[0]
@@ -416,7 +405,7 @@ func TestReserve(t *testing.T) {
 		t.Error("connection 1 is open")
 	}
 	three := newConn(p, newWallet(0))
-	ask(three, 2)
+	expectConn(t, three, 2)
 	s.kill(2)
 	for three.up.serves(three) {
 		runtime.Gosched()
@@ -439,7 +428,7 @@ func TestConnectionBreaksBeforeCommit(t *testing.T) {
 	for c.up.serves(c) {
 		runtime.Gosched()
 	}
-	_, _ = c.Write(request("ECHO", "a"))
+	_, _ = c.Write(resp.AppendCommand(nil, "ECHO", "a"))
 	if err := c.Commit(1, true, false); err == nil {
 		t.Error("no error")
 	}
@@ -466,7 +455,7 @@ func TestReserveWaitsForRequestsThatHaveBegun(t *testing.T) {
 	for one.up.serves(one) {
 		runtime.Gosched()
 	}
-	_, _ = one.Write(request("CONN"))
+	_, _ = one.Write(resp.AppendCommand(nil, "CONN"))
 	select {
 	case <-reserved:
 		t.Error("the request is behind WAIT")
