@@ -21,8 +21,8 @@ const (
 	// maxUnread is the number of bytes of replies beyond which a client's next requests wait. The replies to its
 	// outstanding requests count as if they were as long as its latest ones.
 	maxUnread = 512 << 10
-	// maxInFlight is the number of bytes in a client's outstanding requests and their replies, on a moving average, beyond
-	// which it should not share connections.
+	// maxInFlight is the number of bytes in a client's outstanding requests and their replies, on a moving average,
+	// beyond which it should not share connections.
 	maxInFlight = 64 << 10
 	// freeUnread is the number of bytes of unread replies that need no budget.
 	freeUnread = 16 << 10
