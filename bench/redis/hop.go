@@ -134,7 +134,7 @@ func (o *options) measureHop() error {
 
 func (o *options) startLane(w way) (l lane, err error) {
 	l.way = w
-	if l.server, err = rig.Redis(o.work); err != nil || w.start == nil {
+	if l.server, err = rig.Redis(o.work, "--maxclients", "20000"); err != nil || w.start == nil {
 		return l, err
 	}
 	if l.hop, err = w.start(o, l.server); err != nil {
@@ -156,7 +156,7 @@ func (l *lane) run(k load, test string, results map[hopKey][]rate) error {
 			return err
 		}
 	}
-	r, err := hopTest(k, test, l.target(), l.hop)
+	r, err := hopTest(k, hopConnections, test, l.target(), l.hop)
 	key := hopKey{k, l.name, test}
 	results[key] = append(results[key], r)
 	return err
@@ -179,8 +179,8 @@ func sealSome(server *rig.Process, size int) error {
 	return nil
 }
 
-// hopTest runs redis-benchmark against target.
-func hopTest(l load, test string, target, hop *rig.Process) (r rate, err error) {
+// hopTest runs redis-benchmark with a number of clients against target.
+func hopTest(l load, clients int, test string, target, hop *rig.Process) (r rate, err error) {
 	host, port, _ := net.SplitHostPort(target.Addr)
 	var before, after float64
 	if before, err = cpuMicros(hop); err != nil {
@@ -189,7 +189,7 @@ func hopTest(l load, test string, target, hop *rig.Process) (r rate, err error) 
 	ctx, cancel := context.WithTimeout(context.Background(), hopPatience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "redis-benchmark", "-h", host, "-p", port, "-t", test, "-d", strconv.Itoa(l.bytes),
-		"-P", strconv.Itoa(l.depth), "-c", strconv.Itoa(hopConnections), "-n", strconv.Itoa(l.requests), "-r", strconv.Itoa(hopKeys), "--csv").Output()
+		"-P", strconv.Itoa(l.depth), "-c", strconv.Itoa(clients), "-n", strconv.Itoa(l.requests), "-r", strconv.Itoa(hopKeys), "--csv").Output()
 	if err != nil {
 		return r, err
 	}

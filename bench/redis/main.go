@@ -2,7 +2,7 @@
 // cost of the hop compared with a plain forwarder. It starts its own servers and writes to bench/results;
 // bench/README.md describes measurements and data.
 //
-//	go run ./bench/redis [--part sizes,cpu,hop,large,menus,glide] [--runs N] [--menus N] [--cache DIR] [--before BINARY]
+//	go run ./bench/redis [--part sizes,cpu,hop,clients,large,menus,glide] [--runs N] [--menus N] [--cache DIR] [--before BINARY]
 package main
 
 import (
@@ -35,7 +35,7 @@ type options struct {
 func main() {
 	link.Child()
 	var o options
-	flag.StringVar(&o.parts, "part", "sizes,cpu,hop,large,menus,glide", "parts to measure, separated by commas")
+	flag.StringVar(&o.parts, "part", "sizes,cpu,hop,clients,large,menus,glide", "parts to measure, separated by commas")
 	flag.StringVar(&o.cache, "cache", corpora.DefaultCache(), "directory of the downloaded packages")
 	flag.StringVar(&o.results, "results", "bench/results", "directory for the results")
 	flag.IntVar(&o.runs, "runs", 5, "repetitions of each timed measurement; the median is reported")
@@ -66,6 +66,8 @@ func run(o *options) error {
 			err = o.withCorpora(o.measureCPU)
 		case "hop":
 			err = o.measureHop()
+		case "clients":
+			err = o.measureClients()
 		case "large":
 			err = o.measureLarge()
 		case "menus":
@@ -73,7 +75,7 @@ func run(o *options) error {
 		case "glide":
 			err = o.withCorpora(o.measureGlide)
 		default:
-			err = fmt.Errorf("unknown part %q: use sizes, cpu, hop, large, menus or glide", part)
+			err = fmt.Errorf("unknown part %q: use sizes, cpu, hop, clients, large, menus or glide", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)

@@ -10,7 +10,7 @@ import (
 // haproxyText is a minimal configuration that forwards TCP connections with one thread.
 const haproxyText = `global
   nbthread 1
-  maxconn 2000
+  maxconn 9900
 defaults
   mode tcp
   timeout client 1h
