@@ -129,9 +129,13 @@ func (s *RedisServers) readHosts(scheme, list string) error {
 	return nil
 }
 
-// AutoSharedConnections is the number of connections that upstream_connections: auto allows for the clients of one
-// login, database and protocol version.
-const AutoSharedConnections = 64
+// What upstream_connections: auto means for Redis.
+const (
+	// AutoSharedConnections is the number of connections for the clients of one login, database and protocol version.
+	AutoSharedConnections = 64
+	// AutoUnsharedClients is the number of clients that have a connection each before others share.
+	AutoUnsharedClients = 4
+)
 
 // SharedConnections returns how many connections the clients of one login, database and protocol version may share; 0
 // if each client has one of its own.

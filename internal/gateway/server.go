@@ -357,6 +357,13 @@ func (s *Server) remove(a *activeConn) {
 	s.closeDone()
 }
 
+// Connections returns the number of clients' connections.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.active)
+}
+
 // closeDone closes done after Shutdown when no listener and no connection is left. s.mu must be held.
 func (s *Server) closeDone() {
 	if s.closed && len(s.active) == 0 && len(s.listeners) == 0 {

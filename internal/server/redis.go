@@ -43,7 +43,10 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		s.manage(g, r, apply)
 		cfg.Dicts, cfg.Sampler, cfg.WhatIf = dicts, r.auto, r.whatIf.watch
 		cfg.SharedConns = g.SharedConnections()
-		if s.options.Shared && g.UpstreamConnections == 0 {
+		switch {
+		case g.UpstreamConnections == config.AutoConnections:
+			cfg.UnsharedClients = config.AutoUnsharedClients
+		case s.options.Shared && g.UpstreamConnections == 0:
 			cfg.SharedConns = config.AutoSharedConnections
 		}
 		made = redis.NewGateway(cfg)

@@ -39,6 +39,9 @@ type Config struct {
 	// SharedConns is the largest number of connections that clients of one login, database and protocol version share;
 	// 0: each client has one of its own.
 	SharedConns int
+	// UnsharedClients is the number of clients that have a connection each before others share: for few clients
+	// sharing only adds a step.
+	UnsharedClients int
 
 	// GuardLoopback refuses clients from other machines, see gateway.LoopbackGuard.
 	GuardLoopback bool

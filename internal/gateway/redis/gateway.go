@@ -151,7 +151,7 @@ func (g *Gateway) Connect(ctx context.Context, client net.Conn) (cluster.Session
 
 // connectUpstream returns a client's connection to the server.
 func (g *Gateway) connectUpstream(ctx context.Context, client net.Conn) (net.Conn, error) {
-	if g.shared == nil || g.slow.has(gateway.BudgetAddress(client)) {
+	if g.shared == nil || g.server.Connections() <= g.cfg.UnsharedClients || g.slow.has(gateway.BudgetAddress(client)) {
 		return g.dialer.dial(ctx)
 	}
 	c := g.shared.Conn()

@@ -52,6 +52,22 @@ func TestManyClientsShare(t *testing.T) {
 	}
 }
 
+// The first clients have a connection each, the next ones share.
+func TestFewClientsDoNotShare(t *testing.T) {
+	t.Parallel()
+	front, g := startShared(t, startServer(t), func(c *Config) { c.UnsharedClients = 2 })
+	for range 5 {
+		exchange(t, dialRaw(t, front), "SET k v", "+OK\r\n")
+	}
+	if use := g.Connections(); use.Shared != 1 || use.Own != 0 {
+		t.Errorf("%+v", use)
+	}
+	info, err := clientOf(t, g.cfg.Upstream.Address).ClientList(ctx).Result()
+	if n := strings.Count(info, "cmd=set"); err != nil || n != 3 {
+		t.Errorf("%d connections, want 2 and a shared one: %v\n%s", n, err, info)
+	}
+}
+
 // What a client's connection may be, as docs/REDIS.md says for each command: after the command, and after a shared
 // command behind it.
 func TestConnectionsOfCommands(t *testing.T) {
