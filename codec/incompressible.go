@@ -15,7 +15,19 @@ const (
 // Incompressible estimates whether compressing src would be useless: it returns true for random, encrypted
 // and compressed bytes. It reads up to 4 KiB of src, in a few microseconds, and allocates nothing. In doubt
 // it returns false.
-func Incompressible(src []byte) bool {
+func Incompressible(src []byte) bool { return incompressible(src, true) }
+
+// Incompressible is like the function, for one codec: those that only replace repeated bytes (lz4, s2, minlz and
+// snappy) also gain nothing from base64 and other random letters.
+func (id ID) Incompressible(src []byte) bool {
+	switch id {
+	case LZ4, S2, MinLZ, Snappy:
+		return incompressible(src, false)
+	}
+	return incompressible(src, true)
+}
+
+func incompressible(src []byte, byEntropy bool) bool {
 	if len(src) < minSampled {
 		return false
 	}
@@ -45,7 +57,7 @@ func Incompressible(src []byte) bool {
 			return false
 		}
 	}
-	return s.flat()
+	return !byEntropy || s.flat()
 }
 
 type sample struct {

@@ -49,6 +49,21 @@ func TestIncompressibleFalse(t *testing.T) {
 	}
 }
 
+// Codecs without an entropy coder gain nothing from base64, and zstd a quarter. JSON is worth it for all.
+func TestIncompressibleByCodec(t *testing.T) {
+	for _, id := range []codec.ID{codec.LZ4, codec.S2, codec.MinLZ, codec.Snappy, codec.Zstd, codec.Gzip} {
+		plain := id != codec.Zstd && id != codec.Gzip
+		for _, n := range []int{1000, 4096, 16 << 10} {
+			if got := id.Incompressible(codectest.Kinds["base64"](n, 1)); got != plain {
+				t.Errorf("%s, %d bytes of base64: %t", id, n, got)
+			}
+			if id.Incompressible(codectest.JSON(n, 1)) {
+				t.Errorf("%s, %d bytes of JSON", id, n)
+			}
+		}
+	}
+}
+
 // TestIncompressibleAgrees compares the estimate with a codec's results on partly random values: for values
 // estimated to be incompressible, zstd gains little.
 func TestIncompressibleAgrees(t *testing.T) {

@@ -74,7 +74,7 @@ func (s *Sealer) compress(dst, value []byte, st codec.Setting, of Foreign, raw i
 			return dst, false
 		}
 		h.HasDict, h.Dict = true, st.Dict
-	} else if codec.Incompressible(value) {
+	} else if st.Codec.Incompressible(value) {
 		return dst, false // not checked with a dictionary, which may contain even noise
 	} else {
 		h.Checksum = checksum(value, of)

@@ -71,7 +71,7 @@ func (l *largeRequest) fillLast(buf []byte, have int, at *policy.Address) error 
 func (l *largeRequest) sealAhead(value []byte, have int, at *policy.Address) bool {
 	beginning := value[:codec.FrameBlock]
 	st, rule, left := l.rewriter.setting(at, beginning, l.rewriter.state.login())
-	if rule == nil || left != "" || rule.Formats != nil || codec.Incompressible(beginning) {
+	if rule == nil || left != "" || rule.Formats != nil || st.Codec.Incompressible(beginning) {
 		return false
 	}
 	wanted, effort := st, l.rewriter.codec.Effort
