@@ -131,7 +131,7 @@ Exit codes: 0 drained, 1 failed (an address is in use, say), 11 configuration in
 	f.BoolVar(&o.pprof, "pprof", false, "serve profiles under /debug/pprof/ on the admin address")
 	f.BoolVar(&o.testForce, "test-force", false, "for tests: compress every value that rules cover, even at a loss")
 	_ = f.MarkHidden("test-force")
-	f.BoolVar(&o.testShared, "test-shared", false, "for tests: upstream_connections: auto for gateways to Redis that don't say otherwise")
+	f.BoolVar(&o.testShared, "test-shared", false, "for tests: let clients of gateways to Redis share connections from the first one on")
 	_ = f.MarkHidden("test-shared")
 	return cmd
 }

@@ -137,16 +137,16 @@ const (
 	AutoUnsharedClients = 4
 )
 
-// SharedConnections returns how many connections the clients of one login, database and protocol version may share; 0
-// if each client has one of its own.
-func (g *Gateway) SharedConnections() int {
-	switch {
-	case g.UpstreamConnections > 0:
-		return int(g.UpstreamConnections)
-	case g.UpstreamConnections == AutoConnections:
-		return AutoSharedConnections
+// SharedConnections returns how many connections the clients of one login, database and protocol version may share, 0
+// if each client has one of its own; and how many clients have one each before others share.
+func (g *Gateway) SharedConnections() (most, unshared int) {
+	switch g.UpstreamConnections {
+	case NoConnections:
+		return 0, 0
+	case 0, AutoConnections:
+		return AutoSharedConnections, AutoUnsharedClients
 	}
-	return 0
+	return int(g.UpstreamConnections), 0
 }
 
 // redis checks the keys that are about one or several Redis servers.

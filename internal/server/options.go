@@ -22,7 +22,7 @@ type Options struct {
 
 	PProf    bool // serve profiles on the admin page
 	Force    bool // for tests: every policy gets Force
-	Shared   bool // for tests: gateways to Redis have upstream_connections: auto, unless they say otherwise
+	Shared   bool // for tests: clients of gateways to Redis share connections from the first one on
 	Embedded bool // the store is the embedded one
 
 	// For tests.

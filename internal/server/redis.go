@@ -42,12 +42,9 @@ func (s *shared) addRedis(l *loaded, g *config.Gateway, r *running, secure *tls.
 		dicts := newRedisAccess(r)
 		s.manage(g, r, apply)
 		cfg.Dicts, cfg.Sampler, cfg.WhatIf = dicts, r.auto, r.whatIf.watch
-		cfg.SharedConns = g.SharedConnections()
-		switch {
-		case g.UpstreamConnections == config.AutoConnections:
-			cfg.UnsharedClients = config.AutoUnsharedClients
-		case s.options.Shared && g.UpstreamConnections == 0:
-			cfg.SharedConns = config.AutoSharedConnections
+		cfg.SharedConns, cfg.UnsharedClients = g.SharedConnections()
+		if s.options.Shared {
+			cfg.UnsharedClients = 0
 		}
 		made = redis.NewGateway(cfg)
 	}

@@ -90,11 +90,12 @@ var gateways = []Row{
 		Meaning: "gRPC, HTTP/2: concurrent calls on one client's connection; the client queues further calls",
 	},
 	{
-		Keys: "`upstream_connections`", Default: "gRPC: `auto`, which is `8`; Redis: `off`",
-		Meaning: "gRPC: most connections to the upstream, or [links](PEER.md#clients-that-share-a-link) for each client connection; " +
+		Keys: "`upstream_connections`", Default: "`auto`",
+		Meaning: "gRPC: most connections to the upstream (`auto` is `8`), or [links](PEER.md#clients-that-share-a-link) for each client connection; " +
 			"one is added for 50 calls. [Clients that cancel many calls](GRPC.md#cancelled-calls) have more of their own, in up " +
 			"to four groups. Redis, one server: most connections that the clients of one login, database and protocol version " +
-			"[share](REDIS.md#shared-connections); one is added for 200 clients. `auto` is `64`; with `off` each client has its own",
+			"[share](REDIS.md#shared-connections); one is added for 200 clients. `auto` is `64`, after four " +
+			"clients with a connection each; with `off` each client has its own",
 	},
 	{
 		Keys: "`upstream_encodings`", Default: "none",
