@@ -14,7 +14,7 @@ import (
 func trainingSamples() [][]byte { return codectest.Documents(codectest.Amount(500, 500, 1500), 1) }
 func heldOut() [][]byte         { return codectest.Documents(300, 2) }
 
-var algorithms = []dict.Algorithm{dict.Cover, dict.Content, dict.Chains}
+var algorithms = []dict.Algorithm{dict.Cover, dict.Content}
 
 func TestTrainPays(t *testing.T) {
 	e := codec.New(codec.Options{})
@@ -112,7 +112,7 @@ func TestTrainOddSamples(t *testing.T) {
 					if err != nil && !errors.Is(err, dict.ErrSamples) {
 						t.Errorf("%s, %s, %d: an error without a class: %v", name, a, size, err)
 					}
-					if fails := err != nil; fails != c.fails && a != dict.Chains {
+					if fails := err != nil; fails != c.fails {
 						t.Errorf("%s, %s, %d: %v", name, a, size, err)
 					}
 					if d != nil && len(d.Content()) > size {
@@ -172,6 +172,39 @@ func TestTrainUsesSamplesFromAllOver(t *testing.T) {
 	}
 	if given > 1<<20 || given < 1_000_000 {
 		t.Errorf("%d bytes of samples, want nearly 1 MiB", given)
+	}
+}
+
+// Dictionaries that are cut from one selection are as good as those for which content is selected anew.
+func TestSelection(t *testing.T) {
+	e, st := codec.New(codec.Options{}), codec.Setting{Codec: codec.Zstd, Level: 3}
+	o := dict.TrainOptions{Size: 32 << 10, Segment: 128}
+	s, err := dict.Select(trainingSamples(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1 << 10, 4 << 10, 16 << 10, 32 << 10, codec.MaxDictLen} {
+		cut, err := s.Dict(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(cut.Content()); n > size || n > s.Len()+1<<10 {
+			t.Errorf("%d bytes, want at most %d", n, size)
+		}
+		o.Size = size
+		alone, err := dict.Train(trainingSamples(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := dict.Evaluate(e, cut, st, heldOut())
+		b, _ := dict.Evaluate(e, alone, st, heldOut())
+		t.Logf("%d bytes: %.3f, alone %.3f", size, a.Ratio(), b.Ratio())
+		if a.Ratio() < 0.97*b.Ratio() {
+			t.Errorf("%d bytes: %.3f, alone %.3f", size, a.Ratio(), b.Ratio())
+		}
+	}
+	if _, err := dict.Select(nil, o); !errors.Is(err, dict.ErrSamples) {
+		t.Errorf("no samples: %v", err)
 	}
 }
 

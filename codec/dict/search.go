@@ -39,12 +39,24 @@ func Candidates(level int, external Trainer) []TrainOptions {
 // wraps theirs and [ErrSamples]. progress, if not nil, is called before each option is tried.
 func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions, progress func(done int, next TrainOptions)) (best Candidate, all []Candidate, err error) {
 	learn, heldOut := Split(samples, 4)
+	selections := map[method]*Selection{}
 	var failures []error
 	for i, o := range options {
 		if progress != nil {
 			progress(i, o)
 		}
-		c := try(e, learn, heldOut, s, o)
+		c := Candidate{Options: o}
+		from := selections[methodOf(o)]
+		if from == nil {
+			from, c.Err = Select(learn, largest(o, options))
+			selections[methodOf(o)] = from
+		}
+		if c.Err == nil {
+			c.Dict, c.Err = from.Dict(o.Size)
+		}
+		if c.Err == nil {
+			c.Report, c.Err = Evaluate(e, c.Dict, s, heldOut)
+		}
 		all = append(all, c)
 		if c.Err != nil {
 			failures = append(failures, fmt.Errorf("%s, %d bytes: %w", o.Algorithm, o.Size, c.Err))
@@ -58,12 +70,22 @@ func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainO
 	return best, all, nil
 }
 
-func try(e *codec.Engine, learn, heldOut [][]byte, s codec.Setting, o TrainOptions) Candidate {
-	c := Candidate{Options: o}
-	if c.Dict, c.Err = Train(learn, o); c.Err == nil {
-		c.Report, c.Err = Evaluate(e, c.Dict, s, heldOut)
+// method holds the options that a selection depends on, without its size.
+type method struct {
+	algorithm      Algorithm
+	level, segment int
+}
+
+func methodOf(o TrainOptions) method { return method{o.Algorithm, o.Level, o.Segment} }
+
+// largest returns o with the largest size of the options with its method.
+func largest(o TrainOptions, options []TrainOptions) TrainOptions {
+	for _, other := range options {
+		if methodOf(other) == methodOf(o) {
+			o.Size = max(o.Size, other.Size)
+		}
 	}
-	return c
+	return o
 }
 
 // better reports whether c compresses to fewer bytes or, within half a percent, is the smaller dictionary.

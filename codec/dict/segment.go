@@ -1,14 +1,10 @@
 package dict
 
-import (
-	"fmt"
+import "github.com/cinch-layer/cinch/codec"
 
-	"github.com/cinch-layer/cinch/codec"
-)
-
-// segmentLens lists the segment lengths to try, in bytes. The best one depends on the length of the values'
-// common parts.
-var segmentLens = []int{48, 128, 400, 1200}
+// SegmentLens lists the segment lengths from which the best is chosen, in bytes. The best one depends on the length of
+// the values' common parts. It must not be modified.
+var SegmentLens = []int{48, 128, 400, 1200, 3600, 10_000}
 
 // Limits of the samples on which segment lengths are compared, and of the level: higher ones take 10 ms per
 // value in pure Go.
@@ -17,17 +13,7 @@ const (
 	maxTrialLevel = 9
 )
 
-// trainCover tries segment lengths on three quarters of the samples, evaluated on the last quarter, and then
-// uses all samples with the best length.
-func trainCover(samples [][]byte, o TrainOptions) ([]byte, error) {
-	k := o.Segment
-	if k == 0 {
-		k = bestSegmentLen(samples, o)
-	}
-	c := newCover(samples)
-	return coverContent(c, o, k, c.shared)
-}
-
+// bestSegmentLen tries segment lengths on three quarters of the samples, and evaluates them on the last quarter.
 func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 	learn, judge := Split(samples, 4)
 	if len(judge) > maxTrials {
@@ -35,41 +21,17 @@ func bestSegmentLen(samples [][]byte, o TrainOptions) int {
 	}
 	c := newCover(learn)
 	z := codec.NewGoZstd()
-	best, least := segmentLens[0], -1
-	for _, k := range segmentLens {
+	best, least := SegmentLens[0], -1
+	for _, k := range SegmentLens {
 		if k > o.Size {
 			continue
 		}
-		content, err := coverContent(c, o, k, c.content) // without cutting out rare strings, to save time
-		if err != nil {
-			continue
-		}
+		content := c.content(o.Size, k) // without cutting out rare strings, to save time
 		if n, err := compressedLen(z, content, judge, min(o.Level, maxTrialLevel)); err == nil && (least < 0 || n < least) {
 			best, least = k, n
 		}
 	}
 	return best
-}
-
-func coverContent(c *cover, o TrainOptions, k int, choose func(size, k int) []byte) ([]byte, error) {
-	if o.Algorithm == Content {
-		return enough(choose(o.Size, k))
-	}
-	content, err := enough(choose(o.Size-tableBytes, k))
-	if err != nil {
-		return nil, err
-	}
-	if trained, err := withTables(content, c.samples); err == nil && len(trained) <= o.Size {
-		return trained, nil
-	}
-	return content, nil // all samples are so similar that there is nothing to count
-}
-
-func enough(content []byte) ([]byte, error) {
-	if len(content) < codec.MinDictLen {
-		return nil, fmt.Errorf("%w: they have only %d bytes in common", ErrSamples, len(content))
-	}
-	return content, nil
 }
 
 func compressedLen(z codec.ZstdCoder, content []byte, values [][]byte, level int) (total int, err error) {

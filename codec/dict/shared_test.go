@@ -38,7 +38,7 @@ func TestDictionariesHoldNothingRare(t *testing.T) {
 		return all[:min(len(all), size)], nil
 	}
 	for _, o := range []TrainOptions{
-		{Algorithm: Cover}, {Algorithm: Content}, {Algorithm: Chains}, {Algorithm: External, External: greedy}, {Algorithm: Content, Segment: 400},
+		{Algorithm: Cover}, {Algorithm: Content}, {Algorithm: External, External: greedy}, {Algorithm: Content, Segment: 400},
 	} {
 		for _, o.Size = range []int{2 << 10, 16 << 10} {
 			d, err := Train(samples, o)
@@ -65,7 +65,7 @@ func TestDictionariesHoldNothingRare(t *testing.T) {
 			if !bytes.Contains(content, []byte(`"currency":"EUR"`)) {
 				t.Errorf("%s, %d bytes: what all have is missing", o.Algorithm, o.Size)
 			}
-			if o.Size > 8<<10 && o.Algorithm != Chains && !slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(string(content), s[:12]) }) {
+			if o.Size > 8<<10 && !slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(string(content), s[:12]) }) {
 				t.Errorf("%s: nothing is there that three have", o.Algorithm)
 			}
 		}
@@ -89,7 +89,7 @@ func TestNothingInCommon(t *testing.T) {
 		_, _ = r.Read(b)
 		samples = append(samples, b, b)
 	}
-	for _, a := range []Algorithm{Cover, Content, Chains} {
+	for _, a := range []Algorithm{Cover, Content} {
 		if d, err := Train(samples, TrainOptions{Algorithm: a}); err == nil {
 			t.Errorf("%s: a dictionary of %d bytes", a, len(d.Content()))
 		}

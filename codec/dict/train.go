@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	kdict "github.com/klauspost/compress/dict"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/cinch-layer/cinch/codec"
 )
 
@@ -25,9 +22,6 @@ const (
 	Cover Algorithm = iota
 	// Content is Cover without entropy tables.
 	Content
-	// Chains joins frequent strings from pieces. It needs about 50 bytes of memory per byte of samples, and
-	// uses at most 2 MiB of them.
-	Chains
 	// External calls TrainOptions.External.
 	External
 )
@@ -39,8 +33,6 @@ func (a Algorithm) String() string {
 		return "cover"
 	case Content:
 		return "content"
-	case Chains:
-		return "chains"
 	case External:
 		return "external"
 	default:
@@ -57,7 +49,7 @@ type TrainOptions struct {
 	Size      int       // maximum size of the dictionary in bytes, 1 KiB to codec.MaxDictLen; 0: 16 KiB
 	Level     int       // zstd level that it is optimized for, 1 to 22; 0: 3
 	Algorithm Algorithm // Cover by default
-	Segment   int       // bytes per segment of Cover and Content, 8 to Size; 0: tries several
+	Segment   int       // bytes per segment of Cover and Content, 8 to Size; 0: the best of SegmentLens
 	External  Trainer   // required for the algorithm External only
 }
 
@@ -69,7 +61,6 @@ const (
 	samplesPerSize = 100      // a dictionary learns little from more than 100 times its size
 	minSampleBytes = 1 << 20  // but at least this much is used
 	maxSampleLen   = 64 << 10 // bytes used of the beginning of a sample
-	maxChainsBytes = 2 << 20  // see Chains
 	tableBytes     = 384      // maximum size of entropy tables, nearly always
 	firstID        = 32768    // smaller dictionary IDs are reserved, and so are those above 2^31
 	idRange        = 1<<31 - firstID
@@ -106,34 +97,16 @@ func (o *TrainOptions) setDefaults() error {
 // The error wraps [ErrSamples] if it is caused by the samples or by an external trainer, and
 // codec.ErrDictionary if it is caused by the options.
 func Train(samples [][]byte, o TrainOptions) (*codec.Dict, error) {
-	if err := o.setDefaults(); err != nil {
-		return nil, err
-	}
-	samples = usable(samples, o)
-	if len(samples) < minSamples {
-		return nil, fmt.Errorf("%w: %d samples have 8 bytes or more, want %d", ErrSamples, len(samples), minSamples)
-	}
-	content, err := train(samples, o)
+	s, err := Select(samples, o)
 	if err != nil {
 		return nil, err
 	}
-	if len(content) > o.Size {
-		return nil, fmt.Errorf("%w: %s needs %d bytes", ErrSamples, o.Algorithm, len(content))
-	}
-	d, err := codec.NewDict(content)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSamples, err)
-	}
-	return d, nil
+	return s.Dict(s.options.Size)
 }
 
 // usable returns the beginnings of the samples that are long enough, or of some of them if all together are too long.
-func usable(samples [][]byte, o TrainOptions) [][]byte {
+func usable(samples [][]byte, o TrainOptions) (all [][]byte) {
 	most := max(samplesPerSize*o.Size, minSampleBytes)
-	if o.Algorithm == Chains {
-		most = min(most, maxChainsBytes)
-	}
-	var all [][]byte
 	total := 0
 	for _, s := range samples {
 		if len(s) >= dmerLen {
@@ -142,68 +115,22 @@ func usable(samples [][]byte, o TrainOptions) [][]byte {
 			total += len(s)
 		}
 	}
+	return spread(all, total, most)
+}
+
+// spread returns samples of most bytes or less, evenly from all, which have total bytes.
+func spread(all [][]byte, total, most int) (some [][]byte) {
 	if total <= most {
 		return all
 	}
-	var spread [][]byte
 	for i, taken := 0, 0; i < len(all); i++ {
 		// Take a sample when the share taken falls behind the share passed.
 		if int64(taken) <= int64(most)*int64(i)/int64(len(all)) && taken+len(all[i]) <= most {
-			spread = append(spread, all[i])
+			some = append(some, all[i])
 			taken += len(all[i])
 		}
 	}
-	return spread
-}
-
-// train turns a library's panic on unusual samples into an error.
-func train(samples [][]byte, o TrainOptions) (content []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %s: panic: %v", ErrSamples, o.Algorithm, r)
-		}
-	}()
-	switch o.Algorithm {
-	case Chains:
-		content, err = trainChains(samples, o)
-	case External:
-		content, err = trainExternal(samples, o)
-	default:
-		return trainCover(samples, o)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrSamples, o.Algorithm, err)
-	}
-	return content, nil
-}
-
-func trainChains(samples [][]byte, o TrainOptions) ([]byte, error) {
-	content, err := kdict.BuildRawDict(samples, kdict.Options{MaxDictSize: more(o.Size), HashBytes: 6})
-	if err != nil {
-		return nil, err
-	}
-	return sharedWithTables(content, samples, o)
-}
-
-// trainExternal uses only the content of External's dictionary: its tables are for the content before rare strings are
-// cut out.
-func trainExternal(samples [][]byte, o TrainOptions) ([]byte, error) {
-	trained, err := o.External(samples, more(o.Size))
-	if err != nil {
-		return nil, err
-	}
-	if d, err := zstd.InspectDictionary(trained); err == nil {
-		trained = d.Content()
-	}
-	return sharedWithTables(trained, samples, o)
-}
-
-func sharedWithTables(content []byte, samples [][]byte, o TrainOptions) ([]byte, error) {
-	content, err := enough(shared(content, samples, o.Size-tableBytes))
-	if err != nil {
-		return nil, err
-	}
-	return withTables(content, samples)
+	return some
 }
 
 // zstdID derives a dictionary's zstd ID from its content, so that the same samples give the same dictionary.

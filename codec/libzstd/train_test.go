@@ -20,7 +20,7 @@ func TestTrainers(t *testing.T) {
 	for _, size := range codectest.Amount([]int{8 << 10}, []int{2 << 10, 32 << 10}, []int{2 << 10, 8 << 10, 32 << 10, 110 << 10}) {
 		ratio := make(map[dict.Algorithm]float64)
 		for _, a := range codectest.Amount([]dict.Algorithm{dict.Cover, dict.External}, []dict.Algorithm{dict.Cover, dict.External},
-			[]dict.Algorithm{dict.Cover, dict.Content, dict.Chains, dict.External}) {
+			[]dict.Algorithm{dict.Cover, dict.Content, dict.External}) {
 			d, err := dict.Train(samples, dict.TrainOptions{Size: size, Algorithm: a, External: libzstd.Train})
 			if err != nil {
 				t.Fatalf("%s: %v", a, err)

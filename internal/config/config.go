@@ -285,7 +285,7 @@ var defaultTraining = Training{
 	SampleMemory: 64 << 20,
 	RuleMemory:   8 << 20,
 	MaxSample:    128 << 10,
-	MinSamples:   1000,
+	MinSamples:   100,
 	MinSaving:    10,
 	Drift:        15,
 	Interval:     Duration(10 * time.Minute),

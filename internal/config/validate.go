@@ -118,7 +118,7 @@ func (v *validator) training() {
 		v.add("training.max_sample", "", "%s is below 64", t.MaxSample)
 	}
 	if t.MinSamples < 64 {
-		v.add("training.min_samples", "a thousand or more make good dictionaries", "%d is below 64", t.MinSamples)
+		v.add("training.min_samples", "a hundred or more make good dictionaries", "%d is below 64", t.MinSamples)
 	}
 	if t.CPU < 1 {
 		v.add("training.cpu", "", "is below 1%%")

@@ -52,5 +52,6 @@ func (w *monitor) due(now time.Time) string {
 // restart begins a new sample and a new count for the volume.
 func (w *monitor) restart(now time.Time) {
 	w.sampler.Reset()
+	w.schedule.trained = 0
 	w.begun, w.begunAt = now, w.sampler.Snapshot()
 }

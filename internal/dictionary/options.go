@@ -23,7 +23,7 @@ type Options struct {
 	Unavailable func(err error) bool // nil: never
 
 	MaxSample  int           // largest value sampled, in bytes; 0: 128 KiB
-	MinSamples int           // values; 0: 1000
+	MinSamples int           // values; 0: 100
 	MinSaving  float64       // share of what is stored now that a rollout must save; 0: 0.1
 	Drift      float64       // 0: 0.15
 	Interval   time.Duration // between trainings for a rule; 0: 10 min
@@ -40,7 +40,7 @@ type Options struct {
 
 func (o *Options) setDefaults() {
 	setDefault(&o.MaxSample, 128<<10)
-	setDefault(&o.MinSamples, 1000)
+	setDefault(&o.MinSamples, 100)
 	setDefault(&o.MinSaving, 0.1)
 	setDefault(&o.Drift, 0.15)
 	setDefault(&o.Interval, 10*time.Minute)

@@ -82,6 +82,12 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 		}
 	}
 	r.stats().update(func(s *Status) { s.Trainings[reason]++ })
+	if k.quick = !once && (reason == reasonFirst || reason == reasonDrift); k.quick {
+		k.volume = max(k.volume, r.monitor.presumedVolume(m.o.now()))
+	}
+	if reason == reasonMore {
+		k.saving = min(k.saving, moreSaving)
+	}
 	log := r.stats().log
 	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
 	k.going = m.progress(ctx, r)
@@ -96,9 +102,12 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	if result.refused == "" {
 		result.refused = m.rollOut(ctx, r, result)
 	}
-	m.finish(ctx, r, result)
+	m.finish(ctx, r, k, result)
 	return result.refused
 }
+
+// moreSaving is the share of what is stored now that a dictionary from more samples must save, its own cost included.
+const moreSaving = 0.02
 
 // progress returns a callback that records and logs a training's progress, and renews its lease.
 func (m *Manager) progress(ctx context.Context, r *managedRule) func(Step) {
@@ -127,7 +136,7 @@ func logProgress(log *slog.Logger, now func() time.Time) func(Step) {
 // lease takes the lease for a training. If it can't, it ends the training and returns why.
 func (m *Manager) lease(ctx context.Context, r *managedRule) (refused string) {
 	if refused = r.announcer.lease(ctx); refused != "" {
-		m.finish(ctx, r, result{refused: refused})
+		m.finish(ctx, r, task{}, result{refused: refused})
 	}
 	return refused
 }
@@ -161,9 +170,11 @@ func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refu
 	return ""
 }
 
-// finish sets the schedule for the next training, and releases the lease.
-func (m *Manager) finish(ctx context.Context, r *managedRule, got result) {
+// finish sets the schedule for the next training, and releases the lease. The sample of a training that was not
+// thorough stays, for one that is.
+func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result) {
 	now, schedule := m.o.now(), &r.monitor.schedule
+	grows := k.quick || r.monitor.scale == 0 && !r.sampler.IsFull() && len(k.samples) < thorough.training
 	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
 	switch got.refused {
 	case "":
@@ -171,7 +182,9 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, got result) {
 		schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
-		schedule.refused(now)
+		if !grows {
+			schedule.refused(now)
+		}
 	case refusedStore: // already logged
 		schedule.failed(now)
 	default:
@@ -182,8 +195,12 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, got result) {
 		r.stats().update(func(s *Status) { s.Refused[got.refused]++ })
 	}
 	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
-		r.monitor.restart(m.o.now())
-		r.monitor.recordVolume(got.volume)
+		if grows {
+			schedule.grows(now, len(k.samples))
+		} else {
+			r.monitor.restart(now)
+			r.monitor.recordVolume(got.volume)
+		}
 	}
 	r.announcer.release(ctx)
 }

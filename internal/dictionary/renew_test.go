@@ -149,9 +149,9 @@ func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 	}
 }
 
-// The first dictionary is trained from a thousand values.
+// The first dictionary is trained from a hundred values.
 func TestDefaultSamples(t *testing.T) {
-	if o := optionsForTest(Options{}); o.MinSamples != 1000 || checkInterval > time.Second {
+	if o := optionsForTest(Options{}); o.MinSamples != 100 || checkInterval > time.Second {
 		t.Errorf("%d samples, looked at every %v", o.MinSamples, checkInterval)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
-// schedule decides when a rule's dictionary is trained: first when there are enough samples, later when
-// values take more bytes than the dictionary promised. The second training may follow soon after the first.
-// If values keep changing their shape, dictionaries are trained no more than once an interval, since each one
-// is kept for good. A training without result is repeated after twice the time. schedule reads no clock and
-// does no I/O.
+// schedule decides when a rule's dictionary is trained: first when there are enough samples; again when there are
+// moreSamples times as many, until no more are kept; later when values take more bytes than the dictionary promised,
+// from a new sample. The second training may follow soon after the first. If values keep changing their shape,
+// dictionaries are trained no more than once an interval, since each one is kept for good. A training without result is
+// repeated after twice the time. schedule reads no clock and does no I/O.
 type schedule struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
@@ -21,6 +21,7 @@ type schedule struct {
 	observed float64 // the same for recent values; 0: none yet
 	weight   float64 // values behind observed, up to memoryValues
 	drifted  bool
+	trained  int       // samples of the last training, of which there will be more; 0: there was none since the sample began
 	last     time.Time // last training or adoption
 	wait     time.Duration
 }
@@ -37,12 +38,16 @@ const (
 	lasting = 4
 	// maxBackoff limits the wait, in intervals.
 	maxBackoff = 64
+	// moreSamples is the factor by which a sample must grow for another training.
+	moreSamples = 10
 )
 
 // Reasons for training a dictionary.
 const (
 	reasonFirst = "first"
 	reasonDrift = "drift"
+	// reasonMore: there are many more samples than the dictionary was trained on.
+	reasonMore = "more_samples"
 	// reasonGrowth: much more is stored than when the last dictionary was weighed.
 	reasonGrowth = "growth"
 )
@@ -70,6 +75,12 @@ func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
 // due returns why training is due, "" if it is not. full means that the sample has reached its limit in
 // bytes, so that waiting would not add values.
 func (p *schedule) due(now time.Time, samples int, full bool) string {
+	if p.trained > 0 {
+		if (full || samples >= moreSamples*p.trained) && now.Sub(p.last) >= p.soon() {
+			return reasonMore
+		}
+		return ""
+	}
 	if !p.enough(samples, full) || !p.last.IsZero() && now.Sub(p.last) < p.wait {
 		return ""
 	}
@@ -108,7 +119,7 @@ func (p *schedule) rolledOut(now time.Time, promised float64) {
 	if p.drifted && now.Sub(p.last) < lasting*p.interval {
 		wait = min(2*max(p.wait, wait), p.interval)
 	}
-	p.last, p.wait = now, wait
+	p.last, p.wait, p.trained = now, wait, 0
 	p.promised, p.observed, p.weight, p.drifted = promised, 0, 0, false
 }
 
@@ -118,8 +129,12 @@ func (p *schedule) refused(now time.Time) {
 	if p.promised > 0 {
 		p.promised = max(p.observed, p.promised)
 	}
-	p.observed, p.weight, p.drifted = 0, 0, false
+	p.observed, p.weight, p.drifted, p.trained = 0, 0, false, 0
 }
+
+// grows records that the training was on samples of which there will be more, so that there will be another one. If it
+// found no dictionary, nothing else changes.
+func (p *schedule) grows(now time.Time, samples int) { p.last, p.trained = now, samples }
 
 // failed only sets the wait: the next training is due after an interval.
 func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }

@@ -74,6 +74,36 @@ func TestSchedule(t *testing.T) {
 	due(2000, false, reasonFirst)
 }
 
+// A first training is followed by others when there are ten times as many samples, or no more are kept, a minute later
+// at the earliest.
+func TestScheduleOfMoreSamples(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
+	due := func(samples int, full bool, want string) {
+		t.Helper()
+		if got := p.due(now, samples, full); got != want {
+			t.Errorf("due with %d samples: %q, want %q", samples, got, want)
+		}
+	}
+	due(99, false, "")
+	due(100, false, reasonFirst)
+	p.rolledOut(now, 0.5)
+	p.grows(now, 100)
+	due(1000, false, "")
+	now = now.Add(p.interval / 10)
+	due(999, false, "")
+	due(1000, false, reasonMore)
+	due(200, true, reasonMore)
+
+	p.grows(now, 1000) // nothing better was found, but there will be more samples
+	now = now.Add(p.interval / 10)
+	due(9999, false, "")
+	due(10000, false, reasonMore)
+	p.refused(now) // that was the last
+	now = now.Add(time.Hour)
+	due(100_000, true, "")
+}
+
 // A few values of another shape among many are not drift. If half of the values have another shape, that is drift.
 func TestDriftForgetsSlowly(t *testing.T) {
 	p := schedule{drift: 0.15}

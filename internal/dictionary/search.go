@@ -1,6 +1,7 @@
 package dictionary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,14 @@ type search struct {
 	engine               *codec.Engine
 	training, validation [][]byte
 	step                 Step
-	made                 dict.TrainOptions // options that made the best dictionary
+}
+
+// candidate is a dictionary that a search has made.
+type candidate struct {
+	dict  *codec.Dict
+	from  dict.TrainOptions // of the selection that it was cut from
+	size  int
+	ratio float64 // on the values of the last round
 }
 
 // work runs f as the next step, and then rests, so that both together use the trainer's share of a core.
@@ -46,43 +54,102 @@ func (s *search) run() result {
 	if len(s.validation) == 0 || len(s.training) == 0 {
 		return result{refused: refusedSamples}
 	}
-	sizes, lower := s.sizes(), s.lowerLevels()
-	s.step.Of = 1 + len(sizes)*len(s.candidates(0)) + len(lower) + 1
-	best := result{values: len(s.validation), refused: refusedSamples}
-	s.work("the current dictionary", func() { best.before = s.ratio(s.task.current) })
-	worse := 0                          // consecutive sizes without improvement; two end the search
-	behind := map[dict.Algorithm]bool{} // algorithms too far behind for larger sizes
-	for _, size := range sizes {
-		before, costs := s.cost(best), map[dict.Algorithm]float64{}
-		for _, o := range s.candidates(size) {
-			if s.ctx.Err() != nil {
-				break
-			}
-			if behind[o.Algorithm] {
-				s.step.Number++
-				continue
-			}
-			s.work(fmt.Sprintf("%s of %d KiB", algorithmName(o.Algorithm), size>>10), func() { costs[o.Algorithm] = s.try(o, &best) })
+	methods, lower := s.methods(), s.lowerLevels()
+	s.step.Of = 1 + len(methods) + len(s.rounds()) + len(lower) + 1
+	r := result{values: len(s.validation), refused: refusedSamples}
+	s.work("the current dictionary", func() { r.before = s.ratio(s.task.current, s.validation) })
+	var all []candidate
+	for _, o := range methods {
+		s.work(nameOf(o), func() { all = append(all, s.candidates(o)...) })
+	}
+	best := s.judge(all)
+	if best != nil {
+		r.dict, r.algorithm, r.promised = best.dict, algorithmName(best.from.Algorithm), best.ratio
+		s.tryLevels(&r, lower)
+		s.useAll(&r, best)
+	}
+	return s.decide(r)
+}
+
+// methods returns the ways in which content is selected from the samples.
+func (s *search) methods() (all []dict.TrainOptions) {
+	for _, k := range s.task.limits().segments {
+		all = append(all, dict.TrainOptions{Algorithm: dict.Cover, Segment: k})
+	}
+	if s.trainer.o.External != nil && !s.task.quick {
+		all = append(all, dict.TrainOptions{Algorithm: dict.External, External: s.trainer.o.External})
+	}
+	sizes := s.sizes()
+	for i := range all {
+		all[i].Size = sizes[len(sizes)-1]
+	}
+	return all
+}
+
+func nameOf(o dict.TrainOptions) string {
+	if o.Algorithm == dict.Cover {
+		return fmt.Sprintf("segments of %d bytes", o.Segment)
+	}
+	return algorithmName(o.Algorithm)
+}
+
+// candidates returns dictionaries of all sizes that samples have content for.
+func (s *search) candidates(o dict.TrainOptions) (all []candidate) {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	selection, err := dict.Select(s.training, o)
+	if err != nil {
+		return nil
+	}
+	for _, size := range s.sizes() {
+		if d, err := selection.Dict(size); err == nil {
+			all = append(all, candidate{dict: d, from: o, size: size})
 		}
-		for a, cost := range costs {
-			behind[a] = cost > farBehind*s.cost(best)
-		}
-		if worse++; s.cost(best) < before {
-			worse = 0
-		}
-		if worse == 2 || s.ctx.Err() != nil {
+		if size >= selection.Len() {
 			break
 		}
 	}
-	s.step.Number = s.step.Of - len(lower) - 1
-	s.tryLevels(&best, lower)
-	s.useAll(&best)
-	return s.decide(best)
+	return all
 }
 
-// farBehind is the factor by which an algorithm's cost may exceed the best at one size and still be tried at
-// the next.
-const farBehind = 1.05
+// All candidates are judged by firstRound values. Each later round judges the better third, and at least finalists, by
+// four times as many.
+const (
+	firstRound = 64
+	moreValues = 4
+	fewerLeft  = 3
+	finalists  = 3
+)
+
+// rounds returns the numbers of values for judging.
+func (s *search) rounds() (all []int) {
+	for n := firstRound; n < len(s.validation); n *= moreValues {
+		all = append(all, n)
+	}
+	return append(all, len(s.validation))
+}
+
+// judge returns the candidate that costs least; nil if there is none.
+func (s *search) judge(all []candidate) *candidate {
+	for round, n := range s.rounds() {
+		if round > 0 {
+			all = all[:min(len(all), max(len(all)/fewerLeft, finalists))]
+		}
+		s.work(fmt.Sprintf("%d dictionaries on %d values", len(all), n), func() {
+			for i := range all {
+				if all[i].ratio = hopeless; s.ctx.Err() == nil {
+					all[i].ratio = s.ratio(choice{dict: all[i].dict}, s.validation[:n])
+				}
+			}
+		})
+		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(s.cost(a.dict, a.ratio), s.cost(b.dict, b.ratio)) })
+	}
+	if len(all) == 0 || all[0].ratio == hopeless {
+		return nil
+	}
+	return &all[0]
+}
 
 // levels are tried if below the rule's own. With a dictionary a higher level is often no better: what the
 // dictionary leaves of a value are short matches, which the strategies of some levels don't look for.
@@ -94,34 +161,34 @@ const asGoodLevel = 1.002
 // tryLevels looks for a level below the rule's that does as well with the best dictionary. It never tries a
 // higher one: the user decides how much CPU compression may cost.
 func (s *search) tryLevels(best *result, lower []int) {
-	if best.dict == nil {
-		return
-	}
 	least := best.promised
 	for _, level := range lower {
 		if s.ctx.Err() != nil {
 			return
 		}
 		s.work(fmt.Sprintf("level %d", level), func() {
-			if got := s.ratio(choice{best.dict, level}); got <= least*asGoodLevel {
+			if got := s.ratio(choice{best.dict, level}, s.validation); got <= least*asGoodLevel {
 				best.level, best.promised, least = level, got, min(least, got)
 			}
 		})
 	}
 }
 
-// useAll trains the best dictionary again, including the values for judging, if that stays within a
-// training's limits: with few documents another quarter helps. The promised ratio stays the one measured on
-// values not used for training.
-func (s *search) useAll(best *result) {
+// useAll makes the best dictionary again, of the values for judging too, if that stays within a training's limits:
+// with few documents another quarter helps. The promised ratio stays the one measured on values not used for training.
+func (s *search) useAll(r *result, best *candidate) {
 	all := append(slices.Clip(s.training), unique(s.validation)...)
-	if best.dict == nil || s.ctx.Err() != nil || len(reservoir.Bounded(all, maxTraining, maxTrainingBytes)) < len(all) {
+	limits := s.task.limits()
+	if s.ctx.Err() != nil || len(reservoir.Bounded(all, limits.training, limits.trainingBytes)) < len(all) {
 		return
 	}
 	s.work("all values", func() {
-		d, err := dict.Train(all, s.made)
-		if err == nil && s.ratio(choice{d, best.level}) <= best.promised {
-			best.dict = d
+		selection, err := dict.Select(all, best.from)
+		if err != nil {
+			return
+		}
+		if d, err := selection.Dict(best.size); err == nil && s.ratio(choice{d, r.level}, s.validation) <= r.promised {
+			r.dict = d
 		}
 	})
 }
@@ -148,39 +215,17 @@ func (s *search) lowerLevels() (lower []int) {
 	return lower
 }
 
-// candidates returns the training options for one size.
-func (s *search) candidates(size int) []dict.TrainOptions {
-	all := dict.Candidates(s.task.rule.Setting.Level, s.trainer.o.External)
-	all = slices.DeleteFunc(all, func(o dict.TrainOptions) bool { return o.Size != dict.Sizes[0] })
-	for i := range all {
-		all[i].Size = size
-	}
-	return all
-}
-
 // smallVolume is the volume, in bytes, up to which dictionaries of 1 and 2 KiB are tried too, since the cost
 // of larger ones matters there.
 const smallVolume = 2 << 20
 
+// sizes returns the sizes to try, the largest last.
 func (s *search) sizes() []int {
-	if s.task.volume > smallVolume {
-		return dict.Sizes
+	sizes := s.task.limits().sizes
+	if s.task.volume <= smallVolume {
+		sizes = append([]int{1 << 10, 2 << 10}, sizes...)
 	}
-	return append([]int{1 << 10, 2 << 10}, dict.Sizes...)
-}
-
-// try trains a dictionary, makes it the best if it costs least, and returns its cost.
-func (s *search) try(o dict.TrainOptions, best *result) (cost float64) {
-	d, err := dict.Train(s.training, o)
-	if err != nil {
-		return 0 // larger sizes may succeed
-	}
-	r := *best
-	r.dict, r.algorithm, r.promised = d, algorithmName(o.Algorithm), s.ratio(choice{dict: d})
-	if best.dict == nil || s.cost(r) < s.cost(*best) {
-		*best, s.made = r, o
-	}
-	return s.cost(r)
+	return sizes
 }
 
 func algorithmName(a dict.Algorithm) string {
@@ -190,12 +235,9 @@ func algorithmName(a dict.Algorithm) string {
 	return a.String()
 }
 
-// cost returns what the store will hold with r's dictionary, in bytes: values and dictionary.
-func (s *search) cost(r result) float64 {
-	if r.dict == nil {
-		return r.before * s.task.volume
-	}
-	return r.promised*s.task.volume + s.task.dictCost(len(r.dict.Content()))
+// cost returns what the store will hold with a dictionary, in bytes: values, at a ratio, and dictionary.
+func (s *search) cost(d *codec.Dict, ratio float64) float64 {
+	return ratio*s.task.volume + s.task.dictCost(len(d.Content()))
 }
 
 // dictCost returns the cost of a dictionary of the given bytes.
@@ -211,7 +253,7 @@ func (s *search) decide(r result) result {
 	case s.ctx.Err() != nil:
 		r.refused = refusedStopped
 	case r.dict == nil:
-	case s.cost(r) > (1-s.task.saving)*r.before*s.task.volume:
+	case s.cost(r.dict, r.promised) > (1-s.task.saving)*r.before*s.task.volume:
 		r.refused = refusedSaving
 	default:
 		r.refused = ""
@@ -219,9 +261,9 @@ func (s *search) decide(r result) result {
 	return r
 }
 
-// ratio compresses the values for judging as the gateway would, and decompresses them again. A dictionary
-// that fails to restore a value gets the ratio hopeless.
-func (s *search) ratio(c choice) float64 {
+// ratio compresses values as the gateway would, and decompresses them again. A dictionary that fails to restore a value
+// gets the ratio hopeless.
+func (s *search) ratio(c choice, values [][]byte) float64 {
 	st, o := s.task.rule.Setting, envelope.SealerOptions{Engine: s.engine}
 	st.Dict = 0
 	if c.dict != nil {
@@ -235,7 +277,7 @@ func (s *search) ratio(c choice) float64 {
 	raw, stored := 0, 0
 	var sealed, opened []byte
 	var err error
-	for _, v := range s.validation {
+	for _, v := range values {
 		sealed = sealer.Seal(sealed[:0], v, st, worth)
 		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
 			return hopeless

@@ -58,13 +58,25 @@ const (
 	dictFixed = 10 << 10 // bytes
 )
 
-// Limits on the values of one training; more hardly improve dictionaries. There are at most 29 steps: three
-// algorithms for each of seven sizes, six levels, the current choice, and a last training on all values.
-const (
-	maxTraining        = 6000
-	maxTrainingBytes   = 4 << 20
-	maxValidation      = 2000
-	maxValidationBytes = 2 << 20
+// limits bound what a training costs. More values hardly improve dictionaries.
+type limits struct {
+	training, trainingBytes     int // of values from which content is selected
+	validation, validationBytes int // of values for judging
+	segments                    []int
+	sizes                       []int
+}
+
+var (
+	// thorough takes up to some seconds of CPU.
+	thorough = limits{
+		training: 6000, trainingBytes: 4 << 20, validation: 2000, validationBytes: 2 << 20,
+		segments: dict.SegmentLens, sizes: dict.Sizes,
+	}
+	// quick takes less than one, for a first dictionary. It is replaced soon, so a large one would not pay.
+	quick = limits{
+		training: 2000, trainingBytes: 512 << 10, validation: 256, validationBytes: 256 << 10,
+		segments: []int{400}, sizes: []int{4 << 10, 8 << 10, 16 << 10},
+	}
 )
 
 // choice is the dictionary and level for a rule.
@@ -92,6 +104,14 @@ type task struct {
 	saving  float64                 // smallest share of what is stored now that must be saved
 	price   func(bytes int) float64 // cost of a dictionary in the store, in bytes; nil: that of Redis
 	going   func(Step)              // called before each step, if not nil
+	quick   bool                    // a good dictionary soon, instead of the best
+}
+
+func (k *task) limits() *limits {
+	if k.quick {
+		return &quick
+	}
+	return &thorough
 }
 
 // result is the best dictionary found. Ratios are of stored to raw bytes as the server allocates them, with envelopes,
@@ -133,7 +153,7 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
 	var inMemory int64
-	s.training, s.validation, inMemory = divide(k.samples)
+	s.training, s.validation, inMemory = divide(k.samples, k.limits())
 	t.inMemory.Store(inMemory)
 	defer t.inMemory.Store(0)
 	return s.run()
@@ -146,9 +166,9 @@ func (t *Trainer) compare(ctx context.Context, k task, other choice) (current, w
 	}
 	defer func() { <-t.turn }()
 	s := search{trainer: t, task: k, ctx: ctx, engine: t.o.NewEngine()}
-	s.validation = reservoir.Bounded(k.samples, maxValidation, maxValidationBytes)
+	s.validation = reservoir.Bounded(k.samples, thorough.validation, thorough.validationBytes)
 	s.work("another gateway's dictionary", func() {
-		current, with = s.ratio(k.current), s.ratio(other)
+		current, with = s.ratio(k.current, s.validation), s.ratio(other, s.validation)
 	})
 	return current, with, true
 }
@@ -172,7 +192,7 @@ const (
 // divide splits samples by a hash of their content, so that equal values are on the same side: judging by
 // values seen in training would prove nothing. In the training part each value counts once; otherwise strings
 // of a value that is written all the time would look common.
-func divide(samples [][]byte) (training, validation [][]byte, inMemory int64) {
+func divide(samples [][]byte, most *limits) (training, validation [][]byte, inMemory int64) {
 	of := uint64(validationOf)
 	if len(samples) < fewSamples {
 		of = 2
@@ -188,5 +208,5 @@ func divide(samples [][]byte) (training, validation [][]byte, inMemory int64) {
 			training = append(training, s)
 		}
 	}
-	return reservoir.Bounded(training, maxTraining, maxTrainingBytes), reservoir.Bounded(validation, maxValidation, maxValidationBytes), inMemory
+	return reservoir.Bounded(training, most.training, most.trainingBytes), reservoir.Bounded(validation, most.validation, most.validationBytes), inMemory
 }

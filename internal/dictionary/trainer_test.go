@@ -66,7 +66,7 @@ func TestTrainerCountsWhatIsAllocated(t *testing.T) {
 		before, after := policy.Cost(policy.String, len(v), len(sealer.Seal(nil, v, k.rule.Setting, k.rule.SavesEnoughFunc(policy.String))))
 		raw, stored = raw+before, stored+after
 	}
-	if got, want := s.ratio(choice{}), float64(stored)/float64(raw); got != want {
+	if got, want := s.ratio(choice{}, s.validation), float64(stored)/float64(raw); got != want {
 		t.Errorf("ratio %.4f, want %.4f", got, want)
 	}
 }
@@ -103,7 +103,7 @@ func TestTrainerRefuses(t *testing.T) {
 func TestDivideKeepsRepeatsTogether(t *testing.T) {
 	samples := documents(400, 0)
 	samples = append(samples, samples...)
-	training, validation, bytes := divide(samples)
+	training, validation, bytes := divide(samples, &thorough)
 	inLearn := map[string]bool{}
 	for _, v := range training {
 		if inLearn[string(v)] {
@@ -119,7 +119,7 @@ func TestDivideKeepsRepeatsTogether(t *testing.T) {
 	if 2*len(training)+len(validation) != 800 || bytes == 0 || len(validation) < 100 || len(validation) > 300 {
 		t.Errorf("%d and %d of 800", len(training), len(validation))
 	}
-	if training, validation, _ := divide(documents(100, 0)); len(validation) < 30 || len(training) < 30 {
+	if training, validation, _ := divide(documents(100, 0), &thorough); len(validation) < 30 || len(training) < 30 {
 		t.Errorf("%d of 100 are too few to judge by", len(validation))
 	}
 }
@@ -159,7 +159,7 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 			t.Fatalf("level %d: %+v", level, got)
 		}
 		s := search{trainer: trainer, task: k, ctx: t.Context(), engine: newEngine(), validation: documents(500, 0)}
-		own, chosen := s.ratio(choice{dict: got.dict}), s.ratio(choice{got.dict, got.level})
+		own, chosen := s.ratio(choice{dict: got.dict}, s.validation), s.ratio(choice{got.dict, got.level}, s.validation)
 		t.Logf("level %d: %d was chosen, %.4f instead of %.4f", level, got.level, chosen, own)
 		if chosen > own*1.02 { // 2 %, since these are not the documents that the level was chosen by
 			t.Errorf("level %d: %d stores %.4f, %.4f", level, got.level, chosen, own)
@@ -167,6 +167,26 @@ func TestTrainerTriesLowerLevels(t *testing.T) {
 		if level == 8 && got.level > 6 { // level 6 is the same encoder in pure Go, so as good
 			t.Errorf("level 8: %d was chosen", got.level)
 		}
+	}
+}
+
+// A quick training takes a small part of the time of a thorough one, whatever the number of samples, and saves nearly
+// as much.
+func TestQuickTraining(t *testing.T) {
+	if testenv.RaceDetector {
+		t.Skip("too slow, and it is all one goroutine")
+	}
+	k := taskFor(t, documents(6000, 0))
+	slow, fast := NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1}), NewTrainer(TrainerOptions{NewEngine: newEngine, Share: 1})
+	best := slow.train(t.Context(), k)
+	k.quick = true
+	got := fast.train(t.Context(), k)
+	t.Logf("quick %.3f of %v, thorough %.3f of %v", got.promised, fast.Worked(), best.promised, slow.Worked())
+	if saved, most := got.before-got.promised, best.before-best.promised; got.refused != "" || saved < 0.8*most {
+		t.Errorf("it saves %.3f of %.3f", saved, most)
+	}
+	if 3*fast.Worked() > slow.Worked() {
+		t.Errorf("it took %v, a thorough one %v", fast.Worked(), slow.Worked())
 	}
 }
 
@@ -213,17 +233,17 @@ func TestTheBestIsMadeOfAllValues(t *testing.T) {
 	if testenv.RaceDetector {
 		t.Skip("too slow, and it is all one goroutine")
 	}
-	tooShort := slices.Repeat([][]byte{[]byte("short")}, maxTraining-100) // too short to learn from
+	tooShort := slices.Repeat([][]byte{[]byte("short")}, thorough.training-100) // too short to learn from
 	for _, c := range []struct {
 		training [][]byte
 		want     bool
 	}{{documents(100, 0), true}, {append(documents(100, 0), tooShort...), false}} {
 		s := search{trainer: NewTrainer(TrainerOptions{Share: 1}), task: taskFor(t, nil), ctx: t.Context(), engine: newEngine()}
 		s.training, s.validation = c.training, documents(50, 1)
-		best := result{promised: hopeless}
-		s.try(dict.TrainOptions{Size: 4 << 10, Level: 3}, &best)
-		s.useAll(&best)
-		if got := strings.Contains(string(best.dict.Content()), "humidityPercent"); got != c.want {
+		best := s.judge(s.candidates(dict.TrainOptions{Size: 4 << 10, Segment: 400}))
+		r := result{dict: best.dict, promised: hopeless}
+		s.useAll(&r, best)
+		if got := strings.Contains(string(r.dict.Content()), "humidityPercent"); got != c.want {
 			t.Errorf("of %d values and %d to judge by: what only these have is in the dictionary: %v", len(c.training), len(s.validation), got)
 		}
 	}

@@ -76,6 +76,13 @@ func (w *monitor) uniqueVolume(volume float64) float64 {
 	return min(volume, (float64(single)*volume+float64(again)*sampled)/float64(all))
 }
 
+// presumed limits presumedVolume, in raw bytes: a dictionary that pays for so little costs the store some tens of KiB.
+const presumed = 1 << 20
+
+// presumedVolume returns what a store will probably hold soon, although it holds less now: a first dictionary should
+// not wait until the store has grown.
+func (w *monitor) presumedVolume(now time.Time) float64 { return min(w.uniqueVolume(w.volume(now)), presumed) }
+
 // recordVolume records the volume that a dictionary was weighed against, whether it was worth it or not.
 func (w *monitor) recordVolume(volume float64) {
 	w.lastVolume, w.recheckAt = volume, growth*volume

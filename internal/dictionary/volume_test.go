@@ -66,21 +66,26 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 			t.Error("due again at once")
 		}
 	}
-	pass(100 * raw)
+	if pass(100 * raw); len(trainings) != 1 || trainings[0] != presumed {
+		t.Errorf("a first dictionary is weighed against %v, want what will probably be stored soon, %d", trainings, presumed)
+	}
+	if pass(thorough.training * raw); len(trainings) != 2 || trainings[1] != 50_000 {
+		t.Errorf("weighed against %v, and 50 kB are stored", trainings)
+	}
 	pass(300_000)
-	if pass(150_000); len(trainings) != 1 {
+	if pass(150_000); len(trainings) != 2 {
 		t.Errorf("as much is stored as before, and it was weighed against %v", trainings)
 	}
 	s.held = 1_000_000
-	if pass(100_000); len(trainings) != 1 {
+	if pass(100_000); len(trainings) != 2 {
 		t.Errorf("asked again though little has passed: %v", trainings)
 	}
-	if pass(400_000); len(trainings) != 2 || trainings[1] != 1_000_000 {
+	if pass(400_000); len(trainings) != 3 || trainings[2] != 1_000_000 {
 		t.Errorf("weighed against %v, and 1 MB is stored", trainings)
 	}
 	s.held = 1 << 40
 	pass(8_000_000)
-	if pass(1 << 20); len(trainings) != 3 {
+	if pass(1 << 20); len(trainings) != 4 {
 		t.Errorf("what can't matter is weighed again: %v", trainings)
 	}
 }

@@ -194,8 +194,8 @@ var training = []Row{
 		Meaning: "longer values, and values above a 64th of the rule's memory, are not sampled",
 	},
 	{
-		Keys: "`min_samples`", Default: "`1000`",
-		Meaning: "values that a training needs, at least 64. If fewer fill the memory, they are enough",
+		Keys: "`min_samples`", Default: "`100`",
+		Meaning: "values that a first training needs, at least 64. If fewer fill the memory, they are enough. Others follow at ten times as many each",
 	},
 	{
 		Keys: "`min_saving`", Default: "`10%`",
