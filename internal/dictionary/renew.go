@@ -196,7 +196,7 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result
 	}
 	if got.refused == "" || got.refused == refusedSaving || got.refused == refusedSamples {
 		if grows {
-			schedule.grows(now, len(k.samples))
+			schedule.grows(now, len(k.samples), k.quick)
 		} else {
 			r.monitor.restart(now)
 			r.monitor.recordVolume(got.volume)

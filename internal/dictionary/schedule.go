@@ -8,8 +8,8 @@ import (
 )
 
 // schedule decides when a rule's dictionary is trained: first when there are enough samples; again when there are
-// moreSamples times as many, until no more are kept; later when values take more bytes than the dictionary promised,
-// from a new sample. The second training may follow soon after the first. If values keep changing their shape,
+// moreSamples times as many, or as many as a training uses, and in any case an interval after a quick training; later
+// when values take more bytes than the dictionary promised, from a new sample. The second training may follow soon after the first. If values keep changing their shape,
 // dictionaries are trained no more than once an interval, since each one is kept for good. A training without result is
 // repeated after twice the time. schedule reads no clock and does no I/O.
 type schedule struct {
@@ -22,6 +22,7 @@ type schedule struct {
 	weight   float64 // values behind observed, up to memoryValues
 	drifted  bool
 	trained  int       // samples of the last training, of which there will be more; 0: there was none since the sample began
+	wasQuick bool      // that training
 	last     time.Time // last training or adoption
 	wait     time.Duration
 }
@@ -76,7 +77,8 @@ func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
 // bytes, so that waiting would not add values.
 func (p *schedule) due(now time.Time, samples int, full bool) string {
 	if p.trained > 0 {
-		if (full || samples >= moreSamples*p.trained) && now.Sub(p.last) >= p.soon() {
+		more := full || samples >= min(moreSamples*p.trained, thorough.training)
+		if since := now.Sub(p.last); more && since >= p.soon() || p.wasQuick && since >= p.interval {
 			return reasonMore
 		}
 		return ""
@@ -132,9 +134,11 @@ func (p *schedule) refused(now time.Time) {
 	p.observed, p.weight, p.drifted, p.trained = 0, 0, false, 0
 }
 
-// grows records that the training was on samples of which there will be more, so that there will be another one. If it
-// found no dictionary, nothing else changes.
-func (p *schedule) grows(now time.Time, samples int) { p.last, p.trained = now, samples }
+// grows records that a training was quick, or on samples of which there will be more, so that another one follows. If
+// it found no dictionary, nothing else changes.
+func (p *schedule) grows(now time.Time, samples int, quick bool) {
+	p.last, p.trained, p.wasQuick = now, samples, quick
+}
 
 // failed only sets the wait: the next training is due after an interval.
 func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }

@@ -88,17 +88,23 @@ func TestScheduleOfMoreSamples(t *testing.T) {
 	due(99, false, "")
 	due(100, false, reasonFirst)
 	p.rolledOut(now, 0.5)
-	p.grows(now, 100)
+	p.grows(now, 100, true)
 	due(1000, false, "")
 	now = now.Add(p.interval / 10)
 	due(999, false, "")
 	due(1000, false, reasonMore)
 	due(200, true, reasonMore)
+	now = now.Add(p.interval)
+	due(101, false, reasonMore) // in any case, since the first was quick
 
-	p.grows(now, 1000) // nothing better was found, but there will be more samples
+	p.grows(now, 500, false) // nothing better was found, but there will be more samples
 	now = now.Add(p.interval / 10)
-	due(9999, false, "")
-	due(10000, false, reasonMore)
+	due(4999, false, "")
+	due(5000, false, reasonMore)
+	p.grows(now, 1000, false)
+	now = now.Add(p.interval)
+	due(thorough.training-1, false, "")
+	due(thorough.training, false, reasonMore)
 	p.refused(now) // that was the last
 	now = now.Add(time.Hour)
 	due(100_000, true, "")

@@ -195,7 +195,7 @@ var training = []Row{
 	},
 	{
 		Keys: "`min_samples`", Default: "`100`",
-		Meaning: "values that a first training needs, at least 64. If fewer fill the memory, they are enough. Others follow at ten times as many each",
+		Meaning: "values that a first training needs, at least 64. If fewer fill the memory, they are enough. [Others](DICTIONARIES.md#automatic-training) follow",
 	},
 	{
 		Keys: "`min_saving`", Default: "`10%`",
