@@ -229,6 +229,7 @@ func TestGatewaysConverge(t *testing.T) {
 	for i := range 3 {
 		g := f.gateway(t, i, rules, fails, noFaults)
 		g.o.Lease, g.o.Timeout = time.Minute, 10*time.Second // a slow machine must not count as a fault
+		g.all()[0].monitor.schedule.interval = time.Hour     // no thorough training follows
 		gateways = append(gateways, g)
 		all.Go(func() { g.Run(ctx) })
 	}
