@@ -9,9 +9,10 @@ import (
 
 // schedule decides when a rule's dictionary is trained: first when there are enough samples; again when there are
 // moreSamples times as many, or as many as a training uses, and in any case an interval after a quick training; later
-// when values take more bytes than the dictionary promised, from a new sample. The second training may follow soon after the first. If values keep changing their shape,
-// dictionaries are trained no more than once an interval, since each one is kept for good. A training without result is
-// repeated after twice the time. schedule reads no clock and does no I/O.
+// when values take more bytes than the dictionary promised, from a new sample. The second training may follow soon
+// after the first. If values keep changing their shape, dictionaries are trained no more than once an interval, since
+// each one is kept for good. A training without result is repeated after twice the time. schedule reads no clock and
+// does no I/O.
 type schedule struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
