@@ -52,13 +52,13 @@ func (o *options) heads() []string {
 	case privatePart:
 		return []string{"corpus", "best by hand", "the same, by the rule", "auto", "**auto / best by hand, by the rule**"}
 	case busyPart:
-		return []string{"corpus", "auto", "its dictionary KB", "seconds", "**auto / best by hand**"}
+		return []string{"corpus", "auto", "its dictionary KB", "seconds", "of CPU", "**auto / best by hand**"}
 	}
 	heads := []string{"corpus", "what, by which source", "learned from", "measured", "bytes a value", "zstd-3"}
 	for _, h := range byHand {
 		heads = append(heads, h.name)
 	}
-	return append(heads, "auto", "its dictionary KB", "seconds", "**auto / best by hand**")
+	return append(heads, "auto, first", "KB", "CPU, s", "auto", "KB", "CPU, s", "**auto / best by hand**")
 }
 
 // readPart reads the lines of a table that have the given number of cells, by corpus.
@@ -109,20 +109,34 @@ func (o *options) measure(t *results, c *corpus) error {
 		}
 	}
 	begin := time.Now()
-	n, kb, err := autoBytes(c, plain)
+	chosen, err := auto(c)
+	seconds := fmt.Sprintf("%.1f", time.Since(begin).Seconds())
 	if err != nil {
 		return err
 	}
-	seconds := fmt.Sprintf("%.0f", time.Since(begin).Seconds())
+	n, err := chosen.bytes(c, plain)
+	if err != nil {
+		return err
+	}
 	share := fmt.Sprintf("**%.3f**", float64(n)/(float64(raw)/best))
-	cells := []string{c.name, times(n), strconv.Itoa(kb), seconds, share}
+	var cells []string
 	switch t.part {
 	case privatePart:
 		cells = []string{c.name, fmt.Sprintf("%.2fx", best), times(byRule), times(n), fmt.Sprintf("**%.3f**", float64(n)/float64(byRule))}
+	case busyPart:
+		cells = []string{c.name, times(n), chosen.kb(), seconds, chosen.seconds(), share}
 	case idlePart:
+		soon, err := first(c)
+		if err != nil {
+			return err
+		}
+		early, err := soon.bytes(c, plain)
+		if err != nil {
+			return err
+		}
 		cells = slices.Concat([]string{
 			c.name, c.about, strconv.Itoa(len(c.learn)), strconv.Itoa(len(c.measure)), strconv.Itoa(raw / len(c.measure)), times(plain),
-		}, hand, cells[1:])
+		}, hand, []string{times(early), soon.kb(), soon.seconds(), times(n), chosen.kb(), chosen.seconds(), share})
 	}
 	fmt.Println(strings.Join(cells, "\t"))
 	t.lines[c.name] = cells
@@ -170,16 +184,24 @@ func (o *options) handBefore(c *corpus) (cells []string, best float64, err error
 	return cells, best, nil
 }
 
-// autoBytes returns the size of the measured values with the automatic dictionary, and the dictionary's size
-// in KiB, 0 for none.
-func autoBytes(c *corpus, plain int) (n, kb int, err error) {
-	d, level, err := auto(c)
-	if err != nil || d == nil {
-		return plain, 0, err
+// bytes returns the size of the measured values with the dictionary.
+func (t *trained) bytes(c *corpus, plain int) (n int, err error) {
+	if t.dict == nil {
+		return plain, nil
 	}
-	_, n, err = sealedBytes(d, level, c.measure)
-	return n, len(d.Content()) >> 10, err
+	_, n, err = sealedBytes(t.dict, t.level, c.measure)
+	return n, err
 }
+
+// kb returns the dictionary's size in KiB, 0 for none.
+func (t *trained) kb() string {
+	if t.dict == nil {
+		return "0"
+	}
+	return strconv.Itoa((len(t.dict.Content()) + 512) >> 10)
+}
+
+func (t *trained) seconds() string { return fmt.Sprintf("%.2f", t.cpu.Seconds()) }
 
 // privateBest returns the least size that manual training achieves under the rule for automatic dictionaries:
 // no string that fewer than three samples have. Such strings can be removed from the samples before training,

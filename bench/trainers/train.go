@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
@@ -110,29 +112,62 @@ const share = 1
 // costs too much.
 const manyTimes = 1000
 
-// auto returns the dictionary that a gateway would choose after seeing the values, and the level that it
-// would use, or nil for none.
-func auto(c *corpus) (*codec.Dict, int, error) {
-	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: c.name, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
+// trained is a dictionary that a gateway has chosen, nil for none, the level that it would use, and the CPU time of its
+// training.
+type trained struct {
+	dict  *codec.Dict
+	level int
+	cpu   time.Duration
+}
+
+// auto returns what a gateway would choose after seeing all values.
+func auto(c *corpus) (trained, error) {
+	return choose(c.name, c.learn, func(m *dictionary.Manager) {
+		m.TrainOnce(context.Background(), manyTimes, func(string) {})
+	})
+}
+
+// firstValues is the number of values of a gateway's first training.
+const firstValues = 100
+
+// first returns what a gateway would choose first, after a hundred values.
+func first(c *corpus) (trained, error) {
+	some := make([][]byte, firstValues)
+	for i, at := range rand.New(rand.NewPCG(1, 1)).Perm(len(c.learn))[:firstValues] {
+		some[i] = c.learn[at]
+	}
+	return choose(c.name, some, func(m *dictionary.Manager) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		go m.Run(ctx)
+		for ctx.Err() == nil && m.Policy().Rules()[0].Setting.Dict == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+}
+
+// choose returns the dictionary that a manager has in force after train.
+func choose(rule string, values [][]byte, train func(*dictionary.Manager)) (t trained, err error) {
+	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: rule, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
 	if err != nil {
-		return nil, 0, err
+		return t, err
 	}
 	held := newMemory()
+	trainer := dictionary.NewTrainer(dictionary.TrainerOptions{NewEngine: newEngine, External: libzstd.Train, Share: share})
 	m := dictionary.New(dictionary.Options{
-		By: "bench", Store: held, Apply: func(*policy.Policy) {}, Log: slog.New(slog.DiscardHandler),
-		Trainer: dictionary.NewTrainer(dictionary.TrainerOptions{NewEngine: newEngine, External: libzstd.Train, Share: share}),
+		By: "bench", Store: held, Apply: func(*policy.Policy) {}, Log: slog.New(slog.DiscardHandler), Trainer: trainer,
 	})
 	m.SetRules(dictionary.Rules{Policy: p})
-	for i, v := range c.learn {
+	for i, v := range values {
 		m.Sample(p.Rules()[0], "", fmt.Append(nil, i), v, len(v))
 	}
-	chosen, _ := m.TrainOnce(context.Background(), manyTimes, func(string) {})
-	st := chosen.Rules()[0].Setting
-	if st.Dict == 0 {
-		return nil, 0, nil
+	train(m)
+	st := m.Policy().Rules()[0].Setting
+	t.level, t.cpu = st.Level, trainer.Worked()
+	if st.Dict != 0 {
+		t.dict, err = held.Dictionary(st.Dict)
 	}
-	d, err := held.Dictionary(st.Dict)
-	return d, st.Level, err
+	return t, err
 }
 
 // memory is a store of dictionaries in memory.
