@@ -206,6 +206,9 @@ func TestSelection(t *testing.T) {
 	if _, err := dict.Select(nil, o); !errors.Is(err, dict.ErrSamples) {
 		t.Errorf("no samples: %v", err)
 	}
+	if _, err := s.Dict(1023); !errors.Is(err, codec.ErrDictionary) {
+		t.Errorf("1023 bytes: %v", err)
+	}
 }
 
 func TestEvaluate(t *testing.T) {
@@ -226,13 +229,18 @@ func TestEvaluate(t *testing.T) {
 func TestSearch(t *testing.T) {
 	e := codec.New(codec.Options{})
 	options := dict.Candidates(3, nil)
-	options = append(options, dict.TrainOptions{Size: 1}) // fails
+	options = append(options, dict.TrainOptions{}, dict.TrainOptions{Size: 1 << 30}, dict.TrainOptions{Size: 1}) // the last two fail
 	best, all, err := dict.Search(e, trainingSamples(), codec.Setting{Codec: codec.Zstd, Level: 3}, options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != len(options) || all[len(all)-1].Err == nil {
-		t.Errorf("%d candidates, the last one: %v", len(all), all[len(all)-1].Err)
+	if len(all) != len(options) {
+		t.Fatalf("%d candidates of %d", len(all), len(options))
+	}
+	for i, c := range all {
+		if fails := c.Err != nil; fails != (i >= len(all)-2) {
+			t.Errorf("candidate %d: %v", i, c.Err)
+		}
 	}
 	for _, c := range all {
 		if c.Err != nil {

@@ -36,23 +36,27 @@ func Candidates(level int, external Trainer) []TrainOptions {
 // Search trains a dictionary with each of the options on three quarters of the samples, and evaluates it by s
 // on the rest. It returns all candidates, in the order of options, and the best: the one that makes the values
 // smallest or, within half a percent, the smaller dictionary. It fails only if all candidates fail; the error
-// wraps theirs and [ErrSamples]. progress, if not nil, is called before each option is tried.
+// wraps theirs and [ErrSamples]. progress, if not nil, is called before each option is tried. All options must have the
+// same external trainer.
 func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainOptions, progress func(done int, next TrainOptions)) (best Candidate, all []Candidate, err error) {
 	learn, heldOut := Split(samples, 4)
-	selections := map[method]*Selection{}
+	selections := map[method]*selected{}
 	var failures []error
 	for i, o := range options {
 		if progress != nil {
 			progress(i, o)
 		}
 		c := Candidate{Options: o}
-		from := selections[methodOf(o)]
-		if from == nil {
-			from, c.Err = Select(learn, largest(o, options))
-			selections[methodOf(o)] = from
-		}
-		if c.Err == nil {
-			c.Dict, c.Err = from.Dict(o.Size)
+		if c.Err = o.setDefaults(); c.Err == nil {
+			from := selections[methodOf(o)]
+			if from == nil {
+				from = new(selected)
+				from.Selection, from.err = Select(learn, largest(o, options))
+				selections[methodOf(o)] = from
+			}
+			if c.Err = from.err; c.Err == nil {
+				c.Dict, c.Err = from.Dict(o.Size)
+			}
 		}
 		if c.Err == nil {
 			c.Report, c.Err = Evaluate(e, c.Dict, s, heldOut)
@@ -70,7 +74,13 @@ func Search(e *codec.Engine, samples [][]byte, s codec.Setting, options []TrainO
 	return best, all, nil
 }
 
-// method holds the options that a selection depends on, without its size.
+// selected is the result of Select.
+type selected struct {
+	*Selection
+	err error
+}
+
+// method holds the options that a selection depends on, without its size. All options have the same external trainer.
 type method struct {
 	algorithm      Algorithm
 	level, segment int
@@ -78,10 +88,10 @@ type method struct {
 
 func methodOf(o TrainOptions) method { return method{o.Algorithm, o.Level, o.Segment} }
 
-// largest returns o with the largest size of the options with its method.
+// largest returns o with the largest size of the valid options with its method.
 func largest(o TrainOptions, options []TrainOptions) TrainOptions {
 	for _, other := range options {
-		if methodOf(other) == methodOf(o) {
+		if other.setDefaults() == nil && methodOf(other) == methodOf(o) {
 			o.Size = max(o.Size, other.Size)
 		}
 	}

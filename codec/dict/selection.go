@@ -48,14 +48,17 @@ const maxCountedBytes = 256 << 10
 // Len returns the bytes of the content. Larger dictionaries gain nothing.
 func (s *Selection) Len() int { return len(s.content) }
 
-// selectFrom sets content. A panic of a library on unusual samples becomes an error.
+// catch turns a panic of a library on unusual samples into an error. It must be deferred.
+func (s *Selection) catch(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%w: %s: panic: %v", ErrSamples, s.options.Algorithm, r)
+	}
+}
+
+// selectFrom sets content.
 func (s *Selection) selectFrom(samples [][]byte) (err error) {
 	o := &s.options
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %s: panic: %v", ErrSamples, o.Algorithm, r)
-		}
-	}()
+	defer s.catch(&err)
 	if o.Algorithm != External {
 		if o.Segment == 0 {
 			o.Segment = bestSegmentLen(samples, *o)
@@ -75,17 +78,20 @@ func (s *Selection) selectFrom(samples [][]byte) (err error) {
 	return nil
 }
 
-// Dict returns a dictionary of at most size bytes, which are at least 1 KiB. Unless the algorithm is Content it has
-// entropy tables, if the samples allow it.
-func (s *Selection) Dict(size int) (*codec.Dict, error) {
+// Dict returns a dictionary of at most size bytes. Unless the algorithm is Content it has entropy tables, if the
+// samples allow it. The error wraps codec.ErrDictionary if size is below 1 KiB.
+func (s *Selection) Dict(size int) (d *codec.Dict, err error) {
+	if size < minSize {
+		return nil, fmt.Errorf("%w: a size of %d bytes, want at least %d", codec.ErrDictionary, size, minSize)
+	}
+	defer s.catch(&err)
 	content := s.last(size)
 	if s.options.Algorithm != Content {
 		if trained, err := withTables(s.last(size-tableBytes), s.counted); err == nil && len(trained) <= size {
 			content = trained
 		}
 	}
-	d, err := codec.NewDict(content)
-	if err != nil {
+	if d, err = codec.NewDict(content); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSamples, err)
 	}
 	return d, nil

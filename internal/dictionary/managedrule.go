@@ -2,6 +2,7 @@ package dictionary
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -48,6 +49,14 @@ func (r *managedRule) stats() *ruleStats { return r.config.Load().stats }
 func (r *managedRule) resume() {
 	v := r.announcer.record.Current
 	if v != nil && r.monitor.schedule.promised == 0 && r.current.is(uint32(v.Dict)) {
-		r.monitor.schedule.rolledOut(v.At, v.Promised)
+		r.inForce(v.At, v.Promised, v.Quick)
+	}
+}
+
+// inForce tells the schedule of a dictionary of another gateway, or of this one before it was restarted.
+func (r *managedRule) inForce(at time.Time, promised float64, quick bool) {
+	schedule := &r.monitor.schedule
+	if schedule.rolledOut(at, promised); quick {
+		schedule.grows(at, schedule.minSamples, true)
 	}
 }

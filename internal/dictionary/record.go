@@ -70,6 +70,7 @@ type Version struct {
 	Promised  float64   `json:"promised"`         // stored/raw bytes with it, on values it was not trained on
 	Values    int       `json:"values"`           // number of those values
 	Stored    float64   `json:"stored,omitempty"` // raw bytes that it was weighed against
+	Quick     bool      `json:"quick,omitempty"`  // by a quick training: a thorough one is to follow
 }
 
 // Gain returns the share of the stored bytes that the dictionary saves.

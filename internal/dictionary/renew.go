@@ -30,7 +30,7 @@ func (m *Manager) adopt(ctx context.Context, r *managedRule) bool {
 	if v.At.Before(at) {
 		at = v.At
 	}
-	r.monitor.schedule.rolledOut(at, promised)
+	r.inForce(at, promised, v.Quick)
 	r.monitor.recordVolume(v.Stored)
 	r.sampler.Reset()
 	m.use(r, announced)
@@ -49,7 +49,7 @@ func (m *Manager) isAsGood(ctx context.Context, r *managedRule, announced choice
 	if samples, _ := r.sampler.Size(); samples < reservoir.MinValues {
 		return v.Promised, true
 	}
-	current, with, ok := m.o.Trainer.compare(ctx, m.task(ctx, r), announced)
+	current, with, ok := m.o.Trainer.compare(ctx, m.task(ctx, r, ""), announced)
 	if !ok {
 		return 0, false
 	}
@@ -71,7 +71,7 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	if r.rejected = 0; m.adopt(ctx, r) {
 		return ""
 	}
-	k := m.task(ctx, r)
+	k := m.task(ctx, r, reason)
 	if reason == reasonGrowth && !r.monitor.hasGrown(k.volume) {
 		return ""
 	}
@@ -82,17 +82,11 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 		}
 	}
 	r.stats().update(func(s *Status) { s.Trainings[reason]++ })
-	if k.quick = !once && (reason == reasonFirst || reason == reasonDrift); k.quick {
-		k.volume = max(k.volume, r.monitor.presumedVolume(m.o.now()))
-	}
-	if reason == reasonMore {
-		k.saving = min(k.saving, moreSaving)
-	}
 	log := r.stats().log
 	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
 	k.going = m.progress(ctx, r)
 	result := m.o.train(ctx, k)
-	result.volume = k.volume
+	result.volume, result.quick = k.volume, k.quick
 	r.stats().update(func(s *Status) { s.Step = Step{} })
 	if once && result.refused == "" {
 		if refused := m.lease(ctx, r); refused != "" {
@@ -142,10 +136,16 @@ func (m *Manager) lease(ctx context.Context, r *managedRule) (refused string) {
 }
 
 // task returns the inputs of a training for the rule.
-func (m *Manager) task(ctx context.Context, r *managedRule) task {
+func (m *Manager) task(ctx context.Context, r *managedRule, reason string) task {
+	once := r.monitor.scale > 0
 	k := task{
 		rule: r.rule(), current: r.current, samples: r.sampler.Values(),
-		volume: m.expectedVolume(ctx, r), saving: m.o.MinSaving,
+		volume: m.expectedVolume(ctx, r, reason == reasonFirst), saving: m.o.MinSaving,
+	}
+	k.last = once || r.sampler.IsFull() || len(k.samples) >= thorough.training
+	k.quick = !once && (reason == reasonFirst || reason == reasonDrift) && !k.areLong()
+	if reason == reasonMore && k.current.dict != nil && !r.monitor.schedule.drifted {
+		k.saving = min(k.saving, moreSaving)
 	}
 	if p, ok := m.o.Store.(costReporter); ok {
 		k.price = p.DictCost
@@ -160,7 +160,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refu
 	setting.Level = got.levelOf(rule)
 	v := Version{
 		Dict: Number(got.dict.Number()), By: m.o.By, Bytes: len(got.dict.Content()), Algorithm: got.algorithm,
-		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values, Stored: got.volume,
+		Setting: setting.String(), Level: got.level, Before: got.before, Promised: got.promised, Values: got.values, Stored: got.volume, Quick: got.quick,
 	}
 	if refused := r.announcer.rollOut(ctx, got.dict, &v, rule.Name, r.login); refused != "" {
 		return refused
@@ -174,7 +174,7 @@ func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refu
 // thorough stays, for one that is.
 func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result) {
 	now, schedule := m.o.now(), &r.monitor.schedule
-	grows := k.quick || r.monitor.scale == 0 && !r.sampler.IsFull() && len(k.samples) < thorough.training
+	grows := k.quick || !k.last
 	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
 	switch got.refused {
 	case "":
@@ -182,7 +182,11 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result
 		schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
 		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
-		if !grows {
+		switch {
+		case grows:
+		case schedule.trained > 0 && r.current.dict != nil && !schedule.drifted:
+			schedule.kept(now, got.before)
+		default:
 			schedule.refused(now)
 		}
 	case refusedStore: // already logged
@@ -199,6 +203,8 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result
 			schedule.grows(now, len(k.samples), k.quick)
 		} else {
 			r.monitor.restart(now)
+		}
+		if !k.quick {
 			r.monitor.recordVolume(got.volume)
 		}
 	}

@@ -149,6 +149,77 @@ func TestNewShapeHasItsDictionarySoon(t *testing.T) {
 	}
 }
 
+// A thorough training follows a quick one, also where another gateway adopted its dictionary, or the one that trained
+// it was restarted. It has to save 2 % of what is stored, the first one 10 %.
+func TestThoroughTrainingFollows(t *testing.T) {
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, now := newShared(), time.Unix(1e9, 0)
+	var tasks []task
+	gateway := func(by string, got result) *Manager {
+		m := managerForTest(t, s, by, result{})
+		m.o.now = func() time.Time { return now }
+		m.o.train = func(_ context.Context, k task) result {
+			tasks = append(tasks, k)
+			return got
+		}
+		m.sampleForTest(documents(100, 0))
+		m.step(t.Context(), m.all()[0])
+		return m
+	}
+	gateway("trains", result{dict: d, before: 0.9, promised: 0.4})
+	if len(tasks) != 1 || !tasks[0].quick || tasks[0].saving != 0.1 {
+		t.Fatalf("%d trainings", len(tasks))
+	}
+	other := gateway("adopts", result{refused: refusedSaving})
+	if other.Status()[0].Adopted != 1 {
+		t.Fatal("nothing was adopted")
+	}
+	write := func(values [][]byte) { // with the dictionary
+		for _, v := range values {
+			other.Sample(other.all()[0].rule(), "", []byte("doc:1"), v, len(v)*2/5)
+		}
+	}
+	write(documents(900, 0))
+	if now = now.Add(other.o.Interval/10 - 1); other.becameDue() {
+		t.Error("due at once")
+	}
+	write(documents(200, 0))
+	if now = now.Add(1); !other.becameDue() {
+		t.Error("not due")
+	}
+	other.step(t.Context(), other.all()[0])
+	if len(tasks) != 2 || tasks[1].quick || tasks[1].saving != moreSaving || tasks[1].current.dict != d {
+		t.Errorf("%d trainings; quick: %t, saving %.2f", len(tasks), tasks[len(tasks)-1].quick, tasks[len(tasks)-1].saving)
+	}
+	if other.Policy().Rules()[0].Setting.Dict != d.Number() {
+		t.Error("the dictionary is gone")
+	}
+}
+
+// A dictionary for values that have changed is weighed against what is stored, and a thorough one that follows a
+// refused one has to save as much as that.
+func TestDriftIsWeighed(t *testing.T) {
+	s, now := newShared(), time.Unix(1e9, 0)
+	s.held = 50_000
+	m := managerForTest(t, s, "a", result{})
+	m.o.now = func() time.Time { return now }
+	r := m.all()[0]
+	m.sampleForTest(documents(200, 0))
+	r.monitor.schedule.rolledOut(now, 0.3)
+	r.monitor.schedule.drifted = true
+	if k := m.task(t.Context(), r, reasonDrift); !k.quick || k.volume > 200_000 {
+		t.Errorf("quick: %t, weighed against %.0f", k.quick, k.volume)
+	}
+	r.current.dict = dictOf(t, 1)
+	if k := m.task(t.Context(), r, reasonMore); k.quick || k.saving != 0.1 {
+		t.Errorf("quick: %t, saving %.2f", k.quick, k.saving)
+	}
+	r.current.dict = nil
+}
+
 // The first dictionary is trained from a hundred values.
 func TestDefaultSamples(t *testing.T) {
 	if o := optionsForTest(Options{}); o.MinSamples != 100 || checkInterval > time.Second {

@@ -22,7 +22,7 @@ type schedule struct {
 	observed float64 // the same for recent values; 0: none yet
 	weight   float64 // values behind observed, up to memoryValues
 	drifted  bool
-	trained  int       // samples of the last training, of which there will be more; 0: there was none since the sample began
+	trained  int       // samples of the last training, if another one of the same sample follows; 0: none does
 	wasQuick bool      // that training
 	last     time.Time // last training or adoption
 	wait     time.Duration
@@ -78,8 +78,9 @@ func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
 // bytes, so that waiting would not add values.
 func (p *schedule) due(now time.Time, samples int, full bool) string {
 	if p.trained > 0 {
-		more := full || samples >= min(moreSamples*p.trained, thorough.training)
-		if since := now.Sub(p.last); more && since >= p.soon() || p.wasQuick && since >= p.interval {
+		more := full || samples >= min(moreSamples*p.trained, max(thorough.training, 3*p.trained))
+		since := now.Sub(p.last)
+		if since >= max(p.wait, p.soon()) && (more || p.wasQuick && since >= p.interval && p.enough(samples, full)) {
 			return reasonMore
 		}
 		return ""
@@ -119,7 +120,10 @@ func (p *schedule) stored() float64 {
 // doubled, since this one may not last either.
 func (p *schedule) rolledOut(now time.Time, promised float64) {
 	wait := p.soon()
-	if p.drifted && now.Sub(p.last) < lasting*p.interval {
+	switch {
+	case p.trained > 0: // from more of the same values
+		wait = max(p.wait, wait)
+	case p.drifted && now.Sub(p.last) < lasting*p.interval:
 		wait = min(2*max(p.wait, wait), p.interval)
 	}
 	p.last, p.wait, p.trained = now, wait, 0
@@ -135,6 +139,12 @@ func (p *schedule) refused(now time.Time) {
 	p.observed, p.weight, p.drifted, p.trained = 0, 0, false, 0
 }
 
+// kept records that a training found nothing better than the dictionary in force, which has the given ratio on the
+// values that judged.
+func (p *schedule) kept(now time.Time, ratio float64) {
+	p.last, p.trained, p.promised = now, 0, ratio
+}
+
 // grows records that a training was quick, or on samples of which there will be more, so that another one follows. If
 // it found no dictionary, nothing else changes.
 func (p *schedule) grows(now time.Time, samples int, quick bool) {
@@ -146,6 +156,6 @@ func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
 
 // lost records that no dictionary is in use any more.
 func (p *schedule) lost() {
-	p.promised, p.observed, p.weight, p.drifted = 0, 0, 0, false
+	p.promised, p.observed, p.weight, p.drifted, p.trained = 0, 0, 0, false, 0
 	p.wait = max(p.wait, p.interval)
 }

@@ -62,8 +62,7 @@ func (s *search) run() result {
 	for _, o := range methods {
 		s.work(nameOf(o), func() { all = append(all, s.candidates(o)...) })
 	}
-	best := s.judge(all)
-	if best != nil {
+	if best := s.judge(all); best != nil {
 		r.dict, r.algorithm, r.promised = best.dict, algorithmName(best.from.Algorithm), best.ratio
 		s.tryLevels(&r, lower)
 		s.useAll(&r, best)
@@ -132,6 +131,9 @@ func (s *search) rounds() (all []int) {
 
 // judge returns the candidate that costs least; nil if there is none.
 func (s *search) judge(all []candidate) *candidate {
+	if len(all) == 0 {
+		return nil
+	}
 	for round, n := range s.rounds() {
 		if round > 0 {
 			all = all[:min(len(all), max(len(all)/fewerLeft, finalists))]
@@ -145,7 +147,7 @@ func (s *search) judge(all []candidate) *candidate {
 		})
 		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(s.cost(a.dict, a.ratio), s.cost(b.dict, b.ratio)) })
 	}
-	if len(all) == 0 || all[0].ratio == hopeless {
+	if all[0].ratio == hopeless {
 		return nil
 	}
 	return &all[0]
@@ -176,9 +178,13 @@ func (s *search) tryLevels(best *result, lower []int) {
 
 // useAll makes the best dictionary again, of the values for judging too, if that stays within a training's limits:
 // with few documents another quarter helps. The promised ratio stays the one measured on values not used for training.
+// A quick training leaves those out that will judge its dictionary in the thorough one.
 func (s *search) useAll(r *result, best *candidate) {
-	all := append(slices.Clip(s.training), unique(s.validation)...)
-	limits := s.task.limits()
+	more := unique(s.validation)
+	if s.task.quick {
+		more = slices.DeleteFunc(more, func(v []byte) bool { return xxh3.Hash(v)%validationOf == 0 })
+	}
+	all, limits := append(slices.Clip(s.training), more...), s.task.limits()
 	if s.ctx.Err() != nil || len(reservoir.Bounded(all, limits.training, limits.trainingBytes)) < len(all) {
 		return
 	}

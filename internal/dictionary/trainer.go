@@ -105,7 +105,20 @@ type task struct {
 	price   func(bytes int) float64 // cost of a dictionary in the store, in bytes; nil: that of Redis
 	going   func(Step)              // called before each step, if not nil
 	quick   bool                    // a good dictionary soon, instead of the best
+	last    bool                    // no more samples than these will be kept
 }
+
+// areLong reports whether a quick training would have too few of the samples, since they are long.
+func (k *task) areLong() bool {
+	bytes := 0
+	for _, v := range k.samples {
+		bytes += len(v)
+	}
+	return bytes > len(k.samples)*quick.trainingBytes/fewestQuick
+}
+
+// fewestQuick is the smallest number of values that a quick training is to learn from.
+const fewestQuick = 32
 
 func (k *task) limits() *limits {
 	if k.quick {
@@ -125,6 +138,7 @@ type result struct {
 	values    int     // number of values judged
 	refused   string  // why dict is not used, "" if it is
 	volume    float64 // from the task
+	quick     bool    // from the task
 }
 
 // Step is the current step of a training. The zero value means none.

@@ -36,13 +36,24 @@ func (m *Manager) trainRule(ctx context.Context, r *managedRule, waits func(rule
 		if !r.announcer.read(ctx) {
 			return refusedStore
 		}
+		v := r.announcer.record.Current
+		reason := reasonFirst
 		if m.adopt(ctx, r) || r.current.dict != nil {
-			return ""
+			if v == nil || !v.Quick {
+				return ""
+			}
+			reason = reasonMore
 		}
 		if samples, _ := r.sampler.Size(); samples < minOnceSamples {
-			return refusedSamples
+			refused = refusedSamples
+		} else {
+			refused = m.retrain(ctx, r, reason)
 		}
-		if refused = m.retrain(ctx, r, reasonFirst); refused != refusedRace {
+		switch {
+		case refused == refusedRace:
+		case r.current.dict != nil:
+			return "" // if only the quick one
+		default:
 			return refused
 		}
 		if !waited {

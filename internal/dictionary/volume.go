@@ -44,8 +44,9 @@ func (w *monitor) volume(now time.Time) float64 {
 }
 
 // expectedVolume returns the volume, limited to what a server holds: the traffic may be the same few values
-// again and again.
-func (m *Manager) expectedVolume(ctx context.Context, r *managedRule) float64 {
+// again and again. For a first dictionary that limit is presumed at least, so that it does not wait until the store has
+// grown.
+func (m *Manager) expectedVolume(ctx context.Context, r *managedRule, isFirst bool) float64 {
 	volume := r.monitor.volume(m.o.now())
 	h, ok := m.o.Store.(sizeReporter)
 	if !ok || r.monitor.scale > 0 {
@@ -59,7 +60,11 @@ func (m *Manager) expectedVolume(ctx context.Context, r *managedRule) float64 {
 		return r.monitor.uniqueVolume(volume)
 	}
 	m.o.logged.resolve(troubleWeigh)
-	return min(volume, float64(bytes)/r.monitor.schedule.stored()) / float64(servers)
+	held := float64(bytes) / r.monitor.schedule.stored()
+	if isFirst {
+		held = max(held, min(r.monitor.uniqueVolume(volume), presumed))
+	}
+	return min(volume, held) / float64(servers)
 }
 
 // uniqueVolume returns the part of a volume that is not the same values under the same keys again, as far as the
@@ -76,12 +81,9 @@ func (w *monitor) uniqueVolume(volume float64) float64 {
 	return min(volume, (float64(single)*volume+float64(again)*sampled)/float64(all))
 }
 
-// presumed limits presumedVolume, in raw bytes: a dictionary that pays for so little costs the store some tens of KiB.
+// presumed is a volume, in raw bytes, that a store with such traffic will probably hold soon: a dictionary that pays
+// for so little costs the store some tens of KiB.
 const presumed = 1 << 20
-
-// presumedVolume returns what a store will probably hold soon, although it holds less now: a first dictionary should
-// not wait until the store has grown.
-func (w *monitor) presumedVolume(now time.Time) float64 { return min(w.uniqueVolume(w.volume(now)), presumed) }
 
 // recordVolume records the volume that a dictionary was weighed against, whether it was worth it or not.
 func (w *monitor) recordVolume(volume float64) {

@@ -37,10 +37,10 @@ func TestWeighsWhatIsStored(t *testing.T) {
 		if c.ofTraffic {
 			c.want = r.monitor.volume(m.o.now())
 		}
-		if got := m.expectedVolume(t.Context(), r); got != c.want {
+		if got := m.expectedVolume(t.Context(), r, false); got != c.want {
 			t.Errorf("%s: weighed against %.0f bytes, want %.0f", c.name, got, c.want)
 		}
-		if r.monitor.scale = 2; m.expectedVolume(t.Context(), r) != r.monitor.volume(m.o.now()) {
+		if r.monitor.scale = 2; m.expectedVolume(t.Context(), r, false) != r.monitor.volume(m.o.now()) {
 			t.Errorf("%s: the whole that a job measured does not count", c.name)
 		}
 	}
@@ -107,7 +107,7 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 	}
 	r := m.all()[0]
 	for range 2 {
-		if got := m.expectedVolume(t.Context(), r); got < 0.98*float64(stored) || got > 1.02*float64(stored) {
+		if got := m.expectedVolume(t.Context(), r, false); got < 0.98*float64(stored) || got > 1.02*float64(stored) {
 			t.Errorf("%d bytes that are written again and again weigh %.0f", stored, got)
 		}
 	}
@@ -118,7 +118,7 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 	// As many values that occur once each add as much volume.
 	m.sampleForTest(documents(1000, 0))
 	all := r.monitor.volume(m.o.now())
-	if got := m.expectedVolume(t.Context(), r); got < 0.45*all || got > 0.6*all {
+	if got := m.expectedVolume(t.Context(), r, false); got < 0.45*all || got > 0.6*all {
 		t.Errorf("with half of them new, %.0f of %.0f", got, all)
 	}
 	// Values with unknown keys may all be different.
@@ -126,7 +126,7 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 		m.Sample(r.rule(), "", nil, values[0], len(values[0]))
 	}
 	all = r.monitor.volume(m.o.now())
-	if got := m.expectedVolume(t.Context(), r); got < 0.7*all {
+	if got := m.expectedVolume(t.Context(), r, false); got < 0.7*all {
 		t.Errorf("without keys %.0f of %.0f", got, all)
 	}
 }
@@ -139,12 +139,12 @@ func (priced) DictCost(bytes int) float64 { return 2 * float64(bytes) }
 // A store may report the cost of a dictionary.
 func TestDictionariesArePricedByTheirStore(t *testing.T) {
 	m := managerForTest(t, newShared(), "a", result{})
-	k := m.task(t.Context(), m.all()[0])
+	k := m.task(t.Context(), m.all()[0], reasonGrowth)
 	if got := k.dictCost(1000); got != dictCost*1000+dictFixed {
 		t.Errorf("Redis: %.0f", got)
 	}
 	m.o.Store = priced{newShared()}
-	k = m.task(t.Context(), m.all()[0])
+	k = m.task(t.Context(), m.all()[0], reasonGrowth)
 	if got := k.dictCost(1000); got != 2000 {
 		t.Errorf("a store that says so: %.0f", got)
 	}

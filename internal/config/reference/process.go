@@ -199,7 +199,7 @@ var training = []Row{
 	},
 	{
 		Keys: "`min_saving`", Default: "`10%`",
-		Meaning: "share of the bytes stored now that a new dictionary must save, its own size included",
+		Meaning: "share of the bytes stored now that a new dictionary must save, its own size included (2% if it replaces one that was trained on fewer of the same values)",
 	},
 	{
 		Keys: "`drift`", Default: "`15%`",
@@ -207,8 +207,8 @@ var training = []Row{
 	},
 	{
 		Keys: "`interval`", Default: "`10m`",
-		Meaning: "time between two trainings for a rule, in all gateways of a store (if values no longer fit, a tenth of it, once in " +
-			"four). After a training without a useful dictionary it doubles, up to 64 times",
+		Meaning: "time between two trainings for a rule, in all gateways of a store (a tenth of it before the thorough training after a " +
+			"quick one, and if values no longer fit, once in four). After a training without a useful dictionary it doubles, up to 64 times",
 	},
 	{
 		Keys: "`poll`", Default: "`15s`",
