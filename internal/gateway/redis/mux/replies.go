@@ -71,6 +71,9 @@ func (r *replies) header(b []byte) (size int, err error) {
 		return 1, nil
 	}
 	end := bytes.IndexByte(b[:min(len(b), maxHeaderLine)], '\n')
+	if end == 0 {
+		return 0, errReply
+	}
 	if end < 0 {
 		if len(b) >= maxHeaderLine {
 			return 0, errReply
