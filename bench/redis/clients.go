@@ -45,13 +45,14 @@ func (o *options) measureClients() error {
 			fmt.Printf("clients: %d, %s\n", n, w.name)
 		}
 	}
-	if err := rig.WriteCSV(filepath.Join(o.results, "redis-clients.csv"), clientCells(rows)); err != nil {
+	cells := clientCells(rows)
+	if err := rig.WriteCSV(filepath.Join(o.results, "redis-clients.csv"), cells); err != nil {
 		return err
 	}
 	var b rig.Table
-	for i, cells := range clientCells(rows) {
-		if b.Row(cells...); i == 0 {
-			b.Rule(len(cells))
+	for i, row := range cells {
+		if b.Row(row...); i == 0 {
+			b.Rule(len(row))
 		}
 	}
 	return o.report("clients", b.String())

@@ -7,15 +7,20 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary/reservoir"
 )
 
-func TestSchedule(t *testing.T) {
-	now := time.Unix(1_790_000_000, 0)
-	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
-	due := func(samples int, full bool, want string) {
+// dueChecker returns a function that compares what is due with what is wanted.
+func dueChecker(t *testing.T, p *schedule, now *time.Time) func(samples int, full bool, want string) {
+	return func(samples int, full bool, want string) {
 		t.Helper()
-		if got := p.due(now, samples, full); got != want {
+		if got := p.due(*now, samples, full); got != want {
 			t.Errorf("due with %d samples: %q, want %q", samples, got, want)
 		}
 	}
+}
+
+func TestSchedule(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 2000}
+	due := dueChecker(t, &p, &now)
 	stored := func(values uint64, ratio float64, wantDrift bool) {
 		t.Helper()
 		if began := p.observe(reservoir.Snapshot{Values: values, RawBytes: values * 1000, StoredBytes: uint64(float64(values) * 1000 * ratio)}); began != wantDrift {
@@ -79,12 +84,7 @@ func TestSchedule(t *testing.T) {
 func TestScheduleOfMoreSamples(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
-	due := func(samples int, full bool, want string) {
-		t.Helper()
-		if got := p.due(now, samples, full); got != want {
-			t.Errorf("due with %d samples: %q, want %q", samples, got, want)
-		}
-	}
+	due := dueChecker(t, &p, &now)
 	due(99, false, "")
 	due(100, false, reasonFirst)
 	p.rolledOut(now, 0.5)
