@@ -12,7 +12,11 @@ import (
 // A run reports the storage of both targets: by their own queries, and on disk here or by a command; and the
 // resources that they used.
 func TestUsage(t *testing.T) {
-	b := newBench(t, "CREATE TABLE t AS SELECT i, repeat('x', 500) AS v FROM generate_series(1, 8000) i", func(c *shadow.Config) {
+	t.Parallel()
+	control := testenv.Postgres(t) // its own, since other tests' databases and WAL segments would be gone at the end
+	b := &bench{production: ownDatabase(t, "production"), control: newDatabase(t, control, "testusage"), test: ownDatabase(t, "test")}
+	b.exec(t, "CREATE TABLE t AS SELECT i, repeat('x', 500) AS v FROM generate_series(1, 8000) i")
+	b.start(t, func(c *shadow.Config) {
 		c.StorageCommands = map[string]string{"test": "echo 4096 bytes"} // control's files are examined
 	})
 	c, ctx := b.client(t), t.Context()
