@@ -56,7 +56,7 @@ type Config struct {
 	// documents, which may never come.
 	Grace time.Duration
 	// MonitorLead is the time for which a drain lets other sessions go on after it has ended those of drivers'
-	// monitors; 0: 300 ms.
+	// monitors; 0: 2 s.
 	MonitorLead time.Duration
 	// Begin limits the time that a drain gives a new client for its first request; 0: gateway.BeginPatience.
 	Begin time.Duration
