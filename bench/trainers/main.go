@@ -3,7 +3,8 @@
 // values, from sources that no dictionary was trained on. It writes to bench/results/corpora.md, which
 // describes the measurements.
 //
-//	go run ./bench/trainers [--auto | --busy N | --private] [--only NAME,NAME] [--cache DIR]
+//	go run ./bench/trainers [--auto | --busy N | --private | --store] [--only NAME,NAME] [--cache DIR]
+//	go run ./bench/trainers --home /usr/bin/redis-server,...
 package main
 
 import (
@@ -19,8 +20,9 @@ import (
 
 type options struct {
 	cache, results, only string
+	home                 string
 	busy                 int
-	auto, private        bool
+	auto, private, store bool
 
 	work string // temporary
 }
@@ -33,6 +35,8 @@ func main() {
 	flag.BoolVar(&o.auto, "auto", false, "measure only auto again, and keep the first table's values of dictionaries made by hand")
 	flag.IntVar(&o.busy, "busy", 0, "write the second table (auto): number of busy loops that load the processors meanwhile")
 	flag.BoolVar(&o.private, "private", false, "write the third table: dictionaries made by hand without strings that fewer than three samples have")
+	flag.BoolVar(&o.store, "store", false, "write the fourth table: what a real redis-server holds, by its used_memory, with five more corpora")
+	flag.StringVar(&o.home, "home", "", "write the fifth table: what a dictionary takes in these servers, separated by commas")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/trainers:", err)
@@ -48,6 +52,9 @@ func run(o *options) (err error) {
 	if err := fetch(o.cache); err != nil {
 		return err
 	}
+	if o.home != "" {
+		return o.measureHomes()
+	}
 	stop, err := busy(o.busy)
 	if err != nil {
 		return err
@@ -57,19 +64,23 @@ func run(o *options) (err error) {
 	if err != nil {
 		return err
 	}
-	for i := range kinds {
-		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), kinds[i].name) {
+	measure := o.measure
+	if o.store {
+		measure = o.measureStore
+	}
+	for _, k := range o.kinds() {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), k.name) {
 			continue
 		}
-		c, err := load(o.cache, &kinds[i])
+		c, err := load(o.cache, &k)
 		if err == nil {
-			err = o.measure(t, c)
+			err = measure(t, c)
 		}
 		if err == nil {
-			err = t.write()
+			err = t.write(o.kinds())
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", kinds[i].name, err)
+			return fmt.Errorf("%s: %w", k.name, err)
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ const (
 	idlePart    = "idle"
 	busyPart    = "busy"
 	privatePart = "private"
+	storePart   = "store"
 )
 
 // results is one table of the file. Lines of corpora that are not measured stay.
@@ -41,6 +42,8 @@ func (o *options) part() string {
 		return privatePart
 	case o.busy > 0:
 		return busyPart
+	case o.store:
+		return storePart
 	}
 	return idlePart
 }
@@ -51,6 +54,8 @@ func (o *options) heads() []string {
 	switch o.part() {
 	case privatePart:
 		return []string{"corpus", "best by hand", "the same, by the rule", "auto", "**auto / best by hand, by the rule**"}
+	case storePart:
+		return storeHeads
 	case busyPart:
 		return []string{"corpus", "auto", "its dictionary KB", "seconds", "of CPU", "**auto / best by hand**"}
 	}
@@ -79,7 +84,7 @@ func readPart(path, part string, cells int) (map[string][]string, error) {
 	return lines, nil
 }
 
-func (t *results) write() error {
+func (t *results) write(kinds []kind) error {
 	var text rig.Table
 	text.Row(t.heads...)
 	text.Rule(len(t.heads))
@@ -109,7 +114,7 @@ func (o *options) measure(t *results, c *corpus) error {
 		}
 	}
 	begin := time.Now()
-	chosen, err := auto(c)
+	chosen, err := auto(c, manyTimes)
 	seconds := fmt.Sprintf("%.1f", time.Since(begin).Seconds())
 	if err != nil {
 		return err

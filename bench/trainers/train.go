@@ -18,6 +18,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // byHand lists dictionaries that an expert user of zstd would train: with its default trainer, which tries
@@ -120,10 +121,10 @@ type trained struct {
 	cpu   time.Duration
 }
 
-// auto returns what a gateway would choose after seeing all values.
-func auto(c *corpus) (trained, error) {
+// auto returns what a gateway would choose after seeing all values, for a store of times as many.
+func auto(c *corpus, times float64) (trained, error) {
 	return choose(c.name, c.learn, func(m *dictionary.Manager) {
-		m.TrainOnce(context.Background(), manyTimes, func(string) {})
+		m.TrainOnce(context.Background(), times, func(string) {})
 	})
 }
 
@@ -146,9 +147,13 @@ func first(c *corpus) (trained, error) {
 	})
 }
 
+func policyFor(rule string) (*policy.Policy, error) {
+	return policy.New(policy.Options{Rules: []policy.Rule{{Name: rule, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
+}
+
 // choose returns the dictionary that a manager has in force after train.
 func choose(rule string, values [][]byte, train func(*dictionary.Manager)) (t trained, err error) {
-	p, err := policy.New(policy.Options{Rules: []policy.Rule{{Name: rule, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Auto: true}}})
+	p, err := policyFor(rule)
 	if err != nil {
 		return t, err
 	}
@@ -206,6 +211,8 @@ func (m *memory) Ready(number uint32) bool {
 	_, err := m.Dictionary(number)
 	return err == nil
 }
+
+func (m *memory) DictCost(d *codec.Dict) float64 { return redis.DictCost(d) }
 
 func (m *memory) Retired(uint32) bool { return false }
 

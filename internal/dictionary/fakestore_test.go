@@ -47,6 +47,9 @@ func (s *shared) Dictionary(number uint32) (*codec.Dict, error) {
 	return nil, fmt.Errorf("%w: %08x", envelope.ErrDictMissing, number)
 }
 
+// DictCost implements store.Dicts.
+func (s *shared) DictCost(d *codec.Dict) float64 { return 2*float64(len(d.Content())) + 4<<10 }
+
 func (s *shared) Publish(_ context.Context, dicts ...*codec.Dict) error {
 	defer s.lock()()
 	if s.refused["Publish"] {

@@ -140,15 +140,12 @@ func (m *Manager) task(ctx context.Context, r *managedRule, reason string) task 
 	once := r.monitor.scale > 0
 	k := task{
 		rule: r.rule(), current: r.current, samples: r.sampler.Values(),
-		volume: m.expectedVolume(ctx, r, reason == reasonFirst), saving: m.o.MinSaving,
+		volume: m.expectedVolume(ctx, r, reason == reasonFirst), saving: m.o.MinSaving, price: m.o.Store.DictCost,
 	}
 	k.last = once || r.sampler.IsFull() || len(k.samples) >= thorough.training
 	k.quick = !once && (reason == reasonFirst || reason == reasonDrift) && !k.areLong()
 	if reason == reasonMore && k.current.dict != nil && !r.monitor.schedule.drifted {
 		k.saving = min(k.saving, moreSaving)
-	}
-	if p, ok := m.o.Store.(costReporter); ok {
-		k.price = p.DictCost
 	}
 	return k
 }

@@ -33,6 +33,7 @@ type candidate struct {
 	dict  *codec.Dict
 	from  dict.TrainOptions // of the selection that it was cut from
 	size  int
+	cost  float64 // bytes that the store needs for it
 	ratio float64 // on the values of the last round
 }
 
@@ -103,7 +104,7 @@ func (s *search) candidates(o dict.TrainOptions) (all []candidate) {
 	}
 	for _, size := range s.sizes() {
 		if d, err := selection.Dict(size); err == nil {
-			all = append(all, candidate{dict: d, from: o, size: size})
+			all = append(all, candidate{dict: d, from: o, size: size, cost: s.task.dictCost(d)})
 		}
 		if size >= selection.Len() {
 			break
@@ -145,7 +146,9 @@ func (s *search) judge(all []candidate) *candidate {
 				}
 			}
 		})
-		slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(s.cost(a.dict, a.ratio), s.cost(b.dict, b.ratio)) })
+		slices.SortStableFunc(all, func(a, b candidate) int {
+			return cmp.Compare(a.ratio*s.task.volume+a.cost, b.ratio*s.task.volume+b.cost)
+		})
 	}
 	if all[0].ratio == hopeless {
 		return nil
@@ -241,17 +244,12 @@ func algorithmName(a dict.Algorithm) string {
 	return a.String()
 }
 
-// cost returns what the store will hold with a dictionary, in bytes: values, at a ratio, and dictionary.
-func (s *search) cost(d *codec.Dict, ratio float64) float64 {
-	return ratio*s.task.volume + s.task.dictCost(len(d.Content()))
-}
-
-// dictCost returns the cost of a dictionary of the given bytes.
-func (k *task) dictCost(bytes int) float64 {
+// dictCost returns the bytes that the store will need for a dictionary.
+func (k *task) dictCost(d *codec.Dict) float64 {
 	if k.price != nil {
-		return k.price(bytes)
+		return k.price(d)
 	}
-	return dictCost*float64(bytes) + dictFixed
+	return float64(len(d.Content()))
 }
 
 func (s *search) decide(r result) result {
@@ -259,7 +257,7 @@ func (s *search) decide(r result) result {
 	case s.ctx.Err() != nil:
 		r.refused = refusedStopped
 	case r.dict == nil:
-	case s.cost(r.dict, r.promised) > (1-s.task.saving)*r.before*s.task.volume:
+	case r.promised*s.task.volume+s.task.dictCost(r.dict) > (1-s.task.saving)*r.before*s.task.volume:
 		r.refused = refusedSaving
 	default:
 		r.refused = ""

@@ -50,14 +50,6 @@ func (t *Trainer) Worked() time.Duration { return time.Duration(t.worked.Load())
 // InMemory returns the bytes of the samples of the running training, 0 if there is none.
 func (t *Trainer) InMemory() int64 { return t.inMemory.Load() }
 
-// The approximate cost of a dictionary in the store, measured on Redis 7.0 to 8.6 (docs/DICTIONARIES.md): a
-// function library takes 2.9 to 3.8 times its size, in base64, in the library's source, in Lua and beside
-// them. Library and record add a fixed size.
-const (
-	dictCost  = 3.5      // times the dictionary's size
-	dictFixed = 10 << 10 // bytes
-)
-
 // limits bound what a training costs. More values hardly improve dictionaries.
 type limits struct {
 	training, trainingBytes     int // of values from which content is selected
@@ -100,12 +92,12 @@ type task struct {
 	rule    *policy.Rule // as given, without a dictionary
 	current choice       // in use
 	samples [][]byte
-	volume  float64                 // raw bytes to weigh the dictionary's cost against
-	saving  float64                 // smallest share of what is stored now that must be saved
-	price   func(bytes int) float64 // cost of a dictionary in the store, in bytes; nil: that of Redis
-	going   func(Step)              // called before each step, if not nil
-	quick   bool                    // a good dictionary soon, instead of the best
-	last    bool                    // no more samples than these will be kept
+	volume  float64                   // raw bytes to weigh the dictionary's cost against
+	saving  float64                   // smallest share of what is stored now that must be saved
+	price   func(*codec.Dict) float64 // bytes that the store needs for a dictionary; nil: its size
+	going   func(Step)                // called before each step, if not nil
+	quick   bool                      // a good dictionary soon, instead of the best
+	last    bool                      // no more samples than these will be kept
 }
 
 // areLong reports whether a quick training would have too few of the samples, since they are long.

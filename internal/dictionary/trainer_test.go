@@ -43,7 +43,7 @@ func TestTrainer(t *testing.T) {
 	}
 	// The dictionary's size counts: for few bytes it is not worth it.
 	k = taskFor(t, documents(400, 0))
-	k.volume = 10_000
+	k.volume = 1000
 	if small := trainer.train(t.Context(), k); small.refused != refusedSaving {
 		t.Errorf("%+v", small)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A dictionary costs the store a multiple of its size, once, and saves on each stored value. So it is weighed
+// A dictionary costs the store some KiB, once, and saves on each stored value. So it is weighed
 // against what the store holds, not against what passes. When the store has grown, dictionaries are weighed
 // again, since a larger one, or a first one, may pay off by then.
 
@@ -15,9 +15,6 @@ type sizeReporter interface {
 	// of a dictionary.
 	StoredBytes(ctx context.Context) (bytes int64, servers int, err error)
 }
-
-// costReporter is a Store that reports the cost of a dictionary, in bytes. For others Redis's cost is used.
-type costReporter interface{ DictCost(bytes int) float64 }
 
 const (
 	// horizon is the period over which savings are weighed against a dictionary's cost if it is unknown what

@@ -131,25 +131,6 @@ func TestWeighsRepeatsOnce(t *testing.T) {
 	}
 }
 
-// priced is a store that reports the cost of dictionaries.
-type priced struct{ *shared }
-
-func (priced) DictCost(bytes int) float64 { return 2 * float64(bytes) }
-
-// A store may report the cost of a dictionary.
-func TestDictionariesArePricedByTheirStore(t *testing.T) {
-	m := managerForTest(t, newShared(), "a", result{})
-	k := m.task(t.Context(), m.all()[0], reasonGrowth)
-	if got := k.dictCost(1000); got != dictCost*1000+dictFixed {
-		t.Errorf("Redis: %.0f", got)
-	}
-	m.o.Store = priced{newShared()}
-	k = m.task(t.Context(), m.all()[0], reasonGrowth)
-	if got := k.dictCost(1000); got != 2000 {
-		t.Errorf("a store that says so: %.0f", got)
-	}
-}
-
 // When a training begins, the log says how much was seen. When it finds no dictionary, the log says what volume the
 // dictionaries were weighed against: an hour's volume may be thousands of times the bytes that were ever written.
 func TestTrainingSaysWhatWasSeen(t *testing.T) {

@@ -26,6 +26,8 @@ type Dicts interface {
 	Retired(number uint32) bool
 	// Recheck checks what the store holds, and restores what it has lost.
 	Recheck(ctx context.Context) error
+	// DictCost returns about how many bytes a node needs for a dictionary and the record that names it.
+	DictCost(d *codec.Dict) float64
 	// Run calls Recheck at once and periodically, until ctx ends.
 	Run(ctx context.Context)
 

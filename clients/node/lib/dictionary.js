@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 
 const MIN_BYTES = 16;
-const MAX_BYTES = 512 << 10;
+export const MAX_BYTES = 512 << 10;
 const STRUCTURED = 0xec30a437;
 
 const sha256 = (...parts) => parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest();

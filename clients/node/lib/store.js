@@ -3,9 +3,10 @@
 // send sends one command, as an array of strings, and resolves to its answer, with buffers or strings in it; sends are those of all
 // servers that hold values: one, or the primaries of a cluster.
 
-import { Dictionary, dictionaryNumber, hex } from './dictionary.js';
-import { CinchError, DictionaryMissing } from './errors.js';
+import { Dictionary, MAX_BYTES, dictionaryNumber, hex } from './dictionary.js';
+import { CinchError, Damaged, DictionaryMissing } from './errors.js';
 import { POLICY_RECORD, readPolicy } from './policy.js';
+import * as zstd from './zstd.js';
 
 const PLACES = [['cinch_dict_', 'cinch:dict:'], ['cinch_archive_', 'cinch:dict:archive:']];
 const RECORD = /^cinch_rule_(.+)_([0-9a-f]{16})$/s;
@@ -26,8 +27,13 @@ async function unlessUnknown(answer) {
  * @returns {Promise<Dictionary>}
  */
 export async function fetchDictionary(send, number) {
-  for (const place of PLACES) {
-    const content = await contentAt(send, ...place, hex(number));
+  const name = hex(number);
+  const list = ['FUNCTION', 'LIST', 'LIBRARYNAME', `cinch_*_${name}`, 'WITHCODE'];
+  const libraries = ((await unlessUnknown(send(list))) ?? []).map(entries);
+  const sources = new Map(libraries.map((library) => [String(library.get('library_name')), String(library.get('library_code'))]));
+  for (const [library, key] of PLACES) {
+    const source = sources.get(library + name);
+    const content = source === undefined ? await unlessElsewhere(send(['GET', key + name])) : contentOf(source);
     if (!content) continue;
     if (dictionaryNumber(content) === number) return new Dictionary(content);
     break;
@@ -48,9 +54,20 @@ export async function fetchFromAny(sends, number) {
   throw missing;
 }
 
-async function contentAt(send, library, key, name) {
-  const text = await unlessUnknown(send(['FCALL_RO', library + name, '0']));
-  return text === undefined ? unlessElsewhere(send(['GET', key + name])) : Buffer.from(String(text), 'base64');
+/**
+ * The content in a library's source: compressed in a comment or, from 0.1.0, plain in the text that the function returns. Empty where
+ * there is none.
+ */
+function contentOf(source) {
+  const [, size, text] = /\n-- zstd ([0-9]{1,6}) (\S+)\n/.exec(source) ?? [];
+  if (!text) return Buffer.from(/return '([^']*)'/.exec(source)?.[1] ?? '', 'base64');
+  try {
+    const frame = Buffer.from(text, 'base64');
+    return zstd.decompress(frame.subarray(zstd.MAGIC.length), Math.min(Number(size), MAX_BYTES));
+  } catch (e) {
+    if (!(e instanceof Damaged)) throw e;
+    return Buffer.alloc(0);
+  }
 }
 
 /** Resolves to null where another node of a cluster has the key's slot: that one is asked too. */

@@ -5,7 +5,7 @@ import { dirname, sep } from 'node:path';
 import { Reader } from './blocks.js';
 import { Damaged } from './errors.js';
 
-const MAGIC = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
+export const MAGIC = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
 const NONE = Buffer.alloc(0);
 
 // An instance of our own: where the application calls init() of the same package again, the memory behind our contexts would be replaced.

@@ -10,6 +10,7 @@ import { once } from 'node:events';
 import { setTimeout } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { Dictionary } from '../lib/index.js';
+import * as zstd from '../lib/zstd.js';
 
 const hex = (n, digits) => n.toString(16).padStart(digits, '0');
 
@@ -55,8 +56,9 @@ export async function until(condition) {
   throw new Error('never came true', { cause: last });
 }
 
-function library(name, description, answer) {
+function library(name, description, answer, comment = '') {
   return `#!lua name=${name}
+-- ${comment}
 redis.register_function{function_name = '${name}', description = ${description}, flags = {'no-writes'}, callback = function() return ${answer} end}
 `;
 }
@@ -103,7 +105,8 @@ export class RedisServer {
   /** Stores a dictionary as gateways do. */
   async holdDictionary(content) {
     const dictionary = new Dictionary(content);
-    await this.load(library(`cinch_dict_${hex(dictionary.number, 8)}`, "''", `'${content.toString('base64')}'`));
+    const frame = Buffer.concat([zstd.MAGIC, zstd.compress(content, 3)]);
+    await this.load(library(`cinch_dict_${hex(dictionary.number, 8)}`, "''", '0', `zstd ${content.length} ${frame.toString('base64')}`));
     return dictionary;
   }
 

@@ -23,7 +23,7 @@ const loginRecord = (login) => createHash('sha256').update(`${RECORD} ${login}`)
 /** What gateways leave in a server with functions. */
 const functions = {
   args: [],
-  rights: ['+function|list', '+fcall_ro'],
+  rights: ['+function|list'],
   hold: (server, content) => server.holdDictionary(content),
   publish: (server, name, version, document) => server.publish(name, version, document),
   retire: (server, dictionary) => server.load(`#!lua name=cinch_retired_${hex(dictionary)}\nredis.register_function('cinch_retired_${hex(dictionary)}', function() return 1 end)\n`),
@@ -31,7 +31,7 @@ const functions = {
 
 /** And in one without. */
 const keys = {
-  args: ['FUNCTION', 'FCALL', 'FCALL_RO'].flatMap((name) => ['--rename-command', name, '']),
+  args: ['--rename-command', 'FUNCTION', ''],
   rights: [],
   hold: async (server, content) => {
     const dictionary = new cinch.Dictionary(content);
@@ -168,12 +168,13 @@ describe('a store', { skip: lacking('redis-server') }, () => {
 
     test(`${client.name}: a dictionary that can't be had now`, async () => {
       await agreed(functions);
-      await server.plain.call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '+@all', '-fcall_ro');
+      await server.plain.call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '+@all');
       const app = await opened(client, { username: 'app', password: 'secret' });
-      const stored = cinch.sealValue(Buffer.from(MENU), { dictionary: new cinch.Dictionary(CONTENT) });
+      const stored = cinch.sealValue(Buffer.from(MENU), { dictionary: await server.holdDictionary(OTHER) });
       await server.plain.set('menu:1', stored);
+      await server.plain.call('ACL', 'SETUSER', 'app', '-function|list');
       await assert.rejects(app.get('menu:1'), (e) => e instanceof cinch.DictionaryUnavailable && e.stored.equals(stored));
-      await server.plain.call('ACL', 'SETUSER', 'app', '+fcall_ro');
+      await server.plain.call('ACL', 'SETUSER', 'app', '+function|list');
       assert.equal(await app.get('menu:1'), MENU);
     });
 

@@ -28,9 +28,17 @@ final class Store
 
     private function fetch(int $number): ?Dictionary
     {
+        $name = sprintf('%08x', $number);
+        $libraries = $this->command('FUNCTION', 'LIST', 'LIBRARYNAME', "cinch_*_$name", 'WITHCODE');
+        $sources = [];
+        foreach (is_array($libraries) ? $libraries : [] as $library) { // each a list of names and values
+            $fields = array_column(array_chunk($library, 2), 1, 0);
+            $sources[$fields['library_name']] = $fields['library_code'];
+        }
         foreach (self::PLACES as $library => $key) {
-            $content = $this->ask($number, $library, $key);
-            if ($content !== null) {
+            $source = $sources[$library . $name] ?? null;
+            $content = $source === null ? $this->command('GET', $key . $name) : self::content($source);
+            if (is_string($content)) {
                 $d = new Dictionary($content);
                 return $d->number === $number ? $this->held[$number] = $d : null;
             }
@@ -38,25 +46,24 @@ final class Store
         return null;
     }
 
-    /** A function of the server answers; where it has none, as before Redis 7, there may be a key. */
-    private function ask(int $number, string $library, string $key): ?string
+    /** What a library holds: compressed in a comment or, from 0.1.0, plain in the text that the function returns. */
+    private static function content(string $source): string
     {
-        $name = sprintf('%08x', $number);
-        $content = $this->command('FCALL_RO', $library . $name, '0');
-        if ($content !== null) {
-            return base64_decode($content, true) ?: null;
+        if (preg_match('/\n-- zstd ([0-9]{1,6}) (\S+)\n/', $source, $found)) {
+            return Zstd::open(substr((string) base64_decode($found[2], true), 4), min((int) $found[1], 512 << 10), null);
         }
-        return $this->command('GET', $key . $name);
+        return preg_match("/return '([^']*)'/", $source, $found) ? (string) base64_decode($found[1], true) : '';
     }
 
-    private function command(string ...$words): ?string
+    /** An answer, or null where the server does not know the command, as before Redis 7. */
+    private function command(string ...$words): mixed
     {
         $this->redis->clearLastError();
         $answer = $this->redis->rawCommand(...$words);
         $error = $this->redis->getLastError();
-        if ($error !== null && !preg_match('/function not found|unknown command/i', $error)) {
+        if ($error !== null && !preg_match('/unknown command/i', $error)) {
             throw new DictionaryUnavailable($error);
         }
-        return is_string($answer) ? $answer : null;
+        return $answer === false ? null : $answer;
     }
 }

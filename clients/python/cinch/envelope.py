@@ -199,10 +199,15 @@ def _deflate(payload, raw_len, wbits):
 
 
 def _zstd(payload, raw_len, dictionary):
+    return open_frame(ZSTD_MAGIC + payload, raw_len, dictionary)
+
+
+def open_frame(frame, raw_len, dictionary=None):
+    """Decompresses one frame of zstd; it makes at most a byte more than raw_len, by which that is noticed."""
     zstd = need_zstd()
     try:
         d = zstd.ZstdDecompressor(dictionary.zstd if dictionary else None)
-        value = d.decompress(ZSTD_MAGIC + payload, raw_len + 1)
+        value = d.decompress(frame, raw_len + 1)
     except zstd.ZstdError as e:
         raise Damaged(str(e)) from None
     if not d.eof or d.unused_data:

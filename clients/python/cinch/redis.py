@@ -36,7 +36,7 @@ MAX_DICTIONARIES = 256  # kept at a time
 def attach(client, refresh: float = REFRESH, max_raw: int = DEFAULT_MAX_RAW):
     """Has a client seal and open values from now on, and returns it.
 
-    client is a Redis or RedisCluster of redis or redis.asyncio, of a Sentinel too, before it is used. Its user needs FUNCTION|LIST and FCALL_RO besides.
+    client is a Redis or RedisCluster of redis or redis.asyncio, of a Sentinel too, before it is used. Its user needs FUNCTION|LIST besides.
     """
     pool = getattr(client, "connection_pool", None)
     if isinstance(client, redis.RedisCluster):

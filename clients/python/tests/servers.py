@@ -13,6 +13,7 @@ import unittest
 import redis
 
 from cinch import Dictionary
+from cinch.dictionary import zstd
 
 _RECORD = """#!lua name={name}
 redis.register_function{{function_name = '{name}', description = {text}, flags = {{'no-writes'}}, callback = function() return {answer} end}}
@@ -66,9 +67,9 @@ class RedisServer:
     def hold_dictionary(self, content: bytes) -> Dictionary:
         """Stores a dictionary as gateways do."""
         d = Dictionary(content)
-        text = base64.b64encode(content).decode()
-        code = _RECORD.format(name=f"cinch_dict_{d.number:08x}", text="''", answer=f"'{text}'")
-        self.plain().function_load(code, replace=True)
+        text = base64.b64encode(zstd.compress(content)).decode()
+        code = _RECORD.format(name=f"cinch_dict_{d.number:08x}", text="''", answer="0")
+        self.plain().function_load(f"{code}-- zstd {len(content)} {text}\n", replace=True)
         return d
 
     def publish(self, name: str, version: int, document):

@@ -10,6 +10,7 @@ import unittest
 
 import cinch
 from cinch import envelope, store
+from cinch.dictionary import zstd
 
 VECTORS = pathlib.Path(__file__).resolve().parents[3] / "envelope" / "testdata" / "vectors"
 CLASSES = {
@@ -100,43 +101,59 @@ class FakeRedis:
         self.answers = answers
 
     def execute_command(self, *args):
-        answer = self.answers.get(args, Exception("Function not found") if args[0] == "FCALL_RO" else None)
+        answer = self.answers.get(args)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
 
+def library(name, content):
+    """As FUNCTION LIST shows it by RESP2, with what gateways of 0.1.0 stored."""
+    return [b"library_name", name.encode(), b"engine", b"LUA", b"functions", [], b"library_code", b"return '" + base64.b64encode(content) + b"' end"]
+
+
+def compressed(name, content, size=None):
+    text = base64.b64encode(zstd.compress(content))
+    code = b"#!lua name=x\n-- A dictionary of Cinch.\n-- zstd %d %s\nredis.register_function" % (size or len(content), text)
+    return [b"library_name", name.encode(), b"engine", b"LUA", b"functions", [], b"library_code", code]
+
+
 class FetchDictionary(unittest.TestCase):
     content = b"what values have in common"
     number = cinch.dictionary_number(content)
-    call = ("FCALL_RO", f"cinch_dict_{number:08x}", 0)
-    get = ("GET", f"cinch:dict:{number:08x}")
+    name = f"{number:08x}"
+    call = ("FUNCTION", "LIST", "LIBRARYNAME", f"cinch_*_{name}", "WITHCODE")
+    get = ("GET", f"cinch:dict:{name}")
 
-    def fetch(self, called, got=None):
-        return store.fetch_dictionary(FakeRedis({self.call: called, self.get: got}), self.number)
+    def fetch(self, listed, got=None):
+        return store.fetch_dictionary(FakeRedis({self.call: listed, self.get: got}), self.number)
 
     def test_found(self):
-        self.assertEqual(self.fetch(base64.b64encode(self.content)), self.content)
-        for error in ("Function not found", "unknown command 'FCALL_RO', with args beginning with: "):
-            self.assertEqual(self.fetch(Exception(error), self.content), self.content)
+        for live in (library("cinch_dict_" + self.name, self.content), compressed("cinch_dict_" + self.name, self.content)):
+            self.assertEqual(self.fetch([live]), self.content)
+            self.assertEqual(self.fetch([library("cinch_retired_" + self.name, b"0"), live]), self.content)
+        for listed in ([], Exception("unknown command 'FUNCTION', with args beginning with: ")):
+            self.assertEqual(self.fetch(listed, self.content), self.content)
 
     def test_archived(self):
-        gone = Exception("Function not found")
-        archived = ("FCALL_RO", f"cinch_archive_{self.number:08x}", 0)
-        for answers in (
-            {self.call: gone, archived: base64.b64encode(self.content)},
-            {self.call: gone, archived: gone, ("GET", f"cinch:dict:archive:{self.number:08x}"): self.content},
-        ):
+        archived = compressed("cinch_archive_" + self.name, self.content)
+        for answers in ({self.call: [archived]}, {self.call: [], ("GET", f"cinch:dict:archive:{self.name}"): self.content}):
             self.assertEqual(store.fetch_dictionary(FakeRedis(answers), self.number), self.content)
 
     def test_missing(self):
-        for called, got in [
-            (Exception("Function not found"), None),
-            (Exception("Function not found"), b"another content"),
-            (base64.b64encode(b"another content"), self.content),
+        live = "cinch_dict_" + self.name
+        for listed, got in [
+            ([], None),
+            ([], b"another content"),
+            ([library(live, b"another content")], self.content),
+            ([compressed(live, b"another content")], self.content),
+            ([compressed(live, self.content, 10)], self.content),
+            ([compressed(live, bytes(64 << 20), 26)], self.content),
+            ([[b"library_name", live.encode(), b"library_code", b"\n-- zstd 26 !!!\n"]], self.content),
+            ([[b"library_name", live.encode(), b"library_code", b"something else"]], self.content),
         ]:
-            with self.assertRaises(cinch.DictionaryMissing):
-                self.fetch(called, got)
+            with self.subTest(listed), self.assertRaises(cinch.DictionaryMissing):
+                self.fetch(listed, got)
 
     def test_nobody_knows(self):
         with self.assertRaises(ConnectionError):

@@ -21,6 +21,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/config/price"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -70,7 +71,7 @@ func library(t testing.TB, o Options, values map[string]func(i int) []byte, n in
 			}
 		}
 	}
-	o.Source = SourceInfo{Name: "redis://localhost", Protocol: config.Redis, Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redisDictCost}
+	o.Source = SourceInfo{Name: "redis://localhost", Protocol: config.Redis, Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redis.DictCost}
 	r, err := Make(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config"
 	"github.com/cinch-layer/cinch/internal/config/price"
 	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -143,7 +144,7 @@ func heldOptions(t *testing.T, d *dataSet) Options {
 	if z, ok := libzstd.New(); ok {
 		o.Engine, o.Train = codec.New(codec.Options{Zstd: z}), libzstd.Train
 	}
-	o.Source = SourceInfo{Protocol: config.Redis, Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redisDictCost}
+	o.Source = SourceInfo{Protocol: config.Redis, Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redis.DictCost}
 	o.Rates = d.rates
 	if *heldCPU {
 		o.CPU = nil
@@ -180,7 +181,7 @@ func (j *judge) score(t *testing.T, h held, c *Candidate, d *codec.Dict) float64
 	}
 	m.Candidate = *c
 	if d != nil {
-		m.DictCost = int64(redisDictCost * len(d.Content()))
+		m.DictCost = int64(redis.DictCost(d))
 	}
 	o := j.p.option(g, &m, j.r)
 	return j.p.score(g, &o)

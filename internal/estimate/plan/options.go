@@ -27,17 +27,25 @@ type SourceInfo struct {
 	Name     string // without credentials
 	Protocol string // of a suitable gateway; "" for none
 	Medium   price.Medium
-	Cost     Cost                    // nil: lengths
-	Never    func(value []byte) bool // values that are never compressed; nil: none
-	DictCost float64                 // bytes that the store holds per byte of a dictionary
-	Rates    Rates                   // observed; 0: unknown
-	Observed Rates                   // observed, even if not trusted
-	Doubt    string                  // why Observed is not trusted; "": it is, or there is none
-	Whole    bool                    // all of it was read
-	Total    int64                   // number of names; 0: unknown
-	Bytes    int64                   // of files; 0: unknown
-	Items    int64                   // items that the rates count, with several values each; 0: they count values
-	Notes    []string                // for people
+	Cost     Cost                      // nil: lengths
+	Never    func(value []byte) bool   // values that are never compressed; nil: none
+	DictCost func(*codec.Dict) float64 // bytes that the store needs for a dictionary; nil: none, it is kept elsewhere
+	Rates    Rates                     // observed; 0: unknown
+	Observed Rates                     // observed, even if not trusted
+	Doubt    string                    // why Observed is not trusted; "": it is, or there is none
+	Whole    bool                      // all of it was read
+	Total    int64                     // number of names; 0: unknown
+	Bytes    int64                     // of files; 0: unknown
+	Items    int64                     // items that the rates count, with several values each; 0: they count values
+	Notes    []string                  // for people
+}
+
+// dictCost returns the bytes that the store needs for d.
+func (s *SourceInfo) dictCost(d *codec.Dict) float64 {
+	if s.DictCost == nil {
+		return 0
+	}
+	return s.DictCost(d)
 }
 
 // Rates are operations per second on the whole source.

@@ -185,7 +185,7 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 		m.Memory = p.memory(c, d, test[len(test)/2].content)
 		if c.Dictionary {
 			m.DictBytes = len(d.values.Content())
-			m.DictCost = int64(p.Source.DictCost * float64(m.DictBytes))
+			m.DictCost = int64(p.Source.dictCost(d.values))
 		}
 		o := p.option(g, &m, r)
 		if g.bounds != nil {

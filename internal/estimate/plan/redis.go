@@ -9,6 +9,7 @@ import (
 	"github.com/cinch-layer/cinch/internal/config/price"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
+	"github.com/cinch-layer/cinch/internal/store/redis"
 )
 
 // Space is one database of one server.
@@ -50,7 +51,7 @@ const (
 func Keys(ctx context.Context, c *Collector, o KeysOptions) (SourceInfo, error) {
 	w := &keysWalk{c: c, o: o, pace: pace{share: o.Share, cpu: o.CPU, began: time.Now()}}
 	info := SourceInfo{
-		Protocol: "redis", Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redisDictCost, Whole: true,
+		Protocol: "redis", Medium: price.InMemory, Cost: RedisCost, Never: policy.NeverSeal, DictCost: redis.DictCost, Whole: true,
 	}
 	if w.o.MaxBytes <= 0 {
 		w.o.MaxBytes = 1 << 30
@@ -113,10 +114,6 @@ func (w *keysWalk) names() int64 {
 	}
 	return int64(float64(w.c.Names) * float64(w.total) / w.walked)
 }
-
-// redisDictCost is the number of bytes that a byte of a dictionary takes: Redis 7 holds it as a function library, in
-// base64 and twice.
-const redisDictCost = 3
 
 // RedisCost returns how many bytes Redis's allocator takes for a value, uncompressed and compressed.
 func RedisCost(kind string, raw, stored int) (before, after int) {

@@ -42,7 +42,7 @@ const (
 // Tuples collects the values in the spaces of a Tarantool server, by space and field. It changes nothing, and
 // needs only the right to read the spaces.
 func Tuples(ctx context.Context, c *Collector, o TuplesOptions) (SourceInfo, error) {
-	info := SourceInfo{Protocol: config.Tarantool, Medium: price.InMemory, Cost: TupleCost, Never: policy.NeverSeal, DictCost: 1, Whole: true}
+	info := SourceInfo{Protocol: config.Tarantool, Medium: price.InMemory, Cost: TupleCost, Never: policy.NeverSeal, DictCost: tarantool.DictCost, Whole: true}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 1 << 30
 	}

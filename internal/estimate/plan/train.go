@@ -46,7 +46,7 @@ func (p *planner) train(ctx context.Context, values [][]byte, total float64) *co
 		if best == nil {
 			least = float64(r.PlainBytes) / float64(r.RawBytes) * total
 		}
-		left := float64(r.DictBytes)/float64(r.RawBytes)*total + p.Source.DictCost*float64(len(d.Content()))
+		left := float64(r.DictBytes)/float64(r.RawBytes)*total + p.Source.dictCost(d)
 		if left > 0.995*least {
 			if best != nil {
 				break

@@ -1,15 +1,18 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
@@ -26,10 +29,9 @@ func TestPublishedIsFoundByOthers(t *testing.T) {
 			mustPublish(t, d, x) // again: no effect
 			mustHold(t, server.Addr, x)
 
-			text, err := client.FCallRO(t.Context(), libraryName(x.Number()), nil).Text()
-			must(t, err)
-			if text != base64.StdEncoding.EncodeToString(x.Content()) {
-				t.Error("the function returns something else")
+			err := client.FCallRO(t.Context(), libraryName(x.Number()), nil).Err()
+			if err == nil || !strings.Contains(err.Error(), "FUNCTION LIST LIBRARYNAME "+libraryName(x.Number())+" WITHCODE") {
+				t.Errorf("the function returns %v", err)
 			}
 			if n := client.DBSize(t.Context()).Val(); n != 0 {
 				t.Errorf("%d keys were written", n)
@@ -269,6 +271,9 @@ func TestForeignLibrary(t *testing.T) {
 		"wrong content":  strings.ReplaceAll(libraryCode(libraryName(y.Number()), y), libraryName(y.Number()), libraryName(x.Number())),
 		"wrong hash":     strings.Replace(libraryCode(libraryName(x.Number()), x), describe(x), describe(y), 1),
 		"too large":      libraryCode(libraryName(x.Number()), x) + "--" + strings.Repeat("x", maxStored),
+		"no base64":      withText(libraryCode(libraryName(x.Number()), x), "no base64!"),
+		"no frame":       withText(libraryCode(libraryName(x.Number()), x), base64.StdEncoding.EncodeToString(x.Content())),
+		"a bomb":         withText(libraryCode(libraryName(x.Number()), x), bomb()),
 	} {
 		t.Run(what, func(t *testing.T) {
 			server := testenv.Redis(t)
@@ -286,6 +291,53 @@ func TestForeignLibrary(t *testing.T) {
 				t.Error("the library was changed")
 			}
 		})
+	}
+}
+
+// bomb returns a frame of zstd of far more content than withText declares, as base64.
+func bomb() string {
+	frame, err := codec.NewGoZstd().Compress([]byte(zstdMagic), make([]byte, 64<<20), 9, nil)
+	if err != nil {
+		panic(err)
+	}
+	return base64.StdEncoding.EncodeToString(frame)
+}
+
+// withText replaces the base64 in a library's source.
+func withText(code, text string) string {
+	before, rest, _ := strings.Cut(code, "-- zstd ")
+	_, after, _ := strings.Cut(rest, "\n")
+	return before + "-- zstd 1000 " + text + "\n" + after
+}
+
+// Libraries as 0.1.0 stored them are read, and not replaced.
+func TestLibraryOfEarlierVersion(t *testing.T) {
+	server := testenv.Redis(t)
+	d, client := gatewayOn(t, server.Addr, &testenv.Log{})
+	x := testDict(t, "earlier")
+	code := fmt.Sprintf("#!lua name=%[1]s\nredis.register_function{\n  function_name = '%[1]s',\n  description = '%[2]s',\n"+
+		"  flags = {'no-writes'},\n  callback = function() return '%[3]s' end,\n}\n",
+		libraryName(x.Number()), describe(x), base64.StdEncoding.EncodeToString(x.Content()))
+	must(t, client.FunctionLoad(t.Context(), code).Err())
+	mustPublish(t, d, x)
+	mustHold(t, server.Addr, x)
+	libraries, err := client.FunctionList(t.Context(), goredis.FunctionListQuery{WithCode: true}).Result()
+	if err != nil || len(libraries) != 1 || libraries[0].Code != code {
+		t.Errorf("the library was changed: %v", err)
+	}
+}
+
+// Dictionaries of all sizes come back, however badly they compress.
+func TestLargestDictionary(t *testing.T) {
+	random := make([]byte, codec.MaxDictLen)
+	rand.NewChaCha8([32]byte{1}).Read(random)
+	for _, content := range [][]byte{random, bytes.Repeat([]byte("x"), codec.MaxDictLen), random[:codec.MinDictLen]} {
+		x, err := codec.NewDict(content)
+		must(t, err)
+		got, err := parseLibrary(x.Number(), libraryCode("any", x))
+		if err != nil || !bytes.Equal(got.Content(), content) {
+			t.Errorf("%d bytes: %v", len(content), err)
+		}
 	}
 }
 

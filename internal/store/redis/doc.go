@@ -6,7 +6,8 @@
 // and the AOF carry it in order with the values.
 //
 //	library   cinch_dict_0a1b2c3d          the number, 8 hexadecimal digits
-//	function  cinch_dict_0a1b2c3d          flag no-writes; returns the content in base64
+//	source    -- zstd <n> <base64>         a comment with the content, a frame of zstd
+//	function  cinch_dict_0a1b2c3d          flag no-writes; says how to read it
 //	          description                  "sha256 <64 hexadecimal digits>, <n> bytes"
 //
 // Other servers hold a key, which any client can delete. Storing it is refused if the server would evict it:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cinch-layer/cinch/codec"
 )
 
 // StoredBytes returns the bytes that the server's keys and values take, without its own overhead. The gateway's user
@@ -34,3 +36,9 @@ func (c *ClusterDicts) StoredBytes(ctx context.Context) (bytes int64, servers in
 	}
 	return bytes, servers, nil
 }
+
+// DictCost is the function of this name.
+func (d *Dicts) DictCost(x *codec.Dict) float64 { return DictCost(x) }
+
+// DictCost is the function of this name.
+func (c *ClusterDicts) DictCost(x *codec.Dict) float64 { return DictCost(x) }

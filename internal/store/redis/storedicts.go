@@ -106,6 +106,9 @@ func (d *StoreDicts) Ensure(ctx context.Context, c *goredis.Conn, numbers ...uin
 	return d.nodes[0].dicts.Ensure(ctx, c, numbers...)
 }
 
+// DictCost implements store.Dicts.
+func (d *StoreDicts) DictCost(x *codec.Dict) float64 { return DictCost(x) }
+
 // Ready implements store.Dicts.
 func (d *StoreDicts) Ready(number uint32) bool {
 	return !slices.ContainsFunc(d.nodes, func(n dictNode) bool { return !n.dicts.Ready(number) })

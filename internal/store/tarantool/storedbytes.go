@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/cinch-layer/cinch/codec"
 )
 
 var errMemoryUnknown = errors.New("cannot determine how much memory the server's tuples use")
@@ -48,6 +50,11 @@ const (
 	recordCost = 4 << 10 // bytes
 )
 
-// DictCost returns the bytes of a server's memory that a dictionary of the given size takes. It does not count the log
-// and the snapshots on disk.
-func (g *ClusterDicts) DictCost(bytes int) float64 { return tupleCost*float64(bytes) + recordCost }
+// DictCost returns the bytes of a server's memory that d takes. It does not count the log and the snapshots on disk.
+func DictCost(d *codec.Dict) float64 { return tupleCost*float64(len(d.Content())) + recordCost }
+
+// DictCost is the function of this name.
+func (d *Dicts) DictCost(x *codec.Dict) float64 { return DictCost(x) }
+
+// DictCost is the function of this name.
+func (g *ClusterDicts) DictCost(d *codec.Dict) float64 { return DictCost(d) }

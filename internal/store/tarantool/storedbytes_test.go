@@ -50,7 +50,7 @@ func TestDictCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		after, _, err := g.StoredBytes(ctx)
-		if cost := g.DictCost(size); err != nil || cost < float64(after-before) || cost > 1.2*float64(after-before)+recordCost {
+		if cost := DictCost(x); err != nil || cost < float64(after-before) || cost > 1.2*float64(after-before)+recordCost {
 			t.Errorf("a dictionary of %d bytes takes %d and is counted as %.0f: %v", size, after-before, cost, err)
 		}
 	}

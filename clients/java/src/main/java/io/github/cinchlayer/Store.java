@@ -1,8 +1,10 @@
 package io.github.cinchlayer;
 
+import io.github.cinchlayer.EnvelopeException.Damaged;
 import io.github.cinchlayer.EnvelopeException.DictionaryMissing;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -11,6 +13,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /** What Redis servers hold beside the values: dictionaries, and what gateways agreed on (docs/FORMAT.md and docs/LIBRARIES.md). */
 final class Store {
@@ -20,6 +24,9 @@ final class Store {
   private static final String RECORD = "cinch_rule_";
   private static final String RECORD_KEY = "cinch:dict:rule:";
   private static final int VERSION_DIGITS = 16;
+  private static final Pattern COMPRESSED = Pattern.compile("\n-- zstd ([0-9]{1,6}) (\\S+)\n");
+  private static final Pattern PLAIN = Pattern.compile("return '([^']*)'");
+  private static final int MAGIC_BYTES = 4; // of a frame of zstd
 
   private final Commands commands;
 
@@ -53,8 +60,10 @@ final class Store {
   /** Looks into all places, in their order. */
   private static Dictionary dictionary(Commands server, int number) {
     String name = Dictionary.name(number);
+    Map<String, String> sources = sources(server, "cinch_*_" + name);
     for (int i = 0; i < LIBRARIES.length; i++) {
-      byte[] content = content(server, LIBRARIES[i] + name, KEYS[i] + name);
+      String source = sources.get(LIBRARIES[i] + name);
+      byte[] content = source == null ? keyHere(server, KEYS[i] + name) : content(source);
       if (content != null && Dictionary.number(content) == number) {
         return new Dictionary(content);
       }
@@ -65,13 +74,36 @@ final class Store {
     throw new DictionaryMissing(number);
   }
 
-  private static byte[] content(Commands server, String library, String key) {
+  /** The sources of libraries, by name; none where the server has no functions. */
+  private static Map<String, String> sources(Commands server, String pattern) {
+    Map<String, String> sources = new HashMap<>();
     try {
-      byte[] base64 = (byte[]) ask(server, "FCALL_RO", library, "0");
-      return base64 == null ? null : Base64.getDecoder().decode(base64);
+      for (Object library : (List<?>) ask(server, "FUNCTION", "LIST", "LIBRARYNAME", pattern, "WITHCODE")) {
+        Map<String, Object> fields = fields(library);
+        sources.put(text(fields.get("library_name")), text(fields.get("library_code")));
+      }
     } catch (RuntimeException e) {
       mustBeUnknown(e);
-      return keyHere(server, key);
+    }
+    return sources;
+  }
+
+  /**
+   * The content in a library's source: compressed in a comment or, from 0.1.0, plain in the text that the function returns. Empty
+   * where there is none.
+   */
+  private static byte[] content(String source) {
+    try {
+      Matcher compressed = COMPRESSED.matcher(source);
+      if (compressed.find()) {
+        byte[] frame = Base64.getDecoder().decode(compressed.group(2));
+        int size = Math.min(Integer.parseInt(compressed.group(1)), Dictionary.MAX_BYTES);
+        return Zstd.decompress(Arrays.copyOfRange(frame, MAGIC_BYTES, Math.max(frame.length, MAGIC_BYTES)), size, null);
+      }
+      Matcher plain = PLAIN.matcher(source);
+      return plain.find() ? Base64.getDecoder().decode(plain.group(1)) : new byte[0];
+    } catch (Damaged | IllegalArgumentException | IndexOutOfBoundsException e) {
+      return new byte[0];
     }
   }
 

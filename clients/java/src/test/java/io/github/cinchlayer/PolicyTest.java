@@ -12,7 +12,9 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
@@ -63,7 +65,7 @@ class PolicyTest {
   /** A server that has functions or keys, by "COMMAND key". */
   private static final class Fake implements Commands {
     final Map<String, Object> answers = new HashMap<>();
-    RuntimeException otherwise = new RuntimeException("ERR Function not found");
+    RuntimeException otherwise; // what FUNCTION answers instead
 
     @Override
     public Object execute(byte[]... command) {
@@ -72,8 +74,11 @@ class PolicyTest {
       if (answer instanceof RuntimeException) {
         throw (RuntimeException) answer;
       }
-      if (answer == null && (text.startsWith("F"))) {
-        throw otherwise;
+      if (answer == null && text.startsWith("F")) {
+        if (otherwise != null) {
+          throw otherwise;
+        }
+        return Collections.emptyList();
       }
       return answer == null && text.startsWith("EXISTS") ? Long.valueOf(0) : answer;
     }
@@ -89,13 +94,36 @@ class PolicyTest {
     return new Store(fake).dictionary(NUMBER);
   }
 
+  /** What FUNCTION LIST answers of a library. */
+  private static Object listed(String name, String source) {
+    return Arrays.asList(Arrays.asList(bytes("library_name"), bytes(name), bytes("functions"), List.of(), bytes("library_code"), bytes(source)));
+  }
+
+  private static final String LIST = "FUNCTION LIST LIBRARYNAME cinch_*_" + NAME + " WITHCODE";
+
   @Test
   void dictionariesHaveFourPlaces() {
-    byte[] base64 = Base64.getEncoder().encode(CONTENT);
-    assertEquals(NUMBER, found("FCALL_RO cinch_dict_" + NAME + " 0", base64).number());
+    String plain = "#!lua name=x\nreturn '" + Base64.getEncoder().encodeToString(CONTENT) + "' end";
+    String compressed = compressed(CONTENT, CONTENT.length);
+    for (String source : Arrays.asList(plain, compressed)) {
+      assertEquals(NUMBER, found(LIST, listed("cinch_dict_" + NAME, source)).number());
+      assertEquals(NUMBER, found(LIST, listed("cinch_archive_" + NAME, source)).number());
+    }
     assertEquals(NUMBER, found("GET cinch:dict:" + NAME, CONTENT).number());
-    assertEquals(NUMBER, found("FCALL_RO cinch_archive_" + NAME + " 0", base64).number());
     assertEquals(NUMBER, found("GET cinch:dict:archive:" + NAME, CONTENT).number());
+  }
+
+  private static String compressed(byte[] content, int size) {
+    byte[] frame = com.github.luben.zstd.Zstd.compress(content);
+    return "#!lua name=x\n-- zstd " + size + " " + Base64.getEncoder().encodeToString(frame) + "\nend";
+  }
+
+  @Test
+  void aDamagedLibraryIsNoDictionary() {
+    byte[] bomb = new byte[64 << 20];
+    for (String source : Arrays.asList("\n-- zstd 26 !!!\n", "something else", compressed(CONTENT, 16), compressed(bomb, 26), "\n-- zstd 26 KA==\n")) {
+      assertThrows(DictionaryMissing.class, () -> found(LIST, listed("cinch_dict_" + NAME, source)), source);
+    }
   }
 
   @Test

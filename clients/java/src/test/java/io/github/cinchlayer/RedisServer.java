@@ -123,7 +123,9 @@ final class RedisServer implements AutoCloseable {
   /** Stores a dictionary as gateways do. */
   Dictionary hold(byte[] content) {
     Dictionary dictionary = new Dictionary(content);
-    load("cinch_dict_" + Dictionary.name(dictionary.number()), "''", "'" + Base64.getEncoder().encodeToString(content) + "'");
+    String frame = Base64.getEncoder().encodeToString(com.github.luben.zstd.Zstd.compress(content));
+    String name = "cinch_dict_" + Dictionary.name(dictionary.number());
+    plain.functionLoadReplace(String.format(RECORD, name, "''", "0") + "-- zstd " + content.length + " " + frame + "\n");
     return dictionary;
   }
 

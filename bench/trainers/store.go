@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/cinch-layer/cinch/codec"
+	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/envelope"
+	"github.com/cinch-layer/cinch/internal/policy"
+	"github.com/cinch-layer/cinch/internal/store/redis"
+	"github.com/cinch-layer/cinch/test/rig"
+)
+
+var storeHeads = []string{
+	"corpus", "values stored", "bytes a value", "uncompressed KB", "zstd-3", "best by hand", "its KB",
+	"auto, first", "its KB", "CPU, s", "auto", "its KB", "CPU, s", "**points behind**",
+}
+
+// measureStore fills a redis-server with the measured values once for each way to compress them, dictionary and record
+// included, and writes how much of its used_memory each saves.
+func (o *options) measureStore(t *results, c *corpus) error {
+	plain, err := o.used(c, nil, 0, false)
+	if err != nil {
+		return err
+	}
+	saved := func(d *codec.Dict, level int) (percent float64, err error) {
+		used, err := o.used(c, d, level, true)
+		return 100 * (1 - float64(used)/float64(plain)), err
+	}
+	without, err := saved(nil, 0)
+	if err != nil {
+		return err
+	}
+	best, bestDict := without, (*codec.Dict)(nil)
+	byHandDicts, err := o.trainByHand(c)
+	if err != nil {
+		return err
+	}
+	for _, d := range byHandDicts {
+		if d == nil {
+			continue
+		}
+		got, err := saved(d, 0)
+		if err != nil {
+			return err
+		}
+		if got > best {
+			best, bestDict = got, d
+		}
+	}
+	soon, err := first(c)
+	if err != nil {
+		return err
+	}
+	early, err := saved(soon.dict, soon.level)
+	if err != nil {
+		return err
+	}
+	chosen, err := auto(c, 1)
+	if err != nil {
+		return err
+	}
+	final, err := saved(chosen.dict, chosen.level)
+	if err != nil {
+		return err
+	}
+	kb := (&trained{dict: bestDict}).kb()
+	percent := func(p float64) string { return fmt.Sprintf("%.1f %%", p) }
+	total := 0
+	for _, v := range c.measure {
+		total += len(v)
+	}
+	cells := []string{
+		c.name, strconv.Itoa(len(c.measure)), strconv.Itoa(total / len(c.measure)), strconv.Itoa(plain / 1000), percent(without), percent(best), kb,
+		percent(early), soon.kb(), soon.seconds(), percent(final), chosen.kb(), chosen.seconds(), fmt.Sprintf("**%.1f**", best-final),
+	}
+	fmt.Println(strings.Join(cells, "\t"))
+	t.lines[c.name] = cells
+	return nil
+}
+
+// used returns the used_memory that the measured values take in a redis-server of their own, with the dictionary and a
+// record, if there is one.
+func (o *options) used(c *corpus, d *codec.Dict, level int, compress bool) (int, error) {
+	server, err := rig.Redis(o.work)
+	if err != nil {
+		return 0, err
+	}
+	defer server.Stop()
+	client := server.Client()
+	defer client.Close()
+	ctx := context.Background()
+	empty, err := usedMemory(server)
+	if err != nil {
+		return 0, err
+	}
+	p, err := policyFor(c.name)
+	if err != nil {
+		return 0, err
+	}
+	st, so := codec.Setting{Codec: codec.Zstd, Level: 3}, envelope.SealerOptions{Engine: newEngine()}
+	if level > 0 {
+		st.Level = level
+	}
+	if d != nil {
+		dicts := redis.NewDicts(redis.DictsOptions{Client: client})
+		if err := dicts.Publish(ctx, d); err != nil {
+			return 0, err
+		}
+		if _, err := dicts.ReplaceRecord(ctx, "bench", 0, strings.Repeat("x", 600)); err != nil {
+			return 0, err
+		}
+		st.Dict, so.Dicts = d.Number(), dicts
+	}
+	kind := policy.String
+	if c.inHashes() {
+		kind = policy.Hash
+	}
+	s, worth := envelope.NewSealer(so), p.Rules()[0].SavesEnoughFunc(kind)
+	for i, v := range c.measure {
+		if compress {
+			v = s.Seal(nil, v, st, worth)
+		}
+		if c.inHashes() {
+			err = client.HSet(ctx, fmt.Sprint(c.name, ":", i), "body", v).Err()
+		} else {
+			err = client.Set(ctx, fmt.Sprint(c.name, ":", i), v, 0).Err()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	full, err := usedMemory(server)
+	return full - empty, err
+}
+
+// usedMemory returns what the server says, asked by a connection of its own, so that no buffer of another counts.
+func usedMemory(server *rig.Process) (int, error) {
+	c := server.Client()
+	defer c.Close()
+	ctx := context.Background()
+	if err := c.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		return 0, err
+	}
+	text, err := c.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(text, "used_memory:")
+	digits, _, _ := strings.Cut(rest, "\r\n")
+	return strconv.Atoi(digits)
+}
+
+// measureHomes writes what dictionaries take in servers of several versions, as they are stored now and as the function
+// of a library returned them in 0.1.0.
+func (o *options) measureHomes() error {
+	var table rig.Table
+	table.Row("server", "corpus", "dictionary, bytes", "stored, bytes of used_memory", "of its size", "as 0.1.0 stored it", "of its size")
+	table.Rule(7)
+	for _, program := range strings.Split(o.home, ",") {
+		if err := o.measureHome(program, &table); err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+	}
+	return rig.ReplacePart(filepath.Join(o.results, "corpora.md"), "home", table.String())
+}
+
+func (o *options) measureHome(program string, table *rig.Table) error {
+	addr, err := rig.FreeAddr()
+	if err != nil {
+		return err
+	}
+	_, port, _ := strings.Cut(addr, ":")
+	dir, err := os.MkdirTemp(o.work, "home-")
+	if err != nil {
+		return err
+	}
+	server, err := rig.Start("redis-server", addr, dir, program, "--port", port, "--save", "", "--daemonize", "no")
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	client := server.Client()
+	defer client.Close()
+	ctx := context.Background()
+	text, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	version := "Redis " + infoField(text, "redis_version")
+	if v := infoField(text, "valkey_version"); v != "" {
+		version = "Valkey " + v
+	}
+	dicts := redis.NewDicts(redis.DictsOptions{Client: client})
+	for _, name := range []string{"events", "countries", "html"} {
+		c, err := load(o.cache, kindNamed(name))
+		if err != nil {
+			return err
+		}
+		s, err := dict.Select(c.learn, dict.TrainOptions{Algorithm: dict.Cover, Size: 64 << 10, Segment: 400})
+		if err != nil {
+			return err
+		}
+		for _, size := range []int{4 << 10, 16 << 10, 64 << 10} {
+			d, err := s.Dict(size)
+			if err != nil {
+				return err
+			}
+			now, err := taken(server, func() error { return dicts.Publish(ctx, d) })
+			if err != nil {
+				return err
+			}
+			before, err := taken(server, func() error { return loadAsBefore(ctx, client, d) })
+			if err != nil {
+				return err
+			}
+			n := float64(len(d.Content()))
+			table.Row(version, name, strconv.Itoa(len(d.Content())), strconv.Itoa(now), fmt.Sprintf("**%.2f**", float64(now)/n), strconv.Itoa(before), fmt.Sprintf("%.2f", float64(before)/n))
+		}
+	}
+	return nil
+}
+
+func kindNamed(name string) *kind {
+	for i := range kinds {
+		if kinds[i].name == name {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+func infoField(info, name string) string {
+	_, rest, _ := strings.Cut(info, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}
+
+// taken returns by how much used_memory grows when a library is loaded: the least of three loads, since the server's
+// own tables grow now and then.
+func taken(server *rig.Process, loadLibrary func() error) (least int, err error) {
+	c := server.Client()
+	defer c.Close()
+	for range 3 {
+		if err := c.FunctionFlush(context.Background()).Err(); err != nil {
+			return 0, err
+		}
+		before, err := usedMemory(server)
+		if err != nil {
+			return 0, err
+		}
+		if err := loadLibrary(); err != nil {
+			return 0, err
+		}
+		after, err := usedMemory(server)
+		if err != nil {
+			return 0, err
+		}
+		if n := after - before; n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least, nil
+}
+
+// loadAsBefore loads the library that 0.1.0 made of a dictionary.
+func loadAsBefore(ctx context.Context, c *goredis.Client, d *codec.Dict) error {
+	code := fmt.Sprintf("#!lua name=cinch_dict_%08[1]x\nredis.register_function{function_name = 'cinch_dict_%08[1]x', description = 'sha256 %[2]x, %[3]d bytes', "+
+		"flags = {'no-writes'}, callback = function() return '%[4]s' end}\n", d.Number(), d.Hash(), len(d.Content()), base64.StdEncoding.EncodeToString(d.Content()))
+	return c.FunctionLoad(ctx, code).Err()
+}
