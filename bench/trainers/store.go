@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -24,8 +25,8 @@ var storeHeads = []string{
 	"auto, first", "its KB", "CPU, s", "auto", "its KB", "CPU, s", "**points behind**",
 }
 
-// measureStore fills a redis-server with the measured values once for each way to compress them, dictionary and record
-// included, and writes how much of its used_memory each saves.
+// measureStore fills a redis-server with measured values, as many as were learned from, once for each way to compress
+// them, dictionary and record included, and writes how much of its used_memory each saves.
 func (o *options) measureStore(t *results, c *corpus) error {
 	plain, err := o.used(c, nil, 0, false)
 	if err != nil {
@@ -79,7 +80,7 @@ func (o *options) measureStore(t *results, c *corpus) error {
 		total += len(v)
 	}
 	cells := []string{
-		c.name, strconv.Itoa(len(c.measure)), strconv.Itoa(total / len(c.measure)), strconv.Itoa(plain / 1000), percent(without), percent(best), kb,
+		c.name, strconv.Itoa(len(c.learn)), strconv.Itoa(total / len(c.measure)), strconv.Itoa(plain / 1000), percent(without), percent(best), kb,
 		percent(early), soon.kb(), soon.seconds(), percent(final), chosen.kb(), chosen.seconds(), fmt.Sprintf("**%.1f**", best-final),
 	}
 	fmt.Println(strings.Join(cells, "\t"))
@@ -125,7 +126,8 @@ func (o *options) used(c *corpus, d *codec.Dict, level int, compress bool) (int,
 		kind = policy.Hash
 	}
 	s, worth := envelope.NewSealer(so), p.Rules()[0].SavesEnoughFunc(kind)
-	for i, v := range c.measure {
+	for i := range c.learn { // as many values as auto is weighed against
+		v := c.measure[i%len(c.measure)]
 		if compress {
 			v = s.Seal(nil, v, st, worth)
 		}
@@ -142,13 +144,16 @@ func (o *options) used(c *corpus, d *codec.Dict, level int, compress bool) (int,
 	return full - empty, err
 }
 
-// usedMemory returns what the server says, asked by a connection of its own, so that no buffer of another counts.
+// usedMemory returns what the server says when one new connection is all that there is, so that no buffer counts.
 func usedMemory(server *rig.Process) (int, error) {
 	c := server.Client()
 	defer c.Close()
 	ctx := context.Background()
 	if err := c.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 		return 0, err
+	}
+	for !strings.Contains(c.Info(ctx, "clients").Val(), "connected_clients:1\r\n") {
+		time.Sleep(10 * time.Millisecond) // the others are closed soon
 	}
 	text, err := c.Info(ctx, "memory").Result()
 	if err != nil {

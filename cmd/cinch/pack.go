@@ -120,12 +120,13 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 		return p, err
 	}
 	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
-	rules := w.policy
+	rules, writer := w.policy, (func(string, []byte) (string, bool))(nil)
 	if o.to == "" {
-		var err error
-		if rules, err = ruledict.Choose(ctx, o.dictionaries(w, p)); err != nil {
+		chosen, writers, err := ruledict.Choose(ctx, o.dictionaries(w, p))
+		if err != nil {
 			return p, err
 		}
+		rules, writer = chosen, writers.Of
 	}
 	ready := func(number uint32) bool {
 		return o.dryRun || store.ReadyNow(context.Background(), w.store.Dicts(), number, open.AnswerTimeout)
@@ -136,7 +137,7 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}
-	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, Override: to, Force: o.always, AllowRecode: o.recode, Rule: sealing.Rule, Indexed: sealing.Indexed}
+	p.Task = &pack.Seal{Policy: rules, Sealer: w.sealer(), Ready: ready, Override: to, Force: o.always, AllowRecode: o.recode, Rule: sealing.Rule, Indexed: sealing.Indexed, Writer: writer}
 	if p.DryRun = o.dryRun; o.dryRun {
 		p.Sample = o.sample
 	}
@@ -171,18 +172,22 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 }
 
 func (o *packOptions) tellChoice(c ruledict.Outcome) {
+	rule := c.Rule
+	if c.Login != "" {
+		rule += ", values of user " + c.Login
+	}
 	switch {
 	case o.asJSON:
 	case c.Waits:
-		terminal.Note(o.errs, "rule %s: a gateway, or another cinch pack, is training a dictionary; waiting for it\n", c.Rule)
+		terminal.Note(o.errs, "rule %s: a gateway, or another cinch pack, is training a dictionary; waiting for it\n", rule)
 	case c.Several:
-		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: the server has, or may have, several users, and the user of a stored value is unknown; share_samples: true allows one\n", c.Rule)
+		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary where several users may write, or it is unknown who may; separate keys in the users' rights, or share_samples: true, allow one\n", rule)
 	case c.Dict == nil && c.Trouble != "":
-		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: %s\n", c.Rule, c.Trouble)
+		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: %s\n", rule, c.Trouble)
 	case c.Dict == nil:
-		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", c.Rule)
+		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", rule)
 	default:
-		terminal.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", c.Rule, c.Dict.Number(), terminal.Size(int64(len(c.Dict.Content()))))
+		terminal.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", rule, c.Dict.Number(), terminal.Size(int64(len(c.Dict.Content()))))
 	}
 }
 

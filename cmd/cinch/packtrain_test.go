@@ -12,6 +12,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/cinch-layer/cinch/envelope"
+	storeredis "github.com/cinch-layer/cinch/internal/store/redis"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -112,8 +113,80 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 		t.Errorf("trained again:\n%s", again)
 	}
 	acl("tenant", "on", ">pw", "~doc:*", "+@all")
+	fillForTraining(t, client, 500)
 	if several := packed(t, "--config", file, "--dry-run"); !strings.Contains(several, "rule docs: values are compressed without a dictionary") {
 		t.Errorf("the values of two users are mixed:\n%s", several)
+	}
+}
+
+// Each user whose keys no other may write has a dictionary of its own, from its own values. Values under keys that two
+// users may write have none.
+func TestPackTrainsForEachUser(t *testing.T) {
+	server, client, _ := serverForTraining(t, 0)
+	for _, rights := range [][]any{
+		{"anna", "on", ">pw", "~a:*", "~both:*", "+@all"}, {"ben", "on", ">pw", "~b:*", "~both:*", "+@all"},
+		{"reader", "on", ">pw", "~*", "-@all", "+@read"}, {"cinch", "on", ">pw", "~*", "&*", "+@all"},
+	} {
+		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, rights...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := documents{random: rand.New(rand.NewPCG(1, 1))}
+	const n = 600
+	for prefix, mark := range map[string]string{"a": "written by anna, who sells apples", "b": "written by ben, who sells bicycles", "both": "written by either"} {
+		for i := range n {
+			v := fmt.Sprintf(`{"note":%q,"document":%s}`, mark, d.next())
+			if err := client.Set(t.Context(), fmt.Sprintf("%s:%d", prefix, i), v, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := client.Do(t.Context(), "ACL", "SETUSER", "default", "off").Err(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	text := fmt.Sprintf("gateways:\n  - name: g\n    protocol: redis\n    listen: \"127.0.0.1:0\"\n    upstream: \"redis://cinch:pw@%s\"\n    rules:\n"+
+		"      - {name: docs, key: \"*\", setting: zstd-3, dictionary: auto}\n", server.Addr)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := packed(t, "--config", file)
+	for _, want := range []string{"rule docs, values of user anna: dictionary ", "rule docs, values of user ben: dictionary ", "rule docs: values are compressed without a dictionary where several users may write"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	named := map[string]uint32{}
+	for _, prefix := range []string{"a", "b", "both"} {
+		for i := range n {
+			b, err := client.Get(t.Context(), fmt.Sprintf("%s:%d", prefix, i)).Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dictionary uint32 // 0 also where compression does not pay
+			if h, err := envelope.ParseHeader(b); err == nil {
+				dictionary = h.Dict
+			}
+			if i > 0 && dictionary != named[prefix] {
+				t.Fatalf("%s:%d: dictionary %08x, others have %08x", prefix, i, dictionary, named[prefix])
+			}
+			named[prefix] = dictionary
+		}
+	}
+	if named["a"] == 0 || named["b"] == 0 || named["a"] == named["b"] || named["both"] != 0 {
+		t.Fatalf("dictionaries: %v", named)
+	}
+	for prefix, foreign := range map[string]string{"a": "bicycles", "b": "apples"} {
+		d, err := storeredis.NewDicts(storeredis.DictsOptions{Client: client}).Dictionary(named[prefix])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(d.Content()), foreign) {
+			t.Errorf("the dictionary for %s holds %q", prefix, foreign)
+		}
+	}
+	if again := packed(t, "--config", file); strings.Contains(again, "was trained") {
+		t.Errorf("trained again:\n%s", again)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // ruleLogin is a login under a rule.
 type ruleLogin struct{ rule, login string }
 
-// maxLogins limits the logins with their own dictionaries under one rule, so that memory, training and metric labels
+// MaxLogins limits the logins with their own dictionaries under one rule, so that memory, training and metric labels
 // don't grow with the number of users. Values of other logins are compressed without a dictionary.
-const maxLogins = 8
+const MaxLogins = 8
 
 // maxOtherLogins limits the known logins without a dictionary, under all rules together. Each value of a known login
 // costs a map lookup; each value of any further login takes a lock.
@@ -58,7 +58,7 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *reservoir.Sampler 
 		return nil
 	}
 	var s *reservoir.Sampler
-	if others := f.managedFor(ours); len(others) < maxLogins {
+	if others := f.managedFor(ours); len(others) < MaxLogins {
 		r := f.newOrKnown(nil, ours, login)
 		f.managed[r.fingerprint] = r
 		f.divideMemory(ours)
@@ -67,7 +67,7 @@ func (f *activePolicy) join(rule *policy.Rule, login string) *reservoir.Sampler 
 		return nil
 	} else {
 		f.o.Log.Warn("too many logins write under a rule for each to get a dictionary; this login's values are compressed without one",
-			"rule", rule.Name, "login", login, "logins", maxLogins, "hint", "give the login its own rule, or set share_samples: true if the logins may know each other's values")
+			"rule", rule.Name, "login", login, "logins", MaxLogins, "hint", "give the login its own rule, or set share_samples: true if the logins may know each other's values")
 	}
 	next := maps.Clone(before)
 	next[ruleLogin{rule.Name, login}] = s

@@ -49,10 +49,10 @@ func TestLoginsAreBounded(t *testing.T) {
 	for i := range 3 * maxOtherLogins {
 		m.Sample(rule, fmt.Sprint("user", i), nil, make([]byte, 1000), 500)
 	}
-	if n := len(m.all()); n != maxLogins {
+	if n := len(m.all()); n != MaxLogins {
 		t.Errorf("%d logins have samples", n)
 	}
-	if n := len(*m.samplers.Load()); n != maxLogins+maxOtherLogins {
+	if n := len(*m.samplers.Load()); n != MaxLogins+maxOtherLogins {
 		t.Errorf("%d logins are remembered", n)
 	}
 	total := 0
@@ -86,14 +86,14 @@ func TestLoginsAreBoundedByRule(t *testing.T) {
 		m.Sample(p.Rules()[0], fmt.Sprint("user", i), nil, make([]byte, 100), 50)
 	}
 	for _, rule := range p.Rules()[1:] {
-		for i := range maxLogins + 1 {
+		for i := range MaxLogins + 1 {
 			m.Sample(rule, fmt.Sprint("user", i), nil, make([]byte, 100), 50)
 		}
 	}
-	if n := len(m.all()); n != len(rules)*maxLogins {
+	if n := len(m.all()); n != len(rules)*MaxLogins {
 		t.Errorf("%d logins have samples", n)
 	}
-	if n := len(*m.samplers.Load()); n != len(rules)*maxLogins+maxOtherLogins {
+	if n := len(*m.samplers.Load()); n != len(rules)*MaxLogins+maxOtherLogins {
 		t.Errorf("%d logins are remembered", n)
 	}
 }

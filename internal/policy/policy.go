@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -94,7 +95,7 @@ type Rule struct {
 	ToPlain bool
 
 	logins     map[string]Choice // see SettingFor; nil: all have Setting
-	alone      codec.Setting     // without the dictionary of any login
+	alone      codec.Setting     // without any dictionary
 	key, field Pattern
 	forced     bool
 }
@@ -106,6 +107,15 @@ func (r *Rule) SettingFor(login string) codec.Setting {
 		return r.Setting
 	}
 	return r.logins[login].of(r.alone)
+}
+
+// SettingForNobody returns the setting for a value whose writer is unknown: where each login has its own dictionary,
+// none is used.
+func (r *Rule) SettingForNobody() codec.Setting {
+	if r.logins == nil {
+		return r.Setting
+	}
+	return r.alone
 }
 
 // Raw reports whether the rule leaves values alone.
@@ -257,23 +267,6 @@ func (p *Policy) With(choose map[string]Choice) *Policy {
 	return &changed
 }
 
-// ForLogin returns a policy for values that one login has written, "" for the server's default user: where
-// each login has its own dictionary, its dictionary is used. p is not changed.
-func (p *Policy) ForLogin(login string) *Policy {
-	return p.perRule(func(r *Rule) codec.Setting { return r.SettingFor(login) })
-}
-
-// WithoutLogins returns a policy for values whose writer is unknown: where each login has its own dictionary,
-// none is used. p is not changed.
-func (p *Policy) WithoutLogins() *Policy {
-	return p.perRule(func(r *Rule) codec.Setting {
-		if r.Setting.Dict != 0 {
-			return r.alone
-		}
-		return r.Setting
-	})
-}
-
 // PerLogin returns the names of the rules with a dictionary per login.
 func (p *Policy) PerLogin() (names []string) {
 	for _, r := range p.rules {
@@ -282,19 +275,6 @@ func (p *Policy) PerLogin() (names []string) {
 		}
 	}
 	return names
-}
-
-// perRule sets one setting for all logins in rules with a dictionary per login.
-func (p *Policy) perRule(setting func(*Rule) codec.Setting) *Policy {
-	changed := *p
-	changed.rules = slices.Clone(p.rules)
-	for i := range changed.rules {
-		if r := &changed.rules[i]; r.Auto && !r.Shared {
-			r.Setting, r.logins = setting(r), nil
-		}
-	}
-	changed.force = forcedRules(changed.rules)
-	return &changed
 }
 
 // Lookup returns the first rule that covers the address, or nil when the value is to be left alone: nothing covers
@@ -416,15 +396,19 @@ func (p *Policy) MaySeal(space string, key []byte, observe bool) bool {
 	return false
 }
 
-// Dictionaries returns the numbers of the dictionaries that rules name, each once, in the order of the rules. It does
-// so when the policy is off too, so that they can be put in place beforehand.
-func (p *Policy) Dictionaries() []uint32 {
-	var numbers []uint32
-	seen := map[uint32]bool{0: true}
-	for i := range p.rules {
-		if n := p.rules[i].Setting.Dict; !seen[n] {
-			seen[n] = true
+// Dictionaries returns the numbers of the dictionaries that rules name, those of logins too, each once, in the order of
+// the rules. It does so when the policy is off too, so that they can be put in place beforehand.
+func (p *Policy) Dictionaries() (numbers []uint32) {
+	add := func(n uint32) {
+		if n != 0 && !slices.Contains(numbers, n) {
 			numbers = append(numbers, n)
+		}
+	}
+	for i := range p.rules {
+		r := &p.rules[i]
+		add(r.Setting.Dict)
+		for _, login := range slices.Sorted(maps.Keys(r.logins)) {
+			add(r.logins[login].Dict)
 		}
 	}
 	return numbers

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -26,7 +26,7 @@ type packer struct {
 	gateway *running
 	engine  *codec.Engine // its own, so that it does not delay clients
 	holder  string        // of the lease
-	mixed   atomic.Bool   // the last pass had no per-login dictionaries, see forWriter
+	mixed   atomic.Bool   // the pass has met values that several users may have written
 
 	stop  chan struct{} // closed to end packing
 	ended chan struct{} // closed when packing has ended
@@ -129,12 +129,13 @@ func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Se
 	if err != nil {
 		return pack.Session{}, err
 	}
-	login, one := s.SoleWriter(ctx)
-	if one {
-		k.gateway.auto.Join(login)
+	writers := s.Writers(ctx)
+	if logins := writers.Logins(); len(logins) <= dictionary.MaxLogins { // else those that write now come first
+		for _, login := range logins {
+			k.gateway.auto.Join(login)
+		}
 	}
-	forWriter := k.forWriter(rules, login, one)
-	if err := errors.Join(k.checkInForce(rules), k.checkDicts(forWriter)); err != nil {
+	if err := k.checkInForce(rules); err != nil {
 		s.Close()
 		return pack.Session{}, err
 	}
@@ -142,10 +143,16 @@ func (k *packer) openSession(ctx context.Context, rules *policy.Policy) (pack.Se
 		Name: s.Name(), Targets: s.Targets(), Close: s.Close,
 		Lease: func(name string) store.Lease { return s.Lease(name, k.holder) },
 		Seal: func(*policy.Policy) *pack.Seal {
-			k.logMixed(forWriter, !one)
-			task := k.seal(forWriter)
-			sealing := s.CompressionRules(forWriter)
-			task.Rule, task.Indexed = sealing.Rule, sealing.Indexed
+			task := k.seal(rules)
+			sealing := s.CompressionRules(rules)
+			task.Rule, task.Indexed, task.Writer = sealing.Rule, sealing.Indexed, writers.Of
+			k.mixed.Store(false)
+			task.OnNobody = func(r *policy.Rule) {
+				if !k.mixed.Swap(true) {
+					k.gateway.log.Warn("values are packed without a dictionary where several users may write, or it is unknown who may",
+						"rule", r.Name, "hint", "separate keys in the users' rights, or share_samples: true, allow one")
+				}
+			}
 			return task
 		},
 	}, nil
@@ -179,25 +186,6 @@ func (k *packer) checkDicts(rules *policy.Policy) error {
 		}
 	}
 	return nil
-}
-
-// forWriter returns the policy for stored values. If all values belong to one user, they may use that user's
-// dictionaries. If they may belong to several, they use none of these, since the writer of a value is unknown.
-func (k *packer) forWriter(rules *policy.Policy, login string, one bool) *policy.Policy {
-	if !one {
-		return rules.WithoutLogins()
-	}
-	return rules.ForLogin(login)
-}
-
-// logMixed logs which rules use no dictionary because values may belong to several users.
-func (k *packer) logMixed(rules *policy.Policy, mixed bool) {
-	names := rules.PerLogin()
-	k.mixed.Store(mixed && len(names) > 0)
-	if k.mixed.Load() {
-		k.gateway.log.Warn("values are packed without a dictionary, as the server has several users, or may have, and the users of stored values are unknown",
-			"rules", names, "hint", "share_samples: true allows one")
-	}
 }
 
 func (k *packer) seal(rules *policy.Policy) *pack.Seal {

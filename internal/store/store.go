@@ -13,7 +13,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -64,11 +63,9 @@ type Store interface {
 	Lease(name, holder string) Lease
 	// Pause returns the switch that stops packing in the store.
 	Pause() Pause
-	// SoleWriter returns the one user whose values the store holds, "" for the server's default user. one is false
-	// if several users may have written values, or if that is unknown. Then the values must not share a dictionary,
-	// since it would show one user's data to another. The user that the store itself logs in with does not count
-	// unless there is no other.
-	SoleWriter(ctx context.Context) (login string, one bool)
+	// Writers returns which users may have written the values. The user that the store itself logs in with does not
+	// count unless there is no other.
+	Writers(ctx context.Context) Writers
 	// CanRead returns nil if values can be read with these options, or the reason why not.
 	CanRead(o ReadOptions) error
 	// Unavailable reports whether a retry makes sense after an error.
@@ -175,28 +172,4 @@ type Activity struct {
 	Reads  float64 // of values that existed
 	Writes float64 // calls of commands that carry values
 	Keys   float64 // number of keys, not a counter; 0: unknown
-}
-
-// SoleWriter returns the only user that may have written values on the nodes, and whether there is only one. writers
-// lists the users of a node. unauthenticated is the name of the user of clients that don't log in, for which
-// SoleWriter returns "". If no node lists a user, clients must use own, the user of the store's connections.
-func SoleWriter[Node any](nodes []Node, writers func(Node) ([]string, error), own, unauthenticated string) (login string, one bool) {
-	var all []string
-	for _, n := range nodes {
-		some, err := writers(n)
-		if err != nil {
-			return "", false
-		}
-		all = append(all, some...)
-	}
-	slices.Sort(all)
-	switch all = slices.Compact(all); {
-	case len(all) == 0:
-		return own, true
-	case len(all) > 1:
-		return "", false
-	case all[0] == unauthenticated:
-		return "", true
-	}
-	return all[0], true
 }

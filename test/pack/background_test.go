@@ -149,6 +149,10 @@ func TestDictionariesOfLogins(t *testing.T) {
 		"beside Cinch's own":     {users: [][]any{tenant, own, {"default", "off"}}, login: "tenant", with: true},
 		"default beside own":     {users: [][]any{own}, with: true},
 		"several beside the own": {users: [][]any{tenant, own}},
+		"separate keys": {
+			users: [][]any{{"tenant", "on", "nopass", "~string:*", "+@all"}, {"other", "on", "nopass", "~other:*", "+@all"}, own, {"default", "off"}},
+			login: "tenant", with: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -168,7 +172,7 @@ func TestDictionariesOfLogins(t *testing.T) {
 				if background {
 					g := serving(t, upstream, "{background: true, every: 1s, keys_per_second: 0, max_latency: 1m}", rules)
 					testenv.Eventually(t, "all are sealed", func() bool { return g.Metric(t, "cinch_pack_values_total") >= 300 })
-					told := strings.Contains(g.Output(), "packed without a dictionary, as the server has several users")
+					told := strings.Contains(g.Output(), "packed without a dictionary where several users may write")
 					if shown := strings.Contains(testenv.AdminPage(t, g.Admin, "/api/status"), `"without_dictionary": true`); told == how.with || shown == how.with {
 						t.Errorf("logged: %v, shown: %v\n%s", told, shown, g.Output())
 					}

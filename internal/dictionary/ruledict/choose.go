@@ -2,6 +2,7 @@ package ruledict
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cinch-layer/cinch/codec"
@@ -36,52 +37,74 @@ type Options struct {
 // Outcome is the result for a rule for which gateways have made no dictionary.
 type Outcome struct {
 	Rule    string
+	Login   string      // whose values it is for, if there are several users; "": of all, or of the server's default user
 	Waits   bool        // no result yet: a gateway or another packer trains the rule's dictionary
 	Dict    *codec.Dict // trained here or meanwhile elsewhere; nil: the rule goes without
 	Trouble string      // why a dictionary could not be used; "": none was worth it
-	Several bool        // not trained: users must not see pieces of each other's values
+	Several bool        // values that several users may have written get none: users must not see pieces of each other's
 }
 
-// Choose returns the policy with dictionaries for its Auto rules, as far as the store allows new values to
-// name them. A rule for which no dictionary pays off gets none. Neither does a rule with separate
-// dictionaries by login if several users may have written the values.
-func Choose(ctx context.Context, o Options) (*policy.Policy, error) {
-	c := chooser{Options: o, chosen: map[string]policy.Choice{}}
-	c.login, c.sole = o.Store.SoleWriter(ctx)
+// Choose returns the policy with dictionaries for its Auto rules, as far as the store allows new values to name them,
+// and who has written the store's values: each user whose values can be told from those of others has a dictionary of
+// its own, and a rule for which no dictionary pays off gets none.
+func Choose(ctx context.Context, o Options) (*policy.Policy, store.Writers, error) {
+	c := chooser{Options: o, writers: o.Store.Writers(ctx), chosen: map[string]policy.Choice{}}
 	c.useRecorded(ctx)
 	if missing := c.missing(); len(missing) > 0 {
 		if err := c.train(ctx, missing); err != nil {
-			return nil, err
+			return nil, c.writers, err
 		}
 	}
-	return o.Policy.With(c.chosen), ctx.Err()
+	return o.Policy.With(c.chosen), c.writers, ctx.Err()
 }
 
 type chooser struct {
 	Options
-	login  string // of the only user that may have written the values; see sole
-	sole   bool   // there is only one such user
-	chosen map[string]policy.Choice
+	writers store.Writers
+	chosen  map[string]policy.Choice
 }
 
-// missing returns the rules that need a new dictionary.
+// logins returns the logins that have dictionaries of their own under a rule; "" where all share one.
+func (c *chooser) logins(r *policy.Rule) []string {
+	if r.Shared {
+		return []string{""}
+	}
+	return c.writers.Logins()
+}
+
+// choose sets the dictionary of a login under a rule.
+func (c *chooser) choose(r *policy.Rule, login string, choice policy.Choice) {
+	if r.Shared {
+		c.chosen[r.Name] = choice
+		return
+	}
+	if c.chosen[r.Name].Logins == nil {
+		c.chosen[r.Name] = policy.Choice{Logins: map[string]policy.Choice{}}
+	}
+	c.chosen[r.Name].Logins[login] = choice
+}
+
+func (c *chooser) has(r *policy.Rule, login string) bool {
+	chosen, ok := c.chosen[r.Name]
+	if !r.Shared {
+		_, ok = chosen.Logins[login]
+	}
+	return ok
+}
+
+// missing returns the rules that need a new dictionary for some login.
 func (c *chooser) missing() (some []*policy.Rule) {
 	for _, r := range c.Policy.Rules() {
-		_, has := c.chosen[r.Name]
-		switch {
-		case !r.Auto || has:
-		case c.mayShare(r):
-			some = append(some, r)
-		default:
+		switch logins := c.logins(r); {
+		case !r.Auto:
+		case len(logins) == 0:
 			c.tell(Outcome{Rule: r.Name, Several: true})
+		case slices.ContainsFunc(logins, func(login string) bool { return !c.has(r, login) }):
+			some = append(some, r)
 		}
 	}
 	return some
 }
-
-// mayShare reports whether values under a rule may share a dictionary. A dictionary contains pieces of the
-// values it was trained on, and the writer of a stored value is unknown.
-func (c *chooser) mayShare(r *policy.Rule) bool { return c.sole || r.Shared }
 
 func (c *chooser) tell(o Outcome) {
 	if c.Tell != nil {

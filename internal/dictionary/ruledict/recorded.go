@@ -11,11 +11,13 @@ import (
 // useRecorded chooses the dictionaries that gateways have made.
 func (c *chooser) useRecorded(ctx context.Context) {
 	for _, r := range c.Policy.Rules() {
-		if !r.Auto || !c.mayShare(r) {
+		if !r.Auto {
 			continue
 		}
-		if number := c.recordedDict(ctx, dictionary.FingerprintFor(r, c.login)); number != 0 {
-			c.chosen[r.Name] = policy.Choice{Dict: number}
+		for _, login := range c.logins(r) {
+			if number := c.recordedDict(ctx, dictionary.FingerprintFor(r, login)); number != 0 {
+				c.choose(r, login, policy.Choice{Dict: number})
+			}
 		}
 	}
 }

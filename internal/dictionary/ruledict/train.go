@@ -3,8 +3,8 @@ package ruledict
 import (
 	"context"
 	"log/slog"
+	"sync"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -18,7 +18,7 @@ const trainKeys = 20000
 // as if they had trained them; a dry run records none.
 func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	m := c.newManager()
-	whole, err := c.collectSamples(ctx, rules, m)
+	whole, mixed, err := c.collectSamples(ctx, rules, m)
 	if err != nil {
 		return err
 	}
@@ -29,17 +29,30 @@ func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	if stoppable.Err() != nil && ctx.Err() == nil {
 		return pack.ErrInterrupted
 	}
-	settings := map[string]codec.Setting{}
+	made := map[string]*policy.Rule{}
 	for _, r := range trained.Rules() {
-		settings[r.Name] = r.SettingFor(c.login)
+		made[r.Name] = r
 	}
 	for _, r := range rules {
-		o, st := Outcome{Rule: r.Name, Trouble: troubles[r.Name]}, settings[r.Name]
-		if st.Dict != 0 {
-			c.chosen[r.Name] = policy.Choice{Dict: st.Dict, Level: st.Level}
+		o := Outcome{Rule: r.Name, Trouble: troubles[r.Name]}
+		found := false
+		for _, login := range c.logins(r) {
+			st := made[r.Name].SettingFor(login)
+			if st.Dict == 0 || c.has(r, login) {
+				continue
+			}
+			found = true
+			c.choose(r, login, policy.Choice{Dict: st.Dict, Level: st.Level})
+			o.Login = login
 			o.Dict, _ = c.Store.Dicts().Dictionary(st.Dict)
+			c.tell(o)
 		}
-		c.tell(o)
+		if !found && !mixed[r.Name] {
+			c.tell(o)
+		}
+		if mixed[r.Name] {
+			c.tell(Outcome{Rule: r.Name, Several: true})
+		}
 	}
 	return nil
 }
@@ -67,8 +80,9 @@ func (c *chooser) newManager() *dictionary.Manager {
 	return m
 }
 
-// collectSamples passes sampled values of the rules to m. whole is the ratio of all keys to those sampled.
-func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *dictionary.Manager) (whole float64, err error) {
+// collectSamples passes sampled values of the rules to m. whole is the ratio of all keys to those sampled; mixed has
+// the rules with values that several users may have written.
+func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *dictionary.Manager) (whole float64, mixed map[string]bool, err error) {
 	wanted := map[string]bool{}
 	for _, r := range rules {
 		wanted[r.Name] = true
@@ -77,16 +91,30 @@ func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *d
 		c.OnSampling(true)
 		defer c.OnSampling(false)
 	}
+	mixed = map[string]bool{}
+	var mu sync.Mutex // of mixed: pages are read side by side
 	walk := c.Walk
 	walk.DryRun, walk.Sample, walk.State, walk.Tell = true, trainKeys, nil, nil
 	walk.Task = &pack.Sampler{
 		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.CompressionRules(c.Policy).Rule},
-		OnSample: func(r *policy.Rule, v *store.Value) {
-			if wanted[r.Name] {
-				m.Sample(r, c.login, v.Key, v.Stored, len(v.Stored))
+		OnSample: func(r *policy.Rule, db string, v *store.Value) {
+			if !wanted[r.Name] {
+				return
+			}
+			login, known := "", true
+			if !r.Shared {
+				login, known = c.writers.Of(db, v.Key)
+			}
+			switch {
+			case !known:
+				mu.Lock()
+				mixed[r.Name] = true
+				mu.Unlock()
+			case !c.has(r, login):
+				m.Sample(r, login, v.Key, v.Stored, len(v.Stored))
 			}
 		},
 	}
 	report, err := pack.Run(ctx, walk)
-	return float64(max(report.Total, report.Keys)) / float64(max(report.Keys, 1)), err
+	return float64(max(report.Total, report.Keys)) / float64(max(report.Keys, 1)), mixed, err
 }

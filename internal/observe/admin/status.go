@@ -63,8 +63,8 @@ type Packing struct {
 	Passes   int64      `json:"passes"`
 	LastPass *time.Time `json:"last_pass,omitempty"`
 	Trouble  string     `json:"trouble,omitempty"` // why the last pass was not complete
-	// WithoutDictionary reports that rules with dictionary: auto use none, as values may belong to several
-	// users.
+	// WithoutDictionary reports that values were compressed without the dictionary of a rule with dictionary: auto, as
+	// several users may have written them.
 	WithoutDictionary bool  `json:"without_dictionary,omitempty"`
 	Keys              int64 `json:"keys"`
 	Values            int64 `json:"values"`

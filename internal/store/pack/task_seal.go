@@ -19,6 +19,11 @@ type Seal struct {
 	Rule func(db string, v *store.Value, size int) *policy.Rule
 	// Indexed, if not nil, reports whether a hash must stay uncompressed because a search index reads it.
 	Indexed func(key []byte) bool
+	// Writer, if not nil, returns the user that has written a value, if that is known; see store.Writers. Nil: the
+	// rules' settings are for all values.
+	Writer func(space string, key []byte) (login string, known bool)
+	// OnNobody, if not nil, is called for values that get no dictionary since their writer is unknown.
+	OnNobody func(*policy.Rule)
 	// Ready reports whether the server holds a dictionary. It may ask the server.
 	Ready func(number uint32) bool
 
@@ -66,7 +71,7 @@ func (t *Seal) Decide(db string, v *store.Value) Verdict {
 			return Verdict{Skip: left}
 		}
 	}
-	st := rule.Setting
+	st := t.settingFor(rule, db, v.Key)
 	if t.Override != (codec.Setting{}) {
 		st = t.Override
 	}
@@ -110,6 +115,21 @@ func (t *Seal) ruleFor(db string, v *store.Value, size int) *policy.Rule {
 		return t.Rule(db, v, size)
 	}
 	return t.Policy.Lookup(policy.Address{Space: db, Key: v.Key, Field: v.Field, Type: v.Type, Size: size})
+}
+
+// settingFor returns the rule's setting with the dictionary of the user that has written the value, or without one if
+// that is unknown.
+func (t *Seal) settingFor(rule *policy.Rule, db string, key []byte) codec.Setting {
+	if t.Writer == nil || rule.Shared {
+		return rule.Setting
+	}
+	if login, known := t.Writer(db, key); known {
+		return rule.SettingFor(login)
+	}
+	if rule.Auto && t.OnNobody != nil {
+		t.OnNobody(rule)
+	}
+	return rule.SettingForNobody()
 }
 
 // subject is a value to be compressed.
@@ -196,7 +216,7 @@ func (t *Seal) Shrinks() bool { return true }
 // Sampler passes plain values that Seal would consider to OnSample, and replaces none.
 type Sampler struct {
 	*Seal
-	OnSample func(rule *policy.Rule, v *store.Value)
+	OnSample func(rule *policy.Rule, db string, v *store.Value)
 }
 
 // Decide passes on a value that a rule covers. If a library has compressed it in the rule's format, it passes
@@ -219,6 +239,6 @@ func (t *Sampler) Decide(db string, v *store.Value) Verdict {
 			v = &opened
 		}
 	}
-	t.OnSample(rule, v)
+	t.OnSample(rule, db, v)
 	return Verdict{Skip: NoGain}
 }

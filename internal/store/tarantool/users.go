@@ -2,72 +2,118 @@ package tarantool
 
 import (
 	"context"
-	"slices"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
+	"github.com/cinch-layer/cinch/internal/store"
 	"github.com/cinch-layer/cinch/internal/wire/iproto/schema"
 )
 
-// The system spaces of users and grants. A new server has the users guest (unauthenticated clients) and admin
-// (all rights), and roles. Users with few rights may read neither space, and the views of both hide other
-// users from them.
+// The system spaces of users, grants and spaces. A new server has the users guest (unauthenticated clients) and admin
+// (all rights), and roles. Users with few rights may not read them, and their views hide other users.
 const (
-	spaceUser = 304
-	userName  = 2 // fields
-	userType  = 3
+	spacesView = 281 // those that the connection may read
+	spaceUser  = 304
+	idField    = 0 // of spaces and users
+	ownerField = 1
+	nameField  = 2
+	typeField  = 3 // of users
 
-	spaceGrants   = 312
-	grantTo       = 1 // fields
-	grantOn       = 2
-	grantObject   = 3
-	grantRights   = 4
-	guestID       = 0
-	publicID      = 2      // the role that all users have
-	writeRight    = 2      // bits of grantRights
-	loginRights   = 8 | 16 // on the universe: log in, and use other grants
-	guest, admin  = "guest", "admin"
-	universe      = "universe"
-	spaceOfGrants = "space"
+	spaceGrants  = 312
+	grantTo      = 1 // fields
+	grantOn      = 2
+	grantObject  = 3
+	grantRights  = 4
+	guestID      = 0
+	publicID     = 2 // the role that all users have
+	writeRight   = 2 // bits of grantRights
+	executeRight = 4
+	createRight  = 32
+	loginRights  = 8 | 16 // on the universe: log in, and use other grants
+	guest, admin = "guest", "admin"
+	universe     = "universe"
 )
 
-// writers lists the users that may have written values on the server. It leaves out admin and the connection's own
-// user, and lists guest only if guest was granted something.
-func (s *Store) writers(ctx context.Context) (names []string, err error) {
+// writers lists the users that may have written values on the server, with the spaces that each may write. It leaves
+// out admin and the connection's own user, and lists guest only if guest may write somewhere.
+func (s *Store) writers(ctx context.Context) (all []store.Writer, err error) {
 	users, err := s.selectAll(ctx, spaceUser)
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range users {
-		name, _ := u.At(userName).(string)
-		if u.At(userType) == "user" && name != admin && name != guest && name != s.conn.o.User {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 && s.conn.o.User == "" || len(users) == 0 {
-		return append(names, guest), nil
+	if len(users) == 0 { // hidden
+		return []store.Writer{{Login: guest}}, nil
 	}
 	grants, err := s.selectAll(ctx, spaceGrants)
-	if slices.ContainsFunc(grants, guestWrites) {
-		names = append(names, guest)
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	spaces, err := s.selectAll(ctx, spacesView)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range users {
+		name, _ := u.At(nameField).(string)
+		if u.At(typeField) != "user" || name == admin || name == s.conn.o.User {
+			continue
+		}
+		id, _ := u.Int(idField)
+		w := store.Writer{Login: name}
+		if everywhere, some := rightsOf(id, grants); !everywhere {
+			writable := map[string]bool{}
+			for _, space := range spaces {
+				number, _ := space.Int(idField)
+				owner, _ := space.Int(ownerField)
+				if text, _ := space.At(nameField).(string); owner == id || some[number] {
+					writable[text] = true
+				}
+			}
+			w.MayWrite = func(space string, _ []byte) bool { return writable[space] }
+			if name == guest && len(writable) == 0 {
+				continue
+			}
+		}
+		all = append(all, w)
+	}
+	if len(all) == 0 && s.conn.o.User == "" {
+		return []store.Writer{{Login: guest}}, nil
+	}
+	return all, nil
 }
 
-// guestWrites reports whether a grant gives guest more than it has on a new server.
-func guestWrites(grant schema.Tuple) bool {
-	to, _ := grant.Int(grantTo)
-	object, isNumber := grant.Int(grantObject)
-	rights, _ := grant.Int(grantRights)
-	switch on := grant.At(grantOn); {
-	case on == universe:
-		return (to == guestID || to == publicID) && rights&^loginRights != 0
-	case to == guestID:
-		return on != "role" || object != publicID
-	case to == publicID:
-		return on == spaceOfGrants && rights&writeRight != 0 && (!isNumber || object > schema.LastSystemSpace)
+// rightsOf returns the spaces that a user may write by its grants and those of its roles, or whether it may write
+// everywhere: a user who may call functions, or Lua, may write whatever these do.
+func rightsOf(user int64, grants []schema.Tuple) (everywhere bool, spaces map[int64]bool) {
+	spaces = map[int64]bool{}
+	holders, known := []int64{user, publicID}, map[int64]bool{user: true, publicID: true}
+	for len(holders) > 0 {
+		holder := holders[0]
+		holders = holders[1:]
+		for _, g := range grants {
+			to, _ := g.Int(grantTo)
+			if to != holder {
+				continue
+			}
+			object, isNumber := g.Int(grantObject)
+			rights, _ := g.Int(grantRights)
+			switch on := g.At(grantOn); {
+			case on == "role":
+				if !known[object] {
+					known[object] = true
+					holders = append(holders, object)
+				}
+			case on == universe:
+				everywhere = everywhere || rights&^loginRights&(writeRight|executeRight|createRight) != 0
+			case on == "space" && rights&writeRight != 0 && !isNumber:
+				return true, nil
+			case on == "space" && rights&writeRight != 0:
+				spaces[object] = spaces[object] || holder != publicID || object > schema.LastSystemSpace
+			case holder != publicID && rights&executeRight != 0: // public may call functions of a new server
+				everywhere = true
+			}
+		}
 	}
-	return false
+	return everywhere, spaces
 }
 
 func (s *Store) selectAll(ctx context.Context, space uint32) (tuples rawTuples, err error) {

@@ -221,9 +221,9 @@ func (w *Walk) Lease(name, holder string) store.Lease { return w.admin.group.Lea
 // Pause implements store.Store.
 func (w *Walk) Pause() store.Pause { return w.admin.group.Pause() }
 
-// SoleWriter implements store.Store.
-func (w *Walk) SoleWriter(ctx context.Context) (login string, one bool) {
-	return store.SoleWriter(w.masters, func(s *Store) ([]string, error) { return s.writers(ctx) }, w.masters[0].conn.o.User, guest)
+// Writers implements store.Store.
+func (w *Walk) Writers(ctx context.Context) store.Writers {
+	return store.FindWriters(w.masters, func(s *Store) ([]store.Writer, error) { return s.writers(ctx) }, w.masters[0].conn.o.User, guest)
 }
 
 // CanRead implements store.Store.

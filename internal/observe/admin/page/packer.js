@@ -27,7 +27,7 @@ export function packing(status, g) {
     [stateText(p), p.running || p.paused && p.done > 0 ? el("progress", { max: 1, value: p.done, "aria-label": "share of the pass" }) : null,
       p.last_pass ? small("last pass ended " + when(p.last_pass)) : null,
       p.trouble ? el("div", { class: "small bad-text" }, p.trouble) : null,
-      p.without_dictionary ? small("without dictionaries, because the server has, or may have, several users; share_samples: true allows them") : null],
+      p.without_dictionary ? small("some without a dictionary, because several users may write them; share_samples: true allows one") : null],
     count(p.passes), count(p.keys), count(p.values), bytes(p.before_bytes), bytes(p.after_bytes), count(p.problems),
   ];
   return section("Stored already", table("Values already stored at " + g.name,
