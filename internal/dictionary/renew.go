@@ -75,20 +75,22 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	if reason == reasonGrowth && !r.monitor.hasGrown(k.volume) {
 		return ""
 	}
-	once := r.monitor.scale > 0 // a job: it takes the lease later, so that no record remains if no dictionary is worth it
-	if !once {
+	// A job, or a training that only looks for other shapes, takes the lease later, so that no record remains, or is
+	// written again and again, if no dictionary is worth it.
+	leaseLater := r.monitor.scale > 0 || k.looks
+	if !leaseLater {
 		if refused := m.lease(ctx, r); refused != "" {
 			return refused
 		}
 	}
 	r.stats().update(func(s *Status) { s.Trainings[reason]++ })
 	log := r.stats().log
-	log.Info("training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
+	log.Log(ctx, k.level(), "training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
 	k.going = m.progress(ctx, r)
 	result := m.o.train(ctx, k)
 	result.volume, result.quick = k.volume, k.quick
 	r.stats().update(func(s *Status) { s.Step = Step{} })
-	if once && result.refused == "" {
+	if leaseLater && result.refused == "" {
 		if refused := m.lease(ctx, r); refused != "" {
 			return refused
 		}
@@ -143,7 +145,8 @@ func (m *Manager) task(ctx context.Context, r *managedRule, reason string) task 
 		volume: m.expectedVolume(ctx, r, reason == reasonFirst), saving: m.o.MinSaving, price: m.o.Store.DictCost,
 	}
 	k.last = once || r.sampler.IsFull() || len(k.samples) >= thorough.training
-	k.quick = !once && (reason == reasonFirst || reason == reasonDrift) && !k.areLong()
+	k.looks = r.monitor.schedule.looks(m.o.now())
+	k.quick = !once && (reason == reasonFirst || reason == reasonDrift) && (k.looks || !k.areLong())
 	if reason == reasonMore && k.current.dict != nil && !r.monitor.schedule.drifted {
 		k.saving = min(k.saving, moreSaving)
 	}
@@ -171,20 +174,20 @@ func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refu
 // thorough stays, for one that is.
 func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result) {
 	now, schedule := m.o.now(), &r.monitor.schedule
-	grows := k.quick || !k.last
+	grows := (k.quick || !k.last) && !(k.looks && got.refused != "")
 	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
 	switch got.refused {
 	case "":
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))
 		schedule.rolledOut(now, got.promised)
 	case refusedSaving, refusedSamples:
-		log.Info("no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
+		log.Log(ctx, k.level(), "no useful dictionary found", "reason", got.refused, "weighed_against_raw_bytes", int64(got.volume))
 		switch {
 		case grows:
 		case schedule.trained > 0 && r.current.dict != nil && !schedule.drifted:
 			schedule.kept(now, got.before)
 		default:
-			schedule.refused(now)
+			schedule.refused(now, got.dict == nil || got.promised > (1-k.saving)*got.before)
 		}
 	case refusedStore: // already logged
 		schedule.failed(now)

@@ -11,8 +11,8 @@ import (
 // moreSamples times as many, or as many as a training uses, and in any case an interval after a quick training; later
 // when values take more bytes than the dictionary promised, from a new sample. The second training may follow soon
 // after the first. If values keep changing their shape, dictionaries are trained no more than once an interval, since
-// each one is kept for good. A training without result is repeated after twice the time. schedule reads no clock and
-// does no I/O.
+// each one is kept for good. A thorough training without result is repeated after twice the time. Meanwhile quick ones
+// look for values of another shape. schedule reads no clock and does no I/O.
 type schedule struct {
 	interval   time.Duration
 	drift      float64 // 0.15: observed ratio 15 % above the promised one
@@ -26,6 +26,8 @@ type schedule struct {
 	wasQuick bool      // that training
 	last     time.Time // last training or adoption
 	wait     time.Duration
+	looking  bool      // the last one found nothing useful
+	looked   time.Time // last quick training since
 }
 
 const (
@@ -85,7 +87,7 @@ func (p *schedule) due(now time.Time, samples int, full bool) string {
 		}
 		return ""
 	}
-	if !p.enough(samples, full) || !p.last.IsZero() && now.Sub(p.last) < p.wait {
+	if !p.enough(samples, full) || p.waits(now) && !(p.looks(now) && now.Sub(p.looked) >= p.soon()) {
 		return ""
 	}
 	switch {
@@ -96,6 +98,13 @@ func (p *schedule) due(now time.Time, samples int, full bool) string {
 	}
 	return ""
 }
+
+// waits reports whether the time until the next training, quick ones that only look apart, has not passed yet.
+func (p *schedule) waits(now time.Time) bool { return !p.last.IsZero() && now.Sub(p.last) < p.wait }
+
+// looks reports whether a training now only looks whether values have got another shape: a thorough one has found
+// nothing useful, and the next is not due yet.
+func (p *schedule) looks(now time.Time) bool { return p.looking && p.waits(now) }
 
 func (p *schedule) enough(samples int, full bool) bool {
 	return samples >= p.minSamples || full && samples >= reservoir.MinValues/2
@@ -126,13 +135,17 @@ func (p *schedule) rolledOut(now time.Time, promised float64) {
 	case p.drifted && now.Sub(p.last) < lasting*p.interval:
 		wait = min(2*max(p.wait, wait), p.interval)
 	}
-	p.last, p.wait, p.trained = now, wait, 0
+	p.last, p.wait, p.trained, p.looking = now, wait, 0, false
 	p.promised, p.observed, p.weight, p.drifted = promised, 0, 0, false
 }
 
-// refused accepts the observed ratio as the promised one, since nothing better was found.
-func (p *schedule) refused(now time.Time) {
-	p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
+// refused accepts the observed ratio as the promised one, since nothing better was found. look means that no amount of
+// such values would be worth a dictionary, so that only values of another shape can be.
+func (p *schedule) refused(now time.Time, look bool) {
+	if p.looked = now; !p.looks(now) {
+		p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
+	}
+	p.looking = look
 	if p.promised > 0 {
 		p.promised = max(p.observed, p.promised)
 	}
@@ -152,7 +165,11 @@ func (p *schedule) grows(now time.Time, samples int, quick bool) {
 }
 
 // failed only sets the wait: the next training is due after an interval.
-func (p *schedule) failed(now time.Time) { p.last, p.wait = now, p.interval }
+func (p *schedule) failed(now time.Time) {
+	if p.looked = now; !p.looks(now) {
+		p.last, p.wait = now, p.interval
+	}
+}
 
 // lost records that no dictionary is in use any more.
 func (p *schedule) lost() {

@@ -32,14 +32,14 @@ func TestSchedule(t *testing.T) {
 	due(31, true, "")
 	due(32, true, reasonFirst) // large values: no more fit
 
-	p.refused(now)
+	p.refused(now, false)
 	due(2000, false, "")
 	now = now.Add(20*time.Minute - 1)
 	due(2000, false, "")
 	now = now.Add(1)
 	due(2000, false, reasonFirst)
 	for range 20 {
-		p.refused(now)
+		p.refused(now, false)
 	}
 	if p.wait != 64*p.interval {
 		t.Errorf("waits %v", p.wait)
@@ -64,7 +64,7 @@ func TestSchedule(t *testing.T) {
 	for range 50 {
 		stored(1000, 0.6, false)
 	}
-	p.refused(now)
+	p.refused(now, false)
 	now = now.Add(time.Hour)
 	stored(1000, 0.61, false)
 	due(2000, false, "")
@@ -77,6 +77,43 @@ func TestSchedule(t *testing.T) {
 	due(2000, false, reasonDrift)
 	p.lost()
 	due(2000, false, reasonFirst)
+}
+
+// Where no dictionary is of use, quick trainings look for values of another shape, while thorough ones wait longer and
+// longer.
+func TestScheduleLooks(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
+	due := dueChecker(t, &p, &now)
+	p.refused(now, true)
+	ends := now.Add(p.wait)
+	if p.wait != 20*time.Minute {
+		t.Errorf("waits %v", p.wait)
+	}
+	due(99, false, "")
+	due(100, false, "")
+	for now = now.Add(time.Minute); now.Before(ends); now = now.Add(time.Minute) {
+		due(100, false, reasonFirst)
+		if !p.looks(now) {
+			t.Fatalf("%v before the end it does not look only", ends.Sub(now))
+		}
+		p.refused(now, true)
+		due(100, false, "")
+	}
+	due(100, false, reasonFirst)
+	if p.looks(now) {
+		t.Error("it only looks when a thorough training is due")
+	}
+	p.refused(now, true)
+	if p.wait != 40*time.Minute {
+		t.Errorf("waits %v", p.wait)
+	}
+	now = now.Add(time.Minute)
+	p.rolledOut(now, 0.3)
+	if now = now.Add(time.Minute); p.looks(now) {
+		t.Error("it looks beside a dictionary that fits")
+	}
+	due(100, false, "")
 }
 
 // A first training is followed by others when there are ten times as many samples, or no more are kept, a minute later

@@ -3,6 +3,7 @@ package dictionary
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -71,6 +72,14 @@ var (
 	}
 )
 
+// level returns the level of log lines that come at each training.
+func (k *task) level() slog.Level {
+	if k.looks {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
 // choice is the dictionary and level for a rule.
 type choice struct {
 	dict  *codec.Dict // nil: none
@@ -97,6 +106,7 @@ type task struct {
 	price   func(*codec.Dict) float64 // bytes that the store needs for a dictionary; nil: its size
 	going   func(Step)                // called before each step, if not nil
 	quick   bool                      // a good dictionary soon, instead of the best
+	looks   bool                      // nothing useful was found before: see schedule.looks
 	last    bool                      // no more samples than these will be kept
 }
 

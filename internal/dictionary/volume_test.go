@@ -52,9 +52,13 @@ func TestWeighedAgainWhenGrown(t *testing.T) {
 	s.held = 50_000
 	m := managerForTest(t, s, "a", result{})
 	m.o.now = func() time.Time { return now }
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
 	m.o.train = func(_ context.Context, k task) result {
 		trainings = append(trainings, k.volume)
-		return result{refused: refusedSaving}
+		return result{dict: d, before: 0.9, promised: 0.3, refused: refusedSaving} // it would be worth it, if more were stored
 	}
 	r := m.all()[0]
 	raw, _ := policy.Cost(policy.String, len(documents(1, 0)[0]), 1)

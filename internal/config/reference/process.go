@@ -208,7 +208,7 @@ var training = []Row{
 	{
 		Keys: "`interval`", Default: "`10m`",
 		Meaning: "time between two trainings for a rule, in all gateways of a store (a tenth of it before the thorough training after a " +
-			"quick one, and if values no longer fit, once in four). After a training without a useful dictionary it doubles, up to 64 times",
+			"quick one, and if values no longer fit, once in four). After a thorough training without a useful dictionary it doubles, up to 64 times; quick ones look for values of another shape meanwhile, once in a tenth of it",
 	},
 	{
 		Keys: "`poll`", Default: "`15s`",

@@ -198,7 +198,7 @@ func (v *valueRewriter) setting(a *policy.Address, value []byte, login string) (
 		return st, rule, "number_or_hyperloglog"
 	case a.Type == policy.Hash && v.codec.mayBeIndexed(a.Key):
 		return st, rule, "indexed"
-	case !v.rules.Force && v.codec.backoff.paused.Load() && v.codec.backoff.isPaused(a.Key):
+	case !v.rules.Force && v.codec.backoff.active.Load() && v.codec.backoff.isPaused(a.Key):
 		return st, rule, "often_inflated"
 	}
 	st = rule.SettingFor(login)

@@ -85,14 +85,18 @@ func (v *valueCodec) reportCorrupt(client net.Addr, cause error, pattern string)
 	return text
 }
 
-// countInflated counts values that a command decompresses in place. Key patterns where that happens all the time
-// are paused.
+// countInflated counts values that a command decompresses in place. Keys and key patterns where that happens all the
+// time are paused.
 func (v *valueCodec) countInflated(keys [][]byte) {
 	v.Stats.Inflated("command")
 	for _, k := range keys {
-		if v.backoff.recordInflation(k) {
+		key, pattern := v.backoff.recordInflation(k)
+		if key {
+			v.Stats.Inflated("key_stopped")
+		}
+		if pattern {
 			v.Stats.Inflated("pattern_stopped")
-			v.log.Info("values of this key pattern are decompressed in place too often; new ones stay uncompressed for a while",
+			v.log.Info("half of the values of this key pattern are decompressed in place soon after they are written; new ones stay uncompressed for a while",
 				"pattern", patternOf(k))
 		}
 	}

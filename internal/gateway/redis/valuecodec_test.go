@@ -27,8 +27,9 @@ func newRewriter(tb testing.TB, st codec.Setting) *valueRewriter {
 	return &valueRewriter{codec: v, rules: v.rules(), state: state}
 }
 
-// A key pattern whose values are decompressed in place again and again is paused, and no other. After the
-// pause, values are handled as before it: without the lock that all clients share.
+// A key whose value is decompressed in place again and again is paused, and no other of its pattern. A pattern is
+// paused if that happens to half of what is written there. After the pause, values are handled as before it: without
+// the lock that all clients share.
 func TestEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newRewriter(t, codec.Setting{Codec: codec.LZ4})
@@ -39,35 +40,65 @@ func TestEndOfPause(t *testing.T) {
 			_, _, why := v.setting(&a, value, "")
 			return why
 		}
-		stop := func(key string) {
-			for i := range inflationLimit {
-				if stopped := backoff.recordInflation([]byte(key)); stopped != (i == inflationLimit-1) {
-					t.Fatalf("after %d inflations of %s: stopped %v", i+1, key, stopped)
+		// touch writes n values of a pattern, of which every nth is then decompressed in place.
+		touch := func(pattern string, n, nth int) (pausedKeys, pausedPatterns int) {
+			for i := range n {
+				key := fmt.Sprintf(pattern, i)
+				left(key)
+				if i%nth != 0 {
+					continue
+				}
+				k, p := backoff.recordInflation([]byte(key))
+				if k {
+					pausedKeys++
+				}
+				if p {
+					pausedPatterns++
+				}
+			}
+			return pausedKeys, pausedPatterns
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			for i := 0; i < len(want); i += 2 {
+				if got := left(want[i]); got != want[i+1] {
+					t.Errorf("%s: %s is left for %q, want %q", when, want[i], got, want[i+1])
 				}
 			}
 		}
-		expect := func(when, first, second string) {
-			t.Helper()
-			if a, b, c := left("first:1"), left("second:1"), left("third:1"); a != first || b != second || c != "" {
-				t.Errorf("%s values are left for %q, %q, %q", when, a, b, c)
-			}
+		for range keyLimit {
+			touch("hot:%d", 900, 1) // fewer than the pattern's limit, ten times
+			time.Sleep(inflationWindow / (2 * keyLimit))
 		}
-		stop("first:7")
-		time.Sleep(backoffPause / 2)
-		stop("second:7")
-		expect("in both pauses", "often_inflated", "often_inflated")
-		time.Sleep(backoffPause / 2)
-		expect("after the first pause", "", "often_inflated")
-		time.Sleep(backoffPause / 2)
-		expect("after both", "", "")
-		if backoff.paused.Load() {
+		expect("hot keys", "hot:1", "often_inflated", "hot:899", "often_inflated", "hot:900", "", "cold:1", "")
+		if keys, patterns := touch("rare:%d", 30_000, 10); keys != 0 || patterns != 0 {
+			t.Errorf("of values of which a tenth are touched, %d keys and %d patterns are paused", keys, patterns)
+		}
+		if _, patterns := touch("job:%d", 2*patternLimit, 1); patterns != 1 {
+			t.Errorf("of values that are all touched, %d patterns are paused", patterns)
+		}
+		expect("a pattern", "job:999999", "often_inflated", "rare:999999", "", "hot:900", "")
+		time.Sleep(backoffPause)
+		expect("after the pauses", "job:999999", "", "hot:1", "")
+		if backoff.active.Load() {
 			t.Error("values still take the lock")
 		}
-		a := v.address(stringValue, []byte("first:1"), nil, len(value))
+		a := v.address(stringValue, []byte("job:1"), nil, len(value))
 		if n := testing.AllocsPerRun(10, func() { v.setting(&a, value, "") }); n != 0 {
 			t.Errorf("a value's decision allocates %v times", n)
 		}
 	})
+}
+
+// However many keys and patterns are touched, few are remembered.
+func TestBackoffIsBounded(t *testing.T) {
+	var b backoff
+	for i := range 20_000 {
+		b.recordInflation([]byte(fmt.Sprintf("%c%c%c:%d", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26, i)))
+	}
+	if len(b.keys) > maxKeys || len(b.patterns) > maxPatterns {
+		t.Errorf("%d keys, %d patterns", len(b.keys), len(b.patterns))
+	}
 }
 
 // Added latency is counted once per request and once per reply, however many values they have, and not if they
