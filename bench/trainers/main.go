@@ -4,6 +4,7 @@
 // describes the measurements.
 //
 //	go run ./bench/trainers [--auto | --busy N | --private | --store] [--only NAME,NAME] [--cache DIR]
+//	go run ./bench/trainers --pack
 //	go run ./bench/trainers --home /usr/bin/redis-server,...
 package main
 
@@ -23,6 +24,7 @@ type options struct {
 	home                 string
 	busy                 int
 	auto, private, store bool
+	pack                 bool
 
 	work string // temporary
 }
@@ -36,7 +38,8 @@ func main() {
 	flag.IntVar(&o.busy, "busy", 0, "write the second table (auto): number of busy loops that load the processors meanwhile")
 	flag.BoolVar(&o.private, "private", false, "write the third table: dictionaries made by hand without strings that fewer than three samples have")
 	flag.BoolVar(&o.store, "store", false, "write the fourth table: what a real redis-server holds, by its used_memory, with five more corpora")
-	flag.StringVar(&o.home, "home", "", "write the fifth table: what a dictionary takes in these servers, separated by commas")
+	flag.BoolVar(&o.pack, "pack", false, "write the fifth table: what cinch pack makes of a real server")
+	flag.StringVar(&o.home, "home", "", "write the sixth table: what a dictionary takes in these servers, separated by commas")
 	flag.Parse()
 	if err := run(&o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/trainers:", err)
@@ -65,8 +68,13 @@ func run(o *options) (err error) {
 		return err
 	}
 	measure := o.measure
-	if o.store {
+	switch {
+	case o.store:
 		measure = o.measureStore
+	case o.pack:
+		if measure, err = o.packMeasurer(); err != nil {
+			return err
+		}
 	}
 	for _, k := range o.kinds() {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), k.name) {

@@ -47,8 +47,8 @@ func list(path, source string, nth int) (out []corpora.Record, err error) {
 	return out, nil
 }
 
-// made returns 8,000 values of a seeded generator, each its own source, with titles of films as words.
-func made(value func(r *rand.Rand, titles []string) string) func(cache string) ([]corpora.Record, error) {
+// made returns n values of a seeded generator, each its own source, with titles of films as words.
+func made(n int, value func(r *rand.Rand, titles []string) string) func(cache string) ([]corpora.Record, error) {
 	return func(cache string) (out []corpora.Record, err error) {
 		movies, err := corpora.Movies(cache)
 		if err != nil {
@@ -62,7 +62,7 @@ func made(value func(r *rand.Rand, titles []string) string) func(cache string) (
 			}
 		}
 		r := rand.New(rand.NewPCG(40, 40))
-		for i := range 8000 {
+		for i := range n {
 			out = append(out, corpora.Record{Source: fmt.Sprint(i), Value: []byte(value(r, titles))})
 		}
 		return out, nil
@@ -108,6 +108,12 @@ func session(r *rand.Rand, titles []string) string {
 		fmt.Sprint(r.IntN(1_000_000)), "django.contrib.auth.backends.ModelBackend", hexDigits(r, 64), hexDigits(r, 32),
 		[]string{"en", "de", "fr", "pt-br"}[r.IntN(4)], fmt.Sprintf("2026-11-%02dT%02d:%02d:%02d.%06d+00:00", 1+r.IntN(30), r.IntN(24), r.IntN(60), r.IntN(60), r.IntN(1e6)), cart,
 	})
+}
+
+func order(r *rand.Rand, _ []string) string {
+	return fmt.Sprintf(`{"id":%d,"customer":"c%05d","status":"%s","currency":"EUR","total":%d.%02d,"items":%d,"created":"2026-11-%02dT%02d:%02d:%02dZ","channel":"%s","country":"%s"}`,
+		r.IntN(1e9), r.IntN(50_000), []string{"open", "paid", "shipped", "returned"}[r.IntN(4)], r.IntN(900), r.IntN(100), r.IntN(9)+1,
+		r.IntN(28)+1, r.IntN(24), r.IntN(60), r.IntN(60), []string{"web", "app", "shop"}[r.IntN(3)], []string{"DE", "FR", "NL", "IT", "ES"}[r.IntN(5)])
 }
 
 func profile(r *rand.Rand, titles []string) string {

@@ -20,6 +20,7 @@ const (
 	busyPart    = "busy"
 	privatePart = "private"
 	storePart   = "store"
+	packPart    = "pack"
 )
 
 // results is one table of the file. Lines of corpora that are not measured stay.
@@ -44,6 +45,8 @@ func (o *options) part() string {
 		return busyPart
 	case o.store:
 		return storePart
+	case o.pack:
+		return packPart
 	}
 	return idlePart
 }
@@ -56,6 +59,8 @@ func (o *options) heads() []string {
 		return []string{"corpus", "best by hand", "the same, by the rule", "auto", "**auto / best by hand, by the rule**"}
 	case storePart:
 		return storeHeads
+	case packPart:
+		return packHeads
 	case busyPart:
 		return []string{"corpus", "auto", "its dictionary KB", "seconds", "of CPU", "**auto / best by hand**"}
 	}

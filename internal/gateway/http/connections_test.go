@@ -50,10 +50,10 @@ func TestConnectionsOfHTTP2Clients(t *testing.T) {
 		}
 	}
 	greedy, other := from("127.0.0.1"), from("127.0.0.2")
-	for range most {
+	for i := range int32(most) { // one after the other, so that all are on one connection
 		go request(greedy, "/wait")
+		testenv.Eventually(t, "it waits", func() bool { return waiting.Load() == i+1 })
 	}
-	testenv.Eventually(t, "all wait", func() bool { return waiting.Load() == most })
 	if request(greedy, "/"); <-ended != http.StatusServiceUnavailable {
 		t.Error("one more request is let through")
 	}
