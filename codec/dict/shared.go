@@ -3,22 +3,26 @@ package dict
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 )
 
 // More people can read a dictionary than the values that it was made from. So it holds no string of 8 bytes
 // that occurs in fewer than three samples, which may be a person's name or a token: algorithms choose
 // content, and rare strings are cut out of it. What is left are runs:
 //
-//	content  …"tier":"gold","card":"4929 1234 5678 9012","currency":"EUR"…
-//	runs     …"tier":"gold","card":"                    ","currency":"EUR"…
+//	content  …"tier":"gold","card":"4929 1234 5678 9012","customer":"c48213","currency":"EUR"…
+//	runs     …"tier":"gold","card":"                    ","customer":"c48^13","currency":"EUR"…
 //
-// A joint between two runs must not be such a string either. Algorithms are asked for more than needed; they
-// put the best last, so the excess is removed from the front.
+// Where little is between two runs, or shared by them, bytes are masked instead, so that the distance stays as it is in
+// values: a value's matches before and after a number then have the same offset, which costs next to nothing.
+// Strings across a joint must not be rare either.
+//
+// Algorithms are asked for more than needed; they put the best last, so the excess is removed from the front.
 
 const (
 	leastSamples = 3  // minimum number of samples for a string
 	separator    = 30 // "record separator", which does not occur in text
+	longestMask  = 4  // bytes between two runs that are masked; more vary in number, and are left out
+	mostShared   = 3  // bytes in both of two runs, of which one is masked; if there are more, both runs stay whole
 )
 
 // more returns the number of bytes to ask for, to have size left when rare strings are cut out.
@@ -85,78 +89,74 @@ func (t *tally) samples(dmer []byte) int {
 	return int(t.place(binary.LittleEndian.Uint64(dmer)).count) - 1
 }
 
-// rare reports whether a string in a part occurs in some samples, but too few.
-func (t *tally) rare(part []byte) bool {
-	for at := 0; at+dmerLen <= len(part); at++ {
-		if n := t.samples(part[at:]); n > 0 && n < leastSamples {
-			return true
-		}
-	}
-	return false
+// isRare reports whether a string of 8 bytes of a part occurs in some samples, but too few.
+func (t *tally) isRare(dmer []byte) bool {
+	n := t.samples(dmer)
+	return n > 0 && n < leastSamples
 }
 
-// runs returns the runs of content that are left without rare strings.
-func runs(content []byte, samples [][]byte) (all [][]byte) {
+// shared returns content with its rare strings masked, at most the last size bytes.
+func shared(content []byte, samples [][]byte, size int) []byte {
+	masked := mask(content, samples)
+	return masked[max(0, len(masked)-size):]
+}
+
+// mask returns the runs of content without what is rare between them. It returns nil if that is everything.
+func mask(content []byte, samples [][]byte) (out []byte) {
 	t := newTally([][]byte{content}, samples)
+	joints := []int{} // places in out with strings that content may not have
+	until := 0        // the end of the last run in content
 	for at := 0; at+dmerLen <= len(content); at++ {
 		start := at
 		for at+dmerLen <= len(content) && t.samples(content[at:]) >= leastSamples {
 			at++
 		}
-		if at > start {
-			all = append(all, content[start:at+dmerLen-1])
+		if at == start {
+			continue
 		}
-	}
-	return all
-}
-
-// shared returns the parts of content that occur in leastSamples samples, at most the last size bytes.
-func shared(content []byte, samples [][]byte, size int) []byte {
-	all := runs(content, samples)
-	first, total := len(all), 0
-	for first > 0 && total < size {
-		first--
-		total += len(all[first])
-	}
-	joined := join(all[first:], samples)
-	return joined[max(0, len(joined)-size):]
-}
-
-// join concatenates runs, with a separator between two whose joint would be a string that few samples have. A
-// run for which that does not help is left out.
-func join(runs, samples [][]byte) []byte {
-	apart := make([]bool, len(runs)) // from the previous run
-	for {
-		out, around := lay(runs, apart)
-		t, good := newTally(around, samples), true
-		for i := len(runs) - 1; i >= 1; i-- {
-			switch {
-			case !t.rare(around[i]):
-				continue
-			case apart[i]:
-				runs, apart = slices.Delete(runs, i, i+1), slices.Delete(apart, i, i+1)
-			default:
-				apart[i] = true
+		end := at + dmerLen - 1
+		switch gap := start - until; {
+		case len(out) == 0:
+		case gap > longestMask || -gap > mostShared:
+			joints = append(joints, len(out))
+		case gap > 0:
+			for range gap {
+				joints, out = append(joints, len(out)), append(out, separator)
 			}
-			good = false
+		default: // they overlap: one byte in the middle of all rare strings
+			middle := len(out) + gap/2 - 1
+			joints, out[middle] = append(joints, middle), separator
+			start = until
 		}
-		if good {
-			return out
+		out = append(out, content[start:end]...)
+		until = end
+	}
+	for len(joints) > 0 {
+		var around [][]byte
+		for _, at := range joints {
+			around = append(around, out[max(0, at-dmerLen+1):min(len(out), at+dmerLen)])
 		}
-	}
-}
-
-// lay returns the concatenated runs, and for each the bytes that hold all strings across the joint before it.
-func lay(runs [][]byte, apart []bool) (out []byte, around [][]byte) {
-	joints := make([]int, len(runs))
-	for i, r := range runs {
-		if joints[i] = len(out); apart[i] {
-			out = append(out, separator)
+		t := newTally(around, samples)
+		next := []int{}
+		for _, joint := range joints {
+			for at := max(0, joint-dmerLen+1); at <= joint && at+dmerLen <= len(out); at++ {
+				if !t.isRare(out[at:]) {
+					continue
+				}
+				i := joint
+				for i > at && out[i] == separator {
+					i--
+				}
+				for i < at+dmerLen-1 && out[i] == separator {
+					i++
+				}
+				if out[i] != separator { // else nothing but separators is there
+					out[i] = separator
+					next = append(next, i)
+				}
+			}
 		}
-		out = append(out, r...)
+		joints = next
 	}
-	for _, at := range joints {
-		around = append(around, out[max(0, at-dmerLen+1):min(len(out), at+dmerLen)])
-	}
-	return out, around
+	return out
 }

@@ -72,6 +72,55 @@ func TestDictionariesHoldNothingRare(t *testing.T) {
 	}
 }
 
+// The same holds whatever bytes samples are made of, separators too.
+func TestMaskedHoldsNothingRare(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		letters := []byte{separator, 'a', 'b', 'c', 'd', 'e', 'f', 'g'}[:2+r.IntN(7)]
+		parts := make([][]byte, 12)
+		for i := range parts {
+			for range 3 + r.IntN(20) {
+				parts[i] = append(parts[i], letters[r.IntN(len(letters))])
+			}
+		}
+		var samples [][]byte
+		for range 20 {
+			var sample []byte
+			for range 1 + r.IntN(8) {
+				if sample = append(sample, parts[r.IntN(len(parts))]...); r.IntN(3) == 0 {
+					sample = fmt.Append(sample, r.IntN(1e6))
+				}
+			}
+			samples = append(samples, sample)
+		}
+		got := shared(bytes.Join(samples, nil), samples, 4<<10)
+		for at := 0; at+dmerLen <= len(got); at++ {
+			n := 0
+			for _, sample := range samples {
+				if bytes.Contains(sample, got[at:at+dmerLen]) {
+					n++
+				}
+			}
+			if n > 0 && n < leastSamples && bytes.Count(got[at:at+dmerLen], []byte{separator}) < dmerLen {
+				t.Fatalf("seed %d: %q is in %d samples", seed, got[at:at+dmerLen], n)
+			}
+		}
+	}
+}
+
+// What is masked leaves the distance between what stands before and after it.
+func TestMaskKeepsDistances(t *testing.T) {
+	var samples [][]byte
+	for i := range 1000 {
+		samples = append(samples, fmt.Appendf(nil, `{"customer":"c%05d","currency":"EUR"}`, i*99991%100_000))
+	}
+	got := shared(samples[500], samples, 1<<10)
+	want := samples[500]
+	if len(got) != len(want) || bytes.Count(got, []byte{separator}) != 1 || !bytes.HasPrefix(got, want[:len(`{"customer":"c`)]) || !bytes.HasSuffix(got, []byte(`","currency":"EUR"}`)) {
+		t.Errorf("%q became %q", want, got)
+	}
+}
+
 // contentOf returns a dictionary's content without its tables.
 func contentOf(content []byte) []byte {
 	if d, err := zstd.InspectDictionary(content); err == nil {
