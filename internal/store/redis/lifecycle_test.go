@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,8 @@ import (
 // The life cycle of a dictionary, explored by machine: docs/LIFECYCLE.md has the model, and the results of
 //
 //	go test ./internal/store/redis -run '^TestLifecycle' -v
+
+var lifecycleStates = flag.Int("lifecycle.states", 100_000, "limits the states that TestLifecycle explores in each scenario")
 
 // The invariants.
 const (
@@ -39,7 +43,11 @@ var (
 	gcRename   = lifecycle{shards: 1, gateways: 1, runs: 2, renames: true, erases: true}
 	erase      = lifecycle{shards: 1, gateways: 1, runs: 1, erases: true, faults: 1}
 	eraseTwo   = lifecycle{shards: 2, gateways: 1, first: archived, erases: true, backups: true, faults: 1}
-	gcCutOff   = lifecycle{shards: 2, gateways: 1, first: live, runs: 1, moves: true, cutOff: true}
+	everything = lifecycle{
+		shards: 2, gateways: 2, packs: true, first: live, faults: 3, runs: 1,
+		moves: true, fails: true, backups: true, flushes: true, crash: true, erases: true,
+	}
+	gcCutOff = lifecycle{shards: 2, gateways: 1, first: live, runs: 1, moves: true, cutOff: true}
 )
 
 // With all protections, and under the documented conditions, no state breaks an invariant.
@@ -67,8 +75,9 @@ func TestLifecycle(t *testing.T) {
 		{"gc and --forget, renamed keys", gcRename},
 		{"gc and --forget, interrupted", erase},
 		{"--forget, two shards, restore of one", eraseTwo},
+		{"all of these, two shards, a gateway and a packer", everything},
 	} {
-		states := 500_000
+		states := *lifecycleStates
 		if testing.Short() {
 			states = 10_000
 		}
@@ -77,7 +86,7 @@ func TestLifecycle(t *testing.T) {
 			t.Errorf("%s: %s\n%s", c.name, r.broken, r.text())
 			continue
 		}
-		t.Logf("%s: %d states, depth %d%s", c.name, r.states, r.depth, map[bool]string{true: ", all", false: ""}[r.complete])
+		t.Logf("%s: %s", c.name, r.reached())
 	}
 }
 
@@ -131,7 +140,7 @@ func TestLifecycleNeedsConditions(t *testing.T) {
 		{"the last gateway crashes after FUNCTION FLUSH", flush, conditions{keeperRuns: true}, lacks},
 		{"FUNCTION FLUSH between gc's scan and its mark", gcFlush, conditions{flushThenMark: true}, lacks},
 		{"FUNCTION FLUSH while gc archives", gcFlush, conditions{sameServer: true}, lacks},
-		{"a replica takes over that lacks the mark after gc's wait", gcFailover, conditions{shortLag: true, sameServer: true}, lacks},
+		{"a failover while gc archives, to a replica that lacks the mark", gcFailover, conditions{shortLag: true, sameServer: true}, lacks},
 		{"--forget finds the dictionary in one shard only", eraseTwo, conditions{eraseWhereHeld: true}, cameBack},
 		{"--forget after a value was renamed during a scan", gcRename, conditions{renameAndErase: true}, lacks},
 	} {
@@ -152,14 +161,16 @@ func TestLifecycleNeedsNot(t *testing.T) {
 		{"gc's first scan", gc, protections{firstScan: true}},
 		{"gc's second scan, for --forget", erase, protections{secondScan: true}},
 		{"the scan of --forget, if no key was renamed", erase, protections{eraseScan: true}},
+		{"copies between shards, if slots move to checked shards only", restoreOf, protections{spread: true}},
 	} {
 		m := c.m
 		m.without = c.without
-		if r := exploreLifecycle(t, m, 60_000); r.broken != "" && r.broken != inUse || !r.complete && r.broken == "" {
-			t.Errorf("without %s: %s after %d states\n%s", c.name, r.broken, r.states, r.text())
-		} else {
-			t.Logf("without %s: %d states, depth %d, all", c.name, r.states, r.depth)
+		r := exploreLifecycle(t, m, 60_000)
+		if r.broken != "" {
+			t.Errorf("without %s: %s\n%s", c.name, r.broken, r.text())
+			continue
 		}
+		t.Logf("without %s: %s", c.name, r.reached())
 	}
 }
 
@@ -177,6 +188,15 @@ func expectBroken(t *testing.T, name string, m lifecycle, want string) {
 func exploreLifecycle(t *testing.T, m lifecycle, states int) (r explored) {
 	synctest.Test(t, func(*testing.T) { r = explore(m.start(), m.steps, m.broken, m.say, states) })
 	return r
+}
+
+// reached says how many states there were, and whether these were all.
+func (r *explored) reached() string {
+	all := ""
+	if r.complete {
+		all = ", all"
+	}
+	return fmt.Sprintf("%d states, depth %d%s", r.states, r.depth, all)
 }
 
 // text returns the trace, one step a line, and adds up the time that passes.

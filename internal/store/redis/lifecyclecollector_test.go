@@ -152,7 +152,7 @@ func (m *lifecycle) goOn(s *lifecycleState) bool {
 		m.archive(c, l)
 	case checkingToErase:
 		switch {
-		case m.without.onlyArchived || *l&live == 0 && *l&archived != 0:
+		case *l&live == 0 && *l&archived != 0:
 			c.phase = markingToErase
 		case *l&live != 0:
 			*c = collectorState{}
@@ -214,11 +214,6 @@ func (m *lifecycle) isStillRetired(s *lifecycleState) bool {
 
 // archive carries out one of the three steps of dictBackends.archiveThis.
 func (m *lifecycle) archive(c *collectorState, l *libraries) {
-	if c.phase == archiving && m.without.archiveAll && *l&live == 0 {
-		c.phase = archiving
-		m.next(c, notCollecting)
-		return
-	}
 	first, second := func() { *l |= archived }, func() { *l &^= live }
 	if m.without.archiveFirst {
 		first, second = second, first
@@ -244,7 +239,7 @@ func (m *lifecycle) broken(s lifecycleState) string {
 		if shard.now.names&(1<<slot) == 0 || m.readable(shard.now.libs) {
 			continue
 		}
-		if !shard.flushed || !m.willBeRestored(&s, s.owner[slot]) {
+		if !shard.now.flushed || !m.willBeRestored(&s, s.owner[slot]) {
 			return "a value names a dictionary that its shard lacks"
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 // lifecycle is a model of one dictionary: of the servers that hold it, the gateways that store it and name it in
 // values, the collector that archives it, and what happens to all of them. docs/LIFECYCLE.md describes it. Each
-// action stands for one command of a server, or for steps between which nothing else can matter. Times are those of
-// the code. What the code decides from what it knows is not modelled but called: readiness and inventory.
+// action stands for one command of a server, or for several that the model does not divide. Times are those of the
+// code. Decisions by what a gateway knows are not modelled but called: readiness and inventory.
 //
 //	action of the model     code
 //	check begins, ends      Dicts.Recheck and Publish: toVerify; then store, markStored, withhold
@@ -58,13 +58,12 @@ type protections struct {
 	layout        bool // ErrMoved
 	stillRetired  bool // CollectOptions.stillRetired
 	archiveFirst  bool // dictBackends.archiveThis: into the archive before out of use
-	archiveAll    bool // CollectOptions.archive: in nodes that lack it too
 	lookInArchive bool // dictBackends.find
 	eraseScan     bool // forgetAll
-	onlyArchived  bool // dictBackends.checkArchived
 }
 
-// conditions lists what the documents ask of the operator. A test ignores each.
+// conditions lists what must be so for the invariants to hold; docs/LIFECYCLE.md says which of it is documented. A
+// test ignores each.
 type conditions struct {
 	moveWhenChecked bool // slots move to a shard that lost dictionaries after a gateway has checked it
 	keeperRuns      bool // after FUNCTION FLUSH a gateway that holds the dictionary runs until it has checked the server
@@ -101,12 +100,13 @@ const (
 type stored struct {
 	libs  libraries
 	names uint8 // bit k: slot k holds a value that names the dictionary
+
+	flushed bool // FUNCTION FLUSH removed the libraries, and no gateway has checked the server since
 }
 
 type shardState struct {
 	now, replica, backup stored
 	unchecked            bool // another server took over, and no gateway has checked it
-	flushed              bool // FUNCTION FLUSH removed the libraries, and no gateway has checked it
 }
 
 // dictsState is the Dicts of a gateway for one shard, and the connection to it on which clients' values go.
@@ -507,7 +507,7 @@ func (m *lifecycle) isHeldAnywhere(s *lifecycleState) bool {
 }
 
 func (m *lifecycle) isFlushed(s *lifecycleState) bool {
-	return s.shards[0].flushed || s.shards[1].flushed
+	return s.shards[0].now.flushed || s.shards[1].now.flushed
 }
 
 // keepers counts the gateways that hold the dictionary in memory for all shards.
@@ -601,7 +601,7 @@ func (m *lifecycle) checked(s *lifecycleState, op operation) {
 	if op.stale {
 		return
 	}
-	shard.flushed = false
+	shard.now.flushed = false
 	if shard.now.libs&(live|archived) != 0 || !m.isHeldAnywhere(s) {
 		shard.unchecked = false
 	}
@@ -666,7 +666,7 @@ func (m *lifecycle) send(s *lifecycleState, g int, slot uint8) bool {
 // move moves a slot to the other shard. A write on its way to the slot is answered MOVED.
 func (m *lifecycle) move(s *lifecycleState, slot uint8) bool {
 	from, to := &s.shards[s.owner[slot]], &s.shards[1-s.owner[slot]]
-	if !m.ignores.moveWhenChecked && (to.unchecked || to.flushed) {
+	if !m.ignores.moveWhenChecked && (to.unchecked || to.now.flushed) {
 		return false
 	}
 	bit := uint8(1) << slot
@@ -692,7 +692,7 @@ func (m *lifecycle) replace(s *lifecycleState, i uint8, by stored, noticed bool)
 		}
 	}
 	shard.now, shard.replica = by, by
-	shard.unchecked, shard.flushed = true, false
+	shard.unchecked = true
 	s.erasedAll = false
 	switch {
 	case noticed:
@@ -725,12 +725,13 @@ func (m *lifecycle) mayReplace(s *lifecycleState, by stored) bool {
 	c := s.collector.phase
 	late := c == deciding || c >= archiving
 	return (m.ignores.sameServer || !s.collector.archives()) &&
+		(m.ignores.keeperRuns || !by.flushed || m.keepers(s) > 0) &&
 		(m.ignores.shortLag || !late || by.libs&(marked|archived) != 0)
 }
 
 func (m *lifecycle) flush(s *lifecycleState, a lifecycleAction) {
 	shard := &s.shards[a.shard]
-	shard.now.libs, shard.flushed, s.erasedAll = 0, true, false
+	shard.now.libs, shard.now.flushed, s.erasedAll = 0, true, false
 	for g := range m.gateways {
 		of := &s.gateways[g]
 		if of.op.is != noOperation && of.op.shard == a.shard {
