@@ -19,11 +19,11 @@ import (
 //	                                                        leases of all gateways have ended
 //	archived  cinch_archive_0a1b2c3d                        out of the way; readers that find
 //	                                                        no live one look here
-//	forgotten cinch_retired_0a1b2c3d alone                  erased; values that still name it are lost
+//	forgotten cinch_retired_0a1b2c3d alone, "… forgotten"   erased; values that still name it are lost
 //
-// The mark, cinch_retired_…, keeps gateways, which restore missing dictionaries, from restoring this one. Its
-// description is the time of retirement. On servers without functions there are keys instead:
-// cinch:dict:retired:<number> and cinch:dict:archive:<number>.
+// The mark, cinch_retired_…, keeps new values from naming the dictionary. Its description is the time of retirement.
+// Gateways restore a missing dictionary, a retired one too, but not one whose mark says that it is forgotten. On
+// servers without functions there are keys instead: cinch:dict:retired:<number> and cinch:dict:archive:<number>.
 
 // archive holds dictionaries that no value is known to name.
 type archive struct {
@@ -53,13 +53,28 @@ func (p *dictBackends) Retire(ctx context.Context, number uint32) error {
 
 // retireAt is Retire with the time for the mark. It leaves an existing mark unchanged.
 func (p *dictBackends) retireAt(ctx context.Context, number uint32, at time.Time) error {
-	since := at.UTC().Format(time.RFC3339)
-	marks := functions{p.functions.client, markPrefix}
-	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), since))
-	if errors.Is(err, errNoFunctions) {
-		err = classify(p.keys.client.SetNX(ctx, markName(number), since, 0).Err())
+	return dictError("retire", number, p.mark(ctx, number, at.UTC().Format(time.RFC3339)))
+}
+
+// erasedSuffix ends the mark of a dictionary that was erased.
+const erasedSuffix = " forgotten"
+
+// markErased keeps gateways from storing an erased dictionary again.
+func (p *dictBackends) markErased(ctx context.Context, number uint32) error {
+	if err := p.Unretire(ctx, number); err != nil { // its mark, if it has one, says retired
+		return err
 	}
-	return dictError("retire", number, err)
+	return p.mark(ctx, number, time.Now().UTC().Format(time.RFC3339)+erasedSuffix)
+}
+
+// mark stores a mark unless there is one.
+func (p *dictBackends) mark(ctx context.Context, number uint32, text string) error {
+	marks := functions{p.functions.client, markPrefix}
+	err := marks.load(ctx, fmt.Sprintf(markSource, marks.name(number), text))
+	if errors.Is(err, errNoFunctions) {
+		err = classify(p.keys.client.SetNX(ctx, markName(number), text, 0).Err())
+	}
+	return err
 }
 
 // Unretire undoes Retire.
@@ -76,7 +91,8 @@ func (p *dictBackends) retiredSince(ctx context.Context, number uint32) (since t
 	marks := functions{p.functions.client, markPrefix}
 	libraries, err := marks.list(ctx, marks.name(number), false)
 	if errors.Is(err, errNoFunctions) {
-		return p.archive.keys.marked(ctx, number)
+		since, marked, _, err = p.archive.keys.marked(ctx, number)
+		return since, marked, err
 	}
 	for i := range libraries {
 		if l := &libraries[i]; len(l.Functions) == 1 {
@@ -147,8 +163,8 @@ func (p *dictBackends) Forget(ctx context.Context, number uint32) error {
 	if err := p.checkArchived(ctx, number); err != nil {
 		return dictError("forget", number, err)
 	}
-	if err := p.Retire(ctx, number); err != nil { // first, or a gateway would put it back
-		return err
+	if err := p.markErased(ctx, number); err != nil { // first, or a gateway would put it back
+		return dictError("forget", number, err)
 	}
 	return dictError("forget", number, removeFrom(ctx, number, p.archive.functions, p.archive.keys))
 }

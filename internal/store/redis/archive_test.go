@@ -335,3 +335,47 @@ func TestLeaseEnds(t *testing.T) {
 		return d.Ready(x.Number())
 	})
 }
+
+// A retired dictionary that a server loses is restored, since values may name it: here between the first scan of gc and
+// its mark. It stays retired.
+func TestRetiredIsRestored(t *testing.T) {
+	for name, server := range map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)} {
+		t.Run(name, func(t *testing.T) {
+			d, client := gatewayOn(t, server.Addr, &testenv.Log{})
+			x := testDict(t, "flushed")
+			mustPublish(t, d, x)
+			if name == "functions" {
+				must(t, client.FunctionFlush(t.Context()).Err())
+			} else {
+				must(t, client.FlushAll(t.Context()).Err())
+			}
+			must(t, d.Retire(t.Context(), x.Number()))
+			mustRecheck(t, d)
+			wantReady(t, d, x, false)
+			mustHold(t, server.Addr, x)
+			must(t, d.Unretire(t.Context(), x.Number()))
+			mustRecheck(t, d)
+			wantReady(t, d, x, true)
+		})
+	}
+}
+
+// A dictionary that was erased is not stored again, on a server that never had it either.
+func TestErasedStaysErased(t *testing.T) {
+	for name, server := range map[string]*testenv.RedisServer{"functions": testenv.Redis(t), "keys": withoutFunctions(t)} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+			x := testDict(t, "erased")
+			mustPublish(t, d, x)
+			operator, _ := gatewayOn(t, server.Addr, &testenv.Log{})
+			must(t, operator.Archive(t.Context(), x.Number()))
+			must(t, operator.Retire(t.Context(), x.Number())) // another gc has begun with it
+			must(t, operator.Forget(t.Context(), x.Number()))
+			mustRecheck(t, d)
+			mustRecheck(t, d)
+			if _, err := operator.find(t.Context(), x.Number()); !errors.Is(err, envelope.ErrDictMissing) {
+				t.Errorf("it is back: %v", err)
+			}
+		})
+	}
+}

@@ -150,25 +150,37 @@ func (s *dictAdmin) Restore(ctx context.Context, d *codec.Dict) error {
 	return s.each(ctx, func(_ int, n dictNode) error { return n.dicts.Restore(ctx, d) })
 }
 
-// Forget erases an archived dictionary from all nodes that have it. It adds no hints to their errors, since the
+// Forget erases an archived dictionary from all nodes that have it, and marks the others, so that no gateway stores it
+// there again. It adds no hints to their errors, since the
 // servers are not at fault.
 func (s *dictAdmin) Forget(ctx context.Context, number uint32) error {
 	all, err := s.nodes(ctx)
 	if err != nil {
 		return s.explain(err)
 	}
-	failure := error(ErrNotStored)
+	var holding, lacking []*Dicts
 	for _, n := range all.nodes {
-		err := n.dicts.Forget(ctx, number)
-		switch {
-		case err == nil && errors.Is(failure, ErrNotStored):
-			failure = nil
-		case err != nil && !errors.Is(err, ErrNotStored):
-			return err
+		switch err := n.dicts.checkArchived(ctx, number); {
+		case errors.Is(err, ErrNotStored):
+			lacking = append(lacking, n.dicts)
+		case err != nil:
+			return dictError("forget", number, err)
+		default:
+			holding = append(holding, n.dicts)
 		}
 	}
-	if failure != nil {
-		return fmt.Errorf("forget dictionary %08x: %w", number, failure)
+	if len(holding) == 0 {
+		return dictError("forget", number, ErrNotStored)
+	}
+	for _, d := range lacking {
+		if err := d.markErased(ctx, number); err != nil {
+			return dictError("forget", number, err)
+		}
+	}
+	for _, d := range holding {
+		if err := d.Forget(ctx, number); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func (r Reader) liveKey(ctx context.Context, number uint32) (bool, error) {
 	if err != nil || there == 0 {
 		return false, classify(err)
 	}
-	_, retired, err := r.places.keys.marked(ctx, number)
+	_, retired, _, err := r.places.keys.marked(ctx, number)
 	return !retired, err
 }
 

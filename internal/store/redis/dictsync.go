@@ -69,9 +69,9 @@ func (d *Dicts) checkFailed(ctx context.Context, dicts []*codec.Dict, err error)
 	return d.reportUnreachable(ctx, err)
 }
 
-// toVerify returns the dictionaries that must be read from the server. It leaves out retired ones, and those that
-// were read back once and whose description is still there. On a server with functions that takes one command for
-// all of them.
+// toVerify returns the dictionaries that must be read from the server. It leaves out retired ones, of which it restores
+// those that are lost, and those that were read back once and whose description is still there. On a server with
+// functions that takes one command for all of them.
 func (d *Dicts) toVerify(ctx context.Context, all []*codec.Dict) (closely []*codec.Dict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -85,6 +85,11 @@ func (d *Dicts) toVerify(ctx context.Context, all []*codec.Dict) (closely []*cod
 		switch {
 		case found.isRetired(x.Number()):
 			d.withhold(x, found)
+			if found.isLost(x.Number()) { // by FUNCTION FLUSH, or a failover: values may name it
+				if err := d.put(ctx, x); err != nil {
+					return nil, err
+				}
+			}
 		case there && sum == x.Hash() && d.verified[x.Number()]:
 			d.markStored(x)
 		default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -14,12 +15,12 @@ import (
 // inventory lists what a server holds.
 type inventory struct {
 	live, archived map[uint32][32]byte // full hashes
-	marked         map[uint32]bool
-	complete       bool // it covers everything, not only some dictionaries
+	marked, erased map[uint32]bool     // erased ones are marked too
+	complete       bool                // it covers everything, not only some dictionaries
 }
 
 func newInventory() inventory {
-	return inventory{live: map[uint32][32]byte{}, archived: map[uint32][32]byte{}, marked: map[uint32]bool{}}
+	return inventory{live: map[uint32][32]byte{}, archived: map[uint32][32]byte{}, marked: map[uint32]bool{}, erased: map[uint32]bool{}}
 }
 
 // retired returns the dictionaries that new values must not name.
@@ -50,7 +51,14 @@ func (i inventory) isRetired(number uint32) bool {
 func (i inventory) isForgotten(number uint32) bool {
 	_, live := i.live[number]
 	_, archived := i.archived[number]
-	return i.marked[number] && !live && !archived
+	return i.erased[number] && !live && !archived
+}
+
+// isLost reports whether a retired dictionary that was not erased is missing.
+func (i inventory) isLost(number uint32) bool {
+	_, live := i.live[number]
+	_, archived := i.archived[number]
+	return i.marked[number] && !i.erased[number] && !live && !archived
 }
 
 // states returns the state of each dictionary, also of forgotten ones.
@@ -58,6 +66,9 @@ func (i inventory) states() map[uint32]State {
 	all := map[uint32]State{}
 	for n, marked := range i.marked {
 		if marked {
+			all[n] = Retired
+		}
+		if i.erased[n] {
 			all[n] = forgotten
 		}
 	}
@@ -95,6 +106,7 @@ func (f functions) inventory(ctx context.Context) (inventory, error) {
 			found.archived[n] = hash
 		} else if n, ok := parseNumber(l.Name, markPrefix); ok {
 			found.marked[n] = true
+			found.erased[n] = len(l.Functions) == 1 && strings.HasSuffix(l.Functions[0].Description, erasedSuffix)
 		}
 	}
 	return found, err
@@ -106,7 +118,7 @@ func (p *dictBackends) keyInventory(ctx context.Context, some []*codec.Dict) (in
 	found := newInventory()
 	for _, x := range some {
 		n := x.Number()
-		_, marked, err := p.archive.keys.marked(ctx, n)
+		_, marked, erased, err := p.archive.keys.marked(ctx, n)
 		if err != nil {
 			return found, err
 		}
@@ -124,7 +136,7 @@ func (p *dictBackends) keyInventory(ctx context.Context, some []*codec.Dict) (in
 		if live && (marked || archived) {
 			found.live[n] = [32]byte{} // exists, whatever its content
 		}
-		found.marked[n] = marked
+		found.marked[n], found.erased[n] = marked, erased
 	}
 	return found, nil
 }
@@ -138,15 +150,15 @@ func (k keys) exists(ctx context.Context, number uint32) (bool, error) {
 	return b != "", classify(err)
 }
 
-// marked reports whether a dictionary is retired, and since when.
-func (k keys) marked(ctx context.Context, number uint32) (since time.Time, marked bool, err error) {
+// marked reports whether a dictionary is retired, and since when, or erased.
+func (k keys) marked(ctx context.Context, number uint32) (since time.Time, marked, erased bool, err error) {
 	text, err := k.client.GetRange(ctx, markName(number), 0, 64).Result()
-	return parseMark(text), text != "", classify(err)
+	return parseMark(text), text != "", strings.HasSuffix(text, erasedSuffix), classify(err)
 }
 
 func markName(number uint32) string { return fmt.Sprintf("%s%08x", markKeyPrefix, number) }
 
 func parseMark(text string) time.Time {
-	since, _ := time.Parse(time.RFC3339, text)
+	since, _ := time.Parse(time.RFC3339, strings.TrimSuffix(text, erasedSuffix))
 	return since
 }

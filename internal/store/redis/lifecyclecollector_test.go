@@ -146,7 +146,7 @@ func (m *lifecycle) goOn(s *lifecycleState) bool {
 			c.found = false
 		}
 	case unretiring:
-		*l &^= marked
+		*l &^= marked | erased
 		m.next(c, notCollecting)
 	case archiving, removing, unmarking:
 		m.archive(c, l)
@@ -156,13 +156,14 @@ func (m *lifecycle) goOn(s *lifecycleState) bool {
 			c.phase = markingToErase
 		case *l&live != 0:
 			*c = collectorState{}
-		case !m.ignores.eraseWhereHeld:
-			*c = collectorState{}
-		default:
+		case !m.ignores.noCheckMeanwhile && m.isBeingChecked(s, c.shard):
+			return false
+		default: // not here: dictAdmin.Forget marks this shard too, and does so first
+			*l |= marked | erased
 			m.next(c, notCollecting)
 		}
 	case markingToErase:
-		*l |= marked
+		*l |= marked | erased
 		c.phase = erasing
 	case erasing:
 		*l &^= archived
@@ -203,6 +204,15 @@ func (m *lifecycle) scanned(s *lifecycleState, found bool) {
 	}
 }
 
+func (m *lifecycle) isBeingChecked(s *lifecycleState, shard uint8) bool {
+	for g := range m.gateways {
+		if op := s.gateways[g].op; op.is != 0 && op.shard == shard {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *lifecycle) isStillRetired(s *lifecycleState) bool {
 	for i := range m.shards {
 		if s.collector.marks&(1<<i) == 0 || s.shards[i].now.libs&marked == 0 {
@@ -226,7 +236,7 @@ func (m *lifecycle) archive(c *collectorState, l *libraries) {
 		second()
 		c.phase = unmarking
 	default:
-		*l &^= marked
+		*l &^= marked | erased
 		c.phase = archiving
 		m.next(c, notCollecting)
 	}

@@ -36,8 +36,9 @@ type lifecycle struct {
 
 	clock   *readiness // reused: decides for each gateway and shard
 	until   map[uint32]time.Duration
-	retired [16]bool // by libraries, from inventory.isRetired
-	gone    [16]bool // from inventory.isForgotten
+	retired [32]bool // by libraries, from inventory.isRetired
+	gone    [32]bool // from inventory.isForgotten
+	lost    [32]bool // from inventory.isLost
 }
 
 // protections lists what the code does so that no value loses its dictionary. A test leaves out each.
@@ -65,14 +66,13 @@ type protections struct {
 // conditions lists what must be so for the invariants to hold; docs/LIFECYCLE.md says which of it is documented. A
 // test ignores each.
 type conditions struct {
-	moveWhenChecked bool // slots move to a shard that lost dictionaries after a gateway has checked it
-	keeperRuns      bool // after FUNCTION FLUSH a gateway that holds the dictionary runs until it has checked the server
-	aSecond         bool // a second passes before a server takes over that lacks what the one before it had
-	flushThenMark   bool // no FUNCTION FLUSH between the scan of cinch dict gc and the mark that it sets
-	sameServer      bool // gc archives, and erases, on one server: none is replaced or flushed between its commands
-	shortLag        bool // replicas and backups that take a server's place have the mark that gc has set
-	eraseWhereHeld  bool // --forget finds the dictionary in the archives of all shards
-	renameAndErase  bool // nothing is erased whose values were renamed during a scan
+	moveWhenChecked  bool // slots move to a shard that lost dictionaries after a gateway has checked it
+	keeperRuns       bool // after FUNCTION FLUSH a gateway that holds the dictionary runs until it has checked the server
+	aSecond          bool // a second passes before a server takes over that lacks what the one before it had
+	sameServer       bool // gc archives, and erases, on one server: none is replaced or flushed between its commands
+	shortLag         bool // replicas and backups that take a server's place have the mark that gc has set
+	noCheckMeanwhile bool // --forget marks a shard that lacks the dictionary while no gateway checks it
+	renameAndErase   bool // nothing is erased whose values were renamed during a scan
 }
 
 const (
@@ -94,6 +94,7 @@ const (
 	archived                       // cinch_archive_…
 	marked                         // cinch_retired_…
 	foreign                        // something else under the name of the live one
+	erased                         // the mark says that the dictionary was erased
 )
 
 // stored holds what a server stores.
@@ -306,7 +307,7 @@ func (m *lifecycle) start() lifecycleState {
 	if m.without.lease {
 		m.clock.lease = 24 * time.Hour
 	}
-	for l := range libraries(16) {
+	for l := range libraries(32) {
 		found := newInventory()
 		if l&(live|foreign) != 0 {
 			found.live[theDict] = [32]byte{}
@@ -315,9 +316,9 @@ func (m *lifecycle) start() lifecycleState {
 			found.archived[theDict] = [32]byte{}
 		}
 		if l&marked != 0 && !m.without.mark {
-			found.marked[theDict] = true
+			found.marked[theDict], found.erased[theDict] = true, l&erased != 0
 		}
-		m.retired[l], m.gone[l] = found.isRetired(theDict), found.isForgotten(theDict)
+		m.retired[l], m.gone[l], m.lost[l] = found.isRetired(theDict), found.isForgotten(theDict), found.isLost(theDict)
 	}
 	s := lifecycleState{faults: uint8(m.faults), runs: uint8(m.runs), owner: [maxShards]uint8{0, uint8(m.shards - 1)}}
 	for g := range m.gateways {
@@ -561,10 +562,13 @@ func (m *lifecycle) endOperation(s *lifecycleState, g *gatewayState) {
 	keeps := d.kept
 	switch {
 	case m.retired[op.found]:
-		d.ready = false
 		if m.gone[op.found] {
 			d.kept, d.verified = false, false
 		}
+		if m.lost[op.found] && d.kept {
+			m.put(s, op.shard, d)
+		}
+		d.ready = false
 	case op.found&live != 0 && d.verified:
 		d.ready, d.age = true, op.age
 	default:
@@ -716,7 +720,6 @@ func (m *lifecycle) replace(s *lifecycleState, i uint8, by stored, noticed bool)
 // mayFlush reports whether the documents allow a FUNCTION FLUSH.
 func (m *lifecycle) mayFlush(s *lifecycleState) bool {
 	return (m.ignores.keeperRuns || m.keepers(s) > 0) &&
-		(m.ignores.flushThenMark || s.collector.phase != scanning && s.collector.phase != retiring) &&
 		(m.ignores.sameServer || !s.collector.archives())
 }
 

@@ -108,7 +108,7 @@ func (p *dictBackends) keyInfos(ctx context.Context) ([]Info, error) {
 	infos = append(infos, archived...)
 	marks := map[uint32]time.Time{}
 	for _, i := range infos {
-		since, marked, err := p.archive.keys.marked(ctx, i.Number)
+		since, marked, _, err := p.archive.keys.marked(ctx, i.Number)
 		if err != nil {
 			return nil, err
 		}
