@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,7 +28,7 @@ import (
 type walkOptions struct {
 	verb string // "packing"
 
-	worker     string // K/N
+	worker     string // K/N, or index/N
 	parallel   int
 	keysPerSec float64
 	bytes      string // per second
@@ -46,7 +48,7 @@ type walkOptions struct {
 
 func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	f := cmd.Flags()
-	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: this is the K-th of N processes that share the keys")
+	f.StringVar(&o.worker, "worker", "1/1", "`K/N`: this is the K-th of N processes that share the keys; index/N: K is one more than $"+indexVariable)
 	f.IntVar(&o.parallel, "parallel", 4, "number of `PAGES` of keys to work on at the same time, on each node")
 	f.Float64Var(&o.keysPerSec, "keys-per-second", 0, "check at most `N` keys a second (default no limit)")
 	f.StringVar(&o.bytes, "bytes-per-second", "", "read at most `SIZE` a second (default no limit)")
@@ -54,7 +56,7 @@ func (o *walkOptions) flags(cmd *cobra.Command, resumes bool) {
 	f.BoolVar(&o.noBackoff, "no-backoff", false, "don't slow down when the server does")
 	f.BoolVar(&o.asJSON, "json", false, "write events as JSON, one a line")
 	if resumes {
-		f.StringVar(&o.stateFile, "state", "", "`FILE` to save the position in, and to continue from")
+		f.StringVar(&o.stateFile, "state", "", "`FILE` to save the position in, and to continue from; in a directory, or DIR/, each worker has a file of its own")
 	}
 }
 
@@ -86,11 +88,28 @@ func (o *walkOptions) check() error {
 	return wrongUsage(o.checkWorker())
 }
 
+// indexVariable is the number, from 0, that Kubernetes gives to each pod of an Indexed Job.
+const indexVariable = "JOB_COMPLETION_INDEX"
+
 func (o *walkOptions) checkWorker() error {
 	k, n, ok := strings.Cut(o.worker, "/")
 	var err, err2 error
 	o.part, err = strconv.Atoi(k)
 	o.parts, err2 = strconv.Atoi(n)
+	if k == "index" && err2 == nil && o.parts > 0 {
+		text := os.Getenv(indexVariable)
+		index, err := strconv.Atoi(text)
+		switch {
+		case text == "":
+			return terminal.WithHint(fmt.Errorf("--worker %s: the variable %s is not set", o.worker, indexVariable),
+				"Kubernetes sets it in a Job with completionMode: Indexed; elsewhere write --worker 1/%d", o.parts)
+		case err != nil || index < 0 || index >= o.parts:
+			return terminal.WithHint(fmt.Errorf("--worker %s: %s is %q, and must be from 0 to %d", o.worker, indexVariable, text, o.parts-1),
+				"write the Job's number of completions after the slash")
+		}
+		o.part = index + 1
+		return nil
+	}
 	if !ok || err != nil || err2 != nil || o.part < 1 || o.part > o.parts {
 		return terminal.WithHint(fmt.Errorf("--worker %q is not K/N with K from 1 to N", o.worker), "the second of three processes has --worker 2/3")
 	}
@@ -99,9 +118,9 @@ func (o *walkOptions) checkWorker() error {
 
 // options returns the options of a run that all three commands share.
 func (o *walkOptions) options(w *openedStore) pack.Options {
+	targets, own := w.store.Part(o.part, o.parts)
 	return pack.Options{
-		Targets: w.store.Targets(), Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
-		Worker: o.part, Workers: o.parts,
+		Targets: targets, Own: own, Parallel: o.parallel, KeysPerSecond: o.keysPerSec, BytesPerSecond: o.bytesPerSecond,
 		MaxLatency: o.maxLatency, NoBackoff: o.noBackoff, Unavailable: w.store.Unavailable, Stop: o.stop, Tell: o.show.Tell,
 	}
 }
@@ -111,7 +130,12 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 	if o.stateFile == "" {
 		return nil, nil
 	}
-	s, err := pack.OpenState(o.stateFile, fmt.Sprintf("%s %s worker %s", verb, w.store.Name(), o.worker), fingerprint)
+	run := fmt.Sprintf("%s %s worker %d/%d", verb, w.store.Name(), o.part, o.parts)
+	file, err := o.stateName(verb, run+fingerprint)
+	if err != nil {
+		return nil, w.runFailure(err, o.stateFile)
+	}
+	s, err := pack.OpenState(file, run, fingerprint)
 	if errors.Is(err, pack.ErrOtherState) {
 		err = terminal.WithHint(err, "give another --state FILE, or delete this one to start from the beginning")
 	}
@@ -119,6 +143,19 @@ func (o *walkOptions) state(w *openedStore, verb, fingerprint string) (*pack.Sta
 		err = w.runFailure(err, o.stateFile)
 	}
 	return s, err
+}
+
+// stateName returns the name of the state file. In a directory each command, worker, store and set of rules has a file
+// of its own, so that one directory serves all workers, and a run with other rules starts from the beginning.
+func (o *walkOptions) stateName(verb, run string) (string, error) {
+	if info, err := os.Stat(o.stateFile); !strings.HasSuffix(o.stateFile, "/") && (err != nil || !info.IsDir()) {
+		return o.stateFile, nil
+	}
+	if err := os.MkdirAll(o.stateFile, 0o700); err != nil {
+		return "", fmt.Errorf("%w: %w", pack.ErrState, err)
+	}
+	sum := sha256.Sum256([]byte(run))
+	return filepath.Join(o.stateFile, fmt.Sprintf("%s-%d-of-%d-%x.json", verb, o.part, o.parts, sum[:4])), nil
 }
 
 // run runs until the end, shows the progress, and returns the report, or nil if it did not begin. See

@@ -7,6 +7,7 @@
 //	value.go          a value, and a change of it
 //	dicts.go          the interfaces of dictionaries, for gateways and for administrators; without a store behind them,
 //	                  or without writing
+//	hashpart.go       dividing keys among workers by a hash
 //	lookuplimiter.go  limits on lookups
 //	errors.go         classes of errors, hints, and refusing a store's address that leads to a gateway
 package store
@@ -54,6 +55,10 @@ type Store interface {
 	Dicts() Dicts
 	// Targets returns the targets that existed when the store was opened.
 	Targets() []Target
+	// Part returns the targets that may hold keys of one of several workers, numbered from 1, and a function that
+	// reports whether a key is that worker's; nil: all are. Each key belongs to one worker, to whichever node it
+	// moves. From then on Moved and the nodes' RunID ignore what moves among the keys of other workers.
+	Part(worker, workers int) (targets []Target, own func(key []byte) bool)
 	// Moved reports whether a walk over these targets may have missed values because they moved between nodes
 	// meanwhile. If so, open the store again and repeat the walk. An error means that it is unknown.
 	Moved(ctx context.Context) (bool, error)

@@ -12,7 +12,8 @@
 //	pace.go      when to rest: rate limits of the run, a node that slows down, a run that is paused
 //	memoryguard.go  whether the server has memory for values that grow
 //	report.go    counts, and reporting progress
-//	state.go     positions in a file
+//	state.go     positions and counts in a file
+//	sharedrun.go what several workers have done, from their files
 //	options.go   options and events of a run
 //	errors.go    why a run ended, and why values were left unchanged; panics as errors
 //

@@ -14,8 +14,8 @@ type Options struct {
 	Match   string // pattern by which the server chooses keys; "": all
 	Kind    string // type by which the server chooses keys; "": all
 
-	// Worker, from 1 to Workers, is this process's number among those that share the keys by hash.
-	Worker, Workers int
+	// Own reports whether a key is among those of this process, which shares the keys with others. Nil: all are.
+	Own func(key []byte) bool
 
 	Step     int // keys requested at once; 0: 256
 	Parallel int // concurrent pages on each node; 0: 4

@@ -80,7 +80,7 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 }
 
 func (r *run) setDefaults() {
-	for value, def := range map[*int]int{&r.Step: defaultStep, &r.Parallel: defaultParallel, &r.Workers: 1, &r.Worker: 1} {
+	for value, def := range map[*int]int{&r.Step: defaultStep, &r.Parallel: defaultParallel} {
 		if *value <= 0 {
 			*value = def
 		}
@@ -187,6 +187,7 @@ func (r *run) finish(err error) (Report, error) {
 		r.report.parts[w.space.Name()] = w.seen
 	}
 	if r.State != nil && !r.DryRun {
+		r.State.count(r.progress())
 		err = errors.Join(err, r.State.save())
 	}
 	return r.report, err
@@ -199,6 +200,7 @@ func (r *run) saveLoop(done <-chan struct{}) error {
 	told := ""
 	for sleep(context.Background(), done, saveEvery) == nil {
 		trouble := ""
+		r.State.count(r.progress())
 		if err := r.State.save(); err != nil {
 			trouble = err.Error()
 		}

@@ -2,26 +2,10 @@ package pack
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 )
-
-func TestShares(t *testing.T) {
-	if crc16([]byte("123456789")) != 0x31C3 {
-		t.Error("not the CRC of Redis Cluster")
-	}
-	count := make([]int, 3)
-	for i := range 3000 {
-		count[int(crc16(fmt.Appendf(nil, "key:%d", i)))%3]++
-	}
-	for _, n := range count {
-		if n < 850 || n > 1150 {
-			t.Errorf("shares %v", count)
-		}
-	}
-}
 
 func TestState(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state")

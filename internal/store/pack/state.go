@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/policy"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -30,11 +31,13 @@ var errOtherRules = fmt.Errorf("%w: the rules have changed", ErrOtherState)
 // the whole file (see durable.WriteFile).
 //
 //	{"version": 1, "run": "pack redis://… worker 1/1", "fingerprint": "<hex>",
-//	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}}}
+//	 "spaces": {"127.0.0.1:6379/0": {"run_id": "…", "cursor": "123", "done": false}},
+//	 "counts": {"updated": "2026-12-01T12:00:00Z", "done": 0.5, "keys": 1000, …}}
 type State struct {
-	file string
-	mu   sync.Mutex
-	body stateBody
+	file   string
+	mu     sync.Mutex
+	body   stateBody
+	before Counts // by earlier runs
 }
 
 type stateBody struct {
@@ -42,6 +45,7 @@ type stateBody struct {
 	Run         string              `json:"run"`
 	Fingerprint string              `json:"fingerprint"`
 	Spaces      map[string]Position `json:"spaces"`
+	Counts      Counts              `json:"counts"`
 }
 
 // Position is a place in the walk of one space.
@@ -73,7 +77,7 @@ const stateVersion = 1
 // empty. OpenState also writes the file, so that an unwritable one fails here and not when there is a
 // position to lose.
 func OpenState(file, run, fingerprint string) (*State, error) {
-	s := &State{file: file, body: stateBody{stateVersion, run, fingerprint, map[string]Position{}}}
+	s := &State{file: file, body: stateBody{Version: stateVersion, Run: run, Fingerprint: fingerprint, Spaces: map[string]Position{}}}
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, s.save()
@@ -96,6 +100,7 @@ func OpenState(file, run, fingerprint string) (*State, error) {
 	if !old.complete() {
 		s.body = old
 	}
+	s.before, s.body.Counts = old.Counts, old.Counts
 	return s, s.save()
 }
 
@@ -128,6 +133,19 @@ func (s *State) set(space string, p Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.body.Spaces[space] = p
+}
+
+// count sets the counts to those of the earlier runs and of the current one.
+func (s *State) count(p Progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.body.Counts = s.before
+	s.body.Counts.add(&Counts{
+		Updated: time.Now().UTC(), Seconds: p.Took.Seconds(),
+		Keys: p.Keys, Values: p.Values, Replaced: p.Replaced, Problems: p.Problems,
+		StoredBefore: p.StoredBefore, StoredAfter: p.StoredAfter, AllocatedBefore: p.CostBefore, AllocatedAfter: p.CostAfter,
+	})
+	s.body.Counts.Done = p.Done
 }
 
 func (s *State) save() error {

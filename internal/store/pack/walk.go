@@ -188,8 +188,9 @@ func (w *walk) scan(ctx context.Context, o *resumeTracker, jobs chan<- job) (err
 		}
 		scanned := int64(len(found.Keys))
 		w.scanned += scanned
-		if w.run.Workers > 1 {
-			found = w.run.ownKeys(found)
+		if w.run.Own != nil {
+			found.Keys = slices.DeleteFunc(found.Keys, func(key []byte) bool { return !w.run.Own(key) })
+			found.Values = slices.DeleteFunc(found.Values, func(v *store.Value) bool { return !w.run.Own(v.Key) })
 		}
 		select {
 		case jobs <- job{found, o.begin(found.Next, scanned)}:
@@ -200,14 +201,6 @@ func (w *walk) scan(ctx context.Context, o *resumeTracker, jobs chan<- job) (err
 			return nil
 		}
 	}
-}
-
-// ownKeys removes the keys that other workers process.
-func (r *run) ownKeys(found store.Page) store.Page {
-	others := func(key []byte) bool { return int(crc16(key))%r.Workers != r.Worker-1 }
-	found.Keys = slices.DeleteFunc(found.Keys, others)
-	found.Values = slices.DeleteFunc(found.Values, func(v *store.Value) bool { return others(v.Key) })
-	return found
 }
 
 // work processes one page, and returns how long to rest for the limits. What the page looks at is counted only when
@@ -294,21 +287,4 @@ func (o *resumeTracker) finish(p *trackedPage) {
 	}
 	o.pages = kept
 	o.setPosition(o.position, o.ended)
-}
-
-// crc16 returns the CRC-16/XMODEM of the whole key. Redis Cluster hashes only a tag in braces, if there is
-// one, but that would put all keys of one customer on one worker.
-func crc16(key []byte) uint16 {
-	crc := uint16(0)
-	for _, b := range key {
-		crc ^= uint16(b) << 8
-		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
-			}
-		}
-	}
-	return crc
 }

@@ -21,6 +21,7 @@
 // The files, from high to low. Values:
 //
 //	store.go, node.go              the store: a server, or the primaries of a cluster; one primary
+//	part.go                        the slots of a worker that walks a part of a cluster
 //	access.go                      reading single values
 //	users.go, activity.go          which users may have written values; a server's counters
 //	scan.go, read.go, search.go    finding values, reading them; search indexes

@@ -34,7 +34,8 @@ type Store struct {
 	name     string
 	readOnly bool
 	indexes  indexView
-	opened   string // Layout when it was opened
+	opened   []goredis.ClusterSlot // when it was opened
+	part     slotPart              // see Part
 	dicts    atomic.Pointer[StoreDicts]
 	kept     store.Dicts // see OpenOptions.Dicts
 	stop     context.CancelFunc
@@ -67,11 +68,7 @@ func Open(ctx context.Context, o OpenOptions) (*Store, error) {
 	s.base.DB, s.base.OnConnect = 0, s.onConnect(o.OnConnect)
 	first := s.newNode(s.base.Addr)
 	s.nodes = []*Node{first}
-	err := s.discover(ctx, o.DBs)
-	if err == nil {
-		s.opened, err = s.Layout(ctx)
-	}
-	if err != nil {
+	if err := s.discover(ctx, o.DBs); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -163,10 +160,11 @@ func (n *Node) addSpaces(dbs []int, info map[string]string) {
 
 // discoverCluster makes a node of every primary.
 func (s *Store) discoverCluster(ctx context.Context) error {
-	addrs, err := s.primaries(ctx)
-	if err != nil {
+	var err error
+	if s.opened, err = s.slots(ctx); err != nil {
 		return err
 	}
+	addrs := s.primaries(s.opened)
 	_ = s.nodes[0].client.Close()
 	s.nodes = nil
 	s.cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
@@ -198,8 +196,7 @@ func (s *Store) slots(ctx context.Context) (slots []goredis.ClusterSlot, err err
 
 // primaries returns the sorted addresses of the primaries that hold slots. The one that has slot 0 comes
 // first, since gateways keep their records there.
-func (s *Store) primaries(ctx context.Context) ([]string, error) {
-	slots, err := s.slots(ctx)
+func (s *Store) primaries(slots []goredis.ClusterSlot) []string {
 	var addrs []string
 	first := ""
 	for _, slot := range slots {
@@ -213,22 +210,28 @@ func (s *Store) primaries(ctx context.Context) ([]string, error) {
 	if i := slices.Index(addrs, first); i > 0 {
 		addrs = slices.Insert(slices.Delete(addrs, i, i+1), 0, first)
 	}
-	return addrs, err
+	return addrs
 }
 
-// Layout describes as text which primary of a cluster has which slots. It changes when slots have moved; then a
-// walk may have missed keys. For a standalone server it is always the same.
+// Layout describes as text which primary of a cluster has which slots of the store's part. It changes when slots
+// have moved; then a walk may have missed keys. For a standalone server it is always the same.
 func (s *Store) Layout(ctx context.Context) (string, error) {
 	if s.cluster == nil {
 		return "", nil
 	}
 	slots, err := s.slots(ctx)
+	return s.layoutOf(slots), err
+}
+
+func (s *Store) layoutOf(slots []goredis.ClusterSlot) string {
 	var parts []string
 	for _, slot := range slots {
-		parts = append(parts, fmt.Sprintf("%05d-%05d=%s", slot.Start, slot.End, slot.Nodes[0].ID))
+		if s.part.overlaps(slot.Start, slot.End) {
+			parts = append(parts, fmt.Sprintf("%05d-%05d=%s", slot.Start, slot.End, slot.Nodes[0].ID))
+		}
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, " "), err
+	return strings.Join(parts, " ")
 }
 
 // reachable completes the address of a node that doesn't know its own host.
@@ -304,7 +307,7 @@ func (s *Store) Targets() (all []store.Target) {
 // Moved implements store.Store: it reports whether slots have moved since the store was opened.
 func (s *Store) Moved(ctx context.Context) (bool, error) {
 	layout, err := s.Layout(ctx)
-	return err == nil && layout != s.opened, err
+	return err == nil && layout != s.layoutOf(s.opened), err
 }
 
 // CompressionRules implements store.Store.

@@ -190,6 +190,11 @@ func (w *Walk) Targets() (all []store.Target) {
 	return all
 }
 
+// Part implements store.Store. Keys are divided by a hash, and each worker scans everything.
+func (w *Walk) Part(worker, workers int) (targets []store.Target, own func(key []byte) bool) {
+	return w.Targets(), store.HashPart(worker, workers)
+}
+
 // Moved implements store.Store: it reports whether the shards or their masters have changed since the store was
 // opened. It is false for a walk over one master. It does not notice buckets that move between the same shards.
 func (w *Walk) Moved(ctx context.Context) (bool, error) {
