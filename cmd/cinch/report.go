@@ -30,6 +30,7 @@ type reportOptions struct {
 	cloud, prices   string
 	bill, html      string
 	prometheus      string
+	packState       string
 	match           string
 	layout          layoutFlags
 	asJSON          bool
@@ -47,6 +48,8 @@ CPU and money, by gateway and rule, with a confidence interval of the saving. Wh
 turned on, bytes sent for each byte received are compared with those before, so that growing traffic neither hides nor
 inflates a saving.
 
+With --pack-state it states what the workers of cinch pack or unpack have done, and their sum, from their state files.
+
 With --prometheus the samples come from a Prometheus that scrapes the gateways, and include exited processes.
 
 ADMIN is the address of an admin page: 9470, host:9470, https://host:9470 or unix:/path. Without one it is 127.0.0.1:9470.
@@ -58,6 +61,7 @@ Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page,
   cinch report --from 90d --since 2026-10-15 --bill 1834.20
   cinch report --from 30d --bill cur.csv.gz --html saved.html
   cinch report --prometheus http://prometheus:9090 --prometheus-match 'job="cinch"'
+  cinch report --pack-state /state/cache
   cinch report --json | jq .total.net_month`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.pages, o.out = args, cmd.OutOrStdout()
@@ -70,6 +74,7 @@ Exit codes: 0 ok, 1 nothing was counted, 2 the command line is wrong, 10 a page,
 	f.StringVar(&o.since, "since", "", "`TIME` at which compression was turned on (default: when the first value was compressed)")
 	f.StringVar(&o.prometheus, "prometheus", "", "ask the Prometheus at `URL` instead of admin pages")
 	f.StringVar(&o.match, "prometheus-match", "", "label `MATCHERS` that select the gateways in Prometheus, as job=\"cinch\"")
+	f.StringVar(&o.packState, "pack-state", "", "print the progress of cinch pack or unpack instead, summed over workers, from the state files in `DIR`")
 	o.layout.add(f)
 	f.StringVar(&o.cloud, "cloud", "aws", "cloud whose prices between zones are used: aws, azure or gcp")
 	f.StringVar(&o.prices, "prices", "", "`FILE` with your own prices")
@@ -88,6 +93,9 @@ func runReport(ctx context.Context, o reportOptions, now time.Time) error {
 	}
 	if err != nil {
 		return withCode(exitUsage, err)
+	}
+	if o.packState != "" {
+		return showSharedRuns(o.out, o.packState, o.asJSON)
 	}
 	counted, err := o.collect(ctx, window)
 	if errors.Is(err, report.ErrNoAnswer) {
@@ -194,6 +202,9 @@ func (o *reportOptions) read(now time.Time) (w report.Window, r report.Options, 
 	w = report.NewWindow(w.From, w.To)
 	if o.prometheus != "" && len(o.pages) > 0 {
 		return w, r, terminal.WithHint(errors.New("--prometheus and admin pages exclude each other"), "leave out %s", o.pages[0])
+	}
+	if o.packState != "" && (o.prometheus != "" || o.html != "" || o.bill != "" || len(o.pages) > 0) {
+		return w, r, errors.New("--pack-state excludes admin pages, --prometheus, --bill and --html")
 	}
 	if o.prometheus == "" && o.match != "" {
 		return w, r, errors.New("--prometheus-match needs --prometheus")

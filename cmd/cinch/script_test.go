@@ -108,7 +108,7 @@ func scripted(ts *testscript.TestScript, in *os.File, args []string) int {
 	os.Stdin = in // config check reads it by this name
 	defer func() { os.Stdin = before }()
 	ts.Check(os.Chdir(ts.MkAbs(".")))
-	for _, name := range []string{configVariable, peerKeyVariable, config.PasswordFileVariable, "CINCH_LOG_LEVEL", "CINCH_MEMORY_BUDGET", "CINCH_REDIS", "CINCH_ZSTD"} {
+	for _, name := range []string{configVariable, peerKeyVariable, indexVariable, config.PasswordFileVariable, "CINCH_LOG_LEVEL", "CINCH_MEMORY_BUDGET", "CINCH_REDIS", "CINCH_ZSTD"} {
 		before, is := os.LookupEnv(name)
 		ts.Check(os.Setenv(name, ts.Getenv(name)))
 		defer func() {
