@@ -103,7 +103,7 @@ func (c *cluster) do(method, path string, body any) answer {
 // resources maps kinds to their API paths.
 var resources = map[string]string{
 	"ConfigMap": "/api/v1/%s/configmaps", "Secret": "/api/v1/%s/secrets", "Service": "/api/v1/%s/services", "ServiceAccount": "/api/v1/%s/serviceaccounts",
-	"Deployment": "/apis/apps/v1/%s/deployments", "DaemonSet": "/apis/apps/v1/%s/daemonsets",
+	"Deployment": "/apis/apps/v1/%s/deployments", "DaemonSet": "/apis/apps/v1/%s/daemonsets", "Job": "/apis/batch/v1/%s/jobs",
 	"PodDisruptionBudget":     "/apis/policy/v1/%s/poddisruptionbudgets",
 	"HorizontalPodAutoscaler": "/apis/autoscaling/v2/%s/horizontalpodautoscalers",
 	"NetworkPolicy":           "/apis/networking.k8s.io/v1/%s/networkpolicies",
@@ -178,6 +178,42 @@ func (c *cluster) pods(where, namespace string, w workload) {
 	}
 }
 
+// jobs reads the Jobs back, suspends them and runs fewer of their pods at a time, as operators may. The API server must
+// refuse a change of what the pods run: that takes another Job.
+func (c *cluster) jobs(namespace, rendered string) {
+	c.t.Helper()
+	found := 0
+	for _, o := range objects(c.t, rendered) {
+		if o.kind() != "Job" {
+			continue
+		}
+		found++
+		path := fmt.Sprintf(resources["Job"], "namespaces/"+namespace) + "/" + o.name()
+		var have object
+		if err := json.Unmarshal(c.do("GET", path, nil).body, &have); err != nil {
+			c.t.Fatal(err)
+		}
+		rules := list(have, "spec", "podFailurePolicy", "rules")
+		if text(have, "spec", "completionMode") != "Indexed" || len(rules) != 4 || at(have, "spec", "backoffLimitPerIndex") == nil {
+			c.t.Errorf("%s is read back as %v", o.name(), have["spec"])
+		}
+		for change, ok := range map[string]bool{
+			`{"suspend": true}`: true, `{"suspend": true, "parallelism": 1}`: true, `{"completions": 7777}`: false,
+			`{"template": {"spec": {"terminationGracePeriodSeconds": 1}}}`: false,
+		} {
+			var spec any
+			_ = json.Unmarshal([]byte(change), &spec)
+			patch := object{"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": o.name()}, "spec": spec}
+			if a := c.do("PATCH", path+"?fieldManager=operator&force=true", patch); (a.code == http.StatusOK) != ok {
+				c.t.Errorf("%s with %s: %d %s", o.name(), change, a.code, a.body)
+			}
+		}
+	}
+	if found != 4 {
+		c.t.Errorf("%d Jobs", found)
+	}
+}
+
 // A real API server accepts all manifests and rendered charts without a warning, and their pods under its
 // strictest standard.
 func TestCluster(t *testing.T) {
@@ -205,6 +241,7 @@ func TestCluster(t *testing.T) {
 			c.pods(name, name, w)
 		}
 	}
+	c.jobs("jobs", all["jobs"])
 	if a := c.do("PATCH", "/api/v1/namespaces/least/services/bad?fieldManager=test&fieldValidation=Strict", object{
 		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "bad"}, "spec": map[string]any{"prots": []any{}},
 	}); a.code/100 == 2 {
@@ -221,6 +258,8 @@ func TestHelmInstalls(t *testing.T) {
 	for _, step := range [][]string{
 		{"install", "cinch", chart, "--values", "testdata/values/zones.yaml"},
 		{"upgrade", "cinch", chart, "--values", "testdata/values/zones.yaml", "--set", "config.memory.budget=128MiB"},
+		{"upgrade", "cinch", chart, "--values", "testdata/values/jobs.yaml"},
+		{"upgrade", "cinch", chart, "--values", "testdata/values/jobs.yaml", "--set", "pack.workers=3"}, // another Job
 		{"upgrade", "cinch", chart, "--values", "testdata/values/nodes.yaml"},
 		{"rollback", "cinch", "1"},
 		{"install", "shop", shop(t)},

@@ -60,6 +60,13 @@ func TestConfigurationsAreAccepted(t *testing.T) {
 	}
 }
 
+func writeFile(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // secrets creates a directory with the files that the values in testdata name.
 func secrets(t *testing.T) string {
 	t.Helper()

@@ -21,11 +21,18 @@ func workloads(t testing.TB, rendered string) []workload {
 	t.Helper()
 	var found []workload
 	for _, o := range objects(t, rendered) {
-		if o.kind() == "Deployment" || o.kind() == "DaemonSet" {
+		switch o.kind() {
+		case "Deployment", "DaemonSet", "Job":
 			found = append(found, workload{o, at(o, "spec", "template")})
 		}
 	}
 	return found
+}
+
+// gateways returns the workloads that are no Jobs.
+func gateways(t testing.TB, rendered string) []workload {
+	t.Helper()
+	return slices.DeleteFunc(workloads(t, rendered), func(w workload) bool { return w.kind() == "Job" })
 }
 
 // gateway returns the container that runs Cinch, in a pod of its own or beside an application.
@@ -101,7 +108,7 @@ func TestProbes(t *testing.T) {
 	for name, rendered := range renderings(t) {
 		p := parse(t, rendered)
 		scheme := map[bool]string{false: "", true: "HTTPS"}[p.Admin.TLS != nil]
-		for _, w := range workloads(t, rendered) {
+		for _, w := range gateways(t, rendered) {
 			ready := "/readyz"
 			if name == "shop" {
 				ready = "/healthz" // the application decides what it means that the server is down
@@ -128,7 +135,7 @@ func TestTimeToDrain(t *testing.T) {
 			}
 			takes += d
 		}
-		for _, w := range workloads(t, rendered) {
+		for _, w := range gateways(t, rendered) {
 			has := number(w.pod, "spec", "terminationGracePeriodSeconds")
 			if has == 0 {
 				has = 30 // the default, and an application may have reasons for it
@@ -151,19 +158,34 @@ func TestSelectors(t *testing.T) {
 	// Kinds that select all pods. The others select one pod, or one Service.
 	all := map[string]bool{"Service": true, "NetworkPolicy": true, "PodMonitor": true}
 	for name, rendered := range renderings(t) {
-		pods, services := []map[string]any{}, []map[string]any{}
+		pods, services, jobs := []map[string]any{}, []map[string]any{}, []map[string]any{}
 		for _, o := range objects(t, rendered) {
 			if o.kind() == "Service" {
 				services = append(services, at(o, "metadata", "labels").(map[string]any))
 			}
 		}
 		for _, w := range workloads(t, rendered) {
-			pods = append(pods, at(w.pod, "metadata", "labels").(map[string]any))
+			labels := at(w.pod, "metadata", "labels").(map[string]any)
+			if w.kind() == "Job" {
+				jobs = append(jobs, labels)
+			} else {
+				pods = append(pods, labels)
+			}
 		}
 		for _, o := range objects(t, rendered) {
 			path, selecting := selectors[o.kind()]
 			if !selecting || name == "sidecar" {
 				continue
+			}
+			jobPods := selected(at(o, path...), jobs)
+			if o.kind() == "NetworkPolicy" && o.name() == "cinch-job" {
+				if jobPods != len(jobs) || selected(at(o, path...), pods) > 0 {
+					t.Errorf("%s: the policy of Jobs selects other pods", name)
+				}
+				continue
+			}
+			if jobPods > 0 {
+				t.Errorf("%s: %s %s selects pods of Jobs", name, o.kind(), o.name())
 			}
 			want, of := 1, pods
 			if o.kind() == "ServiceMonitor" {
@@ -204,6 +226,9 @@ func TestPorts(t *testing.T) {
 				want[port] = true
 			}
 		}
+		if name == "jobs" { // nodes of a cluster
+			want[7001], want[7002] = true, true
+		}
 		if name == "protocols" { // nodes of a cluster, a Sentinel and its nodes
 			for _, port := range []int{7001, 7002, 7003, 7101, 7102, 26380} {
 				want[port] = true
@@ -213,12 +238,12 @@ func TestPorts(t *testing.T) {
 			if o.kind() == "Service" && text(o, "spec", "clusterIP") != "None" {
 				samePorts(t, name+": Service", list(o, "spec", "ports"), "port", want)
 			}
-			if o.kind() == "NetworkPolicy" && name != "shop" {
+			if o.kind() == "NetworkPolicy" && name != "shop" && o.name() != "cinch-job" {
 				samePorts(t, name+": NetworkPolicy", list(list(o, "spec", "ingress")[0], "ports"), "port", want)
 			}
 		}
 		want[9470] = true
-		for _, w := range workloads(t, rendered) {
+		for _, w := range gateways(t, rendered) {
 			samePorts(t, name+": "+w.name(), list(w.gateway(), "ports"), "containerPort", want)
 		}
 	}

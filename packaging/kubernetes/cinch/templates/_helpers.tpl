@@ -82,9 +82,53 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.serviceMonitor.enabled (not .Values.admin.tokenSecret) (not .Values.serviceMonitor.tlsConfig) }}
 {{- fail "serviceMonitor needs admin.tokenSecret (kubectl create secret generic cinch-admin --from-literal=token=$(openssl rand -hex 32)), or config.admin.tls and serviceMonitor.tlsConfig with a client certificate: /metrics answers nobody else" }}
 {{- end }}
+{{- range $verb := list "pack" "verify" "unpack" }}
+{{- $o := index $.Values $verb }}
+{{- if $o.enabled }}
+{{- $stores := include "cinch.stores" (dict "top" $ "names" $o.gateways) | fromYaml }}
+{{- range $name := $o.gateways }}
+{{- if not (hasKey $stores $name) }}
+{{- fail (printf "%s.gateways names %s: config.gateways has no such gateway for Redis or Tarantool" $verb $name) }}
+{{- end }}
+{{- end }}
+{{- if not $stores }}
+{{- fail (printf "%s.enabled: config.gateways has no gateway for Redis or Tarantool" $verb) }}
+{{- end }}
+{{- range $name, $enabled := $stores }}
+{{- if and (eq $verb "unpack") $enabled }}
+{{- fail (printf "unpack: gateway %s would compress again what clients write: set enabled: false in its config first" $name) }}
+{{- end }}
+{{- if and (eq $verb "pack") (not $enabled) }}
+{{- fail (printf "pack: gateway %s has enabled: false, so there is nothing to pack" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if and .Values.networkPolicy.enabled (eq .Values.topology "sidecar") }}
 {{- fail "networkPolicy: a sidecar shares the network of its application's pod, whose own policies apply; docs/KUBERNETES.md says what they have to allow" }}
 {{- end }}
+{{- end }}
+
+{{- /* Gateways of stores by name, each with its `enabled`: (dict "top" . "names" (list "cache")). No names: all. */ -}}
+{{- define "cinch.stores" -}}
+{{- $stores := dict }}
+{{- range .top.Values.config.gateways }}
+{{- if and (has .protocol (list "redis" "tarantool")) (or (not $.names) (has .name $.names)) }}
+{{- $_ := set $stores .name (ne (toString .enabled) "false") }}
+{{- end }}
+{{- end }}
+{{- toYaml $stores }}
+{{- end }}
+
+{{- /* Whether there are Jobs: "true", or nothing. */ -}}
+{{- define "cinch.hasJobs" -}}
+{{- if or .Values.pack.enabled .Values.verify.enabled .Values.unpack.enabled }}true{{ end }}
+{{- end }}
+
+{{- /* Of the pods of Jobs. They must not match cinch.selector, or Services would lead clients there. */ -}}
+{{- define "cinch.jobSelector" -}}
+app.kubernetes.io/name: {{ include "cinch.name" . }}-job
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- /* Where clients connect: a list of {name, port, protocol} in `ports`. Clusters take the ports behind the first one. */ -}}
@@ -128,15 +172,8 @@ imagePullPolicy: {{ $top.Values.image.pullPolicy }}
 restartPolicy: Always
 {{- end }}
 args: [serve, --config, /etc/cinch/cinch.yaml]
-{{- if or $top.Values.passwordSecret $top.Values.extraEnv }}
-env:
-  {{- if $top.Values.passwordSecret }}
-  - name: CINCH_PASSWORD_FILE
-    value: /secrets/passwords/passwords
-  {{- end }}
-  {{- with $top.Values.extraEnv }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+{{- with include "cinch.env" $top }}
+{{ . }}
 {{- end }}
 ports:
   {{- range (include "cinch.ports" $top | fromYaml).ports }}
@@ -166,21 +203,38 @@ resources:
 securityContext:
   {{- toYaml $top.Values.securityContext | nindent 2 }}
 volumeMounts:
-  - name: cinch-config
-    mountPath: /etc/cinch
-    readOnly: true
-  {{- if .sidecar }}
-  - name: cinch-sockets
-    mountPath: /run/cinch
+  {{- include "cinch.mounts" (dict "top" $top "sidecar" .sidecar) | nindent 2 }}
+{{- end }}
+
+{{- define "cinch.env" -}}
+{{- if or .Values.passwordSecret .Values.extraEnv -}}
+env:
+  {{- if .Values.passwordSecret }}
+  - name: CINCH_PASSWORD_FILE
+    value: /secrets/passwords/passwords
   {{- end }}
-  {{- range $dir, $secret := include "cinch.secrets" $top | fromYaml }}
-  - name: cinch-secret-{{ $dir }}
-    mountPath: /secrets/{{ $dir }}
-    readOnly: true
-  {{- end }}
-  {{- with $top.Values.extraVolumeMounts }}
+  {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "cinch.mounts" -}}
+- name: cinch-config
+  mountPath: /etc/cinch
+  readOnly: true
+{{- if .sidecar }}
+- name: cinch-sockets
+  mountPath: /run/cinch
+{{- end }}
+{{- range $dir, $secret := include "cinch.secrets" .top | fromYaml }}
+- name: cinch-secret-{{ $dir }}
+  mountPath: /secrets/{{ $dir }}
+  readOnly: true
+{{- end }}
+{{- with .top.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* Secrets by directory. */ -}}
@@ -238,27 +292,11 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ include "cinch.serviceAccount" $top }}
-  automountServiceAccountToken: false
-  enableServiceLinks: false
-  {{- with $top.Values.imagePullSecrets }}
-  imagePullSecrets:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
   # drain.delaySeconds, drain.timeoutSeconds, and 5. No preStop is needed: the process itself serves on for the delay.
   terminationGracePeriodSeconds: {{ include "cinch.grace" $top }}
-  securityContext:
-    {{- toYaml $top.Values.podSecurityContext | nindent 4 }}
+  {{- include "cinch.podSpec" $top | nindent 2 }}
   {{- with $top.Values.priorityClassName }}
   priorityClassName: {{ . }}
-  {{- end }}
-  {{- with $top.Values.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with $top.Values.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with include "cinch.affinity" . }}
   affinity:
@@ -281,6 +319,27 @@ spec:
     - {{ include "cinch.container" (dict "top" $top "tag" .tag "sidecar" false) | trim | nindent 6 | trim }}
   volumes:
     {{- include "cinch.volumes" $top | nindent 4 }}
+{{- end }}
+
+{{- /* What pods of gateways and of Jobs have in common. */ -}}
+{{- define "cinch.podSpec" -}}
+serviceAccountName: {{ include "cinch.serviceAccount" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- /* `affinity`, and the zone of a Deployment, which each of the terms has to name since one of them is enough. */ -}}
