@@ -43,7 +43,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 var block = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```")
 
 // elsewhere are first keys of YAML that is no configuration of cinch serve.
-var elsewhere = []string{"topology", "passwordSecret", "networkPolicy", "serviceMonitor", "livenessProbe", "scrape_configs", "prices", "cell", "gates", "apiVersion", "services"}
+var elsewhere = []string{"topology", "passwordSecret", "networkPolicy", "serviceMonitor", "jobs", "livenessProbe", "scrape_configs", "prices", "cell", "gates", "apiVersion", "services"}
 
 // Every configuration in the docs is valid by the schema, and complete ones also by the code that reads
 // them.
