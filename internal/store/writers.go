@@ -67,11 +67,9 @@ func either(a, b func(space string, key []byte) bool) func(space string, key []b
 }
 
 // Of returns the one user that may have written the value at a key, "" for the server's default user. known is false if
-// several may have, none may now, or the store's users are unknown.
+// several may have, none may now, or the store's users are unknown. A single user is no exception: a default user that
+// is off, or another that was removed, may have written what it may not even read.
 func (w Writers) Of(space string, key []byte) (login string, known bool) {
-	if len(w.all) == 1 {
-		return w.all[0].Login, true // whatever its rights are now: there is no other user
-	}
 	for i := range w.all {
 		if may := w.all[i].MayWrite; may != nil && !may(space, key) {
 			continue
