@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -50,7 +51,7 @@ var readOnly = []string{"+@read", "+@connection", "+@pubsub", "+ping", "+info", 
 // parseUser reads a line of ACL LIST: "user NAME on ~pattern -@all +@read (~other +set)". It returns no writer for a
 // user that can write nowhere.
 func parseUser(line string) (name string, on bool, w *store.Writer) {
-	words := strings.Fields(line)
+	words := strings.Split(line, " ") // only spaces of ASCII end a word: the server allows others in names and patterns
 	if len(words) < 3 || words[0] != "user" {
 		return "", true, &store.Writer{} // unknown to us
 	}
@@ -73,7 +74,7 @@ func parseUser(line string) (name string, on bool, w *store.Writer) {
 		case word == "allkeys":
 			everything = true
 		case isKey && (permission == "" || strings.HasPrefix(permission, "%") && strings.Contains(permission, "W")):
-			everything = everything || pattern == "*" || strings.ContainsAny(pattern, "()")
+			everything = everything || pattern == "*" || isUncertain(pattern)
 			keys = append(keys, policy.Compile(pattern))
 		case strings.HasPrefix(word, "+") || word == "allcommands":
 			writes = writes || !slices.Contains(readOnly, word)
@@ -88,4 +89,12 @@ func parseUser(line string) (name string, on bool, w *store.Writer) {
 	return name, on, &store.Writer{Login: name, MayWrite: func(_ string, key []byte) bool {
 		return slices.ContainsFunc(keys, func(p policy.Pattern) bool { return p.Match(key) })
 	}}
+}
+
+// isUncertain reports whether a pattern may match other keys in the server than here: a parenthesis may be that of a
+// selector, and whether the bytes of a range beyond ASCII are negative depends on the server's processor.
+func isUncertain(pattern string) bool {
+	notASCII := func(r rune) bool { return r >= utf8.RuneSelf }
+	isRange := strings.Contains(pattern, "[") && strings.ContainsFunc(pattern, notASCII)
+	return isRange || strings.ContainsAny(pattern, "()")
 }

@@ -1,11 +1,14 @@
 package redis
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/cinch-layer/cinch/codec/codectest"
 	"github.com/cinch-layer/cinch/test/testenv"
 )
 
@@ -79,5 +82,51 @@ func TestParseUser(t *testing.T) {
 		if got := strings.Join(may, " "); got != want {
 			t.Errorf("%s: may write %q, want %q", line, got, want)
 		}
+	}
+}
+
+// Whatever a server lets a user write, parseUser says so, whatever bytes are in patterns and names.
+func TestParsedRightsAgainstServer(t *testing.T) {
+	server := testenv.Redis(t)
+	c := goredis.NewClient(&goredis.Options{Addr: server.Addr, PoolSize: 1, DisableIdentity: true})
+	defer c.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	one := func(of ...string) string { return of[random.IntN(len(of))] }
+	glob := func() (text string) {
+		for range 1 + random.IntN(4) {
+			text += one("a", "b", "*", "?", "[ab]", "[^a]", "[a-", "[b-a]", "\\*", "\\", "[", "]", "(", ")", "~", "%", "\u00a0", "\u3000", "\x85", "\xff")
+		}
+		return text
+	}
+	rights := func() string {
+		return one("~", "%R~", "%W~", "%RW~", "&") + glob() + " " + one("~", "%W~") + glob() + " " + one("+set", "+@read", "+@all", "-set", "+@string")
+	}
+	for i := range codectest.Amount(300, 1000, 10_000) {
+		name := "u" + one("", "\u00a0", "(", "\u3000on")
+		args := []any{"ACL", "SETUSER", name, "reset", "on", "nopass"}
+		for _, word := range strings.Split(rights(), " ") {
+			args = append(args, word)
+		}
+		for range random.IntN(3) {
+			args = append(args, "("+rights()+")")
+		}
+		if c.Do(t.Context(), args...).Err() != nil {
+			continue // not a valid pattern or selector
+		}
+		lines, err := c.Do(t.Context(), "ACL", "LIST").StringSlice()
+		must(t, err)
+		line := lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "user "+name+" ") })]
+		got, _, w := parseUser(line)
+		if got != name {
+			t.Errorf("%q is called %q", name, got)
+		}
+		for _, key := range []string{"a", "b", "ab", "", "*", "[", "\\", "(a", "a)", "a\u00a0", "a\u3000", glob(), glob()} {
+			answer, err := c.Do(t.Context(), "ACL", "DRYRUN", name, "SET", key, "v").Text()
+			must(t, err)
+			if may := w != nil && (w.MayWrite == nil || w.MayWrite("0", []byte(key))); answer == "OK" && !may {
+				t.Errorf("%d: %q may write %q", i, line, key)
+			}
+		}
+		must(t, c.Do(t.Context(), "ACL", "DELUSER", name).Err())
 	}
 }
