@@ -124,8 +124,10 @@ func TestPackDoesNotCountItsOwnUser(t *testing.T) {
 func TestPackTrainsForEachUser(t *testing.T) {
 	server, client, _ := serverForTraining(t, 0)
 	for _, rights := range [][]any{
-		{"anna", "on", ">pw", "~a:*", "~both:*", "+@all"}, {"ben", "on", ">pw", "~b:*", "~both:*", "+@all"},
-		{"reader", "on", ">pw", "~*", "-@all", "+@read"}, {"cinch", "on", ">pw", "~*", "&*", "+@all"},
+		{"anna", "on", ">pw", "~a:*", "~both:*", "+@all"},
+		{"ben", "on", ">pw", "~b:*", "~both:*", "+@all"},
+		{"reader", "on", ">pw", "~*", "-@all", "+@read"},
+		{"cinch", "on", ">pw", "~*", "&*", "+@all"},
 	} {
 		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, rights...)...).Err(); err != nil {
 			t.Fatal(err)
