@@ -79,7 +79,7 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	// written again and again, if no dictionary is worth it.
 	leaseLater := r.monitor.scale > 0 || k.looks
 	if !leaseLater {
-		if refused := m.lease(ctx, r); refused != "" {
+		if refused := m.lease(ctx, r, k); refused != "" {
 			return refused
 		}
 	}
@@ -91,7 +91,7 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	result.volume, result.quick = k.volume, k.quick
 	r.stats().update(func(s *Status) { s.Step = Step{} })
 	if leaseLater && result.refused == "" {
-		if refused := m.lease(ctx, r); refused != "" {
+		if refused := m.lease(ctx, r, k); refused != "" {
 			return refused
 		}
 	}
@@ -130,9 +130,9 @@ func logProgress(log *slog.Logger, now func() time.Time) func(Step) {
 }
 
 // lease takes the lease for a training. If it can't, it ends the training and returns why.
-func (m *Manager) lease(ctx context.Context, r *managedRule) (refused string) {
+func (m *Manager) lease(ctx context.Context, r *managedRule, k task) (refused string) {
 	if refused = r.announcer.lease(ctx); refused != "" {
-		m.finish(ctx, r, task{}, result{refused: refused})
+		m.finish(ctx, r, k, result{refused: refused})
 	}
 	return refused
 }
@@ -145,8 +145,10 @@ func (m *Manager) task(ctx context.Context, r *managedRule, reason string) task 
 		volume: m.expectedVolume(ctx, r, reason == reasonFirst), saving: m.o.MinSaving, price: m.o.Store.DictCost,
 	}
 	k.last = once || r.sampler.IsFull() || len(k.samples) >= thorough.training
-	k.looks = r.monitor.schedule.looks(m.o.now())
-	k.quick = !once && (reason == reasonFirst || reason == reasonDrift) && (k.looks || !k.areLong())
+	if reason == reasonFirst || reason == reasonDrift {
+		k.looks = r.monitor.schedule.looks(m.o.now())
+		k.quick = !once && (k.looks || !k.areLong())
+	}
 	if reason == reasonMore && k.current.dict != nil && !r.monitor.schedule.drifted {
 		k.saving = min(k.saving, moreSaving)
 	}
@@ -174,7 +176,8 @@ func (m *Manager) rollOut(ctx context.Context, r *managedRule, got result) (refu
 // thorough stays, for one that is.
 func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result) {
 	now, schedule := m.o.now(), &r.monitor.schedule
-	grows := (k.quick || !k.last) && !(k.looks && got.refused != "")
+	ends := got.refused != "" && (k.looks || schedule.looking && !k.quick) // quick ones look for another shape then
+	grows := (k.quick || !k.last) && !ends
 	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
 	switch got.refused {
 	case "":
@@ -187,13 +190,13 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result
 		case schedule.trained > 0 && r.current.dict != nil && !schedule.drifted:
 			schedule.kept(now, got.before)
 		default:
-			schedule.refused(now, got.dict == nil || got.promised > (1-k.saving)*got.before)
+			schedule.refused(now, k.looks, got.dict == nil || got.promised > (1-k.saving)*got.before)
 		}
 	case refusedStore: // already logged
-		schedule.failed(now)
+		schedule.failed(now, k.looks)
 	default:
 		log.Info("training ended without a dictionary", "reason", got.refused)
-		schedule.failed(now)
+		schedule.failed(now, k.looks)
 	}
 	if got.refused != "" {
 		r.stats().update(func(s *Status) { s.Refused[got.refused]++ })

@@ -227,58 +227,62 @@ func TestDefaultSamples(t *testing.T) {
 	}
 }
 
-// The same holds where no dictionary was of use for hours: quick trainings look for another shape each minute, and
+// The same holds where no dictionary was of use for any time: quick trainings look for another shape each minute, and
 // neither write to the store nor delay the thorough ones.
 func TestNewShapeAfterNoneOfUse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, err := dictForTest()
-		if err != nil {
-			t.Fatal(err)
+	for _, after := range []time.Duration{30 * time.Minute, 100 * time.Minute, 4 * time.Hour, 6 * time.Hour, 8 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) { testNewShapeAfter(t, after) })
+	}
+}
+
+func testNewShapeAfter(t *testing.T, after time.Duration) {
+	d, err := dictForTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	useful := false
+	thoroughOnes, quickOnes := 0, 0
+	store := newShared()
+	m := New(Options{By: "a", Store: store, Apply: func(*policy.Policy) {}, train: func(_ context.Context, k task) result {
+		if k.quick {
+			quickOnes++
+			time.Sleep(time.Second)
+		} else {
+			thoroughOnes++
+			time.Sleep(20 * time.Second)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		useful := false
-		thoroughOnes, quickOnes := 0, 0
-		store := newShared()
-		m := New(Options{By: "a", Store: store, Apply: func(*policy.Policy) {}, train: func(_ context.Context, k task) result {
-			if k.quick {
-				quickOnes++
-				time.Sleep(time.Second)
-			} else {
-				thoroughOnes++
-				time.Sleep(20 * time.Second)
-			}
-			if !useful {
-				return result{dict: d, before: 1, promised: 1, refused: refusedSaving}
-			}
-			return result{dict: d, before: 0.8, promised: 0.3}
-		}})
-		m.SetRules(Rules{Policy: autoPolicy(t)})
-		go m.Run(ctx)
-		rule, value := m.all()[0].rule(), make([]byte, 1000)
-		write := func() {
-			m.Sample(rule, "", []byte("doc:1"), value, len(value))
-			time.Sleep(time.Second / 20)
+		if !useful {
+			return result{dict: d, before: 1, promised: 1, refused: refusedSaving}
 		}
-		for began := time.Now(); time.Since(began) < 6*time.Hour; {
-			write()
-		}
-		if thoroughOnes > 6 || quickOnes < 100 || quickOnes > 6*60 {
-			t.Errorf("%d thorough and %d quick trainings in six hours", thoroughOnes, quickOnes)
-		}
-		if store.version > 3*uint64(thoroughOnes)+6 {
-			t.Errorf("the record was written %d times for %d thorough trainings", store.version, thoroughOnes)
-		}
-		useful = true
-		for range 1000 {
-			write()
-		}
-		sampled := time.Now()
-		for m.Policy().Rules()[0].Setting.Dict == 0 {
-			write()
-		}
-		if took := time.Since(sampled); took > 2*time.Minute {
-			t.Errorf("a dictionary %v after 1000 values of the new shape", took)
-		}
-	})
+		return result{dict: d, before: 0.8, promised: 0.3}
+	}})
+	m.SetRules(Rules{Policy: autoPolicy(t)})
+	go m.Run(ctx)
+	rule, value := m.all()[0].rule(), make([]byte, 1000)
+	write := func() {
+		m.Sample(rule, "", []byte("doc:1"), value, len(value))
+		time.Sleep(time.Second / 20)
+	}
+	for began := time.Now(); time.Since(began) < after; {
+		write()
+	}
+	if minutes := int(after.Minutes()); thoroughOnes > 7 || quickOnes < minutes/2 || quickOnes > minutes {
+		t.Errorf("%d thorough and %d quick trainings in %v", thoroughOnes, quickOnes, after)
+	}
+	if store.version > 3*uint64(thoroughOnes)+8 {
+		t.Errorf("the record was written %d times for %d thorough trainings", store.version, thoroughOnes)
+	}
+	useful = true
+	for range 1000 {
+		write()
+	}
+	sampled := time.Now()
+	for m.Policy().Rules()[0].Setting.Dict == 0 {
+		write()
+	}
+	if took := time.Since(sampled); took > 2*time.Minute {
+		t.Errorf("a dictionary %v after 1000 values of a new shape that came after %v", took, after)
+	}
 }

@@ -81,8 +81,11 @@ func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
 func (p *schedule) due(now time.Time, samples int, full bool) string {
 	if p.trained > 0 {
 		more := full || samples >= min(moreSamples*p.trained, max(thorough.training, 3*p.trained))
-		since := now.Sub(p.last)
-		if since >= max(p.wait, p.soon()) && (more || p.wasQuick && since >= p.interval && p.enough(samples, full)) {
+		since, wait := now.Sub(p.last), max(p.wait, p.soon())
+		if p.looking {
+			wait = p.soon() // it has passed before the quick training
+		}
+		if since >= wait && (more || p.wasQuick && since >= p.interval && p.enough(samples, full)) {
 			return reasonMore
 		}
 		return ""
@@ -104,7 +107,7 @@ func (p *schedule) waits(now time.Time) bool { return !p.last.IsZero() && now.Su
 
 // looks reports whether a training now only looks whether values have got another shape: a thorough one has found
 // nothing useful, and the next is not due yet.
-func (p *schedule) looks(now time.Time) bool { return p.looking && p.waits(now) }
+func (p *schedule) looks(now time.Time) bool { return p.looking && p.trained == 0 && p.waits(now) }
 
 func (p *schedule) enough(samples int, full bool) bool {
 	return samples >= p.minSamples || full && samples >= reservoir.MinValues/2
@@ -130,7 +133,7 @@ func (p *schedule) stored() float64 {
 func (p *schedule) rolledOut(now time.Time, promised float64) {
 	wait := p.soon()
 	switch {
-	case p.trained > 0: // from more of the same values
+	case p.trained > 0 && !p.looking: // from more of the same values
 		wait = max(p.wait, wait)
 	case p.drifted && now.Sub(p.last) < lasting*p.interval:
 		wait = min(2*max(p.wait, wait), p.interval)
@@ -140,9 +143,10 @@ func (p *schedule) rolledOut(now time.Time, promised float64) {
 }
 
 // refused accepts the observed ratio as the promised one, since nothing better was found. look means that no amount of
-// such values would be worth a dictionary, so that only values of another shape can be.
-func (p *schedule) refused(now time.Time, look bool) {
-	if p.looked = now; !p.looks(now) {
+// such values would be worth a dictionary, so that only values of another shape can be. onlyLooked means that the
+// training began while looks was true, though it may have ended later.
+func (p *schedule) refused(now time.Time, onlyLooked, look bool) {
+	if p.looked = now; !onlyLooked {
 		p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
 	}
 	p.looking = look
@@ -165,8 +169,8 @@ func (p *schedule) grows(now time.Time, samples int, quick bool) {
 }
 
 // failed only sets the wait: the next training is due after an interval.
-func (p *schedule) failed(now time.Time) {
-	if p.looked = now; !p.looks(now) {
+func (p *schedule) failed(now time.Time, onlyLooked bool) {
+	if p.looked = now; !onlyLooked {
 		p.last, p.wait = now, p.interval
 	}
 }

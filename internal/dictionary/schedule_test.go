@@ -32,14 +32,14 @@ func TestSchedule(t *testing.T) {
 	due(31, true, "")
 	due(32, true, reasonFirst) // large values: no more fit
 
-	p.refused(now, false)
+	p.refused(now, false, false)
 	due(2000, false, "")
 	now = now.Add(20*time.Minute - 1)
 	due(2000, false, "")
 	now = now.Add(1)
 	due(2000, false, reasonFirst)
 	for range 20 {
-		p.refused(now, false)
+		p.refused(now, false, false)
 	}
 	if p.wait != 64*p.interval {
 		t.Errorf("waits %v", p.wait)
@@ -64,14 +64,14 @@ func TestSchedule(t *testing.T) {
 	for range 50 {
 		stored(1000, 0.6, false)
 	}
-	p.refused(now, false)
+	p.refused(now, false, false)
 	now = now.Add(time.Hour)
 	stored(1000, 0.61, false)
 	due(2000, false, "")
 	stored(5000, 0.8, true)
 	due(2000, false, reasonDrift)
 
-	p.failed(now)
+	p.failed(now, false)
 	due(2000, false, "")
 	now = now.Add(p.interval)
 	due(2000, false, reasonDrift)
@@ -85,7 +85,7 @@ func TestScheduleLooks(t *testing.T) {
 	now := time.Unix(1_790_000_000, 0)
 	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
 	due := dueChecker(t, &p, &now)
-	p.refused(now, true)
+	p.refused(now, false, true)
 	ends := now.Add(p.wait)
 	if p.wait != 20*time.Minute {
 		t.Errorf("waits %v", p.wait)
@@ -97,14 +97,21 @@ func TestScheduleLooks(t *testing.T) {
 		if !p.looks(now) {
 			t.Fatalf("%v before the end it does not look only", ends.Sub(now))
 		}
-		p.refused(now, true)
+		p.refused(now, true, true)
 		due(100, false, "")
 	}
 	due(100, false, reasonFirst)
 	if p.looks(now) {
 		t.Error("it only looks when a thorough training is due")
 	}
-	p.refused(now, true)
+	p.grows(now, 100, true) // the quick one has found nothing: the thorough one need not wait again
+	now = now.Add(time.Minute)
+	due(100, false, "")
+	due(1000, false, reasonMore)
+	if p.looks(now) {
+		t.Error("it only looks when the thorough training is due")
+	}
+	p.refused(now, false, true)
 	if p.wait != 40*time.Minute {
 		t.Errorf("waits %v", p.wait)
 	}
@@ -114,6 +121,37 @@ func TestScheduleLooks(t *testing.T) {
 		t.Error("it looks beside a dictionary that fits")
 	}
 	due(100, false, "")
+}
+
+// A training that only looks may end after the wait: it is still not the thorough one that the wait was for.
+func TestScheduleLooksAtTheEndOfTheWait(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
+	p.refused(now, false, true)
+	now = now.Add(p.wait + time.Second)
+	p.refused(now, true, true)
+	if p.waits(now) || p.wait != 20*time.Minute {
+		t.Errorf("waits %v again", p.wait)
+	}
+	p.failed(now, true)
+	if p.waits(now) {
+		t.Error("waits again")
+	}
+}
+
+// A dictionary that a thorough training finds at last is watched from then on, however long it was looked for.
+func TestScheduleAfterLooking(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	p := schedule{interval: 10 * time.Minute, drift: 0.15, minSamples: 100}
+	for range 6 {
+		p.refused(now, false, true)
+		now = now.Add(p.wait)
+	}
+	p.grows(now, 100, true)
+	p.rolledOut(now, 0.3)
+	if p.wait != time.Minute {
+		t.Errorf("waits %v", p.wait)
+	}
 }
 
 // A first training is followed by others when there are ten times as many samples, or no more are kept, a minute later
@@ -142,7 +180,7 @@ func TestScheduleOfMoreSamples(t *testing.T) {
 	now = now.Add(p.interval)
 	due(thorough.training-1, false, "")
 	due(thorough.training, false, reasonMore)
-	p.failed(now) // the store does not answer
+	p.failed(now, false) // the store does not answer
 	now = now.Add(p.interval - 1)
 	due(thorough.training, false, "")
 	now = now.Add(1)
