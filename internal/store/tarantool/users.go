@@ -2,6 +2,7 @@ package tarantool
 
 import (
 	"context"
+	"strings"
 
 	tnt "github.com/tarantool/go-tarantool/v2"
 
@@ -12,12 +13,14 @@ import (
 // The system spaces of users, grants and spaces. A new server has the users guest (unauthenticated clients) and admin
 // (all rights), and roles. Users with few rights may not read them, and their views hide other users.
 const (
-	spacesView = 281 // those that the connection may read
-	spaceUser  = 304
-	idField    = 0 // of spaces and users
-	ownerField = 1
-	nameField  = 2
-	typeField  = 3 // of users
+	spacesView    = 281 // those that the connection may read
+	functionsView = 297 // those that it may call
+	spaceUser     = 304
+	idField       = 0 // of spaces, functions and users
+	ownerField    = 1
+	nameField     = 2
+	typeField     = 3 // of users
+	languageField = 4 // of functions
 
 	spaceGrants  = 312
 	grantTo      = 1 // fields
@@ -52,6 +55,11 @@ func (s *Store) writers(ctx context.Context) (all []store.Writer, err error) {
 	if err != nil {
 		return nil, err
 	}
+	functions, err := s.selectAll(ctx, functionsView)
+	if err != nil {
+		return nil, err
+	}
+	harmless := harmlessFunctions(functions)
 	for _, u := range users {
 		name, _ := u.At(nameField).(string)
 		if u.At(typeField) != "user" || name == admin || name == s.conn.o.User {
@@ -59,7 +67,7 @@ func (s *Store) writers(ctx context.Context) (all []store.Writer, err error) {
 		}
 		id, _ := u.Int(idField)
 		w := store.Writer{Login: name}
-		if everywhere, some := rightsOf(id, grants); !everywhere {
+		if everywhere, some := rightsOf(id, grants, harmless); !everywhere {
 			writable := map[string]bool{}
 			for _, space := range spaces {
 				number, _ := space.Int(idField)
@@ -82,8 +90,9 @@ func (s *Store) writers(ctx context.Context) (all []store.Writer, err error) {
 }
 
 // rightsOf returns the spaces that a user may write by its grants and those of its roles, or whether it may write
-// everywhere: a user who may call functions, or Lua, may write whatever these do.
-func rightsOf(user int64, grants []schema.Tuple) (everywhere bool, spaces map[int64]bool) {
+// everywhere: a user who may call functions, or Lua, may write whatever these do. All users have the role public, and
+// may call harmless functions by it.
+func rightsOf(user int64, grants []schema.Tuple, harmless map[int64]bool) (everywhere bool, spaces map[int64]bool) {
 	spaces = map[int64]bool{}
 	holders, known := []int64{user, publicID}, map[int64]bool{user: true, publicID: true}
 	for len(holders) > 0 {
@@ -108,12 +117,25 @@ func rightsOf(user int64, grants []schema.Tuple) (everywhere bool, spaces map[in
 				return true, nil
 			case on == "space" && rights&writeRight != 0:
 				spaces[object] = spaces[object] || holder != publicID || object > schema.LastSystemSpace
-			case holder != publicID && rights&executeRight != 0: // public may call functions of a new server
-				everywhere = true
+			case rights&executeRight != 0:
+				everywhere = everywhere || !(holder == publicID && on == "function" && isNumber && harmless[object])
 			}
 		}
 	}
 	return everywhere, spaces
+}
+
+// harmlessFunctions returns the numbers of functions that all users may call on a new server, those of SQL until 2.8
+// and two in Lua, or after 'cinch tarantool init'.
+func harmlessFunctions(functions []schema.Tuple) map[int64]bool {
+	harmless := map[int64]bool{}
+	for _, f := range functions {
+		number, _ := f.Int(idField)
+		name, _ := f.At(nameField).(string)
+		harmless[number] = f.At(languageField) == "SQL_BUILTIN" || name == "box.schema.user.info" || name == "LUA" ||
+			strings.HasPrefix(name, "cinch_")
+	}
+	return harmless
 }
 
 func (s *Store) selectAll(ctx context.Context, space uint32) (tuples rawTuples, err error) {

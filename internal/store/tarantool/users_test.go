@@ -58,6 +58,12 @@ func TestWriter(t *testing.T) {
 	expect("cinch", "", false) // whatever f writes
 	su(`box.schema.user.revoke('tenant', 'execute', 'function', 'f')`)
 	expect("cinch", "root", true)
+	su(`box.schema.role.grant('public', 'execute', 'function', 'f')`)
+	expect("cinch", "", false)
+	su(`box.schema.role.revoke('public', 'execute', 'function', 'f') box.schema.role.grant('public', 'execute', 'function')`)
+	expect("cinch", "", false)
+	su(`box.schema.role.revoke('public', 'execute', 'function')`)
+	expect("cinch", "root", true)
 	su(`box.schema.user.revoke('root', 'super') box.schema.user.grant('tenant', 'write', 'space', 'tree')`)
 	expect("cinch", "tenant", true)
 }
