@@ -39,18 +39,35 @@ final class Store
             $source = $sources[$library . $name] ?? null;
             $content = $source === null ? $this->command('GET', $key . $name) : self::content($source);
             if (is_string($content)) {
-                $d = new Dictionary($content);
-                return $d->number === $number ? $this->held[$number] = $d : null;
+                return $this->held($number, $content);
             }
         }
         return null;
     }
 
-    /** What a library holds: compressed in a comment or, from 0.1.0, plain in the text that the function returns. */
+    /** The dictionary of that content, or null where it is another, or none. */
+    private function held(int $number, string $content): ?Dictionary
+    {
+        try {
+            $d = new Dictionary($content);
+        } catch (\InvalidArgumentException) {
+            return null;
+        }
+        return $d->number === $number ? $this->held[$number] = $d : null;
+    }
+
+    /**
+     * What a library holds: compressed in a comment or, from 0.1.0, plain in the text that the function returns. Empty where there is
+     * none.
+     */
     private static function content(string $source): string
     {
         if (preg_match('/\n-- zstd ([0-9]{1,6}) (\S+)\n/', $source, $found)) {
-            return Zstd::open(substr((string) base64_decode($found[2], true), 4), min((int) $found[1], 512 << 10), null);
+            try {
+                return Zstd::open(substr((string) base64_decode($found[2], true), 4), min((int) $found[1], 512 << 10), null);
+            } catch (Damaged) {
+                return '';
+            }
         }
         return preg_match("/return '([^']*)'/", $source, $found) ? (string) base64_decode($found[1], true) : '';
     }

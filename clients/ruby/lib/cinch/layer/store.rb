@@ -30,6 +30,8 @@ module Cinch
           content = source ? content_of(source) : @redis.call("GET", key + name)
           next unless content
 
+          return unless Dictionary::SIZES.cover?(content.bytesize)
+
           found = Dictionary.new(content)
           return found.number == number ? found : nil
         end
@@ -49,11 +51,15 @@ module Cinch
         {}
       end
 
-      # What a library holds: compressed in a comment or, from 0.1.0, plain in the text that the function returns.
+      # What a library holds: compressed in a comment or, from 0.1.0, plain in the text that the function returns. Empty where there
+      # is none.
       def content_of(source)
+        source = source.b
         found = COMPRESSED.match(source) or return source[/return '([^']*)'/, 1].to_s.unpack1("m")
 
         Zstd.open(found[2].unpack1("m").byteslice(4..).to_s, [found[1].to_i, Dictionary::SIZES.max].min, nil)
+      rescue Damaged
+        ""
       end
     end
   end
