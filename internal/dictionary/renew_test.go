@@ -286,3 +286,55 @@ func testNewShapeAfter(t *testing.T, after time.Duration) {
 		t.Errorf("a dictionary %v after 1000 values of a new shape that came after %v", took, after)
 	}
 }
+
+// Nor does a dictionary of former values keep those of another shape from having theirs, if values came between for
+// which none is of use. When values fit it again, nothing is looked for.
+func TestNewShapeAfterNoneOfUseBesideADictionary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		const none, first, second = 0, 1, 2
+		shape, trainings := first, 0
+		dicts := []*codec.Dict{first: dictOf(t, first), second: dictOf(t, second)}
+		var m *Manager
+		fits := func() bool { return shape != none && m.Policy().Rules()[0].Setting.Dict == dicts[shape].Number() }
+		m = New(Options{By: "a", Store: newShared(), Apply: func(*policy.Policy) {}, train: func(context.Context, task) result {
+			trainings++
+			time.Sleep(time.Second)
+			switch {
+			case fits():
+				return result{dict: dicts[first], before: 0.3, promised: 0.3, refused: refusedSaving}
+			case shape == none:
+				return result{dict: dicts[first], before: 0.9, promised: 0.9, refused: refusedSaving}
+			}
+			return result{dict: dicts[shape], before: 0.9, promised: 0.3}
+		}})
+		m.SetRules(Rules{Policy: autoPolicy(t)})
+		go m.Run(ctx)
+		rule, value := m.all()[0].rule(), make([]byte, 1000)
+		write := func(during time.Duration) {
+			for began := time.Now(); time.Since(began) < during; time.Sleep(time.Second / 20) {
+				stored := 900
+				if fits() {
+					stored = 300
+				}
+				m.Sample(rule, "", []byte("doc:1"), value, stored)
+			}
+		}
+		write(time.Hour)
+		shape = none
+		write(3 * time.Hour)
+		shape = first
+		write(10 * time.Minute)
+		before := trainings
+		if write(time.Hour); trainings > before+1 || !fits() {
+			t.Errorf("%d trainings while values fit the dictionary", trainings-before)
+		}
+		shape = none
+		write(3 * time.Hour)
+		shape = second
+		if write(3 * time.Minute); !fits() {
+			t.Error("no dictionary for the new shape after 3 minutes")
+		}
+	})
+}

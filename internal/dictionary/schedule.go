@@ -69,11 +69,12 @@ func (p *schedule) observe(s reservoir.Snapshot) (began bool) {
 	}
 	p.observed += share * (ratio - p.observed)
 	p.weight = min(p.weight+float64(s.Values), memoryValues)
-	if p.promised == 0 || p.drifted || p.weight < minObserved {
+	if p.promised == 0 || p.drifted && !p.looking || p.weight < minObserved {
 		return false
 	}
+	before := p.drifted
 	p.drifted = p.observed > p.promised*(1+p.drift)
-	return p.drifted
+	return p.drifted && !before
 }
 
 // due returns why training is due, "" if it is not. full means that the sample has reached its limit in
@@ -143,17 +144,21 @@ func (p *schedule) rolledOut(now time.Time, promised float64) {
 }
 
 // refused accepts the observed ratio as the promised one, since nothing better was found. look means that no amount of
-// such values would be worth a dictionary, so that only values of another shape can be. onlyLooked means that the
-// training began while looks was true, though it may have ended later.
+// such values would be worth a dictionary, so that only values of another shape can be: then the promise stays, so that
+// these are looked for beside a dictionary too, until values fit it again. onlyLooked means that the training began
+// while looks was true, though it may have ended later.
 func (p *schedule) refused(now time.Time, onlyLooked, look bool) {
 	if p.looked = now; !onlyLooked {
 		p.last, p.wait = now, min(2*max(p.wait, p.interval), maxBackoff*p.interval)
 	}
-	p.looking = look
+	p.looking, p.trained = look, 0
+	if look && p.promised > 0 {
+		return
+	}
 	if p.promised > 0 {
 		p.promised = max(p.observed, p.promised)
 	}
-	p.observed, p.weight, p.drifted, p.trained = 0, 0, false, 0
+	p.observed, p.weight, p.drifted = 0, 0, false
 }
 
 // kept records that a training found nothing better than the dictionary in force, which has the given ratio on the
