@@ -12,12 +12,13 @@ type Manager struct {
 	o *Options
 	*activePolicy
 	publisher publisher
+	nextLook  time.Time // see due
 }
 
 // New returns a Manager without rules.
 func New(o Options) *Manager {
 	o.setDefaults()
-	return &Manager{&o, newActivePolicy(&o), publisher{o: &o}}
+	return &Manager{o: &o, activePolicy: newActivePolicy(&o), publisher: publisher{o: &o}}
 }
 
 // Run trains, rolls out and adopts dictionaries until ctx ends.
@@ -66,11 +67,24 @@ func (m *Manager) becameDue() (turns bool) {
 	now := m.o.now()
 	for _, r := range m.all() {
 		m.observe(r)
-		due := r.monitor.due(now) != ""
+		due := m.due(r, now) != ""
 		turns = turns || due && !r.wasDue
 		r.wasDue = due
 	}
 	return turns
+}
+
+// lookShare limits trainings that only look for other shapes to this share of the time, all rules together. A training
+// uses at most half of a core, so they use at most 1 % of one.
+const lookShare = 0.02
+
+// due returns why training is due for a rule, "" if it is not, or if it would only look and others have just looked.
+func (m *Manager) due(r *managedRule, now time.Time) string {
+	reason := r.monitor.due(now)
+	if (reason == reasonFirst || reason == reasonDrift) && r.monitor.schedule.looks(now) && now.Before(m.nextLook) {
+		return ""
+	}
+	return reason
 }
 
 // step does what is due for one rule.
@@ -84,7 +98,7 @@ func (m *Manager) step(ctx context.Context, r *managedRule) {
 	r.resume()
 	m.adopt(ctx, r)
 	m.countRead(r, enoughReads)
-	reason := r.monitor.due(m.o.now())
+	reason := m.due(r, m.o.now())
 	if r.wasDue = reason != ""; r.wasDue {
 		m.retrain(ctx, r, reason)
 	}

@@ -87,7 +87,11 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	log := r.stats().log
 	log.Log(ctx, k.level(), "training a dictionary", "reason", reason, "samples", len(k.samples), "raw_bytes_seen", int64(r.monitor.rawBytes()))
 	k.going = m.progress(ctx, r)
+	began := m.o.now()
 	result := m.o.train(ctx, k)
+	if now := m.o.now(); k.looks {
+		m.nextLook = now.Add(time.Duration(float64(now.Sub(began)) / lookShare))
+	}
 	result.volume, result.quick = k.volume, k.quick
 	r.stats().update(func(s *Status) { s.Step = Step{} })
 	if leaseLater && result.refused == "" {
