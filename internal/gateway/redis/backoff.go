@@ -28,7 +28,7 @@ type inflations struct {
 }
 
 const (
-	keyLimit        = 10               // times that a key's value is decompressed in place, after which it is paused
+	keyLimit        = 100              // times that a key's value is decompressed in place, after which it is paused
 	patternLimit    = 1000             // keys of a pattern to which that happens: it is watched, and paused after as many again
 	inflationWindow = time.Minute      // in which a limit must be reached
 	backoffPause    = 10 * time.Minute // for which values stay uncompressed

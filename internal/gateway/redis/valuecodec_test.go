@@ -67,7 +67,7 @@ func TestEndOfPause(t *testing.T) {
 			}
 		}
 		for range keyLimit {
-			touch("hot:%d", 900, 1) // fewer than the pattern's limit, ten times
+			touch("hot:%d", 900, 1) // fewer than the pattern's limit, again and again
 			time.Sleep(inflationWindow / (2 * keyLimit))
 		}
 		expect("hot keys", "hot:1", "often_inflated", "hot:899", "often_inflated", "hot:900", "", "cold:1", "")
