@@ -34,36 +34,15 @@ func (o *options) measureStore(t *results, c *corpus) error {
 	if err != nil {
 		return err
 	}
-	saved := func(d *codec.Dict, level int) (percent float64, err error) {
-		used, err := o.used(c, d, level, true)
-		return 100 * (1 - float64(used)/float64(plain)), err
-	}
-	without, err := saved(nil, 0)
+	without, best, bestDict, err := o.bestByHand(c)
 	if err != nil {
 		return err
-	}
-	best, bestDict := without, (*codec.Dict)(nil)
-	byHandDicts, err := o.trainByHand(c)
-	if err != nil {
-		return err
-	}
-	for _, d := range byHandDicts {
-		if d == nil {
-			continue
-		}
-		got, err := saved(d, 0)
-		if err != nil {
-			return err
-		}
-		if got > best {
-			best, bestDict = got, d
-		}
 	}
 	soon, err := first(c)
 	if err != nil {
 		return err
 	}
-	early, err := saved(soon.dict, soon.level)
+	early, err := o.used(c, soon.dict, soon.level, true)
 	if err != nil {
 		return err
 	}
@@ -71,23 +50,43 @@ func (o *options) measureStore(t *results, c *corpus) error {
 	if err != nil {
 		return err
 	}
-	final, err := saved(chosen.dict, chosen.level)
+	final, err := o.used(c, chosen.dict, chosen.level, true)
 	if err != nil {
 		return err
 	}
-	kb := (&trained{dict: bestDict}).kb()
-	percent := func(p float64) string { return fmt.Sprintf("%.1f %%", p) }
+	saved := func(n int) float64 { return 100 * (1 - float64(n)/float64(plain)) }
+	percent := func(n int) string { return fmt.Sprintf("%.1f %%", saved(n)) }
 	total := 0
 	for _, v := range c.measure {
 		total += len(v)
 	}
 	cells := []string{
-		c.name, strconv.Itoa(len(c.learn)), strconv.Itoa(total / len(c.measure)), strconv.Itoa(plain / 1000), percent(without), percent(best), kb,
-		percent(early), soon.kb(), soon.seconds(), percent(final), chosen.kb(), chosen.seconds(), fmt.Sprintf("**%.1f**", best-final),
+		c.name, strconv.Itoa(len(c.learn)), strconv.Itoa(total / len(c.measure)), strconv.Itoa(plain / 1000), percent(without), percent(best), (&trained{dict: bestDict}).kb(),
+		percent(early), soon.kb(), soon.seconds(), percent(final), chosen.kb(), chosen.seconds(), fmt.Sprintf("**%.1f**", saved(best)-saved(final)),
 	}
 	fmt.Println(strings.Join(cells, "\t"))
 	t.lines[c.name] = cells
 	return nil
+}
+
+// bestByHand returns the used_memory without a dictionary, the least with one of those that are made by hand, and that
+// dictionary, nil if it is no less.
+func (o *options) bestByHand(c *corpus) (without, least int, best *codec.Dict, err error) {
+	if without, err = o.used(c, nil, 0, true); err != nil {
+		return 0, 0, nil, err
+	}
+	all, err := o.trainByHand(c)
+	least = without
+	for _, d := range all {
+		if d == nil || err != nil {
+			continue
+		}
+		var n int
+		if n, err = o.used(c, d, 0, true); err == nil && n < least {
+			least, best = n, d
+		}
+	}
+	return without, least, best, err
 }
 
 var packHeads = []string{
@@ -108,26 +107,9 @@ func (o *options) measurePack(t *results, c *corpus, cinch string) error {
 	if err != nil {
 		return err
 	}
-	without, err := o.used(c, nil, 0, true)
+	without, best, bestDict, err := o.bestByHand(c)
 	if err != nil {
 		return err
-	}
-	best, bestDict := without, (*codec.Dict)(nil)
-	byHandDicts, err := o.trainByHand(c)
-	if err != nil {
-		return err
-	}
-	for _, d := range byHandDicts {
-		if d == nil {
-			continue
-		}
-		n, err := o.used(c, d, 0, true)
-		if err != nil {
-			return err
-		}
-		if n < best {
-			best, bestDict = n, d
-		}
 	}
 	server, err := rig.Redis(o.work)
 	if err != nil {
