@@ -307,7 +307,9 @@ func TestNewShapeAfterNoneOfUseBesideADictionary(t *testing.T) {
 		shape.Store(first)
 		dicts := []*codec.Dict{first: dictOf(t, first), second: dictOf(t, second)}
 		var m *Manager
-		fits := func() bool { return shape.Load() != none && m.Policy().Rules()[0].Setting.Dict == dicts[shape.Load()].Number() }
+		fits := func() bool {
+			return shape.Load() != none && m.Policy().Rules()[0].Setting.Dict == dicts[shape.Load()].Number()
+		}
 		m = New(Options{By: "a", Store: newShared(), Apply: func(*policy.Policy) {}, train: func(context.Context, task) result {
 			trainings.Add(1)
 			time.Sleep(time.Second)
