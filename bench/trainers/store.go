@@ -30,11 +30,7 @@ var storeHeads = []string{
 // measureStore fills a redis-server with measured values, as many as were learned from, once for each way to compress
 // them, dictionary and record included, and writes how much of its used_memory each saves.
 func (o *options) measureStore(t *results, c *corpus) error {
-	plain, err := o.used(c, nil, 0, false)
-	if err != nil {
-		return err
-	}
-	without, best, bestDict, err := o.bestByHand(c)
+	plain, without, best, bestDict, err := o.bestByHand(c)
 	if err != nil {
 		return err
 	}
@@ -69,11 +65,14 @@ func (o *options) measureStore(t *results, c *corpus) error {
 	return nil
 }
 
-// bestByHand returns the used_memory without a dictionary, the least with one of those that are made by hand, and that
-// dictionary, nil if it is no less.
-func (o *options) bestByHand(c *corpus) (without, least int, best *codec.Dict, err error) {
+// bestByHand returns the used_memory of plain values, that without a dictionary, the least with one of those that are
+// made by hand, and that dictionary, nil if it is no less.
+func (o *options) bestByHand(c *corpus) (plain, without, least int, best *codec.Dict, err error) {
+	if plain, err = o.used(c, nil, 0, false); err != nil {
+		return 0, 0, 0, nil, err
+	}
 	if without, err = o.used(c, nil, 0, true); err != nil {
-		return 0, 0, nil, err
+		return 0, 0, 0, nil, err
 	}
 	all, err := o.trainByHand(c)
 	least = without
@@ -86,7 +85,7 @@ func (o *options) bestByHand(c *corpus) (without, least int, best *codec.Dict, e
 			least, best = n, d
 		}
 	}
-	return without, least, best, err
+	return plain, without, least, best, err
 }
 
 var packHeads = []string{
@@ -103,11 +102,7 @@ func (o *options) packMeasurer() (func(*results, *corpus) error, error) {
 }
 
 func (o *options) measurePack(t *results, c *corpus, cinch string) error {
-	plain, err := o.used(c, nil, 0, false)
-	if err != nil {
-		return err
-	}
-	without, best, bestDict, err := o.bestByHand(c)
+	plain, without, best, bestDict, err := o.bestByHand(c)
 	if err != nil {
 		return err
 	}

@@ -49,16 +49,18 @@ func (i inventory) isRetired(number uint32) bool {
 }
 
 func (i inventory) isForgotten(number uint32) bool {
-	_, live := i.live[number]
-	_, archived := i.archived[number]
-	return i.erased[number] && !live && !archived
+	return i.erased[number] && !i.isHeld(number)
 }
 
 // isLost reports whether a retired dictionary that was not erased is missing.
 func (i inventory) isLost(number uint32) bool {
+	return i.marked[number] && !i.erased[number] && !i.isHeld(number)
+}
+
+func (i inventory) isHeld(number uint32) bool {
 	_, live := i.live[number]
 	_, archived := i.archived[number]
-	return i.marked[number] && !i.erased[number] && !live && !archived
+	return live || archived
 }
 
 // states returns the state of each dictionary, also of forgotten ones.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cinch-layer/cinch/codec"
 )
@@ -52,10 +53,14 @@ func parseNumber(name, prefix string) (uint32, bool) {
 // zstdMagic begins every frame of zstd. The codec package leaves it out.
 const zstdMagic = "\x28\xb5\x2f\xfd"
 
+// coders holds what compresses dictionaries. A training weighs dozens in a row; afterwards none of their some MB stay.
+var coders = sync.Pool{New: func() any { return codec.NewGoZstd() }}
+
 // libraryCode returns the source of the library that holds d under a name.
 func libraryCode(name string, d *codec.Dict) string {
-	// A coder that lives for this call only: an idle one would keep some MB.
-	frame, err := codec.NewGoZstd().Compress([]byte(zstdMagic), d.Content(), 9, nil)
+	z := coders.Get().(*codec.GoZstd)
+	defer coders.Put(z)
+	frame, err := z.Compress([]byte(zstdMagic), d.Content(), 9, nil)
 	if err != nil {
 		panic(err) // only a dictionary, of which there is none here, can be refused
 	}
