@@ -19,7 +19,8 @@ type Counts struct {
 	Updated         time.Time `json:"updated"`
 	Done            float64   `json:"done"` // share of the walk, 0 to 1
 	Seconds         float64   `json:"seconds"`
-	Keys            int64     `json:"keys"` // examined, after a restart of the server repeatedly
+	WalkSeconds     float64   `json:"walk_seconds"` // of these, spent on the walk that Done is the share of
+	Keys            int64     `json:"keys"`         // examined, after a restart of the server repeatedly
 	Values          int64     `json:"values"`
 	Replaced        int64     `json:"replaced"`
 	Problems        int64     `json:"problems"`
@@ -34,7 +35,7 @@ func (c *Counts) add(o *Counts) {
 	if o.Updated.After(c.Updated) {
 		c.Updated = o.Updated
 	}
-	c.Seconds += o.Seconds
+	c.Seconds, c.WalkSeconds = c.Seconds+o.Seconds, c.WalkSeconds+o.WalkSeconds
 	c.Keys, c.Values, c.Replaced, c.Problems = c.Keys+o.Keys, c.Values+o.Values, c.Replaced+o.Replaced, c.Problems+o.Problems
 	c.StoredBefore, c.StoredAfter = c.StoredBefore+o.StoredBefore, c.StoredAfter+o.StoredAfter
 	c.AllocatedBefore, c.AllocatedAfter = c.AllocatedBefore+o.AllocatedBefore, c.AllocatedAfter+o.AllocatedAfter
@@ -45,7 +46,7 @@ func (c *Counts) Left() time.Duration {
 	if c.Done <= 0.001 {
 		return 0
 	}
-	return time.Duration(c.Seconds * (1 - c.Done) / c.Done * float64(time.Second))
+	return time.Duration(c.WalkSeconds * (1 - c.Done) / c.Done * float64(time.Second))
 }
 
 // SharedRun is a walk over one store, by one or several workers that share its keys.

@@ -44,6 +44,20 @@ func TestSharedRuns(t *testing.T) {
 	if left := runs[0].Workers[1].Left(); left != 2*time.Second || runs[0].Workers[0].Left() != 0 {
 		t.Errorf("%v left", left)
 	}
+	if _, err := OpenState(filepath.Join(dir, "begun.json"), "pack begun worker 1/1", ""); err != nil {
+		t.Fatal(err)
+	}
+	if runs, err = ReadSharedRuns(dir); err != nil || len(runs) != 3 || time.Since(runs[2].Total.Updated) > time.Minute {
+		t.Errorf("after a worker has begun: %+v %v", runs, err)
+	}
+	save(3, 3, "new", 1)
+	save(3, 3, "new", 0.5) // the walk before was complete
+	if runs, err = ReadSharedRuns(dir); err != nil {
+		t.Fatal(err)
+	}
+	if w := runs[2].Workers[2]; w.Left() != 2*time.Second || w.Seconds != 4 {
+		t.Errorf("%v left of the second walk, %+v", w.Left(), w)
+	}
 	for _, text := range []string{"", `{"version": 1, "run": "background"}`, `{"version": 1, "run": "pack a worker 3/2"}`, `{"version": 1, "run": "pack a worker 1/99999999"}`} {
 		if err := os.WriteFile(filepath.Join(dir, "other.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

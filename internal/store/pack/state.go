@@ -97,7 +97,9 @@ func OpenState(file, run, fingerprint string) (*State, error) {
 	case old.Fingerprint != fingerprint:
 		return nil, fmt.Errorf("%s: %w", file, errOtherRules)
 	}
-	if !old.complete() {
+	if old.complete() { // the next walk begins
+		old.Counts.Done, old.Counts.WalkSeconds = 0, 0
+	} else {
 		s.body = old
 	}
 	s.before, s.body.Counts = old.Counts, old.Counts
@@ -141,7 +143,7 @@ func (s *State) count(p Progress) {
 	defer s.mu.Unlock()
 	s.body.Counts = s.before
 	s.body.Counts.add(&Counts{
-		Updated: time.Now().UTC(), Seconds: p.Took.Seconds(),
+		Seconds: p.Took.Seconds(), WalkSeconds: p.Took.Seconds(),
 		Keys: p.Keys, Values: p.Values, Replaced: p.Replaced, Problems: p.Problems,
 		StoredBefore: p.StoredBefore, StoredAfter: p.StoredAfter, AllocatedBefore: p.CostBefore, AllocatedAfter: p.CostAfter,
 	})
@@ -157,6 +159,7 @@ func (s *State) save() error {
 
 func (s *State) write() error {
 	s.mu.Lock()
+	s.body.Counts.Updated = time.Now().UTC()
 	text, err := json.MarshalIndent(s.body, "", "  ")
 	s.mu.Unlock()
 	if err != nil {

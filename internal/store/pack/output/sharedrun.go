@@ -16,7 +16,7 @@ func SharedRuns(out io.Writer, runs []*pack.SharedRun, now time.Time) error {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintf(out, "%s\n", r.Run)
+		fmt.Fprintln(out, terminal.Plain(r.Run))
 		var rows [][]string
 		var left time.Duration // of the slowest
 		for i, w := range r.Workers {
