@@ -167,6 +167,39 @@ func TestJobOfFourWorkers(t *testing.T) {
 	}
 }
 
+// Workers of unpack that run one after another, as with parallelism: 1, each expect the memory that is still needed on
+// the server. The last one does not count again what the others have decompressed.
+func TestJobOfOneWorkerAtATime(t *testing.T) {
+	t.Parallel()
+	const workers = 4
+	server := testenv.Redis(t)
+	c := connect(t, server.Addr)
+	fill(t, c, 8000, 0, 1000)
+	plain := usedMemory(t, c)
+	expect(t, 0, []string{"pack", server.URL(), plainRule})
+	packed := usedMemory(t, c)
+	if packed > plain/2 {
+		t.Fatalf("%d bytes packed, %d plain", packed, plain)
+	}
+	must(t, c.ConfigSet(t.Context(), "maxmemory", fmt.Sprint(plain+plain/5)).Err())
+	for i := range workers {
+		expect(t, 0, []string{"unpack", server.URL(), "--worker", fmt.Sprintf("%d/%d", i+1, workers)})
+	}
+	expect(t, 0, []string{"verify", server.URL()}, "left: plain 8000")
+}
+
+// usedMemory returns the used_memory of a server.
+func usedMemory(t *testing.T, c *goredis.Client) int {
+	t.Helper()
+	m := regexp.MustCompile(`used_memory:(\d+)`).FindStringSubmatch(c.Info(t.Context(), "memory").Val())
+	if m == nil {
+		t.Fatal("no used_memory")
+	}
+	n, err := strconv.Atoi(m[1])
+	must(t, err)
+	return n
+}
+
 // With a worker for each primary of a cluster, workers don't read the primaries of others, except for one where the
 // ranges of slots are rounded differently. With more or fewer workers, too, each value is packed once.
 func TestJobOfACluster(t *testing.T) {

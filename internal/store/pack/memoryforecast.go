@@ -22,9 +22,10 @@ func (s *Shortage) Error() string { return fmt.Sprintf("%s: %v", s.Node, ErrNoRo
 func (s *Shortage) Unwrap() error { return ErrNoRoom }
 
 // Forecast estimates for each node, from a sample of its keys, whether its memory suffices for a run. It returns a
-// Shortage if not.
+// Shortage if not. The sample includes the keys of other workers: their values grow in the same memory, unless they
+// are decompressed already.
 func Forecast(ctx context.Context, o Options) error {
-	o.DryRun, o.Sample, o.NoBackoff, o.Tell = true, forecastSample, true, nil
+	o.DryRun, o.Sample, o.NoBackoff, o.Tell, o.Own = true, forecastSample, true, nil, nil
 	byNode := make(map[store.Node][]store.Target)
 	for _, t := range o.Targets {
 		byNode[t.Node] = append(byNode[t.Node], t)
