@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -253,5 +255,20 @@ func TestPackWorkersShareADictionary(t *testing.T) {
 	workers.Wait()
 	if stored, named := storedAndNamed(t, client, n); len(named) != 1 || named[0] > 0 || float64(stored) > 0.6*float64(raw) {
 		t.Errorf("%d bytes of %d, dictionaries %v", stored, raw, named)
+	}
+}
+
+// A worker trains a rule's dictionary, which is that of all workers, on keys of all workers, not on its few own.
+func TestPackWorkerTrainsOnAllKeys(t *testing.T) {
+	const n, workers = 1000, 100
+	server, client, _ := serverForTraining(t, n)
+	file := filepath.Join(t.TempDir(), "cinch.yaml")
+	writeTrainingConfig(t, file, server.Addr)
+	out := packed(t, "--config", file, "--worker", fmt.Sprint("1/", workers))
+	if !strings.Contains(out, "rule docs: dictionary ") {
+		t.Errorf("no dictionary:\n%s", out)
+	}
+	if _, named := storedAndNamed(t, client, n); len(named) != 1 || slices.Max(slices.Collect(maps.Values(named))) > 3*n/workers {
+		t.Errorf("values by dictionary: %v\n%s", named, out)
 	}
 }

@@ -95,6 +95,7 @@ func (c *chooser) collectSamples(ctx context.Context, rules []*policy.Rule, m *d
 	var mu sync.Mutex // of mixed: pages are read side by side
 	walk := c.Walk
 	walk.DryRun, walk.Sample, walk.State, walk.Tell = true, trainKeys, nil, nil
+	walk.Own = nil // the dictionary is for the keys of all workers
 	walk.Task = &pack.Sampler{
 		Seal: &pack.Seal{Policy: c.Policy, Sealer: c.Sealer, Ready: func(uint32) bool { return false }, Rule: c.Store.CompressionRules(c.Policy).Rule},
 		OnSample: func(r *policy.Rule, db string, v *store.Value) {
