@@ -99,6 +99,16 @@ func TestJobNames(t *testing.T) {
 	}
 }
 
+// A claim's name may look like a number.
+func TestJobClaim(t *testing.T) {
+	for _, w := range jobs(t, "--set-string", "jobs.stateClaim=12345", "--set", "verify.enabled=false") {
+		volumes := list(w.pod, "spec", "volumes")
+		if claim := at(volumes[len(volumes)-1], "persistentVolumeClaim", "claimName"); claim != "12345" {
+			t.Errorf("%s has the claim %v", w.name(), claim)
+		}
+	}
+}
+
 // Jobs that can't do what is wanted are refused.
 func TestJobsRefused(t *testing.T) {
 	for set, says := range map[string]string{
