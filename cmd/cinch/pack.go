@@ -122,11 +122,12 @@ func (o *packOptions) runOptions(ctx context.Context, w *openedStore, to codec.S
 	p.Read = store.ReadOptions{Types: store.String | store.Hash, MaxBytes: int(w.gateway.MaxSeal), IdleBelow: o.idleBelow, FreqAbove: o.freqAbove}
 	rules, writer := w.policy, (func(string, []byte) (string, bool))(nil)
 	if o.to == "" {
-		chosen, writers, err := ruledict.Choose(ctx, o.dictionaries(w, p))
+		how := o.dictionaries(w, p)
+		chosen, writers, err := ruledict.Choose(ctx, how)
 		if err != nil {
 			return p, err
 		}
-		rules, writer = chosen, writers.Of
+		rules, writer, p.TrainingCPU = chosen, writers.Of, how.Trainer.Worked()
 	}
 	ready := func(number uint32) bool {
 		return o.dryRun || store.ReadyNow(context.Background(), w.store.Dicts(), number, open.AnswerTimeout)
@@ -151,7 +152,7 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 	progress := terminal.NewProgress(o.errs)
 	return ruledict.Options{
 		Store: w.store, Policy: w.policy, Sealer: w.sealer(), Timeout: open.AnswerTimeout, DryRun: o.dryRun, Local: &w.local, Walk: walk,
-		Trainer: dictionary.TrainerOptions{
+		Trainer: dictionary.NewTrainer(dictionary.TrainerOptions{
 			NewEngine: func() *codec.Engine {
 				e, err := engineWith(w.cfg.Zstd)
 				if err != nil { // can't fail: it worked when the store was opened
@@ -160,7 +161,7 @@ func (o *packOptions) dictionaries(w *openedStore, walk pack.Options) ruledict.O
 				return e
 			},
 			External: trainerOf(w.engine), Share: 1,
-		},
+		}),
 		NoSample: w.gateway.NoSample(), MaxSample: int(w.cfg.Training.MaxSample), MinSaving: w.cfg.Training.MinSaving.Share(),
 		Tell: o.tellChoice,
 		OnSampling: func(going bool) {
@@ -185,10 +186,18 @@ func (o *packOptions) tellChoice(c ruledict.Outcome) {
 	case c.Dict == nil && c.Trouble != "":
 		fmt.Fprintf(o.errs, "rule %s: values are compressed without a dictionary: %s\n", rule, c.Trouble)
 	case c.Dict == nil:
-		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained; values are compressed without one\n", rule)
+		fmt.Fprintf(o.errs, "rule %s: no dictionary that saves bytes could be trained%s; values are compressed without one\n", rule, withCPU(c.CPU))
 	default:
-		terminal.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values\n", rule, c.Dict.Number(), terminal.Size(int64(len(c.Dict.Content()))))
+		terminal.Note(o.errs, "rule %s: dictionary %08x of %s was trained on stored values%s\n", rule, c.Dict.Number(), terminal.Size(int64(len(c.Dict.Content()))), withCPU(c.CPU))
 	}
+}
+
+// withCPU returns the CPU time of a training, to follow what it did; "" if there was none here.
+func withCPU(cpu time.Duration) string {
+	if cpu == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (cpu=%.2fs)", cpu.Seconds())
 }
 
 func (o *packOptions) checkFlags() (to codec.Setting, err error) {

@@ -203,7 +203,8 @@ func TestPackTrainsFirst(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cinch.yaml")
 	writeTrainingConfig(t, file, server.Addr)
 	dry := packed(t, "--config", file, "--dry-run")
-	if !strings.Contains(dry, "rule docs: dictionary ") || !strings.Contains(dry, "rule counters: no dictionary") {
+	if !strings.Contains(dry, "rule docs: dictionary ") || !strings.Contains(dry, "rule counters: no dictionary") ||
+		!strings.Contains(dry, "was trained on stored values (cpu=") || !strings.Contains(dry, "CPU of training dictionaries") {
 		t.Errorf("%s", dry)
 	}
 	if left := client.FunctionList(t.Context(), goredis.FunctionListQuery{}).Val(); len(left) > 0 {
@@ -232,7 +233,7 @@ func TestPackTrainsFirst(t *testing.T) {
 			t.Errorf("%d\n%s", code, listed)
 		}
 	}
-	if again := packed(t, "--config", file); strings.Contains(again, "rule docs: dictionary ") {
+	if again := packed(t, "--config", file); strings.Contains(again, "rule docs: dictionary ") || strings.Contains(again, "was trained on") {
 		t.Errorf("trained again:\n%s", again)
 	}
 }

@@ -106,7 +106,7 @@ func (f *activePolicy) newOrKnown(known map[string]*managedRule, rule *policy.Ru
 }
 
 func (f *activePolicy) statsFor(rule, login string) *ruleStats {
-	label := labelOf(rule, login)
+	label := Label(rule, login)
 	t := f.stats[label]
 	if t == nil {
 		log := f.o.Log.With("rule", rule)

@@ -24,8 +24,8 @@ const MaxLogins = 8
 // costs a map lookup; each value of any further login takes a lock.
 const maxOtherLogins = 1024
 
-// labelOf names a login under a rule in logs and metrics.
-func labelOf(rule, login string) string {
+// Label names a login under a rule in logs, metrics and Status.
+func Label(rule, login string) string {
 	if login == "" {
 		return rule
 	}

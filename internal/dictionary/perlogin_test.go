@@ -32,7 +32,7 @@ func TestSamplesOfLoginsAreApart(t *testing.T) {
 		}
 		var got []string
 		for _, r := range m.all() {
-			got = append(got, fmt.Sprint(labelOf(r.rule().Name, r.login), " ", len(r.sampler.Values())))
+			got = append(got, fmt.Sprint(Label(r.rule().Name, r.login), " ", len(r.sampler.Values())))
 		}
 		want := "[docs 10 docs@alice 20 docs@bob 30]"
 		if shared {

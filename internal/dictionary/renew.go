@@ -79,7 +79,7 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 	// written again and again, if no dictionary is worth it.
 	leaseLater := r.monitor.scale > 0 || k.looks
 	if !leaseLater {
-		if refused := m.lease(ctx, r, k); refused != "" {
+		if refused := m.lease(ctx, r, k, result{}); refused != "" {
 			return refused
 		}
 	}
@@ -93,9 +93,9 @@ func (m *Manager) retrain(ctx context.Context, r *managedRule, reason string) (r
 		m.nextLook = now.Add(time.Duration(float64(now.Sub(began)) / lookShare))
 	}
 	result.volume, result.quick = k.volume, k.quick
-	r.stats().update(func(s *Status) { s.Step = Step{} })
+	r.stats().update(func(s *Status) { s.Step = Step{}; s.CPU += result.cpu })
 	if leaseLater && result.refused == "" {
-		if refused := m.lease(ctx, r, k); refused != "" {
+		if refused := m.lease(ctx, r, k, result); refused != "" {
 			return refused
 		}
 	}
@@ -133,12 +133,13 @@ func logProgress(log *slog.Logger, now func() time.Time) func(Step) {
 	}
 }
 
-// lease takes the lease for a training. If it can't, it ends the training and returns why.
-func (m *Manager) lease(ctx context.Context, r *managedRule, k task) (refused string) {
-	if refused = r.announcer.lease(ctx); refused != "" {
-		m.finish(ctx, r, k, result{refused: refused})
+// lease takes the lease for a training that begins, or that has ended with got. If it can't, it ends the training and
+// returns why.
+func (m *Manager) lease(ctx context.Context, r *managedRule, k task, got result) (refused string) {
+	if got.refused = r.announcer.lease(ctx); got.refused != "" {
+		m.finish(ctx, r, k, got)
 	}
-	return refused
+	return got.refused
 }
 
 // task returns the inputs of a training for the rule.
@@ -182,7 +183,7 @@ func (m *Manager) finish(ctx context.Context, r *managedRule, k task, got result
 	now, schedule := m.o.now(), &r.monitor.schedule
 	ends := got.refused != "" && (k.looks || schedule.looking && !k.quick) // quick ones look for another shape then
 	grows := (k.quick || !k.last) && !ends
-	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values)
+	log := r.stats().log.With("before", forLog(got.before), "promised", forLog(got.promised), "values", got.values, "cpu", cpuForLog(got.cpu))
 	switch got.refused {
 	case "":
 		log.Info("dictionary rolled out", "dictionary", name(got.dict), "bytes", len(got.dict.Content()), "algorithm", got.algorithm, "level", got.levelOf(r.rule()))

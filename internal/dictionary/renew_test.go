@@ -1,9 +1,13 @@
 package dictionary
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,6 +71,32 @@ func TestManagersOverAStoreInMemory(t *testing.T) {
 	alike.step(t.Context(), alike.all()[0])
 	if st := alike.Policy().Rules()[0].Setting; st.Dict != 0 {
 		t.Errorf("sealed by %s, which is retired", st)
+	}
+}
+
+// The log says how much CPU each training took, with and without a dictionary, and the status says it of all together.
+func TestLogHasTheCPUOfTrainings(t *testing.T) {
+	const took = 420 * time.Millisecond
+	for name, got := range map[string]result{"dictionary rolled out": made(dictOf(t, 1)), "no useful dictionary found": {refused: refusedSaving}} {
+		var logged bytes.Buffer
+		got.cpu = took
+		m := New(Options{
+			By: "a", Store: newShared(), Apply: func(*policy.Policy) {}, Log: slog.New(slog.NewTextHandler(&logged, nil)),
+			train: func(context.Context, task) result { return got },
+		})
+		m.SetRules(Rules{Policy: autoPolicy(t)})
+		for i := range 2 {
+			m.sampleForTest(documents(200, 0))
+			m.retrain(t.Context(), m.all()[0], reasonFirst)
+			if s := m.Status()[0]; s.CPU != time.Duration(i+1)*took {
+				t.Errorf("%s: %d trainings took %v", name, i+1, s.CPU)
+			}
+		}
+		lines := strings.Split(logged.String(), "\n")
+		at := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, name) })
+		if at < 0 || !strings.Contains(lines[at], " cpu=0.42s") {
+			t.Errorf("%s: %s", name, &logged)
+		}
 	}
 }
 

@@ -1,10 +1,12 @@
 package dictionary
 
 import (
+	"fmt"
 	"log/slog"
 	"maps"
 	"math"
 	"sync"
+	"time"
 )
 
 // ruleStats holds counts and troubles of one rule. It outlives the rule, and may be used from any goroutine.
@@ -31,6 +33,7 @@ type Status struct {
 	Step                      Step
 
 	Trainings map[string]uint64 // by reason: first, drift, growth
+	CPU       time.Duration     // of these
 	Rollouts  uint64
 	Adopted   uint64            // adopted from other gateways
 	Rejected  uint64            // announced by other gateways and not adopted
@@ -63,3 +66,6 @@ func (t *ruleStats) read() Status {
 
 // forLog rounds a ratio to three decimal places.
 func forLog(ratio float64) float64 { return math.Round(ratio*1000) / 1000 }
+
+// cpuForLog formats the CPU time of a training for people, in seconds.
+func cpuForLog(cpu time.Duration) string { return fmt.Sprintf("%.2fs", cpu.Seconds()) }

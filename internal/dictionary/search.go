@@ -26,6 +26,7 @@ type search struct {
 	engine               *codec.Engine
 	training, validation [][]byte
 	step                 Step
+	cpu                  time.Duration
 }
 
 // candidate is a dictionary that a search has made.
@@ -44,6 +45,7 @@ func (s *search) work(trying string, f func()) {
 		s.task.going(s.step)
 	}
 	d := cputime.Of(f)
+	s.cpu += d
 	s.trainer.worked.Add(int64(d))
 	select {
 	case <-s.ctx.Done():

@@ -141,6 +141,7 @@ type result struct {
 	refused   string  // why dict is not used, "" if it is
 	volume    float64 // from the task
 	quick     bool    // from the task
+	cpu       time.Duration
 }
 
 // Step is the current step of a training. The zero value means none.
@@ -172,7 +173,9 @@ func (t *Trainer) train(ctx context.Context, k task) result {
 	s.training, s.validation, inMemory = divide(k.samples, k.limits())
 	t.inMemory.Store(inMemory)
 	defer t.inMemory.Store(0)
-	return s.run()
+	r := s.run()
+	r.cpu = s.cpu
+	return r
 }
 
 // compare returns the ratios of the values with the current choice and with another one.

@@ -31,15 +31,19 @@ func TestTrainer(t *testing.T) {
 	if got.refused != "" || got.dict == nil || got.promised > got.before*0.6 || got.values < 80 {
 		t.Fatalf("%+v", got)
 	}
-	if trainer.Worked() <= 0 || trainer.InMemory() != 0 {
+	if trainer.Worked() <= 0 || got.cpu != trainer.Worked() || trainer.InMemory() != 0 {
 		t.Error("what it took is not said")
 	}
 
 	// A new dictionary must be better than the current one, not only than none.
 	k := taskFor(t, documents(501, 0))
 	k.current.dict = got.dict
-	if again := trainer.train(t.Context(), k); again.refused != refusedSaving || again.before > got.promised*1.1 {
+	again := trainer.train(t.Context(), k)
+	if again.refused != refusedSaving || again.before > got.promised*1.1 {
 		t.Errorf("%+v", again)
+	}
+	if both := got.cpu + again.cpu; again.cpu <= 0 || both != trainer.Worked() {
+		t.Errorf("two trainings took %v, all together %v", both, trainer.Worked())
 	}
 	// The dictionary's size counts: for few bytes it is not worth it.
 	k = taskFor(t, documents(400, 0))
@@ -204,7 +208,7 @@ func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	if one.dict == nil || other.dict == nil || one.dict.Number() != other.dict.Number() {
 		t.Fatalf("%+v, and then %+v", one, other)
 	}
-	one.dict, other.dict = nil, nil
+	one.dict, other.dict, one.cpu, other.cpu = nil, nil, 0, 0
 	if one != other || steps < 3 {
 		t.Errorf("%+v, and then in %d steps %+v", one, steps, other)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/observe/admin"
 	"github.com/cinch-layer/cinch/internal/observe/history"
@@ -27,11 +28,11 @@ func openHistory(cfg *config.Config, engine *codec.Engine, log *slog.Logger) *hi
 }
 
 // takeSamples starts recording counters. The returned function stops that after a last sample.
-func takeSamples(h *history.History, l *admin.Ledger, gateways []*running) (end func()) {
+func takeSamples(h *history.History, l *admin.Ledger, gateways []*running, trainer *dictionary.Trainer) (end func()) {
 	if h == nil {
 		return func() {}
 	}
-	s := newSampler(gateways)
+	s := newSampler(gateways, trainer)
 	take := func() {
 		now := time.Now()
 		h.Add(now, s.sample())
@@ -62,6 +63,7 @@ func takeSamples(h *history.History, l *admin.Ledger, gateways []*running) (end 
 // sampler reads the counters to record. It is used by one goroutine.
 type sampler struct {
 	gateways  []*running
+	trainer   *dictionary.Trainer
 	snapshots []gateway.Snapshot  // of the last sample
 	before    []gateway.Latencies // likewise, by gateway
 	rules     map[[2]string]bool  // by gateway and rule: the rules that have series of their own
@@ -74,14 +76,15 @@ const (
 	otherRules      = "other"
 )
 
-func newSampler(gateways []*running) *sampler {
-	return &sampler{gateways: gateways, before: make([]gateway.Latencies, len(gateways)), rules: map[[2]string]bool{}}
+func newSampler(gateways []*running, trainer *dictionary.Trainer) *sampler {
+	return &sampler{gateways: gateways, trainer: trainer, before: make([]gateway.Latencies, len(gateways)), rules: map[[2]string]bool{}}
 }
 
 // sample lists the series that docs/METRICS.md has.
 func (s *sampler) sample() []history.Sample {
 	out := samples{}
 	out.counter("cpu_us", cputime.Process().Microseconds())
+	out.counter("training_cpu_us", s.trainer.Worked().Microseconds())
 	out.gauge("memory_bytes", residentBytes())
 	s.snapshots = s.snapshots[:0]
 	for i, r := range s.gateways {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/gateway"
 	"github.com/cinch-layer/cinch/internal/observe/history"
 )
@@ -32,7 +33,8 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSampler([]*running{{name: "a", stats: sampledStats("a")}})
+	trainer := dictionary.NewTrainer(dictionary.TrainerOptions{})
+	s := newSampler([]*running{{name: "a", stats: sampledStats("a")}}, trainer)
 	got := map[string]int64{}
 	for _, one := range s.sample() {
 		if !strings.Contains(string(doc), "`"+one.Name+"`") {
@@ -49,7 +51,8 @@ func TestSamples(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, v, want)
 		}
 	}
-	if got["//cpu_us"] <= 0 || got["//memory_bytes"] <= 0 {
+	trained, ok := got["//training_cpu_us"]
+	if got["//cpu_us"] <= 0 || got["//memory_bytes"] <= 0 || !ok || trained != trainer.Worked().Microseconds() {
 		t.Errorf("of the process: %v", got)
 	}
 	for _, one := range s.sample() {
@@ -62,7 +65,7 @@ func TestSamples(t *testing.T) {
 // Rules beyond the limit share one series, which only grows.
 func TestSampledRulesAreBounded(t *testing.T) {
 	stats := gateway.NewStats("a", "redis")
-	s := newSampler([]*running{{name: "a", stats: stats}})
+	s := newSampler([]*running{{name: "a", stats: stats}}, dictionary.NewTrainer(dictionary.TrainerOptions{}))
 	others := int64(0)
 	for n := range 300 {
 		stats.Left(fmt.Sprintf("rule-%03d", 299-n), "small", 10)

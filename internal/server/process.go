@@ -150,7 +150,7 @@ func (p *Process) Run(ctx, now context.Context) (err error) {
 	}()
 	defer p.close()
 	defer gc.Follow(p.memoryLimit)()
-	defer takeSamples(p.history, p.ledger, p.gateways)()
+	defer takeSamples(p.history, p.ledger, p.gateways, p.shared.trainer)()
 	failed := p.start()
 	go p.warnUnreachable()
 	p.startPacking()

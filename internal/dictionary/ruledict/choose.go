@@ -25,7 +25,7 @@ type Options struct {
 	Local  *dict.Set
 
 	Walk      pack.Options // without a Task: limits for walks
-	Trainer   dictionary.TrainerOptions
+	Trainer   *dictionary.Trainer
 	NoSample  map[string][]string // key patterns excluded from training, by rule
 	MaxSample int                 // see dictionary.Options
 	MinSaving float64             // see dictionary.Options
@@ -37,11 +37,12 @@ type Options struct {
 // Outcome is the result for a rule for which gateways have made no dictionary.
 type Outcome struct {
 	Rule    string
-	Login   string      // whose values it is for, if there are several users; "": of all, or of the server's default user
-	Waits   bool        // no result yet: a gateway or another packer trains the rule's dictionary
-	Dict    *codec.Dict // trained here or meanwhile elsewhere; nil: the rule goes without
-	Trouble string      // why a dictionary could not be used; "": none was worth it
-	Several bool        // values that several users may have written get none: users must not see pieces of each other's
+	Login   string        // whose values it is for, if there are several users; "": of all, or of the server's default user
+	Waits   bool          // no result yet: a gateway or another packer trains the rule's dictionary
+	Dict    *codec.Dict   // trained here or meanwhile elsewhere; nil: the rule goes without
+	CPU     time.Duration // of the training here; 0: none was here
+	Trouble string        // why a dictionary could not be used; "": none was worth it
+	Several bool          // values that several users may have written get none: users must not see pieces of each other's
 }
 
 // Choose returns the policy with dictionaries for its Auto rules, as far as the store allows new values to name them,

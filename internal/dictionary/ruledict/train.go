@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/cinch-layer/cinch/internal/dictionary"
 	"github.com/cinch-layer/cinch/internal/policy"
@@ -29,12 +30,16 @@ func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 	if stoppable.Err() != nil && ctx.Err() == nil {
 		return pack.ErrInterrupted
 	}
+	cpu := map[string]time.Duration{} // by rule and login
+	for _, s := range m.Status() {
+		cpu[s.Rule] = s.CPU
+	}
 	made := map[string]*policy.Rule{}
 	for _, r := range trained.Rules() {
 		made[r.Name] = r
 	}
 	for _, r := range rules {
-		o := Outcome{Rule: r.Name, Trouble: troubles[r.Name]}
+		o := Outcome{Rule: r.Name, Trouble: troubles[r.Name], CPU: cpu[r.Name]}
 		found := false
 		for _, login := range c.logins(r) {
 			st := made[r.Name].SettingFor(login)
@@ -43,7 +48,7 @@ func (c *chooser) train(ctx context.Context, rules []*policy.Rule) error {
 			}
 			found = true
 			c.choose(r, login, policy.Choice{Dict: st.Dict, Level: st.Level})
-			o.Login = login
+			o.Login, o.CPU = login, cpu[dictionary.Label(r.Name, login)]
 			o.Dict, _ = c.Store.Dicts().Dictionary(st.Dict)
 			c.tell(o)
 		}
@@ -74,7 +79,7 @@ func (c *chooser) newManager() *dictionary.Manager {
 	}
 	m := dictionary.New(dictionary.Options{
 		By: pack.UniqueHolder("pack"), Store: dicts, Log: slog.New(slog.DiscardHandler), Apply: func(*policy.Policy) {},
-		MaxSample: c.MaxSample, MinSaving: c.MinSaving, Trainer: dictionary.NewTrainer(c.Trainer),
+		MaxSample: c.MaxSample, MinSaving: c.MinSaving, Trainer: c.Trainer,
 	})
 	m.SetRules(dictionary.Rules{Policy: c.Policy, NoSample: c.NoSample})
 	return m

@@ -88,15 +88,16 @@ func NewWindow(from, to time.Time) Window {
 
 // Counted holds the counts of all sources.
 type Counted struct {
-	Window  Window
-	Sources []Source
-	rows    map[key]*usage
-	wires   map[string]*wire // by gateway
+	Window   Window
+	Sources  []Source
+	rows     map[key]*usage
+	wires    map[string]*wire // by gateway
+	training []float64        // CPU seconds of training dictionaries, by step
 }
 
 // NewCounted returns a Counted without counts.
 func NewCounted(w Window) *Counted {
-	return &Counted{Window: w, rows: map[key]*usage{}, wires: map[string]*wire{}}
+	return &Counted{Window: w, rows: map[key]*usage{}, wires: map[string]*wire{}, training: make([]float64, w.steps())}
 }
 
 func (c *Counted) wire(gateway string) *wire {
@@ -116,7 +117,7 @@ func (c *Counted) row(gateway, rule string) *usage {
 }
 
 const wantedSeries = "raw_bytes,stored_bytes,seal_cpu_us,sealed_values,opened_raw_bytes,opened_stored_bytes,open_cpu_us," +
-	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes,stores_values"
+	"client_received_bytes,client_sent_bytes,upstream_received_bytes,upstream_sent_bytes,stores_values,training_cpu_us"
 
 // Collect queries pages. Gateways with the same name on several pages count as one: they serve the same
 // purpose side by side.
@@ -192,6 +193,8 @@ func (c *Counted) take(s admin.PastSeries, readsSave bool) {
 		if readsSave {
 			into(c.row(s.Gateway, reads).stored, 1)
 		}
+	case "training_cpu_us":
+		into(c.training, micro)
 	case "client_received_bytes", "client_sent_bytes":
 		into(c.wire(s.Gateway).in, 1)
 	case "upstream_received_bytes", "upstream_sent_bytes":

@@ -222,6 +222,9 @@ func (r *Report) rules() page.Section {
 	if more := len(r.Rows) - shownRules; more > 0 {
 		s.Words = append(s.Words, fmt.Sprintf("The chart shows the %d rules that saved most; the other %d are only in the table.", shownRules, more))
 	}
+	if text := r.trainingText(); text != "" {
+		s.Words = append(s.Words, text)
+	}
 	s.Table.Rows = append(s.Table.Rows, page.Row{Cells: r.Total.cells("All"), Total: true})
 	return s
 }

@@ -56,6 +56,9 @@ var counters = map[string]func(c *Counted, labels map[string]string, readsSave b
 		}
 		return [][]float64{c.row(l["gateway"], reads).stored}
 	},
+	"cinch_dictionary_training_cpu_seconds_total": func(c *Counted, _ map[string]string, _ bool) [][]float64 {
+		return [][]float64{c.training}
+	},
 	"cinch_received_bytes_total": onWire,
 	"cinch_sent_bytes_total":     onWire,
 }

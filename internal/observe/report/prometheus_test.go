@@ -239,6 +239,19 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// The CPU of training dictionaries is of processes, so its series has no gateway.
+func TestTrainingCPUFromPrometheus(t *testing.T) {
+	w := Window{start, start.Add(20 * time.Minute), 10 * time.Minute}
+	began := float64(start.Unix() - 86400)
+	series := scripted{startSeries: {{0, began}, {600, began}, {1200, began}}, rawSeries: {{0, 1}}}
+	for _, instance := range []string{"a", "b"} {
+		series["__name__=cinch_dictionary_training_cpu_seconds_total,instance="+instance] = [][2]float64{{0, 40}, {600, 41.5}, {1200, 43}}
+	}
+	if got := sum(series.collect(t, w).training); math.Abs(got-6) > 1e-6 {
+		t.Errorf("%v s, want 6", got)
+	}
+}
+
 // A server that is not Prometheus, or requires a password, is reported as such.
 func TestNoPrometheus(t *testing.T) {
 	w := NewWindow(start, start.Add(time.Hour))

@@ -32,6 +32,7 @@ type Report struct {
 	Points      []Point        `json:"points"`
 	Total       Row            `json:"total"`
 	Rows        []Row          `json:"rows"`
+	TrainingCPU float64        `json:"training_cpu_seconds"` // of dictionaries, in the whole period; no part of the rows' CPU
 	Bill        *Billed        `json:"bill,omitempty"`
 	Prices      []price.Priced `json:"prices"`
 	CrossZone   float64        `json:"cross_zone"`    // share of the traffic that crosses zones
@@ -94,7 +95,7 @@ func New(c *Counted, o Options) (*Report, error) {
 	all := c.compared("", on(""))
 	r := &Report{
 		From: w.From.UTC(), To: w.To.UTC(), StepSeconds: w.Step.Seconds(), Sources: c.Sources, Before: all.Before, After: all.After, WireSaving: all.WireSaving,
-		Gateways: []Compared{}, Points: c.points(on("")), Rows: []Row{}, Method: o.method(), CrossZone: o.Layout.Crossing(), ZoneAssumed: o.Assumed,
+		Gateways: []Compared{}, Points: c.points(on("")), Rows: []Row{}, TrainingCPU: sum(c.training), Method: o.method(), CrossZone: o.Layout.Crossing(), ZoneAssumed: o.Assumed,
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.wires)) {
 		r.Gateways = append(r.Gateways, c.compared(name, on(name)))

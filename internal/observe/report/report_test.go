@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http/httptest"
@@ -231,6 +232,39 @@ func TestReads(t *testing.T) {
 	}
 	if _, err := Collect(context.Background(), []Page{fake{remote.ErrNotFound}}, w); !errors.Is(err, ErrNothing) {
 		t.Error(err)
+	}
+}
+
+// Training dictionaries is in a line, and a field, of its own: it is no part of the CPU by rule, nor of the money.
+func TestTrainingCPU(t *testing.T) {
+	const values = `{"name":"raw_bytes","gateway":"g","rule":"r","values":[100,100]},{"name":"stored_bytes","gateway":"g","rule":"r","values":[50,50]}`
+	w := Window{start, start.Add(time.Hour), 30 * time.Minute}
+	for series, want := range map[string]float64{"": 0, `,{"name":"training_cpu_us","values":[1500000,2000000]}`: 7} {
+		page := past(`{"series":[` + values + series + `]}`)
+		c, err := Collect(t.Context(), []Page{page, page}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		about(t, "training", r.TrainingCPU, want, 1e-9)
+		about(t, "by rule", r.Total.CPUSeconds, 0, 1e-9)
+		var text bytes.Buffer
+		if err := r.Print(&text); err != nil {
+			t.Fatal(err)
+		}
+		doc, err := json.Marshal(r)
+		if err != nil || !bytes.Contains(doc, fmt.Appendf(nil, `"training_cpu_seconds":%g`, want)) {
+			t.Errorf("%v: %s", err, doc)
+		}
+		const line = "Training dictionaries took 7 s of CPU since 2026-10-01 00:00"
+		for _, got := range []string{text.String(), html(t, c, Options{Prices: prices(t), Layout: price.Layout{Zones: 3}})} {
+			if strings.Contains(got, line) != (want > 0) {
+				t.Errorf("%v s: %s", want, got)
+			}
+		}
 	}
 }
 

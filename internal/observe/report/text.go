@@ -22,6 +22,9 @@ func (r *Report) Print(out io.Writer) error {
 	if err := terminal.Table(out, []string{"gateway", "rule", "before", "after", "saved", "of it", "cpu", "traffic", "net"}, rows); err != nil {
 		return err
 	}
+	if text := r.trainingText(); text != "" {
+		fmt.Fprintln(out, text)
+	}
 	if err := r.printPhases(out); err != nil {
 		return err
 	}
@@ -38,6 +41,14 @@ func (r *Report) Print(out io.Writer) error {
 		fmt.Fprintf(out, "%d. %s\n", i+1, m)
 	}
 	return nil
+}
+
+// trainingText says how much CPU training took since the period began, "" if none.
+func (r *Report) trainingText() string {
+	if r.TrainingCPU == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Training dictionaries took %s of CPU since %s, which is not in these figures.", cpu(r.TrainingCPU), day(r.From))
 }
 
 func (r *Row) cells(name string) []string {

@@ -34,6 +34,8 @@ type Options struct {
 	// Unavailable reports whether a retry makes sense after an error. Nil: never.
 	Unavailable func(error) bool
 
+	TrainingCPU time.Duration // spent on dictionaries for this run; the report has it
+
 	Stop <-chan struct{} // when closed, Run finishes pages in work and returns ErrInterrupted
 	// Paused is called before each page and each batch of changes. If it returns a channel, the run starts
 	// nothing until that is closed. Nil: the run is never paused.

@@ -180,7 +180,7 @@ func (r *run) finish(err error) (Report, error) {
 		r.report.UsedAfter += m.Used
 		r.report.TuplesAfter += m.Tuples
 	})
-	r.report.Took = time.Since(r.began)
+	r.report.Took, r.report.TrainingCPU = time.Since(r.began), r.TrainingCPU
 	for _, w := range r.walks {
 		r.report.Total += w.keys
 		w.seen.total = w.keys

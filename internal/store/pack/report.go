@@ -42,6 +42,7 @@ type Report struct {
 	// Bytes of the tuples in the walked spaces of a Tarantool server.
 	TuplesBefore, TuplesAfter int64
 	Took                      time.Duration
+	TrainingCPU               time.Duration // from the options
 
 	squares float64         // sum of squares of savings by key, for the error of an estimate
 	parts   map[string]part // by database
@@ -97,6 +98,7 @@ func (r *Report) takeExamined() Report {
 // Join adds a later run over the same stores.
 func (r *Report) Join(later *Report) {
 	r.add(later)
+	r.TrainingCPU += later.TrainingCPU
 	r.Total, r.UsedAfter, r.TuplesAfter, r.used = later.Total, later.UsedAfter, later.TuplesAfter, later.used
 	for name, p := range later.parts {
 		before := r.parts[name]

@@ -31,6 +31,7 @@ func reportJSON(r *pack.Report) map[string]any {
 		"memory_usage_sampled": r.Probed, "memory_usage_before": r.ProbeBefore, "memory_usage_after": r.ProbeAfter,
 		"tuple_bytes_before": r.TuplesBefore, "tuple_bytes_after": r.TuplesAfter,
 		"used_memory_before": r.UsedBefore, "used_memory_after": r.UsedAfter, "seconds": r.Took.Seconds(),
+		"training_cpu_seconds": r.TrainingCPU.Seconds(),
 	}
 }
 

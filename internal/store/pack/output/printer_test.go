@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cinch-layer/cinch/envelope"
 	"github.com/cinch-layer/cinch/internal/store"
@@ -54,5 +55,23 @@ func TestMissingDictionariesAreCounted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], "00000001: 500 values name it, the first is db key \"key0\"") || !strings.Contains(lines[1], "00000002: 500") {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// The report has the CPU time of training dictionaries, for people only if there was any.
+func TestTrainingCPU(t *testing.T) {
+	for cpu, want := range map[time.Duration]string{0: "", 1234 * time.Millisecond: "1.23s"} {
+		var text, asJSON bytes.Buffer
+		r := &pack.Report{TrainingCPU: cpu}
+		if err := New("packing", false, &text, &text).Table(r, "packed"); err != nil {
+			t.Fatal(err)
+		}
+		New("packing", true, &asJSON, &asJSON).End(r, nil)
+		if has := strings.Contains(text.String(), "CPU of training dictionaries"); has != (cpu > 0) || !strings.Contains(text.String(), want) {
+			t.Errorf("%v: %s", cpu, &text)
+		}
+		if !strings.Contains(asJSON.String(), fmt.Sprintf(`"training_cpu_seconds":%g`, cpu.Seconds())) {
+			t.Errorf("%v: %s", cpu, &asJSON)
+		}
 	}
 }

@@ -58,6 +58,9 @@ func (s *Printer) Table(r *pack.Report, done string) error {
 		add("tuples of these spaces", "%s -> %s (%s)", terminal.Size(r.TuplesBefore), terminal.Size(r.TuplesAfter), change(r.TuplesBefore, r.TuplesAfter))
 	}
 	add("used memory, other activity included", "%s -> %s", terminal.Size(r.UsedBefore), terminal.Size(r.UsedAfter))
+	if r.TrainingCPU > 0 {
+		add("CPU of training dictionaries", "%.2fs", r.TrainingCPU.Seconds())
+	}
 	add("time", "%s", r.Took.Round(time.Millisecond))
 	return terminal.Table(s.out, []string{"what", "how much"}, rows)
 }
