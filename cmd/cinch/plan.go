@@ -310,7 +310,9 @@ func (o *planOptions) parseWishes(p *plan.Options) error {
 		return err
 	}
 	switch o.dictionaries {
-	case "files", "auto":
+	case "files":
+	case "auto":
+		p.DictSaving = config.Default().Training.MinSaving.Share()
 	case "none":
 		p.NoDictionaries = true
 	default:

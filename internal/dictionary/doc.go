@@ -14,6 +14,7 @@
 //	oncelogger.go       troubles with the store, each logged once
 //	trainer.go          trains dictionaries, one training at a time in a process
 //	search.go           one training: candidates, compared by the bytes that the store would hold
+//	find.go             one training for a sample, without a store
 //	options.go          options of all of these
 //	record.go           the record of a rule that the gateways of a store share
 //	monitor.go          whether values still fit the dictionary

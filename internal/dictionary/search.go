@@ -66,7 +66,7 @@ func (s *search) run() result {
 		s.work(nameOf(o), func() { all = append(all, s.candidates(o)...) })
 	}
 	if best := s.judge(all); best != nil {
-		r.dict, r.algorithm, r.promised = best.dict, algorithmName(best.from.Algorithm), best.ratio
+		r.dict, r.best, r.algorithm, r.promised = best.dict, best, algorithmName(best.from.Algorithm), best.ratio
 		s.tryLevels(&r, lower)
 		s.useAll(&r, best)
 	}
@@ -194,11 +194,7 @@ func (s *search) useAll(r *result, best *candidate) {
 		return
 	}
 	s.work("all values", func() {
-		selection, err := dict.Select(all, best.from)
-		if err != nil {
-			return
-		}
-		if d, err := selection.Dict(best.size); err == nil && s.ratio(choice{d, r.level}, s.validation) <= r.promised {
+		if d, err := best.again(all); err == nil && s.ratio(choice{d, r.level}, s.validation) <= r.promised {
 			r.dict = d
 		}
 	})
@@ -219,7 +215,7 @@ func unique(values [][]byte) (some [][]byte) {
 
 func (s *search) lowerLevels() (lower []int) {
 	for _, level := range levels {
-		if level < s.task.rule.Setting.Level {
+		if !s.task.keepLevel && level < s.task.rule.Setting.Level {
 			lower = append(lower, level)
 		}
 	}
@@ -278,8 +274,8 @@ func (s *search) ratio(c choice, values [][]byte) float64 {
 	if c.level > 0 && c.level < st.Level {
 		st.Level = c.level
 	}
-	t := valueType(s.task.rule)
-	sealer, worth := envelope.NewSealer(o), s.task.rule.SavesEnoughFunc(t)
+	sealer := envelope.NewSealer(o)
+	cost, worth := s.task.accounting()
 	raw, stored := 0, 0
 	var sealed, opened []byte
 	var err error
@@ -288,7 +284,7 @@ func (s *search) ratio(c choice, values [][]byte) float64 {
 		if opened, err = sealer.Open(opened[:0], sealed); err != nil || !slices.Equal(opened, v) {
 			return hopeless
 		}
-		before, after := policy.Cost(t, len(v), len(sealed))
+		before, after := cost(len(v), len(sealed))
 		raw, stored = raw+before, stored+after
 	}
 	return float64(stored) / float64(max(raw, 1))

@@ -108,6 +108,20 @@ type task struct {
 	quick   bool                      // a good dictionary soon, instead of the best
 	looks   bool                      // nothing useful was found before: see schedule.looks
 	last    bool                      // no more samples than these will be kept
+
+	// For a sample without a store:
+	cost      func(raw, sealed int) (before, after int) // bytes that the store needs for a value; nil: by the rule's types
+	worth     func(raw, sealed int) bool                // whether a value is stored compressed; nil: as the rule says
+	keepLevel bool                                      // no level but the rule's is tried
+}
+
+// accounting returns how many bytes the store needs for a value, and whether it is stored compressed.
+func (k *task) accounting() (cost func(raw, sealed int) (before, after int), worth func(raw, sealed int) bool) {
+	if k.cost != nil {
+		return k.cost, k.worth
+	}
+	t := valueType(k.rule)
+	return func(raw, sealed int) (before, after int) { return policy.Cost(t, raw, sealed) }, k.rule.SavesEnoughFunc(t)
 }
 
 // areLong reports whether a quick training would have too few of the samples, since they are long.
@@ -133,6 +147,7 @@ func (k *task) limits() *limits {
 // and with values that gain nothing uncompressed. They are measured on samples not used for training.
 type result struct {
 	dict      *codec.Dict // nil: none was found
+	best      *candidate  // from which dict was made
 	level     int         // to use with dict, 0: the rule's own
 	algorithm string
 	before    float64 // ratio with the current setting

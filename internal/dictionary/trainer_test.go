@@ -208,7 +208,7 @@ func TestTrainingDependsOnSamplesOnly(t *testing.T) {
 	if one.dict == nil || other.dict == nil || one.dict.Number() != other.dict.Number() {
 		t.Fatalf("%+v, and then %+v", one, other)
 	}
-	one.dict, other.dict, one.cpu, other.cpu = nil, nil, 0, 0
+	one.dict, other.dict, one.best, other.best, one.cpu, other.cpu = nil, nil, nil, nil, 0, 0
 	if one != other || steps < 3 {
 		t.Errorf("%+v, and then in %d steps %+v", one, steps, other)
 	}

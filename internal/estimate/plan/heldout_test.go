@@ -337,3 +337,29 @@ func TestPlanIsNearTheBest(t *testing.T) {
 		})
 	}
 }
+
+// A dictionary that saves less than gateways ask for is no candidate.
+func TestDictionaryMustSaveEnough(t *testing.T) {
+	var lines strings.Builder
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		lines.WriteString(order(r) + "\n")
+	}
+	file := write(t, t.TempDir(), "orders.jsonl", []byte(lines.String()))
+	o := options(t)
+	o.Candidates = nil
+	for _, text := range []string{"zstd-3", "zstd-3+dict"} {
+		c, err := ParseCandidate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Candidates = append(o.Candidates, c)
+	}
+	for saving, want := range map[float64]bool{0: true, 0.1: true, 0.95: false} {
+		o.DictSaving = saving
+		g := group(t, planFiles(t, o, FileOptions{}, file), "orders.jsonl")
+		if has := len(g.Options) == 2; has != want || has != (g.Trained != nil) {
+			t.Errorf("%v: %d candidates, a dictionary: %v", saving, len(g.Options), g.Trained != nil)
+		}
+	}
+}

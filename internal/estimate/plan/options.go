@@ -73,6 +73,7 @@ type Options struct {
 	Prices          price.Table
 	Layout          price.Layout
 	NoDictionaries  bool
+	DictSaving      float64   // least share of the bytes stored without a dictionary that one must save; 0: 0.5 %
 	Pair            bool      // there may be a gateway next to the server, too
 	Telemetry       Telemetry // only these messages of a running gateway
 	ZonesAssumed    bool      // the number of zones is the default

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/internal/config/price"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
 type planner struct {
@@ -166,8 +166,10 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 	}
 	g.Measured = len(test)
 	rules := &rules{kind: f.kind, cost: p.Source.Cost, minSize: p.MinSize, minGain: p.MinGain, never: p.Source.Never}
-	d := trained{p.dictionary(ctx, contents(learn), l.bytes), p.history(contents(learn))}
-	g.Trained = d.values
+	d, found := trained{link: p.history(contents(learn))}, p.dictionary(ctx, learn, rules, l.bytes)
+	if found != nil {
+		d.values, g.Trained = found.Dict, found.Dict
+	}
 	p.room = slices.Grow(p.room[:0], roomFor(test))
 	for _, c := range p.Candidates {
 		if c.Dictionary && d.values == nil {
@@ -198,17 +200,17 @@ func (p *planner) candidates(ctx context.Context, g *GroupPlan, f found, l sampl
 	p.choose(g)
 	g.setRange()
 	if o := g.Chosen(); o != nil && o.candidate.Dictionary && len(l.values) < fewValues {
-		g.Trained = p.trainOnAll(contents(l.values), contents(test), d.values, o.candidate.Setting)
+		g.Trained = p.trainOnAll(contents(l.values), contents(test), found, o.candidate.Setting)
 	}
 	return nil
 }
 
 // dictionary trains a dictionary if there are candidates with one. total is the number of bytes of the group.
-func (p *planner) dictionary(ctx context.Context, learn [][]byte, total float64) *codec.Dict {
+func (p *planner) dictionary(ctx context.Context, learn []subject, rules *rules, total float64) *dictionary.Found {
 	if p.NoDictionaries || !slices.ContainsFunc(p.Candidates, func(c Candidate) bool { return c.Dictionary }) {
 		return nil
 	}
-	return p.train(ctx, learn, total)
+	return p.train(ctx, learn, rules, total)
 }
 
 func (p *planner) newReport(c *Collector) *Report {

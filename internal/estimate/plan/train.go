@@ -1,110 +1,59 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
+	"github.com/cinch-layer/cinch/internal/dictionary"
 )
 
 const (
 	trainAtLeast = 8         // minimum number of training values
 	fewValues    = 1000      // with fewer, the dictionary to write is trained on all: half says too little
 	trainMean    = 128 << 10 // bytes of a value; gateways sample no longer ones
-	trainBytes   = 4 << 20   // bytes of training values
+	leastSaving  = 0.005     // share that a dictionary must save; candidates with one are chosen, or not, as others are
 )
 
-// train returns a dictionary for values, or nil if they have too little in common. It tries larger and larger
-// sizes until they stop helping, as measured on a quarter of the values that it does not train on; so the
-// caller's own test values stay unseen. The returned dictionary is trained on all values, in the best of
-// these sizes. total is the number of bytes of the group, which the dictionary's own cost is compared with.
-func (p *planner) train(ctx context.Context, values [][]byte, total float64) *codec.Dict {
-	values = subsampleBytes(values, trainBytes)
+// train returns the dictionary that gateways and cinch pack would train for values, or nil if they have too little in
+// common. It is chosen by values that it was not trained on, all from the given ones; so the caller's own test values
+// stay unseen. total is the number of bytes of the group, which the dictionary's own cost is compared with.
+func (p *planner) train(ctx context.Context, values []subject, rules *rules, total float64) *dictionary.Found {
+	var some [][]byte
 	bytes := 0
 	for _, v := range values {
-		bytes += len(v)
+		if !rules.leaves(v.held) {
+			some, bytes = append(some, v.content), bytes+len(v.content)
+		}
 	}
-	if len(values) < trainAtLeast || bytes/len(values) > trainMean {
+	if len(some) < trainAtLeast || bytes/len(some) > trainMean {
 		return nil
 	}
-	learn, held := dict.Split(values, 4)
-	best, bestSize := (*codec.Dict)(nil), 0
-	st := codec.Setting{Codec: codec.Zstd, Level: 3}
-	var least float64
-	for _, size := range dict.Sizes {
-		if ctx.Err() != nil || size > bytes {
-			break
-		}
-		d, err := p.trainSize(learn, size)
-		if err != nil {
-			continue
-		}
-		r, err := dict.Evaluate(p.Engine, d, st, held)
-		if err != nil {
-			continue
-		}
-		if best == nil {
-			least = float64(r.PlainBytes) / float64(r.RawBytes) * total
-		}
-		left := float64(r.DictBytes)/float64(r.RawBytes)*total + p.Source.dictCost(d)
-		if left > 0.995*least {
-			if best != nil {
-				break
-			}
-			continue
-		}
-		best, bestSize, least = d, size, left
-	}
-	return p.retrain(values, bestSize, best)
+	return p.trainer().Find(ctx, dictionary.Sample{
+		Values: some, Bytes: total, Setting: codec.Setting{Codec: codec.Zstd, Level: 3}, Saving: cmp.Or(p.DictSaving, leastSaving),
+		Cost:  func(raw, sealed int) (before, after int) { return rules.cost(rules.kind, raw, sealed) },
+		Worth: rules.worth, DictCost: p.Source.dictCost,
+	})
 }
 
-// trainSize trains a dictionary of one size.
-func (p *planner) trainSize(values [][]byte, size int) (*codec.Dict, error) {
-	o := dict.TrainOptions{Size: size, Level: 3, Algorithm: dict.Cover, External: p.Train}
-	if p.Train != nil {
-		o.Algorithm = dict.External
-	}
-	return dict.Train(values, o)
+func (p *planner) trainer() *dictionary.Trainer {
+	return dictionary.NewTrainer(dictionary.TrainerOptions{NewEngine: func() *codec.Engine { return p.Engine }, External: p.Train, Share: 1})
 }
 
-// retrain trains on more values than d was, at the same size.
-func (p *planner) retrain(values [][]byte, size int, d *codec.Dict) *codec.Dict {
-	if d == nil {
-		return nil
-	}
-	if more, err := p.trainSize(subsampleBytes(values, trainBytes), size); err == nil {
-		return more
-	}
-	return d
-}
-
-// trainOnAll trains on the test values too. The result must not be worse on these than d, although it has seen
-// them: training has some randomness.
-func (p *planner) trainOnAll(values, test [][]byte, d *codec.Dict, st codec.Setting) *codec.Dict {
-	more := p.retrain(values, len(d.Content()), d)
-	judged, err := dict.Evaluate(p.Engine, d, st, test)
+// trainOnAll trains on the test values too. The result must not be worse on these than the dictionary found, although
+// it has seen them: training has some randomness.
+func (p *planner) trainOnAll(values, test [][]byte, found *dictionary.Found, st codec.Setting) *codec.Dict {
+	judged, err := dict.Evaluate(p.Engine, found.Dict, st, test)
 	if err != nil {
-		return d
+		return found.Dict
+	}
+	more, err := found.Again(values)
+	if err != nil {
+		return found.Dict
 	}
 	if now, err := dict.Evaluate(p.Engine, more, st, test); err != nil || now.DictBytes > judged.DictBytes {
-		return d
+		return found.Dict
 	}
 	return more
-}
-
-// subsampleBytes returns every nth value, with at most about limit bytes in total.
-func subsampleBytes(values [][]byte, limit int) [][]byte {
-	total := 0
-	for _, v := range values {
-		total += len(v)
-	}
-	if total <= limit {
-		return values
-	}
-	step := (total + limit - 1) / limit
-	var some [][]byte
-	for i := 0; i < len(values); i += step {
-		some = append(some, values[i])
-	}
-	return some
 }
