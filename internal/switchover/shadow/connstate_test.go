@@ -3,7 +3,9 @@ package shadow
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cinch-layer/cinch/internal/gateway/memory"
@@ -108,6 +110,28 @@ type followed struct {
 func (f *followed) Reply([]byte, time.Time) (done []*Operation, err error) {
 	done, *f.ops = (*f.ops)[:1], (*f.ops)[1:]
 	return done, nil
+}
+
+// What clients did before the run is not mirrored, even if the mirror reads it when the run is to begin.
+func TestPiecesBeforeTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(128 * MiB)
+		m := newMirror(Config{Protocol: willing{}}.withDefaults(), b, func(_ *Target, err error) { t.Error(err) })
+		m.tap, m.following = newTap(b, 0), true
+		c := &clientConn{number: 1}
+		var running sync.WaitGroup
+		running.Go(func() { m.run(t.Context()) })
+		synctest.Wait()
+		m.tap.mu.Lock()
+		m.tap.queue = append(m.tap.queue, piece{conn: c, from: memory.FromClient, bytes: []byte("x")}) // without a signal
+		m.tap.mu.Unlock()
+		m.do(t.Context(), func() { m.following = false })
+		if !c.early {
+			t.Error("a request from before the run was read as part of it")
+		}
+		m.tap.close()
+		running.Wait()
+	})
 }
 
 // A connection that is older than the run has no transaction open at the targets when its own is over.

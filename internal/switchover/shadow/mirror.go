@@ -47,14 +47,24 @@ type mirror struct {
 // run works until the tap is closed and empty, or ctx ends.
 func (m *mirror) run(ctx context.Context) {
 	var pieces []piece
+	var request func()
 	for ctx.Err() == nil {
-		pieces = m.tap.take(pieces)
+		if request == nil {
+			select {
+			case request = <-m.requests:
+			default:
+			}
+		}
+		pieces = m.tap.take(pieces) // those that were queued before the request among them
 		for _, p := range pieces {
 			m.keepTime(ctx, p.at)
 			m.handle(ctx, p)
 			m.tap.free(p)
 		}
-		m.serveRequest()
+		if request != nil {
+			request()
+			request = nil
+		}
 		m.unblockBefore(ctx, m.now().Add(-maxCauseDelay))
 		if len(pieces) > 0 {
 			continue
@@ -64,8 +74,7 @@ func (m *mirror) run(ctx context.Context) {
 		}
 		select {
 		case <-m.tap.wake:
-		case request := <-m.requests:
-			request()
+		case request = <-m.requests:
 		case <-m.causeTimer():
 		case <-ctx.Done():
 		}
@@ -77,17 +86,8 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// serveRequest executes a waiting request, if there is one.
-func (m *mirror) serveRequest() {
-	select {
-	case request := <-m.requests:
-		request()
-	default:
-	}
-}
-
-// do has the mirror's goroutine run f when both targets are done with all their operations, and waits for it or for ctx
-// to end.
+// do has the mirror's goroutine run f when it has read all pieces that are queued now, and both targets are done with
+// all their operations. It waits for that or for ctx to end.
 func (m *mirror) do(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	request := func() {
