@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -42,9 +41,7 @@ var kinds = []kind{
 func orders(string) (out []corpora.Record, err error) {
 	r := rand.New(rand.NewPCG(41, 41))
 	for i := range 6000 {
-		out = append(out, corpora.Record{Source: fmt.Sprint(i), Value: fmt.Appendf(nil, `{"id":%d,"customer":"c%05d","status":"%s","currency":"EUR","total":%d.%02d,"items":%d,"created":"2026-11-%02dT%02d:%02d:%02dZ","channel":"%s","country":"%s"}`,
-			r.IntN(1e9), r.IntN(50_000), []string{"open", "paid", "shipped", "returned"}[r.IntN(4)], r.IntN(900), r.IntN(100), r.IntN(9)+1,
-			r.IntN(28)+1, r.IntN(24), r.IntN(60), r.IntN(60), []string{"web", "app", "shop"}[r.IntN(3)], []string{"DE", "FR", "NL", "IT", "ES"}[r.IntN(5)])})
+		out = append(out, corpora.Record{Source: fmt.Sprint(i), Value: corpora.Order(r)})
 	}
 	return out, nil
 }
@@ -224,27 +221,10 @@ func threadTime() time.Duration {
 // dictionaries trains with zstd's own command, in the ways that bench/trainers compares and at smaller sizes. Without
 // samples, or if no training succeeds, it returns only nil.
 func dictionaries(samples [][]byte) (all []*codec.Dict, err error) {
-	dir, err := os.MkdirTemp("", "cinch-json-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "dict")
-	if err := os.Mkdir(in, 0o700); err != nil {
-		return nil, err
-	}
-	for i, v := range samples {
-		if err := os.WriteFile(filepath.Join(in, fmt.Sprint(i)), v, 0o600); err != nil {
-			return nil, err
-		}
-	}
 	for _, way := range []string{"--train --maxdict=2048", "--train --maxdict=4096", "--train --maxdict=8192", "--train --maxdict=16384", "--train --maxdict=32768", "--train --maxdict=65536", "--train", "--train-cover=k=256,d=8"} {
-		if exec.Command("zstd", append(strings.Fields(way), "-q", "-f", "-3", "-r", in, "-o", out)...).Run() != nil {
-			continue // too few samples
-		}
-		content, err := os.ReadFile(out)
+		content, err := corpora.TrainZstd(samples, strings.Fields(way)...)
 		if err != nil {
-			return nil, err
+			continue // too few samples
 		}
 		d, err := codec.NewDict(content)
 		if err != nil {

@@ -110,11 +110,7 @@ func session(r *rand.Rand, titles []string) string {
 	})
 }
 
-func order(r *rand.Rand, _ []string) string {
-	return fmt.Sprintf(`{"id":%d,"customer":"c%05d","status":"%s","currency":"EUR","total":%d.%02d,"items":%d,"created":"2026-11-%02dT%02d:%02d:%02dZ","channel":"%s","country":"%s"}`,
-		r.IntN(1e9), r.IntN(50_000), []string{"open", "paid", "shipped", "returned"}[r.IntN(4)], r.IntN(900), r.IntN(100), r.IntN(9)+1,
-		r.IntN(28)+1, r.IntN(24), r.IntN(60), r.IntN(60), []string{"web", "app", "shop"}[r.IntN(3)], []string{"DE", "FR", "NL", "IT", "ES"}[r.IntN(5)])
-}
+func order(r *rand.Rand, _ []string) string { return string(corpora.Order(r)) }
 
 func profile(r *rand.Rand, titles []string) string {
 	word := func() string { return strings.Fields(titles[r.IntN(len(titles))] + " x")[0] }

@@ -74,7 +74,7 @@ func (o *options) bestByHand(c *corpus) (plain, without, least int, best *codec.
 	if without, err = o.used(c, nil, 0, true); err != nil {
 		return 0, 0, 0, nil, err
 	}
-	all, err := o.trainByHand(c)
+	all, err := trainByHand(c)
 	least = without
 	for _, d := range all {
 		if d == nil || err != nil {

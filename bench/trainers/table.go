@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/dict"
 	"github.com/cinch-layer/cinch/test/rig"
@@ -160,7 +161,7 @@ func (o *options) hand(c *corpus, raw, plain int) (cells []string, best float64,
 		return o.handBefore(c)
 	}
 	best = float64(raw) / float64(plain)
-	trained, err := o.trainByHand(c)
+	trained, err := trainByHand(c)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -220,13 +221,13 @@ func (o *options) privateBest(c *corpus, plain int) (least int, err error) {
 	least = plain
 	cut := redacted(c.learn)
 	for way := range byHand {
-		whole, err := o.runZstd(way, c.learn)
+		whole, err := corpora.TrainZstd(c.learn, byHand[way].args...)
 		if err != nil {
 			return 0, err
 		}
 		for _, train := range []func([][]byte, int) ([]byte, error){
 			func([][]byte, int) ([]byte, error) { return whole, nil },
-			func([][]byte, int) ([]byte, error) { return o.runZstd(way, cut) },
+			func([][]byte, int) ([]byte, error) { return corpora.TrainZstd(cut, byHand[way].args...) },
 		} {
 			d, err := dict.Train(c.learn, dict.TrainOptions{Size: codec.MaxDictLen, Algorithm: dict.External, External: train})
 			n := plain

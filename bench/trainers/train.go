@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/cinch-layer/cinch/bench/corpora"
 	"github.com/cinch-layer/cinch/codec"
 	"github.com/cinch-layer/cinch/codec/libzstd"
 	"github.com/cinch-layer/cinch/envelope"
@@ -68,9 +66,9 @@ func sealedBytes(d *codec.Dict, level int, values [][]byte) (raw, sealed int, er
 }
 
 // trainByHand runs zstd's command in its five ways. An entry is nil if training fails.
-func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
+func trainByHand(c *corpus) (all []*codec.Dict, err error) {
 	for i := range byHand {
-		content, err := o.runZstd(i, c.learn)
+		content, err := corpora.TrainZstd(c.learn, byHand[i].args...)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s, %s: %v\n", c.name, byHand[i].name, err)
 			all = append(all, nil)
@@ -83,26 +81,6 @@ func (o *options) trainByHand(c *corpus) (all []*codec.Dict, err error) {
 		all = append(all, d)
 	}
 	return all, nil
-}
-
-// runZstd trains in one of the ways.
-func (o *options) runZstd(way int, samples [][]byte) ([]byte, error) {
-	dir, err := os.MkdirTemp(o.work, "samples-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	for i, v := range samples {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), v, 0o600); err != nil {
-			return nil, err
-		}
-	}
-	out := dir + ".dict"
-	args := append(slices.Clone(byHand[way].args), "-q", "-3", "-r", dir, "-o", out)
-	if text, err := exec.Command("zstd", args...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, text)
-	}
-	return os.ReadFile(out)
 }
 
 // share is the trainer's share of a core. The result does not depend on it, and the default would take twice

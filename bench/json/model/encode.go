@@ -86,6 +86,7 @@ func (e *Encoder) parse(src []byte) {
 			e.put(t, int32(t.fixed[vRest]))
 			return
 		}
+		end := -1 // of a scalar or an empty object or array; without it, the rest is left as it is
 		if t.sure >= 0 {
 			if !skip && m.links[3*n].valid {
 				state, at := e.follow(src, 3*n, p, &depth)
@@ -125,17 +126,7 @@ func (e *Encoder) parse(src []byte) {
 		skip = false
 		switch c := src[p]; c {
 		case '"':
-			end := stringEnd(src, p+1)
-			if end < 0 {
-				e.put(t, int32(t.fixed[vRest]))
-				e.rest = append(e.rest, src[p:]...)
-				return
-			}
-			e.scalar(nd, src, p, end)
-			if nd.slot >= 0 {
-				e.slots[nd.slot] = slotOf(src, p, end)
-			}
-			p = end
+			end = stringEnd(src, p+1)
 		case '{', '[':
 			found := false
 			if depth < maxDepth {
@@ -159,12 +150,8 @@ func (e *Encoder) parse(src []byte) {
 			if found {
 				continue
 			}
-			if end := spaceEnd(src, p+1); end < len(src) && src[end] == c+2 { // empty
-				e.scalar(nd, src, p, end+1)
-				if nd.slot >= 0 {
-					e.slots[nd.slot] = [2]int32{}
-				}
-				p = end + 1
+			if close := spaceEnd(src, p+1); close < len(src) && src[close] == c+2 { // empty
+				end = close + 1
 				break
 			}
 			if c == '[' && depth < maxDepth {
@@ -190,9 +177,6 @@ func (e *Encoder) parse(src []byte) {
 				p = end
 				continue
 			}
-			e.put(t, int32(t.fixed[vRest]))
-			e.rest = append(e.rest, src[p:]...)
-			return
 		case ' ', '\n', '\t', '\r':
 			end := spaceEnd(src, p)
 			e.put(t, int32(t.fixed[vSpace]))
@@ -200,18 +184,20 @@ func (e *Encoder) parse(src []byte) {
 			p = end
 			continue
 		default:
-			end := scalarEnd(src, p)
-			if end == p {
-				e.put(t, int32(t.fixed[vRest]))
-				e.rest = append(e.rest, src[p:]...)
-				return
+			if end = scalarEnd(src, p); end == p {
+				end = -1
 			}
-			e.scalar(nd, src, p, end)
-			if nd.slot >= 0 {
-				e.slots[nd.slot] = slotOf(src, p, end)
-			}
-			p = end
 		}
+		if end < 0 {
+			e.put(t, int32(t.fixed[vRest]))
+			e.rest = append(e.rest, src[p:]...)
+			return
+		}
+		e.scalar(nd, src, p, end)
+		if nd.slot >= 0 {
+			e.slots[nd.slot] = slotOf(src, p, end)
+		}
+		p = end
 	after:
 		for {
 			t := &m.nodes[n].after

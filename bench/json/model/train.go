@@ -172,38 +172,32 @@ func (t *trainer) renumber() {
 		}
 	}
 	// Contexts are keys too; others than those of nodes count as unknown.
-	of := func(old int32) int32 {
+	of := func(old, otherwise int32) int32 {
 		if id, ok := number[old]; ok {
 			return id
 		}
-		return anyKey
+		return otherwise
 	}
+	renumbered := func(c child, otherwise int32) child { return child{of(c.ctx, anyKey), of(c.key, otherwise)} }
 	all := m.child
 	m.child = map[child]int32{}
 	for c, n := range all {
-		m.child[child{of(c.ctx), of(c.key)}] = n
+		m.child[renumbered(c, anyKey)] = n
 	}
 	for i := range m.nodes {
-		m.nodes[i].ctx = of(m.nodes[i].ctx)
-		t.gen[i].at = child{of(t.gen[i].at.ctx), of(t.gen[i].at.key)}
+		m.nodes[i].ctx = of(m.nodes[i].ctx, anyKey)
+		t.gen[i].at = renumbered(t.gen[i].at, anyKey)
 	}
 	for _, toks := range t.toks {
 		for i := range toks {
-			toks[i].at = child{of(toks[i].at.ctx), orUnknown(number, toks[i].at.key)}
-			toks[i].next = child{of(toks[i].next.ctx), orUnknown(number, toks[i].next.key)}
+			toks[i].at = renumbered(toks[i].at, unknownKey)
+			toks[i].next = renumbered(toks[i].next, unknownKey)
 		}
 	}
 	m.keys = keys
 }
 
-const unknownKey = -2
-
-func orUnknown(number map[int32]int32, old int32) int32 {
-	if id, ok := number[old]; ok {
-		return id
-	}
-	return unknownKey
-}
+const unknownKey = -2 // of tokens
 
 func newGathered(at child) *gathered {
 	return &gathered{texts: map[string]*seen{}, opens: map[string]*seen{}, afters: map[string]*seen{}, at: at}
